@@ -1,0 +1,116 @@
+// One case as the core sees it: every dimension that changes what is run or how it is timed.
+// Names are those of docs/definitions.md; src/linkgauge/plan/ makes these from plans and the bindings translate by
+// name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/device_runtime.h"
+
+namespace linkgauge {
+
+enum class Pattern : std::uint8_t {
+  kPingpong,
+  kUnidirectional,
+  kBidirectional,
+  kRingShift,
+  kOneToAll,
+  kAllToOne,
+  kAlltoall,
+  kAllreduce,
+  kAllgather,
+  kReduceScatter,
+  kBroadcast,
+  kReduce,
+  kGather,
+  kScatter,
+  kHostToDevice,
+  kDeviceToHost,
+  kHostDeviceBoth,
+  kLocalCopy,
+  kStreamCopy,
+  kChase,
+  kFlagPingpong,
+  kFloor,
+};
+enum class Cadence : std::uint8_t { kIsolated, kStreaming, kGated, kBarrier };
+enum class Arrival : std::uint8_t { kDeadline, kSkewed, kFree };
+enum class ClockKind : std::uint8_t { kHost, kEvent };
+enum class Datatype : std::uint8_t {
+  kInt8,
+  kUint8,
+  kInt32,
+  kUint32,
+  kInt64,
+  kUint64,
+  kFloat16,
+  kBfloat16,
+  kFloat32,
+  kFloat64,
+  kFloat8E4m3,
+  kFloat8E5m2,
+};
+enum class ReduceOp : std::uint8_t { kSum, kProd, kMin, kMax, kAvg };
+enum class Initiator : std::uint8_t { kSender, kReceiver };
+enum class StopRuleKind : std::uint8_t { kCount, kInterval, kDuration };
+
+// Each throws CallerError naming the word and those expected.
+Pattern pattern_from(std::string_view word);
+Cadence cadence_from(std::string_view word);
+Arrival arrival_from(std::string_view word);
+ClockKind clock_from(std::string_view word);
+Datatype datatype_from(std::string_view word);  // "float32", "bfloat16", "float8_e4m3", ...
+ReduceOp op_from(std::string_view word);
+Initiator initiator_from(std::string_view word);
+StopRuleKind stop_rule_from(std::string_view word);
+std::string_view to_string(Pattern value);
+std::string_view to_string(Datatype value);
+std::string_view to_string(ReduceOp value);
+std::size_t size_of(Datatype value);  // bytes of one element
+
+struct StopRuleSpec {
+  StopRuleKind kind = StopRuleKind::kInterval;
+  std::int64_t samples = 100;            // count: samples to take; interval: at most this many
+  double relative_half_width = 0.025;    // interval: half width of the median's 95 % interval over the median
+  std::int64_t time_ns = 1'000'000'000;  // every rule: no longer than this; duration: as long as this
+};
+
+struct CaseSpec {
+  std::string transport;  // staging, copy_engine, kernel, ccl, mpi
+  std::string variant;    // of the transport; "" is its default
+  Pattern pattern = Pattern::kPingpong;
+  std::int64_t size_bytes = 0;  // m of docs/definitions.md, restated as whole blocks where the pattern cuts blocks
+  MemoryKind source_memory = MemoryKind::kDevice;
+  MemoryKind target_memory = MemoryKind::kDevice;
+  AllocateOptions source_options;
+  AllocateOptions target_options;
+  std::vector<int> rank_list;  // ranks of the launch that take part, ascending order of their place in the case: entry
+                               // k plays rank k
+  std::vector<int> devices;    // the device of each entry of rank_list
+  Cadence cadence = Cadence::kIsolated;
+  Arrival arrival = Arrival::kDeadline;
+  std::int64_t skew_ns = 0;  // skewed: rank k arrives k * skew_ns after the deadline
+  ClockKind clock = ClockKind::kHost;
+  int window = 1;
+  int batch = 20;  // operations queued in one streaming or gated sample
+  int root = 0;
+  Datatype datatype = Datatype::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  bool in_place = false;
+  std::string path;       // direct, pcie, host; "" the library's default
+  std::string algorithm;  // "" the transport's default
+  Initiator initiator = Initiator::kSender;
+  std::string host_leg;          // staging: "mpi" or "memcpy"
+  std::int64_t chunk_bytes = 0;  // pipelined variants; 0: chosen by the transport
+  int blocks = 0;                // kernel: thread blocks; 0: chosen by measurement
+  int via = -1;                  // routed copies: the device that data goes through
+  bool verify_each = false;
+  std::uint64_t seed = 0;   // of the case: data patterns
+  std::int64_t warmup = 5;  // operations before the first sample (a sample's worth at least)
+  StopRuleSpec stop;
+};
+
+}  // namespace linkgauge

@@ -1,0 +1,179 @@
+// Where bytes live: one interface over CUDA (driver API), HIP and the host.
+//
+// A runtime is found at run time. Devices are numbered by the runtime's own order of the devices that it was opened
+// for (PCI order). Every call throws RuntimeCallError or MemoryError; none returns a code.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace linkgauge {
+
+enum class MemoryKind : std::uint8_t { kDevice, kPinned, kPageable, kManaged };
+
+std::string_view to_string(MemoryKind kind);
+MemoryKind memory_kind_from(std::string_view name);  // throws CallerError, naming what was expected
+
+// What distinguishes allocations of one kind (docs/definitions.md: memory kinds and nodes).
+struct AllocateOptions {
+  int numa_node = -1;           // host memory: place on this node; -1: nearest to the device
+  bool write_combined = false;  // pinned: write-combined (CUDA) or non-coherent (HIP)
+  bool huge_pages = false;      // host memory: transparent huge pages asked for
+};
+
+struct DeviceInfo {
+  int ordinal = -1;  // in the runtime's PCI order
+  std::string kind;  // "cuda", "hip" or "host"
+  std::string name;
+  std::string uuid;
+  std::string serial;
+  std::string pci_address;  // "0000:1b:00.0"; empty for host devices
+  std::string vbios;
+  int numa_node = -1;
+  std::string architecture;  // "sm_90", "gfx90a", "x86_64"
+  int multiprocessors = 0;   // a host device: 1, its core
+  std::size_t memory_bytes = 0;
+  std::size_t last_level_cache_bytes = 0;
+  std::map<std::string, std::string> attributes;  // what else the runtime tells: clocks, bus width, ...
+};
+
+struct MemoryInfo {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+};
+
+// Opaque handles; the runtime that made one destroys it.
+using StreamHandle = void*;
+using EventHandle = void*;
+using KernelHandle = void*;
+
+struct LaunchShape {
+  unsigned blocks = 1;
+  unsigned threads = 1;
+  unsigned shared_bytes = 0;
+};
+
+// A buffer's name outside of its process. `bytes` is opaque to all but the runtime that made it.
+struct SharedHandle {
+  std::vector<std::byte> bytes;
+};
+
+class DeviceRuntime {
+ public:
+  virtual ~DeviceRuntime() = default;
+
+  virtual std::string_view name() const = 0;  // "cuda", "hip", "host"
+  virtual std::string version() const = 0;    // of runtime and driver, for run.json
+  virtual int count() const = 0;
+  virtual DeviceInfo describe(int device) const = 0;
+  virtual MemoryInfo memory(int device) const = 0;
+
+  // Makes `device` current in the calling thread. Each thread that calls the runtime must do so first.
+  virtual void bind_thread(int device) = 0;
+
+  // Whether kernels and copies of `device` may touch memory of `peer` directly, enabling it on the first call.
+  // Empty: yes; else why not.
+  virtual std::string peer_access(int device, int peer) = 0;
+
+  virtual void* allocate(int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) = 0;
+  virtual void deallocate(void* memory) noexcept = 0;
+
+  // Share memory of allocate() with another process, and open what another process shared. Device memory always;
+  // host kinds where can_share says so.
+  virtual bool can_share(MemoryKind kind) const = 0;
+  virtual SharedHandle share(void* memory) = 0;
+  virtual void* open_shared(int device, const SharedHandle& handle) = 0;
+  virtual void close_shared(void* memory) noexcept = 0;
+
+  virtual StreamHandle create_stream(int device) = 0;
+  virtual void destroy_stream(StreamHandle stream) noexcept = 0;
+  virtual void synchronize(StreamHandle stream) = 0;  // returns when all that was queued is done
+  virtual bool done(StreamHandle stream) = 0;         // never blocks
+
+  // Queued; returns at once unless the runtime itself blocks (pageable memory). Device -1 means host memory.
+  // This is the runtime's copy engine (or what the runtime takes for it).
+  virtual void copy_async(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
+                          StreamHandle stream) = 0;
+
+  // Timing events. elapsed_ns is between two completed events of one device.
+  virtual EventHandle create_event(int device) = 0;
+  virtual void destroy_event(EventHandle event) noexcept = 0;
+  virtual void record(EventHandle event, StreamHandle stream) = 0;
+  virtual void wait(StreamHandle stream, EventHandle event) = 0;  // what is queued later on stream waits for event
+  virtual void synchronize_event(EventHandle event) = 0;
+  virtual std::int64_t elapsed_ns(EventHandle start, EventHandle stop) = 0;
+
+  // Kernels by name (core/kernels/kernels.h lists names and argument layouts). The first call for a device compiles or
+  // finds all kernels of it, so that none is loaded while another waits. Arguments as for cuLaunchKernel: pointers to
+  // each parameter.
+  virtual KernelHandle kernel(int device, std::string_view kernel_name) = 0;
+  virtual void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) = 0;
+
+  // Synchronous, for the untimed parts (verification, set-up); any memory kind on either side.
+  virtual void copy_now(void* target, int target_device, const void* source, int source_device, std::size_t bytes) = 0;
+};
+
+// Memory that is given back when the buffer goes. Never outlives its runtime.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(DeviceRuntime& runtime, int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options = {});
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer();
+
+  void* data() const { return data_; }
+  std::byte* at(std::size_t offset) const { return static_cast<std::byte*>(data_) + offset; }
+  std::size_t size() const { return bytes_; }
+  MemoryKind kind() const { return kind_; }
+  int device() const { return device_; }  // the device that it was allocated for, also for host kinds
+  // What copy_async wants: the device for device and managed memory, -1 for host kinds.
+  int copy_device() const { return kind_ == MemoryKind::kDevice || kind_ == MemoryKind::kManaged ? device_ : -1; }
+
+ private:
+  DeviceRuntime* runtime_ = nullptr;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  MemoryKind kind_ = MemoryKind::kDevice;
+  int device_ = -1;
+};
+
+// A stream that is destroyed when it goes. Never outlives its runtime.
+class Stream {
+ public:
+  Stream() = default;
+  Stream(DeviceRuntime& runtime, int device);
+  Stream(Stream&& other) noexcept;
+  Stream& operator=(Stream&& other) noexcept;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream();
+
+  StreamHandle handle() const { return handle_; }
+  void synchronize() { runtime_->synchronize(handle_); }
+
+ private:
+  DeviceRuntime* runtime_ = nullptr;
+  StreamHandle handle_ = nullptr;
+};
+
+// Which runtime to open: `which` is "host", "cuda" or "hip"; `devices` the ordinals to use, empty for all; the host has
+// as many as `host_devices` says.
+struct RuntimeRequest {
+  std::string which;
+  std::vector<int> devices;
+  int host_devices = 0;
+  std::string kernel_cache;  // folder for compiled kernels; empty: the user's cache folder
+};
+
+// Throws Unsupported with the reason: no driver, driver too old, no device, no permission.
+std::shared_ptr<DeviceRuntime> open_runtime(const RuntimeRequest& request);
+
+}  // namespace linkgauge

@@ -1,0 +1,92 @@
+// The ranks of a measurement: who takes part, how they meet and what they tell each other. Knows nothing of devices.
+//
+// Every call is collective over the group unless it says otherwise. A wait spins briefly, then yields, and calls
+// `progress` every so many spins, so that a library that needs the target's help (one-sided MPI) is not starved. When a
+// rank has left or failed (abort_with), every wait throws PeerError.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace linkgauge {
+
+using Progress = std::function<void()>;  // empty: nothing to progress
+
+// How a barrier waits: ranks that are measured spin; ranks with nothing to do sleep, so that they take no core from
+// those that have.
+enum class Waiting : std::uint8_t { kSpin, kSleep };
+
+class Group {
+ public:
+  virtual ~Group() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual int node() const = 0;          // index of this rank's node among the group's nodes
+  virtual int node_count() const = 0;    // 1: a common clock
+  virtual bool one_process() const = 0;  // ranks are threads of one process: a pointer is a handle
+
+  virtual void barrier(const Progress& progress, Waiting waiting = Waiting::kSpin) = 0;
+  // True when every rank says true.
+  virtual bool agree(bool mine, const Progress& progress) = 0;
+  // Each rank's bytes, by rank. Sizes may differ.
+  virtual std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine,
+                                                       const Progress& progress) = 0;
+
+  // The ranks of `ranks` (of this group, ascending) as a group of their own; ranks outside get nullptr. Collective
+  // over this group.
+  virtual std::unique_ptr<Group> subset(const std::vector<int>& ranks) = 0;
+
+  // Start alignment: every rank returns at about the same time of its node's clock, having spun to a deadline that all
+  // agreed on. Returns that deadline, scheduled_ns. `lead_ns`: how far ahead of the last arrival it is set;
+  // `offset_ns`: added for this rank's own spin (skewed arrivals; scheduled_ns stays the common one). Across nodes: a
+  // barrier, then each node's own deadline.
+  virtual std::int64_t align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) = 0;
+
+  // A counter in memory shared by the ranks of one node, for the ordered pair (source, target) and a channel below
+  // kFlagChannels: the hand-over signal of one-sided transports. Not collective, never blocks; nullptr across nodes.
+  static constexpr int kFlagChannels = 4;
+  virtual std::atomic<std::uint64_t>* flag(int source, int target, int channel) = 0;
+
+  // True once some rank called abort_with; long waits outside of the group poll it. Not collective.
+  virtual bool aborted() const = 0;
+  // This rank cannot go on: every other rank's waits throw PeerError with this reason. Not collective.
+  virtual void abort_with(const std::string& reason) noexcept = 0;
+};
+
+// A group of `size` threads of this process; element i is for the thread that plays rank i. They share one state.
+std::vector<std::shared_ptr<Group>> make_thread_groups(int size);
+
+// A blocking byte exchange over whatever connected the processes (MPI): each rank's bytes, by rank. Used across nodes.
+using ProcessExchange = std::function<std::vector<std::vector<std::byte>>(const std::vector<std::byte>&)>;
+
+// A group of processes. `node_of_rank[i]` is the index of rank i's node; ranks of one node meet in shared memory at
+// `segment_path`, a file in the launch's private folder that the node's first rank makes and removes once all have
+// mapped it.
+struct ProcessGroupOptions {
+  int rank = 0;
+  std::vector<int> node_of_rank;
+  std::string segment_path;
+  ProcessExchange exchange;  // needed when there is more than one node
+};
+std::shared_ptr<Group> make_process_group(const ProcessGroupOptions& options);
+
+// One turn of a waiting loop: spin, then yield. A pure spin barrier with more ranks than cores costs milliseconds.
+class Waiter {
+ public:
+  static constexpr int kSpinsBeforeYield = 2000;
+  static constexpr int kSpinsPerProgress = 64;
+  explicit Waiter(const Progress& progress) : progress_(progress) {}
+  void pause();
+
+ private:
+  const Progress& progress_;
+  int spins_ = 0;
+};
+
+}  // namespace linkgauge

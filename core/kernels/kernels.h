@@ -1,0 +1,44 @@
+// The kernels by name and the layout of their arguments, for the host's (device/host_kernels.cpp) and the device's
+// (kernels/*.cu text).
+//
+// DeviceRuntime::launch takes an array of pointers to parameters, one pointer per parameter in the order listed here.
+#pragma once
+
+#include <cstdint>
+
+namespace linkgauge {
+
+// What a check found. Written by the kernel `check`; zero it (and set first_bad_offset to ~0) before.
+struct CheckResult {
+  std::uint64_t bad_bytes;         // how many bytes differ
+  std::uint64_t first_bad_offset;  // bytes from the start of the checked range; ~0: none
+  std::uint64_t expected;          // the element at first_bad_offset, as raw bits
+  std::uint64_t found;
+};
+
+// fill(void* target, u64 bytes, u32 datatype, u32 op, u64 seed, i32 rank, i32 ranks, u64 offset_bytes)
+//   Writes the pattern of `rank` at `offset_bytes` of its stream. op = kRawBytes: any bits; else small values that
+//   reduce exactly.
+inline constexpr char kKernelFill[] = "lg_fill";
+// check(const void* data, u64 bytes, u32 datatype, u32 op, u64 seed, i32 rank, i32 ranks, u64 offset_bytes,
+// CheckResult* result)
+//   op = kRawBytes: data must be what fill wrote for `rank`; else the reduction by op over ranks 0..ranks-1. The result
+//   is in memory that the kernel can write (device or pinned).
+inline constexpr char kKernelCheck[] = "lg_check";
+// reduce(void* target, const void* const* sources, i32 count, u64 elements, u32 datatype, u32 op)
+//   target[i] = op over sources; sources is an array in memory that the kernel can read; target may be one of them.
+inline constexpr char kKernelReduce[] = "lg_reduce";
+// copy(void* target, const void* source, u64 bytes)   load and store, 16 bytes a thread where aligned
+inline constexpr char kKernelCopy[] = "lg_copy";
+// empty()   the floor of a launch
+inline constexpr char kKernelEmpty[] = "lg_empty";
+// chase(const void* start, u64 loads, void** end)   follows `loads` pointers
+inline constexpr char kKernelChase[] = "lg_chase";
+// flag_pingpong(u64* mine, u64* theirs, u64 rounds, i32 starter, u64 spin_limit, u64* gave_up)
+inline constexpr char kKernelFlagPingpong[] = "lg_flag_pingpong";
+// gate(const volatile u64* open, u64 value, u64 spin_limit, u64* gave_up)   waits until *open >= value, or gives up
+inline constexpr char kKernelGate[] = "lg_gate";
+
+inline constexpr std::uint32_t kRawBytes = 255;  // for `op`: no reduction, the data are bytes
+
+}  // namespace linkgauge

@@ -1,0 +1,20 @@
+// The host clock: the node's steady clock, which ranks of one node share.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace linkgauge {
+
+inline std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+struct ClockFacts {
+  double cost_ns = 0;        // of one read: median of back-to-back reads
+  double resolution_ns = 0;  // smallest step above 0 that was seen
+};
+ClockFacts measure_host_clock();
+
+}  // namespace linkgauge

@@ -1,0 +1,67 @@
+// One operation of a case on one rank: what the sampler times. Written once per pattern over channels (pattern/), or
+// brought by a transport with collectives of its own.
+//
+// Verbs in the order of their use: prepare, fill, (post, complete)*, verify, release. prepare and release are
+// collective over the group.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "case_spec.h"
+#include "transport/transport.h"
+
+namespace linkgauge {
+
+struct VerifyResult {
+  bool ok = true;
+  std::uint64_t bad_bytes = 0;
+  std::uint64_t first_bad_offset = 0;  // bytes, in this rank's target buffer
+  std::uint64_t expected = 0;          // raw bits of the element there
+  std::uint64_t found = 0;
+  std::string where;  // which buffer, from which rank
+};
+
+class Operation {
+ public:
+  virtual ~Operation() = default;
+
+  virtual void prepare() = 0;
+  // A new data pattern from `seed` in what is sent, fresh poison in what is received.
+  virtual void fill(std::uint64_t seed) = 0;
+  // Queues one iteration on this rank.
+  virtual void post() = 0;
+  // Returns when the bytes of all posted iterations are where they belong, as the pattern's timekeeper must know it.
+  virtual void complete() = 0;
+  // Every byte of what this rank received by the last iteration since fill(seed).
+  virtual VerifyResult verify(std::uint64_t seed) = 0;
+  virtual void release() noexcept = 0;
+
+  // The lane that this rank times, or -1: it takes part but keeps no time (docs/definitions.md, timekeepers).
+  virtual int lane() const = 0;
+  virtual Progress progress() const = 0;
+
+  // Gated cadence and event clock: the streams that post() queues on, with their device. Empty: not possible.
+  struct DeviceQueue {
+    StreamHandle stream;
+    int device;
+  };
+  virtual std::vector<DeviceQueue> queues() const { return {}; }
+  // The library's own barrier for cadence `barrier`; falls back on the group's.
+  virtual void library_barrier() = 0;
+};
+
+// Builds the case's operation over its transport: the transport's own collective, else the pattern over channels.
+// Throws Unsupported with the reason.
+std::unique_ptr<Operation> make_operation(Transport& transport, const RankContext& context, const CaseSpec& spec);
+
+// Names of lanes, index = lane: {"0->1"}, {"0->1", "1->0"}, {"all"}. Ranks of the case.
+std::vector<std::string> lanes_of(const CaseSpec& spec);
+
+// Which ranks' clocks make the case's time (docs/definitions.md, table of patterns).
+enum class Timekeeper : std::uint8_t { kStarter, kSender, kRoot, kLanes, kSlowest };
+Timekeeper timekeeper_of(Pattern pattern);
+
+}  // namespace linkgauge

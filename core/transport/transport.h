@@ -1,0 +1,83 @@
+// How bytes move. One file a mechanism, each with the same few functions in the same order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "case_spec.h"
+#include "device/device_runtime.h"
+#include "group/group.h"
+
+namespace linkgauge {
+
+class MpiLibrary;  // transport/mpi_library.h
+
+// What an operation is built from on this rank. Everything outlives the operation.
+struct RankContext {
+  DeviceRuntime* runtime = nullptr;
+  Group* group = nullptr;           // the case's ranks only
+  MpiLibrary* mpi = nullptr;        // nullptr in threads mode
+  std::uint64_t communicator = 0;   // MPI handle of the case's ranks, as bits; 0 without MPI
+  std::vector<int> device_of_rank;  // by rank of `group`
+
+  int rank() const { return group->rank(); }
+  int size() const { return group->size(); }
+  int device() const { return device_of_rank[static_cast<std::size_t>(rank())]; }
+};
+
+// How far a completion reaches. At the source, kLocal: the buffer may be reused; kRemote: the target has all bytes and
+// the source knows it (the target takes part by complete(kRemote) on its end). At the target both mean that all bytes
+// have arrived.
+enum class Completion : std::uint8_t { kLocal, kRemote };
+
+// One directed flow of messages from a buffer of rank `source` to a buffer of rank `target`. Both ends call in the same
+// order with the same offsets and sizes. Where one rank is both ends it calls put, then get, then complete once.
+class Channel {
+ public:
+  virtual ~Channel() = default;
+  // At the source: queue one message. Returns at once where the mechanism can.
+  virtual void put(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) = 0;
+  // At the target: queue the matching arrival.
+  virtual void get(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) = 0;
+  // Either end: wait for all messages queued since the last complete.
+  virtual void complete(Completion completion) = 0;
+};
+
+struct Flow {
+  int source = 0;  // ranks of the case's group
+  int target = 0;
+  const Buffer* source_buffer = nullptr;  // set on the source's rank
+  const Buffer* target_buffer = nullptr;  // set on the target's rank
+};
+
+class Operation;
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;
+
+  // Empty: yes. Otherwise why not, in one sentence that a user can act on. Not collective; every rank gives the same
+  // answer.
+  virtual std::string supports(const RankContext& context, const CaseSpec& spec) const = 0;
+
+  // Connects all flows of an operation, collective over the context's group. Element i is this rank's end of flows[i],
+  // nullptr where it is neither end. Exchanges handles; throws Unsupported or RuntimeCallError.
+  virtual std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
+                                                        const std::vector<Flow>& flows) = 0;
+
+  // The mechanism's own collective for the case's pattern, or nullptr where pattern/ is to compose one over channels.
+  virtual std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) = 0;
+
+  // What waits call while this transport's messages are under way; empty where none is needed.
+  virtual Progress progress(const RankContext& context) = 0;
+};
+
+// The transport of that name, or throws CallerError naming those there are.
+std::unique_ptr<Transport> make_transport(std::string_view name);
+std::vector<std::string_view> transport_names();
+
+}  // namespace linkgauge

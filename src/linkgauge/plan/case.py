@@ -1,0 +1,114 @@
+"""The case: what is measured, fails or is skipped. Every dimension has one name: the flag, the plan key, the column.
+
+`Case` holds the dimensions in their canonical form; `case_key` hashes them (docs/definitions.md, Cases, launches, ranks).
+This module imports nothing heavy: workers use it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, Literal
+
+TRANSPORTS = ("staging", "copy_engine", "kernel", "ccl", "mpi")
+MEMORY_KINDS = ("device", "pinned", "pageable", "managed")
+CADENCES = ("isolated", "streaming", "gated", "barrier")
+ARRIVALS = ("deadline", "skewed", "free")
+CLOCKS = ("host", "event")
+DATATYPES = (
+    "int8", "uint8", "int32", "uint32", "int64", "uint64",
+    "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2",
+)  # fmt: skip
+OPS = ("sum", "prod", "min", "max", "avg")
+STATUSES = ("ok", "skipped", "failed", "hung", "timeout", "crashed", "corrupt")
+STOP_RULES = ("count", "interval", "duration")
+
+
+@dataclasses.dataclass(frozen=True)
+class StopRule:
+    """When to stop sampling. Every rule is bounded by `time_ns`; `duration` samples as long as that."""
+
+    rule: Literal["count", "interval", "duration"] = "interval"
+    samples: int = 1000  # count: how many; interval: at most this many
+    relative_half_width: float = 0.025  # interval: half width of the median's 95 % interval over the median
+    time_ns: int = 1_000_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One case. Fields are the dimensions, in canonical form; the defaults are those of docs/definitions.md.
+
+    `devices` are ordinals in PCI order, one entry for each rank that takes part, in the order of their ranks in the case.
+    `size_asked` is what the user asked for; `size` is m restated as whole blocks where the pattern cuts blocks. Both in bytes.
+    """
+
+    transport: str
+    pattern: str
+    size: int
+    size_asked: int
+    devices: tuple[int, ...]
+    variant: str = ""
+    ranks_per_device: int = 1
+    source_memory: str = "device"
+    target_memory: str = "device"
+    source_node: int = -1  # NUMA node of host memory; -1: nearest to the device
+    target_node: int = -1
+    write_combined: bool = False
+    huge_pages: bool = False
+    cadence: str = "isolated"
+    arrival: str = "deadline"
+    skew_ns: int = 0
+    clock: str = "host"
+    window: int = 1
+    batch: int = 20
+    root: int = 0
+    datatype: str = "float32"
+    op: str = "sum"
+    in_place: bool = False
+    path: str = ""
+    algorithm: str = ""
+    initiator: str = "sender"
+    host_leg: str = ""
+    chunk: int = 0
+    blocks: int = 0
+    via: int = -1
+    verify: str = "final"  # final | each
+    warmup: int = 5
+    stop: StopRule = StopRule()
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks take part."""
+        return len(self.devices)
+
+    def dimensions(self) -> dict[str, Any]:
+        """The canonical dimensions as plain JSON values, stop rule flattened to `stop_*`, in a fixed order."""
+        plain = dataclasses.asdict(self)
+        stop = plain.pop("stop")
+        plain["devices"] = list(self.devices)
+        plain["ranks"] = self.ranks
+        plain["stop_rule"] = stop["rule"]
+        plain["stop_samples"] = stop["samples"]
+        plain["stop_relative_half_width"] = stop["relative_half_width"]
+        plain["stop_time_ns"] = stop["time_ns"]
+        return plain
+
+    @property
+    def case_key(self) -> str:
+        """Hash of the canonical dimensions: 16 hexadecimal digits."""
+        text = json.dumps(self.dimensions(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @classmethod
+    def from_dimensions(cls, dimensions: dict[str, Any]) -> Case:
+        """The case of a `dimensions()` result (a row of cases.parquet, a record of the journal). Unknown keys are ignored."""
+        known = {field.name for field in dataclasses.fields(cls)} - {"stop", "devices"}
+        values = {key: value for key, value in dimensions.items() if key in known}
+        stop = StopRule(
+            rule=dimensions["stop_rule"],
+            samples=dimensions["stop_samples"],
+            relative_half_width=dimensions["stop_relative_half_width"],
+            time_ns=dimensions["stop_time_ns"],
+        )
+        return cls(devices=tuple(dimensions["devices"]), stop=stop, **values)

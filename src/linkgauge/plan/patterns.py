@@ -1,0 +1,103 @@
+"""What each pattern's size means, who keeps its time, and how many bytes must arrive (docs/definitions.md, Sizes and goodput).
+
+m: size in bytes; n: ranks; W: window; t: time of one iteration in seconds. This module imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from fractions import Fraction
+
+from linkgauge.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class PatternInfo:
+    """One row of the table of patterns."""
+
+    name: str
+    size_means: str
+    timekeeper: str  # starter | sender | root | lanes | slowest
+    payload_bytes: Callable[
+        [int, int, int], Fraction
+    ]  # (m, n, W) -> goodput's numerator; goodput = payload / t
+    bus_factor: Callable[[int], Fraction]  # n -> bus bandwidth / goodput
+    bytes_per_peer: Callable[[int, int, int], Fraction]  # (m, n, W)
+    bytes_total: Callable[[int, int, int], Fraction]  # (m, n, W)
+    blocks: bool = False  # m is cut into n blocks
+    ranks: str = "any"  # "2": pairs (or one device with itself); "any"; "1": each device alone
+    reduces: bool = False
+    rooted: bool = False
+    latency_only: bool = False
+    collective: bool = False
+
+
+def _one(n: int) -> Fraction:
+    return Fraction(1)
+
+
+def _block_share(n: int) -> Fraction:
+    return Fraction(n - 1, n)
+
+
+def _whole(m: int, n: int, w: int) -> Fraction:
+    return Fraction(m)
+
+
+def _block(m: int, n: int, w: int) -> Fraction:
+    return Fraction(m, n)
+
+
+_TABLE = (
+    # A ping-pong's time is half of its round trip: payload 2 m over the whole round trip.
+    PatternInfo("pingpong", "message", "starter", lambda m, n, w: Fraction(2 * m), _one, _whole,
+                lambda m, n, w: Fraction(2 * m), ranks="2"),
+    PatternInfo("unidirectional", "message", "sender", lambda m, n, w: Fraction(w * m), _one,
+                lambda m, n, w: Fraction(w * m), lambda m, n, w: Fraction(w * m), ranks="2"),
+    PatternInfo("bidirectional", "message", "lanes", lambda m, n, w: Fraction(w * m), _one,
+                lambda m, n, w: Fraction(w * m), lambda m, n, w: Fraction(2 * w * m), ranks="2"),
+    PatternInfo("ring_shift", "message", "slowest", _whole, _one, _whole, lambda m, n, w: Fraction(n * m), collective=True),
+    PatternInfo("one_to_all", "per peer", "root", lambda m, n, w: Fraction((n - 1) * m), _one, _whole,
+                lambda m, n, w: Fraction((n - 1) * m), rooted=True, collective=True),
+    PatternInfo("all_to_one", "per peer", "root", lambda m, n, w: Fraction((n - 1) * m), _one, _whole,
+                lambda m, n, w: Fraction((n - 1) * m), rooted=True, collective=True),
+    PatternInfo("alltoall", "per destination", "slowest", lambda m, n, w: Fraction((n - 1) * m), _one, _whole,
+                lambda m, n, w: Fraction(n * (n - 1) * m), collective=True),
+    PatternInfo("allreduce", "buffer", "slowest", _whole, lambda n: Fraction(2 * (n - 1), n), _whole,
+                lambda m, n, w: Fraction(2 * (n - 1) * m), reduces=True, collective=True),
+    PatternInfo("allgather", "total of n blocks", "slowest", _whole, _block_share, _block,
+                lambda m, n, w: Fraction((n - 1) * m), blocks=True, collective=True),
+    PatternInfo("reduce_scatter", "total of n blocks", "slowest", _whole, _block_share, _block,
+                lambda m, n, w: Fraction((n - 1) * m), blocks=True, reduces=True, collective=True),
+    PatternInfo("broadcast", "buffer", "slowest", _whole, _one, _whole, lambda m, n, w: Fraction((n - 1) * m),
+                rooted=True, collective=True),
+    PatternInfo("reduce", "buffer", "slowest", _whole, _one, _whole, lambda m, n, w: Fraction((n - 1) * m),
+                rooted=True, reduces=True, collective=True),
+    PatternInfo("gather", "total of n blocks", "slowest", _whole, _block_share, _block,
+                lambda m, n, w: Fraction(m * (n - 1), n), blocks=True, rooted=True, collective=True),
+    PatternInfo("scatter", "total of n blocks", "slowest", _whole, _block_share, _block,
+                lambda m, n, w: Fraction(m * (n - 1), n), blocks=True, rooted=True, collective=True),
+    PatternInfo("host_to_device", "per device", "slowest", lambda m, n, w: Fraction(n * m), _one, _whole,
+                lambda m, n, w: Fraction(n * m)),
+    PatternInfo("device_to_host", "per device", "slowest", lambda m, n, w: Fraction(n * m), _one, _whole,
+                lambda m, n, w: Fraction(n * m)),
+    PatternInfo("host_device_both", "per device, each way", "slowest", lambda m, n, w: Fraction(2 * n * m), _one, _whole,
+                lambda m, n, w: Fraction(2 * n * m)),
+    PatternInfo("local_copy", "bytes copied", "lanes", _whole, _one, _whole, _whole, ranks="1"),
+    PatternInfo("stream_copy", "bytes copied", "slowest", lambda m, n, w: Fraction(n * m), _one, _whole,
+                lambda m, n, w: Fraction(n * m)),
+    PatternInfo("chase", "bytes walked", "lanes", _whole, _one, _whole, _whole, ranks="1", latency_only=True),
+    PatternInfo("flag_pingpong", "-", "starter", _whole, _one, _whole, _whole, ranks="2", latency_only=True),
+    PatternInfo("floor", "-", "lanes", _whole, _one, _whole, _whole, ranks="1", latency_only=True),
+)  # fmt: skip
+
+PATTERNS: dict[str, PatternInfo] = {info.name: info for info in _TABLE}
+
+
+def pattern(name: str) -> PatternInfo:
+    """The row of a pattern; UsageError naming those there are for an unknown one."""
+    try:
+        return PATTERNS[name]
+    except KeyError:
+        raise UsageError(f"unknown pattern '{name}': expected one of {', '.join(PATTERNS)}") from None

@@ -18,7 +18,7 @@ class UsageError(LinkgaugeError):
     exit_status = 2
 
 
-class EnvironmentLacking(LinkgaugeError):
+class EnvironmentLackingError(LinkgaugeError):
     """The environment cannot run what was asked: no launcher, no library, no memory, no permission."""
 
     exit_status = 5

@@ -1,1 +1,1 @@
-
+"""Expected goodput: what a system's links allow, by named rules."""

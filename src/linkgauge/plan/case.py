@@ -1,6 +1,6 @@
 """The case: what is measured, fails or is skipped. Every dimension has one name: the flag, the plan key, the column.
 
-`Case` holds the dimensions in their canonical form; `case_key` hashes them (docs/definitions.md, Cases, launches, ranks).
+`Case` holds the dimensions in their canonical form; `case_key` hashes them (docs/definitions.md, Cases).
 This module imports nothing heavy: workers use it.
 """
 
@@ -39,8 +39,9 @@ class StopRule:
 class Case:
     """One case. Fields are the dimensions, in canonical form; the defaults are those of docs/definitions.md.
 
-    `devices` are ordinals in PCI order, one entry for each rank that takes part, in the order of their ranks in the case.
-    `size_asked` is what the user asked for; `size` is m restated as whole blocks where the pattern cuts blocks. Both in bytes.
+    `devices` are ordinals in PCI order, one entry for each rank that takes part, in the order of ranks.
+    `size_asked` is what the user asked for; `size` is m, restated as whole blocks where the pattern cuts
+    blocks. Both in bytes.
     """
 
     transport: str
@@ -102,7 +103,7 @@ class Case:
 
     @classmethod
     def from_dimensions(cls, dimensions: dict[str, Any]) -> Case:
-        """The case of a `dimensions()` result (a row of cases.parquet, a record of the journal). Unknown keys are ignored."""
+        """The case of a `dimensions()` result, as cases.parquet and the journal hold it. Unknown keys are ignored."""
         known = {field.name for field in dataclasses.fields(cls)} - {"stop", "devices"}
         values = {key: value for key, value in dimensions.items() if key in known}
         stop = StopRule(

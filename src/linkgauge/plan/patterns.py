@@ -1,6 +1,6 @@
-"""What each pattern's size means, who keeps its time, and how many bytes must arrive (docs/definitions.md, Sizes and goodput).
+"""What each pattern's size means, who keeps its time, and how many bytes must arrive.
 
-m: size in bytes; n: ranks; W: window; t: time of one iteration in seconds. This module imports nothing heavy.
+Source: docs/definitions.md, Sizes and goodput. m: size in bytes; n: ranks; W: window; t: time of one iteration in seconds. This module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ class PatternInfo:
     name: str
     size_means: str
     timekeeper: str  # starter | sender | root | lanes | slowest
-    payload_bytes: Callable[
-        [int, int, int], Fraction
-    ]  # (m, n, W) -> goodput's numerator; goodput = payload / t
+    payload_bytes: Callable[[int, int, int], Fraction]  # (m, n, W) -> goodput's numerator; goodput = payload / t
     bus_factor: Callable[[int], Fraction]  # n -> bus bandwidth / goodput
     bytes_per_peer: Callable[[int, int, int], Fraction]  # (m, n, W)
     bytes_total: Callable[[int, int, int], Fraction]  # (m, n, W)

@@ -1,1 +1,1 @@
-
+"""Statistics of samples: medians, intervals, comparison."""

@@ -1,1 +1,1 @@
-
+"""Systems: devices, hosts, switches and links as a graph, discovered or described."""

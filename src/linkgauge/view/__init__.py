@@ -1,1 +1,1 @@
-
+"""Tables, charts and the report."""

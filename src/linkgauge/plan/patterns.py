@@ -1,6 +1,7 @@
 """What each pattern's size means, who keeps its time, and how many bytes must arrive.
 
-Source: docs/definitions.md, Sizes and goodput. m: size in bytes; n: ranks; W: window; t: time of one iteration in seconds. This module imports nothing heavy.
+Source: docs/definitions.md, Sizes and goodput.
+m: size in bytes; n: ranks; W: window; t: time of one iteration in seconds. This module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ _TABLE = (
                 lambda m, n, w: Fraction(w * m), lambda m, n, w: Fraction(w * m), ranks="2"),
     PatternInfo("bidirectional", "message", "lanes", lambda m, n, w: Fraction(w * m), _one,
                 lambda m, n, w: Fraction(w * m), lambda m, n, w: Fraction(2 * w * m), ranks="2"),
-    PatternInfo("ring_shift", "message", "slowest", _whole, _one, _whole, lambda m, n, w: Fraction(n * m), collective=True),
+    PatternInfo("ring_shift", "message", "slowest", _whole, _one, _whole,
+                lambda m, n, w: Fraction(n * m), collective=True),
     PatternInfo("one_to_all", "per peer", "root", lambda m, n, w: Fraction((n - 1) * m), _one, _whole,
                 lambda m, n, w: Fraction((n - 1) * m), rooted=True, collective=True),
     PatternInfo("all_to_one", "per peer", "root", lambda m, n, w: Fraction((n - 1) * m), _one, _whole,
@@ -80,8 +82,8 @@ _TABLE = (
                 lambda m, n, w: Fraction(n * m)),
     PatternInfo("device_to_host", "per device", "slowest", lambda m, n, w: Fraction(n * m), _one, _whole,
                 lambda m, n, w: Fraction(n * m)),
-    PatternInfo("host_device_both", "per device, each way", "slowest", lambda m, n, w: Fraction(2 * n * m), _one, _whole,
-                lambda m, n, w: Fraction(2 * n * m)),
+    PatternInfo("host_device_both", "per device, each way", "slowest",
+                lambda m, n, w: Fraction(2 * n * m), _one, _whole, lambda m, n, w: Fraction(2 * n * m)),
     PatternInfo("local_copy", "bytes copied", "lanes", _whole, _one, _whole, _whole, ranks="1"),
     PatternInfo("stream_copy", "bytes copied", "slowest", lambda m, n, w: Fraction(n * m), _one, _whole,
                 lambda m, n, w: Fraction(n * m)),

@@ -1,0 +1,480 @@
+"""The two written forms of a system: TOML, as people describe machines, and JSON, as discovery dumps them.
+
+Both hold the same entries and are read by the same code. TOML may be terse (ranges of names, meshes, one
+source for all figures of an entry); JSON is what TOML expands to. Every mistake is a `UsageError` of one line
+that names the place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from linkgauge.errors import UsageError
+from linkgauge.system import units
+from linkgauge.system.model import (
+    LINK_KINDS,
+    NODE_KINDS,
+    PROVENANCES,
+    TOPOLOGIES,
+    Cap,
+    Figure,
+    Link,
+    Network,
+    Node,
+    Published,
+    System,
+)
+
+FORMAT = 1
+_NODE_FIGURES = {
+    "memory_bytes": units.SIZE,
+    "memory_rate": units.RATE,
+    "cache_bytes": units.SIZE,
+    "copy_rate": units.RATE,
+    "throughput": units.RATE,
+    "port_rate": units.RATE,
+}
+_LINK_FIGURES = {
+    "signalling_rate": units.RATE,
+    "data_rate": units.RATE,
+    "back_rate": units.RATE,
+    "possible_rate": units.RATE,
+    "payload_share": units.COUNT,
+}
+_NODE_PLAIN: dict[str, type | tuple[type, ...]] = {
+    "model": str,
+    "vendor": str,
+    "ordinal": int,
+    "package": str,
+    "numa": int,
+    "cores": str,
+    "multicast": bool,
+    "reduction": bool,
+    "routes": bool,
+}
+_TOP = {
+    "format",
+    "name",
+    "title",
+    "source",
+    "sources",
+    "network",
+    "published",
+    "cap",
+    "notes",
+    "link",
+    *NODE_KINDS,
+}
+_RANGE = re.compile(r"^(.*?)(\d+)\.\.(?:(.*?))(\d+)$")
+
+
+class _Reader:
+    """Reads one entry at a time and knows how to name it in an error."""
+
+    def __init__(self, place: str, sources: Mapping[str, str], default_source: str | None) -> None:
+        self.place = place
+        self.sources = sources
+        self.default_source = default_source
+
+    def fail(self, where: str, why: str) -> UsageError:
+        return UsageError(f"{self.place}: {where}: {why}")
+
+    def only(self, where: str, entry: Mapping[str, Any], known: Iterable[str]) -> None:
+        known = set(known)
+        for key in entry:
+            if key not in known:
+                raise self.fail(where, f"unknown key {key!r}; known are {', '.join(sorted(known))}")
+
+    def figure(self, where: str, key: str, raw: object, unit: str, source: str | None) -> Figure:
+        provenance = "described"
+        if isinstance(raw, Mapping):
+            self.only(f"{where}: {key}", raw, ("value", "unit", "provenance", "source"))
+            if "value" not in raw:
+                raise self.fail(where, f"{key}: has no value")
+            if raw.get("unit", unit) != unit:
+                raise self.fail(where, f"{key}: unknown unit {raw['unit']!r}; a bare value is in {unit}")
+            provenance = raw.get("provenance", provenance)
+            source = raw.get("source", source)
+            raw = raw["value"]
+        try:
+            value = units.parse(raw, unit)
+        except ValueError as error:
+            raise self.fail(where, f"{key}: {error}") from None
+        if value <= 0:
+            raise self.fail(where, f"{key}: {raw!r} is not above 0; leave an unknown figure out")
+        if unit == units.COUNT and key == "payload_share" and value > 1:
+            raise self.fail(where, f"{key}: {raw!r} is a share and cannot be above 1")
+        if provenance not in PROVENANCES:
+            raise self.fail(where, f"{key}: provenance {provenance!r} is none of {', '.join(PROVENANCES)}")
+        source = source if source is not None else self.default_source
+        if source is None:
+            raise self.fail(
+                where, f'{key}: has no source; add source = "..." here, to the entry or to the file'
+            )
+        return Figure(value, unit, provenance, self.sources.get(source, source))
+
+    def text(self, where: str, entry: Mapping[str, Any], key: str) -> str:
+        value = entry.get(key)
+        if not isinstance(value, str) or not value:
+            raise self.fail(where, f"{key} is missing or no text")
+        return value
+
+    def typed(self, where: str, key: str, value: object, kind: type | tuple[type, ...]) -> Any:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            name = kind.__name__ if isinstance(kind, type) else " or ".join(k.__name__ for k in kind)
+            raise self.fail(where, f"{key}: {value!r} is no {name}")
+        return value
+
+    def whole(self, where: str, key: str, value: object, least: int) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise self.fail(where, f"{key}: {value!r} is no whole number of at least {least}")
+        return value
+
+
+def expand(name: str) -> list[str]:
+    """Return the names that a range such as `gpu0..7` or `gpu0..gpu7` stands for, or the name alone."""
+    found = _RANGE.match(name)
+    if found is None:
+        return [name]
+    prefix, first, again, last = found.groups()
+    if again not in ("", prefix) or int(last) < int(first):
+        return [name]
+    return [f"{prefix}{number}" for number in range(int(first), int(last) + 1)]
+
+
+def read(data: Mapping[str, Any], place: str) -> System:
+    """Build and check a system from the parsed TOML or JSON of `place` (a file name, for errors)."""
+    raw_sources = data.get("sources", {})
+    if not isinstance(raw_sources, Mapping) or not all(isinstance(v, str) for v in raw_sources.values()):
+        raise UsageError(f"{place}: sources: must be a table of texts")
+    reader = _Reader(place, raw_sources, data.get("source"))
+    reader.only("file", data, _TOP)
+    if data.get("format", FORMAT) != FORMAT:
+        raise reader.fail("format", f"{data['format']!r} is not read by this version, which reads {FORMAT}")
+    nodes: list[Node] = []
+    for kind in NODE_KINDS:
+        for index, entry in enumerate(_tables(reader, data, kind)):
+            nodes.extend(_nodes(reader, kind, index, entry))
+    nodes = _ordinals(reader, nodes)
+    seen: dict[str, str] = {}
+    for node in nodes:
+        if node.name in seen:
+            raise reader.fail(
+                f"{node.kind} {node.name}", f"a {seen[node.name]} of this name is there already"
+            )
+        seen[node.name] = node.kind
+    if not nodes:
+        raise reader.fail("file", "describes no device, host, switch or nic")
+    links: list[Link] = []
+    for index, entry in enumerate(_tables(reader, data, "link")):
+        links.extend(_links(reader, index, entry, seen))
+    ordinals = {node.ordinal for node in nodes if node.kind == "device"}
+    return System(
+        name=reader.text("file", data, "name"),
+        title=data.get("title") or str(data["name"]),
+        nodes=tuple(nodes),
+        links=tuple(links),
+        sources=dict(raw_sources),
+        network=_network(reader, data["network"]) if "network" in data else None,
+        published=tuple(
+            _published(reader, i, e, ordinals) for i, e in enumerate(_tables(reader, data, "published"))
+        ),
+        caps=tuple(_cap(reader, i, e) for i, e in enumerate(_tables(reader, data, "cap"))),
+        notes=tuple(str(note) for note in data.get("notes", ())),
+    )
+
+
+def _tables(reader: _Reader, data: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    tables = data.get(key, [])
+    if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
+        raise reader.fail(key, f"must be a list of tables ([[{key}]])")
+    return tables
+
+
+def _nodes(reader: _Reader, kind: str, index: int, entry: Mapping[str, Any]) -> list[Node]:
+    where = f"{kind} {entry.get('name', index)}"
+    reader.only(where, entry, ("name", "source", "at", "identity", *_NODE_FIGURES, *_NODE_PLAIN))
+    names = expand(reader.text(where, entry, "name"))
+    source = entry.get("source")
+    figures: dict[str, Any] = {
+        key: reader.figure(where, key, entry[key], unit, source)
+        for key, unit in _NODE_FIGURES.items()
+        if key in entry
+    }
+    plain = {key: reader.typed(where, key, entry[key], t) for key, t in _NODE_PLAIN.items() if key in entry}
+    if kind == "switch":
+        plain.setdefault("routes", True)
+    if len(names) > 1 and "ordinal" in plain:
+        raise reader.fail(where, "ordinal: a range of names cannot have one ordinal")
+    places = _places(reader, where, entry.get("at"), len(names))
+    identity = entry.get("identity", {})
+    if not isinstance(identity, Mapping):
+        raise reader.fail(where, "identity: must be a table of texts")
+    identity = {str(key): str(value) for key, value in identity.items()}
+    return [
+        Node(name=name, kind=kind, at=at, identity=identity, **plain, **figures)
+        for name, at in zip(names, places, strict=True)
+    ]
+
+
+def _places(reader: _Reader, where: str, raw: object, count: int) -> list[tuple[float, float] | None]:
+    """Return a place for each name: none, one `[x, y]`, or for a range a list of them or `{start, step,
+    columns}`."""
+    if raw is None:
+        return [None] * count
+    if isinstance(raw, Mapping):
+        reader.only(f"{where}: at", raw, ("start", "step", "columns"))
+        try:
+            (x, y), (dx, dy) = raw["start"], raw["step"]
+            columns = int(raw.get("columns", count))
+            return [(float(x + i % columns * dx), float(y + i // columns * dy)) for i in range(count)]
+        except (KeyError, TypeError, ValueError):
+            raise reader.fail(
+                where, "at: needs start = [x, y], step = [dx, dy] and may have columns"
+            ) from None
+    try:
+        pairs = raw if isinstance(raw, list) and raw and isinstance(raw[0], list) else [raw]
+        places = [(float(x), float(y)) for x, y in pairs]  # type: ignore[misc]
+    except (TypeError, ValueError):
+        raise reader.fail(where, f"at: {raw!r} is no place; write [x, y]") from None
+    if len(places) != count:
+        raise reader.fail(where, f"at: {len(places)} places for {count} names")
+    return list(places)
+
+
+def _ordinals(reader: _Reader, nodes: list[Node]) -> list[Node]:
+    """Number devices in the order of the description where it states no ordinals; all or none may be
+    stated."""
+    devices = [node for node in nodes if node.kind == "device"]
+    stated = [node for node in devices if node.ordinal is not None]
+    if stated and len(stated) != len(devices):
+        lacking = next(node.name for node in devices if node.ordinal is None)
+        raise reader.fail(f"device {lacking}", "has no ordinal while others have one")
+    if stated:
+        if sorted(node.ordinal or 0 for node in devices) != list(range(len(devices))):
+            raise reader.fail("device", f"ordinals must be 0 to {len(devices) - 1}, each once")
+        return nodes
+    count = iter(range(len(devices)))
+    return [dataclasses.replace(n, ordinal=next(count)) if n.kind == "device" else n for n in nodes]
+
+
+def _links(reader: _Reader, index: int, entry: Mapping[str, Any], known: Mapping[str, str]) -> list[Link]:
+    where = f"link {index}"
+    plain = (
+        "a",
+        "b",
+        "pairs",
+        "mesh",
+        "from",
+        "to",
+        "kind",
+        "count",
+        "version",
+        "width",
+        "max_payload_bytes",
+        "source",
+    )
+    pairs = _pairs(reader, where, entry)
+    if len(pairs) == 1:
+        where = f"link {index} ({pairs[0][0]} - {pairs[0][1]})"
+    reader.only(where, entry, (*plain, *_LINK_FIGURES))
+    kind = reader.text(where, entry, "kind")
+    if kind not in LINK_KINDS:
+        raise reader.fail(where, f"kind: {kind!r} is none of {', '.join(LINK_KINDS)}")
+    source = entry.get("source")
+    figures = {
+        key: reader.figure(where, key, entry[key], unit, source)
+        for key, unit in _LINK_FIGURES.items()
+        if key in entry
+    }
+    signalling, data = figures.get("signalling_rate"), figures.get("data_rate")
+    if signalling and data and data.value > signalling.value * (1 + 1e-9):
+        raise reader.fail(
+            where, "data_rate is above signalling_rate; data is what coding leaves of the signal"
+        )
+    count = reader.whole(where, "count", entry.get("count", 1), 1)
+    width = reader.whole(where, "width", entry["width"], 1) if "width" in entry else None
+    payload = None
+    if "max_payload_bytes" in entry:
+        payload = reader.whole(where, "max_payload_bytes", entry["max_payload_bytes"], 64)
+    version = str(entry["version"]) if "version" in entry else None
+    links = []
+    for a, b in pairs:
+        for end in (a, b):
+            if end not in known:
+                raise reader.fail(
+                    f"link {index} ({a} - {b})", f"ends at {end!r}, which no device, host, switch or nic is"
+                )
+        if a == b:
+            raise reader.fail(f"link {index} ({a} - {b})", "joins a node to itself")
+        links.append(
+            Link(
+                a=a,
+                b=b,
+                kind=kind,
+                count=count,
+                version=version,
+                width=width,
+                max_payload_bytes=payload,
+                **figures,
+            )
+        )
+    return links
+
+
+def _pairs(reader: _Reader, where: str, entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the ends of each link: `a` and `b`, a list of `pairs`, a `mesh` of names, or all of `from`
+    with all of `to`."""
+    ways = [way for way in ("a", "pairs", "mesh", "from") if way in entry]
+    if len(ways) != 1:
+        raise reader.fail(where, "needs one of: a and b; pairs; mesh; from and to")
+    try:
+        if ways == ["a"]:
+            return [(reader.text(where, entry, "a"), reader.text(where, entry, "b"))]
+        if ways == ["pairs"]:
+            listed: list[tuple[str, str]] = []
+            for a, b in entry["pairs"]:
+                left, right = expand(a), expand(b)
+                if len(left) != len(right):
+                    raise reader.fail(where, f"pairs: {a!r} and {b!r} are ranges of different lengths")
+                listed.extend(zip(left, right, strict=True))
+            return listed
+        if ways == ["mesh"]:
+            names = _names(entry["mesh"])
+            return [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+        return [(a, b) for a in _names(entry["from"]) for b in _names(entry["to"])]
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise reader.fail(where, f"{ways[0]}: is no list of names; see docs/systems.md") from None
+
+
+def _names(raw: object) -> list[str]:
+    listed = [raw] if isinstance(raw, str) else raw
+    return [name for item in listed for name in expand(item)]  # type: ignore[attr-defined]
+
+
+def _network(reader: _Reader, entry: Mapping[str, Any]) -> Network:
+    if not isinstance(entry, Mapping):
+        raise reader.fail("network", "must be a table")
+    topology = reader.text("network", entry, "topology")
+    if topology not in TOPOLOGIES:
+        raise reader.fail("network", f"topology: {topology!r} is none of {', '.join(TOPOLOGIES)}")
+    source = entry.get("source")
+    raw = entry.get("figures")
+    if raw is None:
+        raw = {key: value for key, value in entry.items() if key not in ("topology", "name", "source")}
+    figures = {
+        key: reader.figure(
+            "network", key, value, units.RATE if key.endswith("_rate") else units.COUNT, source
+        )
+        for key, value in raw.items()
+    }
+    return Network(topology=topology, name=entry.get("name"), figures=figures)
+
+
+def _value(reader: _Reader, where: str, entry: Mapping[str, Any]) -> Figure:
+    for key, unit in (("rate", units.RATE), ("latency", units.TIME)):
+        if key in entry:
+            return reader.figure(where, key, entry[key], unit, entry.get("source"))
+    raise reader.fail(where, "needs a rate or a latency")
+
+
+def _published(reader: _Reader, index: int, entry: Mapping[str, Any], ordinals: set[int | None]) -> Published:
+    where = f"published {entry.get('rule', index)}"
+    known = ("rule", "pattern", "rate", "latency", "transport", "devices", "nodes", "note", "source")
+    reader.only(where, entry, known)
+    devices = entry.get("devices")
+    if devices is not None:
+        for device in reader.typed(where, "devices", devices, list):
+            if device not in ordinals:
+                raise reader.fail(where, f"devices: there is no device {device!r}")
+    return Published(
+        rule=reader.text(where, entry, "rule"),
+        pattern=reader.text(where, entry, "pattern"),
+        value=_value(reader, where, entry),
+        transport=entry.get("transport"),
+        devices=None if devices is None else tuple(devices),
+        nodes=reader.whole(where, "nodes", entry["nodes"], 1) if "nodes" in entry else None,
+        note=entry.get("note"),
+    )
+
+
+def _cap(reader: _Reader, index: int, entry: Mapping[str, Any]) -> Cap:
+    where = f"cap {entry.get('transport', index)}"
+    reader.only(where, entry, ("transport", "rate", "note", "source"))
+    return Cap(
+        transport=reader.text(where, entry, "transport"),
+        rate=_value(reader, where, entry),
+        note=entry.get("note"),
+    )
+
+
+def _plain(item: object) -> Any:
+    """Return dataclasses as tables without what is absent or empty."""
+    if isinstance(item, Figure):
+        return {
+            "value": _tidy(item.value),
+            "unit": item.unit,
+            "provenance": item.provenance,
+            "source": item.source,
+        }
+    if dataclasses.is_dataclass(item):
+        fields = {f.name: getattr(item, f.name) for f in dataclasses.fields(item)}
+        return {
+            key: _plain(value)
+            for key, value in fields.items()
+            if value is not None and value != {} and value != ()
+        }
+    if isinstance(item, Mapping):
+        return {key: _plain(value) for key, value in item.items()}
+    if isinstance(item, (tuple, list)):
+        return [_plain(value) for value in item]
+    return item
+
+
+def _tidy(value: float) -> float | int:
+    return int(value) if value == int(value) and abs(value) < 2**53 else value
+
+
+def to_json(system: System) -> str:
+    """Return the JSON form of a system: indented, in the order of the description, ending in a newline."""
+    data: dict[str, Any] = {"format": FORMAT, "name": system.name, "title": system.title}
+    if system.sources:
+        data["sources"] = dict(system.sources)
+    for kind in NODE_KINDS:
+        nodes = [_plain(node) for node in system.of_kind(kind)]
+        for node in nodes:
+            del node["kind"]
+        if nodes:
+            data[kind] = nodes
+    data["link"] = [_plain(link) for link in system.links]
+    if system.network is not None:
+        data["network"] = {"figures": {}, **_plain(system.network)}
+    if system.published:
+        data["published"] = [_with_value(entry) for entry in system.published]
+    if system.caps:
+        data["cap"] = [_plain(entry) for entry in system.caps]
+    if system.notes:
+        data["notes"] = list(system.notes)
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def _with_value(entry: Published) -> dict[str, Any]:
+    table: dict[str, Any] = _plain(entry)
+    value = table.pop("value")
+    table["latency" if entry.value.unit == units.TIME else "rate"] = value
+    return table
+
+
+def from_json(text: str, place: str) -> System:
+    """Read the JSON form; `UsageError` names `place`, and the line where it is no JSON."""
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{place}: line {error.lineno}: is no JSON ({error.msg})") from None
+    if not isinstance(data, Mapping):
+        raise UsageError(f"{place}: is no system: the outermost thing must be an object")
+    return read(data, place)

@@ -1,0 +1,195 @@
+"""A system: the devices, hosts, switches and NICs of one node (or rack), the links between them, and its
+network.
+
+The graph is full duplex: a link has a rate in each direction. A rate that nobody states is None (unknown),
+never 0. Every figure says where it comes from. `linkgauge.system.form` reads and writes the JSON and TOML
+forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROVENANCES = ("discovered", "described", "measured")
+NODE_KINDS = ("device", "host", "switch", "nic")
+FABRIC_KINDS = ("nvlink", "xgmi", "sli")
+"""Kinds of link between devices that peer access uses (when both ends are devices or switches)."""
+LINK_KINDS = (*FABRIC_KINDS, "pcie", "c2c", "infinity_fabric", "upi", "xbus", "memory", "internal")
+TOPOLOGIES = ("dragonfly", "dragonfly+", "fat_tree", "unknown")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number, its unit (`B/s`, `B`, `ns` or `1`), and where it comes from."""
+
+    value: float
+    unit: str
+    provenance: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """A vertex of the system: a device, a host (NUMA node), a switch (NVSwitch, PCIe switch) or a NIC.
+
+    `memory_rate` is what the memory moves in all, reads and writes together; `copy_rate` is what a copy from
+    host buffer to host buffer was seen to reach (payload); `throughput` is the most that may enter a vertex
+    in all, where its ports could bring more; `port_rate` is a NIC's rate to the network per direction.
+    `multicast` and `reduction` say whether a switch repeats or adds data itself; None is unknown. `routes`
+    says that the hardware passes others' traffic on without a program (switches; MI250X's dies, but no NVLink
+    device).
+    """
+
+    name: str
+    kind: str
+    model: str | None = None
+    vendor: str | None = None
+    ordinal: int | None = None
+    package: str | None = None
+    numa: int | None = None
+    cores: str | None = None
+    at: tuple[float, float] | None = None
+    memory_bytes: Figure | None = None
+    memory_rate: Figure | None = None
+    cache_bytes: Figure | None = None
+    copy_rate: Figure | None = None
+    throughput: Figure | None = None
+    port_rate: Figure | None = None
+    multicast: bool | None = None
+    reduction: bool | None = None
+    routes: bool = False
+    identity: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Link:
+    """`count` equal links between two nodes; rates are of one link in one direction.
+
+    `signalling_rate` is what the wire carries with its coding, `data_rate` what is left for packets; they are
+    separate facts. `possible_rate` is the data rate the ends could train to. `back_rate` is the data rate
+    from `b` to `a` where it differs. `payload_share` is the part of the data rate that packets leave to
+    payload, typical and never a bound.
+    """
+
+    a: str
+    b: str
+    kind: str
+    count: int = 1
+    version: str | None = None
+    width: int | None = None
+    signalling_rate: Figure | None = None
+    data_rate: Figure | None = None
+    back_rate: Figure | None = None
+    possible_rate: Figure | None = None
+    payload_share: Figure | None = None
+    max_payload_bytes: int | None = None
+
+    def rate(self, source: str) -> float | None:
+        """Return the data rate of all `count` links leaving `source`, in bytes per second, or None where
+        unknown."""
+        figure = self.back_rate if source == self.b and self.back_rate is not None else self.data_rate
+        return None if figure is None else figure.value * self.count
+
+    def other(self, end: str) -> str:
+        """Return the name of the end that is not `end`."""
+        return self.b if end == self.a else self.a
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure that a paper or a maker states for one pattern on this system: shown beside the rules, never a
+    bound.
+
+    `devices` and `nodes` limit it (None: any); value is a goodput (`B/s`) or a latency (`ns`).
+    """
+
+    rule: str
+    pattern: str
+    value: Figure
+    transport: str | None = None
+    devices: tuple[int, ...] | None = None
+    nodes: int | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Cap:
+    """What an engine or a runtime is known to stay below, whatever the links allow (MI250X's copy engines:
+    50 GB/s)."""
+
+    transport: str
+    rate: Figure
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Network:
+    """What joins nodes: its topology and the figures its sources give, by name (see docs/systems.md)."""
+
+    topology: str
+    name: str | None = None
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+
+    def value(self, key: str) -> float | None:
+        """Return the figure `key`, or None where no source gives it."""
+        figure = self.figures.get(key)
+        return None if figure is None else figure.value
+
+
+@dataclass(frozen=True)
+class System:
+    """One node (or rack) of a machine as a graph. Devices are in the order of their ordinals."""
+
+    name: str
+    title: str
+    nodes: tuple[Node, ...]
+    links: tuple[Link, ...]
+    sources: Mapping[str, str] = field(default_factory=dict)
+    network: Network | None = None
+    published: tuple[Published, ...] = ()
+    caps: tuple[Cap, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> tuple[Node, ...]:
+        """The devices, by ordinal."""
+        return tuple(sorted(self.of_kind("device"), key=lambda node: node.ordinal or 0))
+
+    @property
+    def hosts(self) -> tuple[Node, ...]:
+        """The hosts: one for each NUMA node that has cores or host memory."""
+        return tuple(self.of_kind("host"))
+
+    def of_kind(self, kind: str) -> Iterator[Node]:
+        """Yield the nodes of `kind` in the order of the description."""
+        return (node for node in self.nodes if node.kind == kind)
+
+    def node(self, name: str) -> Node:
+        """Return the node called `name`; `KeyError` where there is none."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(name)
+
+    def links_of(self, name: str) -> Iterator[Link]:
+        """Yield the links that end at the node `name`."""
+        return (link for link in self.links if name in (link.a, link.b))
+
+    def to_json(self) -> str:
+        """Return the JSON form, which `from_json` reads back to an equal system."""
+        from linkgauge.system.form import to_json
+
+        return to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str, place: str = "system") -> System:
+        """Read the JSON form; `UsageError` names `place` and the entry that is wrong."""
+        from linkgauge.system.form import from_json
+
+        return from_json(text, place)
+
+    def save(self, path: Path) -> None:
+        """Write the JSON form to `path`."""
+        path.write_text(self.to_json(), encoding="utf-8")

@@ -1,0 +1,74 @@
+"""Quantities with units, as system descriptions write them: `"50 GB/s"`, `"400 Gb/s"`, `"64 GiB"`, `"8.7
+us"`.
+
+Rates become bytes per second, sizes bytes, times nanoseconds. Decimal prefixes are powers of 1000 and binary
+ones powers of 1024; `b` is a bit and `B` a byte.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+RATE = "B/s"
+SIZE = "B"
+TIME = "ns"
+COUNT = "1"
+
+_RATES = {
+    **{f"{prefix}B/s": 1000.0**power for power, prefix in enumerate(("", "k", "M", "G", "T"))},
+    **{f"{prefix}b/s": 1000.0**power / 8 for power, prefix in enumerate(("", "k", "M", "G", "T"))},
+    **{f"{prefix}iB/s": 1024.0**power for power, prefix in enumerate(("K", "M", "G", "T"), start=1)},
+}
+_SIZES = {
+    **{f"{prefix}B": 1000.0**power for power, prefix in enumerate(("", "k", "M", "G", "T"))},
+    **{f"{prefix}iB": 1024.0**power for power, prefix in enumerate(("K", "M", "G", "T"), start=1)},
+}
+_TIMES = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_COUNTS = {"1": 1.0, "": 1.0}
+_TABLES = {RATE: _RATES, SIZE: _SIZES, TIME: _TIMES, COUNT: _COUNTS}
+_QUANTITY = re.compile(r"^\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]*)\s*$")
+
+
+def parse(text: object, unit: str) -> float:
+    """Return `text` in `unit` (`B/s`, `B`, `ns` or `1`); a bare number is taken to be in `unit` already.
+
+    Raises `ValueError` with one line that says what is wrong and what would be right.
+    """
+    table = _TABLES[unit]
+    if isinstance(text, bool) or not isinstance(text, (int, float, str)):
+        raise ValueError(f"{text!r} is no quantity; write a number and a unit, as in {_example(unit)}")
+    if isinstance(text, (int, float)):
+        value = float(text)
+    else:
+        found = _QUANTITY.match(text)
+        if found is None:
+            raise ValueError(f"{text!r} is no quantity; write a number and a unit, as in {_example(unit)}")
+        factor = table.get(found.group(2))
+        if factor is None or (found.group(2) == "" and unit != COUNT):
+            known = ", ".join(name for name in table if name)
+            raise ValueError(f"unknown unit {found.group(2)!r} in {text!r}; use one of {known}")
+        try:
+            value = float(found.group(1)) * factor
+        except ValueError:
+            raise ValueError(f"{found.group(1)!r} in {text!r} is no number") from None
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is not finite")
+    return value
+
+
+def _example(unit: str) -> str:
+    return {RATE: '"50 GB/s"', SIZE: '"64 GiB"', TIME: '"8.7 us"', COUNT: "18"}[unit]
+
+
+def show_rate(bytes_per_s: float | None, unit: str = "GB/s") -> str:
+    """Return a rate in `unit` (any rate unit this module knows) with four significant digits, or
+    `unknown`."""
+    if bytes_per_s is None:
+        return "unknown"
+    return f"{bytes_per_s / _RATES[unit]:.4g} {unit}"
+
+
+def rate_units() -> tuple[str, ...]:
+    """Return the rate units that can be read and shown."""
+    return tuple(_RATES)

@@ -1,0 +1,191 @@
+"""The written forms: what is read is what was meant, what is wrong is named in one line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import linkgauge.system as systems
+from linkgauge.errors import UsageError
+from linkgauge.system import System, from_toml, units
+
+GOOD = """
+name = "small"
+source = "test"
+[[device]]
+name = "gpu0..1"
+memory_rate = "100 GB/s"
+[[host]]
+name = "cpu"
+[[link]]
+kind = "nvlink"
+a = "gpu0"
+b = "gpu1"
+count = 2
+signalling_rate = "200 Gb/s"
+data_rate = "200 Gb/s"
+[[link]]
+kind = "pcie"
+from = ["gpu0..1"]
+to = ["cpu"]
+"""
+
+
+@pytest.mark.parametrize("name", systems.names())
+def test_every_described_system_survives_json(name: str) -> None:
+    system = systems.load(name)
+    assert system.name == name
+    assert System.from_json(system.to_json()) == system
+
+
+@pytest.mark.parametrize("name", systems.names())
+def test_every_figure_has_a_source_and_devices_are_numbered(name: str) -> None:
+    system = systems.load(name)
+    assert [device.ordinal for device in system.devices] == list(range(len(system.devices)))
+    data = json.loads(system.to_json())
+    figures = [table for table in _tables(data) if "provenance" in table]
+    assert figures
+    for figure in figures:
+        assert figure["provenance"] == "described"
+        assert len(figure["source"]) > 10, figure
+        assert figure["value"] > 0
+    for device in system.devices:
+        assert device.at is not None
+        assert any(link.data_rate for link in system.links_of(device.name))
+
+
+def _tables(item: object) -> list[dict[str, object]]:
+    if isinstance(item, dict):
+        return [item, *(table for value in item.values() for table in _tables(value))]
+    if isinstance(item, list):
+        return [table for value in item for table in _tables(value)]
+    return []
+
+
+def test_units_agree_with_their_meaning() -> None:
+    assert units.parse("400 Gb/s", units.RATE) == 50e9
+    assert units.parse("1 GiB/s", units.RATE) == 2**30
+    assert units.parse("64 GiB", units.SIZE) == 64 * 2**30
+    assert units.parse("8.7 us", units.TIME) == pytest.approx(8700)
+    assert units.show_rate(150e9, "Gb/s") == "1200 Gb/s"
+    assert units.show_rate(None) == "unknown"
+
+
+def test_unknown_rates_stay_unknown() -> None:
+    system = from_toml(GOOD)
+    pcie = next(link for link in system.links if link.kind == "pcie")
+    assert pcie.rate("cpu") is None
+    assert system.links[0].rate("gpu0") == 50e9
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('b = "gpu1"', 'b = "gpu9"', "machine.toml: link 0 (gpu0 - gpu9): ends at 'gpu9', which no device"),
+        (
+            'data_rate = "200 Gb/s"',
+            'data_rate = "-1 GB/s"',
+            "link 0 (gpu0 - gpu1): data_rate: '-1 GB/s' is not above 0",
+        ),
+        (
+            'data_rate = "200 Gb/s"',
+            'data_rate = "0 GB/s"',
+            "data_rate: '0 GB/s' is not above 0; leave an unknown",
+        ),
+        ('data_rate = "200 Gb/s"', 'data_rate = "2 GX/s"', "unknown unit 'GX/s' in '2 GX/s'; use one of B/s"),
+        (
+            'data_rate = "200 Gb/s"',
+            'data_rate = "fast"',
+            "data_rate: unknown unit 'fast'|data_rate: 'fast' is no quantity",
+        ),
+        ('data_rate = "200 Gb/s"', 'data_rate = "201 Gb/s"', "data_rate is above signalling_rate"),
+        ('name = "cpu"', 'name = "gpu1"', "host gpu1: a device of this name is there already"),
+        ('name = "gpu0..1"', 'name = "gpu0"', "ends at 'gpu1'"),
+        ('kind = "nvlink"', 'kind = "rope"', "kind: 'rope' is none of nvlink"),
+        ("count = 2", "count = 0", "count: 0 is no whole number of at least 1"),
+        ("count = 2", "cuont = 2", "unknown key 'cuont'"),
+        ('b = "gpu1"', 'b = "gpu0"', "joins a node to itself"),
+        ('b = "gpu1"', "", "b is missing or no text"),
+        ('source = "test"', "", "has no source"),
+        ('name = "small"', "", "name is missing"),
+        ("[[host]]", "[host]", "host: must be a list of tables"),
+        ("[[host]]", "[[host", "is no TOML"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_place(old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    with pytest.raises(UsageError) as caught:
+        from_toml(GOOD.replace(old, new, 1), "machine.toml")
+    text = str(caught.value)
+    assert text.startswith("machine.toml: ")
+    assert "\n" not in text
+    assert any(part in text for part in message.split("|")), text
+
+
+def test_two_devices_of_one_name() -> None:
+    twice = GOOD.replace('[[host]]\nname = "cpu"', '[[device]]\nname = "gpu1"\n[[host]]\nname = "cpu"')
+    with pytest.raises(UsageError, match="device gpu1: a device of this name is there already"):
+        from_toml(twice)
+
+
+def test_edited_json_may_use_units(tmp_path: Path) -> None:
+    data = json.loads(from_toml(GOOD).to_json())
+    data["link"][0]["data_rate"]["value"] = "24 GB/s"
+    data["link"][0]["data_rate"]["provenance"] = "measured"
+    file = tmp_path / "edited.json"
+    file.write_text(json.dumps(data), encoding="utf-8")
+    link = systems.load(file).links[0]
+    assert link.rate("gpu0") == 48e9
+    assert link.data_rate is not None
+    assert link.data_rate.provenance == "measured"
+    data["link"][0]["data_rate"]["provenance"] = "guessed"
+    with pytest.raises(UsageError, match="provenance 'guessed' is none of discovered"):
+        System.from_json(json.dumps(data))
+
+
+def test_names_and_files_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="did you mean 'lumi-g'"):
+        systems.load("lumig")
+    with pytest.raises(UsageError, match="there is no such file"):
+        systems.load(tmp_path / "none.json")
+    broken = tmp_path / "broken.json"
+    broken.write_text("{", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"broken.json: line 1: is no JSON"):
+        systems.load(broken)
+
+
+def test_loading_imports_neither_scipy_nor_networkx() -> None:
+    code = (
+        "import sys, linkgauge.system as s; s.load('lumi-g').to_json();"
+        "print([m for m in ('scipy', 'networkx', 'pynvml', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_described_degrees() -> None:
+    """Link counts that follow from the parts: four slots on a P100, six on a V100, eighteen on an H100."""
+
+    def fabric(name: str, device: str) -> int:
+        return sum(
+            link.count for link in systems.load(name).links_of(device) if link.kind in ("nvlink", "xgmi")
+        )
+
+    assert [fabric("lumi-g", f"gcd{i}") for i in range(8)] == [7, 6, 7, 6, 7, 6, 7, 6]
+    assert {fabric("p100-dgx-1", f"gpu{i}") for i in range(8)} == {4}
+    assert {fabric("v100-dgx-1", f"gpu{i}") for i in range(8)} == {6}
+    assert {fabric("dgx-2", f"gpu{i}") for i in range(16)} == {6}
+    assert {fabric("dgx-2", f"nvswitch{i}") for i in range(12)} == {16}
+    assert {fabric("summit", f"gpu{i}") for i in range(6)} == {6}
+    assert {fabric("summitdev", f"gpu{i}") for i in range(4)} == {4}
+    assert {fabric("sierra-like", f"gpu{i}") for i in range(4)} == {6}
+    assert {fabric("alps", f"gpu{i}") for i in range(4)} == {18}
+    assert {fabric("leonardo-booster", f"gpu{i}") for i in range(4)} == {12}
+    assert {fabric("hgx-h100-8", f"gpu{i}") for i in range(8)} == {18}
+    assert {fabric("hgx-h200-4", f"gpu{i}") for i in range(4)} == {18}
+    assert {fabric("mi300x-8", f"gpu{i}") for i in range(8)} == {7}
+    assert {fabric("gb200-nvl72", f"gpu{i}") for i in range(72)} == {18}

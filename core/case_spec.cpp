@@ -1,0 +1,100 @@
+#include "case_spec.h"
+
+#include "words.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr Words<Pattern, 22> kPatterns{"pattern",
+                                       {{{Pattern::kPingpong, "pingpong"},
+                                         {Pattern::kUnidirectional, "unidirectional"},
+                                         {Pattern::kBidirectional, "bidirectional"},
+                                         {Pattern::kRingShift, "ring_shift"},
+                                         {Pattern::kOneToAll, "one_to_all"},
+                                         {Pattern::kAllToOne, "all_to_one"},
+                                         {Pattern::kAlltoall, "alltoall"},
+                                         {Pattern::kAllreduce, "allreduce"},
+                                         {Pattern::kAllgather, "allgather"},
+                                         {Pattern::kReduceScatter, "reduce_scatter"},
+                                         {Pattern::kBroadcast, "broadcast"},
+                                         {Pattern::kReduce, "reduce"},
+                                         {Pattern::kGather, "gather"},
+                                         {Pattern::kScatter, "scatter"},
+                                         {Pattern::kHostToDevice, "host_to_device"},
+                                         {Pattern::kDeviceToHost, "device_to_host"},
+                                         {Pattern::kHostDeviceBoth, "host_device_both"},
+                                         {Pattern::kLocalCopy, "local_copy"},
+                                         {Pattern::kStreamCopy, "stream_copy"},
+                                         {Pattern::kChase, "chase"},
+                                         {Pattern::kFlagPingpong, "flag_pingpong"},
+                                         {Pattern::kFloor, "floor"}}}};
+constexpr Words<Cadence, 4> kCadences{"cadence",
+                                      {{{Cadence::kIsolated, "isolated"},
+                                        {Cadence::kStreaming, "streaming"},
+                                        {Cadence::kGated, "gated"},
+                                        {Cadence::kBarrier, "barrier"}}}};
+constexpr Words<Arrival, 3> kArrivals{
+    "arrival", {{{Arrival::kDeadline, "deadline"}, {Arrival::kSkewed, "skewed"}, {Arrival::kFree, "free"}}}};
+constexpr Words<ClockKind, 2> kClocks{"clock", {{{ClockKind::kHost, "host"}, {ClockKind::kEvent, "event"}}}};
+constexpr Words<Datatype, 12> kDatatypes{"datatype",
+                                         {{{Datatype::kInt8, "int8"},
+                                           {Datatype::kUint8, "uint8"},
+                                           {Datatype::kInt32, "int32"},
+                                           {Datatype::kUint32, "uint32"},
+                                           {Datatype::kInt64, "int64"},
+                                           {Datatype::kUint64, "uint64"},
+                                           {Datatype::kFloat16, "float16"},
+                                           {Datatype::kBfloat16, "bfloat16"},
+                                           {Datatype::kFloat32, "float32"},
+                                           {Datatype::kFloat64, "float64"},
+                                           {Datatype::kFloat8E4m3, "float8_e4m3"},
+                                           {Datatype::kFloat8E5m2, "float8_e5m2"}}}};
+constexpr Words<ReduceOp, 5> kOps{"op",
+                                  {{{ReduceOp::kSum, "sum"},
+                                    {ReduceOp::kProd, "prod"},
+                                    {ReduceOp::kMin, "min"},
+                                    {ReduceOp::kMax, "max"},
+                                    {ReduceOp::kAvg, "avg"}}}};
+constexpr Words<Initiator, 2> kInitiators{"initiator",
+                                          {{{Initiator::kSender, "sender"}, {Initiator::kReceiver, "receiver"}}}};
+constexpr Words<StopRuleKind, 3> kStopRules{
+    "stop rule",
+    {{{StopRuleKind::kCount, "count"}, {StopRuleKind::kInterval, "interval"}, {StopRuleKind::kDuration, "duration"}}}};
+
+}  // namespace
+
+Pattern pattern_from(std::string_view word) { return kPatterns.from(word); }
+Cadence cadence_from(std::string_view word) { return kCadences.from(word); }
+Arrival arrival_from(std::string_view word) { return kArrivals.from(word); }
+ClockKind clock_from(std::string_view word) { return kClocks.from(word); }
+Datatype datatype_from(std::string_view word) { return kDatatypes.from(word); }
+ReduceOp op_from(std::string_view word) { return kOps.from(word); }
+Initiator initiator_from(std::string_view word) { return kInitiators.from(word); }
+StopRuleKind stop_rule_from(std::string_view word) { return kStopRules.from(word); }
+std::string_view to_string(Pattern value) { return kPatterns.name_of(value); }
+std::string_view to_string(Datatype value) { return kDatatypes.name_of(value); }
+std::string_view to_string(ReduceOp value) { return kOps.name_of(value); }
+
+std::size_t size_of(Datatype value) {
+  switch (value) {
+    case Datatype::kInt8:
+    case Datatype::kUint8:
+    case Datatype::kFloat8E4m3:
+    case Datatype::kFloat8E5m2:
+      return 1;
+    case Datatype::kFloat16:
+    case Datatype::kBfloat16:
+      return 2;
+    case Datatype::kInt32:
+    case Datatype::kUint32:
+    case Datatype::kFloat32:
+      return 4;
+    case Datatype::kInt64:
+    case Datatype::kUint64:
+    case Datatype::kFloat64:
+      return 8;
+  }
+  throw CallerError("unknown datatype number " + std::to_string(static_cast<int>(value)));
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,66 @@
+#include "device/device_runtime.h"
+
+#include <utility>
+
+#include "device/runtimes.h"
+#include "errors.h"
+#include "words.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr Words<MemoryKind, 4> kMemoryKinds{"memory kind",
+                                            {{{MemoryKind::kDevice, "device"},
+                                              {MemoryKind::kPinned, "pinned"},
+                                              {MemoryKind::kPageable, "pageable"},
+                                              {MemoryKind::kManaged, "managed"}}}};
+
+}  // namespace
+
+std::string_view to_string(MemoryKind kind) { return kMemoryKinds.name_of(kind); }
+MemoryKind memory_kind_from(std::string_view name) { return kMemoryKinds.from(name); }
+
+Buffer::Buffer(DeviceRuntime& runtime, int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options)
+    : runtime_(&runtime),
+      data_(runtime.allocate(device, kind, bytes, options)),
+      bytes_(bytes),
+      kind_(kind),
+      device_(device) {}
+
+Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(runtime_, other.runtime_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(kind_, other.kind_);
+  std::swap(device_, other.device_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) runtime_->deallocate(data_);
+}
+
+Stream::Stream(DeviceRuntime& runtime, int device) : runtime_(&runtime), handle_(runtime.create_stream(device)) {}
+
+Stream::Stream(Stream&& other) noexcept { *this = std::move(other); }
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+  std::swap(runtime_, other.runtime_);
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+
+Stream::~Stream() {
+  if (handle_ != nullptr) runtime_->destroy_stream(handle_);
+}
+
+std::shared_ptr<DeviceRuntime> open_runtime(const RuntimeRequest& request) {
+  if (request.which == "host") return open_host_runtime(request);
+  if (request.which == "cuda") return open_cuda_runtime(request);
+  if (request.which == "hip") return open_hip_runtime(request);
+  throw CallerError("unknown runtime '" + request.which + "', expected one of: host, cuda, hip");
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,24 @@
+// The kernels of host devices: plain functions by the names of kernels/kernels.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "device/device_runtime.h"
+
+namespace linkgauge {
+
+// A kernel runs on its stream's thread, as one thread for the whole launch: a host device is one core. `arguments`
+// points to each parameter, as for cuLaunchKernel.
+struct HostKernel {
+  void (*run)(void** arguments, const LaunchShape& shape) = nullptr;
+  // Size of each parameter: a launch is queued, so its parameters are copied when it is made. At most 8 parameters of
+  // at most 8 bytes.
+  std::span<const std::uint8_t> argument_bytes;
+};
+
+// The kernel of that name; throws CallerError naming the name and those there are.
+HostKernel host_kernel(std::string_view name);
+
+}  // namespace linkgauge

@@ -13,7 +13,7 @@ namespace linkgauge {
 // points to each parameter, as for cuLaunchKernel.
 struct HostKernel {
   void (*run)(void** arguments, const LaunchShape& shape) = nullptr;
-  // Size of each parameter: a launch is queued, so its parameters are copied when it is made. At most 8 parameters of
+  // Size of each parameter: a launch is queued, so its parameters are copied when it is made. At most 12 parameters of
   // at most 8 bytes.
   std::span<const std::uint8_t> argument_bytes;
 };

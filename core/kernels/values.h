@@ -84,6 +84,11 @@ LG_VALUES_FN u32 exponent_bits(u32 datatype) {
   }
 }
 
+LG_VALUES_FN u64 element_mask(u32 datatype) {
+  const u32 width = 8 * element_bytes(datatype);
+  return width == 64 ? ~0ULL : (1ULL << width) - 1;
+}
+
 // Every integer up to this one, inclusive, is a value of the datatype.
 LG_VALUES_FN u64 largest_exact_integer(u32 datatype) {
   switch (datatype) {
@@ -157,150 +162,16 @@ LG_VALUES_FN u64 stream_key(u64 seed, int rank) {
 // Word `word` (bytes 8 word .. 8 word + 7) of the stream with that key.
 LG_VALUES_FN u64 raw_word(u64 key, u64 word) { return mix(key + 0x9e3779b97f4a7c15ULL * word); }
 
-// --- small values for reductions ---------------------------------------------------------------------------------
-
-// What all ranks know before they make values: reckon it once, outside of loops.
-struct Recipe {
-  u64 mask;  // sum, avg: values are 0..mask (2^k - 1); prod: exponents of 2 are; min, max of floats: magnitudes
-  int ranks;
-  int window;  // how many ranks, cyclic from (element mod ranks), contribute more than the neutral element's magnitude
-};
-
-LG_VALUES_FN Recipe recipe_of(u32 datatype, u32 op, int ranks) {
-  Recipe recipe = {0, ranks < 1 ? 1 : ranks, ranks < 1 ? 1 : ranks};
-  const u64 limit = largest_exact_integer(datatype);
-  if (op == kSum || op == kAvg) {
-    if (static_cast<u64>(recipe.window) > limit) recipe.window = static_cast<int>(limit);
-    const u64 share = limit / static_cast<u64>(recipe.window);
-    while (2 * recipe.mask + 1 <= share) recipe.mask = 2 * recipe.mask + 1;
-  } else if (op == kProd) {
-    const u64 most = largest_power_of_two(datatype);
-    if (static_cast<u64>(recipe.window) > most) recipe.window = static_cast<int>(most);
-    const u64 share = most / static_cast<u64>(recipe.window);
-    while (2 * recipe.mask + 1 <= share) recipe.mask = 2 * recipe.mask + 1;
-  } else {
-    recipe.mask = limit - 1;
-  }
-  return recipe;
-}
-
-// Whether `rank` is one of those that contribute to element `element`.
-LG_VALUES_FN bool contributes(const Recipe& recipe, int rank, u64 element) {
-  if (recipe.window >= recipe.ranks) return true;
-  const int start = static_cast<int>(element % static_cast<u64>(recipe.ranks));
-  const int place = rank >= start ? rank - start : rank - start + recipe.ranks;
-  return place < recipe.window;
-}
-
-// The value of `rank` for element number `element` of the stream, from the element's own bits of the raw word. uint64
-// values are the same bits.
-LG_VALUES_FN i64 small_value(u32 datatype, u32 op, const Recipe& recipe, int rank, u64 element, u64 bits) {
-  const u32 width = 8 * element_bytes(datatype);
-  if (op == kSum || op == kAvg) {
-    return contributes(recipe, rank, element) ? static_cast<i64>(bits & recipe.mask) : 0;
-  }
-  if (op == kProd) {
-    const i64 magnitude = contributes(recipe, rank, element) ? 1LL << (bits & recipe.mask) : 1;
-    return ((bits >> (width - 1)) & 1) != 0 && !is_unsigned(datatype) ? -magnitude : magnitude;
-  }
-  if (is_float(datatype)) {  // min, max: never -0, whose order against +0 libraries differ about
-    const i64 magnitude = static_cast<i64>(bits & recipe.mask);
-    return ((bits >> (width - 1)) & 1) != 0 ? -magnitude : magnitude;
-  }
-  if (is_unsigned(datatype) || width == 64) return static_cast<i64>(bits);
-  return static_cast<i64>(bits << (64 - width)) >> (64 - width);  // sign extension
-}
-
-LG_VALUES_FN i64 combine(u32 datatype, u32 op, i64 left, i64 right) {
-  if (op == kSum || op == kAvg) return left + right;
-  if (op == kProd) return left * right;
-  const bool less = datatype == kUint64 ? static_cast<u64>(left) < static_cast<u64>(right) : left < right;
-  return less == (op == kMin) ? left : right;
-}
-
-// value * 2^exponent as raw bits of the datatype; exact, since only such values are asked for. Integers: exponent 0.
-LG_VALUES_FN u64 encode(u32 datatype, i64 value, int exponent) {
-  const u32 width = 8 * element_bytes(datatype);
-  if (!is_float(datatype))
-    return width == 64 ? static_cast<u64>(value) : static_cast<u64>(value) & ((1ULL << width) - 1);
-  if (value == 0) return 0;
-  const u64 sign = value < 0 ? 1ULL << (width - 1) : 0;
-  u64 magnitude = value < 0 ? 0ULL - static_cast<u64>(value) : static_cast<u64>(value);
-  const int stored = static_cast<int>(significand_bits(datatype));
-  const int bias = (1 << (exponent_bits(datatype) - 1)) - 1;
-  int top = 0;  // place of the highest bit
-  for (int step = 32; step > 0; step /= 2) {
-    if ((magnitude >> (top + step)) != 0) top += step;
-  }
-  const int biased = top + exponent + bias;
-  if (biased >= 1) {
-    const u64 significand = (top <= stored ? magnitude << (stored - top) : magnitude >> (top - stored));
-    return sign | (static_cast<u64>(biased) << stored) | (significand & ((1ULL << stored) - 1));
-  }
-  const int shift = stored + exponent + bias - 1;  // subnormal: units of 2^(1 - bias - stored)
-  return sign | (shift >= 0 ? magnitude << shift : magnitude >> -shift);
-}
-
-// The result of a reduction as raw bits: `combined` is combine() over all ranks.
-LG_VALUES_FN u64 encode_result(u32 datatype, u32 op, i64 combined, int ranks) {
-  if (op != kAvg) return encode(datatype, combined, 0);
-  if (!is_float(datatype)) return encode(datatype, combined / ranks, 0);
-  int log2 = 0;
-  while ((1LL << (log2 + 1)) <= ranks) ++log2;
-  return encode(datatype, combined, -log2);
-}
-
-LG_VALUES_FN u64 element_mask(u32 datatype) {
-  const u32 width = 8 * element_bytes(datatype);
-  return width == 64 ? ~0ULL : (1ULL << width) - 1;
-}
-
-// --- the two functions that kernels need -------------------------------------------------------------------------
-
-// What must be in word `word` of a checked range. op == kRaw: the stream of `rank`; else the reduction over all ranks.
-LG_VALUES_FN u64 expected_word(u32 datatype, u32 op, u64 seed, int rank, const Recipe& recipe, u64 word) {
-  if (op == kRaw) return raw_word(stream_key(seed, rank), word);
-  const u32 width = 8 * element_bytes(datatype);
-  const u32 count = 64 / width;
-  i64 combined[8];
-  for (int source = 0; source < recipe.ranks; ++source) {
-    const u64 raw = raw_word(stream_key(seed, source), word);
-    for (u32 i = 0; i < count; ++i) {
-      const i64 value =
-          small_value(datatype, op, recipe, source, word * count + i, (raw >> (i * width)) & element_mask(datatype));
-      combined[i] = source == 0 ? value : combine(datatype, op, combined[i], value);
-    }
-  }
-  u64 result = 0;
-  for (u32 i = 0; i < count; ++i) result |= encode_result(datatype, op, combined[i], recipe.ranks) << (i * width);
-  return result;
-}
-
-// What `lg_fill` writes into word `word`: the data of `rank`, or poison where rank < 0: the complement of what
-// expected_word gives (raw bytes: for rank -1 - rank).
-LG_VALUES_FN u64 fill_word(u32 datatype, u32 op, u64 seed, int rank, const Recipe& recipe, u64 word) {
-  if (rank < 0) return ~expected_word(datatype, op, seed, -1 - rank, recipe, word);
-  const u64 raw = raw_word(stream_key(seed, rank), word);
-  if (op == kRaw) return raw;
-  const u32 width = 8 * element_bytes(datatype);
-  const u32 count = 64 / width;
-  u64 result = 0;
-  for (u32 i = 0; i < count; ++i) {
-    const i64 value =
-        small_value(datatype, op, recipe, rank, word * count + i, (raw >> (i * width)) & element_mask(datatype));
-    result |= encode(datatype, value, 0) << (i * width);
-  }
-  return result;
-}
-
-// Byte `offset` of the stream whose words are `word` (of offset / 8).
-LG_VALUES_FN u32 byte_of(u64 word, u64 offset) { return static_cast<u32>(word >> (8 * (offset & 7))) & 0xffU; }
-
-// --- narrow floats, for kernels that reduce ----------------------------------------------------------------------
+// --- narrow floats, also for kernels that reduce -----------------------------------------------------------------
 
 union FloatBits {
   float value;
   u32 bits;
+};
+
+union DoubleBits {
+  double value;
+  u64 bits;
 };
 
 // The value of a float16, bfloat16, e4m3 or e5m2 element.
@@ -364,6 +235,133 @@ LG_VALUES_FN u32 encode_narrow(u32 datatype, float value) {
   const u32 rounded = kept + (rest > half || (rest == half && (kept & 1) != 0) ? 1 : 0);
   return sign | (rounded >= infinity ? infinity : rounded);
 }
+
+// --- small values for reductions ---------------------------------------------------------------------------------
+
+// What all ranks know before they make values: reckon it once, outside of loops.
+struct Recipe {
+  u64 mask;  // sum, avg: values are 0..mask (2^k - 1); prod: exponents of 2 are; min, max of floats: magnitudes
+  int ranks;
+  int window;  // how many ranks, cyclic from (element mod ranks), contribute more than the neutral element's magnitude
+};
+
+LG_VALUES_FN Recipe recipe_of(u32 datatype, u32 op, int ranks) {
+  Recipe recipe = {0, ranks < 1 ? 1 : ranks, ranks < 1 ? 1 : ranks};
+  const u64 limit = largest_exact_integer(datatype);
+  if (op == kSum || op == kAvg) {
+    if (static_cast<u64>(recipe.window) > limit) recipe.window = static_cast<int>(limit);
+    const u64 share = limit / static_cast<u64>(recipe.window);
+    while (2 * recipe.mask + 1 <= share) recipe.mask = 2 * recipe.mask + 1;
+  } else if (op == kProd) {
+    const u64 most = largest_power_of_two(datatype);
+    if (static_cast<u64>(recipe.window) > most) recipe.window = static_cast<int>(most);
+    const u64 share = most / static_cast<u64>(recipe.window);
+    while (2 * recipe.mask + 1 <= share) recipe.mask = 2 * recipe.mask + 1;
+  } else {
+    recipe.mask = limit - 1;
+  }
+  return recipe;
+}
+
+// Whether `rank` is one of those that contribute to element `element`.
+LG_VALUES_FN bool contributes(const Recipe& recipe, int rank, u64 element) {
+  if (recipe.window >= recipe.ranks) return true;
+  const int start = static_cast<int>(element % static_cast<u64>(recipe.ranks));
+  const int place = rank >= start ? rank - start : rank - start + recipe.ranks;
+  return place < recipe.window;
+}
+
+// The value of `rank` for element number `element` of the stream, from the element's own bits of the raw word. uint64
+// values are the same bits.
+LG_VALUES_FN i64 small_value(u32 datatype, u32 op, const Recipe& recipe, int rank, u64 element, u64 bits) {
+  const u32 width = 8 * element_bytes(datatype);
+  if (op == kSum || op == kAvg) {
+    return contributes(recipe, rank, element) ? static_cast<i64>(bits & recipe.mask) : 0;
+  }
+  if (op == kProd) {
+    const i64 magnitude = contributes(recipe, rank, element) ? 1LL << (bits & recipe.mask) : 1;
+    return ((bits >> (width - 1)) & 1) != 0 && !is_unsigned(datatype) ? -magnitude : magnitude;
+  }
+  if (is_float(datatype)) {  // min, max: never -0, whose order against +0 libraries differ about
+    const i64 magnitude = static_cast<i64>(bits & recipe.mask);
+    return ((bits >> (width - 1)) & 1) != 0 ? -magnitude : magnitude;
+  }
+  if (is_unsigned(datatype) || width == 64) return static_cast<i64>(bits);
+  return static_cast<i64>(bits << (64 - width)) >> (64 - width);  // sign extension
+}
+
+LG_VALUES_FN i64 combine(u32 datatype, u32 op, i64 left, i64 right) {
+  if (op == kSum || op == kAvg) return left + right;
+  if (op == kProd) return left * right;
+  const bool less = datatype == kUint64 ? static_cast<u64>(left) < static_cast<u64>(right) : left < right;
+  return less == (op == kMin) ? left : right;
+}
+
+// value * 2^exponent as raw bits of the datatype; exact, since only such values are asked for: float32 holds every one
+// that a narrower float does. Integers: exponent 0.
+LG_VALUES_FN u64 encode(u32 datatype, i64 value, int exponent) {
+  if (!is_float(datatype)) return static_cast<u64>(value) & element_mask(datatype);
+  if (datatype == kFloat64) {
+    DoubleBits scale;
+    scale.bits = static_cast<u64>(1023 + exponent) << 52;
+    scale.value *= static_cast<double>(value);
+    return scale.bits;
+  }
+  FloatBits scale;
+  scale.bits = static_cast<u32>(127 + exponent) << 23;
+  scale.value *= static_cast<float>(value);
+  return datatype == kFloat32 ? scale.bits : encode_narrow(datatype, scale.value);
+}
+
+// The result of a reduction as raw bits: `combined` is combine() over all ranks.
+LG_VALUES_FN u64 encode_result(u32 datatype, u32 op, i64 combined, int ranks) {
+  if (op != kAvg) return encode(datatype, combined, 0);
+  if (!is_float(datatype)) return encode(datatype, combined / ranks, 0);
+  int log2 = 0;
+  while ((1LL << (log2 + 1)) <= ranks) ++log2;
+  return encode(datatype, combined, -log2);
+}
+
+// --- the two functions that kernels need -------------------------------------------------------------------------
+
+// What must be in word `word` of a checked range. op == kRaw: the stream of `rank`; else the reduction over all ranks.
+LG_VALUES_FN u64 expected_word(u32 datatype, u32 op, u64 seed, int rank, const Recipe& recipe, u64 word) {
+  if (op == kRaw) return raw_word(stream_key(seed, rank), word);
+  const u32 width = 8 * element_bytes(datatype);
+  const u32 count = 64 / width;
+  i64 combined[8] = {};
+  for (int source = 0; source < recipe.ranks; ++source) {
+    const u64 raw = raw_word(stream_key(seed, source), word);
+    for (u32 i = 0; i < count; ++i) {
+      const i64 value =
+          small_value(datatype, op, recipe, source, word * count + i, (raw >> (i * width)) & element_mask(datatype));
+      combined[i] = source == 0 ? value : combine(datatype, op, combined[i], value);
+    }
+  }
+  u64 result = 0;
+  for (u32 i = 0; i < count; ++i) result |= encode_result(datatype, op, combined[i], recipe.ranks) << (i * width);
+  return result;
+}
+
+// What `lg_fill` writes into word `word`: the data of `rank`, or poison where rank < 0: the complement of what
+// expected_word gives (raw bytes: for rank -1 - rank).
+LG_VALUES_FN u64 fill_word(u32 datatype, u32 op, u64 seed, int rank, const Recipe& recipe, u64 word) {
+  if (rank < 0) return ~expected_word(datatype, op, seed, -1 - rank, recipe, word);
+  const u64 raw = raw_word(stream_key(seed, rank), word);
+  if (op == kRaw) return raw;
+  const u32 width = 8 * element_bytes(datatype);
+  const u32 count = 64 / width;
+  u64 result = 0;
+  for (u32 i = 0; i < count; ++i) {
+    const i64 value =
+        small_value(datatype, op, recipe, rank, word * count + i, (raw >> (i * width)) & element_mask(datatype));
+    result |= encode(datatype, value, 0) << (i * width);
+  }
+  return result;
+}
+
+// Byte `offset` of the stream whose words are `word` (of offset / 8).
+LG_VALUES_FN u32 byte_of(u64 word, u64 offset) { return static_cast<u32>(word >> (8 * (offset & 7))) & 0xffU; }
 
 }  // namespace values
 }  // namespace linkgauge

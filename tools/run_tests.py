@@ -1,0 +1,145 @@
+"""Runs every test, C++ and Python, and ends in one plain summary that also names what could not be run.
+
+Called by './lg test' from the checkout's root, inside its private environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "tests"
+EXIT_FAILED = 1
+EXIT_ENVIRONMENT = 5
+
+
+@dataclass
+class Tally:
+    """What became of the tests: counts, the failed ones' names, and how often each reason kept one from running."""
+
+    passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Tally) -> None:
+        """Adds another runner's tests to these."""
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+
+def read_junit(path: Path) -> Tally:
+    """The tests of a JUnit file as ctest and pytest write it. Raises ElementTree.ParseError on a torn file."""
+    tally = Tally()
+    for case in ElementTree.parse(path).iter("testcase"):
+        name = "::".join(part for part in (case.get("classname"), case.get("name")) if part)
+        skip = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            tally.failed.append(name)
+        elif skip is not None:
+            tally.skipped[_skip_reason(case, skip)] += 1
+        elif case.get("status") in ("notrun", "disabled"):
+            tally.skipped["disabled"] += 1
+        else:
+            tally.passed += 1
+    return tally
+
+
+def _skip_reason(case: ElementTree.Element, skip: ElementTree.Element) -> str:
+    # ctest only says that a regular expression matched; GoogleTest's own reason follows the line "...: Skipped".
+    lines = (case.findtext("system-out") or "").splitlines()
+    for at, line in enumerate(lines):
+        if line.endswith("Skipped") and at + 1 < len(lines):
+            return lines[at + 1].strip()
+    return (skip.get("message") or skip.text or "no reason given").strip()
+
+
+def run_runner(name: str, command: list[str], report: Path) -> Tally:
+    """Runs one test runner, which writes `report`; a runner that dies without it counts as one failed test."""
+    report.unlink(missing_ok=True)
+    status = subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode
+    try:
+        tally = read_junit(report)
+    except (OSError, ElementTree.ParseError):
+        return Tally(failed=[f"{name} (ended with status {status} and left no results)"])
+    # pytest's 5: nothing was collected, as when its arguments choose no test.
+    if status not in (0, 5) and not tally.failed:
+        tally.failed.append(f"{name} (ended with status {status})")
+    return tally
+
+
+def build_cpp_tests() -> bool:
+    """Configures and builds the C++ tests, warnings as errors; prints the compiler's output only where it fails."""
+    # ninja's default of cores + 2 jobs needs more memory than a small machine has.
+    commands = [
+        ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", "-DLINKGAUGE_TESTS=ON", "-DLINKGAUGE_PYTHON=OFF"],
+        ["cmake", "--build", str(BUILD), "-j", str(os.cpu_count() or 1)],
+    ]
+    for command in commands:
+        done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode != 0:
+            print(done.stdout + done.stderr)
+            return False
+    return True
+
+
+def run_cpp_tests() -> Tally:
+    """Builds the C++ tests and runs them under ctest."""
+    print("Building the C++ tests ...", flush=True)
+    if not build_cpp_tests():
+        return Tally(failed=["the build of the C++ tests"])
+    report = BUILD / "ctest.xml"
+    # A test that waits for other ranks needs a core for each; half of them at once keeps spinning waits short.
+    jobs = str(max(1, (os.cpu_count() or 1) // 2))
+    command = ["ctest", "--test-dir", str(BUILD), "--output-on-failure", "--timeout", "300", "-j", jobs]
+    return run_runner("ctest", [*command, "--output-junit", str(report)], report)
+
+
+def run_python_tests(arguments: list[str]) -> Tally:
+    """Runs pytest with the user's arguments."""
+    report = ROOT / "build" / "pytest.xml"
+    return run_runner("pytest", [sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments], report)
+
+
+def print_summary(tally: Tally, not_run: list[str]) -> None:
+    """The plain closing lines: failures by name, what could not be run and why, and the counts."""
+    print()
+    if tally.failed:
+        print("Failed:")
+        for name in tally.failed:
+            print(f"  {name}")
+    if not_run or tally.skipped:
+        print("Not run:")
+        for what in not_run:
+            print(f"  {what}")
+        for reason, count in tally.skipped.most_common():
+            print(f"  {count} x {reason}")
+    print(f"{tally.passed} passed, {len(tally.failed)} failed, {sum(tally.skipped.values())} skipped")
+
+
+def main() -> int:
+    """Exit status: 0 all that ran passed, 1 a test failed, 5 none failed but a whole part could not be run."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--without-cpp", metavar="REASON", help="leave out the C++ tests and say why")
+    options, pytest_arguments = parser.parse_known_args()
+    tally, not_run = Tally(), []
+    if options.without_cpp:
+        not_run.append(f"the C++ tests: {options.without_cpp}")
+    else:
+        tally.add(run_cpp_tests())
+    tally.add(run_python_tests(pytest_arguments))
+    print_summary(tally, not_run)
+    if tally.failed:
+        return EXIT_FAILED
+    return EXIT_ENVIRONMENT if not_run else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

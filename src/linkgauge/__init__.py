@@ -1,3 +1,22 @@
 """Linkgauge measures every path that data can take between GPUs and host memory."""
 
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
 __version__ = "0.1.0"
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """Open the run folder `path` for reading (linkgauge.store.run.Run says what it offers).
+
+    RunFolderError where it is none, is truncated, or is of a version that cannot be read.
+    """
+    # Imported here: workers import this package and must not load pyarrow.
+    from linkgauge.store.run import load as load_run
+
+    return load_run(path)

@@ -1,1 +1,1 @@
-"""The run folder: journal, manifest and Parquet tables; import and export."""
+"""The run folder: journal, manifest and Parquet tables; import and export (docs/run-folder.md)."""

@@ -1,0 +1,198 @@
+"""The run folder: run.json, the journals of a run in progress, and the Parquet tables made from them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
+from linkgauge.store import schema
+from linkgauge.store.journal import JournalDamage, JournalWriter, Record, fsync_folder, open_regular, read_journal
+
+_LAUNCH_JOURNAL = re.compile(r"launch-(\d{5,9})\.lgj")
+_STATUSES = "statuses.lgj"
+_MAX_INFO_BYTES = 16 << 20
+
+
+class RunFolder:
+    """A run folder that is being written, or is read. Made by `create` or `open`."""
+
+    def __init__(self, path: Path, info: dict[str, Any]) -> None:
+        """Take over an existing folder; use `create` or `open`."""
+        self.path = path
+        self.info = info
+        self._statuses: JournalWriter | None = None
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], info: dict[str, Any]) -> RunFolder:
+        """Make a new run folder with `info` (plain JSON values) in run.json.
+
+        UsageError where the path exists or cannot be made.
+        """
+        path = Path(path)
+        try:
+            path.mkdir(parents=True)
+            (path / "journal").mkdir()
+        except FileExistsError:
+            raise UsageError(f"{path} exists already: give --out a folder that does not") from None
+        except OSError as error:
+            raise UsageError(f"cannot make the run folder {path}: {error.strerror}") from None
+        folder = cls(path, {"format": schema.FORMAT, "format_version": schema.FORMAT_VERSION, **info})
+        try:
+            folder._write_info()
+        except EnvironmentLackingError as error:
+            raise UsageError(str(error)) from None
+        return folder
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RunFolder:
+        """Open an existing run folder. RunFolderError where it is none, or is of a version that cannot be read."""
+        path = Path(path)
+        if not os.path.exists(path):
+            raise RunFolderError(f"{path}: no such run folder")
+        if not os.path.isdir(path):
+            raise RunFolderError(f"{path}: not a folder: give the run folder that 'linkgauge run' printed")
+        if not os.path.lexists(path / "run.json"):
+            raise RunFolderError(f"{path}: not a run folder (it has no run.json)")
+        return cls(path, schema.migrate(_read_info(path / "run.json"), str(path)))
+
+    def update_info(self, values: dict[str, Any]) -> None:
+        """Set keys of run.json; the file is replaced atomically and is durable when this returns."""
+        for name in ("format", "format_version"):
+            if values.get(name, self.info[name]) != self.info[name]:
+                raise ValueError(f"'{name}' of a run folder does not change")
+        self.info = {**self.info, **values}
+        self._write_info()
+
+    def journal_path(self, launch: int) -> Path:
+        """Return where rank 0 of a launch (numbered from 0) writes its journal."""
+        return self._made_journal_folder() / f"launch-{launch:05d}.lgj"
+
+    def status_journal(self) -> JournalWriter:
+        """Return the writer of the parent's statuses, the same one at each call until `compact(finish=True)`."""
+        if self._statuses is None:
+            self._statuses = JournalWriter(self._made_journal_folder() / _STATUSES)
+        return self._statuses
+
+    def launch_journals(self) -> dict[int, Path]:
+        """Return the journals that have not been removed yet, by the number of their launch."""
+        found: dict[int, Path] = {}
+        folder = self._journal_folder()
+        if not folder.is_dir():
+            return found
+        for path in sorted(folder.iterdir()):
+            if match := _LAUNCH_JOURNAL.fullmatch(path.name):
+                found[int(match[1])] = path
+        return found
+
+    def launch_records(self, launch: int) -> Iterator[Record]:
+        """Yield the records of a launch's journal. RunFolderError where one belongs to another launch."""
+        path = self._journal_folder() / f"launch-{launch:05d}.lgj"
+        for record in read_journal(path):
+            if record.header.get("launch") != launch:
+                raise RunFolderError(f"{path}: holds a record of launch {record.header.get('launch')!r}")
+            yield record
+
+    def status_records(self) -> Iterator[Record]:
+        """Yield the parent's records."""
+        path = self.status_path()
+        if path.exists() or path.is_symlink():
+            yield from read_journal(path)
+
+    def status_path(self) -> Path:
+        """Return where the parent's statuses lie while the run is in progress."""
+        return self._journal_folder() / _STATUSES
+
+    def compact(self, finish: bool = False) -> list[JournalDamage]:
+        """Move what the journals of ended launches hold into the Parquet tables.
+
+        No launch may be writing. A journal is removed only when the tables that hold its records are durable; until
+        then readers leave out what a table says it covers, so that a crash at any moment neither loses nor doubles a
+        row. A damaged journal stays as it is and is returned. With `finish` the statuses' journal is folded in too.
+        Raises EnvironmentLackingError where the tables cannot be written (a full disk); the journals are then intact.
+        """
+        from linkgauge.store import compaction
+
+        if finish and self._statuses is not None:
+            self._statuses.close()
+            self._statuses = None
+        try:
+            return compaction.compact(self, finish)
+        except OSError as error:
+            raise EnvironmentLackingError(
+                f"cannot write the tables in {self.path}: {error.strerror or error}"
+            ) from None
+
+    def confirm_unjudged(self) -> int:
+        """Write a status for each case that rank 0 recorded whole but whose parent died before saying so.
+
+        Returns how many there were. For a run that is resumed: such a case need not be measured again.
+        """
+        from linkgauge.store import compaction
+
+        return compaction.confirm_unjudged(self)
+
+    def close(self) -> None:
+        """Close the statuses' journal, if it is open."""
+        if self._statuses is not None:
+            self._statuses.close()
+            self._statuses = None
+
+    def _journal_folder(self) -> Path:
+        path = self.path / "journal"
+        if path.is_symlink():
+            raise RunFolderError(f"{path}: is a symbolic link, which a run folder never holds")
+        return path
+
+    def _made_journal_folder(self) -> Path:
+        path = self._journal_folder()
+        try:
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise EnvironmentLackingError(f"cannot write the run folder {self.path}: {error.strerror}") from None
+        return path
+
+    def _write_info(self) -> None:
+        write_atomically(self.path / "run.json", json.dumps(self.info, indent=1, default=str).encode() + b"\n")
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that at every moment it is the old or the new one, also after a crash.
+
+    A symbolic link of that name is replaced, not followed. EnvironmentLackingError where it cannot be written.
+    """
+    temporary = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        fsync_folder(path.parent)
+    except OSError as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise EnvironmentLackingError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _read_info(path: Path) -> dict[str, Any]:
+    with open_regular(path) as file:
+        text = file.read(_MAX_INFO_BYTES + 1)
+    if len(text) > _MAX_INFO_BYTES:
+        raise RunFolderError(f"{path}: more than {_MAX_INFO_BYTES >> 20} MiB, so not that of a run")
+    try:
+        info = json.loads(text)
+    except (ValueError, RecursionError):
+        raise RunFolderError(f"{path}: not JSON: truncated or damaged") from None
+    if not isinstance(info, dict):
+        raise RunFolderError(f"{path}: not that of a run: expected a JSON object")
+    return info

@@ -1,0 +1,264 @@
+"""The journal: checksummed records appended while a run is in progress (docs/run-folder.md, Journal).
+
+Workers write it, so it needs numpy and the standard library only. A record is
+
+    magic "LGJ1" | version u16 | 0 u16 | header bytes u32 | payload bytes u64 | CRC32 of these 20 bytes
+    header (JSON: kind, header, columns) | payload (columns, one after the other) | CRC32 of everything before
+
+all little-endian. The short first checksum tells a torn tail, which is normal after a crash, from a damaged
+middle, which is not: only the latter is followed by a further record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import stat
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from linkgauge.errors import EnvironmentLackingError, RunFolderError
+
+JOURNAL_VERSION = 1
+_MAGIC = b"LGJ1"
+_PREFIX = struct.Struct("<4sHHIQ")
+_CRC = struct.Struct("<I")
+_HEAD_BYTES = _PREFIX.size + _CRC.size
+_MAX_HEADER_BYTES = 64 << 20
+_DTYPES = frozenset(f"<{letter}{width}" for letter in "iu" for width in (2, 4, 8)) | {"|i1", "|u1", "<f4", "<f8"}
+
+
+class JournalDamage(RunFolderError):  # noqa: N818 - it names a state of the file, and the contract names it so
+    """A record in the middle of a journal is damaged: its checksum fails, and readable records follow it.
+
+    `offset` is the byte where the damaged record starts.
+    """
+
+    def __init__(self, path: Path, offset: int, cause: str) -> None:
+        """Say which journal, the byte where the damaged record starts, and what is wrong with it."""
+        super().__init__(
+            f"{path}: damaged at byte {offset}: {cause}; copy the run folder again from where it was measured"
+        )
+        self.offset = offset
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """One record. `columns` are read-only, one-dimensional; `end_offset` is the byte where the next record starts."""
+
+    kind: str
+    header: dict[str, Any]
+    columns: dict[str, np.ndarray[Any, Any]]
+    end_offset: int
+
+
+class JournalWriter:
+    """Appends records to one journal. An existing journal is continued after its last whole record."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open or create `path`. A torn tail is cut off; raises JournalDamage where the middle is damaged."""
+        self.path = Path(path)
+        end = 0
+        if self.path.exists():
+            for record in read_journal(self.path):
+                end = record.end_offset
+        try:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            os.ftruncate(self._file, end)
+            self._end = os.lseek(self._file, end, os.SEEK_SET)
+            fsync_folder(self.path.parent)
+        except OSError as error:
+            raise EnvironmentLackingError(f"cannot write the journal {self.path}: {error.strerror}") from None
+
+    def append(
+        self,
+        kind: str,
+        header: dict[str, Any],
+        columns: dict[str, np.ndarray[Any, Any]] | None = None,
+        durable: bool = True,
+    ) -> int:
+        """Append one record and return the offset in bytes after it.
+
+        `columns` are one-dimensional arrays of integers or floats, of any lengths. With `durable` the record is on
+        the disk (fsync) when this returns. Raises EnvironmentLackingError where it cannot be written (a full disk);
+        the journal then ends with the record before.
+        """
+        arrays = {name: _storable(name, array) for name, array in (columns or {}).items()}
+        described = [[name, array.dtype.str, int(array.size)] for name, array in arrays.items()]
+        head = json.dumps({"kind": kind, "header": header, "columns": described}, separators=(",", ":"), default=_plain)
+        text = head.encode()
+        if len(text) > _MAX_HEADER_BYTES:
+            raise ValueError(f"header of a '{kind}' record has {len(text)} bytes, more than {_MAX_HEADER_BYTES}")
+        payload = [array.tobytes() for array in arrays.values()]
+        prefix = _PREFIX.pack(_MAGIC, JOURNAL_VERSION, 0, len(text), sum(map(len, payload)))
+        body = b"".join([prefix, _CRC.pack(zlib.crc32(prefix)), text, *payload])
+        body += _CRC.pack(zlib.crc32(body))
+        try:
+            _write_all(self._file, body)
+            if durable:
+                os.fsync(self._file)
+        except OSError as error:
+            # What is left of a record that did not fit would hide the records that a resumed run appends.
+            os.ftruncate(self._file, self._end)
+            os.lseek(self._file, self._end, os.SEEK_SET)
+            raise EnvironmentLackingError(f"cannot write the journal {self.path}: {error.strerror}") from None
+        self._end += len(body)
+        return self._end
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> JournalWriter:
+        """Return the writer itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self.close()
+
+    def __del__(self) -> None:
+        """Close the file of a writer that was forgotten."""
+        if getattr(self, "_file", -1) >= 0:
+            self.close()
+
+
+def read_journal(path: str | os.PathLike[str], offset: int = 0) -> Iterator[Record]:
+    """Yield the whole records from byte `offset` on, in the order written.
+
+    Stops quietly at a torn tail, so that a reader can come back with the last `end_offset` while the journal still
+    grows. Raises JournalDamage where a record in the middle is damaged, RunFolderError where `path` is no regular
+    file or was written by another version.
+    """
+    path = Path(path)
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        while size - offset >= _HEAD_BYTES:
+            file.seek(offset)
+            head = file.read(_HEAD_BYTES)
+            cause = _head_fault(head)
+            if not cause:
+                _, version, _, header_bytes, payload_bytes = _PREFIX.unpack_from(head)
+                if version != JOURNAL_VERSION:
+                    raise RunFolderError(
+                        f"{path}: journal of version {version}, this Linkgauge reads {JOURNAL_VERSION}"
+                    )
+                rest = header_bytes + payload_bytes + _CRC.size
+                if size - offset - _HEAD_BYTES < rest:
+                    return
+                body = file.read(rest)
+                if len(body) < rest:
+                    return
+                crc = zlib.crc32(memoryview(body)[: -_CRC.size], zlib.crc32(head))
+                if crc == _CRC.unpack_from(body, rest - _CRC.size)[0]:
+                    offset += _HEAD_BYTES + rest
+                    yield _parse(path, offset, body, header_bytes, payload_bytes)
+                    continue
+                cause = "checksum of the record does not hold"
+            if _record_follows(file, offset + 1, size):
+                raise JournalDamage(path, offset, cause)
+            return
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file of a run folder for reading. RunFolderError unless it is a regular file (no link, pipe or device)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        why = "is a symbolic link, which a run folder never holds" if path.is_symlink() else error.strerror
+        raise RunFolderError(f"{path}: {why}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise RunFolderError(f"{path}: is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def fsync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _storable(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    array = np.asarray(array)
+    array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    if array.ndim != 1 or array.dtype.str not in _DTYPES:
+        raise ValueError(
+            f"column '{name}' is {array.ndim}-dimensional {array.dtype}: expected one dimension of numbers"
+        )
+    return array
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"cannot store a {type(value).__name__} in the journal")
+
+
+def _write_all(descriptor: int, body: bytes) -> None:
+    view = memoryview(body)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _head_fault(head: bytes) -> str:
+    """Return why these bytes do not start a record, empty where they do."""
+    if head[:4] != _MAGIC:
+        return "no record starts here"
+    if zlib.crc32(head[: _PREFIX.size]) != _CRC.unpack_from(head, _PREFIX.size)[0]:
+        return "checksum of the record's start does not hold"
+    return ""
+
+
+def _record_follows(file: BinaryIO, start: int, size: int) -> bool:
+    """Whether the start of a whole record lies anywhere after byte `start`."""
+    step = 1 << 20
+    for base in range(start, size, step):
+        file.seek(base)
+        block = file.read(step + _HEAD_BYTES - 1)
+        at = block.find(_MAGIC)
+        while at >= 0:
+            head = block[at : at + _HEAD_BYTES]
+            if len(head) == _HEAD_BYTES and not _head_fault(head):
+                _, _, _, header_bytes, payload_bytes = _PREFIX.unpack_from(head)
+                if base + at + _HEAD_BYTES + header_bytes + payload_bytes + _CRC.size <= size:
+                    return True
+            at = block.find(_MAGIC, at + 1)
+    return False
+
+
+def _parse(path: Path, end: int, body: bytes, header_bytes: int, payload_bytes: int) -> Record:
+    """Make a Record of bytes whose checksum holds. A stranger's journal may still hold nonsense."""
+    start = end - _HEAD_BYTES - len(body)
+    try:
+        head = json.loads(body[:header_bytes])
+        kind, header, described = head["kind"], head["header"], head["columns"]
+        if not isinstance(kind, str) or not isinstance(header, dict):
+            raise TypeError
+        columns = {}
+        at = header_bytes
+        for name, dtype, length in described:
+            if dtype not in _DTYPES or not isinstance(name, str) or not isinstance(length, int) or length < 0:
+                raise TypeError
+            columns[name] = np.frombuffer(body, dtype=np.dtype(dtype), count=length, offset=at)
+            at += length * np.dtype(dtype).itemsize
+        if at != header_bytes + payload_bytes:
+            raise ValueError
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise JournalDamage(path, start, "the record's header is not as docs/run-folder.md says") from None
+    return Record(kind, header, columns, end)

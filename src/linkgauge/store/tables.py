@@ -1,0 +1,235 @@
+"""From journal records to the tables of a run folder, and from Parquet files back, nothing taken on trust."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from linkgauge.errors import RunFolderError
+from linkgauge.plan.case import STATUSES
+from linkgauge.store import schema
+from linkgauge.store.journal import Record, open_regular
+
+_T = TypeVar("_T")
+Identity = tuple[str, int, int, int]
+SAMPLE_COLUMNS = {
+    "rank": np.int32, "lane": np.int16, "sample": np.int32, "phase": np.uint8, "scheduled_ns": np.int64,
+    "start_ns": np.int64, "ns": np.int64, "iterations": np.int64, "clock": np.uint8,
+}  # fmt: skip
+_LAUNCHES_KEY = b"linkgauge_launches"
+_MAX_ROWS = 1 << 31
+_ROW_GROUP_ROWS = 1 << 20
+
+
+def identity_of(header: dict[str, Any], where: str) -> Identity:
+    """Return (case_key, launch, repeat, attempt) of a record's header or a table's row."""
+    key = header.get("case_key")
+    numbers = [header.get(name) for name in schema.IDENTITY[1:]]
+    if not isinstance(key, str) or not all(type(number) is int and -1 <= number < 1 << 31 for number in numbers):
+        raise RunFolderError(f"{where}: a record without case_key, launch, repeat and attempt")
+    return (key, *numbers)  # type: ignore[return-value]
+
+
+def _refusing_nonsense(read: Callable[[Record, str], _T]) -> Callable[[Record, str], _T]:
+    """Make a reader of records raise RunFolderError where a stranger's record is shaped as no writer shapes it."""
+
+    @functools.wraps(read)
+    def checked(record: Record, where: str) -> _T:
+        try:
+            return read(record, where)
+        except (AttributeError, TypeError, ValueError, KeyError, RecursionError):
+            raise RunFolderError(
+                f"{where}: a '{record.kind[:20]}' record that is not as docs/run-folder.md says"
+            ) from None
+
+    return checked
+
+
+@_refusing_nonsense
+def case_row(record: Record, where: str) -> dict[str, Any]:
+    """Return the row of cases.parquet that a `case` or `status` record gives; what it does not say is left out."""
+    header = record.header
+    dimensions = header.get("case")
+    known = set(schema.cases_schema().names)
+    row = {name: value for name, value in (dimensions or {}).items() if name in known}
+    row |= {name: value for name, value in header.items() if name in known}
+    row |= dict(zip(schema.IDENTITY, identity_of(header, where), strict=True))
+    if "lanes" in row:
+        row["lanes"] = [lane if isinstance(lane, str) else json.dumps(lane) for lane in row["lanes"] or []]
+    if not isinstance(row.get("evidence"), str | None):
+        row["evidence"] = json.dumps(row["evidence"])
+    if row.get("status") not in (None, *STATUSES):
+        raise RunFolderError(f"{where}: unknown status {row['status']!r}: expected one of {', '.join(STATUSES)}")
+    return row
+
+
+@_refusing_nonsense
+def launch_row(record: Record, where: str) -> dict[str, Any]:
+    """Return the row of launches.parquet of a `launch` record. What has no column goes into `extra` as JSON."""
+    header = dict(record.header)
+    if type(header.get("launch")) is not int:
+        raise RunFolderError(f"{where}: a launch record without its number")
+    row: dict[str, Any] = {"launch": header.pop("launch"), "launch_key": header.pop("launch_key", None)}
+    for name in ("mpi", "env", "versions", "clock"):
+        row[name] = json.dumps(header.pop(name, None))
+    ranks = []
+    for rank in header.pop("ranks", None) or []:
+        device = rank.get("device") or {}
+        flat = {name: rank.get(name) for name in ("rank", "host", "pid", "cores", "memory_node")}
+        flat |= {f"device_{name}": device.get(name) for name in ("uuid", "serial", "pci_address", "vbios", "name")}
+        flat |= {"device_kind": device.get("kind"), "device_ordinal": device.get("ordinal")}
+        ranks.append(flat)
+    return row | {"ranks": ranks, "extra": json.dumps(header)}
+
+
+@_refusing_nonsense
+def observation_rows(record: Record, where: str) -> list[dict[str, Any]]:
+    """Return the rows of observations.parquet of an `observations` record, whose header holds them as `rows`."""
+    identity = dict(zip(schema.IDENTITY, identity_of(record.header, where), strict=True))
+    return [identity | row for row in record.header.get("rows") or []]
+
+
+def table_of(name: str, rows: Sequence[dict[str, Any]], where: str) -> pa.Table:
+    """Return a table of rows; RunFolderError where a value is not of its column's type."""
+    try:
+        return pa.Table.from_pylist(list(rows), schema=schema.schema(name))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise RunFolderError(f"{where}: a value that does not fit {name}: {_first_line(error)}") from None
+
+
+def samples_table(records: Sequence[Record], where: str) -> pa.Table:
+    """Return the samples of `case` records as one table, in their order."""
+    kept = [record for record in records if record.columns]
+    columns: dict[str, np.ndarray[Any, Any]] = {}
+    for name, dtype in SAMPLE_COLUMNS.items():
+        parts = []
+        for record in kept:
+            if name not in record.columns or not np.can_cast(record.columns[name].dtype, dtype, "same_kind"):
+                raise RunFolderError(f"{where}: a case's samples lack the column {name}, or it is of another type")
+            parts.append(record.columns[name])
+        columns[name] = np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
+    counts = [len(record.columns["ns"]) for record in kept]
+    if any(
+        len(record.columns[name]) != count
+        for record, count in zip(kept, counts, strict=True)
+        for name in SAMPLE_COLUMNS
+    ):
+        raise RunFolderError(f"{where}: a case's sample columns are of different lengths")
+    if any(columns[name].size and int(columns[name].max()) > 1 for name in ("phase", "clock")):
+        raise RunFolderError(f"{where}: a sample of an unknown phase or clock")
+    identities = [identity_of(record.header, where) for record in kept]
+    keys = list(dict.fromkeys(identity[0] for identity in identities))
+    codes = {key: code for code, key in enumerate(keys)}
+    arrays: dict[str, pa.Array] = {"case_key": _coded(np.repeat([codes[i[0]] for i in identities], counts), keys)}
+    for place, name in enumerate(schema.IDENTITY[1:], start=1):
+        arrays[name] = pa.array(np.repeat(np.array([i[place] for i in identities], np.int32), counts), pa.int32())
+    for name, values in columns.items():
+        words = {"phase": schema.PHASES, "clock": schema.CLOCK_NAMES}.get(name)
+        arrays[name] = pa.array(values) if words is None else _coded(values, list(words))
+    return pa.table(arrays, schema=schema.samples_schema())
+
+
+def _coded(codes: np.ndarray[Any, Any], words: list[str]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words, pa.string()))
+
+
+def read_table(folder: Path, name: str, columns: list[str] | None = None) -> tuple[pa.Table, set[int]]:
+    """Return one Parquet table of a run folder and the numbers of the launches that it covers.
+
+    Where the file is not there yet the table is empty. RunFolderError where it is truncated, has a column of
+    another type, or holds values that no measurement gives.
+    """
+    path = folder / f"{name}.parquet"
+    wanted = schema.schema(name)
+    if columns is not None:
+        wanted = pa.schema([wanted.field(column) for column in columns])
+    if not path.exists() and not path.is_symlink():
+        return wanted.empty_table(), set()
+    open_regular(path).close()  # refuses links and devices
+    try:
+        # Not a context manager: ParquetFile.close() is what releases the file also when the footer is damaged.
+        file = pq.ParquetFile(path, memory_map=False)
+        with file:
+            if file.metadata.num_rows > _MAX_ROWS:
+                raise RunFolderError(f"{path}: {file.metadata.num_rows} rows, more than a run folder may hold")
+            present = set(file.schema_arrow.names)
+            missing = [column for column in wanted.names if column not in present]
+            if missing:
+                raise RunFolderError(f"{path}: column '{missing[0]}' is missing")
+            table = file.read(columns=wanted.names).select(wanted.names)
+            launches = _covered(file.schema_arrow.metadata)
+        for field in wanted:
+            if table.schema.field(field.name).type != field.type:
+                found = table.schema.field(field.name).type
+                raise RunFolderError(f"{path}: column '{field.name}' is {found}, expected {field.type}")
+        table.validate(full=name != "samples")
+    except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError, RecursionError) as error:
+        raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
+    return table.replace_schema_metadata(None), launches
+
+
+def check_samples(table: pa.Table, where: str) -> None:
+    """Raise RunFolderError where samples hold what no clock gives: missing values, negative times, no iterations."""
+    import pyarrow.compute as pc
+
+    for name in table.column_names:
+        if table[name].null_count:
+            raise RunFolderError(f"{where}: samples with a missing {name}")
+    for name, least in (("ns", 0), ("iterations", 1), ("rank", 0), ("lane", 0)):
+        if name in table.column_names and table.num_rows and pc.min(table[name]).as_py() < least:
+            raise RunFolderError(f"{where}: samples with {name} below {least}")
+
+
+class TableWriter:
+    """Writes one table under a temporary name; `commit` makes it durable and then visible by an atomic rename."""
+
+    def __init__(self, folder: Path, name: str, launches: Iterable[int]) -> None:
+        """Begin the table; `launches` are those whose journals it covers."""
+        self._target = folder / f"{name}.parquet"
+        self._temporary = folder / f".{name}.parquet.new"
+        self._temporary.unlink(missing_ok=True)
+        covered = json.dumps(sorted(launches)).encode()
+        wanted = schema.schema(name).with_metadata({_LAUNCHES_KEY: covered})
+        # Start times rise by little: their differences pack into a few bits. zstd of level 1 costs less than it saves.
+        packed = {"samples": ["sample", "scheduled_ns", "start_ns"], "observations": ["when_ns"]}.get(name, [])
+        options: dict[str, Any] = {}
+        if packed:
+            options["use_dictionary"] = [column for column in wanted.names if column not in (*packed, "ns")]
+            options["column_encoding"] = dict.fromkeys(packed, "DELTA_BINARY_PACKED")
+        self._writer = pq.ParquetWriter(self._temporary, wanted, compression="zstd", compression_level=1, **options)
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows."""
+        if table.num_rows:
+            self._writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
+
+    def commit(self) -> None:
+        """Make the table durable, then put it in the place of the one before."""
+        self._writer.close()
+        with open(self._temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(self._temporary, self._target)
+
+    def discard(self) -> None:
+        """Give the half-written table up."""
+        self._writer.close()
+        self._temporary.unlink(missing_ok=True)
+
+
+def _covered(metadata: dict[bytes, bytes] | None) -> set[int]:
+    numbers = json.loads((metadata or {}).get(_LAUNCHES_KEY, b"[]"))
+    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+        raise ValueError("its list of launches is not one")
+    return set(numbers)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

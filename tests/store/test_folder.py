@@ -1,0 +1,316 @@
+"""The run folder: journals and tables give the same run, at every moment of a compaction, and strangers do no harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import linkgauge
+from linkgauge.errors import LinkgaugeError, RunFolderError, UsageError
+from linkgauge.store import schema
+from linkgauge.store.folder import RunFolder
+from linkgauge.store.journal import JournalWriter
+from linkgauge.store.run import Run
+from synthetic import make_case, make_run, usual_cases
+
+CASES = usual_cases(transports=("ccl", "staging"), patterns=("pingpong", "allreduce"), sizes=(8, 4096))
+SKIPPED = [(make_case("kernel", "allreduce", 4096), "no peer access between device 0 and 1")]
+OBSERVED = [
+    {
+        "rank": 0,
+        "subject": "GPU-0",
+        "moment": "before",
+        "when_ns": 5,
+        "name": "sm_clock",
+        "value": 1980.0,
+        "unit": "MHz",
+    }
+]
+
+
+def small_run(path: Path, **settings: Any) -> Path:
+    return make_run(path, cases=CASES, samples=20, repeats=2, skipped=SKIPPED, observations=OBSERVED, **settings)
+
+
+def content(path: Path) -> dict[str, list[dict[str, Any]]]:
+    run = linkgauge.load(path)
+    order = {
+        "launches": ["launch"],
+        "cases": list(schema.IDENTITY),
+        "samples": [*schema.IDENTITY, "rank", "sample"],
+        "observations": list(schema.IDENTITY),
+    }
+    read: dict[str, list[dict[str, Any]]] = {}
+    for name, keys in order.items():
+        table: pa.Table = getattr(run, name)
+        read[name] = sorted(table.to_pylist(), key=lambda row: [row[key] for key in keys])
+    return read
+
+
+def test_journals_and_tables_give_the_same_run(tmp_path: Path) -> None:
+    in_progress, finished = small_run(tmp_path / "a", compact=False), small_run(tmp_path / "b")
+    assert content(in_progress) == content(finished)
+    assert not list((finished / "journal").iterdir())
+    read = content(finished)
+    assert len(read["cases"]) == 2 * len(CASES) + 1
+    assert len(read["samples"]) == sum(case.ranks for case in CASES) * 25 * 2
+    assert len(read["observations"]) == 2 * len(CASES)
+    assert [row["status"] for row in read["cases"] if row["transport"] == "kernel"] == ["skipped"]
+
+
+def test_rows_are_the_cases_that_were_written(tmp_path: Path) -> None:
+    rows = list(linkgauge.load(small_run(tmp_path / "run")).rows())
+    assert {row.case for row in rows} == {*CASES, SKIPPED[0][0]}
+    assert all(row.case.case_key == row.case_key for row in rows)
+
+
+def test_a_compaction_may_stop_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each step that changes the folder the same run is read, and a second compaction ends well."""
+    whole = content(small_run(tmp_path / "whole"))
+    source = small_run(tmp_path / "source", compact=False)
+    real_replace, real_unlink = os.replace, Path.unlink
+    for steps in range(12):
+        path = tmp_path / f"stopped{steps}"
+        shutil.copytree(source, path)
+        left = [steps]
+
+        def counted(real: Any, left: list[int] = left) -> Any:
+            def step(*arguments: Any, **keywords: Any) -> Any:
+                if left[0] == 0:
+                    raise KeyboardInterrupt
+                left[0] -= 1
+                return real(*arguments, **keywords)
+
+            return step
+
+        monkeypatch.setattr(os, "replace", counted(real_replace))
+        monkeypatch.setattr(Path, "unlink", counted(real_unlink))
+        stopped = False
+        try:
+            RunFolder.open(path).compact(finish=True)
+        except KeyboardInterrupt:
+            stopped = True
+        monkeypatch.undo()
+        assert content(path) == whole, steps
+        RunFolder.open(path).compact(finish=True)
+        assert content(path) == whole, steps
+        assert sorted(p.name for p in path.iterdir()) == sorted(
+            [*(f"{name}.parquet" for name in schema.TABLES), "journal", "run.json"]
+        )
+    assert not stopped, "the last round was meant to run to the end"
+
+
+def test_launches_are_compacted_one_by_one(tmp_path: Path) -> None:
+    whole = content(small_run(tmp_path / "whole"))
+    source = small_run(tmp_path / "source", compact=False)
+    second = (source / "journal" / "launch-00001.lgj").read_bytes()
+    (source / "journal" / "launch-00001.lgj").unlink()
+    folder = RunFolder.open(source)
+    assert folder.compact() == []
+    (source / "journal" / "launch-00001.lgj").write_bytes(second)
+    assert content(source) == whole
+    folder.compact(finish=True)
+    assert content(source) == whole
+
+
+def test_only_the_parents_word_is_a_status(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", {})
+    case = CASES[0]
+    told = {
+        "case_key": case.case_key,
+        "launch": 0,
+        "repeat": 0,
+        "attempt": 0,
+        "case": case.dimensions(),
+        "status": "ok",
+    }
+    with JournalWriter(folder.journal_path(0)) as journal:
+        journal.append("case", told | {"verified": True})
+    assert [row.status for row in linkgauge.load(folder.path).rows()] == [None]
+    assert folder.confirm_unjudged() == 1
+    assert folder.confirm_unjudged() == 0
+    folder.status_journal().append("status", told | {"status": "hung", "reason": "no heartbeat for 10 s"})
+    folder.compact(finish=True)
+    (row,) = linkgauge.load(folder.path).rows()
+    assert (row.status, row.reason, row.record["verified"]) == ("hung", "no heartbeat for 10 s", True)
+    assert folder.confirm_unjudged() == 0
+    folder.close()
+
+
+def test_create_refuses_what_is_there(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", {"seed": 1})
+    with pytest.raises(UsageError, match="exists already"):
+        RunFolder.create(tmp_path / "run", {})
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError):
+        RunFolder.create(tmp_path / "file" / "run", {})
+
+
+def test_update_info_is_seen_by_readers(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", {"seed": 1})
+    folder.update_info({"end": "now"})
+    assert linkgauge.load(folder.path).info["end"] == "now"
+    with pytest.raises(ValueError, match="format_version"):
+        folder.update_info({"format_version": 2})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not JSON"),
+        ("[]", "JSON object"),
+        ("{}", "not that of a Linkgauge run"),
+        ("[" * 100_000, "not JSON"),
+        ('{"format":"linkgauge-run","format_version":99}', "format 99"),
+        ('{"format":"linkgauge-run","format_version":0}', "format 0"),
+        ('{"format":"linkgauge-run","format_version":"1"}', "not that of"),
+        ('{"format":"linkgauge-run","format_version":true}', "not that of"),
+    ],
+)
+def test_a_wrong_run_json_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(RunFolderError, match=said) as caught:
+        linkgauge.load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_run_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for path, said in ((tmp_path / "no", "no such"), (tmp_path / "file", "not a folder"), (tmp_path, "no run.json")):
+        with pytest.raises(RunFolderError, match=said):
+            linkgauge.load(path)
+
+
+def test_migration_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "FORMAT_VERSION", 3)
+    monkeypatch.setattr(
+        schema, "MIGRATIONS", {1: lambda info: info.update(a=1), 2: lambda info: info.update(b=info["a"] + 1)}
+    )
+    info = {"format": schema.FORMAT, "format_version": 1}
+    assert schema.migrate(info, "x") == {"format": schema.FORMAT, "format_version": 3, "a": 1, "b": 2}
+    assert info["format_version"] == 1
+
+
+def read_everything(path: Path) -> None:
+    run = Run(path)
+    _ = (run.cases, run.samples, run.launches, run.observations, list(run.rows()))
+
+
+@pytest.mark.parametrize("name", schema.TABLES)
+def test_a_damaged_table_is_one_line(tmp_path: Path, name: str) -> None:
+    path = small_run(tmp_path / "run")
+    table = path / f"{name}.parquet"
+    whole = table.read_bytes()
+    rng = np.random.default_rng(3)
+    for length in [0, 1, 4, len(whole) // 2, len(whole) - 1, *rng.integers(0, len(whole), 10)]:
+        table.write_bytes(whole[:length])
+        with pytest.raises(RunFolderError) as caught:
+            read_everything(path)
+        assert name in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", schema.TABLES)
+def test_a_table_of_other_columns_is_refused(tmp_path: Path, name: str) -> None:
+    path = small_run(tmp_path / "run")
+    table = pq.read_table(path / f"{name}.parquet")
+    pq.write_table(table.drop_columns([table.column_names[-1]]), path / f"{name}.parquet")
+    with pytest.raises(RunFolderError, match="is missing"):
+        read_everything(path)
+    wrong = table.set_column(0, table.column_names[0], pa.array([True] * table.num_rows))
+    pq.write_table(wrong, path / f"{name}.parquet")
+    with pytest.raises(RunFolderError, match="expected"):
+        read_everything(path)
+
+
+@pytest.mark.parametrize(("column", "value"), [("ns", -1), ("iterations", 0), ("rank", -5), ("ns", None)])
+def test_samples_that_no_clock_gives_are_refused(tmp_path: Path, column: str, value: int | None) -> None:
+    path = small_run(tmp_path / "run")
+    table = pq.read_table(path / "samples.parquet")
+    at = table.column_names.index(column)
+    values = [value, *table[column].to_pylist()[1:]]
+    pq.write_table(
+        table.set_column(at, column, pa.array(values, table.schema.field(column).type)), path / "samples.parquet"
+    )
+    with pytest.raises(RunFolderError, match=column):
+        read_everything(path)
+
+
+def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
+    source = small_run(tmp_path / "source")
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    for name in ("run.json", "samples.parquet", "cases.parquet", "journal"):
+        path = tmp_path / f"copy-{name}"
+        shutil.copytree(source, path)
+        target = secret / name
+        (path / name).rename(target)
+        (path / name).symlink_to(target)
+        with pytest.raises(RunFolderError, match="symbolic link"):
+            read_everything(path)
+
+
+def damage_header(path: Path, **changes: Any) -> None:
+    folder = RunFolder.create(path, {})
+    case = CASES[0]
+    header = {
+        "case_key": case.case_key,
+        "launch": 0,
+        "repeat": 0,
+        "attempt": 0,
+        "case": case.dimensions(),
+        "status": "ok",
+    }
+    with JournalWriter(folder.journal_path(0)) as journal:
+        journal.append("case", header | changes)
+    folder.status_journal().append("status", header | changes)
+    folder.close()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"launch": 1},
+        {"launch": "x"},
+        {"case_key": 5},
+        {"repeat": None},
+        {"attempt": 1 << 40},
+        {"status": "fine"},
+        {"case": {}},
+        {"case": CASES[0].dimensions() | {"size": "many"}},
+        {"case": CASES[0].dimensions() | {"size": 1 << 80}},
+        {"case": CASES[0].dimensions() | {"devices": 3}},
+        {"case": CASES[0].dimensions() | {"devices": ["a"]}},
+        {"case": 17},
+        {"lanes": 4},
+        {"bytes_total": "x"},
+        {"verified": "yes"},
+        {"case_key": "../../../etc/passwd", "case": None},
+    ],
+)
+def test_nonsense_in_a_journal_is_one_line(tmp_path: Path, changes: dict[str, Any]) -> None:
+    damage_header(tmp_path / "run", **changes)
+    with pytest.raises(LinkgaugeError) as caught:
+        read_everything(tmp_path / "run")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_worker_needs_neither_pyarrow_nor_pandas() -> None:
+    import subprocess
+
+    modules = "linkgauge, linkgauge.store.journal, linkgauge.store.folder"
+    code = f"import sys, {modules}; print([m for m in ('pyarrow', 'pandas') if m in sys.modules])"
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    output = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert json.loads(output.stdout.replace("'", '"')) == []

@@ -1,0 +1,105 @@
+"""Collectives rank by rank: who arrived when, who waited, and how long the transfer itself took.
+
+Per rank and sample, on clocks that agree (one node's clock; across nodes, corrected by the stored offset):
+arrival = start - scheduled, wait = max(start) - start, transfer = end - max(start) (docs/definitions.md, Statistics).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from linkgauge.stats.series import Floats, effective_size
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Arrival, wait and transfer in nanoseconds, each of shape (samples, ranks)."""
+
+    arrival_ns: Floats
+    wait_ns: Floats
+    transfer_ns: Floats
+
+
+@dataclasses.dataclass(frozen=True)
+class Straggler:
+    """A rank that others wait for.
+
+    `share` is the share of samples in which it came last, `lateness_ns` the median time by which it came after the
+    next to last in those, and `cost_share` the median lateness over the median of the whole (last start to last end
+    plus lateness).
+    """
+
+    rank: int
+    share: float
+    lateness_ns: float
+    cost_share: float
+    p_value: float
+
+
+def split(start_ns: npt.ArrayLike, duration_ns: npt.ArrayLike, scheduled_ns: npt.ArrayLike) -> Split:
+    """Split the samples of one collective; all arrays (samples, ranks) of integers, ranks in order.
+
+    Nothing is left out: transfer is never negative where every rank ends after the last has started, and may be
+    negative where a rank is free to leave early (a broadcast's root).
+    """
+    start = np.asarray(start_ns, dtype=np.int64)
+    if start.ndim != 2:
+        raise ValueError(f"starts of shape {start.shape}: expected (samples, ranks)")
+    end = start + np.asarray(duration_ns, dtype=np.int64)
+    last = start.max(axis=1, keepdims=True)
+    return Split(
+        (start - np.asarray(scheduled_ns, dtype=np.int64)).astype(np.float64),
+        (last - start).astype(np.float64),
+        (end - last).astype(np.float64),
+    )
+
+
+def find_straggler(
+    parts: Split, uncertainty_ns: float = 0.0, least_cost_share: float = 0.05, level: float = 0.001
+) -> Straggler | None:
+    """Name the rank that arrives last, if the data support it.
+
+    It must come last more often than chance among the ranks lets it (binomial test on the effective number of
+    samples, corrected for the choice among ranks), later than the next to last by more than the clocks'
+    `uncertainty_ns` (0 on one node), and by at least `least_cost_share` of the operation. It says who came late, not
+    why. Fewer than 10 samples or 2 ranks give None.
+    """
+    samples, ranks = parts.arrival_ns.shape
+    if samples < 10 or ranks < 2:
+        return None
+    last = np.argmax(parts.arrival_ns, axis=1)
+    counts = np.bincount(last, minlength=ranks)
+    rank = int(np.argmax(counts))
+    mine = last == rank
+    ordered = np.sort(parts.arrival_ns, axis=1)
+    gap = ordered[:, -1] - ordered[:, -2]
+    lateness = float(np.median(gap[mine]))
+    whole = float(np.median(parts.transfer_ns.max(axis=1) + gap))
+    independent = max(1, round(samples * effective_size(mine.astype(np.float64)) / samples))
+    came = round(independent * counts[rank] / samples)
+    p_value = min(1.0, ranks * float(stats.binomtest(came, independent, 1 / ranks, alternative="greater").pvalue))
+    cost = lateness / whole if whole > 0 else 0.0
+    if p_value > level or counts[rank] <= samples / 2 or lateness <= 2 * uncertainty_ns or cost < least_cost_share:
+        return None
+    return Straggler(rank, counts[rank] / samples, lateness, cost, p_value)
+
+
+def slow_transfer(parts: Split, level: float = 0.001, least_share: float = 0.05) -> int | None:
+    """Return the rank whose transfer ends last by `least_share` in nearly every sample, or None.
+
+    With equal arrivals this is a rank (its link, its device) that is slow at the transfer itself.
+    """
+    samples, ranks = parts.transfer_ns.shape
+    if samples < 10 or ranks < 3:
+        return None
+    medians = np.median(parts.transfer_ns, axis=0)
+    rank = int(np.argmax(medians))
+    others = np.delete(parts.transfer_ns, rank, axis=1).max(axis=1)
+    later = int((parts.transfer_ns[:, rank] > others).sum())
+    p_value = ranks * float(stats.binomtest(later, samples, 1 / ranks, alternative="greater").pvalue)
+    rest = float(np.median(others))
+    return rank if p_value < level and rest > 0 and medians[rank] > rest * (1 + least_share) else None

@@ -1,0 +1,73 @@
+"""What the other modules need to know of one series: its scale, its memory, its grain.
+
+All functions take one-dimensional arrays in the order of time and are exact about what they cannot know: a series too
+short for a claim gives the weakest answer, never a guess.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+Floats = npt.NDArray[np.float64]
+
+NORMAL_MAD = 1.4826
+"""Median absolute deviation of a normal distribution times this is its standard deviation."""
+
+
+def as_series(values: npt.ArrayLike) -> Floats:
+    """Return `values` as a flat array of float64. ValueError for one that holds what is not finite."""
+    series = np.asarray(values, dtype=np.float64).reshape(-1)
+    if not np.isfinite(series).all():
+        raise ValueError("a series holds values that are not finite")
+    return series
+
+
+def robust_scale(values: npt.ArrayLike) -> float:
+    """Standard deviation estimated from the median absolute deviation; 0 for fewer than two values."""
+    series = as_series(values)
+    if series.size < 2:
+        return 0.0
+    return float(NORMAL_MAD * np.median(np.abs(series - np.median(series))))
+
+
+def effective_size(values: npt.ArrayLike) -> float:
+    """How many independent values carry as much as this series: n over its integrated autocorrelation time.
+
+    The sum of autocorrelations is cut by Geyer's initial monotone positive sequence (Geyer 1992, Practical Markov chain
+    Monte Carlo, section 3.3), taken on ranks so that one far-off value does not hide the memory of the others.
+    Between 1 and n. Says nothing about memory longer than the series itself.
+    """
+    series = as_series(values)
+    n = series.size
+    if n < 4:
+        return float(n)
+    order = stats.rankdata(series)
+    centred = order - order.mean()
+    size = 1 << int(2 * n - 1).bit_length()
+    spectrum = np.fft.rfft(centred, size)
+    covariance = np.fft.irfft(spectrum * np.conj(spectrum), size)[:n]
+    if covariance[0] <= 0:
+        return float(n)
+    rho = covariance / covariance[0]
+    pairs = rho[: n - n % 2].reshape(-1, 2).sum(axis=1)
+    ends = np.flatnonzero(pairs <= 0)
+    pairs = pairs[: ends[0]] if ends.size else pairs
+    pairs = np.minimum.accumulate(pairs) if pairs.size else pairs
+    time = max(1.0, 2.0 * float(pairs.sum()) - 1.0)
+    return float(min(n, max(1.0, n / time)))
+
+
+def grain(values: npt.ArrayLike) -> float:
+    """Smallest step between two different values: the clock's tick as far as the series shows it; 0 for a constant."""
+    unique = np.unique(as_series(values))
+    return float(np.diff(unique).min()) if unique.size > 1 else 0.0
+
+
+def block_medians(values: npt.ArrayLike, blocks: int) -> Floats:
+    """Medians of `blocks` stretches of nearly equal length, in order. ValueError for more blocks than values."""
+    series = as_series(values)
+    if not 1 <= blocks <= series.size:
+        raise ValueError(f"{blocks} blocks of a series of {series.size}")
+    return np.array([np.median(part) for part in np.array_split(series, blocks)])

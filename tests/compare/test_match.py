@@ -1,0 +1,74 @@
+"""Matching of two runs' cases: attempts, repeats, launches, devices that moved or left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from linkgauge.plan.case import Case
+from linkgauge.stats.match import match_runs, repeats_of
+
+
+def row(
+    case: Case, launch: int = 0, repeat: int = 0, attempt: int = 0, median: float | None = 1.0, status: str = "ok"
+) -> dict[str, Any]:
+    return {
+        **case.dimensions(), "case_key": case.case_key, "launch": launch, "repeat": repeat, "attempt": attempt,
+        "median_ns": median, "status": status,
+    }  # fmt: skip
+
+
+def launch(host: str, uuids: list[str]) -> list[dict[str, Any]]:
+    return [{"ranks": [{"host": host, "device_uuid": uuid, "device_ordinal": i} for i, uuid in enumerate(uuids)]}]
+
+
+PAIR = Case("copy_engine", "unidirectional", 1024, 1024, (0, 1))
+OTHER = Case("copy_engine", "unidirectional", 1024, 1024, (2, 1))
+
+
+def test_repeats_gather_by_case_and_launch_key_and_the_last_attempt_counts() -> None:
+    rows = [
+        row(PAIR, launch=0, repeat=0, attempt=1, median=7.0),
+        row(PAIR, launch=0, repeat=0, attempt=0, median=99.0),
+        row(PAIR, launch=1, repeat=1, median=8.0),
+        row(PAIR, launch=2, repeat=0, median=5.0),
+        row(PAIR, launch=3, repeat=2, median=None, status="hung"),
+        row(PAIR, launch=4, repeat=3, median=None, status="skipped"),
+    ]
+    known = repeats_of(rows, {0: "x", 1: "x", 2: "y", 3: "x", 4: "x"})
+    assert known[(PAIR.case_key, "x")].median_ns == {0: 7.0, 1: 8.0}
+    assert known[(PAIR.case_key, "x")].failures == ["hung"]
+    assert known[(PAIR.case_key, "y")].median_ns == {0: 5.0}
+
+
+def test_on_one_host_devices_match_by_uuid() -> None:
+    first = repeats_of([row(PAIR)], {0: "x"})
+    second = repeats_of([row(OTHER, median=2.0), row(PAIR, median=3.0)], {0: "x"})
+    # The device that was 0 is now 2.
+    matched = match_runs(first, second, launch("h", ["A", "B", "C"]), launch("h", ["C", "B", "A"]))
+    assert matched.how == "devices matched by UUID"
+    assert [(a.median_ns[0], b.median_ns[0]) for a, b in matched.pairs.values()] == [(1.0, 2.0)]
+    assert list(matched.only_second) == [(PAIR.case_key, "x")]
+    assert "device 0 of the first run is device 2 of the second" in matched.notes
+
+
+def test_across_hosts_devices_match_by_ordinal() -> None:
+    first = repeats_of([row(PAIR)], {0: "x"})
+    second = repeats_of([row(PAIR, median=3.0)], {0: "x"})
+    matched = match_runs(first, second, launch("h", ["A", "B", "C"]), launch("g", ["C", "B", "A"]))
+    assert "by ordinal" in matched.how
+    assert "g" in matched.how
+    assert len(matched.pairs) == 1
+
+
+def test_a_device_that_left_is_named_and_its_cases_stay_unpaired() -> None:
+    first = repeats_of([row(PAIR)], {0: "x"})
+    second = repeats_of([row(PAIR)], {0: "x"})
+    matched = match_runs(first, second, launch("h", ["A", "B"]), launch("h", ["A", "Z"]))
+    assert not matched.pairs
+    assert matched.notes == ("device 1 of the first run (B) is not in the second",)
+    assert len(matched.only_first) == len(matched.only_second) == 1
+
+
+def test_another_launch_key_is_another_case() -> None:
+    first, second = repeats_of([row(PAIR)], {0: "x"}), repeats_of([row(PAIR)], {0: "y"})
+    assert not match_runs(first, second).pairs

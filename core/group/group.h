@@ -62,12 +62,18 @@ class Group {
 // A group of `size` threads of this process; element i is for the thread that plays rank i. They share one state.
 std::vector<std::shared_ptr<Group>> make_thread_groups(int size);
 
-// A blocking byte exchange over whatever connected the processes (MPI): each rank's bytes, by rank. Used across nodes.
-using ProcessExchange = std::function<std::vector<std::vector<std::byte>>(const std::vector<std::byte>&)>;
+// A blocking byte exchange over whatever connected the processes (MPI), among `ranks` of the launch only: each calls
+// with the same ascending list and gets everyone's bytes in its order. Used across nodes, by the first rank of each
+// node; a subset's nodes need an exchange of their own, hence the list.
+using ProcessExchange = std::function<std::vector<std::vector<std::byte>>(const std::vector<std::byte>& mine,
+                                                                          const std::vector<int>& ranks)>;
 
 // A group of processes. `node_of_rank[i]` is the index of rank i's node; ranks of one node meet in shared memory at
 // `segment_path`, a file in the launch's private folder that the node's first rank makes and removes once all have
-// mapped it.
+// mapped it. With several nodes the node's index is appended to it, so that a folder that nodes share will do.
+//
+// A peer that was killed is noticed by the parent process, not by the group: waits then go on until this process is
+// ended, and never block a signal.
 struct ProcessGroupOptions {
   int rank = 0;
   std::vector<int> node_of_rank;

@@ -1,0 +1,142 @@
+#include "device/host_stream.h"
+
+#include <csignal>
+#include <cstring>
+
+#include "errors.h"
+#include "measure/clock.h"
+
+namespace linkgauge {
+namespace {
+
+// Signals are for the program's own threads: one that landed here would find Python's handlers on a foreign thread.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+HostStream::HostStream() : ring_(std::make_unique<std::array<Command, kCapacity>>()) {
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "lg-stream");
+}
+
+HostStream::~HostStream() {
+  push([](Command& command) { command.kind = Kind::kStop; });
+  thread_.join();
+}
+
+template <typename Fill>
+void HostStream::push(const Fill& fill) {
+  const std::lock_guard lock(push_mutex_);
+  const std::uint64_t number = queued_.load(std::memory_order_relaxed);
+  if (number >= kCapacity) completed_.wait_for(number - kCapacity + 1);
+  fill((*ring_)[number % kCapacity]);
+  queued_.store(number + 1, std::memory_order_seq_cst);
+  if (sleeping_.load(std::memory_order_seq_cst) != 0) {
+    sleeping_.store(0, std::memory_order_seq_cst);
+    wake_all(sleeping_);
+  }
+}
+
+void HostStream::copy(void* target, const void* source, std::size_t bytes) {
+  push([&](Command& command) {
+    command.kind = Kind::kCopy;
+    command.target = target;
+    command.source = source;
+    command.bytes = bytes;
+  });
+}
+
+void HostStream::launch(const HostKernel& kernel, const LaunchShape& shape, void** arguments) {
+  if (kernel.argument_bytes.size() > kMaxArguments) throw CallerError("a host kernel takes at most 8 parameters");
+  push([&](Command& command) {
+    command.kind = Kind::kLaunch;
+    command.run = kernel.run;
+    command.shape = shape;
+    command.argument_count = static_cast<std::uint8_t>(kernel.argument_bytes.size());
+    for (std::size_t i = 0; i < kernel.argument_bytes.size(); ++i) {
+      std::memcpy(&command.arguments[i], arguments[i], kernel.argument_bytes[i]);
+    }
+  });
+}
+
+void HostStream::record(HostEvent& event) {
+  event.hold();
+  push([&](Command& command) {
+    command.kind = Kind::kRecord;
+    command.event = &event;
+    command.recording = event.next_recording();
+  });
+}
+
+void HostStream::wait(HostEvent& event) {
+  event.hold();
+  push([&](Command& command) {
+    command.kind = Kind::kWait;
+    command.event = &event;
+    command.recording = event.last_recording();
+  });
+}
+
+void HostStream::run() {
+  for (std::uint64_t next = 0;; ++next) {
+    wait_for_command(next);
+    const bool go_on = execute((*ring_)[next % kCapacity]);
+    completed_.raise_to(next + 1);
+    if (!go_on) return;
+  }
+}
+
+void HostStream::wait_for_command(std::uint64_t next) {
+  const auto waiting = [&] { return queued_.load(std::memory_order_acquire) <= next; };
+  for (int i = 0; i < RisingCounter::kSpins && waiting(); ++i) pause_spin();
+  for (int i = 0; i < RisingCounter::kYields && waiting(); ++i) sched_yield();
+  while (waiting()) {
+    sleeping_.store(1, std::memory_order_seq_cst);
+    if (queued_.load(std::memory_order_seq_cst) > next) {
+      sleeping_.store(0, std::memory_order_seq_cst);
+      return;
+    }
+    sleep_on(sleeping_, 1);
+  }
+}
+
+bool HostStream::execute(Command& command) {
+  switch (command.kind) {
+    case Kind::kCopy:
+      std::memcpy(command.target, command.source, command.bytes);
+      return true;
+    case Kind::kLaunch: {
+      std::array<void*, kMaxArguments> arguments;
+      for (std::size_t i = 0; i < command.argument_count; ++i) arguments[i] = &command.arguments[i];
+      command.run(arguments.data(), command.shape);
+      return true;
+    }
+    case Kind::kRecord:
+      command.event->finish(command.recording, now_ns());
+      command.event->let_go();
+      return true;
+    case Kind::kWait:
+      command.event->wait_for(command.recording);
+      command.event->let_go();
+      return true;
+    case Kind::kStop:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,194 @@
+#include "group/multi_node_group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "errors.h"
+#include "group/region_group.h"
+
+namespace linkgauge {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr std::byte kWell{0};
+constexpr std::byte kFailed{1};
+
+// A message between nodes: its first byte says whether the node is well.
+Bytes node_message(std::byte state, const void* data, std::size_t bytes) {
+  Bytes message(bytes + 1);
+  message[0] = state;
+  if (bytes != 0) std::memcpy(message.data() + 1, data, bytes);
+  return message;
+}
+
+void append(Bytes& target, const Bytes& message) {
+  const std::uint64_t size = message.size();
+  const auto* head = reinterpret_cast<const std::byte*>(&size);
+  target.insert(target.end(), head, head + sizeof size);
+  target.insert(target.end(), message.begin(), message.end());
+}
+
+std::vector<Bytes> unpacked(const Bytes& packed) {
+  std::vector<Bytes> messages;
+  for (std::size_t offset = 0; offset + sizeof(std::uint64_t) <= packed.size();) {
+    std::uint64_t size = 0;
+    std::memcpy(&size, packed.data() + offset, sizeof size);
+    offset += sizeof size;
+    messages.emplace_back(packed.begin() + static_cast<std::ptrdiff_t>(offset),
+                          packed.begin() + static_cast<std::ptrdiff_t>(offset + size));
+    offset += size;
+  }
+  return messages;
+}
+
+}  // namespace
+
+MultiNodeGroup::MultiNodeGroup(std::unique_ptr<Group> local, int rank, std::vector<int> launch_ranks,
+                               std::vector<int> node_of_rank, ProcessExchange exchange)
+    : local_(std::move(local)),
+      rank_(rank),
+      launch_ranks_(std::move(launch_ranks)),
+      node_of_rank_(std::move(node_of_rank)),
+      exchange_(std::move(exchange)) {
+  const int nodes = *std::max_element(node_of_rank_.begin(), node_of_rank_.end()) + 1;
+  std::vector<int> seen(static_cast<std::size_t>(nodes), 0);
+  leaders_.assign(static_cast<std::size_t>(nodes), -1);
+  for (std::size_t i = 0; i < node_of_rank_.size(); ++i) {
+    const auto node = static_cast<std::size_t>(node_of_rank_[i]);
+    if (seen[node] == 0) leaders_[node] = launch_ranks_[i];
+    local_rank_.push_back(seen[node]++);
+  }
+}
+
+// One exchange among the nodes' first ranks.
+std::vector<Bytes> MultiNodeGroup::exchange_leaders(const Bytes& mine) {
+  const Bytes message = node_message(kWell, mine.data(), mine.size());
+  std::vector<int> ascending = leaders_;
+  std::sort(ascending.begin(), ascending.end());
+  const std::vector<Bytes> all = exchange_(message, ascending);
+  std::vector<Bytes> by_node(leaders_.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].empty() || all[i].front() == kFailed) {
+      told_ = true;
+      const std::string reason(reinterpret_cast<const char*>(all[i].data()) + (all[i].empty() ? 0 : 1),
+                               all[i].empty() ? 0 : all[i].size() - 1);
+      local_->abort_with(reason);
+      throw PeerError(reason);
+    }
+    const auto node = std::find(leaders_.begin(), leaders_.end(), ascending[i]) - leaders_.begin();
+    by_node[static_cast<std::size_t>(node)].assign(all[i].begin() + 1, all[i].end());
+  }
+  return by_node;
+}
+
+// A meeting of this node's ranks. If one of them failed, the other nodes wait for this node's next message: it tells
+// them.
+template <typename Meet>
+auto MultiNodeGroup::meet_locally(const Meet& meet) -> decltype(meet()) {
+  try {
+    return meet();
+  } catch (const PeerError& error) {
+    if (leads()) tell_other_nodes(error.what());
+    throw;
+  }
+}
+
+void MultiNodeGroup::tell_other_nodes(const std::string& reason) noexcept {
+  if (told_) return;
+  told_ = true;
+  try {
+    const Bytes message = node_message(kFailed, reason.data(), reason.size());
+    std::vector<int> ascending = leaders_;
+    std::sort(ascending.begin(), ascending.end());
+    exchange_(message, ascending);
+  } catch (...) {
+    // The connection is gone as well; the parent processes see it.
+  }
+}
+
+void MultiNodeGroup::barrier(const Progress& progress, Waiting waiting) {
+  meet_locally([&] { local_->barrier(progress, waiting); });
+  if (leads()) exchange_leaders({});
+  meet_locally([&] { local_->barrier(progress, waiting); });
+}
+
+bool MultiNodeGroup::agree(bool mine, const Progress& progress) {
+  bool all = meet_locally([&] { return local_->agree(mine, progress); });
+  if (leads()) {
+    const std::vector<Bytes> votes = exchange_leaders({std::byte{all ? std::uint8_t{1} : std::uint8_t{0}}});
+    all = std::all_of(votes.begin(), votes.end(), [](const Bytes& vote) { return vote.front() != std::byte{0}; });
+  }
+  return meet_locally([&] { return local_->agree(!leads() || all, progress); });
+}
+
+std::vector<Bytes> MultiNodeGroup::exchange(const Bytes& mine, const Progress& progress) {
+  const std::vector<Bytes> local = meet_locally([&] { return local_->exchange(mine, progress); });
+  Bytes packed_nodes;
+  if (leads()) {
+    Bytes packed;
+    for (const Bytes& message : local) append(packed, message);
+    for (const Bytes& node : exchange_leaders(packed)) append(packed_nodes, node);
+  }
+  const std::vector<Bytes> told = meet_locally([&] { return local_->exchange(packed_nodes, progress); });
+  std::vector<std::vector<Bytes>> by_node;
+  for (const Bytes& node : unpacked(told.front())) by_node.push_back(unpacked(node));
+  std::vector<Bytes> all;
+  for (std::size_t i = 0; i < node_of_rank_.size(); ++i) {
+    all.push_back(by_node.at(static_cast<std::size_t>(node_of_rank_[i])).at(static_cast<std::size_t>(local_rank_[i])));
+  }
+  return all;
+}
+
+std::unique_ptr<Group> MultiNodeGroup::subset(const std::vector<int>& ranks) {
+  check_subset(ranks, size());
+  std::vector<int> launch_ranks;
+  std::vector<int> old_nodes;
+  std::vector<int> local_ranks;
+  for (const int rank : ranks) {
+    const auto index = static_cast<std::size_t>(rank);
+    launch_ranks.push_back(launch_ranks_[index]);
+    old_nodes.push_back(node_of_rank_[index]);
+    if (node_of_rank_[index] == node()) local_ranks.push_back(local_rank_[index]);
+  }
+  std::unique_ptr<Group> local;
+  if (!local_ranks.empty()) local = meet_locally([&] { return local_->subset(local_ranks); });
+  const auto place = std::find(ranks.begin(), ranks.end(), rank_);
+  if (place == ranks.end()) return nullptr;
+
+  std::vector<int> nodes = old_nodes;
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  if (nodes.size() == 1) return local;
+  std::vector<int> new_nodes;
+  for (const int old_node : old_nodes) {
+    new_nodes.push_back(static_cast<int>(std::lower_bound(nodes.begin(), nodes.end(), old_node) - nodes.begin()));
+  }
+  return std::make_unique<MultiNodeGroup>(std::move(local), static_cast<int>(place - ranks.begin()),
+                                          std::move(launch_ranks), std::move(new_nodes), exchange_);
+}
+
+std::int64_t MultiNodeGroup::align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) {
+  barrier(progress, Waiting::kSpin);
+  return meet_locally([&] { return local_->align(lead_ns, offset_ns, progress); });
+}
+
+std::atomic<std::uint64_t>* MultiNodeGroup::flag(int source, int target, int channel) {
+  if (source < 0 || source >= size() || target < 0 || target >= size()) {
+    throw CallerError("no flag from rank " + std::to_string(source) + " to " + std::to_string(target) +
+                      " in a group of " + std::to_string(size()));
+  }
+  const auto from = static_cast<std::size_t>(source);
+  const auto to = static_cast<std::size_t>(target);
+  if (node_of_rank_[from] != node() || node_of_rank_[to] != node()) return nullptr;
+  return local_->flag(local_rank_[from], local_rank_[to], channel);
+}
+
+void MultiNodeGroup::abort_with(const std::string& reason) noexcept {
+  local_->abort_with(reason);
+  // The other nodes learn it with this node's next message, which no meeting of this rank will send any more.
+  if (leads()) tell_other_nodes("rank " + std::to_string(rank_) + " failed: " + reason);
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,52 @@
+// A group that spans nodes: ranks of one node meet in their region, and the first rank of each node meets the others
+// through the launch's byte exchange.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "group/group.h"
+
+namespace linkgauge {
+
+class MultiNodeGroup final : public Group {
+ public:
+  // `launch_ranks[i]` and `node_of_rank[i]`: the launch's rank and node index (0 ascending) of this group's rank i.
+  // `local` holds this node's ranks of the group, in their order.
+  MultiNodeGroup(std::unique_ptr<Group> local, int rank, std::vector<int> launch_ranks, std::vector<int> node_of_rank,
+                 ProcessExchange exchange);
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(launch_ranks_.size()); }
+  int node() const override { return node_of_rank_[static_cast<std::size_t>(rank_)]; }
+  int node_count() const override { return static_cast<int>(leaders_.size()); }
+  bool one_process() const override { return false; }
+
+  void barrier(const Progress& progress, Waiting waiting) override;
+  bool agree(bool mine, const Progress& progress) override;
+  std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override;
+  std::unique_ptr<Group> subset(const std::vector<int>& ranks) override;
+  std::int64_t align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) override;
+  std::atomic<std::uint64_t>* flag(int source, int target, int channel) override;
+  bool aborted() const override { return local_->aborted(); }
+  void abort_with(const std::string& reason) noexcept override;
+
+ private:
+  bool leads() const { return local_->rank() == 0; }
+  std::vector<std::vector<std::byte>> exchange_leaders(const std::vector<std::byte>& mine);
+  template <typename Meet>
+  auto meet_locally(const Meet& meet) -> decltype(meet());
+  void tell_other_nodes(const std::string& reason) noexcept;
+
+  std::unique_ptr<Group> local_;
+  int rank_;
+  std::vector<int> launch_ranks_;
+  std::vector<int> node_of_rank_;
+  std::vector<int> local_rank_;  // of each rank within its node
+  std::vector<int> leaders_;     // launch ranks, by node
+  ProcessExchange exchange_;
+  bool told_ = false;  // the other nodes know of the failure: no further exchange will match
+};
+
+}  // namespace linkgauge

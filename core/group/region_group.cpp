@@ -1,0 +1,225 @@
+#include "group/region_group.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "errors.h"
+#include "measure/clock.h"
+#include "waiting.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr std::size_t kLine = 64;              // one cache line a writer: no rank slows another by writing its own word
+constexpr std::size_t kSlotBytes = 16 * 1024;  // of an exchange's round; larger messages take more rounds
+constexpr std::size_t kReasonBytes = 1024;
+constexpr std::uint32_t kNotAborted = 0;
+constexpr std::uint32_t kReasonBeingWritten = 1;
+constexpr std::uint32_t kAborted = 2;
+// Progress may take some microseconds inside a library: none is called this close to a deadline.
+constexpr std::int64_t kQuietBeforeDeadlineNs = 10'000;
+constexpr std::int64_t kYieldBeforeDeadlineNs = 200'000;
+
+struct alignas(kLine) Flag {
+  std::atomic<std::uint64_t> value{0};
+};
+
+}  // namespace
+
+struct RegionGroup::Header {
+  alignas(kLine) std::atomic<std::uint32_t> arrived{0};
+  alignas(kLine) std::atomic<std::uint32_t> generation{0};
+  std::atomic<std::int64_t> deadline_ns{0};  // read right after the generation: same line
+  std::array<std::atomic<std::uint32_t>, 3> refusals{};
+  alignas(kLine) std::atomic<std::uint32_t> abort_state{kNotAborted};
+  std::int32_t abort_rank{0};
+  std::array<char, kReasonBytes> reason{};
+  alignas(kLine) std::atomic<std::uint32_t> bell{0};  // rung for sleepers
+  std::atomic<std::uint32_t> sleepers{0};
+};
+
+struct RegionGroup::Slot {
+  alignas(kLine) std::uint64_t total_bytes{0};
+  std::array<std::byte, kSlotBytes> bytes{};
+};
+
+namespace {
+
+constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+std::size_t flag_count(int size) { return static_cast<std::size_t>(size) * size * Group::kFlagChannels; }
+
+}  // namespace
+
+void Waiter::pause() {
+  ++spins_;
+  if (progress_ && spins_ % kSpinsPerProgress == 0) progress_();
+  if (spins_ < kSpinsBeforeYield) {
+    pause_spin();
+    return;
+  }
+  spins_ = kSpinsBeforeYield;  // stays here, so that the count cannot overflow; progress is called on every turn
+  if (progress_) progress_();
+  sched_yield();
+}
+
+RegionGroup::RegionGroup(std::shared_ptr<Region> region, std::shared_ptr<RegionMaker> maker, int rank, int size)
+    : region_(std::move(region)), maker_(std::move(maker)), rank_(rank), size_(size) {}
+
+std::size_t RegionGroup::region_bytes(int size) {
+  return round_up(sizeof(Header)) + 2 * static_cast<std::size_t>(size) * sizeof(Slot) + flag_count(size) * sizeof(Flag);
+}
+
+void RegionGroup::set_up(std::byte* base) {
+  // Slots are written before they are read, and flags are zero because the memory is fresh: writing them would take
+  // n * n cache lines.
+  new (base) Header();
+}
+
+RegionGroup::Header& RegionGroup::header() const { return *std::launder(reinterpret_cast<Header*>(region_->base())); }
+
+RegionGroup::Slot& RegionGroup::slot(int rank, std::uint64_t round) const {
+  std::byte* slots = region_->base() + round_up(sizeof(Header));
+  const std::size_t index = static_cast<std::size_t>(rank) + (round % 2) * static_cast<std::size_t>(size_);
+  return *reinterpret_cast<Slot*>(slots + index * sizeof(Slot));
+}
+
+// All meet; the last to arrive calls `last_one` before the others go on.
+template <typename LastOne>
+void RegionGroup::meet(const Progress& progress, Waiting waiting, const LastOne& last_one) {
+  Header& shared = header();
+  if (aborted()) throw_peer_error();
+  const std::uint32_t generation = shared.generation.load(std::memory_order_acquire);
+  if (shared.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(size_)) {
+    shared.arrived.store(0, std::memory_order_relaxed);
+    last_one();
+    shared.generation.store(generation + 1, std::memory_order_seq_cst);
+    if (shared.sleepers.load(std::memory_order_seq_cst) != 0) {
+      shared.bell.fetch_add(1, std::memory_order_seq_cst);
+      wake_all(shared.bell);
+    }
+    return;
+  }
+  const auto met = [&] { return shared.generation.load(std::memory_order_seq_cst) != generation; };
+  Waiter waiter(progress);
+  for (int spins = 0; !met(); ++spins) {
+    if (aborted()) throw_peer_error();
+    if (waiting == Waiting::kSpin || spins < Waiter::kSpinsPerProgress) {
+      waiter.pause();
+      continue;
+    }
+    shared.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t bell = shared.bell.load(std::memory_order_seq_cst);
+    if (!met() && !aborted()) sleep_on(shared.bell, bell);
+    shared.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+void RegionGroup::barrier(const Progress& progress, Waiting waiting) {
+  meet(progress, waiting, [] {});
+}
+
+bool RegionGroup::agree(bool mine, const Progress& progress) {
+  // Three votes in turn: while this one is read, the next may be written, and the one after is cleared by the last to
+  // arrive, when everyone has read it.
+  auto& refusals = header().refusals;
+  const std::size_t vote = agreements_++ % refusals.size();
+  if (!mine) refusals[vote].fetch_add(1, std::memory_order_relaxed);
+  meet(progress, Waiting::kSpin, [&] { refusals[(vote + 2) % refusals.size()].store(0, std::memory_order_relaxed); });
+  return refusals[vote].load(std::memory_order_relaxed) == 0;
+}
+
+std::vector<std::vector<std::byte>> RegionGroup::exchange(const std::vector<std::byte>& mine,
+                                                          const Progress& progress) {
+  std::vector<std::vector<std::byte>> all(static_cast<std::size_t>(size_));
+  std::size_t most = 0;
+  std::size_t offset = 0;
+  do {
+    // Two slots in turn: one meeting a round is enough, as a slot is written again only after the next meeting.
+    const std::uint64_t round = rounds_++;
+    Slot& own = slot(rank_, round);
+    own.total_bytes = mine.size();
+    if (offset < mine.size()) {
+      std::memcpy(own.bytes.data(), mine.data() + offset, std::min(kSlotBytes, mine.size() - offset));
+    }
+    meet(progress, Waiting::kSpin, [] {});
+    for (int rank = 0; rank < size_; ++rank) {
+      const Slot& theirs = slot(rank, round);
+      std::vector<std::byte>& bytes = all[static_cast<std::size_t>(rank)];
+      const std::size_t total = theirs.total_bytes;
+      most = std::max(most, total);
+      if (offset == 0) bytes.resize(total);
+      if (offset < total) std::memcpy(bytes.data() + offset, theirs.bytes.data(), std::min(kSlotBytes, total - offset));
+    }
+    offset += kSlotBytes;
+  } while (offset < most);
+  return all;
+}
+
+std::unique_ptr<Group> RegionGroup::subset(const std::vector<int>& ranks) {
+  check_subset(ranks, size_);
+  const auto place = std::find(ranks.begin(), ranks.end(), rank_);
+  const bool member = place != ranks.end();
+  const int count = static_cast<int>(ranks.size());
+  std::shared_ptr<Region> region = maker_->make(*this, member, rank_ == ranks.front(), count);
+  if (!member) return nullptr;
+  return std::make_unique<RegionGroup>(std::move(region), maker_, static_cast<int>(place - ranks.begin()), count);
+}
+
+std::int64_t RegionGroup::align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) {
+  Header& shared = header();
+  meet(progress, Waiting::kSpin, [&] { shared.deadline_ns.store(now_ns() + lead_ns, std::memory_order_relaxed); });
+  const std::int64_t scheduled_ns = shared.deadline_ns.load(std::memory_order_relaxed);
+  const std::int64_t mine_ns = scheduled_ns + offset_ns;
+  for (std::int64_t left = mine_ns - now_ns(); left > 0; left = mine_ns - now_ns()) {
+    if (left > kQuietBeforeDeadlineNs && progress) progress();
+    if (left > kYieldBeforeDeadlineNs) sched_yield();
+  }
+  return scheduled_ns;
+}
+
+std::atomic<std::uint64_t>* RegionGroup::flag(int source, int target, int channel) {
+  if (source < 0 || source >= size_ || target < 0 || target >= size_ || channel < 0 || channel >= kFlagChannels) {
+    throw CallerError("no flag from rank " + std::to_string(source) + " to " + std::to_string(target) + ", channel " +
+                      std::to_string(channel) + ", in a group of " + std::to_string(size_));
+  }
+  std::byte* flags = region_->base() + round_up(sizeof(Header)) + 2 * static_cast<std::size_t>(size_) * sizeof(Slot);
+  const std::size_t index = (static_cast<std::size_t>(source) * size_ + target) * kFlagChannels + channel;
+  return &reinterpret_cast<Flag*>(flags)[index].value;
+}
+
+bool RegionGroup::aborted() const { return header().abort_state.load(std::memory_order_acquire) != kNotAborted; }
+
+void RegionGroup::abort_with(const std::string& reason) noexcept {
+  Header& shared = header();
+  std::uint32_t expected = kNotAborted;
+  // The first to fail is the cause; what follows from it is not recorded.
+  if (!shared.abort_state.compare_exchange_strong(expected, kReasonBeingWritten, std::memory_order_acq_rel)) return;
+  shared.abort_rank = rank_;
+  const std::size_t length = std::min(reason.size(), kReasonBytes - 1);
+  std::memcpy(shared.reason.data(), reason.data(), length);
+  shared.reason[length] = '\0';
+  shared.abort_state.store(kAborted, std::memory_order_seq_cst);
+  shared.bell.fetch_add(1, std::memory_order_seq_cst);
+  wake_all(shared.bell);
+}
+
+void RegionGroup::throw_peer_error() const {
+  const Header& shared = header();
+  while (shared.abort_state.load(std::memory_order_acquire) == kReasonBeingWritten) sched_yield();
+  throw PeerError("rank " + std::to_string(shared.abort_rank) + " failed: " + std::string(shared.reason.data()));
+}
+
+void check_subset(const std::vector<int>& ranks, int size) {
+  bool good = !ranks.empty() && ranks.front() >= 0 && ranks.back() < size;
+  for (std::size_t i = 1; i < ranks.size(); ++i) good = good && ranks[i - 1] < ranks[i];
+  if (good) return;
+  std::string text;
+  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  throw CallerError("[" + text + "] is not an ascending list of ranks from 0 to " + std::to_string(size - 1));
+}
+
+}  // namespace linkgauge

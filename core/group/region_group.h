@@ -1,0 +1,77 @@
+// A group whose ranks meet in one region of shared memory: threads of one process, or processes of one node.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "group/group.h"
+
+namespace linkgauge {
+
+// Memory that the ranks of one group share; given back when the last of them lets go.
+class Region {
+ public:
+  virtual ~Region() = default;
+  virtual std::byte* base() const = 0;
+};
+
+class RegionGroup;
+
+// Makes the regions of subsets. How one is made and handed to its members is all that threads and processes differ in.
+class RegionMaker {
+ public:
+  virtual ~RegionMaker() = default;
+  // Collective over `parent`. The region of `member_count` ranks, set up by the member that is `first`; nullptr for
+  // those that are no members.
+  virtual std::shared_ptr<Region> make(RegionGroup& parent, bool member, bool first, int member_count) = 0;
+  virtual bool one_process() const = 0;
+};
+
+class RegionGroup final : public Group {
+ public:
+  // `region` is fresh, hence zero, set up by one of its ranks, and has room for region_bytes(size).
+  RegionGroup(std::shared_ptr<Region> region, std::shared_ptr<RegionMaker> maker, int rank, int size);
+
+  static std::size_t region_bytes(int size);
+  static void set_up(std::byte* base);
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int node() const override { return 0; }
+  int node_count() const override { return 1; }
+  bool one_process() const override { return maker_->one_process(); }
+
+  void barrier(const Progress& progress, Waiting waiting) override;
+  bool agree(bool mine, const Progress& progress) override;
+  std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override;
+  std::unique_ptr<Group> subset(const std::vector<int>& ranks) override;
+  std::int64_t align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) override;
+  std::atomic<std::uint64_t>* flag(int source, int target, int channel) override;
+  bool aborted() const override;
+  void abort_with(const std::string& reason) noexcept override;
+
+ private:
+  struct Header;
+  struct Slot;
+  Header& header() const;
+  Slot& slot(int rank, std::uint64_t round) const;
+  template <typename LastOne>
+  void meet(const Progress& progress, Waiting waiting, const LastOne& last_one);
+  [[noreturn]] void throw_peer_error() const;
+
+  std::shared_ptr<Region> region_;
+  std::shared_ptr<RegionMaker> maker_;
+  int rank_;
+  int size_;
+  std::uint64_t agreements_ = 0;  // how often agree() was called: which vote is in use
+  std::uint64_t rounds_ = 0;      // rounds of exchange(): which of a rank's two slots is in use
+};
+
+// `ranks` must be ascending ranks of a group of `size`; throws CallerError.
+void check_subset(const std::vector<int>& ranks, int size);
+
+}  // namespace linkgauge

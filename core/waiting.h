@@ -1,0 +1,75 @@
+// Waiting on a word of memory: the pause of a spin, and sleeping in the kernel until the word changes.
+#pragma once
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdint>
+
+namespace linkgauge {
+
+inline void pause_spin() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // `yield` is a no-op on most cores; isb takes about as long as x86's pause
+#endif
+}
+
+// Sleeps while `word` holds `seen`. May return early; the caller looks again. Works between processes.
+inline void sleep_on(std::atomic<std::uint32_t>& word, std::uint32_t seen) {
+  static_assert(sizeof(word) == 4 && std::atomic<std::uint32_t>::is_always_lock_free);
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, seen, nullptr, nullptr, 0);
+}
+
+inline void wake_all(std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// A counter that only rises and that threads wait for: spin for a few microseconds, give the core away for a while,
+// then sleep, so that a long copy is not slowed by those who wait for it. Raising it costs one fence where nobody
+// sleeps.
+class RisingCounter {
+ public:
+  std::uint64_t value() const { return value_.load(std::memory_order_acquire); }
+
+  void raise_to(std::uint64_t value) {
+    value_.store(value, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) != 0) {
+      turn_.fetch_add(1, std::memory_order_seq_cst);
+      wake_all(turn_);
+    }
+  }
+
+  void wait_for(std::uint64_t wanted) {
+    for (int i = 0; i < kSpins; ++i) {
+      if (value() >= wanted) return;
+      pause_spin();
+    }
+    for (int i = 0; i < kYields; ++i) {
+      if (value() >= wanted) return;
+      sched_yield();
+    }
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    while (true) {
+      const std::uint32_t turn = turn_.load(std::memory_order_seq_cst);
+      if (value_.load(std::memory_order_seq_cst) >= wanted) break;
+      sleep_on(turn_, turn);
+    }
+    sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+
+  static constexpr int kSpins = 400;
+  static constexpr int kYields = 100;
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+  std::atomic<std::uint32_t> turn_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+};
+
+}  // namespace linkgauge

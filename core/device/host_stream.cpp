@@ -61,7 +61,7 @@ void HostStream::copy(void* target, const void* source, std::size_t bytes) {
 }
 
 void HostStream::launch(const HostKernel& kernel, const LaunchShape& shape, void** arguments) {
-  if (kernel.argument_bytes.size() > kMaxArguments) throw CallerError("a host kernel takes at most 8 parameters");
+  if (kernel.argument_bytes.size() > kMaxArguments) throw CallerError("a host kernel takes at most 12 parameters");
   push([&](Command& command) {
     command.kind = Kind::kLaunch;
     command.run = kernel.run;

@@ -48,7 +48,7 @@ class HostEvent {
 class HostStream {
  public:
   static constexpr std::size_t kCapacity = 4096;  // commands under way; queuing more waits for the oldest
-  static constexpr std::size_t kMaxArguments = 8;
+  static constexpr std::size_t kMaxArguments = 12;
 
   HostStream();
   ~HostStream();  // runs what is queued first

@@ -1,0 +1,356 @@
+// The meetings of ranks: as threads, as processes, and as processes that pretend to be on several nodes.
+#include "group/group.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+
+#include "errors.h"
+#include "measure/clock.h"
+#include "on_threads.h"
+
+namespace linkgauge {
+namespace {
+
+std::vector<std::byte> message_of(int rank, std::size_t bytes) {
+  std::vector<std::byte> message(bytes);
+  for (std::size_t i = 0; i < bytes; ++i)
+    message[i] = static_cast<std::byte>((static_cast<std::size_t>(rank) * 31 + i) % 251);
+  return message;
+}
+
+// What must hold of every group, whatever connects its ranks. Uses only return values, so that a process can report.
+void expect_group_works(Group& group) {
+  const auto require = [](bool holds, const char* what) {
+    if (!holds) throw std::runtime_error(what);
+  };
+  for (int round = 0; round < 200; ++round) group.barrier({});
+  group.barrier({}, Waiting::kSleep);
+  for (int refuser = -1; refuser < group.size(); ++refuser) {
+    require(group.agree(refuser != group.rank(), {}) == (refuser == -1), "agree");
+  }
+  // Sizes below, at and above one round's slot, and none at all.
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{16384}, std::size_t{50001}}) {
+    const auto mine_bytes = [&](int rank) { return bytes * static_cast<std::size_t>(rank + 1); };
+    const auto all = group.exchange(message_of(group.rank(), mine_bytes(group.rank())), {});
+    require(static_cast<int>(all.size()) == group.size(), "exchange's count");
+    for (int rank = 0; rank < group.size(); ++rank) {
+      require(all[static_cast<std::size_t>(rank)] == message_of(rank, mine_bytes(rank)), "exchange's bytes");
+    }
+  }
+  for (int i = 0; i < 5; ++i) {
+    const std::int64_t scheduled_ns = group.align(50'000, 0, {});
+    require(now_ns() >= scheduled_ns, "align returned before its deadline");
+    const std::int64_t skewed_ns = group.align(50'000, 100'000 * group.rank(), {});
+    require(now_ns() >= skewed_ns + 100'000 * group.rank(), "align returned before its own skew");
+    std::vector<std::byte> bytes(sizeof skewed_ns);
+    std::memcpy(bytes.data(), &skewed_ns, sizeof skewed_ns);
+    if (group.node_count() > 1) continue;
+    for (const auto& other : group.exchange(bytes, {})) require(other == bytes, "ranks agreed on different deadlines");
+  }
+}
+
+void expect_subsets_work(Group& group) {
+  const auto require = [](bool holds, const char* what) {
+    if (!holds) throw std::runtime_error(what);
+  };
+  for (int first = 0; first < group.size(); ++first) {
+    for (int second = first + 1; second < group.size(); ++second) {
+      const std::unique_ptr<Group> pair = group.subset({first, second});
+      const bool member = group.rank() == first || group.rank() == second;
+      require((pair != nullptr) == member, "who is a member");
+      if (pair) {
+        require(pair->size() == 2 && pair->rank() == (group.rank() == second ? 1 : 0), "rank in the subset");
+        expect_group_works(*pair);
+        if (auto* flag = pair->flag(0, 1, 2)) {
+          require(flag->load() == 0 || pair->rank() == 1, "a subset's flags start at 0");
+          if (pair->rank() == 0) flag->store(7);
+          pair->barrier({});
+          require(flag->load() == 7, "a flag is seen by its pair");
+        }
+        const std::unique_ptr<Group> alone = pair->subset({1});
+        require((alone != nullptr) == (pair->rank() == 1), "a subset of a subset");
+        if (alone) expect_group_works(*alone);
+      }
+      group.barrier({}, Waiting::kSleep);
+    }
+  }
+}
+
+// Runs `body` as rank r of `node_of_rank.size()` processes; true when every one of them ended well.
+class Processes {
+ public:
+  explicit Processes(std::vector<int> node_of_rank) : node_of_rank_(std::move(node_of_rank)) {
+    char name[] = "/dev/shm/linkgauge-test-XXXXXX";
+    folder_ = mkdtemp(name);
+    const std::size_t size = node_of_rank_.size();
+    for (std::size_t i = 0; i < size * size; ++i) {
+      int ends[2];
+      EXPECT_EQ(pipe(ends), 0);
+      pipes_.push_back({ends[0], ends[1]});
+    }
+  }
+  ~Processes() {
+    for (const auto& [reading, writing] : pipes_) {
+      close(reading);
+      close(writing);
+    }
+    std::filesystem::remove_all(folder_);
+  }
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+
+  std::vector<int> run(const std::function<void(Group&)>& body) {
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < static_cast<int>(node_of_rank_.size()); ++rank) {
+      const pid_t child = fork();
+      if (child == 0) _exit(play(rank, body));
+      children.push_back(child);
+    }
+    std::vector<int> statuses;
+    for (const pid_t child : children) {
+      int status = 0;
+      waitpid(child, &status, 0);
+      statuses.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    }
+    leftovers_ = static_cast<int>(std::distance(std::filesystem::directory_iterator(folder_), {}));
+    return statuses;
+  }
+  int leftovers() const { return leftovers_; }
+
+ private:
+  int play(int rank, const std::function<void(Group&)>& body) {
+    ProcessGroupOptions options;
+    options.rank = rank;
+    options.node_of_rank = node_of_rank_;
+    options.segment_path = folder_ + "/segment";
+    options.exchange = [this, rank](const std::vector<std::byte>& mine, const std::vector<int>& ranks) {
+      return exchange(rank, mine, ranks);
+    };
+    try {
+      body(*make_process_group(options));
+      return 0;
+    } catch (const PeerError&) {
+      return 3;
+    } catch (const std::exception& error) {
+      fprintf(stderr, "rank %d: %s\n", rank, error.what());
+      return 1;
+    }
+  }
+
+  // What MPI is otherwise: a pipe for each ordered pair, each message with its size in front.
+  std::vector<std::vector<std::byte>> exchange(int rank, const std::vector<std::byte>& mine,
+                                               const std::vector<int>& ranks) {
+    const std::size_t size = node_of_rank_.size();
+    const auto pipe_of = [&](int from, int to) {
+      return pipes_[static_cast<std::size_t>(from) * size + static_cast<std::size_t>(to)];
+    };
+    const std::uint64_t bytes = mine.size();
+    std::vector<std::thread> writers;  // a pipe holds 64 KiB: all write while all read
+    for (const int peer : ranks) {
+      writers.emplace_back([&, peer] {
+        const int end = pipe_of(rank, peer).second;
+        if (write(end, &bytes, sizeof bytes) != sizeof bytes) abort();
+        for (std::size_t sent = 0; sent < mine.size();)
+          sent += static_cast<std::size_t>(write(end, mine.data() + sent, mine.size() - sent));
+      });
+    }
+    std::vector<std::vector<std::byte>> all;
+    for (const int peer : ranks) {
+      const int end = pipe_of(peer, rank).first;
+      std::uint64_t theirs = 0;
+      if (read(end, &theirs, sizeof theirs) != sizeof theirs) abort();
+      std::vector<std::byte> message(theirs);
+      for (std::size_t got = 0; got < theirs;)
+        got += static_cast<std::size_t>(read(end, message.data() + got, theirs - got));
+      all.push_back(std::move(message));
+    }
+    for (std::thread& writer : writers) writer.join();
+    return all;
+  }
+
+  std::vector<int> node_of_rank_;
+  std::string folder_;
+  std::vector<std::pair<int, int>> pipes_;
+  int leftovers_ = -1;
+};
+
+class ThreadGroupSizes : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, ThreadGroupSizes, testing::Values(1, 2, 3, 5));
+
+TEST_P(ThreadGroupSizes, MeetsAgreesExchangesAndAligns) { on_threads(GetParam(), expect_group_works); }
+TEST_P(ThreadGroupSizes, SubsetsAreGroups) { on_threads(GetParam(), expect_subsets_work); }
+
+TEST(ThreadGroup, BarrierOrdersPlainWrites) {
+  constexpr int kRanks = 4;
+  std::vector<int> plain(kRanks, 0);
+  on_threads(kRanks, [&](Group& group) {
+    for (int round = 1; round <= 100; ++round) {
+      plain[static_cast<std::size_t>(group.rank())] = round;
+      group.barrier({});
+      for (const int value : plain) EXPECT_EQ(value, round);
+      group.barrier({}, round % 2 == 0 ? Waiting::kSleep : Waiting::kSpin);
+    }
+  });
+}
+
+TEST(ThreadGroup, ProgressIsCalledWhileWaiting) {
+  std::atomic<bool> helped{false};
+  on_threads(2, [&](Group& group) {
+    if (group.rank() == 0) {
+      group.barrier([&] { helped = true; });
+    } else {
+      while (!helped) std::this_thread::yield();  // arrives only once rank 0's wait has called its progress
+      group.barrier({});
+    }
+  });
+  EXPECT_TRUE(helped);
+}
+
+TEST(ThreadGroup, AbortReachesEveryWait) {
+  for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep}) {
+    std::atomic<int> told{0};
+    on_threads(3, [&](Group& group) {
+      if (group.rank() == 1) {
+        group.abort_with("the cable is out");
+        return;
+      }
+      try {
+        group.barrier({}, waiting);
+        ADD_FAILURE() << "the barrier must not be passed";
+      } catch (const PeerError& error) {
+        EXPECT_STREQ(error.what(), "rank 1 failed: the cable is out");
+        EXPECT_TRUE(group.aborted());
+        ++told;
+      }
+      EXPECT_THROW(group.agree(true, {}), PeerError);
+      EXPECT_THROW(group.exchange({}, {}), PeerError);
+      EXPECT_THROW(group.align(0, 0, {}), PeerError);
+    });
+    EXPECT_EQ(told, 2);
+  }
+}
+
+TEST(ThreadGroup, TheFirstFailureIsTheReason) {
+  on_threads(2, [](Group& group) {
+    if (group.rank() == 1) {
+      group.abort_with("first");
+      group.abort_with("second");
+    }
+    try {
+      while (true) group.barrier({});
+    } catch (const PeerError& error) {
+      EXPECT_STREQ(error.what(), "rank 1 failed: first");
+    }
+  });
+}
+
+TEST(ThreadGroup, AnAbortedSubsetLeavesItsParentUsable) {
+  on_threads(3, [](Group& group) {
+    const auto pair = group.subset({0, 2});
+    if (pair) {
+      if (pair->rank() == 0) pair->abort_with("this case failed");
+      EXPECT_THROW(pair->barrier({}), PeerError);
+    }
+    expect_group_works(group);
+  });
+}
+
+TEST(ThreadGroup, WrongSubsetsAreNamed) {
+  on_threads(2, [](Group& group) {
+    EXPECT_THROW(group.subset({}), CallerError);
+    EXPECT_THROW(group.subset({1, 0}), CallerError);
+    EXPECT_THROW(group.subset({0, 2}), CallerError);
+    EXPECT_THROW(group.flag(0, 2, 0), CallerError);
+    EXPECT_THROW(group.flag(0, 1, Group::kFlagChannels), CallerError);
+  });
+  EXPECT_THROW(make_thread_groups(0), CallerError);
+}
+
+TEST(ProcessGroup, MeetsAgreesExchangesAndAligns) {
+  Processes processes({0, 0, 0});
+  EXPECT_EQ(processes.run([](Group& group) {
+    if (group.node_count() != 1 || group.one_process()) throw std::runtime_error("what kind of group");
+    expect_group_works(group);
+    expect_subsets_work(group);
+  }),
+            std::vector<int>(3, 0));
+  EXPECT_EQ(processes.leftovers(), 0) << "the segment's file must be gone";
+}
+
+TEST(ProcessGroup, SharedMemoryOfSubsetsIsGivenBack) {
+  Processes processes({0, 0});
+  EXPECT_EQ(processes.run([](Group& group) {
+    // A subset of 2 has some hundred KiB; a thousand of them unreturned would be seen as this process's shared pages.
+    for (int i = 0; i < 300; ++i) expect_group_works(*group.subset({0, 1}));
+  }),
+            std::vector<int>(2, 0));
+}
+
+TEST(ProcessGroup, AbortReachesOtherProcesses) {
+  Processes processes({0, 0, 0});
+  const std::vector<int> statuses = processes.run([](Group& group) {
+    if (group.rank() == 2) {
+      group.abort_with("gone");
+      return;
+    }
+    group.barrier({}, group.rank() == 0 ? Waiting::kSleep : Waiting::kSpin);
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{3, 3, 0}));
+}
+
+TEST(ProcessGroup, SeveralNodesActAsOne) {
+  for (const std::vector<int>& nodes :
+       {std::vector<int>{0, 0, 1, 1}, std::vector<int>{5, 2, 5, 2}, std::vector<int>{0, 1, 2}}) {
+    Processes processes(nodes);
+    EXPECT_EQ(processes.run([&](Group& group) {
+      const int node_count = static_cast<int>(std::set<int>(nodes.begin(), nodes.end()).size());
+      if (group.node_count() != node_count) throw std::runtime_error("number of nodes");
+      expect_group_works(group);
+      expect_subsets_work(group);
+      for (int other = 0; other < group.size(); ++other) {
+        const bool here = nodes[static_cast<std::size_t>(other)] == nodes[static_cast<std::size_t>(group.rank())];
+        if ((group.flag(group.rank(), other, 0) != nullptr) != here) throw std::runtime_error("flags within a node");
+      }
+    }),
+              std::vector<int>(nodes.size(), 0));
+  }
+}
+
+TEST(ProcessGroup, AbortCrossesNodes) {
+  for (int failing = 0; failing < 4; ++failing) {  // a node's first rank, and one behind it
+    Processes processes({0, 0, 1, 1});
+    const std::vector<int> statuses = processes.run([failing](Group& group) {
+      group.barrier({});
+      if (group.rank() == failing) {
+        group.abort_with("gone");
+        return;
+      }
+      group.agree(true, {});
+    });
+    std::vector<int> expected(4, 3);
+    expected[static_cast<std::size_t>(failing)] = 0;
+    EXPECT_EQ(statuses, expected) << "rank " << failing << " failed";
+  }
+}
+
+TEST(ProcessGroup, SeveralNodesNeedAnExchange) {
+  ProcessGroupOptions options;
+  options.node_of_rank = {0, 1};
+  EXPECT_THROW(make_process_group(options), CallerError);
+  options.rank = 2;
+  EXPECT_THROW(make_process_group(options), CallerError);
+}
+
+}  // namespace
+}  // namespace linkgauge

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from linkgauge.stats.series import Floats, effective_size
+from linkgauge.stats.basics import Floats, effective_size
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from linkgauge.stats.series import Floats, as_series, effective_size
+from linkgauge.stats.basics import Floats, as_series, effective_size
 
 LEAST_REPEATS = 5
 Verdict = Literal["better", "worse", "same", "cannot tell"]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from linkgauge.stats.series import as_series, block_medians, effective_size, robust_scale
+from linkgauge.stats.basics import as_series, block_medians, effective_size, robust_scale
 
 
 @dataclasses.dataclass(frozen=True)

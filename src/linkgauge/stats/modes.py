@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from linkgauge.stats.series import Floats, as_series, effective_size, grain
+from linkgauge.stats.basics import Floats, as_series, effective_size, grain
 
 _LEAST_SHARE = 0.05
 _LEAST_COUNT = 10

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from linkgauge.stats.series import Floats, as_series, robust_scale
+from linkgauge.stats.basics import Floats, as_series, robust_scale
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from linkgauge.stats.series import as_series, effective_size
+from linkgauge.stats.basics import as_series, effective_size
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from scipy import signal, stats
 
 from linkgauge.stats.drift import find_drift
 from linkgauge.stats.modes import find_modes
-from linkgauge.stats.series import effective_size, grain
+from linkgauge.stats.basics import effective_size, grain
 from linkgauge.stats.spikes import find_spikes
 from linkgauge.stats.tails import tail, values_needed
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,12 +15,6 @@ namespace linkgauge {
 
 class MpiLibrary;  // transport/mpi_library.h
 
-// Where libraries that are opened at run time lie. Empty: the dynamic loader's own search.
-struct LibraryPlaces {
-  std::string ccl;                   // NCCL's or RCCL's file
-  std::vector<std::string> folders;  // searched before the loader's own places
-};
-
 // What an operation is built from on this rank. Everything outlives the operation.
 struct RankContext {
   DeviceRuntime* runtime = nullptr;
@@ -29,14 +22,10 @@ struct RankContext {
   MpiLibrary* mpi = nullptr;        // nullptr in threads mode
   std::uint64_t communicator = 0;   // MPI handle of the case's ranks, as bits; 0 without MPI
   std::vector<int> device_of_rank;  // by rank of `group`
-  LibraryPlaces libraries;
-  // What transports keep for this set of ranks from case to case, by name (a communicator); goes before the runtime.
-  std::map<std::string, std::shared_ptr<void>>* keep = nullptr;
 
   int rank() const { return group->rank(); }
   int size() const { return group->size(); }
   int device() const { return device_of_rank[static_cast<std::size_t>(rank())]; }
-  std::shared_ptr<void>& kept(const std::string& thing) const { return (*keep)[thing]; }
 };
 
 // How far a completion reaches. At the source, kLocal: the buffer may be reused; kRemote: the target has all bytes and
@@ -55,6 +44,23 @@ class Channel {
   virtual void get(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) = 0;
   // Either end: wait for all messages queued since the last complete.
   virtual void complete(Completion completion) = 0;
+
+  // One message and its completion in one call, for chains such as a ping-pong; a mechanism with a blocking call of its
+  // own uses that. Not where one rank is both ends.
+  virtual void put_now(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) {
+    put(target_offset, source_offset, bytes);
+    complete(Completion::kLocal);
+  }
+  virtual void get_now(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) {
+    get(target_offset, source_offset, bytes);
+    complete(Completion::kLocal);
+  }
+
+  // Whether this end's complete() waits for no other rank's complete(). A rank with several ends completes these
+  // first; otherwise two ranks would wait for each other.
+  virtual bool completes_first() const = 0;
+  // The stream that put or get queues on at this end; nullptr where messages are not queued on a device.
+  virtual StreamHandle stream() const { return nullptr; }
 };
 
 struct Flow {

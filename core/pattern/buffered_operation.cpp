@@ -1,0 +1,84 @@
+#include "pattern/buffered_operation.h"
+
+#include <string>
+
+#include "errors.h"
+#include "transport/agreement.h"
+
+namespace linkgauge {
+
+BufferedOperation::BufferedOperation(Transport& transport, const RankContext& context, const CaseSpec& spec,
+                                     bool own_block)
+    : transport_(&transport),
+      context_(context),
+      spec_(spec),
+      layout_(layout_of(spec, context.size(), context.rank(), own_block)),
+      progress_(transport.progress(context)) {}
+
+const Buffer* BufferedOperation::source() const {
+  if (layout_.source_bytes == 0) return nullptr;
+  return layout_.one_buffer ? &target_ : &source_;
+}
+
+const Buffer* BufferedOperation::target() const { return layout_.target_bytes == 0 ? nullptr : &target_; }
+
+void BufferedOperation::prepare() {
+  DeviceRuntime& runtime = *context_.runtime;
+  const int device = context_.device();
+  // A rank without memory must not leave the others waiting for it in connect().
+  std::string reason;
+  try {
+    data_.emplace(runtime, device, spec_, context_.size());
+    if (layout_.target_bytes > 0) {
+      target_ = Buffer(runtime, device, spec_.target_memory, layout_.target_bytes, spec_.target_options);
+    }
+    if (layout_.source_bytes > 0 && !layout_.one_buffer) {
+      source_ = Buffer(runtime, device, spec_.source_memory, layout_.source_bytes, spec_.source_options);
+    }
+  } catch (const MemoryError& error) {
+    reason = error.what();
+  }
+  agree_or_throw(group(), reason, progress_);
+  connect();
+}
+
+void BufferedOperation::fill(std::uint64_t seed) {
+  // In place what is sent lies where the result will be: it is written last, so that it stands.
+  for (const Piece& piece : layout_.received) data_->poison(target_, piece, seed);
+  for (const Piece& piece : layout_.sent) data_->fill(*source(), piece, layout_.typed, seed);
+}
+
+VerifyResult BufferedOperation::verify(std::uint64_t seed) {
+  VerifyResult result;
+  for (const Piece& piece : layout_.received) data_->check(target_, piece, seed, result);
+  return result;
+}
+
+void BufferedOperation::release() noexcept {
+  disconnect();
+  try {
+    group().barrier(progress_);  // no peer's handle is open when a buffer is freed
+  } catch (const Error&) {       // a peer that failed: what is ours goes all the same
+  }
+  free_scratch();
+  source_ = Buffer();
+  target_ = Buffer();
+  data_.reset();
+}
+
+int BufferedOperation::lane() const {
+  switch (timekeeper_of(spec_.pattern)) {
+    case Timekeeper::kStarter:
+    case Timekeeper::kSender:
+      return rank() == 0 ? 0 : -1;
+    case Timekeeper::kRoot:
+      return rank() == spec_.root ? 0 : -1;
+    case Timekeeper::kLanes:
+      return rank();
+    case Timekeeper::kSlowest:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace linkgauge

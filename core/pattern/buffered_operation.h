@@ -1,0 +1,57 @@
+// The part that every operation between ranks shares: buffers by the pattern's layout, data, checks, lanes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "pattern/data_check.h"
+#include "pattern/layout.h"
+#include "pattern/operation.h"
+
+namespace linkgauge {
+
+class BufferedOperation : public Operation {
+ public:
+  void prepare() final;
+  void fill(std::uint64_t seed) final;
+  VerifyResult verify(std::uint64_t seed) final;
+  void release() noexcept final;
+  int lane() const override;
+  Progress progress() const override { return progress_; }
+  void library_barrier() override { group().barrier(progress_); }
+
+ protected:
+  BufferedOperation(Transport& transport, const RankContext& context, const CaseSpec& spec, bool own_block);
+
+  // Once the buffers are there; collective.
+  virtual void connect() = 0;
+  // Before the buffers go.
+  virtual void disconnect() noexcept = 0;
+  // Buffers of the operation's own, once no peer holds them open.
+  virtual void free_scratch() noexcept {}
+
+  Transport& transport() const { return *transport_; }
+  const RankContext& context() const { return context_; }
+  const CaseSpec& spec() const { return spec_; }
+  const Layout& layout() const { return layout_; }
+  Group& group() const { return *context_.group; }
+  DeviceRuntime& runtime() const { return *context_.runtime; }
+  int rank() const { return context_.rank(); }
+  int ranks() const { return context_.size(); }
+  // nullptr where this rank sends or receives nothing. In place both are one buffer.
+  const Buffer* source() const;
+  const Buffer* target() const;
+
+ private:
+  Transport* transport_;
+  RankContext context_;
+  CaseSpec spec_;
+  Layout layout_;
+  Progress progress_;
+  std::optional<DataCheck> data_;
+  Buffer source_;
+  Buffer target_;
+};
+
+}  // namespace linkgauge

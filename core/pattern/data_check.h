@@ -1,0 +1,43 @@
+// Fills buffers with a case's data and with poison, and checks every byte: lg_fill and lg_check on the buffer's own
+// device, or the same kernels on the host for host memory.
+#pragma once
+
+#include <cstdint>
+
+#include "device/device_runtime.h"
+#include "kernels/kernels.h"
+#include "pattern/layout.h"
+#include "pattern/operation.h"
+
+namespace linkgauge {
+
+class DataCheck {
+ public:
+  // `ranks`: over which reductions go. Loads the kernels; makes a stream on `device`.
+  DataCheck(DeviceRuntime& runtime, int device, const CaseSpec& spec, int ranks);
+
+  // Synchronous, all of them.
+  void fill(const Buffer& buffer, const Piece& piece, bool typed, std::uint64_t seed);
+  void poison(const Buffer& buffer, const Piece& piece, std::uint64_t seed);  // the complement of what must arrive
+  // Adds what it finds to `result`; `where` names the buffer. Offsets are of the buffer.
+  void check(const Buffer& buffer, const Piece& piece, std::uint64_t seed, VerifyResult& result);
+
+ private:
+  void run_fill(const Buffer& buffer, const Piece& piece, std::uint32_t op, std::uint64_t seed, std::int32_t rank);
+  std::uint32_t op_of(bool typed) const { return typed ? op_ : kRawBytes; }
+
+  DeviceRuntime* runtime_;
+  int device_;
+  std::uint32_t datatype_;
+  std::uint32_t op_;
+  std::int32_t ranks_;
+  unsigned multiprocessors_;
+  Stream stream_;
+  Buffer found_;  // one CheckResult
+};
+
+// Grid of a kernel that strides over `bytes` by 16 a thread: enough blocks to fill the device, no more than there is
+// work for.
+LaunchShape strided_shape(unsigned multiprocessors, std::uint64_t bytes);
+
+}  // namespace linkgauge

@@ -1,0 +1,45 @@
+#include "pattern/buffered_operation.h"
+#include "pattern/channel_set.h"
+#include "pattern/operations.h"
+
+namespace linkgauge {
+namespace {
+
+// One iteration is `window` rounds of one message a flow; the messages of a flow reuse one buffer, as OSU's do. In each
+// round a rank posts what leaves before what arrives, so that no rank waits for a message that its peer has yet to
+// announce.
+class Exchange final : public BufferedOperation {
+ public:
+  Exchange(Transport& transport, const RankContext& context, const CaseSpec& spec)
+      : BufferedOperation(transport, context, spec, false),
+        // A sender or root that keeps the time must know that all has arrived.
+        completion_(timekeeper_of(spec.pattern) == Timekeeper::kSlowest ? Completion::kLocal : Completion::kRemote),
+        rounds_(is_point_to_point(spec.pattern) ? spec.window : 1) {}
+
+  void post() override {
+    for (int round = 0; round < rounds_; ++round) {
+      channels_.put_all();
+      channels_.get_all();
+    }
+  }
+  void complete() override { channels_.complete_all(completion_); }
+  std::vector<DeviceQueue> queues() const override { return channels_.queues(context().device()); }
+
+ private:
+  void connect() override {
+    channels_.connect(transport(), context(), spec(), flows_of(spec(), ranks()), source(), target());
+  }
+  void disconnect() noexcept override { channels_.disconnect(); }
+
+  ChannelSet channels_;
+  Completion completion_;
+  int rounds_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_exchange(Transport& transport, const RankContext& context, const CaseSpec& spec) {
+  return std::make_unique<Exchange>(transport, context, spec);
+}
+
+}  // namespace linkgauge

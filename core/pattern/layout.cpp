@@ -1,0 +1,200 @@
+#include "pattern/layout.h"
+
+#include "errors.h"
+#include "kernels/values.h"
+
+namespace linkgauge {
+
+bool cuts_blocks(Pattern pattern) {
+  return pattern == Pattern::kAllgather || pattern == Pattern::kReduceScatter || pattern == Pattern::kGather ||
+         pattern == Pattern::kScatter;
+}
+
+bool reduces(Pattern pattern) {
+  return pattern == Pattern::kAllreduce || pattern == Pattern::kReduceScatter || pattern == Pattern::kReduce;
+}
+
+bool is_point_to_point(Pattern pattern) { return pattern <= Pattern::kAllToOne; }
+
+std::size_t block_bytes(const CaseSpec& spec, int ranks) {
+  const auto size = static_cast<std::size_t>(spec.size_bytes);
+  return cuts_blocks(spec.pattern) ? size / static_cast<std::size_t>(ranks) : size;
+}
+
+namespace {
+
+std::string why_not_cut(const CaseSpec& spec, int ranks) {
+  const std::int64_t element = static_cast<std::int64_t>(size_of(spec.datatype));
+  const std::int64_t blocks = cuts_blocks(spec.pattern) ? ranks : 1;
+  const std::int64_t block = spec.size_bytes / (blocks * element) * element;
+  const std::string size = std::to_string(spec.size_bytes) + " bytes";
+  const std::string unit = std::string(to_string(spec.datatype));
+  if (block == 0) {
+    return "a block of 0: " + size + " are less than one " + unit + " for each of " + std::to_string(blocks) +
+           " blocks; " + std::to_string(blocks * element) + " bytes are the least";
+  }
+  if (block * blocks != spec.size_bytes) {
+    return size + " are not " + std::to_string(blocks) + (blocks == 1 ? " block" : " blocks") + " of whole " + unit +
+           " elements; the nearest size below is " + std::to_string(block * blocks);
+  }
+  return "";
+}
+
+std::string why_not_in_place(Pattern pattern) {
+  if (is_point_to_point(pattern) || pattern == Pattern::kAlltoall) {
+    return std::string(to_string(pattern)) + " has no in-place form; leave --in-place out";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string why_not_laid_out(const CaseSpec& spec, int ranks) {
+  const std::string pattern(to_string(spec.pattern));
+  if (spec.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
+  if (spec.pattern > Pattern::kScatter) return "";
+  if (spec.window < 1) return "a window of " + std::to_string(spec.window) + "; 1 message is the least";
+  const bool alone_is_fine = spec.pattern == Pattern::kPingpong || spec.pattern == Pattern::kUnidirectional;
+  if (ranks < 2 && !alone_is_fine) return pattern + " needs 2 ranks or more, the case has " + std::to_string(ranks);
+  if (spec.pattern <= Pattern::kBidirectional && ranks > 2) {
+    return pattern + " is between 2 ranks, the case has " + std::to_string(ranks);
+  }
+  if (spec.root < 0 || spec.root >= ranks) {
+    return "root " + std::to_string(spec.root) + " is no rank of the case; ranks are 0 to " + std::to_string(ranks - 1);
+  }
+  if (spec.in_place) {
+    if (std::string reason = why_not_in_place(spec.pattern); !reason.empty()) return reason;
+    if (spec.source_memory != spec.target_memory) return "in place there is one buffer; give it one memory kind";
+  }
+  if (cuts_blocks(spec.pattern) || reduces(spec.pattern)) {
+    if (std::string reason = why_not_cut(spec, ranks); !reason.empty()) return reason;
+  }
+  if (reduces(spec.pattern) &&
+      !values::reduction_is_exact(static_cast<unsigned>(spec.datatype), static_cast<unsigned>(spec.op), ranks)) {
+    return "avg of " + std::string(to_string(spec.datatype)) + " over " + std::to_string(ranks) +
+           " ranks rounds, so its result cannot be verified; take a power of two of ranks, or sum";
+  }
+  return "";
+}
+
+Layout layout_of(const CaseSpec& spec, int ranks, int rank, bool own_block) {
+  const auto size = static_cast<std::size_t>(spec.size_bytes);
+  const std::size_t block = block_bytes(spec, ranks);
+  const auto place = static_cast<std::size_t>(rank) * block;
+  const std::size_t all = static_cast<std::size_t>(ranks) * block;
+  const bool is_root = rank == spec.root;
+  Layout layout;
+  layout.typed = reduces(spec.pattern);
+  layout.one_buffer = spec.in_place;
+
+  const auto sends = [&](std::size_t bytes) {
+    layout.source_bytes = bytes;
+    layout.sent.push_back({0, bytes, rank, 0, false});
+  };
+  const auto receives = [&](std::size_t offset, std::size_t bytes, int from, std::uint64_t stream_offset) {
+    layout.received.push_back({offset, bytes, from, stream_offset, layout.typed});
+  };
+  const auto receives_from_all = [&](std::uint64_t stream_offset, bool with_own) {
+    layout.target_bytes = all;
+    for (int from = 0; from < ranks; ++from) {
+      if (from == rank && !with_own) continue;
+      receives(static_cast<std::size_t>(from) * block, block, from, stream_offset);
+    }
+  };
+
+  switch (spec.pattern) {
+    case Pattern::kPingpong:
+    case Pattern::kBidirectional:
+      sends(size);
+      layout.target_bytes = size;
+      receives(0, size, ranks == 1 ? 0 : 1 - rank, 0);
+      break;
+    case Pattern::kUnidirectional:
+      if (rank == 0) sends(size);
+      if (rank == ranks - 1) {
+        layout.target_bytes = size;
+        receives(0, size, 0, 0);
+      }
+      break;
+    case Pattern::kRingShift:
+      sends(size);
+      layout.target_bytes = size;
+      receives(0, size, (rank + ranks - 1) % ranks, 0);
+      break;
+    case Pattern::kOneToAll:  // its own bytes for each peer
+      if (is_root) {
+        sends(all);
+      } else {
+        layout.target_bytes = size;
+        receives(0, size, spec.root, place);
+      }
+      break;
+    case Pattern::kAllToOne:
+      if (is_root) {
+        receives_from_all(0, false);
+      } else {
+        sends(size);
+      }
+      break;
+    case Pattern::kAlltoall:
+      sends(all);
+      receives_from_all(place, own_block);
+      break;
+    case Pattern::kAllreduce:
+      sends(size);
+      layout.target_bytes = size;
+      receives(0, size, rank, 0);
+      break;
+    case Pattern::kReduce:
+      sends(size);
+      if (is_root) {
+        layout.target_bytes = size;
+        receives(0, size, rank, 0);
+      }
+      break;
+    case Pattern::kReduceScatter:
+      sends(all);
+      layout.target_bytes = spec.in_place ? all : block;
+      receives(spec.in_place ? place : 0, block, rank, place);
+      break;
+    case Pattern::kBroadcast:
+      if (is_root) sends(size);
+      if (!is_root) {
+        layout.target_bytes = size;
+        receives(0, size, spec.root, 0);
+      }
+      break;
+    case Pattern::kAllgather:
+      if (spec.in_place) {
+        layout.sent.push_back({place, block, rank, 0, false});
+        layout.source_bytes = all;
+      } else {
+        sends(block);
+      }
+      receives_from_all(0, true);
+      break;
+    case Pattern::kGather:
+      if (spec.in_place && is_root) {
+        layout.sent.push_back({place, block, rank, 0, false});
+        layout.source_bytes = all;
+      } else {
+        sends(block);
+      }
+      if (is_root) receives_from_all(0, true);
+      break;
+    case Pattern::kScatter:
+      if (is_root) sends(all);
+      if (!is_root || !spec.in_place) {
+        layout.target_bytes = block;
+        receives(0, block, spec.root, place);
+      }
+      break;
+    default:
+      throw CallerError(std::string(to_string(spec.pattern)) + " is not a pattern between ranks");
+  }
+  // In place a rank has one buffer that serves as both.
+  if (layout.source_bytes == 0 || layout.target_bytes == 0) layout.one_buffer = false;
+  return layout;
+}
+
+}  // namespace linkgauge

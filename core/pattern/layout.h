@@ -1,0 +1,48 @@
+// Where the data of each pattern lie: buffer sizes, what each rank sends, and what must have arrived where.
+// The formulas are those of docs/definitions.md, Sizes and goodput. Pure functions of the case, the ranks and the rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "case_spec.h"
+
+namespace linkgauge {
+
+// Bytes offset..offset+bytes-1 of a buffer: bytes stream_offset.. of the stream of `rank`, or, where `reduced`, of the
+// reduction over all ranks (kernels/values.h).
+struct Piece {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  int rank = 0;
+  std::uint64_t stream_offset = 0;
+  bool reduced = false;
+};
+
+struct Layout {
+  std::size_t source_bytes = 0;  // 0: this rank sends nothing
+  std::size_t target_bytes = 0;  // 0: this rank receives nothing
+  bool one_buffer = false;       // in place: the target buffer is the source buffer
+  bool typed = false;            // elements that are reduced, not raw bytes
+  std::vector<Piece> sent;       // in the source buffer
+  std::vector<Piece> received;   // in the target buffer
+};
+
+// Whether the pattern cuts the size into one block a rank, and whether it reduces elements.
+bool cuts_blocks(Pattern pattern);
+bool reduces(Pattern pattern);
+// The patterns that are messages between named ranks (pingpong to all_to_one), against collectives.
+bool is_point_to_point(Pattern pattern);
+// Bytes of one block: size_bytes / ranks where the pattern cuts blocks, else size_bytes.
+std::size_t block_bytes(const CaseSpec& spec, int ranks);
+
+// Why the pattern cannot have this size, number of ranks, root, datatype or op, in one sentence; "" if it can.
+std::string why_not_laid_out(const CaseSpec& spec, int ranks);
+
+// Of the patterns between ranks. The case passed why_not_laid_out.
+// `own_block`: the transport moves a rank's block to itself too where the pattern leaves it out (MPI_Alltoall does).
+Layout layout_of(const CaseSpec& spec, int ranks, int rank, bool own_block);
+
+}  // namespace linkgauge

@@ -1,0 +1,84 @@
+#include "pattern/operation.h"
+
+#include <string>
+
+#include "errors.h"
+#include "pattern/layout.h"
+#include "pattern/operations.h"
+
+namespace linkgauge {
+
+std::unique_ptr<Operation> make_operation(Transport& transport, const RankContext& context, const CaseSpec& spec) {
+  std::string reason =
+      is_device_pattern(spec.pattern) ? why_not_device_pattern(context, spec) : why_not_laid_out(spec, context.size());
+  if (reason.empty()) reason = transport.supports(context, spec);
+  if (!reason.empty()) throw Unsupported(reason);
+  if (is_device_pattern(spec.pattern)) return make_device_pattern(transport, context, spec);
+  if (std::unique_ptr<Operation> own = transport.collective(context, spec)) return own;
+  if (reduces(spec.pattern) && context.runtime->name() != "host" &&
+      (spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable)) {
+    throw Unsupported("a GPU's kernel cannot reduce pageable memory; use device or pinned memory");
+  }
+  if (spec.pattern == Pattern::kPingpong) return make_pingpong(transport, context, spec);
+  if (reduces(spec.pattern)) return make_reduction(transport, context, spec);
+  return make_exchange(transport, context, spec);
+}
+
+std::vector<std::string> lanes_of(const CaseSpec& spec) {
+  const std::size_t ranks = spec.rank_list.size();
+  const std::string last = std::to_string(ranks == 0 ? 0 : ranks - 1);
+  switch (spec.pattern) {
+    case Pattern::kPingpong:
+    case Pattern::kUnidirectional:
+    case Pattern::kFlagPingpong:
+      return {"0->" + last};
+    case Pattern::kBidirectional:
+      return {"0->1", "1->0"};
+    case Pattern::kHostToDevice:
+    case Pattern::kDeviceToHost:
+    case Pattern::kHostDeviceBoth:
+    case Pattern::kLocalCopy:
+    case Pattern::kStreamCopy:
+    case Pattern::kChase:
+    case Pattern::kFloor: {
+      std::vector<std::string> lanes;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const std::string name = std::to_string(rank);
+        if (spec.pattern == Pattern::kHostToDevice) {
+          lanes.push_back("host->" + name);
+        } else if (spec.pattern == Pattern::kDeviceToHost) {
+          lanes.push_back(name + "->host");
+        } else if (spec.pattern == Pattern::kHostDeviceBoth) {
+          lanes.push_back("host<->" + name);
+        } else {
+          lanes.push_back(name);
+        }
+      }
+      return lanes;
+    }
+    default:
+      return {"all"};
+  }
+}
+
+Timekeeper timekeeper_of(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::kPingpong:
+    case Pattern::kFlagPingpong:
+      return Timekeeper::kStarter;
+    case Pattern::kUnidirectional:
+      return Timekeeper::kSender;
+    case Pattern::kBidirectional:
+    case Pattern::kLocalCopy:
+    case Pattern::kChase:
+    case Pattern::kFloor:
+      return Timekeeper::kLanes;
+    case Pattern::kOneToAll:
+    case Pattern::kAllToOne:
+      return Timekeeper::kRoot;
+    default:
+      return Timekeeper::kSlowest;
+  }
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,22 @@
+// The operations that are written over channels, one factory a file. All expect a case that why_not_laid_out passed.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "pattern/operation.h"
+
+namespace linkgauge {
+
+// pattern/pingpong.cpp: one message there and one back, a chain on the host.
+std::unique_ptr<Operation> make_pingpong(Transport& transport, const RankContext& context, const CaseSpec& spec);
+// pattern/exchange.cpp: all patterns whose messages wait for none of each other.
+std::unique_ptr<Operation> make_exchange(Transport& transport, const RankContext& context, const CaseSpec& spec);
+// pattern/reduction.cpp: reduce, reduce_scatter, and allreduce as reduce on rank 0 and broadcast (SC'24's reference).
+std::unique_ptr<Operation> make_reduction(Transport& transport, const RankContext& context, const CaseSpec& spec);
+// pattern/device_patterns.cpp: what a rank does with its own device: host_to_device to floor.
+std::unique_ptr<Operation> make_device_pattern(Transport& transport, const RankContext& context, const CaseSpec& spec);
+bool is_device_pattern(Pattern pattern);
+std::string why_not_device_pattern(const RankContext& context, const CaseSpec& spec);
+
+}  // namespace linkgauge

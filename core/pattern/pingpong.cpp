@@ -1,0 +1,49 @@
+#include "pattern/buffered_operation.h"
+#include "pattern/channel_set.h"
+#include "pattern/operations.h"
+
+namespace linkgauge {
+namespace {
+
+// Each rank answers with a buffer of its own once it has the other's message, as OSU's latency test does. An iteration
+// is a chain on the host, so post() returns when it is over.
+class Pingpong final : public BufferedOperation {
+ public:
+  Pingpong(Transport& transport, const RankContext& context, const CaseSpec& spec)
+      : BufferedOperation(transport, context, spec, false) {}
+
+  void post() override {
+    if (ranks() == 1) {
+      for (int way = 0; way < 2; ++way) {
+        channels_.put_all();
+        channels_.get_all();
+        channels_.complete_all(Completion::kLocal);
+      }
+    } else if (rank() == 0) {
+      channels_.put_one_now();
+      channels_.get_one_now();
+    } else {
+      channels_.get_one_now();
+      channels_.put_one_now();
+    }
+  }
+  void complete() override {}
+
+ private:
+  void connect() override {
+    std::vector<PlannedFlow> flows = flows_of(spec(), ranks());
+    if (ranks() == 1) flows.pop_back();  // there and back is one flow, used twice
+    channels_.connect(transport(), context(), spec(), flows, source(), target());
+  }
+  void disconnect() noexcept override { channels_.disconnect(); }
+
+  ChannelSet channels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_pingpong(Transport& transport, const RankContext& context, const CaseSpec& spec) {
+  return std::make_unique<Pingpong>(transport, context, spec);
+}
+
+}  // namespace linkgauge

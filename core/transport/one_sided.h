@@ -1,0 +1,54 @@
+// A channel whose copies one rank starts alone, reaching into the other's memory. The other learns by a counter in
+// shared memory (Group::flag); where the target starts them, another counter tells it that the source is ready.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace linkgauge {
+
+// The two counters of a flow. A pair of ranks has Group::kFlagChannels of them, so at most two flows each way.
+struct FlowFlags {
+  std::atomic<std::uint64_t>* ready = nullptr;  // messages that the source has announced
+  std::atomic<std::uint64_t>* done = nullptr;   // messages that are where they belong
+  std::uint64_t ready_base = 0;                 // their values when the flow was connected
+  std::uint64_t done_base = 0;
+};
+
+// Collective: the counters of each flow that this rank is an end of. Throws Unsupported on every rank where two ranks
+// share no node or a pair has too many flows.
+std::vector<FlowFlags> connect_flags(const RankContext& context, const std::vector<Flow>& flows);
+
+class OneSidedChannel : public Channel {
+ public:
+  struct Ends {
+    bool source = false;  // this rank is
+    bool target = false;
+    bool sender_starts = true;
+  };
+  OneSidedChannel(const RankContext& context, const FlowFlags& flags, Ends ends, Progress progress);
+
+  void put(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) final;
+  void get(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) final;
+  void complete(Completion completion) final;
+  bool completes_first() const final { return starts(); }
+
+ protected:
+  virtual void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) = 0;
+  virtual void finish() = 0;  // returns when all started bytes are at the target
+  virtual void arrived() {}   // at the target, once the other side has told of completion
+  bool starts() const { return ends_.sender_starts ? ends_.source : ends_.target; }
+
+ private:
+  bool alone() const { return ends_.source && ends_.target; }
+  Group* group_;
+  FlowFlags flags_;
+  Ends ends_;
+  Progress progress_;
+  std::uint64_t messages_ = 0;  // queued at this end since the flow was connected
+};
+
+}  // namespace linkgauge

@@ -1,0 +1,158 @@
+#include "transport/peer_memory.h"
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "errors.h"
+#include "transport/agreement.h"
+
+namespace linkgauge {
+namespace {
+
+// The messages of the exchange: integers and byte strings one after the other.
+class Writer {
+ public:
+  void number(std::uint64_t value) { append(&value, sizeof value); }
+  void text(const std::vector<std::byte>& value) {
+    number(value.size());
+    append(value.data(), value.size());
+  }
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  void append(const void* data, std::size_t size) {
+    const std::size_t place = bytes_.size();
+    bytes_.resize(place + size);
+    if (size > 0) std::memcpy(&bytes_[place], data, size);
+  }
+  std::vector<std::byte> bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(const std::vector<std::byte>& bytes) : bytes_(bytes) {}
+  std::uint64_t number() {
+    std::uint64_t value = 0;
+    std::memcpy(&value, take(sizeof value), sizeof value);
+    return value;
+  }
+  std::vector<std::byte> text() {
+    const std::uint64_t size = number();
+    const std::byte* begin = take(size);
+    return {begin, begin + size};
+  }
+
+ private:
+  const std::byte* take(std::size_t size) {
+    if (size > bytes_.size() - place_) throw PeerError("a peer's handle message is too short");
+    place_ += size;
+    return bytes_.data() + place_ - size;
+  }
+  const std::vector<std::byte>& bytes_;
+  std::size_t place_ = 0;
+};
+
+struct Exposed {
+  std::uint64_t pointer = 0;
+  int copy_device = -1;
+  SharedHandle handle;
+};
+
+}  // namespace
+
+std::string why_not_shareable(const RankContext& context, MemoryKind kind) {
+  if (context.size() == 1 || context.group->one_process() || context.runtime->can_share(kind)) return "";
+  return std::string(to_string(kind)) + " memory of " + std::string(context.runtime->name()) +
+         " devices cannot be shared between processes; use device memory, or --threads";
+}
+
+std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector<Flow>& flows, ExposedEnd end) {
+  Group& group = *context.group;
+  const int me = group.rank();
+  const auto owner_of = [&](const Flow& flow) { return end == ExposedEnd::kTarget ? flow.target : flow.source; };
+  const auto user_of = [&](const Flow& flow) { return end == ExposedEnd::kTarget ? flow.source : flow.target; };
+  const auto buffer_of = [&](const Flow& flow) {
+    return end == ExposedEnd::kTarget ? flow.target_buffer : flow.source_buffer;
+  };
+
+  // Each buffer is shared once, however many flows it serves.
+  std::string reason;
+  std::map<const Buffer*, std::uint64_t> numbers;
+  Writer exposed;
+  Writer of_flow;
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    if (owner_of(flows[i]) != me || user_of(flows[i]) == me) continue;
+    const Buffer* buffer = buffer_of(flows[i]);
+    const auto [place, is_new] = numbers.emplace(buffer, numbers.size());
+    of_flow.number(i);
+    of_flow.number(place->second);
+    if (!is_new) continue;
+    SharedHandle handle;
+    if (!group.one_process() && reason.empty()) {
+      try {
+        handle = context.runtime->share(buffer->data());
+      } catch (const Error& error) {
+        reason = error.what();
+      }
+    }
+    exposed.number(reinterpret_cast<std::uintptr_t>(buffer->data()));
+    exposed.number(static_cast<std::uint64_t>(buffer->copy_device() + 1));
+    exposed.text(handle.bytes);
+  }
+  Writer message;
+  message.number(numbers.size());
+  message.text(exposed.bytes());
+  message.text(of_flow.bytes());
+  const std::vector<std::vector<std::byte>> all = group.exchange(message.bytes(), {});
+  agree_or_throw(group, reason);
+
+  std::vector<PeerBuffer> result(flows.size());
+  std::map<std::pair<int, std::uint64_t>, PeerBuffer> opened;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    Reader reader(all[static_cast<std::size_t>(rank)]);
+    std::vector<Exposed> buffers(reader.number());
+    const std::vector<std::byte> exposed_bytes = reader.text();
+    const std::vector<std::byte> flow_bytes = reader.text();
+    Reader exposed_reader(exposed_bytes);
+    for (Exposed& buffer : buffers) {
+      buffer.pointer = exposed_reader.number();
+      buffer.copy_device = static_cast<int>(exposed_reader.number()) - 1;
+      buffer.handle.bytes = exposed_reader.text();
+    }
+    Reader flow_reader(flow_bytes);
+    for (std::size_t count = flow_bytes.size() / (2 * sizeof(std::uint64_t)); count > 0; --count) {
+      const std::uint64_t flow = flow_reader.number();
+      const std::uint64_t number = flow_reader.number();
+      if (user_of(flows[flow]) != me) continue;
+      const auto [place, is_new] = opened.emplace(std::make_pair(rank, number), PeerBuffer{});
+      if (is_new && reason.empty()) {
+        const Exposed& buffer = buffers[number];
+        place->second.copy_device = buffer.copy_device;
+        if (group.one_process()) {
+          place->second.data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(buffer.pointer));
+        } else {
+          try {
+            void* data = context.runtime->open_shared(context.device(), buffer.handle);
+            place->second.data = data;
+            place->second.opened = std::shared_ptr<void>(
+                data, [runtime = context.runtime](void* memory) { runtime->close_shared(memory); });
+          } catch (const Error& error) {
+            reason = error.what();
+          }
+        }
+      }
+      result[flow] = place->second;
+    }
+  }
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    if (owner_of(flows[i]) != me || user_of(flows[i]) != me) continue;
+    result[i].data = buffer_of(flows[i])->data();
+    result[i].copy_device = buffer_of(flows[i])->copy_device();
+  }
+  agree_or_throw(group, reason);
+  return result;
+}
+
+}  // namespace linkgauge

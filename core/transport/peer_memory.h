@@ -1,0 +1,27 @@
+// Buffers of other ranks, made reachable from this one: the pointer itself within a process, an opened handle across
+// processes.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace linkgauge {
+
+struct PeerBuffer {
+  void* data = nullptr;          // nullptr: this rank does not need it
+  int copy_device = -1;          // what DeviceRuntime::copy_async wants
+  std::shared_ptr<void> opened;  // keeps an opened handle open; must go before the owner frees the buffer
+};
+
+enum class ExposedEnd : std::uint8_t { kSource, kTarget };
+
+// Collective. Element i: the exposed end's buffer of flows[i], on the rank of the other end (and on the rank that is
+// both ends). Throws Unsupported on every rank with the reason when a handle cannot be made or opened.
+std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector<Flow>& flows, ExposedEnd end);
+
+// Why memory of this kind cannot be reached by other ranks of the case, or "".
+std::string why_not_shareable(const RankContext& context, MemoryKind kind);
+
+}  // namespace linkgauge

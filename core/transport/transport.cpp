@@ -1,0 +1,36 @@
+#include "transport/transport.h"
+
+#include <array>
+#include <string>
+
+#include "errors.h"
+#include "transport/transports.h"
+
+namespace linkgauge {
+namespace {
+
+struct Named {
+  std::string_view name;
+  std::unique_ptr<Transport> (*make)();
+};
+constexpr std::array<Named, 2> kTransports{
+    {{"copy_engine", make_copy_engine_transport}, {"kernel", make_kernel_transport}}};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_transport(std::string_view name) {
+  std::string expected;
+  for (const Named& entry : kTransports) {
+    if (entry.name == name) return entry.make();
+    expected += (expected.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  throw CallerError("unknown transport '" + std::string(name) + "', expected one of: " + expected);
+}
+
+std::vector<std::string_view> transport_names() {
+  std::vector<std::string_view> names;
+  for (const Named& entry : kTransports) names.push_back(entry.name);
+  return names;
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,15 @@
+// The factories behind make_transport, one a mechanism.
+#pragma once
+
+#include <memory>
+
+#include "transport/transport.h"
+
+namespace linkgauge {
+
+std::unique_ptr<Transport> make_staging_transport();      // transport/staging.cpp
+std::unique_ptr<Transport> make_copy_engine_transport();  // transport/copy_engine.cpp
+std::unique_ptr<Transport> make_kernel_transport();       // transport/kernel.cpp
+std::unique_ptr<Transport> make_mpi_transport();          // transport/mpi.cpp
+
+}  // namespace linkgauge

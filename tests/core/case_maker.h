@@ -1,0 +1,76 @@
+// Cases, contexts and runs of operations for the tests of transports and patterns.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "case_spec.h"
+#include "device/device_runtime.h"
+#include "on_threads.h"
+#include "pattern/operation.h"
+
+namespace linkgauge {
+
+inline CaseSpec case_of(const std::string& transport, Pattern pattern, int ranks, std::int64_t size_bytes) {
+  CaseSpec spec;
+  spec.transport = transport;
+  spec.pattern = pattern;
+  spec.size_bytes = size_bytes;
+  spec.seed = 77;
+  for (int rank = 0; rank < ranks; ++rank) {
+    spec.rank_list.push_back(rank);
+    spec.devices.push_back(rank);
+  }
+  return spec;
+}
+
+inline std::shared_ptr<DeviceRuntime> host_devices(int count) {
+  RuntimeRequest request;
+  request.which = "host";
+  request.host_devices = count;
+  return open_runtime(request);
+}
+
+inline RankContext context_of(DeviceRuntime& runtime, Group& group, const CaseSpec& spec) {
+  RankContext context;
+  context.runtime = &runtime;
+  context.group = &group;
+  context.device_of_rank = spec.devices;
+  runtime.bind_thread(context.device());
+  return context;
+}
+
+using TransportMaker = std::unique_ptr<Transport> (*)(const CaseSpec&);
+inline std::unique_ptr<Transport> plain_transport(const CaseSpec& spec) { return make_transport(spec.transport); }
+
+// Runs `rounds` rounds of `operations` operations on every rank, each round with a new seed, and returns each rank's
+// last verification.
+inline std::vector<VerifyResult> run_case(const CaseSpec& spec, int rounds = 2, int operations = 3,
+                                          TransportMaker make = plain_transport) {
+  const int ranks = static_cast<int>(spec.rank_list.size());
+  const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
+  std::vector<VerifyResult> results(static_cast<std::size_t>(ranks));
+  on_threads(ranks, [&](Group& group) {
+    const RankContext context = context_of(*runtime, group, spec);
+    const std::unique_ptr<Transport> transport = make(spec);
+    const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
+    operation->prepare();
+    VerifyResult result;
+    for (int round = 0; round < rounds && result.ok; ++round) {
+      const std::uint64_t seed = spec.seed + static_cast<std::uint64_t>(round);
+      operation->fill(seed);
+      group.barrier(operation->progress());
+      for (int i = 0; i < (spec.in_place ? 1 : operations); ++i) operation->post();
+      operation->complete();
+      group.barrier(operation->progress());
+      result = operation->verify(seed);
+      group.barrier(operation->progress());
+    }
+    operation->release();
+    results[static_cast<std::size_t>(group.rank())] = result;
+  });
+  return results;
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,304 @@
+// Every pattern over every transport that needs no MPI, verified; and wrong data in the last operation, caught.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <ostream>
+
+#include "case_maker.h"
+#include "errors.h"
+#include "pattern/layout.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr Pattern kBetweenRanks[] = {Pattern::kPingpong,      Pattern::kUnidirectional, Pattern::kBidirectional,
+                                     Pattern::kRingShift,     Pattern::kOneToAll,       Pattern::kAllToOne,
+                                     Pattern::kAlltoall,      Pattern::kAllreduce,      Pattern::kAllgather,
+                                     Pattern::kReduceScatter, Pattern::kBroadcast,      Pattern::kReduce,
+                                     Pattern::kGather,        Pattern::kScatter};
+
+struct Mechanism {
+  const char* transport;
+  const char* variant;
+  Initiator initiator;
+};
+std::ostream& operator<<(std::ostream& out, const Mechanism& mechanism) {
+  return out << mechanism.transport << " " << mechanism.variant;
+}
+const Mechanism kMechanisms[] = {
+    {"copy_engine", "", Initiator::kSender},
+    {"copy_engine", "", Initiator::kReceiver},
+    {"kernel", "push", Initiator::kSender},
+    {"kernel", "pull", Initiator::kSender},
+};
+
+CaseSpec case_for(const Mechanism& mechanism, Pattern pattern, int ranks, std::int64_t size) {
+  CaseSpec spec = case_of(mechanism.transport, pattern, ranks, size);
+  spec.variant = mechanism.variant;
+  spec.initiator = mechanism.initiator;
+  if (mechanism.transport == std::string("staging")) spec.host_leg = "memcpy";
+  return spec;
+}
+
+std::string described(const CaseSpec& spec) {
+  return spec.transport + " " + spec.variant + " " + std::string(to_string(spec.pattern)) + " ranks " +
+         std::to_string(spec.rank_list.size()) + " size " + std::to_string(spec.size_bytes) +
+         (spec.in_place ? " in place" : "");
+}
+
+void expect_verified(const CaseSpec& spec) {
+  const std::vector<VerifyResult> results = run_case(spec);
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    EXPECT_TRUE(results[rank].ok) << described(spec) << " rank " << rank << ": " << results[rank].bad_bytes
+                                  << " bad bytes, first at " << results[rank].first_bad_offset << ", "
+                                  << results[rank].where;
+  }
+}
+
+std::vector<int> ranks_of(Pattern pattern) {
+  if (pattern == Pattern::kPingpong || pattern == Pattern::kUnidirectional) return {1, 2};
+  if (pattern == Pattern::kBidirectional) return {2};
+  return {2, 3, 4};
+}
+
+// Sizes that leave odd ends; whole elements and blocks where the pattern needs them.
+std::vector<std::int64_t> sizes_of(Pattern pattern, int ranks) {
+  if (cuts_blocks(pattern)) return {4L * ranks, 4L * 333 * ranks, 4L * 20001 * ranks};
+  if (reduces(pattern)) return {4, 4L * 333, 4L * 50001};
+  return {1, 1333, 200003};
+}
+
+class EveryMechanism : public testing::TestWithParam<Mechanism> {};
+
+TEST_P(EveryMechanism, MovesEveryPatternRight) {
+  for (const Pattern pattern : kBetweenRanks) {
+    for (const int ranks : ranks_of(pattern)) {
+      for (const std::int64_t size : sizes_of(pattern, ranks)) {
+        expect_verified(case_for(GetParam(), pattern, ranks, size));
+      }
+    }
+  }
+}
+
+TEST_P(EveryMechanism, WindowsRootsAndInPlace) {
+  for (const Pattern pattern : kBetweenRanks) {
+    const int ranks = ranks_of(pattern).back();
+    CaseSpec spec = case_for(GetParam(), pattern, ranks, 4L * 60);
+    spec.window = 5;
+    spec.root = ranks - 1;
+    expect_verified(spec);
+    spec.in_place = true;
+    if (why_not_laid_out(spec, ranks).empty()) expect_verified(spec);
+  }
+}
+
+TEST_P(EveryMechanism, ReducesEveryDatatypeAndOp) {
+  for (const Pattern pattern : {Pattern::kAllreduce, Pattern::kReduce, Pattern::kReduceScatter}) {
+    for (int datatype = 0; datatype < 12; ++datatype) {
+      CaseSpec spec = case_for(GetParam(), pattern, 2, 2 * 8 * 21);
+      spec.datatype = static_cast<Datatype>(datatype);
+      spec.op = static_cast<ReduceOp>(datatype % 5);
+      expect_verified(spec);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, EveryMechanism, testing::ValuesIn(kMechanisms));
+
+TEST(KernelAllreduce, OneShotAndTwoShotAreRight) {
+  for (const char* algorithm : {"one_shot", "two_shot"}) {
+    for (const char* variant : {"pull", "push"}) {
+      for (const int ranks : {2, 3, 4}) {
+        for (const std::int64_t size : {4, 16, 44, 4 * 10007}) {
+          CaseSpec spec = case_of("kernel", Pattern::kAllreduce, ranks, size);
+          spec.algorithm = algorithm;
+          spec.variant = variant;
+          expect_verified(spec);
+        }
+      }
+    }
+  }
+}
+
+// --- wrong data ---------------------------------------------------------------------------------------------------
+
+// Forwards to a real transport, and flips one bit of one arrived byte in the last operation of a run.
+std::atomic<int> g_completions_until_flip{0};
+
+class FlippingChannel final : public Channel {
+ public:
+  FlippingChannel(std::unique_ptr<Channel> inner, const Flow& flow) : inner_(std::move(inner)), flow_(flow) {}
+  void put(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
+    inner_->put(target_offset, source_offset, bytes);
+  }
+  void get(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
+    inner_->get(target_offset, source_offset, bytes);
+    place_ = target_offset + bytes - 1;
+  }
+  void complete(Completion completion) override {
+    inner_->complete(completion);
+    if (flow_.target_buffer == nullptr || place_ == ~std::size_t{0}) return;
+    if (g_completions_until_flip.fetch_sub(1) == 1) *flow_.target_buffer->at(place_) ^= std::byte{1};
+  }
+  bool completes_first() const override { return inner_->completes_first(); }
+
+ private:
+  std::unique_ptr<Channel> inner_;
+  Flow flow_;
+  std::size_t place_ = ~std::size_t{0};
+};
+
+class FlippingTransport final : public Transport {
+ public:
+  explicit FlippingTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+  std::string_view name() const override { return inner_->name(); }
+  std::string supports(const RankContext& context, const CaseSpec& spec) const override {
+    return inner_->supports(context, spec);
+  }
+  std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
+                                                const std::vector<Flow>& flows) override {
+    std::vector<std::unique_ptr<Channel>> channels = inner_->connect(context, spec, flows);
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      if (channels[i] != nullptr) channels[i] = std::make_unique<FlippingChannel>(std::move(channels[i]), flows[i]);
+    }
+    return channels;
+  }
+  std::unique_ptr<Operation> collective(const RankContext&, const CaseSpec&) override { return nullptr; }
+  Progress progress(const RankContext& context) override { return inner_->progress(context); }
+
+ private:
+  std::unique_ptr<Transport> inner_;
+};
+
+std::unique_ptr<Transport> flipping_transport(const CaseSpec& spec) {
+  return std::make_unique<FlippingTransport>(make_transport(spec.transport));
+}
+
+int bad_ranks(const std::vector<VerifyResult>& results) {
+  int bad = 0;
+  for (const VerifyResult& result : results) bad += result.ok ? 0 : 1;
+  return bad;
+}
+
+TEST_P(EveryMechanism, OneWrongBitInTheLastOperationIsCaught) {
+  for (const Pattern pattern : kBetweenRanks) {
+    const int ranks = ranks_of(pattern).back();
+    CaseSpec spec = case_for(GetParam(), pattern, ranks, 4L * 12 * 10);
+    spec.datatype = Datatype::kInt32;
+    // Count the arrivals of a run, then let the last of them go wrong.
+    constexpr int kMany = 1'000'000;
+    g_completions_until_flip = kMany;
+    ASSERT_EQ(bad_ranks(run_case(spec, 1, 3, flipping_transport)), 0) << described(spec);
+    const int arrivals = kMany - g_completions_until_flip;
+    ASSERT_GT(arrivals, 0);
+    g_completions_until_flip = arrivals;
+    EXPECT_GE(bad_ranks(run_case(spec, 1, 3, flipping_transport)), 1) << described(spec);
+  }
+}
+
+// An operation that is never run leaves poison, and poison is wrong in every byte.
+TEST_P(EveryMechanism, WhatNeverArrivedIsCaughtInEveryByte) {
+  for (const Pattern pattern : kBetweenRanks) {
+    const int ranks = ranks_of(pattern).back();
+    const CaseSpec spec = case_for(GetParam(), pattern, ranks, 4L * 12 * 10);
+    const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
+    on_threads(ranks, [&](Group& group) {
+      const RankContext context = context_of(*runtime, group, spec);
+      const std::unique_ptr<Transport> transport = make_transport(spec.transport);
+      const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
+      operation->prepare();
+      operation->fill(3);
+      std::size_t due = 0;
+      for (const Piece& piece : layout_of(spec, ranks, group.rank(), false).received) due += piece.bytes;
+      EXPECT_EQ(operation->verify(3).bad_bytes, due) << described(spec) << " rank " << group.rank();
+      operation->release();
+    });
+  }
+}
+
+// --- what is not supported ----------------------------------------------------------------------------------------
+
+std::string reason_for(const CaseSpec& spec) {
+  const int ranks = static_cast<int>(spec.rank_list.size());
+  std::string reason;
+  const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
+  on_threads(ranks, [&](Group& group) {
+    const RankContext context = context_of(*runtime, group, spec);
+    try {
+      make_operation(*make_transport(spec.transport), context, spec);
+    } catch (const Unsupported& error) {
+      if (group.rank() == 0) reason = error.what();
+    }
+  });
+  return reason;
+}
+
+TEST(Reasons, NameTheThingAndWhatWouldBeRight) {
+  EXPECT_NE(reason_for(case_of("kernel", Pattern::kAllgather, 4, 12)).find("16 bytes are the least"),
+            std::string::npos);
+  EXPECT_NE(reason_for(case_of("kernel", Pattern::kAllgather, 4, 40)).find("nearest size below is 32"),
+            std::string::npos);
+  EXPECT_NE(reason_for(case_of("kernel", Pattern::kAlltoall, 1, 40)).find("2 ranks"), std::string::npos);
+  EXPECT_NE(reason_for(case_of("kernel", Pattern::kPingpong, 3, 40)).find("between 2 ranks"), std::string::npos);
+  CaseSpec spec = case_of("copy_engine", Pattern::kAlltoall, 2, 40);
+  spec.in_place = true;
+  EXPECT_NE(reason_for(spec).find("in-place"), std::string::npos);
+  spec = case_of("copy_engine", Pattern::kReduce, 2, 40);
+  spec.root = 2;
+  EXPECT_NE(reason_for(spec).find("root 2"), std::string::npos);
+  spec = case_of("copy_engine", Pattern::kAllreduce, 3, 40);
+  spec.op = ReduceOp::kAvg;
+  EXPECT_NE(reason_for(spec).find("power of two"), std::string::npos);
+  spec = case_of("kernel", Pattern::kPingpong, 2, 40);
+  spec.variant = "shove";
+  EXPECT_NE(reason_for(spec).find("pull and push"), std::string::npos);
+}
+
+TEST(Reasons, AnUnknownTransportIsNamedWithThoseThereAre) {
+  try {
+    make_transport("pigeon");
+    FAIL();
+  } catch (const CallerError& error) {
+    EXPECT_NE(std::string(error.what()).find("pigeon"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("copy_engine"), std::string::npos);
+  }
+}
+
+// --- patterns of one device ---------------------------------------------------------------------------------------
+
+TEST(DevicePatterns, CopiesChasesAndFloorsAreVerified) {
+  struct Row {
+    Pattern pattern;
+    const char* transport;
+    MemoryKind source;
+    MemoryKind target;
+  };
+  const Row rows[] = {
+      {Pattern::kHostToDevice, "copy_engine", MemoryKind::kPinned, MemoryKind::kDevice},
+      {Pattern::kHostToDevice, "kernel", MemoryKind::kPageable, MemoryKind::kDevice},
+      {Pattern::kDeviceToHost, "copy_engine", MemoryKind::kDevice, MemoryKind::kPageable},
+      {Pattern::kHostDeviceBoth, "copy_engine", MemoryKind::kPinned, MemoryKind::kDevice},
+      {Pattern::kLocalCopy, "copy_engine", MemoryKind::kDevice, MemoryKind::kDevice},
+      {Pattern::kLocalCopy, "kernel", MemoryKind::kDevice, MemoryKind::kDevice},
+      {Pattern::kStreamCopy, "kernel", MemoryKind::kDevice, MemoryKind::kDevice},
+      {Pattern::kChase, "kernel", MemoryKind::kDevice, MemoryKind::kDevice},
+      {Pattern::kFloor, "kernel", MemoryKind::kDevice, MemoryKind::kDevice},
+      {Pattern::kFloor, "copy_engine", MemoryKind::kDevice, MemoryKind::kDevice},
+  };
+  for (const Row& row : rows) {
+    for (const int ranks : {1, 2}) {
+      CaseSpec spec = case_of(row.transport, row.pattern, ranks, 66001);
+      spec.source_memory = row.source;
+      spec.target_memory = row.target;
+      expect_verified(spec);
+      EXPECT_EQ(lanes_of(spec).size(), static_cast<std::size_t>(ranks));
+    }
+  }
+}
+
+TEST(DevicePatterns, WrongMemoryKindsAreNamed) {
+  EXPECT_NE(reason_for(case_of("kernel", Pattern::kHostToDevice, 1, 40)).find("pinned or pageable"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace linkgauge

@@ -4,6 +4,7 @@ machine.
 What others call, without importing scipy, networkx or NVML until it is needed:
 
 - `load(name_or_path) -> System`: a described system by name (`names()`), or a TOML or JSON file;
+- `discover(...) -> System`: the machine at hand, or a recorded one;
 - `System.to_json()` and `System.from_json(text)`: the one written form, which can be edited and loaded back.
 
 Mistakes in a description are `linkgauge.errors.UsageError` with one line that names the place.
@@ -11,8 +12,13 @@ Mistakes in a description are `linkgauge.errors.UsageError` with one line that n
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from linkgauge.system.catalog import from_toml, load, names
 from linkgauge.system.model import Cap, Figure, Link, Network, Node, Published, System
+
+if TYPE_CHECKING:
+    from linkgauge.system.discovery import discover
 
 __all__ = [
     "Cap",
@@ -22,7 +28,17 @@ __all__ = [
     "Node",
     "Published",
     "System",
+    "discover",
     "from_toml",
     "load",
     "names",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import discovery only when it is asked for: a worker that loads a file needs none of it."""
+    if name == "discover":
+        from linkgauge.system.discovery import discover
+
+        return discover
+    raise AttributeError(name)

@@ -112,9 +112,7 @@ class _Reader:
             raise self.fail(where, f"{key}: provenance {provenance!r} is none of {', '.join(PROVENANCES)}")
         source = source if source is not None else self.default_source
         if source is None:
-            raise self.fail(
-                where, f'{key}: has no source; add source = "..." here, to the entry or to the file'
-            )
+            raise self.fail(where, f'{key}: has no source; add source = "..." here, to the entry or to the file')
         return Figure(value, unit, provenance, self.sources.get(source, source))
 
     def text(self, where: str, entry: Mapping[str, Any], key: str) -> str:
@@ -163,9 +161,7 @@ def read(data: Mapping[str, Any], place: str) -> System:
     seen: dict[str, str] = {}
     for node in nodes:
         if node.name in seen:
-            raise reader.fail(
-                f"{node.kind} {node.name}", f"a {seen[node.name]} of this name is there already"
-            )
+            raise reader.fail(f"{node.kind} {node.name}", f"a {seen[node.name]} of this name is there already")
         seen[node.name] = node.kind
     if not nodes:
         raise reader.fail("file", "describes no device, host, switch or nic")
@@ -180,9 +176,7 @@ def read(data: Mapping[str, Any], place: str) -> System:
         links=tuple(links),
         sources=dict(raw_sources),
         network=_network(reader, data["network"]) if "network" in data else None,
-        published=tuple(
-            _published(reader, i, e, ordinals) for i, e in enumerate(_tables(reader, data, "published"))
-        ),
+        published=tuple(_published(reader, i, e, ordinals) for i, e in enumerate(_tables(reader, data, "published"))),
         caps=tuple(_cap(reader, i, e) for i, e in enumerate(_tables(reader, data, "cap"))),
         notes=tuple(str(note) for note in data.get("notes", ())),
     )
@@ -201,9 +195,7 @@ def _nodes(reader: _Reader, kind: str, index: int, entry: Mapping[str, Any]) -> 
     names = expand(reader.text(where, entry, "name"))
     source = entry.get("source")
     figures: dict[str, Any] = {
-        key: reader.figure(where, key, entry[key], unit, source)
-        for key, unit in _NODE_FIGURES.items()
-        if key in entry
+        key: reader.figure(where, key, entry[key], unit, source) for key, unit in _NODE_FIGURES.items() if key in entry
     }
     plain = {key: reader.typed(where, key, entry[key], t) for key, t in _NODE_PLAIN.items() if key in entry}
     if kind == "switch":
@@ -233,9 +225,7 @@ def _places(reader: _Reader, where: str, raw: object, count: int) -> list[tuple[
             columns = int(raw.get("columns", count))
             return [(float(x + i % columns * dx), float(y + i // columns * dy)) for i in range(count)]
         except (KeyError, TypeError, ValueError):
-            raise reader.fail(
-                where, "at: needs start = [x, y], step = [dx, dy] and may have columns"
-            ) from None
+            raise reader.fail(where, "at: needs start = [x, y], step = [dx, dy] and may have columns") from None
     try:
         pairs = raw if isinstance(raw, list) and raw and isinstance(raw[0], list) else [raw]
         places = [(float(x), float(y)) for x, y in pairs]  # type: ignore[misc]
@@ -287,15 +277,11 @@ def _links(reader: _Reader, index: int, entry: Mapping[str, Any], known: Mapping
         raise reader.fail(where, f"kind: {kind!r} is none of {', '.join(LINK_KINDS)}")
     source = entry.get("source")
     figures = {
-        key: reader.figure(where, key, entry[key], unit, source)
-        for key, unit in _LINK_FIGURES.items()
-        if key in entry
+        key: reader.figure(where, key, entry[key], unit, source) for key, unit in _LINK_FIGURES.items() if key in entry
     }
     signalling, data = figures.get("signalling_rate"), figures.get("data_rate")
     if signalling and data and data.value > signalling.value * (1 + 1e-9):
-        raise reader.fail(
-            where, "data_rate is above signalling_rate; data is what coding leaves of the signal"
-        )
+        raise reader.fail(where, "data_rate is above signalling_rate; data is what coding leaves of the signal")
     count = reader.whole(where, "count", entry.get("count", 1), 1)
     width = reader.whole(where, "width", entry["width"], 1) if "width" in entry else None
     payload = None
@@ -367,9 +353,7 @@ def _network(reader: _Reader, entry: Mapping[str, Any]) -> Network:
     if raw is None:
         raw = {key: value for key, value in entry.items() if key not in ("topology", "name", "source")}
     figures = {
-        key: reader.figure(
-            "network", key, value, units.RATE if key.endswith("_rate") else units.COUNT, source
-        )
+        key: reader.figure("network", key, value, units.RATE if key.endswith("_rate") else units.COUNT, source)
         for key, value in raw.items()
     }
     return Network(topology=topology, name=entry.get("name"), figures=figures)
@@ -422,11 +406,13 @@ def _plain(item: object) -> Any:
             "source": item.source,
         }
     if dataclasses.is_dataclass(item):
-        fields = {f.name: getattr(item, f.name) for f in dataclasses.fields(item)}
+        fields = {f.name: (getattr(item, f.name), f.default) for f in dataclasses.fields(item)}
         return {
             key: _plain(value)
-            for key, value in fields.items()
-            if value is not None and value != {} and value != ()
+            for key, (value, default) in fields.items()
+            # A switch that does not route differs from what a switch is taken to do, so it is written.
+            if (value != default or (key == "routes" and isinstance(item, Node) and item.kind == "switch"))
+            and value not in (None, {}, ())
         }
     if isinstance(item, Mapping):
         return {key: _plain(value) for key, value in item.items()}

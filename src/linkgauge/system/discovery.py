@@ -1,0 +1,459 @@
+"""The machine at hand, or a recorded one, as a system: sysfs for hosts, PCIe and NICs, NVML and KFD for devices.
+
+Discovered figures say what stated them. What nothing states is left out: a rate that is not known is missing, not 0.
+A recorded machine is a folder with `sys/`, `proc/cpuinfo` and, where it has NVIDIA devices, `nvml.json`
+(see `linkgauge.system.record`).
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from linkgauge.errors import UsageError
+from linkgauge.system import kfd, nvml, sysfs
+from linkgauge.system.model import NODE_KINDS, Figure, Link, Node, System
+from linkgauge.system.sysfs import HostFacts, PciFacts
+
+_HOST_DEVICES = 4
+# Data rate of one link and direction in bytes per second by NVML's signalling rate in MB/s (makers' figures).
+_NVLINK_DATA = {19200: 19.2e9, 20000: 20e9, 25000: 25e9, 25781: 25e9, 26562: 25e9, 50000: 50e9, 53125: 50e9}
+_NVLINK_VERSIONS = {19200: "1", 20000: "1", 26562: "4", 50000: "5", 53125: "5"}
+# NVML does not state caches; makers' architecture papers do.
+_L2_BYTES = {
+    "GH200": 50 << 20,
+    "H200": 50 << 20,
+    "H100": 50 << 20,
+    "H800": 50 << 20,
+    "A100": 40 << 20,
+    "V100": 6 << 20,
+    "P100": 4 << 20,
+    "L40": 96 << 20,
+    "T4": 4 << 20,
+}
+
+
+@dataclass
+class _Draft:
+    """A system in the making."""
+
+    nodes: list[Node] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    hosts: dict[int, str] = field(default_factory=dict)
+    switches: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, PciFacts] = field(default_factory=dict)
+
+    def add_link(self, link: Link) -> None:
+        self.links.append(link)
+
+
+@dataclass(frozen=True)
+class _Device:
+    """A device before it has an ordinal."""
+
+    address: str
+    node: Node
+    numa: int | None
+    pcie: tuple[float | None, int | None, float | None, int | None]
+    note: str | None = None
+
+
+def _discovered(value: float, unit: str, source: str) -> Figure:
+    return Figure(float(value), unit, "discovered", source)
+
+
+def discover(
+    folder: Path | None = None,
+    *,
+    nvml_answers: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    host_devices: int | None = None,
+) -> System:
+    """Return this machine as a system, or the one recorded in `folder`.
+
+    `nvml_answers` stands for NVML (an empty mapping: none). `host_devices` is how many host devices a machine without
+    GPU gets (by default the lesser of 4 and its cores). `UsageError` where `folder` is no recorded machine.
+    """
+    root = Path("/") if folder is None else folder
+    if folder is not None and not (folder / "sys").is_dir():
+        raise UsageError(f"{folder}: is no recorded machine: it has no folder sys (linkgauge system --here --record)")
+    answers = nvml_answers
+    if answers is None:
+        answers = nvml.read() if folder is None else _recorded_nvml(folder)
+    draft = _Draft(facts=sysfs.pci(root))
+    listed = sysfs.hosts(root)
+    _add_hosts(draft, listed)
+    devices = _nvidia(answers or {}) + _amd(root)
+    devices.sort(key=lambda device: device.address)
+    if devices:
+        for ordinal, device in enumerate(devices):
+            _add_device(draft, device, ordinal)
+        _add_nvlinks(draft, answers or {}, devices)
+        _add_xgmi(draft, root, devices)
+    else:
+        _add_host_devices(draft, listed, host_devices)
+    _add_nics(draft, root)
+    title = platform.node() if folder is None else folder.name
+    return System(
+        name=name or ("here" if folder is None else folder.name or "recorded"),
+        title=title or "this machine",
+        nodes=tuple(sorted(draft.nodes, key=lambda node: NODE_KINDS.index(node.kind))),
+        links=tuple(draft.links),
+        notes=tuple(draft.notes),
+    )
+
+
+def _recorded_nvml(folder: Path) -> Mapping[str, Any] | None:
+    file = folder / "nvml.json"
+    if not file.exists():
+        return None
+    try:
+        answers = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file}: cannot be read ({error})") from None
+    if answers is not None and not isinstance(answers, dict):
+        raise UsageError(f"{file}: holds no answers of NVML")
+    return answers
+
+
+def _add_hosts(draft: _Draft, listed: list[HostFacts]) -> None:
+    for host in listed:
+        name = f"numa{host.number}"
+        draft.hosts[host.number] = name
+        draft.nodes.append(
+            Node(
+                name=name,
+                kind="host",
+                model=host.model,
+                numa=host.number,
+                cores=_ranges(host.cores),
+                memory_bytes=_discovered(host.memory_bytes, "B", "sysfs: meminfo of the node")
+                if host.memory_bytes
+                else None,
+                cache_bytes=_discovered(host.cache_bytes, "B", "sysfs: last-level caches")
+                if host.cache_bytes
+                else None,
+            )
+        )
+    for i, one in enumerate(listed):
+        for other in listed[i + 1 :]:
+            distance = one.distances[other.number] if other.number < len(one.distances) else None
+            words = None if distance is None else f"NUMA distance {distance}"
+            # What joins nodes and how fast is not in sysfs: the link is there, its rate unknown.
+            draft.add_link(Link(draft.hosts[one.number], draft.hosts[other.number], "upi", version=words))
+
+
+def _ranges(cores: tuple[int, ...]) -> str:
+    parts: list[list[int]] = []
+    for core in cores:
+        if parts and core == parts[-1][-1] + 1:
+            parts[-1][-1:] = [parts[-1][-1], core] if len(parts[-1]) == 1 else [core]
+        else:
+            parts.append([core])
+    return ",".join("-".join(str(core) for core in part) for part in parts)
+
+
+def _nvidia(answers: Mapping[str, Any]) -> list[_Device]:
+    found = []
+    for entry in answers.get("devices", ()):
+        if not entry.get("pci"):
+            continue
+        address = sysfs.normal_address(entry["pci"])
+        bits, clock = entry.get("memory_bus_bits"), entry.get("memory_clock_mhz")
+        rate = bits / 8 * clock * 1e6 * 2 if bits and clock else None
+        model = entry.get("name") or "NVIDIA device"
+        cache = next((size for part, size in _L2_BYTES.items() if part in model), None)
+        pcie = entry.get("pcie") or {}
+        generation, possible = pcie.get("generation"), pcie.get("max_generation")
+        state, note = entry.get("performance_state"), None
+        if generation and possible and generation < possible and state is not None and state > 2:
+            # Idle devices slow their link down; under load it trains to what is possible.
+            note = f"{address}: PCIe was at generation {generation} while idle (P{state}); taken to train to {possible}"
+            generation = possible
+        node = Node(
+            name="",
+            kind="device",
+            model=model,
+            vendor="nvidia",
+            memory_bytes=_figure(entry.get("memory_bytes"), "B", "NVML: memory info"),
+            memory_rate=_figure(rate, "B/s", f"NVML: {bits} bits at {clock} MHz, two transfers a clock"),
+            cache_bytes=_described(cache, "NVIDIA architecture white papers: last-level cache by model"),
+            identity=_identity(address, entry),
+        )
+        link = (sysfs.speed_of(generation), pcie.get("width"), sysfs.speed_of(possible), pcie.get("max_width"))
+        found.append(_Device(address, node, entry.get("numa"), link, note))
+    return found
+
+
+def _identity(address: str, entry: Mapping[str, Any]) -> dict[str, str]:
+    identity = {"pci": address}
+    for key in ("uuid", "serial", "vbios"):
+        if entry.get(key):
+            identity[key] = str(entry[key])
+    fabric = entry.get("fabric")
+    if fabric and fabric.get("state") == 3:
+        identity["fabric"] = f"{fabric['cluster']}.{fabric['clique']}"
+    return identity
+
+
+def _figure(value: float | None, unit: str, source: str) -> Figure | None:
+    return _discovered(value, unit, source) if value else None
+
+
+def _described(value: float | None, source: str) -> Figure | None:
+    return Figure(float(value), "B", "described", source) if value else None
+
+
+def _amd(root: Path) -> list[_Device]:
+    nodes, links = kfd.read(root)
+    hosts = {node.number: index for index, node in enumerate(n for n in nodes if not n.gpu_id)}
+    found = []
+    for node in nodes:
+        if not node.gpu_id or node.address is None:
+            continue
+        near = [hosts[link.target] for link in links if link.source == node.number and link.target in hosts]
+        identity = {"pci": node.address}
+        if node.unique_id:
+            identity["unique_id"] = node.unique_id
+        model = sysfs.text(root / f"sys/bus/pci/devices/{node.address}/product_name") or node.name or "AMD device"
+        found.append(
+            _Device(
+                node.address,
+                Node(
+                    name="",
+                    kind="device",
+                    model=model,
+                    vendor="amd",
+                    # Infinity Fabric passes traffic through dies that lie on the way.
+                    routes=True,
+                    memory_bytes=_figure(node.memory_bytes, "B", "KFD: memory banks"),
+                    memory_rate=_figure(
+                        node.memory_rate, "B/s", "KFD: width and clock of memory, two transfers a clock"
+                    ),
+                    cache_bytes=_figure(node.cache_bytes, "B", "KFD: caches"),
+                    identity=identity,
+                ),
+                near[0] if near else None,
+                (None, None, None, None),
+            )
+        )
+    return found
+
+
+def _add_device(draft: _Draft, device: _Device, ordinal: int) -> None:
+    name = f"gpu{ordinal}"
+    facts = draft.facts.get(device.address)
+    numa = facts.numa if facts is not None and facts.numa is not None else device.numa
+    known = {key: getattr(device.node, key) for key in device.node.__dataclass_fields__}
+    known.update(name=name, ordinal=ordinal, numa=numa)
+    draft.nodes.append(Node(**known))
+    if device.note:
+        draft.notes.append(device.note)
+    _attach(draft, name, device.address, numa, device.pcie)
+
+
+def _attach(
+    draft: _Draft,
+    name: str,
+    address: str | None,
+    numa: int | None,
+    stated: tuple[float | None, int | None, float | None, int | None] = (None, None, None, None),
+) -> None:
+    """Join a device or NIC to its host by way of the PCIe switches above it."""
+    facts = draft.facts.get(address or "")
+    speed, width, max_speed, max_width = stated
+    if facts is not None:
+        speed, width = speed or facts.speed, width or facts.width
+        max_speed, max_width = max_speed or facts.max_speed, max_width or facts.max_width
+    payload = facts.max_payload_bytes if facts is not None else None
+    source = "NVML: PCIe link" if stated[0] else "sysfs: PCIe link"
+    lower = name
+    link = _pcie(speed, width, max_speed, max_width, payload, source)
+    # Above an endpoint lie pairs of bridges, a switch's downstream and upstream port, and then the root port.
+    parents = list(facts.parents) if facts is not None else []
+    while len(parents) >= 3:
+        upstream = draft.facts.get(parents[-2])
+        switch = parents[-2]
+        parents = parents[:-2]
+        present = switch in draft.switches
+        if not present:
+            draft.switches[switch] = f"pcie {switch}"
+            draft.nodes.append(
+                Node(draft.switches[switch], "switch", model="PCIe switch", routes=True, identity={"pci": switch})
+            )
+        draft.add_link(Link(lower, draft.switches[switch], "pcie", **link))
+        lower = draft.switches[switch]
+        if present:
+            return
+        up = upstream or PciFacts(switch, None, None, None, None, (), None, None, None, None, None)
+        link = _pcie(up.speed, up.width, up.max_speed, up.max_width, up.max_payload_bytes, "sysfs: PCIe link")
+        numa = numa if numa is not None else up.numa
+    host = draft.hosts.get(numa) if numa is not None else None
+    if host is None:
+        host = next(iter(draft.hosts.values()))
+        if len(draft.hosts) > 1:
+            draft.notes.append(f"{name}: no NUMA node is stated for it; drawn at {host}")
+    draft.add_link(Link(lower, host, "pcie", **link))
+
+
+def _pcie(
+    speed: float | None,
+    width: int | None,
+    max_speed: float | None,
+    max_width: int | None,
+    payload: int | None,
+    source: str,
+) -> dict[str, Any]:
+    """Return a PCIe link's facts as `Link` takes them."""
+    result: dict[str, Any] = {"max_payload_bytes": payload}
+    if width:
+        result["width"] = width
+    if speed is not None:
+        result["version"] = str(sysfs.generation_of(speed))
+    if speed is not None and width:
+        signalling, data = sysfs.pcie_rates(speed, width)
+        words = f"{source}, {speed:g} GT/s x{width} as trained"
+        result["signalling_rate"] = _discovered(signalling, "B/s", words)
+        result["data_rate"] = _discovered(data, "B/s", words)
+    if max_speed is not None and max_width:
+        words = f"{source}, {max_speed:g} GT/s x{max_width} as possible"
+        result["possible_rate"] = _discovered(sysfs.pcie_rates(max_speed, max_width)[1], "B/s", words)
+    return result
+
+
+def _add_nvlinks(draft: _Draft, answers: Mapping[str, Any], devices: list[_Device]) -> None:
+    names = {device.address: f"gpu{ordinal}" for ordinal, device in enumerate(devices)}
+    numas = {node.name: node.numa for node in draft.nodes if node.kind == "device"}
+    bundles: dict[tuple[str, str, int | None, str | None], int] = {}
+    switches: dict[str, str] = {}
+    for entry in answers.get("devices", ()):
+        name = names.get(sysfs.normal_address(entry["pci"])) if entry.get("pci") else None
+        if name is None:
+            continue
+        for link in entry.get("links") or ():
+            if not link.get("active"):
+                continue
+            other = _other_end(draft, link, names, switches, numas.get(name))
+            rate = link.get("megabytes_per_s")
+            # Both ends report a link between devices; it counts once.
+            if other is not None and not (other in names.values() and other < name):
+                version = _NVLINK_VERSIONS.get(rate or 0) or link.get("version")
+                key = (name, other, rate, version)
+                bundles[key] = bundles.get(key, 0) + 1
+        idle = [link["link"] for link in entry.get("links") or () if not link.get("active")]
+        if idle:
+            draft.notes.append(f"{name}: NVLink {', '.join(str(i) for i in idle)} not active")
+        c2c = entry.get("c2c")
+        if c2c:
+            host = draft.hosts.get(numas.get(name) or 0) or next(iter(draft.hosts.values()))
+            rate = _discovered(c2c["megabytes_per_s"] * 1e6, "B/s", "NVML: C2C link")
+            draft.add_link(Link(name, host, "c2c", count=c2c["links"], data_rate=rate))
+    versions: dict[str, float] = {}
+    for (name, other, rate, version), count in bundles.items():
+        draft.add_link(_nvlink(name, other, rate, version, count))
+        if other in switches.values():
+            versions[other] = float(version or 0)
+    for address, switch in switches.items():
+        # From the third NVSwitch on (NVLink 4) switches repeat and add; whether a library uses it is its own affair.
+        able = versions.get(switch, 0) >= 4
+        identity = {} if address == "unknown" else {"pci": address}
+        node = Node(switch, "switch", model="NVSwitch", multicast=able, reduction=able, routes=True, identity=identity)
+        draft.nodes.append(node)
+
+
+def _nvlink(a: str, b: str, rate: int | None, version: str | None, count: int) -> Link:
+    if not rate:
+        return Link(a, b, "nvlink", count=count, version=version)
+    source = f"NVML: NVLink {version or ''} at {rate} MB/s".replace("  ", " ")
+    signalling = _discovered(rate * 1e6, "B/s", source)
+    data = _NVLINK_DATA.get(rate)
+    if data is None:
+        # Of a signalling rate that is not in the table the data rate is at most that.
+        figure = _discovered(rate * 1e6, "B/s", f"{source}; data rate not known, at most this")
+    else:
+        figure = Figure(data, "B/s", "discovered", f"{source}: {data / 1e9:g} GB/s of data")
+    return Link(a, b, "nvlink", count=count, version=version, signalling_rate=signalling, data_rate=figure)
+
+
+def _other_end(
+    draft: _Draft, link: Mapping[str, Any], names: Mapping[str, str], switches: dict[str, str], numa: int | None
+) -> str | None:
+    """Return the node at a link's far end: a device, a switch (made when first met), or a host."""
+    remote, address = link.get("remote"), _remote_address(link.get("remote_pci"))
+    if address in names:
+        return names[address]
+    if remote == "npu":
+        return draft.hosts.get(numa or 0) or next(iter(draft.hosts.values()))
+    if remote == "gpu":
+        # A device that this process may not see: the link leads out of what is described here.
+        return None
+    return switches.setdefault(address, f"nvswitch{len(switches)}")
+
+
+def _remote_address(raw: str | None) -> str:
+    """Return the PCI address of a link's far end; `unknown` where the fabric's manager hides it."""
+    try:
+        address = sysfs.normal_address(raw or "")
+    except ValueError:
+        return "unknown"
+    return "unknown" if address.startswith("ffff") or address == "0000:00:00.0" else address
+
+
+def _add_xgmi(draft: _Draft, root: Path, devices: list[_Device]) -> None:
+    nodes, links = kfd.read(root)
+    names = {device.address: f"gpu{ordinal}" for ordinal, device in enumerate(devices)}
+    known = {node.number: names.get(node.address or "") for node in nodes if node.gpu_id}
+    hosts = {n.number: draft.hosts.get(i) for i, n in enumerate(node for node in nodes if not node.gpu_id)}
+    done = set()
+    for link in links:
+        if not link.xgmi:
+            continue
+        a = known.get(link.source)
+        b = known.get(link.target) or hosts.get(link.target)
+        if a is None or b is None or frozenset((a, b)) in done:
+            continue
+        done.add(frozenset((a, b)))
+        rate = _figure(link.link_rate, "B/s", "KFD: xGMI link")
+        if b in draft.hosts.values():
+            # The PCIe function that the kernel shows is the same wires.
+            hosts_of = set(draft.hosts.values())
+            draft.links[:] = [k for k in draft.links if not (k.kind == "pcie" and k.a == a and k.b in hosts_of)]
+            draft.add_link(Link(a, b, "infinity_fabric", count=link.count, data_rate=rate))
+        else:
+            draft.add_link(Link(a, b, "xgmi", count=link.count, data_rate=rate))
+
+
+def _add_host_devices(draft: _Draft, listed: list[HostFacts], wanted: int | None) -> None:
+    cores = [(core, host.number) for host in listed for core in host.cores] or [(0, listed[0].number)]
+    count = wanted if wanted is not None else min(_HOST_DEVICES, len(cores))
+    draft.notes.append("no GPU here: host devices stand for them; the rate of this machine's memory is not known")
+    for ordinal in range(count):
+        core, numa = cores[ordinal % len(cores)]
+        draft.nodes.append(
+            Node(f"host{ordinal}", "device", model="host device", ordinal=ordinal, numa=numa, cores=str(core))
+        )
+        draft.add_link(Link(f"host{ordinal}", draft.hosts[numa], "memory"))
+
+
+def _add_nics(draft: _Draft, root: Path) -> None:
+    for nic in sysfs.nics(root):
+        facts = draft.facts.get(nic.address or "")
+        rate = nic.rate_bits_per_s / 8 if nic.active and nic.rate_bits_per_s else None
+        draft.nodes.append(
+            Node(
+                nic.name,
+                "nic",
+                model="RDMA" if nic.rdma else "Ethernet",
+                numa=facts.numa if facts else None,
+                port_rate=_figure(rate, "B/s", "sysfs: rate of the port"),
+                identity={"pci": nic.address} if nic.address else {},
+            )
+        )
+        if not nic.active:
+            draft.notes.append(f"{nic.name}: not active")
+        _attach(draft, nic.name, nic.address, facts.numa if facts else None)

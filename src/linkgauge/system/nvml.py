@@ -1,0 +1,173 @@
+"""What NVML says of NVIDIA devices, as plain data that can be stored and played back.
+
+`read()` asks the library; the answer is a mapping of JSON values, so a recorded machine is a file of it. A question
+that this driver does not answer is None, never an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_FI_SPEED_COMMON = 90
+_FI_LINK_COUNT = 91
+_FI_GET_SPEED = 164
+_FI_C2C_COUNT = 170
+_FI_C2C_STATUS = 171
+_FI_C2C_MAX_RATE = 172
+_VERSIONS = {1: "1", 2: "2", 3: "2.2", 4: "3", 5: "3.1", 6: "4", 7: "5", 8: "6"}
+_REMOTE = {0: "gpu", 1: "npu", 2: "switch"}
+
+
+@contextlib.contextmanager
+def _library() -> Iterator[Any]:
+    """Yield pynvml with NVML initialised, or None where there is no NVIDIA driver."""
+    try:
+        import pynvml
+    except ImportError:
+        yield None
+        return
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield None
+        return
+    try:
+        yield pynvml
+    finally:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def read() -> dict[str, Any] | None:
+    """Return NVML's answers on this machine, or None where there is no NVIDIA driver.
+
+    Keys: `driver`, and `devices`, a list in NVML's order with `name`, `uuid`, `serial`, `pci`, `vbios`, `memory_bytes`,
+    `memory_bus_bits`, `memory_clock_mhz`, `performance_state`, `numa`, `pcie` (`generation`, `width`,
+    `max_generation`, `max_width`), `links` (`link`, `active`, `version`, `megabytes_per_s`, `remote`, `remote_pci`),
+    `c2c` (`links`, `megabytes_per_s`), `fabric` (`state`, `cluster`, `clique`); and `ancestors`, the common
+    ancestor's level of every two devices by index.
+    """
+    with _library() as library:
+        if library is None:
+            return None
+        ask = _asker(library)
+        count = ask(library.nvmlDeviceGetCount) or 0
+        handles = [ask(library.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
+        devices = [_device(library, ask, handle) for handle in handles if handle is not None]
+        ancestors = []
+        for i, one in enumerate(handles):
+            for j, other in enumerate(handles[:i]):
+                level = ask(library.nvmlDeviceGetTopologyCommonAncestor, one, other)
+                if level is not None:
+                    ancestors.append([j, i, int(level)])
+        return {
+            "driver": _text(ask(library.nvmlSystemGetDriverVersion)),
+            "devices": devices,
+            "ancestors": ancestors,
+        }
+
+
+def _asker(library: Any) -> Callable[..., Any]:
+    def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except (library.NVMLError, AttributeError, TypeError, ValueError):
+            return None
+
+    return ask
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _field(library: Any, ask: Callable[..., Any], handle: Any, field: int, scope: int | None = None) -> int | None:
+    """Return a field's whole value, or None where the driver does not give it."""
+    values = ask(library.nvmlDeviceGetFieldValues, handle, [field if scope is None else (field, scope)])
+    if values is None or values[0].nvmlReturn != 0:
+        return None
+    value = values[0].value
+    kinds = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}
+    return int(getattr(value, kinds.get(values[0].valueType, "uiVal")))
+
+
+def _device(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, Any]:
+    pci = ask(library.nvmlDeviceGetPciInfo, handle)
+    memory = ask(library.nvmlDeviceGetMemoryInfo, handle)
+    return {
+        "name": _text(ask(library.nvmlDeviceGetName, handle)),
+        "uuid": _text(ask(library.nvmlDeviceGetUUID, handle)),
+        "serial": _text(ask(library.nvmlDeviceGetSerial, handle)),
+        "pci": None if pci is None else _text(pci.busId),
+        "vbios": _text(ask(library.nvmlDeviceGetVbiosVersion, handle)),
+        "memory_bytes": None if memory is None else int(memory.total),
+        "memory_bus_bits": ask(library.nvmlDeviceGetMemoryBusWidth, handle),
+        "memory_clock_mhz": ask(library.nvmlDeviceGetMaxClockInfo, handle, library.NVML_CLOCK_MEM),
+        "performance_state": ask(library.nvmlDeviceGetPerformanceState, handle),
+        "numa": _memory_node(ask, library, handle),
+        "pcie": {
+            "generation": ask(library.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+            "width": ask(library.nvmlDeviceGetCurrPcieLinkWidth, handle),
+            "max_generation": ask(library.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+            "max_width": ask(library.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        },
+        "links": list(_links(library, ask, handle)),
+        "c2c": _c2c(library, ask, handle),
+        "fabric": _fabric(library, ask, handle),
+    }
+
+
+def _memory_node(ask: Callable[..., Any], library: Any, handle: Any) -> int | None:
+    """Return the NUMA node of host memory nearest to a device, where NVML names exactly one."""
+    words = ask(library.nvmlDeviceGetMemoryAffinity, handle, 16, 0)
+    if words is None:
+        return None
+    nodes = [64 * i + bit for i, word in enumerate(words) for bit in range(64) if word >> bit & 1]
+    return nodes[0] if len(nodes) == 1 else None
+
+
+def _links(library: Any, ask: Callable[..., Any], handle: Any) -> Iterator[dict[str, Any]]:
+    count = _field(library, ask, handle, _FI_LINK_COUNT)
+    common = _field(library, ask, handle, _FI_SPEED_COMMON)
+    for link in range(library.NVML_NVLINK_MAX_LINKS if count is None else count):
+        state = ask(library.nvmlDeviceGetNvLinkState, handle, link)
+        if state is None:
+            # Drivers without the count say so of every further link.
+            if count is None:
+                break
+            continue
+        remote = ask(library.nvmlDeviceGetNvLinkRemotePciInfo, handle, link) if state else None
+        kind = ask(library.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link) if state else None
+        yield {
+            "link": link,
+            "active": bool(state),
+            "version": _VERSIONS.get(ask(library.nvmlDeviceGetNvLinkVersion, handle, link)),
+            "megabytes_per_s": _field(library, ask, handle, _FI_GET_SPEED, link) or common,
+            "remote": _REMOTE.get(kind) if kind is not None else None,
+            "remote_pci": None if remote is None else _text(remote.busId),
+        }
+
+
+def _c2c(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, int] | None:
+    count = _field(library, ask, handle, _FI_C2C_COUNT)
+    if not count:
+        return None
+    active = sum(_field(library, ask, handle, _FI_C2C_STATUS, link) == 1 for link in range(count))
+    rate = _field(library, ask, handle, _FI_C2C_MAX_RATE, 0)
+    return {"links": active, "megabytes_per_s": rate} if active and rate else None
+
+
+def _fabric(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, Any] | None:
+    if not hasattr(library, "c_nvmlGpuFabricInfo_v2_t"):
+        return None
+    info = library.c_nvmlGpuFabricInfo_v2_t()
+    info.version = library.nvmlGpuFabricInfo_v2
+    if ask(library.nvmlDeviceGetGpuFabricInfoV, handle, library.byref(info)) is None:
+        return None
+    # One letter per byte: the id of the cluster that the fabric's manager gave this device.
+    cluster = "".join(f"{byte if isinstance(byte, int) else ord(byte):02x}" for byte in info.clusterUuid)
+    return {"state": int(info.state), "cluster": cluster, "clique": int(info.cliqueId)}

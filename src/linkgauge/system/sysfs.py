@@ -1,0 +1,267 @@
+"""What Linux says in /sys and /proc of hosts, caches, PCI devices and NICs. Reads any folder laid out like them.
+
+Nothing here raises for what a machine does not say: it is None, and discovery leaves it out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_ADDRESS = re.compile(r"^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
+_BRIDGE_CLASS = 0x0604
+_PCIE_CAPABILITY = 0x10
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """One NUMA node: its number, cores, memory and the distance to each node as the firmware states it."""
+
+    number: int
+    cores: tuple[int, ...]
+    memory_bytes: int | None
+    distances: tuple[int, ...]
+    cache_bytes: int | None
+    model: str | None
+
+
+@dataclass(frozen=True)
+class PciFacts:
+    """One PCI function. `parents` are the bridges above it, from the root port down; speeds in GT/s a lane."""
+
+    address: str
+    vendor: int | None
+    device: int | None
+    class_code: int | None
+    numa: int | None
+    parents: tuple[str, ...]
+    speed: float | None
+    width: int | None
+    max_speed: float | None
+    max_width: int | None
+    max_payload_bytes: int | None
+
+    @property
+    def is_bridge(self) -> bool:
+        """Whether this is a PCI bridge: a root port, or a port of a switch."""
+        return self.class_code is not None and self.class_code >> 8 == _BRIDGE_CLASS
+
+
+@dataclass(frozen=True)
+class NicFacts:
+    """One NIC or port of it: RDMA devices by their name and port, others by their network interface."""
+
+    name: str
+    address: str | None
+    rate_bits_per_s: float | None
+    active: bool
+    rdma: bool
+
+
+def text(path: Path) -> str | None:
+    """Return a small file's text without its last newline, or None where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def number(path: Path) -> int | None:
+    """Return a file's number (decimal, or hexadecimal after 0x), or None."""
+    content = text(path)
+    try:
+        return None if content is None else int(content, 0)
+    except ValueError:
+        return None
+
+
+def cpu_list(content: str | None) -> tuple[int, ...]:
+    """Return the numbers of a list such as `0-3,8`."""
+    numbers: list[int] = []
+    for part in (content or "").split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdigit():
+            numbers.extend(range(int(first), int(last or first) + 1))
+    return tuple(numbers)
+
+
+def cpu_model(root: Path) -> str | None:
+    """Return the processor's name from `proc/cpuinfo` beside `sys`."""
+    for line in (text(root / "proc/cpuinfo") or "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "cpu", "Model") and value.strip():
+            return value.strip()
+    return None
+
+
+def hosts(root: Path) -> list[HostFacts]:
+    """Return the NUMA nodes; a kernel without NUMA gets one node with every core that is online."""
+    model = cpu_model(root)
+    found = []
+    for folder in _numbered(root / "sys/devices/system/node", "node"):
+        cores = cpu_list(text(folder / "cpulist"))
+        memory = None
+        for line in (text(folder / "meminfo") or "").splitlines():
+            words = line.split()
+            if "MemTotal:" in words:
+                memory = int(words[words.index("MemTotal:") + 1]) * 1024
+        distances = tuple(int(word) for word in (text(folder / "distance") or "").split() if word.isdigit())
+        found.append(HostFacts(int(folder.name[4:]), cores, memory, distances, _cache(root, cores), model))
+    if not found:
+        cores = cpu_list(text(root / "sys/devices/system/cpu/online"))
+        found.append(HostFacts(0, cores, None, (10,), _cache(root, cores), model))
+    return found
+
+
+def _numbered(folder: Path, prefix: str) -> list[Path]:
+    try:
+        entries = [path for path in folder.iterdir() if re.fullmatch(prefix + r"\d+", path.name)]
+    except OSError:
+        return []
+    return sorted(entries, key=lambda path: int(path.name[len(prefix) :]))
+
+
+def _cache(root: Path, cores: tuple[int, ...]) -> int | None:
+    """Return the bytes of all last-level caches of these cores together."""
+    caches: dict[str, int] = {}
+    for core in cores:
+        levels = []
+        for folder in _numbered(root / f"sys/devices/system/cpu/cpu{core}/cache", "index"):
+            level, size = number(folder / "level"), _size(text(folder / "size"))
+            if level is not None and size is not None and text(folder / "type") != "Instruction":
+                levels.append((level, size, text(folder / "shared_cpu_list") or str(core)))
+        if levels:
+            level, size, shared = max(levels)
+            caches[f"{level}:{shared}"] = size
+    return sum(caches.values()) or None
+
+
+def _size(content: str | None) -> int | None:
+    found = re.fullmatch(r"(\d+)([KMG]?)", content or "")
+    return None if found is None else int(found.group(1)) * 1024 ** " KMG".index(found.group(2) or " ")
+
+
+def normal_address(address: str) -> str:
+    """Return a PCI address as Linux writes it: `0000:18:00.0`, lower case, four digits of domain where they suffice."""
+    domain, bus, rest = address.lower().split(":")
+    return f"{int(domain, 16):04x}:{bus}:{rest}"
+
+
+def pci(root: Path) -> dict[str, PciFacts]:
+    """Return the PCI functions by address."""
+    folder = root / "sys/bus/pci/devices"
+    result = {}
+    try:
+        entries = sorted(os.listdir(folder))
+    except OSError:
+        return {}
+    for name in entries:
+        if _ADDRESS.match(name):
+            place = folder / name
+            chain = [part for part in Path(os.path.realpath(place)).parts if _ADDRESS.match(part)]
+            numa, code = number(place / "numa_node"), number(place / "class")
+            result[name] = PciFacts(
+                address=name,
+                vendor=number(place / "vendor"),
+                device=number(place / "device"),
+                class_code=None if code is None else code,
+                numa=None if numa is None or numa < 0 else numa,
+                parents=tuple(part for part in chain if part != name),
+                speed=_speed(text(place / "current_link_speed")),
+                width=_positive(number(place / "current_link_width")),
+                max_speed=_speed(text(place / "max_link_speed")),
+                max_width=_positive(number(place / "max_link_width")),
+                max_payload_bytes=_max_payload(place / "config"),
+            )
+    return result
+
+
+def _speed(content: str | None) -> float | None:
+    found = re.match(r"([0-9.]+) GT/s", content or "")
+    return None if found is None else float(found.group(1))
+
+
+def _positive(value: int | None) -> int | None:
+    # Width 255 is what the kernel prints for a link that it cannot read.
+    return value if value is not None and 0 < value < 255 else None
+
+
+def _max_payload(config: Path) -> int | None:
+    """Return the maximum payload size in force, from the PCI Express capability's device control register.
+
+    Past byte 64 the file is readable by root alone; else None.
+    """
+    try:
+        data = config.read_bytes()
+    except OSError:
+        return None
+    at, seen = data[0x34] if len(data) > 0x34 else 0, set()
+    while at and at not in seen and at + 10 <= len(data):
+        seen.add(at)
+        if data[at] == _PCIE_CAPABILITY:
+            return 128 << (data[at + 8] >> 5 & 7)
+        at = data[at + 1]
+    return None
+
+
+def nics(root: Path) -> list[NicFacts]:
+    """Return RDMA ports, and network interfaces that belong to a PCI device without RDMA ports."""
+    found: list[NicFacts] = []
+    covered = set()
+    for device in _entries(root / "sys/class/infiniband"):
+        address = _address_of(device / "device")
+        ports = _entries(device / "ports")
+        for port in ports:
+            # "400 Gb/sec (4X NDR)"
+            rate = re.match(r"([0-9.]+) Gb/sec", text(port / "rate") or "")
+            name = device.name if len(ports) == 1 else f"{device.name}:{port.name}"
+            active = "ACTIVE" in (text(port / "state") or "")
+            found.append(NicFacts(name, address, float(rate.group(1)) * 1e9 if rate else None, active, True))
+        if address is not None:
+            covered.add(address)
+    for interface in _entries(root / "sys/class/net"):
+        address = _address_of(interface / "device")
+        if address is None or address in covered:
+            continue
+        speed = number(interface / "speed")
+        active = text(interface / "operstate") == "up"
+        rate_bits = speed * 1e6 if speed is not None and speed > 0 else None
+        found.append(NicFacts(interface.name, address, rate_bits, active, False))
+    return found
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _address_of(device: Path) -> str | None:
+    """Return the PCI address behind a `device` link, also where a virtio function lies between."""
+    if not device.exists():
+        return None
+    parts = [part for part in Path(os.path.realpath(device)).parts if _ADDRESS.match(part)]
+    return parts[-1] if parts else None
+
+
+def generation_of(speed: float | None) -> int | None:
+    """Return the PCIe generation whose lanes run at `speed` GT/s."""
+    return {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}.get(speed) if speed is not None else None
+
+
+def speed_of(generation: int | None) -> float | None:
+    """Return the GT/s a lane of a PCIe generation."""
+    return {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}.get(generation or 0)
+
+
+def pcie_rates(speed: float, width: int) -> tuple[float, float]:
+    """Return signalling and data rate in bytes per second of a PCIe link in one direction.
+
+    Coding: 8b/10b up to 5 GT/s, 128b/130b to 32 GT/s, at 64 GT/s flits of 256 bytes that carry 236 of packets.
+    """
+    signalling = speed * 1e9 * width / 8
+    share = 0.8 if speed <= 5 else 128 / 130 if speed <= 32 else 236 / 256
+    return signalling, signalling * share

@@ -1,0 +1,381 @@
+"""Discovery on recorded machines: trees of sysfs files and NVML's answers, made here as those machines state them."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import linkgauge.system as systems
+from linkgauge.errors import UsageError
+from linkgauge.expect import ceilings
+from linkgauge.expect.graph import FABRIC, NODE, wires
+from linkgauge.expect.paths import hop_matrix
+from linkgauge.system import System, discover, sysfs
+from linkgauge.system.record import record
+
+
+class Machine:
+    """Writes a folder like /sys and /proc, an entry at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "sys").mkdir(parents=True)
+
+    def write(self, path: str, content: object) -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{content}\n", encoding="utf-8")
+
+    def numa(self, number: int, cores: str, distances: str, gib: int = 256) -> None:
+        place = f"sys/devices/system/node/node{number}"
+        self.write(f"{place}/cpulist", cores)
+        self.write(f"{place}/distance", distances)
+        self.write(f"{place}/meminfo", f"Node {number} MemTotal:       {gib << 20} kB")
+
+    def cache(self, core: int, shared: str, size: str = "32768K") -> None:
+        place = f"sys/devices/system/cpu/cpu{core}/cache/index3"
+        for name, value in (("level", 3), ("size", size), ("type", "Unified"), ("shared_cpu_list", shared)):
+            self.write(f"{place}/{name}", value)
+
+    def pci(self, chain: str, kind: str = "0x030200", numa: int = 0, speed: str = "32.0", width: int = 16) -> None:
+        """A PCI function at the end of `chain`, as `0000:00:01.0/0000:01:00.0`."""
+        parts = chain.split("/")
+        place = f"sys/devices/pci{parts[0][:7]}/{chain}"
+        self.write(f"{place}/class", kind)
+        self.write(f"{place}/vendor", "0x10de")
+        self.write(f"{place}/numa_node", numa)
+        self.write(f"{place}/current_link_speed", f"{speed} GT/s PCIe")
+        self.write(f"{place}/current_link_width", width)
+        self.write(f"{place}/max_link_speed", "32.0 GT/s PCIe")
+        self.write(f"{place}/max_link_width", 16)
+        self.link(f"sys/bus/pci/devices/{parts[-1]}", place)
+
+    def payload(self, chain: str, code: int) -> None:
+        """A configuration space whose PCI Express capability states a maximum payload size of 128 << code."""
+        config = bytearray(256)
+        config[0x34] = 0x60
+        config[0x60:0x62] = bytes([0x05, 0x80])
+        config[0x80:0x82] = bytes([0x10, 0x00])
+        config[0x88:0x8A] = struct.pack("<H", code << 5)
+        (self.root / f"sys/devices/pci{chain[:7]}/{chain}/config").write_bytes(bytes(config))
+
+    def link(self, path: str, target: str) -> None:
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(os.path.relpath(self.root / target, place.parent))
+
+    def rdma(self, name: str, chain: str, rate: str = "400 Gb/sec (4X NDR)", state: str = "4: ACTIVE") -> None:
+        self.write(f"sys/class/infiniband/{name}/ports/1/rate", rate)
+        self.write(f"sys/class/infiniband/{name}/ports/1/state", state)
+        self.link(f"sys/class/infiniband/{name}/device", f"sys/devices/pci{chain[:7]}/{chain}")
+
+    def nvml(self, answers: dict[str, Any]) -> None:
+        self.write("nvml.json", json.dumps(answers))
+
+
+def h200(pci: str, links: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {
+        "name": "NVIDIA H200",
+        "uuid": f"GPU-{pci}",
+        "serial": None,
+        "pci": pci,
+        "vbios": "96.00",
+        "memory_bytes": 150754820096,
+        "memory_bus_bits": 6144,
+        "memory_clock_mhz": 3201,
+        "performance_state": 0,
+        "numa": None,
+        "pcie": {"generation": 5, "width": 16, "max_generation": 5, "max_width": 16},
+        "links": links,
+        "c2c": None,
+        "fabric": {"state": 3, "cluster": "00", "clique": 0},
+        **more,
+    }
+
+
+def switch_links(count: int = 18, down: tuple[int, ...] = (), hidden: bool = False) -> list[dict[str, Any]]:
+    """Eighteen links to four switches, five, four, four and five, as an HGX H200 has."""
+    switches = [0] * 5 + [1] * 4 + [2] * 4 + [3] * 5
+    return [
+        {
+            "link": i,
+            "active": i not in down,
+            "version": "4",
+            "megabytes_per_s": 26562,
+            "remote": "switch",
+            "remote_pci": "FFFFFFFF:FFFF:FF.0" if hidden else f"00000000:0{5 + switches[i]}:00.0",
+        }
+        for i in range(count)
+    ]
+
+
+@pytest.fixture
+def hgx(tmp_path: Path) -> Machine:
+    """Four H200 of an HGX board: each behind a PCIe switch of its own with a NIC, two processors."""
+    machine = Machine(tmp_path / "hgx")
+    machine.write("proc/cpuinfo", "processor : 0\nmodel name : Xeon Platinum 8480C")
+    for number in range(2):
+        machine.numa(number, f"{number * 8}-{number * 8 + 7}", "10 21" if number == 0 else "21 10")
+        machine.cache(number * 8, f"{number * 8}-{number * 8 + 7}")
+    devices = []
+    for i in range(4):
+        bus = 0x10 + 0x10 * i
+        root, up = f"0000:{bus:02x}:01.0", f"0000:{bus + 1:02x}:00.0"
+        down, other = f"0000:{bus + 2:02x}:00.0", f"0000:{bus + 2:02x}:01.0"
+        gpu, nic = f"0000:{bus + 3:02x}:00.0", f"0000:{bus + 4:02x}:00.0"
+        numa = i // 2
+        machine.pci(root, "0x060400", numa)
+        machine.pci(f"{root}/{up}", "0x060400", numa)
+        machine.pci(f"{root}/{up}/{down}", "0x060400", numa)
+        machine.pci(f"{root}/{up}/{other}", "0x060400", numa)
+        machine.pci(f"{root}/{up}/{down}/{gpu}", "0x030200", numa)
+        machine.payload(f"{root}/{up}/{down}/{gpu}", 1)
+        machine.pci(f"{root}/{up}/{other}/{nic}", "0x020700", numa)
+        machine.rdma(f"mlx5_{i}", f"{root}/{up}/{other}/{nic}")
+        devices.append(h200(f"0000{gpu.upper()}", switch_links()))
+    # NVML need not list devices in the order of PCI addresses.
+    machine.nvml({"driver": "570.0", "devices": devices[::-1], "ancestors": []})
+    return machine
+
+
+def test_hgx_h200(hgx: Machine) -> None:
+    system = discover(hgx.root)
+    assert [d.name for d in system.devices] == ["gpu0", "gpu1", "gpu2", "gpu3"]
+    assert [d.identity["pci"] for d in system.devices] == sorted(d.identity["pci"] for d in system.devices)
+    assert [d.numa for d in system.devices] == [0, 0, 1, 1]
+    fabric = [link for link in system.links_of("gpu0") if link.kind == "nvlink"]
+    assert sorted(link.count for link in fabric) == [4, 4, 5, 5]
+    for link in fabric:
+        assert link.signalling_rate is not None
+        assert link.data_rate is not None
+        assert link.signalling_rate.value == 26.562e9
+        assert link.data_rate.value == 25e9
+        assert link.signalling_rate.provenance == "discovered"
+        assert system.node(link.other("gpu0")).kind == "switch"
+    (pcie,) = [link for link in system.links_of("gpu0") if link.kind == "pcie"]
+    assert (pcie.version, pcie.width, pcie.max_payload_bytes) == ("5", 16, 256)
+    assert pcie.rate("gpu0") == pytest.approx(63.015e9, rel=1e-4)
+    memory = system.devices[0].memory_rate
+    assert memory is not None
+    assert memory.value == pytest.approx(4.917e12, rel=1e-3)
+    assert {node.model for node in system.of_kind("switch")} == {"NVSwitch", "PCIe switch"}
+    graph = wires(system, FABRIC)
+    assert graph.out_rate("gpu0") == 450e9
+    assert graph.multicast
+
+
+def test_hgx_devices_have_a_nic_near(hgx: Machine) -> None:
+    """A device and its NIC meet at one PCIe switch; the NIC's rate is its port's."""
+    system = discover(hgx.root)
+    for i in range(4):
+        (up,) = [link.other(f"gpu{i}") for link in system.links_of(f"gpu{i}") if link.kind == "pcie"]
+        near = {link.other(up) for link in system.links_of(up)}
+        assert f"mlx5_{i}" in near
+        assert f"numa{i // 2}" in near
+        rate = system.node(f"mlx5_{i}").port_rate
+        assert rate is not None
+        assert rate.value == 50e9
+
+
+def test_hgx_gives_every_pattern_a_ceiling(hgx: Machine) -> None:
+    system = discover(hgx.root)
+    found = {c.rule: c for c in ceilings(system, {"pattern": "allreduce", "transport": "kernel"})}
+    assert found["allreduce_bytes"].value_bytes_per_s == pytest.approx(450e9 * 4 / 6)
+    h2d = {
+        c.rule: c for c in ceilings(system, {"pattern": "host_to_device", "devices": (0,), "transport": "copy_engine"})
+    }
+    assert h2d["host_links"].value_bytes_per_s == pytest.approx(63.015e9, rel=1e-4)
+    # 256 bytes of payload in 280 on the wire.
+    assert h2d["payload_share"].value_bytes_per_s == pytest.approx(63.015e9 * 256 / 280, rel=1e-4)
+
+
+def test_lost_links_and_hidden_switches(hgx: Machine) -> None:
+    devices = [h200(f"0000:{0x13 + 0x10 * i:02x}:00.0", switch_links(hidden=True)) for i in range(4)]
+    devices[2]["links"] = switch_links(down=(3, 17), hidden=True)
+    system = discover(hgx.root, nvml_answers={"devices": devices})
+    assert [node.name for node in system.of_kind("switch") if node.model == "NVSwitch"] == ["nvswitch0"]
+    assert {link.count for link in system.links_of("gpu0") if link.kind == "nvlink"} == {18}
+    assert {link.count for link in system.links_of("gpu2") if link.kind == "nvlink"} == {16}
+    assert any("gpu2: NVLink 3, 17 not active" in note for note in system.notes)
+
+
+def test_pcie_trained_below_what_is_possible(hgx: Machine) -> None:
+    slow = {"generation": 3, "width": 8, "max_generation": 5, "max_width": 16}
+    devices = [h200("0000:13:00.0", switch_links(), pcie=slow)]
+    (link,) = [k for k in discover(hgx.root, nvml_answers={"devices": devices}).links_of("gpu0") if k.kind == "pcie"]
+    assert link.rate("gpu0") == pytest.approx(8e9 * 8 / 8 * 128 / 130)
+    assert link.possible_rate is not None
+    assert link.possible_rate.value == pytest.approx(63.015e9, rel=1e-4)
+    # An idle device's slow link says nothing of what it carries under load.
+    devices = [h200("0000:13:00.0", switch_links(), pcie={**slow, "width": 16}, performance_state=8)]
+    idle = discover(hgx.root, nvml_answers={"devices": devices})
+    (link,) = [k for k in idle.links_of("gpu0") if k.kind == "pcie"]
+    assert link.rate("gpu0") == pytest.approx(63.015e9, rel=1e-4)
+    assert any("while idle (P8)" in note for note in idle.notes)
+
+
+def test_answers_that_lack_most_things() -> None:
+    """A driver that answers little still gives devices; what it does not say is unknown."""
+    bare = {"name": None, "pci": "00000000:18:00.0", "links": [], "pcie": {}}
+    system = discover(Path("/"), nvml_answers={"devices": [bare]})
+    (device,) = system.devices
+    assert device.memory_rate is None
+    assert System.from_json(system.to_json()) == system
+
+
+def direct(remote: list[str]) -> list[dict[str, Any]]:
+    return [
+        {"link": i, "active": True, "version": "2", "megabytes_per_s": 25781, "remote": "gpu", "remote_pci": pci}
+        for i, pci in enumerate(remote)
+    ]
+
+
+def test_direct_links_count_once() -> None:
+    """Two devices joined by three links, which both ends report, and one link to a device that is not visible."""
+    one, two, away = "00000000:06:00.0", "00000000:07:00.0", "00000000:0A:00.0"
+    answers = {
+        "devices": [
+            h200(one, direct([two, two, two, away]), name="Tesla V100-SXM2-16GB"),
+            h200(two, direct([one, one, one]), name="Tesla V100-SXM2-16GB"),
+        ]
+    }
+    system = discover(Path("/"), nvml_answers=answers)
+    links = [link for link in system.links if link.kind == "nvlink"]
+    assert [(link.a, link.b, link.count) for link in links] == [("gpu0", "gpu1", 3)]
+    assert links[0].rate("gpu0") == 75e9
+
+
+def kfd_machine(root: Path) -> Machine:
+    """A node of MI250X as the kernel's driver states it, from LUMI-G's links."""
+    machine = Machine(root)
+    machine.numa(0, "0-15", "10 12 12 12")
+    for number in range(1, 4):
+        machine.numa(number, f"{16 * number}-{16 * number + 15}", "12 10 12 12")
+    lumi = systems.load("lumi-g")
+    nodes = "sys/class/kfd/kfd/topology/nodes"
+    for cpu in range(4):
+        machine.write(f"{nodes}/{cpu}/gpu_id", 0)
+        machine.write(f"{nodes}/{cpu}/properties", "cpu_cores_count 16\nsimd_count 0\nlocation_id 0")
+    for i in range(8):
+        bus = 0xC1 + i
+        place = f"{nodes}/{4 + i}"
+        machine.pci(f"0000:00:{i:02x}.1/0000:{bus:02x}:00.0", "0x038000", [3, 3, 1, 1, 0, 0, 2, 2][i], "16.0")
+        machine.write(f"{place}/gpu_id", 1000 + i)
+        machine.write(f"{place}/name", "aldebaran")
+        machine.write(f"{place}/properties", f"simd_count 440\ndomain 0\nlocation_id {bus << 8}\nunique_id {77 + i}")
+        machine.write(
+            f"{place}/mem_banks/0/properties", "heap_type 1\nsize_in_bytes 68702699520\nwidth 4096\nmem_clk_max 1600"
+        )
+        machine.write(f"{place}/caches/0/properties", "level 1\nsize 16")
+        machine.write(f"{place}/caches/1/properties", "level 2\nsize 8192")
+        targets: list[tuple[int, int, int, int]] = []
+        for link in lumi.links_of(f"gcd{i}"):
+            other = link.other(f"gcd{i}")
+            if link.kind == "xgmi":
+                targets.append((4 + int(other[3:]), 15, 50000, 50000 * link.count))
+            elif link.kind == "infinity_fabric":
+                targets.append((int(other[4:]), 13, 36000, 36000))
+        # The driver lists pairs that are two hops apart too.
+        targets.append((4 + (i + 4) % 8, 30, 50000, 50000))
+        for number, (target, weight, least, most) in enumerate(targets):
+            machine.write(
+                f"{place}/io_links/{number}/properties",
+                f"type 11\nnode_from {4 + i}\nnode_to {target}\nweight {weight}\n"
+                f"min_bandwidth {least}\nmax_bandwidth {most}",
+            )
+    return machine
+
+
+def test_mi250x_from_the_kernel_equals_its_description(tmp_path: Path) -> None:
+    machine = kfd_machine(tmp_path / "lumi")
+    found, described = discover(machine.root), systems.load("lumi-g")
+    for scope in (FABRIC, NODE):
+        seen, known = wires(found, scope), wires(described, scope)
+        rename = {f"gcd{i}": f"gpu{i}" for i in range(8)}
+        arcs = {tuple(rename.get(end, end) for end in arc): rate for arc, rate in known.arcs.items()}
+        between_hosts = {arc for arc in arcs if all(end.startswith("numa") for end in arc)}
+        for arc in arcs.keys() - between_hosts:
+            assert seen.arcs[arc] == arcs[arc], arc
+        assert seen.arcs.keys() - between_hosts == arcs.keys() - between_hosts
+    assert hop_matrix(wires(found), range(8)) == hop_matrix(wires(described), range(8))
+    device = found.devices[0]
+    assert device.memory_rate is not None
+    assert device.memory_rate.value == pytest.approx(1.6384e12)
+    assert device.cache_bytes is not None
+    assert device.cache_bytes.value == 8 << 20
+    assert [d.numa for d in found.devices] == [3, 3, 1, 1, 0, 0, 2, 2]
+    alltoall = {c.rule: c.value_bytes_per_s for c in ceilings(found, {"pattern": "alltoall"})}
+    assert alltoall["concurrent_flow"] == pytest.approx(1050e9 / 8)
+
+
+def test_switch_above_two_devices_is_one(tmp_path: Path) -> None:
+    """DGX-1's PCIe: two devices below one switch share its way up."""
+    machine = Machine(tmp_path / "pair")
+    machine.numa(0, "0-3", "10")
+    top = "0000:00:02.0/0000:04:00.0"
+    machine.pci("0000:00:02.0", "0x060400", speed="8.0")
+    machine.pci(top, "0x060400", speed="8.0")
+    for i in range(2):
+        machine.pci(f"{top}/0000:05:0{i}.0", "0x060400", speed="8.0")
+        machine.pci(f"{top}/0000:05:0{i}.0/0000:0{6 + i}:00.0", speed="8.0")
+    answers = {"devices": [h200(f"0000:0{6 + i}:00.0", [], pcie={}) for i in range(2)]}
+    system = discover(machine.root, nvml_answers=answers)
+    (switch,) = system.of_kind("switch")
+    assert {link.other(switch.name) for link in system.links_of(switch.name)} == {"gpu0", "gpu1", "numa0"}
+    both = {c.rule: c.value_bytes_per_s for c in ceilings(system, {"pattern": "host_to_device"})}
+    one = {c.rule: c.value_bytes_per_s for c in ceilings(system, {"pattern": "host_to_device", "devices": (0,)})}
+    assert both["host_links"] == pytest.approx(one["host_links"])
+
+
+def test_this_machine_without_gpu() -> None:
+    """Hosts with memory; host devices whose rates are missing, and so no ceiling pretends to know them."""
+    system = discover(nvml_answers={})
+    assert system.hosts
+    assert all(host.memory_bytes is not None and host.memory_bytes.value > 2**20 for host in system.hosts)
+    assert System.from_json(system.to_json()) == system
+    assert len(discover(nvml_answers={}, host_devices=3).devices) == 3
+    for device in system.devices:
+        assert device.memory_rate is None
+        for link in system.links_of(device.name):
+            assert link.data_rate is None
+    for pattern in ("alltoall", "allreduce", "broadcast", "ring_shift", "host_to_device"):
+        assert ceilings(system, {"pattern": pattern}) == []
+
+
+def test_record_and_play_back(hgx: Machine, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    assert record(copy, hgx.root)
+    again = discover(copy, nvml_answers=json.loads((hgx.root / "nvml.json").read_text()), name="hgx")
+    first = discover(hgx.root)
+    assert again.nodes == first.nodes
+    assert again.links == first.links
+    with pytest.raises(Exception, match="is not empty"):
+        record(copy, hgx.root)
+
+
+def test_record_of_this_machine(tmp_path: Path) -> None:
+    record(tmp_path / "me")
+    here, played = discover(nvml_answers={}), discover(tmp_path / "me", nvml_answers={})
+    assert [n for n in played.nodes if n.kind == "host"] == [n for n in here.nodes if n.kind == "host"]
+    assert played.links == here.links
+
+
+def test_what_is_no_recorded_machine(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no recorded machine"):
+        discover(tmp_path)
+
+
+def test_small_readers() -> None:
+    assert sysfs.cpu_list("0-3,8,10-11") == (0, 1, 2, 3, 8, 10, 11)
+    assert sysfs.cpu_list("") == ()
+    assert sysfs.normal_address("00000000:AF:00.0") == "0000:af:00.0"
+    assert sysfs.normal_address("00010000:AF:00.0") == "10000:af:00.0"
+    signalling, data = sysfs.pcie_rates(16.0, 16)
+    assert signalling == 32e9
+    assert data == pytest.approx(31.508e9, rel=1e-4)
+    assert sysfs.pcie_rates(2.5, 1) == (312.5e6, 250e6)

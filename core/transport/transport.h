@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,6 +16,12 @@ namespace linkgauge {
 
 class MpiLibrary;  // transport/mpi_library.h
 
+// Where libraries that are opened at run time lie. Empty: the dynamic loader's own search.
+struct LibraryPlaces {
+  std::string ccl;                   // NCCL's or RCCL's file
+  std::vector<std::string> folders;  // searched before the loader's own places
+};
+
 // What an operation is built from on this rank. Everything outlives the operation.
 struct RankContext {
   DeviceRuntime* runtime = nullptr;
@@ -22,10 +29,14 @@ struct RankContext {
   MpiLibrary* mpi = nullptr;        // nullptr in threads mode
   std::uint64_t communicator = 0;   // MPI handle of the case's ranks, as bits; 0 without MPI
   std::vector<int> device_of_rank;  // by rank of `group`
+  LibraryPlaces libraries;
+  // What transports keep for this set of ranks from case to case, by name (a communicator); goes before the runtime.
+  std::map<std::string, std::shared_ptr<void>>* keep = nullptr;
 
   int rank() const { return group->rank(); }
   int size() const { return group->size(); }
   int device() const { return device_of_rank[static_cast<std::size_t>(rank())]; }
+  std::shared_ptr<void>& kept(const std::string& thing) const { return (*keep)[thing]; }
 };
 
 // How far a completion reaches. At the source, kLocal: the buffer may be reused; kRemote: the target has all bytes and

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from linkgauge.expect.graph import FABRIC, NODE, wires
-from linkgauge.expect.paths import hop_matrix
 
 import linkgauge.system as systems
 from linkgauge.errors import UsageError
 from linkgauge.expect import ceilings
+from linkgauge.expect.graph import FABRIC, NODE, wires
+from linkgauge.expect.paths import hop_matrix
 from linkgauge.system import System, discover, sysfs
 from linkgauge.system.record import record
 

@@ -1,1 +1,32 @@
-"""Expected goodput: what a system's links allow, by named rules."""
+"""Expected goodput: what a system's links allow a case, by named rules (docs/rules.md).
+
+What others call:
+
+- `ceilings(system, case) -> list[Ceiling]`, where `case` is a mapping with the names of docs/definitions.md's
+  dimensions (`pattern` is the only one that must be there; `Case.dimensions()` or a row of cases.parquet will do);
+- `Ceiling`: `rule`, `kind`, `value_bytes_per_s` (goodput as the pattern's row of docs/definitions.md counts it) or
+  `latency_ns`, `basis` in words, `source`;
+- `RULES`: the table of rules.
+
+Importing this package loads neither scipy nor networkx; calling `ceilings` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.expect.rules import KINDS, RULES, Ceiling, Rule
+
+if TYPE_CHECKING:
+    from linkgauge.expect.of_case import ceilings
+
+__all__ = ["KINDS", "RULES", "Ceiling", "Rule", "ceilings"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the solvers only when a ceiling is asked for."""
+    if name == "ceilings":
+        import importlib
+
+        return importlib.import_module("linkgauge.expect.of_case").ceilings
+    raise AttributeError(name)

@@ -68,6 +68,7 @@ class Case:
     op: str = "sum"
     in_place: bool = False
     path: str = ""
+    buffer: str = ""
     algorithm: str = ""
     initiator: str = "sender"
     host_leg: str = ""

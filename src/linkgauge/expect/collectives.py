@@ -1,0 +1,277 @@
+"""Ceilings of patterns in which all ranks of a node take part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from linkgauge.expect import cuts, flows, paths, rings
+from linkgauge.expect.graph import FABRIC, HOST, Wires
+from linkgauge.expect.points import beyond_cache, finite, serial
+from linkgauge.expect.query import Query, show
+from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.system.units import show_rate
+
+_NEVER_REACHED = ("injection", "allreduce_cut", "allreduce_bytes")
+
+
+def collective(q: Query) -> list[Ceiling]:
+    """Return the ceilings of a collective on one node."""
+    result: list[Ceiling] = []
+    if len(q.names) > 1:
+        if q.transport == "staging":
+            result.extend(_staging(q))
+        else:
+            result.extend(_bounds(q, q.graph(), "bound" if q.binds else "constructive"))
+            if not q.binds:
+                result.extend(_bounds(q, q.graph(q.outer), "bound"))
+            result.extend(_constructive(q))
+    result.extend(_memory(q))
+    return result
+
+
+def _bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
+    """Return what the links of a graph allow at best; `kind` says whether that binds this case's transport."""
+    if not set(q.names) <= set(graph.vertices):
+        return []
+    where = f"over the {graph.scope} links"
+    n, weights, names = q.ranks, q.weights, q.names
+    result: list[Ceiling] = []
+
+    def add(rule: str, value: float | None, basis: str) -> None:
+        # Some bounds are reached by a schedule over these links and so are constructive where they do not bind.
+        if value is not None and finite(value) and (kind == "bound" or rule not in _NEVER_REACHED):
+            result.append(ceiling(rule, value, basis, kind=kind))
+
+    if q.pattern in ("alltoall", "ring_shift", "bidirectional"):
+        demands = _demands(q)
+        rate = flows.concurrent(graph, demands)
+        factor = n - 1 if q.pattern == "alltoall" else 1
+        add("concurrent_flow", None if rate is None else rate * factor, f"{where}, {show_rate(rate)} for each pair")
+    if q.pattern == "alltoall":
+        ports = {name: min(graph.out_rate(name), graph.in_rate(name)) for name in names}
+        # A port carries what its ranks exchange with other devices: w (n - w) messages.
+        shares = {name: rate * (n - 1) / (weights[name] * (n - weights[name])) for name, rate in ports.items()}
+        least = min(shares, key=lambda name: shares[name])
+        add("injection", shares[least], f"ports of {least}: {show_rate(ports[least])}")
+    if q.pattern in ("allgather", "reduce_scatter"):
+        cut = _packing(q, graph)
+        add("tree_packing", None if cut.value is None else n * cut.value, f"{where}; cut at {show(cut.side)}")
+    if q.pattern in ("broadcast", "reduce"):
+        cut = cuts.broadcast(graph if q.pattern == "broadcast" else graph.reversed(), q.root_name, names)
+        add("rooted_cut", cut.value, f"{where}; cut at {show(cut.side)}")
+    if q.pattern in ("scatter", "gather", "one_to_all", "all_to_one"):
+        outward = q.pattern in ("scatter", "one_to_all")
+        cut = cuts.scatter(graph if outward else graph.reversed(), q.root_name, weights)
+        factor = n if q.pattern in ("scatter", "gather") else n - 1
+        value = None if cut.value is None else factor * cut.value
+        add("scatter_cut", value, f"{where}; cut at {show(cut.side)}")
+    if q.pattern == "allreduce":
+        cut = cuts.smallest_pair_cut(graph, names)
+        add("allreduce_cut", cut.value, f"{where}; cut at {show(cut.side)}")
+        if _bytes_rule_holds(q, graph):
+            total = sum(graph.out_rate(name) for name in names)
+            basis = f"{where}: {show_rate(total)} leave the devices in all"
+            add("allreduce_bytes", total / (2 * (len(names) - 1)), basis)
+    return result
+
+
+def _demands(q: Query) -> dict[tuple[str, str], float]:
+    if q.pattern == "alltoall":
+        return flows.all_pairs(q.weights)
+    by_ordinal = {device.ordinal: device.name for device in q.system.devices}
+    ranks = [by_ordinal[ordinal] for ordinal in q.devices]
+    demands: dict[tuple[str, str], float] = {}
+    # The pair of a bidirectional case is a ring of two.
+    for source, target in zip(ranks, (*ranks[1:], ranks[0]), strict=True):
+        if source != target:
+            demands[source, target] = demands.get((source, target), 0.0) + 1.0
+    return demands
+
+
+def _packing(q: Query, graph: Wires) -> cuts.Cut:
+    return cuts.gather_all(graph if q.pattern == "allgather" else graph.reversed(), q.weights)
+
+
+def _may_use_network(q: Query, graph: Wires) -> bool:
+    """Whether switches may repeat and add for this case: they can, and the library may ask them to."""
+    able = bool(graph.multicast or graph.reduction)
+    ring_or_tree = any(word in q.algorithm.lower() for word in ("ring", "tree")) and "nvls" not in q.algorithm.lower()
+    return able and q.transport in ("ccl", "mpi") and not ring_or_tree
+
+
+def _bytes_rule_holds(q: Query, graph: Wires) -> bool:
+    """Whether all bytes of an allreduce are sent by devices: no switch and no host adds or repeats."""
+    hosts_take_part = graph.scope != FABRIC and q.transport in ("ccl", "mpi", "staging")
+    return not _may_use_network(q, graph) and not hosts_take_part
+
+
+def _constructive(q: Query) -> list[Ceiling]:
+    graph = q.graph()
+    if any(math.isinf(rate) for rate in graph.arcs.values()) or not set(q.names) <= set(graph.vertices):
+        return []
+    if q.pattern == "alltoall":
+        return _forwarding(q, graph)
+    if q.pattern not in ("allreduce", "allgather", "reduce_scatter"):
+        return []
+    result: list[Ceiling] = []
+    n, names = q.ranks, q.names
+    half = 2 if q.pattern == "allreduce" else 1
+    if q.pattern == "allreduce":
+        trees = flows.allreduce_trees(graph, names)
+        if finite(trees):
+            result.append(ceiling("allreduce_trees", trees, f"trees packed over the {graph.scope} links"))
+        if _may_use_network(q, graph):
+            trees = flows.allreduce_trees(graph, names, in_network=True)
+            result.append(ceiling("allreduce_in_network", trees, f"{show(sorted(graph.multicast))} repeat and add"))
+        gathered = cuts.gather_all(graph, q.weights).value
+        scattered = cuts.gather_all(graph.reversed(), q.weights).value
+        if gathered is not None and scattered is not None:
+            both = serial(n * scattered, n * gathered)
+            words = f"reduce_scatter {show_rate(n * scattered)}, then allgather {show_rate(n * gathered)}"
+            result.append(ceiling("reduce_scatter_allgather", both, words))
+    k = len(names)
+    units = _direct(q, graph)
+    listed = rings.cycles(graph, names) if units is not None and k <= rings.MOST_DEVICES else []
+    if units is not None and listed:
+        links, rate = units
+        count = rings.most_disjoint(links, listed, directed=True)
+        words = f"{count} directed rings of {show_rate(rate)} ({len(listed)} Hamiltonian cycles)"
+        result.append(ceiling("rings", count * rate * k / (k - 1) / half, words))
+        if q.pattern == "allreduce" and not _full_mesh(graph, q):
+            result.append(ceiling("sc24_rings", count * rate / 2, words))
+    else:
+        demands = dict.fromkeys(zip(names, (*names[1:], names[0]), strict=True), 1.0)
+        ring = flows.concurrent(graph, demands)
+        if ring is not None and finite(ring):
+            words = f"the ring of the ranks at {show_rate(ring)} a step"
+            result.append(ceiling("ring_in_order", ring * k / (k - 1) / half, words))
+    if q.pattern == "allreduce" and _full_mesh(graph, q):
+        sent = min(graph.out_rate(name) for name in names)
+        result.append(ceiling("sc24_direct_trees", sent, "every device to every other directly"))
+    return result
+
+
+def _direct(q: Query, graph: Wires) -> tuple[dict[tuple[str, str], int], float] | None:
+    """Return the devices' direct links by number and rate, where all their links are direct and of one rate."""
+    if any(vertex not in graph.devices.values() for vertex in graph.vertices):
+        return None
+    if not any(arc[0] in q.names and arc[1] in q.names for arc in graph.arcs):
+        return None
+    return rings.unit_links(graph, q.names)
+
+
+def _full_mesh(graph: Wires, q: Query) -> bool:
+    """Whether every two devices of the system are joined directly, and all of them take part."""
+    return len(q.names) == len(graph.devices) and all((a, b) in graph.arcs for a in q.names for b in q.names if a != b)
+
+
+def _forwarding(q: Query, graph: Wires) -> list[Ceiling]:
+    loads = paths.loads(graph, _demands(q))
+    rate, worst = min((graph.arcs[arc] / load, arc) for arc, load in loads.items() if load > 0)
+    words = f"{' - '.join(worst)} carries {loads[worst]:.3g} shares of {show_rate(graph.arcs[worst])}"
+    result = [ceiling("forwarding_index", rate * (q.ranks - 1), words)]
+    if _direct(q, graph) is not None and len(q.names) == q.ranks == len(graph.devices):
+        count = {name: sum(c for (tail, _), c in graph.links.items() if tail == name) for name in q.names}
+        factor = min(min(count.values()), q.ranks - 1)
+        result.append(ceiling("sc24_forwarding_index", rate * factor, f"{words}; times {factor} links"))
+    return result
+
+
+# What a rank's device must read and write at least, in m, for (pattern): per rank, and more for the root.
+_TRAFFIC: dict[str, Callable[[int], float]] = {
+    "alltoall": lambda n: 2.0 * (n - 1),
+    "ring_shift": lambda n: 2.0,
+    "bidirectional": lambda n: 2.0,
+    "allreduce": lambda n: 2.0,
+    "allgather": lambda n: 1.0,
+    "reduce_scatter": lambda n: 1.0 + 1.0 / n,
+    "broadcast": lambda n: 1.0,
+    "reduce": lambda n: 1.0,
+}
+_ROOT_TRAFFIC: dict[str, Callable[[int], float]] = {
+    "one_to_all": lambda n: n - 1.0,
+    "all_to_one": lambda n: n - 1.0,
+    "scatter": lambda n: (n - 1.0) / n,
+    "gather": lambda n: (n - 1.0) / n,
+}
+
+
+def _memory(q: Query) -> list[Ceiling]:
+    """Return the bound that the devices' own memories set: payload is read once at its source, written at its end."""
+    n = q.ranks
+    if q.on_host or not beyond_cache(
+        q, list(q.names), 1.0 / n if q.pattern in ("allgather", "reduce_scatter") else 1.0
+    ):
+        return []
+    # Goodput counts (n - 1) m for these patterns and m for the rest.
+    payload = n - 1.0 if q.pattern in ("alltoall", "one_to_all", "all_to_one") else 1.0
+    limits = {}
+    if q.pattern in _TRAFFIC:
+        for name, weight in q.weights.items():
+            rate = q.device(name).memory_rate
+            # Ranks on one device may share what they read, so only what each writes by itself is surely there.
+            share = 1 if weight > 1 and q.pattern in ("broadcast", "allgather", "reduce") else weight
+            if rate is not None:
+                limits[name] = rate.value * payload / (_TRAFFIC[q.pattern](n) * share)
+    elif q.pattern in _ROOT_TRAFFIC:
+        rate = q.device(q.root_name).memory_rate
+        if rate is not None:
+            limits[q.root_name] = rate.value * payload / _ROOT_TRAFFIC[q.pattern](n)
+    if not limits:
+        return []
+    name = min(limits, key=lambda key: limits[key])
+    rate = q.device(name).memory_rate
+    assert rate is not None
+    return [ceiling("memory", limits[name], f"memory of {name}: {show_rate(rate.value)}, reads and writes together")]
+
+
+# Bytes that each rank copies out of and into its device, in m / n, for all ranks and for the root (None: like all).
+_LEGS: dict[str, Callable[[int], tuple[tuple[int, int], tuple[int, int] | None]]] = {
+    "alltoall": lambda n: ((n * (n - 1), n * (n - 1)), None),
+    "ring_shift": lambda n: ((n, n), None),
+    "bidirectional": lambda n: ((n, n), None),
+    "allreduce": lambda n: ((n, n), None),
+    "allgather": lambda n: ((1, n - 1), None),
+    "reduce_scatter": lambda n: ((n, 1), None),
+    "broadcast": lambda n: ((0, n), (n, 0)),
+    "reduce": lambda n: ((n, 0), (0, n)),
+    "scatter": lambda n: ((0, 1), (n - 1, 0)),
+    "gather": lambda n: ((1, 0), (0, n - 1)),
+    "one_to_all": lambda n: ((0, n), (n * (n - 1), 0)),
+    "all_to_one": lambda n: ((n, 0), (0, n * (n - 1))),
+}
+
+
+def _staging(q: Query) -> list[Ceiling]:
+    """Return the ceilings of staging: every rank's buffer to a host, the exchange there, and back."""
+    graph = q.graph(HOST)
+    hosts = [host.name for host in q.system.hosts if host.name in graph.vertices]
+    if not hosts or not set(q.names) <= set(graph.vertices) or q.pattern not in _LEGS:
+        return []
+    n = q.ranks
+    usual, root = _LEGS[q.pattern](n)
+    by_ordinal = {device.ordinal: device.name for device in q.system.devices}
+    out: dict[str, int] = {}
+    into: dict[str, int] = {}
+    for rank, ordinal in enumerate(q.devices):
+        leaving, entering = root if root is not None and rank == q.root else usual
+        name = by_ordinal[ordinal]
+        out[name] = out.get(name, 0) + leaving
+        into[name] = into.get(name, 0) + entering
+    legs = [
+        cuts.fill(turned, hosts, {name: weight for name, weight in weights.items() if weight}).value
+        for turned, weights in ((graph.reversed(), out), (graph, into))
+    ]
+    # A leg's x moves m / n of every weight each second: n x of m. Goodput counts (n - 1) m for the per-peer patterns.
+    payload = n - 1 if q.pattern in ("alltoall", "one_to_all", "all_to_one") else 1
+    rates = [None if x is None else x * n * payload for x in legs]
+    known = [rate for rate in rates if rate is not None and finite(rate)]
+    if not known:
+        return []
+    words = f"device to host alone {show_rate(rates[0])}, host to device alone {show_rate(rates[1])}"
+    result = [ceiling("staging_pipelined", min(known), words)]
+    both = serial(*rates)
+    if both is not None:
+        result.append(ceiling("staging_legs", both, words))
+    return result

@@ -1,0 +1,194 @@
+"""All ceilings of a case: the rules that apply, what papers publish, and what of it stands above a bound."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from linkgauge.expect.collectives import collective
+from linkgauge.expect.graph import FABRIC, Wires
+from linkgauge.expect.internode import several_nodes
+from linkgauge.expect.points import beyond_cache, finite, host_and_devices, local, point_to_point
+from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, query
+from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.system.model import FABRIC_KINDS, Link, System
+from linkgauge.system.units import RATE, show_rate
+
+# A TLP of PCIe 3.0 to 5.0 with 64-bit addresses: header 16 B, framing and sequence 4 B, LCRC 4 B.
+_TLP_OVERHEAD_BYTES = 24
+
+
+def ceilings(system: System, case: Mapping[str, Any]) -> list[Ceiling]:
+    """Return every ceiling that the rules give a case on a system, largest kinds of certainty first.
+
+    `case` has the names of docs/definitions.md's dimensions: `pattern` (the only one that must be there), `transport`,
+    `variant`, `devices` (ordinals, one for each rank; all by default), `size` or `size_bytes`, `root`, `source_memory`,
+    `target_memory`, `source_node`, `target_node`, `via`, `algorithm`, and `nodes` (several nodes of this kind,
+    `devices` on each). Values are goodputs as that page counts them for the pattern, in bytes per second, or latencies
+    in ns. What no figure of the system supports is left out: missing, never 0. Raises `UsageError` for an unknown
+    pattern or device.
+    """
+    q = query(system, case)
+    result = _of_links(q)
+    result.extend(_caps(q))
+    result.extend(_published(q))
+    result.extend(_typical(q, result))
+    return _judged(result)
+
+
+def _of_links(q: Query) -> list[Ceiling]:
+    if PATTERNS[q.pattern].latency_only:
+        return []
+    if q.nodes > 1:
+        return several_nodes(q)
+    if q.pattern in ("local_copy", "stream_copy"):
+        return local(q)
+    if q.pattern in ("host_to_device", "device_to_host", "host_device_both"):
+        return host_and_devices(q)
+    if q.pattern in ("pingpong", "unidirectional", "bidirectional"):
+        return _pair(q)
+    if q.on_host:
+        return []
+    return collective(q)
+
+
+def _pair(q: Query) -> list[Ceiling]:
+    both = q.pattern == "bidirectional"
+    plain = q.source_memory == "device" and q.target_memory == "device"
+    if len(q.names) == 1 and plain:
+        # Both buffers lie in one memory: read and written once, or twice where each way has its own.
+        rate = q.device(q.names[0]).memory_rate
+        if rate is None or not beyond_cache(q, q.names):
+            return []
+        value = rate.value / (4 if both else 2)
+        return [ceiling("local_copy", value, f"payload read and written in {q.names[0]}: {show_rate(rate.value)}")]
+    result = point_to_point(q)
+    if q.on_host:
+        result.extend(_host_copy(q))
+    elif both and plain and q.transport != "staging":
+        result.extend(collective(q))
+    elif plain:
+        rates = {name: r.value for name in q.names if (r := q.device(name).memory_rate) is not None}
+        if rates and beyond_cache(q, q.names):
+            name = min(rates, key=lambda key: rates[key])
+            result.append(ceiling("memory", rates[name], f"memory of {name}: {show_rate(rates[name])}"))
+    return result
+
+
+def _host_copy(q: Query) -> list[Ceiling]:
+    """Return half of the memory rate where both host buffers lie on one host."""
+    ends = [hosts_for(q, name, node) for name, node in ((q.names[0], q.source_node), (q.names[-1], q.target_node))]
+    if len(ends[0]) != 1 or ends[0] != ends[1]:
+        return []
+    rate = q.system.node(ends[0][0]).memory_rate
+    if rate is None or not beyond_cache(q, ends[0]):
+        return []
+    value = rate.value / (4 if q.pattern == "bidirectional" else 2)
+    return [ceiling("memory", value, f"payload read and written on {ends[0][0]}: {show_rate(rate.value)}")]
+
+
+def _caps(q: Query) -> list[Ceiling]:
+    if q.nodes > 1 or q.pattern not in ("pingpong", "unidirectional", "bidirectional") or len(q.names) != 2:
+        return []
+    return [
+        ceiling("engine_cap", cap.rate.value, cap.note or cap.transport, source=cap.rate.source)
+        for cap in q.system.caps
+        if cap.transport == q.transport and q.source_memory == q.target_memory == "device"
+    ]
+
+
+def _published(q: Query) -> list[Ceiling]:
+    result = []
+    for entry in q.system.published:
+        if entry.pattern != q.pattern or (entry.transport is not None and entry.transport != q.transport):
+            continue
+        if entry.devices is not None and entry.devices != q.devices:
+            continue
+        if (entry.nodes or 1) != q.nodes or q.source_memory in HOST_MEMORY or q.target_memory in HOST_MEMORY:
+            continue
+        value = entry.value
+        basis = entry.note or "as printed"
+        if value.unit == RATE:
+            result.append(Ceiling(entry.rule, "published", value.value, basis, value.source))
+        else:
+            result.append(Ceiling(entry.rule, "published", None, basis, value.source, latency_ns=value.value))
+    return result
+
+
+def _typical(q: Query, found: Sequence[Ceiling]) -> list[Ceiling]:
+    """Return the payload's share of the least link ceiling, where the links' packets are known."""
+    if q.nodes > 1 or q.pattern in ("local_copy", "stream_copy"):
+        return []
+    of_links = [c for c in found if c.kind in ("bound", "constructive") and c.rule not in ("memory", "local_copy")]
+    values = [c for c in of_links if finite(c.value_bytes_per_s)]
+    if not values:
+        return []
+    used = _links_used(q)
+    shares = [(s, link) for link in used if (s := _share(link)) is not None]
+    if not shares or len(shares) < len(used):
+        return []
+    share, link = min(shares, key=lambda pair: pair[0])
+    # A bound that no known schedule reaches is no base for what is typical: constructive values come first.
+    least = min([c for c in values if c.kind == "bound"] or values, key=lambda c: c.value_bytes_per_s or 0.0)
+    value = (least.value_bytes_per_s or 0.0) * share
+    basis = f"{share:.1%} of {least.rule}: payload on {link.kind} ({link.a} - {link.b})"
+    source = link.payload_share.source if link.payload_share is not None else None
+    return [ceiling("payload_share", value, basis, source=source)]
+
+
+def _links_used(q: Query) -> list[Link]:
+    """Return the links at the devices that take part, within the case's scope."""
+    graph: Wires = q.graph()
+    ends = {name for name in q.names if name in graph.vertices}
+    inside = set(graph.vertices)
+    kinds = {node.name: node.kind for node in q.system.nodes}
+    result = []
+    for link in q.system.links:
+        if not ends & {link.a, link.b}:
+            continue
+        other = link.other(next(iter(ends & {link.a, link.b})))
+        merged = other in inside or kinds[other] == "switch"
+        if merged and kinds[other] != "nic" and _in_scope(q, link, kinds):
+            result.append(link)
+    return result
+
+
+def _in_scope(q: Query, link: Link, kinds: Mapping[str, str]) -> bool:
+    peer = link.kind in FABRIC_KINDS and {kinds[link.a], kinds[link.b]} <= {"device", "switch"}
+    return peer if q.scope == FABRIC else not peer
+
+
+def _share(link: Link) -> float | None:
+    if link.payload_share is not None:
+        return link.payload_share.value
+    if link.kind == "pcie" and link.max_payload_bytes is not None:
+        return link.max_payload_bytes / (link.max_payload_bytes + _TLP_OVERHEAD_BYTES)
+    return None
+
+
+def _judged(found: Sequence[Ceiling]) -> list[Ceiling]:
+    """Sort by kind and value; say of a published value above the least bound that no schedule reaches it."""
+    bounds = [c for c in found if c.kind == "bound" and c.value_bytes_per_s is not None]
+    least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
+    order = {"bound": 0, "constructive": 1, "published": 2, "typical": 3, "achievable": 4}
+    result = []
+    for c in sorted(found, key=lambda c: (order[c.kind], c.value_bytes_per_s or 0.0)):
+        above = (
+            least is not None
+            and c.kind != "bound"
+            and c.value_bytes_per_s is not None
+            and c.value_bytes_per_s > (least.value_bytes_per_s or 0.0) * (1 + 1e-6)
+        )
+        if above and least is not None and c.kind in ("constructive", "typical"):
+            # A schedule over the links still has to pass what the bound stands for.
+            words = f"{c.basis}; {show_rate(c.value_bytes_per_s)} of links held to the bound {least.rule}"
+            c = dataclasses.replace(c, basis=words, value_bytes_per_s=least.value_bytes_per_s)
+        elif above and least is not None:
+            words = (
+                f"{c.basis}; above the bound {least.rule} ({show_rate(least.value_bytes_per_s)}): nothing reaches it"
+            )
+            c = dataclasses.replace(c, basis=words)
+        result.append(c)
+    return result

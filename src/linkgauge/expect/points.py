@@ -1,0 +1,201 @@
+"""Ceilings between two memories, inside one device, and between hosts and devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from linkgauge.expect import cuts, paths
+from linkgauge.expect.graph import FABRIC, HOST, Wires
+from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, show
+from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.system.units import show_rate
+
+
+def finite(value: float | None) -> bool:
+    """Return whether a value is known and above 0."""
+    return value is not None and math.isfinite(value) and value > 0
+
+
+def serial(*rates: float | None) -> float | None:
+    """Return the rate of legs one after the other; None where one is unknown."""
+    if not all(finite(rate) for rate in rates):
+        return None
+    return 1.0 / sum(1.0 / rate for rate in rates if rate is not None)
+
+
+def point_to_point(q: Query) -> list[Ceiling]:
+    """Return the ceilings of pingpong and unidirectional, and of one direction of bidirectional taken alone."""
+    if q.transport == "staging" and not q.on_host:
+        return staging_point_to_point(q)
+    sources = _ends(q, 0, q.source_memory, q.source_node)
+    targets = _ends(q, 1, q.target_memory, q.target_node)
+    if not sources or not targets:
+        return []
+    result: list[Ceiling] = []
+    if set(sources) & set(targets):
+        # Both ends lie in one memory: nothing but that memory limits them.
+        return []
+    for scope in dict.fromkeys((q.scope, q.scope if q.binds else q.outer)):
+        kind = "bound" if q.binds or scope == q.outer else "constructive"
+        best = _best_flow(q.graph(scope), sources, targets)
+        if q.pattern == "pingpong" and best is not None:
+            # The message comes back over the other direction; half of the round trip is the mean of both.
+            back = _best_flow(q.graph(scope), targets, sources)
+            mean = serial(best.value, back.value if back is not None else None)
+            best = cuts.Cut(None if mean is None else 2 * mean, best.side)
+        if best is not None and finite(best.value):
+            basis = f"over the {scope} links; cut at {show(best.side)}"
+            result.append(ceiling("max_flow", best.value, basis, kind=kind))
+    result.extend(_paths(q.graph(), sources, targets))
+    if q.scope == FABRIC and not q.graph().joined(q.devices, by_hardware=True):
+        # No hardware passes traffic on over the fabric here: without a program that does, copies go by the host links.
+        result.extend(_paths(q.graph(HOST), sources, targets))
+    if q.via >= 0 and len(q.names) == 2:
+        result.extend(_relay(q, q.graph()))
+    return result
+
+
+def _paths(graph: Wires, sources: Sequence[str], targets: Sequence[str]) -> list[Ceiling]:
+    result = []
+    known = set(graph.vertices)
+    for rule, find in (("widest_path", paths.widest), ("shortest_path", paths.shortest)):
+        ends = [(s, t) for s in sources for t in targets if s in known and t in known]
+        found = [p for s, t in ends if (p := find(graph, s, t)) is not None]
+        if found:
+            path = max(found, key=lambda p: paths.rate_of(graph, p))
+            rate = paths.rate_of(graph, path)
+            if finite(rate):
+                hops = "1 hop" if len(path) == 2 else f"{len(path) - 1} hops"
+                result.append(ceiling(rule, rate, f"{' - '.join(path)} ({hops})"))
+    return result
+
+
+def _best_flow(graph: Wires, sources: Sequence[str], targets: Sequence[str]) -> cuts.Cut | None:
+    """Return the largest max flow over the places where the memories may be."""
+    known = set(graph.vertices)
+    found = [cuts.max_flow(graph, s, t) for s in sources for t in targets if s in known and t in known]
+    if not found or any(cut.value is None for cut in found):
+        return None
+    return max(found, key=lambda cut: cut.value or 0.0)
+
+
+def _ends(q: Query, rank: int, memory: str, node: int) -> tuple[str, ...]:
+    """Return the vertices where a rank's buffer may lie; managed memory may be on either side."""
+    ordinal = q.devices[min(rank, len(q.devices) - 1)]
+    device = next(d.name for d in q.system.devices if d.ordinal == ordinal)
+    if memory in HOST_MEMORY:
+        return hosts_for(q, device, node)
+    if memory == "managed":
+        return (device, *hosts_for(q, device, node))
+    return (device,)
+
+
+def _relay(q: Query, graph: Wires) -> list[Ceiling]:
+    middle = next((d.name for d in q.system.devices if d.ordinal == q.via), None)
+    legs = [paths.shortest(graph, a, b) for a, b in ((q.names[0], middle), (middle, q.names[1])) if a and b]
+    if len(legs) < 2 or legs[0] is None or legs[1] is None:
+        return []
+    first, second = (paths.rate_of(graph, leg) for leg in legs if leg is not None)
+    value = serial(first, second)
+    return [ceiling("relay", value, f"{show_rate(first)} to {middle}, then {show_rate(second)}")] if value else []
+
+
+def staging_point_to_point(q: Query) -> list[Ceiling]:
+    """Return the ceilings of a copy by way of host memory."""
+    graph = q.graph(HOST)
+    source, target = q.names[0], q.names[-1]
+    hosts = [host.name for host in q.system.hosts if host.name in graph.vertices]
+    if not hosts:
+        return []
+    out = cuts.max_flow_between(graph, [source], hosts).value if q.source_memory == "device" else None
+    back = cuts.max_flow_between(graph, hosts, [target]).value if q.target_memory == "device" else None
+    across = cuts.max_flow(graph, source, target).value if source != target else None
+    result = []
+    legs = {"device to host": out, "host to device": back, "whole way": across}
+    known = {name: rate for name, rate in legs.items() if finite(rate)}
+    if known:
+        basis = ", ".join(f"{name} {show_rate(rate)}" for name, rate in known.items())
+        result.append(ceiling("staging_pipelined", min(r for r in known.values() if r is not None), basis))
+    legs_rate = serial(out, back)
+    if legs_rate is not None:
+        result.append(ceiling("staging_legs", legs_rate, f"{show_rate(out)} out, {show_rate(back)} back"))
+    near = hosts_for(q, source, -1)
+    copy = q.system.node(near[0]).copy_rate if near else None
+    if copy is not None:
+        two, three = serial(out, copy.value), serial(out, copy.value, back)
+        words = f"{show_rate(out)} out, host copy {show_rate(copy.value)}"
+        if two is not None:
+            result.append(ceiling("staging_two_legs", two, words, source=copy.source))
+        if three is not None:
+            result.append(ceiling("staging_three_legs", three, f"{words}, {show_rate(back)} back"))
+    return result
+
+
+def local(q: Query) -> list[Ceiling]:
+    """Return the ceilings of copies inside each device: half of the memory rate, summed over devices."""
+    rates = [q.device(name).memory_rate for name in q.names]
+    if any(rate is None for rate in rates) or not beyond_cache(q, list(q.names)):
+        return []
+    total = sum(rate.value for rate in rates if rate is not None) / 2
+    # local_copy is timed on each device by itself, stream_copy on all together.
+    value = total if q.pattern == "stream_copy" else total / len(rates)
+    return [ceiling("local_copy", value, f"half of {show_rate(2 * value)} of memory")]
+
+
+def beyond_cache(q: Query, names: Sequence[str], factor: float = 1.0) -> bool:
+    """Return whether memory bounds hold: no size stated, or buffers beyond twice the last-level cache.
+
+    Where the cache's size is unknown, 1 GiB stands for what is surely beyond it.
+    """
+    if q.size_bytes is None:
+        return True
+    for name in names:
+        cache = q.system.node(name).cache_bytes
+        if q.size_bytes * factor <= (2**30 if cache is None else 2 * cache.value):
+            return False
+    return True
+
+
+def host_and_devices(q: Query) -> list[Ceiling]:
+    """Return the ceilings of host_to_device, device_to_host, and host_device_both (both directions summed)."""
+    result = []
+    for scope in dict.fromkeys((q.scope, q.scope if q.binds else q.outer)):
+        kind = "bound" if q.binds or scope == q.outer else "constructive"
+        result.extend(_from_hosts(q, q.graph(scope), kind))
+    hosts = _hosts(q, q.graph(HOST))
+    rates = [q.system.node(name).memory_rate for name in hosts]
+    if hosts and all(rate is not None for rate in rates) and beyond_cache(q, hosts):
+        total = sum(rate.value for rate in rates if rate is not None)
+        result.append(ceiling("memory", total, f"memory of {show(hosts)}: each byte is read or written there once"))
+    return result
+
+
+def _hosts(q: Query, graph: Wires) -> list[str]:
+    """Return where the host memory may lie: the node that the case states, else any host, the weaker and so the
+    bound."""
+    vertices = set(graph.vertices)
+    node = q.source_node if q.source_node >= 0 else q.target_node
+    stated = hosts_for(q, q.names[0], node) if node >= 0 else tuple(host.name for host in q.system.hosts)
+    return [name for name in stated if name in vertices]
+
+
+def _from_hosts(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
+    hosts = _hosts(q, graph)
+    if not hosts or not set(q.names) <= set(graph.vertices):
+        return []
+    into = cuts.fill(graph, hosts, q.weights)
+    out = cuts.fill(graph.reversed(), hosts, q.weights)
+    chosen = {
+        "host_to_device": (into,),
+        "device_to_host": (out,),
+        "host_device_both": (into, out),
+    }[q.pattern]
+    if not all(finite(cut.value) for cut in chosen):
+        return []
+    # Each direction carries the same bytes, so the slower one sets the time of both.
+    least = min(chosen, key=lambda cut: cut.value or 0.0)
+    value = (least.value or 0.0) * q.ranks * len(chosen)
+    ranks = "the rank" if q.ranks == 1 else f"each of {q.ranks} ranks"
+    basis = f"over the {graph.scope} links, {show_rate(least.value)} for {ranks}; cut at {show(least.side)}"
+    return [ceiling("host_links", value, basis, kind=kind)]

@@ -1,0 +1,181 @@
+"""A case as the rules see it: which vertices exchange, over which links, and which of the ceilings bind it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from linkgauge.errors import UsageError
+from linkgauge.expect.graph import FABRIC, HOST, MACHINE, NODE, Wires, wires
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.system.model import FABRIC_KINDS, Node, System
+
+HOST_MEMORY = ("pinned", "pageable")
+HOST_PATTERNS = ("host_to_device", "device_to_host", "host_device_both")
+ON_FABRIC = (None, "kernel", "copy_engine", "ccl")
+"""Transports that stay on the devices' fabric where it joins them: peer access does, and so do NCCL and RCCL."""
+ON_HOST_LINKS = (None, "kernel", "copy_engine", "staging")
+"""Transports that reach host memory by the device's own host links."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """The dimensions that the rules read, checked against the system."""
+
+    system: System
+    pattern: str
+    transport: str | None
+    devices: tuple[int, ...]
+    size_bytes: int | None
+    root: int
+    source_memory: str
+    target_memory: str
+    source_node: int
+    target_node: int
+    via: int
+    algorithm: str
+    nodes: int
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks take part on one node."""
+        return len(self.devices)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The vertices of the distinct devices, in the order of ranks."""
+        by_ordinal = {device.ordinal: device.name for device in self.system.devices}
+        return tuple(dict.fromkeys(by_ordinal[ordinal] for ordinal in self.devices))
+
+    @cached_property
+    def weights(self) -> dict[str, int]:
+        """How many ranks each distinct device has."""
+        by_ordinal = {device.ordinal: device.name for device in self.system.devices}
+        return dict(Counter(by_ordinal[ordinal] for ordinal in self.devices))
+
+    @property
+    def root_name(self) -> str:
+        """The vertex of the root rank."""
+        by_ordinal = {device.ordinal: device.name for device in self.system.devices}
+        return by_ordinal[self.devices[self.root]]
+
+    @property
+    def on_host(self) -> bool:
+        """Whether both ends of the case are host memory."""
+        return self.source_memory in HOST_MEMORY and self.target_memory in HOST_MEMORY
+
+    @cached_property
+    def scope(self) -> str:
+        """The links of the transport's own way: the devices' fabric where it joins them all, else the whole node."""
+        if self.transport == "staging" or self.pattern in HOST_PATTERNS:
+            return HOST
+        if self.source_memory in HOST_MEMORY or self.target_memory in HOST_MEMORY:
+            return HOST
+        return FABRIC if self.graph(FABRIC).joined(self.devices) else NODE
+
+    @cached_property
+    def binds(self) -> bool:
+        """Whether the scope's links bind the transport, rather than being one way among those that it may take."""
+        if self.scope == FABRIC:
+            return self.transport in ON_FABRIC and self.graph(FABRIC).joined(self.devices, by_hardware=True)
+        if self.scope == HOST:
+            return self.transport in ON_HOST_LINKS
+        return self.scope == self.outer
+
+    @property
+    def outer(self) -> str:
+        """The links that surely bind the transport: the node's, and for libraries the way by the NICs too."""
+        return MACHINE if self.transport in ("ccl", "mpi") else NODE
+
+    def graph(self, scope: str | None = None) -> Wires:
+        """Return the graph of a scope (the case's own by default), made once."""
+        scope = scope or self.scope
+        made: dict[str, Wires] = self.__dict__.setdefault("_graphs", {})
+        if scope not in made:
+            made[scope] = wires(self.system, scope)
+        return made[scope]
+
+    def device(self, name: str) -> Node:
+        """Return a device's node."""
+        return self.system.node(name)
+
+
+def query(system: System, case: Mapping[str, Any]) -> Query:
+    """Read a case's columns; those that are absent get the defaults of docs/definitions.md.
+
+    `UsageError` for an unknown pattern, a device that the system has not, or a root beyond the ranks.
+    """
+    pattern = str(case["pattern"])
+    if pattern not in PATTERNS:
+        raise UsageError(f"unknown pattern {pattern!r}: expected one of {', '.join(PATTERNS)}")
+    known = [device.ordinal or 0 for device in system.devices]
+    listed = case.get("devices")
+    devices = tuple(int(d) for d in listed) if listed is not None else tuple(known)
+    for device in devices:
+        if device not in known:
+            raise UsageError(f"{system.name} has no device {device}: expected ordinals 0 to {len(known) - 1}")
+    if not devices:
+        raise UsageError(f"{system.name} has no devices to take part in {pattern}")
+    root = int(case.get("root") or 0)
+    if not 0 <= root < len(devices):
+        raise UsageError(f"root {root} is no rank: expected 0 to {len(devices) - 1}")
+    size = case.get("size_bytes", case.get("size"))
+    via = case.get("via")
+    return Query(
+        system=system,
+        pattern=pattern,
+        transport=case.get("transport") or None,
+        devices=devices,
+        size_bytes=None if size is None else int(size),
+        root=root,
+        source_memory=case.get("source_memory") or "device",
+        target_memory=case.get("target_memory") or "device",
+        source_node=_node(case.get("source_node")),
+        target_node=_node(case.get("target_node")),
+        via=-1 if via is None else int(via),
+        algorithm=str(case.get("algorithm") or ""),
+        nodes=int(case.get("nodes") or 1),
+    )
+
+
+def _node(value: object) -> int:
+    return -1 if value is None else int(value)  # type: ignore[call-overload]
+
+
+def nearest_hosts(system: System, device: str) -> tuple[str, ...]:
+    """Return the hosts that a device's host links lead to first, over as few links as possible."""
+    kinds = {node.name: node.kind for node in system.nodes}
+    front, seen = [device], {device}
+    while front:
+        found = [name for name in front if kinds[name] == "host"]
+        if found:
+            return tuple(found)
+        following: list[str] = []
+        for name in front:
+            for link in system.links_of(name):
+                other = link.other(name)
+                peer = link.kind in FABRIC_KINDS and {kinds[name], kinds[other]} <= {"device", "switch"}
+                if other not in seen and not peer and kinds[other] in ("switch", "host"):
+                    seen.add(other)
+                    following.append(other)
+        front = following
+    return ()
+
+
+def hosts_for(q: Query, device: str, node: int) -> tuple[str, ...]:
+    """Return the hosts where a case's host memory for this device may be: the NUMA node it states, or the nearest."""
+    if node >= 0:
+        stated = tuple(host.name for host in q.system.hosts if (host.numa if host.numa is not None else -1) == node)
+        return stated or tuple(h.name for i, h in enumerate(q.system.hosts) if i == node)
+    return nearest_hosts(q.system, device)
+
+
+def show(names: Sequence[str]) -> str:
+    """Return a few names as they appear in a basis, long lists shortened."""
+    names = [name for name in names if name]
+    if len(names) > 8:
+        return f"{{{', '.join(names[:6])}, ... {len(names)} in all}}"
+    return "{" + ", ".join(names) + "}"

@@ -1,0 +1,358 @@
+"""The rules by name: what each computes, of which kind it is, where it comes from and where it stops holding.
+
+docs/rules.md shows this table to users; a test keeps the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KINDS = ("bound", "constructive", "published", "typical", "achievable")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A named rule. `kind` is its usual kind; a ceiling carries the kind that holds for its case."""
+
+    name: str
+    kind: str
+    patterns: str
+    formula: str
+    source: str
+    limits: str
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """What one rule allows a case: a goodput in bytes per second as docs/definitions.md counts it, or a latency in ns.
+
+    `basis` says in words what the value rests on (links, path, cut), `source` where the rule comes from.
+    """
+
+    rule: str
+    kind: str
+    value_bytes_per_s: float | None
+    basis: str
+    source: str
+    latency_ns: float | None = None
+
+
+_DEFINITIONS = "docs/definitions.md, Ceilings"
+_SC24 = "De Sensi et al., SC'24"
+
+_TABLE = (
+    Rule(
+        "max_flow",
+        "bound",
+        "point to point",
+        "max flow from source to target over all links in scope",
+        "Ford and Fulkerson 1956",
+        "Counts every relay, also those that only a program can use; wide of the mark where one path is taken.",
+    ),
+    Rule(
+        "widest_path",
+        "constructive",
+        "point to point",
+        "capacity of the narrowest bundle on the widest single path",
+        f"{_SC24}, Section III-D and Fig. 4",
+        "Reached only if the hardware or a program routes along that path.",
+    ),
+    Rule(
+        "shortest_path",
+        "constructive",
+        "point to point",
+        "capacity of the narrowest bundle on the widest of the paths with fewest hops",
+        "Schieffer et al., Fig. 6a",
+        "Reached if the hardware takes the fewest hops; on MI250X differs from the widest for 1-7 and 3-5.",
+    ),
+    Rule(
+        "relay",
+        "constructive",
+        "point to point via a device",
+        "1 / (1/r1 + 1/r2): two whole copies, one after the other",
+        "Li et al., Section 3.1.3 (routed copies: 9.18 of 18.41 GB/s)",
+        "A pipelined relay does better, up to the narrower leg.",
+    ),
+    Rule(
+        "local_copy",
+        "bound",
+        "same device",
+        "memory rate / 2 for each device: every payload byte is read and written",
+        _DEFINITIONS,
+        "Beyond twice the last-level cache.",
+    ),
+    Rule(
+        "memory",
+        "bound",
+        "all",
+        "memory rate over the bytes that a device must at least read and write for one byte of goodput",
+        _DEFINITIONS,
+        "Beyond twice the last-level cache; no ceiling is given below it.",
+    ),
+    Rule(
+        "host_links",
+        "bound",
+        "host and device",
+        "largest equal rate to all devices at once over the host links, times devices",
+        _DEFINITIONS,
+        "Host memory may be anywhere unless the case says where.",
+    ),
+    Rule(
+        "staging_pipelined",
+        "bound",
+        "all, staging",
+        "the slowest leg: device to host, between hosts, host to device, all at once",
+        _DEFINITIONS,
+        "Legs overlap perfectly; the host copies for nothing.",
+    ),
+    Rule(
+        "staging_legs",
+        "constructive",
+        "all, staging",
+        "1 / (1/D2H + 1/H2D): the device legs one after the other, the host leg free",
+        _DEFINITIONS,
+        "Store and forward, as in SC'24's baseline.",
+    ),
+    Rule(
+        "staging_two_legs",
+        "published",
+        "point to point, staging",
+        "1 / (1/D2H + 1/host copy): the receiving leg is not counted",
+        f"{_SC24}, Section III-A; host copy rates inferred from Fig. 3",
+        "Above what three legs allow one after the other.",
+    ),
+    Rule(
+        "staging_three_legs",
+        "constructive",
+        "point to point, staging",
+        "1 / (1/D2H + 1/host copy + 1/H2D)",
+        f"{_SC24}, Section III-A, with the receiving leg counted",
+        "Store and forward; needs a host copy rate.",
+    ),
+    Rule(
+        "engine_cap",
+        "published",
+        "point to point",
+        "the rate that one engine of this machine is known to stay below",
+        "the system's description",
+        "Holds for the engine named; other transports and settings exceed it.",
+    ),
+    Rule(
+        "payload_share",
+        "typical",
+        "all",
+        "the least bound or constructive value times payload over data rate; PCIe: MPS / (MPS + 24)",
+        "PCI Express Base Specification (4-word header 16 B, framing 4 B, LCRC 4 B); NVLink as described",
+        "Never a bound: packets may be larger, and acknowledgements cost more.",
+    ),
+    Rule(
+        "concurrent_flow",
+        "bound",
+        "ring_shift, bidirectional, alltoall",
+        "linear program: the largest rate at which all pairs flow at once over any routing",
+        "Shahrokhi and Matula 1990, maximum concurrent flow",
+        "Any routing, any split; a single path per pair reaches less.",
+    ),
+    Rule(
+        "injection",
+        "bound",
+        "alltoall, one_to_all, all_to_one",
+        "the least of the devices' total outgoing and incoming rates",
+        f"{_SC24}, Section IV-A",
+        "Ignores what lies between the ports.",
+    ),
+    Rule(
+        "forwarding_index",
+        "constructive",
+        "alltoall",
+        "(n - 1) x least of capacity / load, loads from even shares over the paths of fewest hops",
+        f"{_SC24}, Section IV-A, with the factor n - 1 of its artifact",
+        "Reached if the hardware splits evenly over those paths.",
+    ),
+    Rule(
+        "sc24_forwarding_index",
+        "published",
+        "alltoall",
+        "link rate / forwarding index x least number of links of a device (at most n - 1)",
+        f"{_SC24}, Section IV-A (LUMI: 400 / 4 x 6 = 600 Gb/s)",
+        "As printed; the artifact's own factor is n - 1 = 7.",
+    ),
+    Rule(
+        "tree_packing",
+        "bound",
+        "allgather, reduce_scatter",
+        "n x min over sets S of capacity leaving S / ranks in S (bottleneck cut)",
+        "Edmonds 1973; Frank 1978 (packing of branchings with many roots)",
+        "Reached by packed spanning trees where devices and switches split as they like.",
+    ),
+    Rule(
+        "rooted_cut",
+        "bound",
+        "broadcast, reduce",
+        "min over v of max flow between root and v",
+        "Edmonds 1973, edge-disjoint branchings",
+        "Reached by packed trees.",
+    ),
+    Rule(
+        "scatter_cut",
+        "bound",
+        "scatter, gather, one_to_all, all_to_one",
+        "min over sets S without the root of n cut(S) / ranks in S, in m / t; (n - 1) cut(S) / ranks in (n-1) m / t",
+        _DEFINITIONS,
+        "Any routing.",
+    ),
+    Rule(
+        "allreduce_bytes",
+        "bound",
+        "allreduce",
+        "sum of B_v / (2 (n - 1)): 2 (n - 1) m bytes must be sent in all",
+        "Patarasuk and Yuan 2009; docs/definitions.md, Ceilings",
+        "Without in-network reduction and multicast.",
+    ),
+    Rule(
+        "allreduce_cut",
+        "bound",
+        "allreduce",
+        "the smallest cut between any two devices, in either direction",
+        _DEFINITIONS,
+        "Holds with in-network reduction too.",
+    ),
+    Rule(
+        "allreduce_trees",
+        "constructive",
+        "allreduce",
+        "linear program: sum of lambda_v over roots, each link split into a reducing and a broadcasting part",
+        _DEFINITIONS,
+        "Without in-network reduction.",
+    ),
+    Rule(
+        "allreduce_in_network",
+        "constructive",
+        "allreduce",
+        "the same program where switches that can do so repeat and add",
+        _DEFINITIONS,
+        "Only where the library uses the switches' multicast and reduction (NVLS).",
+    ),
+    Rule(
+        "reduce_scatter_allgather",
+        "constructive",
+        "allreduce",
+        "1 / (1/reduce_scatter + 1/allgather)",
+        "Rabenseifner 2004",
+        "One phase after the other; at most what trees reach.",
+    ),
+    Rule(
+        "rings",
+        "constructive",
+        "allgather, reduce_scatter, allreduce",
+        "R r n / (n - 1), halved for allreduce; R directed edge-disjoint rings of link rate r (integer program)",
+        "Patarasuk and Yuan 2009",
+        "Direct links of one rate, up to 8 devices.",
+    ),
+    Rule(
+        "ring_in_order",
+        "constructive",
+        "allgather, reduce_scatter, allreduce",
+        "x n / (n - 1), halved for allreduce; x = the linear program for the ring in the order of ranks",
+        "Patarasuk and Yuan 2009",
+        "One logical ring, split over all routings.",
+    ),
+    Rule(
+        "sc24_direct_trees",
+        "published",
+        "allreduce",
+        "sum of a device's outgoing links on a full mesh",
+        f"{_SC24}, Section IV-C (Alps 3600, Leonardo 2400 Gb/s)",
+        "Above allreduce_bytes: no schedule reaches it.",
+    ),
+    Rule(
+        "sc24_rings",
+        "published",
+        "allreduce",
+        "R r / 2, R directed edge-disjoint rings of link rate r",
+        f"{_SC24}, Section IV-C (LUMI: 4 x 400 / 2 = 800 Gb/s)",
+        "Takes 2m bytes a rank where 2 (n - 1) / n m suffice.",
+    ),
+    Rule(
+        "nic_bundle",
+        "bound",
+        "several nodes",
+        "rate of all NICs of a node, over the share of the traffic that must pass them",
+        f"{_SC24}, Sections V-A and V-C",
+        "Every NIC may serve every device.",
+    ),
+    Rule(
+        "nic_nearest",
+        "constructive",
+        "point to point, two nodes",
+        "rate of the NICs nearest to the device",
+        f"{_SC24}, Section V-A",
+        "Where each device uses its own NIC.",
+    ),
+    Rule(
+        "nic_share_asymptotic",
+        "published",
+        "alltoall, several nodes",
+        "rate of all NICs / devices of a node",
+        f"{_SC24}, Section V-C and Fig. 9",
+        "For many nodes; below what few nodes reach, since part of the traffic stays inside.",
+    ),
+    Rule(
+        "allreduce_node_bytes",
+        "bound",
+        "allreduce, several nodes",
+        "N C / (2 (N - 1)), C the rate of a node's NICs",
+        "allreduce_bytes with nodes for devices",
+        "Without in-network reduction.",
+    ),
+    Rule(
+        "allreduce_hierarchical",
+        "constructive",
+        "allreduce, several nodes",
+        "the lesser of reduce_scatter_allgather inside the node and N C / (2 (N - 1)) between nodes, pipelined",
+        "Jia et al. 2018, hierarchical allreduce",
+        "Shards go out by all NICs evenly.",
+    ),
+    Rule(
+        "network_global",
+        "bound",
+        "alltoall, several nodes",
+        "global links of all groups over the traffic that must leave groups at the best placement",
+        "Kim et al. 2008, dragonfly",
+        "Counts every global port as cabled.",
+    ),
+    Rule(
+        "network_bisection",
+        "bound",
+        "alltoall, whole machine",
+        "global links between two halves of the groups over half of the traffic",
+        "Kim et al. 2008, dragonfly",
+        "Only when every node takes part; groups joined evenly.",
+    ),
+    Rule(
+        "port",
+        "achievable",
+        "point to point and collectives",
+        "the bound's rule on links that carry what the lowest-level primitives reached on each port in this run",
+        _DEFINITIONS,
+        "Needs a run; says what was reached, not what could be.",
+    ),
+    Rule(
+        "latency",
+        "achievable",
+        "all",
+        "the largest one-way latency (half a flag ping-pong) among pairs that must exchange, one pass",
+        _DEFINITIONS,
+        "Needs a run.",
+    ),
+)
+
+RULES: dict[str, Rule] = {rule.name: rule for rule in _TABLE}
+
+
+def ceiling(
+    rule: str, value: float | None, basis: str, *, kind: str | None = None, source: str | None = None
+) -> Ceiling:
+    """Return a ceiling of a rule in the table, with its usual kind and source unless others are given."""
+    known = RULES[rule]
+    return Ceiling(rule, kind or known.kind, value, basis, source or known.source)

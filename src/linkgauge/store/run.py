@@ -89,6 +89,21 @@ class Run:
         tables.check_samples(table, str(self.path))
         return table
 
+    def sample_groups(self, columns: list[str]) -> Iterator[pa.Table]:
+        """Yield the samples part by part, so that a large run needs little memory.
+
+        A run folder as this Linkgauge writes it has the samples of one row in one part; others may scatter them.
+        """
+        groups, covered = tables.read_sample_groups(self.path, columns)
+        for table in groups:
+            tables.check_samples(table, str(self.path))
+            yield table
+        new = [record for record in self._uncovered(covered) if record.kind == "case" and record.columns]
+        if new:
+            table = tables.samples_table(new, str(self.path)).select(columns)
+            tables.check_samples(table, str(self.path))
+            yield table
+
     @functools.cached_property
     def observations(self) -> pa.Table:
         """One row an observed value of a link, device or NIC, before or after a case."""

@@ -137,12 +137,12 @@ def samples_schema() -> pa.Schema:
             ("rank", pa.int32()),
             ("lane", pa.int16()),
             ("sample", pa.int32()),
-            ("phase", pa.dictionary(pa.int8(), pa.string())),
+            ("phase", pa.dictionary(pa.int32(), pa.string())),
             ("scheduled_ns", pa.int64()),
             ("start_ns", pa.int64()),
             ("ns", pa.int64()),
             ("iterations", pa.int64()),
-            ("clock", pa.dictionary(pa.int8(), pa.string())),
+            ("clock", pa.dictionary(pa.int32(), pa.string())),
         ]
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ SAMPLE_COLUMNS = {
 }  # fmt: skip
 _LAUNCHES_KEY = b"linkgauge_launches"
 _MAX_ROWS = 1 << 31
-_ROW_GROUP_ROWS = 1 << 20
+_READ_ERRORS = (pa.ArrowException, OSError, ValueError, RecursionError)
 
 
 def identity_of(header: dict[str, Any], where: str) -> Identity:
@@ -158,22 +159,54 @@ def read_table(folder: Path, name: str, columns: list[str] | None = None) -> tup
         # Not a context manager: ParquetFile.close() is what releases the file also when the footer is damaged.
         file = pq.ParquetFile(path, memory_map=False)
         with file:
-            if file.metadata.num_rows > _MAX_ROWS:
-                raise RunFolderError(f"{path}: {file.metadata.num_rows} rows, more than a run folder may hold")
-            present = set(file.schema_arrow.names)
-            missing = [column for column in wanted.names if column not in present]
-            if missing:
-                raise RunFolderError(f"{path}: column '{missing[0]}' is missing")
+            _check_columns(path, file, wanted)
             table = file.read(columns=wanted.names).select(wanted.names)
             launches = _covered(file.schema_arrow.metadata)
-        for field in wanted:
-            if table.schema.field(field.name).type != field.type:
-                found = table.schema.field(field.name).type
-                raise RunFolderError(f"{path}: column '{field.name}' is {found}, expected {field.type}")
         table.validate(full=name != "samples")
-    except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError, RecursionError) as error:
+    except _READ_ERRORS as error:
         raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
     return table.replace_schema_metadata(None), launches
+
+
+def read_sample_groups(folder: Path, columns: list[str]) -> tuple[Iterator[pa.Table], set[int]]:
+    """Return the row groups of samples.parquet one by one, and the numbers of the launches that the file covers.
+
+    The next one is read while the caller works on the one before. Raises and refuses as `read_table` does.
+    """
+    _, launches = read_table(folder, "samples", [])
+    path = folder / "samples.parquet"
+    wanted = pa.schema([schema.schema("samples").field(column) for column in columns])
+    if not path.exists():
+        return iter(()), launches
+
+    def groups() -> Iterator[pa.Table]:
+        try:
+            with pq.ParquetFile(path) as file, ThreadPoolExecutor(1) as pool:
+                _check_columns(path, file, wanted)
+                ahead = pool.submit(file.read_row_group, 0, columns) if file.num_row_groups else None
+                for number in range(file.num_row_groups):
+                    assert ahead is not None
+                    table = ahead.result()
+                    more = number + 1 < file.num_row_groups
+                    ahead = pool.submit(file.read_row_group, number + 1, columns) if more else None
+                    yield table.select(columns).replace_schema_metadata(None)
+        except _READ_ERRORS as error:
+            raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
+
+    return groups(), launches
+
+
+def _check_columns(path: Path, file: pq.ParquetFile, wanted: pa.Schema) -> None:
+    if file.metadata.num_rows > _MAX_ROWS:
+        raise RunFolderError(f"{path}: {file.metadata.num_rows} rows, more than a run folder may hold")
+    found = file.schema_arrow
+    for field in wanted:
+        if field.name not in found.names:
+            raise RunFolderError(f"{path}: column '{field.name}' is missing")
+        if found.field(field.name).type != field.type:
+            raise RunFolderError(
+                f"{path}: column '{field.name}' is {found.field(field.name).type}, expected {field.type}"
+            )
 
 
 def check_samples(table: pa.Table, where: str) -> None:
@@ -207,9 +240,9 @@ class TableWriter:
         self._writer = pq.ParquetWriter(self._temporary, wanted, compression="zstd", compression_level=1, **options)
 
     def write(self, table: pa.Table) -> None:
-        """Append rows."""
+        """Append rows as one row group, so that a row identity's samples lie in one."""
         if table.num_rows:
-            self._writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
+            self._writer.write_table(table, row_group_size=table.num_rows)
 
     def commit(self) -> None:
         """Make the table durable, then put it in the place of the one before."""

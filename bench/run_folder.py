@@ -1,0 +1,95 @@
+"""Measures how fast a run folder is written, compacted, loaded, summarised, reported and queried.
+
+    python bench/run_folder.py [--samples 10000000] [--cases 2000] [--keep DIR] [--json]
+
+The run folder is made up, by the store's own writer (tests/synthetic.py). Times are wall clock, of this process; the
+summary and the report are each made in a fresh process, as the commands do, start-up included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+
+STEPS = {
+    "summary": "from linkgauge.stats.summary import summarise; summarise(linkgauge.load({run!r}))",
+    "report": "from linkgauge.view.report import write_report;"
+    "write_report(linkgauge.load({run!r}), {run!r} + '/bench.html')",
+    "show": "from linkgauge.view.summary import print_summary; from rich.console import Console;"
+    "print_summary(linkgauge.load({run!r}), Console(file=open('/dev/null', 'w')))",
+}
+
+
+def make(path: Path, samples: int, rows: int) -> None:
+    """Write a run folder of about `samples` samples in `rows` rows: collectives on four devices and pairs."""
+    from synthetic import SIZES, make_case, make_run
+
+    transports = ("staging", "copy_engine", "kernel", "ccl", "mpi")
+    patterns = ("alltoall", "allreduce", "allgather", "reduce_scatter", "broadcast", "pingpong", "unidirectional")
+    cases = [make_case(t, p, s) for p in patterns for t in transports for s in SIZES]
+    cases = [case for case in cases if case.size > 0]
+    whole = [cases[i % len(cases)] for i in range(rows)]
+    distinct = [
+        make_case(c.transport, c.pattern, c.size_asked + 64 * (i // len(cases)), c.devices) for i, c in enumerate(whole)
+    ]
+    per_rank = max(6, samples // sum(case.ranks for case in distinct))
+    make_run(path, cases=distinct, samples=per_rank, warmup=5, compact=False)
+
+
+def timed(code: str, run: Path) -> dict[str, float]:
+    """Run one step in a fresh process; return its wall time in s, without and with start-up, and its peak memory."""
+    program = (
+        f"import sys, time; sys.path[:0] = [{str(ROOT / 'src')!r}]; import resource; import linkgauge;"
+        "t = time.monotonic();"
+        f"{code.format(run=str(run))};"
+        "print(time.monotonic() - t, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    start = time.monotonic()
+    output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=600)
+    step, peak = map(float, output.stdout.split()[-2:])
+    return {"seconds": step, "seconds_with_start": time.monotonic() - start, "peak_mib": peak}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=10_000_000)
+    parser.add_argument("--cases", type=int, default=2_000)
+    parser.add_argument("--keep", type=Path, help="make the run folder here and keep it; used again where it is there")
+    parser.add_argument("--steps", default=",".join(STEPS))
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    from linkgauge.store.folder import RunFolder
+
+    results: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        run = arguments.keep or Path(temporary) / "run"
+        if not run.exists():
+            start = time.monotonic()
+            make(run, arguments.samples, arguments.cases)
+            results["write"] = {"seconds": time.monotonic() - start}
+            start = time.monotonic()
+            RunFolder.open(run).compact(finish=True)
+            results["compact"] = {"seconds": time.monotonic() - start}
+        results["folder"] = {"mib": sum(p.stat().st_size for p in run.rglob("*.parquet")) / 2**20}
+        for name in filter(None, arguments.steps.split(",")):
+            results[name] = timed(STEPS[name], run)
+        if (run / "bench.html").exists():
+            results["report"]["mib"] = (run / "bench.html").stat().st_size / 2**20
+            (run / "bench.html").unlink()
+    if arguments.json:
+        print(json.dumps(results, indent=1))
+        return
+    for name, values in results.items():
+        print(f"{name:8}", "  ".join(f"{key} {value:.2f}" for key, value in values.items()))
+
+
+if __name__ == "__main__":
+    main()

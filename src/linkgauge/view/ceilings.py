@@ -1,0 +1,90 @@
+"""Ceilings for what is drawn: each case's rules by name, where the run says on what system it was measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.errors import LinkgaugeError
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+    from linkgauge.view.results import Row
+
+# What a dashed line may stand for, the most certain first.
+KINDS = ("bound", "constructive", "published", "typical", "achievable")
+
+
+@dataclasses.dataclass(frozen=True)
+class CeilingLine:
+    """One rule's value for a row, counted as the row's headline is: goodput in bytes per second or latency in ns."""
+
+    rule: str
+    kind: str
+    goodput_bytes_per_s: float | None
+    latency_ns: float | None
+    basis: str
+
+
+class Ceilings:
+    """The ceilings of a run's rows by the rules of linkgauge.expect; none where run.json holds no system.
+
+    `problem` says in one line why there are none although there is a system.
+    """
+
+    def __init__(self, run: Run) -> None:
+        """Read the system of run.json, if there is one."""
+        self.problem = ""
+        self._system: Any = None
+        self._known: dict[str, list[CeilingLine]] = {}
+        described = run.info.get("system")
+        if not isinstance(described, dict):
+            return
+        try:
+            from linkgauge.system.form import read
+
+            self._system = read(described, "the system in run.json")
+        except (LinkgaugeError, ValueError, TypeError, KeyError, RecursionError) as error:
+            self.problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+
+    @property
+    def system(self) -> Any:
+        """The linkgauge.system.model.System, or None."""
+        return self._system
+
+    def of(self, row: Row) -> list[CeilingLine]:
+        """Return the ceilings of a row, the surest kind first; of `bidirectional` doubled, as the sum is shown."""
+        if self._system is None:
+            return []
+        key = row["case_key"]
+        if key not in self._known:
+            self._known[key] = self._lines(row)
+        return self._known[key]
+
+    def least_bound(self, row: Row) -> CeilingLine | None:
+        """Return the lowest bound on a row's goodput, or None."""
+        bounds = [line for line in self.of(row) if line.kind == "bound" and line.goodput_bytes_per_s]
+        return min(bounds, key=lambda line: line.goodput_bytes_per_s or 0.0, default=None)
+
+    def _lines(self, row: Row) -> list[CeilingLine]:
+        try:
+            found = _solver()(self._system, row)
+        except LinkgaugeError as error:
+            self.problem = str(error)
+            return []
+        ways = 2 if row["pattern"] == "bidirectional" else 1
+        lines = []
+        for one in found:
+            rate = one.value_bytes_per_s
+            lines.append(
+                CeilingLine(one.rule, one.kind, None if rate is None else rate * ways, one.latency_ns, one.basis)
+            )
+        return lines
+
+
+@functools.cache
+def _solver() -> Any:
+    from linkgauge.expect import ceilings
+
+    return ceilings

@@ -1,0 +1,174 @@
+"""What all charts share: colours, axes, texts, and the rows that they draw. Altair is imported when a chart is made.
+
+Each chart is one function in a `charts_*` module, from a Results to an altair chart; the report and `linkgauge plot`
+use the same ones. Numbers are in the units of the axis, rounded to five digits so that a report stays small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+from linkgauge.errors import EnvironmentLackingError
+from linkgauge.view.results import TRANSPORT_ORDER, Results, Row
+from linkgauge.view.units import RATE_UNITS, size_text
+
+# One of altair's chart classes. They are only known once altair is imported, which not every installation has.
+Chart: TypeAlias = Any
+
+# Okabe and Ito's colours, which all kinds of colour vision tell apart; a transport has the same one everywhere.
+TRANSPORT_COLOURS = {
+    "staging": "#7F7F7F",
+    "copy_engine": "#E69F00",
+    "kernel": "#009E73",
+    "ccl": "#0072B2",
+    "mpi": "#D55E00",
+    "sycl": "#CC79A7",
+    "shmem": "#56B4E9",
+    "ucx": "#000000",
+}
+_DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [1, 3])
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+CEILING_COLOUR = "#444444"
+FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+
+# The label of a size on an axis: the same words as size_text.
+SIZE_LABEL = (
+    "datum.value >= 1073741824 ? format(datum.value / 1073741824, '.4~g') + ' GiB' : "
+    "datum.value >= 1048576 ? format(datum.value / 1048576, '.4~g') + ' MiB' : "
+    "datum.value >= 1024 ? format(datum.value / 1024, '.4~g') + ' KiB' : format(datum.value, 'd') + ' B'"
+)
+# A logarithmic axis in plain numbers: decades only, and no exponent where a person would not write one.
+DECADE_LABEL = (
+    "abs(log(datum.value) / LN10 - round(log(datum.value) / LN10)) > 1e-6 ? '' : "
+    "(datum.value >= 1e-4 && datum.value < 1e6) ? format(datum.value, '~f') : format(datum.value, '.0e')"
+)
+
+
+def altair() -> Any:
+    """Import Altair; EnvironmentLackingError that says what to install where it is not there."""
+    try:
+        import altair
+    except ImportError:
+        raise EnvironmentLackingError(
+            "charts need Altair, which is not installed: pip install 'linkgauge[report]' here, or copy the run folder to"
+            " a machine that has it and run 'linkgauge report RUN' there"
+        ) from None
+    return altair
+
+
+def chart_rows(results: Results, rows: Iterable[Row], unit: str) -> list[dict[str, Any]]:
+    """Return the rows as charts draw them: latency in µs, goodput in `unit`, each with quartiles and interval.
+
+    The quartiles of a rate are those of the times, turned over. Rows without goodput have none.
+    """
+    scale = RATE_UNITS[unit]
+    out = []
+    for row in rows:
+        half = 1e-3 * row["latency_ns"] / row["median_ns"] if row["median_ns"] else 1e-3
+        drawn = {
+            "mechanism": results.label(row),
+            "transport": row["transport"],
+            "size": row["size"],
+            "size_text": size_text(row["size"]),
+            "ranks": row["ranks"],
+            "samples": row["samples"],
+            **{
+                name: short(row[f"{name}_ns"], half)
+                for name in ("median", "q1", "q3", "p5", "p95", "mean", "min", "max")
+            },
+            "low": short(row["interval_low_ns"], half),
+            "high": short(row["interval_high_ns"], half),
+        }
+        if row["goodput_bytes_per_s"] is not None:
+            for name, column in (("goodput", "goodput"), ("goodput_q1", "goodput_q1"), ("goodput_q3", "goodput_q3")):
+                drawn[name] = short(row[f"{column}_bytes_per_s"], 1 / scale)
+            drawn["bus"] = short(row["bus_bandwidth_bytes_per_s"], 1 / scale)
+        out.append(drawn)
+    return out
+
+
+def short(value: float | None, factor: float = 1.0) -> float | None:
+    """Return a number to five digits, as it is drawn; None stays None."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value * factor:.5g}")
+
+
+def mechanism_encoding(results: Results, shown: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return the colour, dash and shape of mechanisms, one legend for the three: the transport gives the colour.
+
+    `shown` are the labels of the chart; the colour of one never depends on which others are there.
+    """
+    alt = altair()
+    labels = [label for label in results.mechanisms.values() if shown is None or label in shown]
+    colours, dashes, shapes = [], [], []
+    for label in labels:
+        transport = transport_of(label)
+        place = [one for one in results.mechanisms.values() if transport_of(one) == transport].index(label)
+        colours.append(colour_of(transport))
+        dashes.append(_DASHES[place % len(_DASHES)])
+        shapes.append(_SHAPES[(_order(transport) + place) % len(_SHAPES)])
+    legend = alt.Legend(title=None, orient="top", columns=0 if len(labels) < 6 else 2, labelLimit=320, symbolOpacity=1)
+    field = "mechanism:N"
+    return {
+        "color": alt.Color(field, scale=alt.Scale(domain=labels, range=colours), legend=legend),
+        "strokeDash": alt.StrokeDash(field, scale=alt.Scale(domain=labels, range=dashes), legend=legend),
+        "shape": alt.Shape(field, scale=alt.Scale(domain=labels, range=shapes), legend=legend),
+    }
+
+
+def transport_of(label: str) -> str:
+    """Return the transport of a mechanism's name."""
+    return label.split(" ", 1)[0]
+
+
+def colour_of(transport: str) -> str:
+    """Return the colour that a transport has everywhere."""
+    return TRANSPORT_COLOURS.get(transport, "#882255")
+
+
+def size_axis(sizes: Iterable[int]) -> Any:
+    """Return a logarithmic axis of sizes, ticks at sizes that were measured, at most about nine."""
+    alt = altair()
+    known = sorted(set(sizes))
+    step = max(1, math.ceil(len(known) / 9))
+    ticks = known[::step]
+    scale = alt.Scale(type="log", base=2, domain=[known[0], known[-1]], padding=12, nice=False)
+    return alt.X(
+        "size:Q",
+        title="size",
+        scale=scale,
+        axis=alt.Axis(values=ticks, labelExpr=SIZE_LABEL, labelOverlap=True, grid=True),
+    )
+
+
+def log_y(field: str, title: str) -> Any:
+    """Return a logarithmic axis whose labels are plain decades."""
+    alt = altair()
+    axis = alt.Axis(labelExpr=DECADE_LABEL, tickCount=6, gridDash=[2, 2])
+    return alt.Y(field, title=title, scale=alt.Scale(type="log", nice=False, padding=8), axis=axis)
+
+
+def themed(chart: Chart, title: str = "", subtitle: str | Sequence[str] = "") -> Chart:
+    """Return a top-level chart with the house's fonts, and the title as text that nothing interprets."""
+    alt = altair()
+    if title:
+        lines = [subtitle] if isinstance(subtitle, str) else list(subtitle)
+        wanted = {"subtitle": [line for line in lines if line]} if any(lines) else {}
+        chart = chart.properties(
+            title=alt.TitleParams(text=title, anchor="start", fontSize=13, subtitleColor="#555", **wanted)
+        )
+    return (
+        chart.configure(font=FONT, background="white")
+        .configure_view(stroke="#ddd")
+        .configure_axis(
+            labelFontSize=11, titleFontSize=12, titleFontWeight="normal", gridColor="#e6e6e6", labelColor="#222"
+        )
+        .configure_legend(labelFontSize=12)
+    )
+
+
+def _order(transport: str) -> int:
+    return TRANSPORT_ORDER.index(transport) if transport in TRANSPORT_ORDER else len(TRANSPORT_ORDER)

@@ -1,0 +1,231 @@
+"""Pairs of devices: matrices as heat maps, and the topology with what was measured on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from linkgauge.view import charts
+from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.charts import Chart
+from linkgauge.view.results import Results, Row
+from linkgauge.view.units import RATE_UNITS, digits
+
+QUANTITIES = ("latency", "goodput", "share", "hops")
+
+
+def pair_matrix(
+    results: Results, rows: list[Row], unit: str, quantity: str = "goodput", ceilings: Ceilings | None = None
+) -> Chart:
+    """Return the ordered pairs of one pattern, mechanism and size as a heat map, a row a source.
+
+    `quantity` is one of QUANTITIES: latency in µs, goodput in `unit`, the share of the least bound in %, or hops: the
+    links on a shortest path of the described system. Pairs that were not measured stay empty.
+    """
+    alt = charts.altair()
+    value, name = _quantity(results, quantity, unit, ceilings)
+    devices = sorted({device for row in rows for device in row["devices"]})
+    data: list[dict[str, Any]] = []
+    for row in rows:
+        number = value(row)
+        if number is not None:
+            source, target = row["devices"]
+            data.append({"from": source, "to": target, "value": charts.short(number), "text": digits(number)})
+    low = min((item["value"] for item in data), default=0)
+    high = max((item["value"] for item in data), default=1)
+    # The diagonal, inside one device, is often far from the rest: it may not take the colours from the pairs.
+    pairs = [item["value"] for item in data if item["from"] != item["to"]]
+    if pairs:
+        low, high = min(pairs), max(pairs)
+    reverse = quantity in ("latency", "hops")
+    span = high - low
+    # Colours that span less than a tenth would paint noise.
+    middle = (low + high) / 2
+    domain = [low, high] if span > 0.1 * abs(middle) else [0.95 * middle, 1.05 * middle]
+    scale = alt.Scale(scheme="viridis", reverse=reverse, domain=domain, clamp=True)
+    side = 46 if len(devices) <= 8 else 26
+    axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
+    base = alt.Chart(alt.InlineData(values=data)).encode(
+        x=alt.X("to:O", title="to device", scale=alt.Scale(domain=devices), axis=axis),
+        y=alt.Y("from:O", title="from device", scale=alt.Scale(domain=devices), axis=axis),
+    )
+    tips = [alt.Tooltip("from:O", title="from"), alt.Tooltip("to:O", title="to"), alt.Tooltip("value:Q", title=name)]
+    cells = base.mark_rect(stroke="white", strokeWidth=1.5).encode(
+        color=alt.Color("value:Q", title=name, scale=scale, legend=alt.Legend(orient="right", gradientLength=140)),
+        tooltip=tips,
+    )
+    # Viridis is dark at its low end: white on dark, black on bright.
+    dark = f"datum.value {'>' if reverse else '<'} {middle}"
+    text = base.mark_text(fontSize=11 if len(devices) <= 8 else 8).encode(
+        text="text:N", color=alt.condition(dark, alt.value("white"), alt.value("black"))
+    )
+    return alt.layer(cells, text).properties(width=side * len(devices), height=side * 0.75 * len(devices))
+
+
+def _quantity(
+    results: Results, quantity: str, unit: str, ceilings: Ceilings | None
+) -> tuple[Callable[[Row], float | None], str]:
+    if quantity == "latency":
+        return lambda row: row["latency_ns"] / 1e3, "latency (µs)"
+    if quantity == "goodput":
+        return lambda row: _scaled(row["goodput_bytes_per_s"], 1 / RATE_UNITS[unit]), f"goodput ({unit})"
+    if quantity == "share":
+        return lambda row: _share(row, ceilings), "share of the least bound (%)"
+    hops = _hops(ceilings)
+    return lambda row: hops.get(tuple(row["devices"])), "hops"
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _share(row: Row, ceilings: Ceilings | None) -> float | None:
+    bound = ceilings.least_bound(row) if ceilings is not None else None
+    if bound is None or row["goodput_bytes_per_s"] is None or not bound.goodput_bytes_per_s:
+        return None
+    return float(100 * row["goodput_bytes_per_s"] / bound.goodput_bytes_per_s)
+
+
+def _hops(ceilings: Ceilings | None) -> dict[tuple[int, ...], int]:
+    """Return the number of links on a shortest path between each two devices of the run's system."""
+    system = ceilings.system if ceilings is not None else None
+    if system is None:
+        return {}
+    beside: dict[str, list[str]] = {}
+    for link in system.links:
+        beside.setdefault(link.a, []).append(link.b)
+        beside.setdefault(link.b, []).append(link.a)
+    ordinals = {node.name: node.ordinal for node in system.nodes if node.kind == "device" and node.ordinal is not None}
+    found: dict[tuple[int, ...], int] = {}
+    for name, ordinal in ordinals.items():
+        reached, edge, steps = {name}, [name], 0
+        while edge:
+            for node in edge:
+                if node in ordinals:
+                    found[ordinal, ordinals[node]] = steps
+            edge = sorted({near for node in edge for near in beside.get(node, []) if near not in reached})
+            reached.update(edge)
+            steps += 1
+    return found
+
+
+def topology(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+    """Return the devices on a circle, an arrow for each measured ordered pair, coloured and labelled by its goodput.
+
+    Where the run's system is described its links are drawn in grey below, with switches and hosts in the middle.
+    """
+    alt = charts.altair()
+    devices = sorted({device for row in rows for device in row["devices"]})
+    place = _circle(devices)
+    arrows = _arrows(rows, place, unit)
+    drawn = [*_wires(ceilings, place)]
+    frame = alt.Scale(domain=[-1.45, 1.45])
+    # Gradients need one mark for each arrow: a line of two points.
+    lines = [
+        {"pair": item["pair"], "goodput": item["goodput"], "x": x, "y": y, "order": order}
+        for item in arrows
+        for order, (x, y) in enumerate(item["points"])
+    ]
+    x = alt.X("x:Q", scale=frame, axis=None)
+    y = alt.Y("y:Q", scale=frame, axis=None)
+    rates = [item["goodput"] for item in arrows]
+    domain = [min(rates) * 0.98, max(rates) * 1.02] if rates else [0, 1]
+    gradient = alt.Legend(type="gradient", gradientLength=140)
+    colour = alt.Color(
+        "goodput:Q", title=f"goodput ({unit})", scale=alt.Scale(scheme="viridis", domain=domain), legend=gradient
+    )
+    line = (
+        alt.Chart(alt.InlineData(values=lines))
+        .mark_line(strokeWidth=3)
+        .encode(x=x, y=y, detail="pair:N", order="order:Q", color=colour, tooltip=["pair:N", "goodput:Q"])
+    )
+    heads = alt.Chart(alt.InlineData(values=[item["head"] for item in arrows])).mark_point(
+        shape="triangle", filled=True, size=130, opacity=1
+    )
+    head = heads.encode(
+        x=x, y=y, color=colour, angle=alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
+    )
+    layers = [*drawn, line, head]
+    if len(arrows) <= 24:
+        texts = [{**item["label"], "text": digits(item["goodput"])} for item in arrows]
+        halo = alt.Chart(alt.InlineData(values=texts)).mark_text(
+            fontSize=10, stroke="white", strokeWidth=4, fill="white"
+        )
+        mark = alt.Chart(alt.InlineData(values=texts)).mark_text(fontSize=10, fill="#111")
+        layers += [halo.encode(x=x, y=y, text="text:N"), mark.encode(x=x, y=y, text="text:N")]
+    nodes = [{"x": px, "y": py, "name": str(device)} for device, (px, py) in place.items()]
+    node = alt.Chart(alt.InlineData(values=nodes)).encode(x=x, y=y)
+    layers.append(node.mark_circle(size=900, color="#1b1b3a", opacity=1))
+    layers.append(node.mark_text(color="white", fontWeight="bold", fontSize=12).encode(text="name:N"))
+    return alt.layer(*layers).properties(width=460, height=440)
+
+
+def _circle(devices: list[int]) -> dict[int, tuple[float, float]]:
+    count = len(devices)
+    return {
+        device: (math.sin(2 * math.pi * i / count), math.cos(2 * math.pi * i / count))
+        for i, device in enumerate(devices)
+    }
+
+
+def _arrows(rows: list[Row], place: dict[int, tuple[float, float]], unit: str) -> list[dict[str, Any]]:
+    """Return each ordered pair as a slightly bent line beside that of the other direction."""
+    made = []
+    for row in rows:
+        source, target = row["devices"]
+        if source == target or row["goodput_bytes_per_s"] is None:
+            continue
+        (ax, ay), (bx, by) = place[source], place[target]
+        dx, dy = bx - ax, by - ay
+        length = math.hypot(dx, dy)
+        ux, uy = dx / length, dy / length
+        aside = 0.055  # the two directions lie beside each other, each on its right
+        ox, oy = uy * aside, -ux * aside
+        start = (ax + ux * 0.15 + ox, ay + uy * 0.15 + oy)
+        end = (bx - ux * 0.2 + ox, by - uy * 0.2 + oy)
+        at = 0.34  # texts near the source, so that those of crossing lines do not meet in the middle
+        goodput = charts.short(row["goodput_bytes_per_s"], 1 / RATE_UNITS[unit])
+        angle = math.degrees(math.atan2(ux, uy)) % 360
+        made.append(
+            {
+                "pair": f"{source} to {target}",
+                "goodput": goodput,
+                "points": [start, end],
+                "head": {"x": end[0], "y": end[1], "angle": round(angle, 1), "goodput": goodput},
+                "label": {"x": start[0] + (end[0] - start[0]) * at, "y": start[1] + (end[1] - start[1]) * at},
+            }
+        )
+    return made
+
+
+def _wires(ceilings: Ceilings | None, place: dict[int, tuple[float, float]]) -> list[Any]:
+    """Return the described links in grey, and what is no device as small squares inside the circle."""
+    system = ceilings.system if ceilings is not None else None
+    if system is None:
+        return []
+    alt = charts.altair()
+    where: dict[str, tuple[float, float]] = {}
+    inner = []
+    for node in system.nodes:
+        if node.kind == "device" and node.ordinal in place:
+            where[node.name] = place[node.ordinal]
+        elif node.kind in ("switch", "host", "cpu"):
+            inner.append(node)
+    for i, node in enumerate(inner):
+        radius = 0.0 if len(inner) == 1 else 0.38
+        where[node.name] = (
+            radius * math.sin(2 * math.pi * i / len(inner)),
+            radius * math.cos(2 * math.pi * i / len(inner)),
+        )
+    lines = []
+    for number, link in enumerate(system.links):
+        if link.a in where and link.b in where:
+            name = f"{link.count} x {link.kind}" if link.count > 1 else link.kind
+            lines += [{"x": where[end][0], "y": where[end][1], "n": number, "link": name} for end in (link.a, link.b)]
+    frame = alt.Scale(domain=[-1.45, 1.45])
+    x, y = alt.X("x:Q", scale=frame, axis=None), alt.Y("y:Q", scale=frame, axis=None)
+    wires = alt.Chart(alt.InlineData(values=lines)).mark_line(color="#cccccc", strokeWidth=5, opacity=0.6)
+    points = [{"x": where[node.name][0], "y": where[node.name][1], "name": node.name} for node in inner]
+    marks = alt.Chart(alt.InlineData(values=points)).mark_square(size=260, color="#bbbbbb", opacity=1)
+    return [wires.encode(x=x, y=y, detail="n:N", tooltip="link:N"), marks.encode(x=x, y=y, tooltip="name:N")]

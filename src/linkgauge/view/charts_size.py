@@ -1,0 +1,137 @@
+"""Latency and goodput over size, one line a mechanism with its interquartile band, ceilings dashed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from linkgauge.view import charts
+from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.charts import Chart
+from linkgauge.view.results import Results, Row
+from linkgauge.view.units import RATE_UNITS
+
+SMALL_BYTES = 4096  # the sizes of the panel of small ones
+
+
+def latency_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+    """Return the median time (pingpong: one way) in µs over size, both axes logarithmic."""
+    half = rows[0]["pattern"] in ("pingpong", "flag_pingpong")
+    title = "one-way latency (µs)" if half else "time of one iteration (µs)"
+    data = charts.chart_rows(results, rows, unit)
+    return _lines(
+        results, data, charts.log_y("median:Q", title), "q1", "q3", _limits(rows, ceilings, unit, latency=True)
+    )
+
+
+def goodput_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+    """Return the median goodput in `unit` over size, both axes logarithmic."""
+    ways = ", sum of both ways" if rows[0]["pattern"] == "bidirectional" else ""
+    data = [row for row in charts.chart_rows(results, rows, unit) if "goodput" in row]
+    y = charts.log_y("goodput:Q", f"goodput ({unit}{ways})")
+    return _lines(results, data, y, "goodput_q3", "goodput_q1", _limits(rows, ceilings, unit, latency=False))
+
+
+def small_sizes(results: Results, rows: list[Row], unit: str) -> Chart:
+    """Return the latency of the small sizes on a linear axis from zero: the companion of goodput over size."""
+    alt = charts.altair()
+    few = [row for row in rows if row["size"] <= SMALL_BYTES]
+    half = rows[0]["pattern"] in ("pingpong", "flag_pingpong")
+    y = alt.Y("median:Q", title="one-way latency (µs)" if half else "time (µs)", scale=alt.Scale(zero=True))
+    return _lines(results, charts.chart_rows(results, few, unit), y, "q1", "q3", [])
+
+
+def goodput_figure(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+    """Return goodput over size with the latency of small sizes beside it, as the papers draw it."""
+    alt = charts.altair()
+    main = goodput_over_size(results, rows, unit, ceilings).properties(width=420, height=300)
+    if len({row["size"] for row in rows if row["size"] <= SMALL_BYTES}) < 2:
+        return alt.hconcat(main)
+    small = small_sizes(results, rows, unit).properties(width=170, height=300)
+    return alt.hconcat(main, small)
+
+
+def _lines(
+    results: Results, data: list[dict[str, Any]], y: Any, low: str, high: str, limits: list[dict[str, Any]]
+) -> Any:
+    alt = charts.altair()
+    shown = list(dict.fromkeys(row["mechanism"] for row in data))
+    look = charts.mechanism_encoding(results, shown)
+    x = charts.size_axis(row["size"] for row in data)
+    picked = alt.selection_point(fields=["mechanism"], bind="legend")
+    strong = alt.condition(picked, alt.value(1.0), alt.value(0.12))
+    faint = alt.condition(picked, alt.value(0.22), alt.value(0.04))
+    field = y.to_dict()["field"]
+    base = alt.Chart(alt.InlineData(values=data)).encode(x=x)
+    band = base.mark_area().encode(
+        y=alt.Y(f"{low}:Q", title=y.to_dict().get("title")), y2=f"{high}:Q", color=look["color"], opacity=faint
+    )
+    line = base.mark_line(strokeWidth=2).encode(y=y, color=look["color"], strokeDash=look["strokeDash"], opacity=strong)
+    tips = [
+        alt.Tooltip("mechanism:N"),
+        alt.Tooltip("size_text:N", title="size"),
+        alt.Tooltip("median:Q", title="median, µs"),
+        alt.Tooltip("low:Q", title="95 % interval from"),
+        alt.Tooltip("high:Q", title="to"),
+        alt.Tooltip("samples:Q", title="samples"),
+    ]
+    if field == "goodput":
+        tips.insert(2, alt.Tooltip("goodput:Q", title="goodput"))
+    points = base.mark_point(filled=True, size=42).encode(
+        y=y, color=look["color"], shape=look["shape"], opacity=strong, tooltip=tips
+    )
+    layers = [band, line, points.add_params(picked)]
+    if limits:
+        values = [*(row[field] for row in data), *(limit["value"] for limit in limits)]
+        layers = [*_dashed(limits, x, math.log10(max(values) / min(values))), *layers]
+    return alt.layer(*layers)
+
+
+def _limits(rows: list[Row], ceilings: Ceilings | None, unit: str, latency: bool) -> list[dict[str, Any]]:
+    """Return the ceilings to draw: of each rule its value at each size, the same for several mechanisms once."""
+    if ceilings is None:
+        return []
+    values: dict[tuple[str, str, float], set[int]] = {}
+    for row in rows:
+        for line in ceilings.of(row):
+            value = line.latency_ns if latency else line.goodput_bytes_per_s
+            drawn = charts.short(value, 1e-3 if latency else 1 / RATE_UNITS[unit])
+            if drawn:
+                values.setdefault((line.rule, line.kind, drawn), set()).add(row["size"])
+    every = sorted({row["size"] for row in rows})
+    # A rule that speaks of one size only still gets a line that can be seen.
+    return [
+        {
+            "rule": rule,
+            "kind": kind,
+            "value": value,
+            "from": min(sizes),
+            "to": max(sizes) if len(sizes) > 1 else every[-1],
+        }
+        for (rule, kind, value), sizes in sorted(values.items(), key=lambda item: -item[0][2])
+    ]
+
+
+def _dashed(limits: list[dict[str, Any]], x: Any, decades: float) -> list[Any]:
+    alt = charts.altair()
+    placed: list[dict[str, Any]] = []
+    for limit in limits:  # lines closer together than a text is high share one
+        near = next((one for one in placed if abs(math.log10(one["value"] / limit["value"])) < 0.05 * decades), None)
+        if near is None:
+            placed.append(dict(limit, text=f"{limit['rule']} ({limit['kind']})"))
+        elif limit["rule"] not in near["text"]:
+            near["text"] += f", {limit['rule']} ({limit['kind']})"
+    axis = x.to_dict()
+    at = alt.X("from:Q", scale=alt.Scale(**axis["scale"]), axis=alt.Axis(**axis["axis"]), title=axis["title"])
+    rules = alt.Chart(alt.InlineData(values=limits)).mark_rule(
+        strokeDash=[5, 4], color=charts.CEILING_COLOUR, strokeWidth=1.2
+    )
+    rules = rules.encode(x=at, x2="to:Q", y=alt.Y("value:Q"), tooltip=["rule:N", "kind:N", "value:Q"])
+    text = alt.Chart(alt.InlineData(values=placed)).mark_text(
+        align="left", baseline="bottom", dx=4, dy=-2, fontSize=10, color=charts.CEILING_COLOUR
+    )
+    least = axis["scale"]["domain"][0]
+    return [
+        rules,
+        text.transform_calculate(start=str(least)).encode(x=alt.X("start:Q"), y=alt.Y("value:Q"), text="text:N"),
+    ]

@@ -1,0 +1,272 @@
+"""A summary arranged for eyes: which cases are one curve, which curves share a panel, and what each is called.
+
+A *task* is what is done (pattern, devices, memory kinds, cadence ...), a *mechanism* how (transport, variant, library
+...). A panel shows one task over sizes, a line a mechanism; pairs of devices make a matrix for each mechanism and size.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.stats.series import HEADLINE
+from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
+Row = dict[str, Any]
+Key = tuple[Any, ...]
+
+TASK = (
+    "pattern",
+    "devices",
+    "ranks_per_device",
+    "source_memory",
+    "target_memory",
+    "source_node",
+    "target_node",
+    "cadence",
+    "arrival",
+    "skew_ns",
+    "clock",
+    "window",
+    "root",
+    "datatype",
+    "op",
+    "in_place",
+)
+MECHANISM = (
+    "transport",
+    "variant",
+    "path",
+    "algorithm",
+    "initiator",
+    "host_leg",
+    "chunk",
+    "blocks",
+    "via",
+    "batch",
+    "buffer",
+    "write_combined",
+    "huge_pages",
+)
+_DEFAULTS = {
+    "ranks_per_device": 1,
+    "source_node": -1,
+    "target_node": -1,
+    "arrival": "deadline",
+    "skew_ns": 0,
+    "clock": "host",
+    "window": 1,
+    "root": 0,
+    "op": "sum",
+    "in_place": False,
+}
+_WORDS = {"in_place": "in place", "write_combined": "write-combined", "huge_pages": "huge pages"}
+TRANSPORT_ORDER = ("staging", "copy_engine", "kernel", "ccl", "mpi", "sycl", "shmem", "ucx")
+
+
+def is_pair(row: Row) -> bool:
+    """Whether a row is of a pattern between two devices (or one and itself)."""
+    info = PATTERNS.get(row["pattern"])
+    return info is not None and info.ranks == "2" and len(row["devices"]) == 2
+
+
+class Results:
+    """The headline rows of a run that have figures, and those that have none, with names for people."""
+
+    def __init__(self, run: Run) -> None:
+        """Summarise `run`."""
+        self.run = run
+        self.table = summarise(run)
+        rows = _latest(self.table.to_pylist())
+        headlines = [row for row in rows if row["lane"] == HEADLINE]
+        self.rows: list[Row] = _merged(
+            [row for row in headlines if row["status"] == "ok" and row["median_ns"] is not None]
+        )
+        self.lanes: list[Row] = _merged([row for row in rows if row["lane"] != HEADLINE and row["status"] == "ok"])
+        self.others: list[Row] = [row for row in headlines if row["status"] != "ok"]
+        self._environments = _environments(run)
+
+    @functools.cached_property
+    def mechanisms(self) -> dict[Key, str]:
+        """The name of each mechanism: its transport, and what sets it apart from others of the same transport."""
+        return _names(sorted({self._mechanism(row) for row in self.rows}, key=_mechanism_order), self._environments)
+
+    def label(self, row: Row) -> str:
+        """Return the name of the row's mechanism."""
+        return self.mechanisms[self._mechanism(row)]
+
+    @functools.cached_property
+    def panels(self) -> list[tuple[Row, list[Row]]]:
+        """Each task that is a curve: one of its rows, and all of them by size and mechanism.
+
+        Of the many pairs of a matrix only the one with the most sizes is a curve.
+        """
+        tasks: dict[Key, list[Row]] = {}
+        for row in self.rows:
+            tasks.setdefault(_key(row, TASK), []).append(row)
+        apart = [name for name in TASK if name != "devices"]
+        families: dict[Key, list[Key]] = {}
+        for key, rows in tasks.items():
+            family = (*_key(rows[0], apart), "pair") if is_pair(rows[0]) else key
+            families.setdefault(family, []).append(key)
+        chosen: list[list[Row]] = []
+        for keys in families.values():
+            if len(keys) > 2:  # a matrix
+                keys = [max(keys, key=lambda key: (len({r["size"] for r in tasks[key]}), _looks_first(tasks[key][0])))]
+            chosen += [tasks[key] for key in keys]
+        order = {name: place for place, name in enumerate(PATTERNS)}
+        chosen.sort(key=lambda rows: (order[rows[0]["pattern"]], len(rows[0]["devices"]), rows[0]["devices"]))
+        names = list(self.mechanisms)
+        for rows in chosen:
+            rows.sort(key=lambda row: (row["size"], names.index(self._mechanism(row))))
+        return [(rows[0], rows) for rows in chosen]
+
+    @functools.cached_property
+    def matrices(self) -> list[tuple[Row, list[Row]]]:
+        """Each set of pairs (three or more) of one pattern, mechanism and size: one of its rows, and all of them."""
+        apart = [name for name in TASK if name != "devices"]
+        groups: dict[Key, list[Row]] = {}
+        for row in self.rows:
+            if is_pair(row):
+                groups.setdefault((*_key(row, apart), self.label(row), row["size"]), []).append(row)
+        return [(rows[0], rows) for rows in groups.values() if len({tuple(row["devices"]) for row in rows}) >= 3]
+
+    def title(self, row: Row, devices: bool = True) -> str:
+        """Return what a row's task is, leaving out what is as by default: `allreduce · 4 devices · float32 sum`."""
+        info = PATTERNS[row["pattern"]]
+        parts = [str(row["pattern"])]
+        if devices:
+            parts.append(devices_text(row["devices"], row["pattern"]))
+        if (row["source_memory"], row["target_memory"]) != ("device", "device"):
+            parts.append(f"{row['source_memory']} to {row['target_memory']} memory")
+        if info.reduces:
+            parts.append(f"{row['datatype']} {row['op']}")
+        if len(self._varying("cadence")) > 1 or row["cadence"] != "isolated":
+            parts.append(str(row["cadence"]))
+        for name, default in _DEFAULTS.items():
+            if row[name] != default and not (name == "op" and info.reduces):
+                value = row[name]
+                parts.append(_WORDS.get(name, name) if value is True else f"{name.replace('_', ' ')} {value}")
+        return " · ".join(parts)
+
+    def _varying(self, name: str) -> set[Any]:
+        return {row[name] for row in self.rows}
+
+    def _mechanism(self, row: Row) -> Key:
+        return (*_key(row, MECHANISM), row["library"] or "", row["launch_key"] or "")
+
+
+def devices_text(devices: list[int], pattern: str = "") -> str:
+    """Return the devices of a case: `0 to 1` for a pair, `4 devices` for 0 to 3, otherwise their list."""
+    if len(devices) == 1:
+        return f"device {devices[0]}"
+    info = PATTERNS.get(pattern)
+    if len(devices) == 2 and info is not None and info.ranks == "2":
+        return f"device {devices[0]} to {devices[1]}"
+    if devices == list(range(len(devices))):
+        return f"{len(devices)} devices"
+    return f"devices {' '.join(map(str, devices))}"
+
+
+def best_of(rows: list[Row]) -> tuple[Row | None, list[Row]]:
+    """Return the fastest of the rows of one size, and those that cannot be told from it (intervals overlap)."""
+    known = [row for row in rows if row["median_ns"] is not None]
+    if not known:
+        return None, []
+    best = min(known, key=lambda row: row["median_ns"])
+    near = [row for row in known if row is not best and row["interval_low_ns"] <= best["interval_high_ns"]]
+    return best, near
+
+
+def _key(row: Row, names: tuple[str, ...] | list[str]) -> Key:
+    return tuple(tuple(row[name]) if isinstance(row[name], list) else row[name] for name in names)
+
+
+def _looks_first(row: Row) -> tuple[Any, ...]:
+    a, b = row["devices"]
+    return (a != b, -a, -b)
+
+
+def _mechanism_order(key: Key) -> tuple[Any, ...]:
+    transport = key[0]
+    known = TRANSPORT_ORDER.index(transport) if transport in TRANSPORT_ORDER else len(TRANSPORT_ORDER)
+    return (known, *map(str, key))
+
+
+def _names(keys: list[Key], environments: dict[str, dict[str, str]]) -> dict[Key, str]:
+    fields = (*MECHANISM, "library", "launch")
+    names: dict[Key, str] = {}
+    for key in keys:
+        siblings = [other for other in keys if other[0] == key[0]]
+        parts = []
+        for place, field in enumerate(fields[1:-1], start=1):
+            if len({other[place] for other in siblings}) > 1 and key[place] not in ("", False):
+                value = key[place]
+                wordy = field in ("variant", "path", "algorithm", "buffer", "library")
+                parts.append(str(value) if wordy else _WORDS.get(field, field) if value is True else f"{field} {value}")
+        alike = [other for other in siblings if other[:-1] == key[:-1]]
+        if len(alike) > 1:
+            parts.append(_environment_text(key[-1], [other[-1] for other in alike], environments))
+        names[key] = f"{key[0]} ({', '.join(parts)})" if parts else str(key[0])
+    return names
+
+
+def _environment_text(launch_key: str, all_keys: list[str], environments: dict[str, dict[str, str]]) -> str:
+    """Return what sets this launch's environment apart from its siblings', or the start of its key."""
+    own = environments.get(launch_key, {})
+    varying = {name for key in all_keys for name in environments.get(key, {})}
+    varying = {name for name in varying if len({environments.get(key, {}).get(name) for key in all_keys}) > 1}
+    if varying:
+        return " ".join(f"{name}={own[name]}" for name in sorted(varying) if name in own) or "default settings"
+    return f"launch {launch_key[:6]}"
+
+
+def _environments(run: Run) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for row in run.launches.select(["launch_key", "env"]).to_pylist():
+        try:
+            env = json.loads(row["env"] or "{}")
+        except (ValueError, RecursionError):
+            env = {}
+        if isinstance(env, dict):
+            found[row["launch_key"] or ""] = {str(name): str(value) for name, value in env.items()}
+    return found
+
+
+def _latest(rows: list[Row]) -> list[Row]:
+    """Keep of each case and repeat the last attempt that has a status."""
+    last: dict[Key, int] = {}
+    for row in rows:
+        if row["status"] is not None:
+            key = (row["case_key"], row["launch_key"], row["repeat"])
+            last[key] = max(last.get(key, 0), row["attempt"])
+    return [
+        row
+        for row in rows
+        if row["status"] is not None and last[(row["case_key"], row["launch_key"], row["repeat"])] == row["attempt"]
+    ]
+
+
+def _merged(rows: list[Row]) -> list[Row]:
+    """Make one row of the repeats of a case under one launch key: the median over the launches of each statistic."""
+    groups: dict[Key, list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["case_key"], row["launch_key"], row["lane"]), []).append(row)
+    merged = []
+    for group in groups.values():
+        row = dict(group[0])
+        row["repeats"] = len(group)
+        if len(group) > 1:
+            for name in (*STATISTICS, *DERIVED):
+                values = [one[name] for one in group if one[name] is not None]
+                row[name] = float(np.median(values)) if values else None
+            row["samples"] = sum(one["samples"] for one in group)
+        merged.append(row)
+    return merged

@@ -1,0 +1,171 @@
+"""Tables for the terminal. Each function returns Rich renderables that fit the width they are given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from linkgauge.view.results import Results, Row, best_of, devices_text
+from linkgauge.view.units import count_text, digits, rate_text, size_text, time_text
+
+_HALF = ("pingpong", "flag_pingpong")
+BEST, NEAR = "*", "≈"
+
+
+def panel_tables(results: Results, width: int, unit: str) -> Iterator[RenderableType]:
+    """Yield for each task the time and the goodput of every mechanism, a row a size, the best one marked.
+
+    `*` marks the best of a size, `≈` those whose interval overlaps with the best one's.
+    """
+    for first, rows in results.panels:
+        kind = "one-way latency" if first["pattern"] in _HALF else "time of one iteration"
+        title = Text(results.title(first), style="bold")
+        yield title
+        yield from _split(results, rows, width, f"{kind}, median", lambda row: time_text(row["latency_ns"]))
+        if any(row["goodput_bytes_per_s"] is not None for row in rows):
+            name = f"goodput, {unit}" + (" (sum of both ways)" if first["pattern"] == "bidirectional" else "")
+            yield from _split(results, rows, width, name, lambda row: rate_text(row["goodput_bytes_per_s"], unit))
+
+
+def _split(
+    results: Results, rows: list[Row], width: int, caption: str, text: Callable[[Row], str]
+) -> Iterator[RenderableType]:
+    """Yield one table, or several of fewer columns where the terminal is too narrow."""
+    labels = list(dict.fromkeys(results.label(row) for row in sorted(rows, key=_by_label(results))))
+    sizes = sorted({row["size"] for row in rows})
+    cells: dict[tuple[int, str], Text] = {}
+    for size in sizes:
+        of_size = [row for row in rows if row["size"] == size]
+        best, near = best_of(of_size)
+        for row in of_size:
+            mark = BEST if row is best else NEAR if any(row is one for one in near) else " "
+            style = "bold green" if row is best else ""
+            cells[size, results.label(row)] = Text(f"{text(row)} {mark}", style=style)
+    first_width = max(4, *(len(size_text(size)) for size in sizes))
+    widths = [max(len(label), *(len(cells[s, label]) for s in sizes if (s, label) in cells)) for label in labels]
+    start = 0
+    while start < len(labels):
+        end, used = start, first_width + 2
+        while end < len(labels) and (end == start or used + widths[end] + 2 <= width):
+            used += widths[end] + 2
+            end += 1
+        part = labels[start:end]
+        table = Table(title=caption, title_justify="left", title_style="dim", box=None, padding=(0, 1), pad_edge=False)
+        table.add_column("size", justify="right", no_wrap=True)
+        for label in part:
+            # A label wider than the terminal is folded, never cut.
+            table.add_column(Text(label), justify="right", overflow="fold")
+        for size in sizes:
+            table.add_row(size_text(size), *(cells.get((size, label), Text("-", style="dim")) for label in part))
+        yield table
+        start = end
+
+
+def _by_label(results: Results) -> Callable[[Row], int]:
+    order = {name: place for place, name in enumerate(results.mechanisms.values())}
+    return lambda row: order[results.label(row)]
+
+
+def matrix_tables(results: Results, unit: str) -> Iterator[RenderableType]:
+    """Yield the pairs as matrices, a row a source: latency at the smallest size, goodput at the largest."""
+    families: dict[tuple[str, str], list[tuple[Row, list[Row]]]] = {}
+    for first, rows in results.matrices:
+        families.setdefault((results.title(first, devices=False), results.label(first)), []).append((first, rows))
+    for (title, label), group in families.items():
+        group.sort(key=lambda pair: pair[0]["size"])
+        latency = (group[0], "latency, µs", lambda row: digits(row["latency_ns"] / 1e3))
+        goodput = (group[-1], f"goodput, {unit}", lambda row: rate_text(row["goodput_bytes_per_s"], unit))
+        shown = [latency, goodput] if len(group) > 1 else [goodput if group[0][0]["size"] >= 1 << 16 else latency]
+        for (first, rows), name, text in shown:
+            yield _matrix(f"{title} · {label} · {size_text(first['size'])} · {name}", rows, text)
+
+
+def _matrix(title: str, rows: list[Row], text: Callable[[Row], str]) -> Table:
+    devices = sorted({device for row in rows for device in row["devices"]})
+    cells = {tuple(row["devices"]): text(row) for row in rows}
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
+    table.add_column("from \\ to", justify="right", no_wrap=True)
+    for device in devices:
+        table.add_column(str(device), justify="right", no_wrap=True)
+    for source in devices:
+        table.add_row(str(source), *(cells.get((source, target), "-") for target in devices))
+    return table
+
+
+def status_tables(results: Results) -> Iterator[RenderableType]:
+    """Yield what did not end well, case by case, and what was skipped, by reason."""
+    wrong = [row for row in results.others if row["status"] != "skipped"]
+    if wrong:
+        table = Table(title="did not end well", title_justify="left", title_style="bold red", box=None, pad_edge=False)
+        for name in ("status", "case", "reason"):
+            table.add_column(name, overflow="fold")
+        for row in wrong:
+            table.add_row(Text(row["status"], style="red"), Text(case_text(row)), Text(row["reason"] or ""))
+        yield table
+    reasons = Counter(
+        (row["reason"] or "no reason was given", row["transport"])
+        for row in results.others
+        if row["status"] == "skipped"
+    )
+    if reasons:
+        table = Table(title="skipped", title_justify="left", title_style="bold", box=None, pad_edge=False)
+        table.add_column("cases", justify="right")
+        table.add_column("transport")
+        table.add_column("reason", overflow="fold")
+        for (reason, transport), count in reasons.most_common():
+            table.add_row(str(count), Text(transport), Text(reason))
+        yield table
+
+
+def case_text(row: Row) -> str:
+    """Return a case in a few words: `ccl allreduce 1 MiB, 4 devices`."""
+    name = f"{row['transport']} ({row['variant']})" if row["variant"] else row["transport"]
+    return f"{name} {row['pattern']} {size_text(row['size'])}, {devices_text(row['devices'], row['pattern'])}"
+
+
+def overview(results: Results, unit: str) -> Table:
+    """Return one line a task: the lowest latency and the highest goodput, and by what."""
+    table = Table(box=None, padding=(0, 1), pad_edge=False)
+    table.add_column("task", overflow="fold")
+    table.add_column("lowest time", justify="right")
+    table.add_column("by", overflow="fold")
+    table.add_column(f"highest goodput, {unit}", justify="right")
+    table.add_column("by", overflow="fold")
+    for first, rows in results.panels:
+        fast = min(rows, key=lambda row: row["latency_ns"])
+        rated = [row for row in rows if row["goodput_bytes_per_s"] is not None]
+        wide = max(rated, key=lambda row: row["goodput_bytes_per_s"]) if rated else None
+        table.add_row(
+            Text(results.title(first)),
+            time_text(fast["latency_ns"]),
+            Text(f"{results.label(fast)}, {size_text(fast['size'])}"),
+            rate_text(wide["goodput_bytes_per_s"], unit) if wide else "",
+            Text(f"{results.label(wide)}, {size_text(wide['size'])}") if wide else Text(""),
+        )
+    return table
+
+
+def counts_line(results: Results) -> Text:
+    """Return how many cases ended how: `30 cases: 28 ok, 2 skipped`."""
+    counts = Counter(row["status"] for row in results.others)
+    ok = len(results.rows)
+    parts = [f"{ok} ok", *(f"{count} {status}" for status, count in sorted(counts.items()))]
+    repeats = max((row["repeats"] for row in results.rows), default=1)
+    more = f" (medians over {repeats} launches)"
+    return Text(f"{count_text(ok + sum(counts.values()), 'case')}: {', '.join(parts)}{more if repeats > 1 else ''}")
+
+
+def everything(results: Results, width: int, unit: str) -> Group:
+    """Return all of `linkgauge show`."""
+    parts: list[RenderableType] = []
+    for part in [*panel_tables(results, width, unit), *matrix_tables(results, unit), *status_tables(results)]:
+        parts += [part, Text("")]
+    if results.rows:
+        parts.append(
+            Text(f"{BEST} best of its size   {NEAR} cannot be told from the best   - not measured", style="dim")
+        )
+    return Group(*parts, counts_line(results))

@@ -171,6 +171,9 @@ struct RuntimeRequest {
   std::vector<int> devices;
   int host_devices = 0;
   std::string kernel_cache;  // folder for compiled kernels; empty: the user's cache folder
+  // Folders of Python packages (as in sys.path) in which wheels may have put NVRTC; the system's is found without.
+  std::vector<std::string> library_folders;
+  bool peer_access = true;  // GPUs: false keeps it off for the whole launch; the driver then stages
 };
 
 // Throws Unsupported with the reason: no driver, driver too old, no device, no permission.

@@ -4,10 +4,6 @@
 
 namespace linkgauge {
 
-std::shared_ptr<DeviceRuntime> open_cuda_runtime(const RuntimeRequest& /*request*/) {
-  throw Unsupported("this build has no CUDA runtime; use host devices");
-}
-
 std::shared_ptr<DeviceRuntime> open_hip_runtime(const RuntimeRequest& /*request*/) {
   throw Unsupported("this build has no HIP runtime; use host devices");
 }

@@ -29,7 +29,16 @@ inline constexpr char kKernelCheck[] = "lg_check";
 //   target[i] = op over sources; sources is an array in memory that the kernel can read; target may be one of them.
 inline constexpr char kKernelReduce[] = "lg_reduce";
 // copy(void* target, const void* source, u64 bytes)   load and store, 16 bytes a thread where aligned
+//   Any grid: blocks take tiles in turn. The variants differ in how many words a thread has under way (lg_copy: 4);
+//   device/kernel_tuning.h chooses among them and the grids by measurement.
 inline constexpr char kKernelCopy[] = "lg_copy";
+inline constexpr char kKernelCopyU1[] = "lg_copy_u1";    // GPUs only
+inline constexpr char kKernelCopyU2[] = "lg_copy_u2";    // GPUs only
+inline constexpr char kKernelCopyU8[] = "lg_copy_u8";    // GPUs only
+inline constexpr char kKernelCopyU16[] = "lg_copy_u16";  // GPUs only; at most 512 threads
+// copy_bulk(void* target, const void* source, u64 bytes)   the SM's bulk copies, sm_90 and newer only; one warp a
+// block, all of the launch's dynamic shared memory is its ring
+inline constexpr char kKernelCopyBulk[] = "lg_copy_bulk";
 // empty()   the floor of a launch
 inline constexpr char kKernelEmpty[] = "lg_empty";
 // chase(const void* start, u64 loads, void** end)   follows `loads` pointers

@@ -1,0 +1,94 @@
+// One vendor's calls under common names, so that GpuRuntime is written once. Each throws RuntimeCallError with the
+// vendor's own call and code; the allocating ones throw MemoryError when there is none left.
+//
+// Devices are indices into the list that select() was given. Calls marked (current) act on the device that enter()
+// made current in this thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/device_runtime.h"
+
+namespace linkgauge {
+
+struct GpuIdentity {
+  int native = -1;  // the vendor's own ordinal
+  std::string pci_address;
+};
+
+class GpuDriver {
+ public:
+  using IpcBytes = std::string;  // as the vendor's handle holds them
+  struct AddressRange {
+    void* base = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  virtual ~GpuDriver() = default;
+
+  virtual std::string_view name() const = 0;
+  virtual std::string version() const = 0;
+  virtual std::vector<GpuIdentity> enumerate() const = 0;  // all that the process may see, in PCI order
+  virtual void select(std::vector<GpuIdentity> devices) = 0;
+  virtual DeviceInfo describe(int device) const = 0;
+
+  // Makes `device` current in this thread; returns what leave() needs to put back what was current before.
+  virtual std::uintptr_t enter(int device) = 0;
+  virtual void leave(std::uintptr_t previous) noexcept = 0;
+  virtual MemoryInfo memory() const = 0;  // (current)
+
+  virtual void* allocate_device(std::size_t bytes) = 0;                       // (current)
+  virtual void free_device(void* memory) noexcept = 0;                        // device and managed memory
+  virtual void* allocate_pinned(std::size_t bytes, bool write_combined) = 0;  // (current)
+  virtual void free_pinned(void* memory) noexcept = 0;
+  virtual void* allocate_managed(std::size_t bytes) = 0;            // (current)
+  virtual void register_host(void* memory, std::size_t bytes) = 0;  // (current)
+  virtual void unregister_host(void* memory) noexcept = 0;
+
+  virtual AddressRange address_range(const void* memory) const = 0;
+  virtual IpcBytes share(void* base) const = 0;
+  virtual void* open_shared(const IpcBytes& bytes) = 0;  // (current)
+  virtual void close_shared(void* base) noexcept = 0;    // (current)
+
+  virtual bool can_access_peer(int device, int peer) const = 0;
+  virtual void enable_peer_access(int peer) = 0;  // (current); twice does no harm
+
+  virtual StreamHandle create_stream() = 0;  // (current)
+  virtual void destroy_stream(StreamHandle stream) noexcept = 0;
+  virtual void synchronize(StreamHandle stream) = 0;
+  virtual bool done(StreamHandle stream) = 0;
+  virtual EventHandle create_event() = 0;  // (current)
+  virtual void destroy_event(EventHandle event) noexcept = 0;
+  virtual void record(EventHandle event, StreamHandle stream) = 0;
+  virtual void wait(StreamHandle stream, EventHandle event) = 0;
+  virtual void synchronize_event(EventHandle event) = 0;
+  virtual float elapsed_ms(EventHandle start, EventHandle stop) = 0;
+
+  virtual void copy(void* target, const void* source, std::size_t bytes) = 0;  // synchronous
+  virtual void copy_async(void* target, const void* source, std::size_t bytes, StreamHandle stream) = 0;
+  virtual void copy_peer_async(void* target, int target_device, const void* source, int source_device,
+                               std::size_t bytes, StreamHandle stream) = 0;
+
+  virtual void* load_module(const std::string& image) = 0;  // (current)
+  virtual void unload_module(void* module) noexcept = 0;    // (current)
+  // Looks the kernel up and loads its code now, so that no later launch has to. `dynamic_shared`: it is launched with
+  // as much dynamic shared memory as a block may have.
+  virtual KernelHandle find_kernel(void* module, const char* kernel_name, bool dynamic_shared) = 0;  // (current)
+  virtual void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) = 0;
+};
+
+// Compiles the kernels' text for one architecture.
+class KernelCompiler {
+ public:
+  virtual ~KernelCompiler() = default;
+  virtual std::string identity() const = 0;  // name and version; part of the cache's key
+  virtual std::vector<std::string> options(const std::string& architecture) const = 0;
+  // Throws RuntimeCallError with the compiler's log.
+  virtual std::string compile(const std::string& source, const std::string& architecture) = 0;
+};
+
+}  // namespace linkgauge

@@ -1,0 +1,370 @@
+#include "device/gpu_runtime.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "device/host_placement.h"
+#include "errors.h"
+#include "kernels/kernel_source.h"
+#include "kernels/kernels.h"
+
+namespace linkgauge {
+namespace {
+
+// Drivers cut small allocations from blocks of this size, and a shared handle exports the whole block. Whole blocks, so
+// that no two buffers lie in one.
+constexpr std::size_t kShareBlockBytes = std::size_t{2} << 20;
+
+std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
+  return (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit;
+}
+
+// A SharedHandle's bytes: how far behind the vendor's handle's base the buffer starts, then that handle.
+SharedHandle joined(std::uint64_t offset, const GpuDriver::IpcBytes& bytes) {
+  SharedHandle handle;
+  handle.bytes.resize(sizeof(offset) + bytes.size());
+  std::memcpy(handle.bytes.data(), &offset, sizeof(offset));
+  std::memcpy(handle.bytes.data() + sizeof(offset), bytes.data(), bytes.size());
+  return handle;
+}
+
+}  // namespace
+
+GpuRuntime::GpuRuntime(std::unique_ptr<GpuDriver> driver,
+                       std::function<std::unique_ptr<KernelCompiler>()> open_compiler, const RuntimeRequest& request,
+                       const char* visibility_variable)
+    : driver_(std::move(driver)),
+      open_compiler_(std::move(open_compiler)),
+      peer_access_allowed_(request.peer_access),
+      cache_(request.kernel_cache) {
+  const std::vector<GpuIdentity> visible = driver_->enumerate();
+  std::vector<int> ordinals = request.devices;
+  if (ordinals.empty()) {
+    for (std::size_t i = 0; i < visible.size(); ++i) ordinals.push_back(static_cast<int>(i));
+  }
+  std::vector<GpuIdentity> chosen;
+  for (const int ordinal : ordinals) {
+    if (ordinal < 0 || ordinal >= static_cast<int>(visible.size())) {
+      const char* shown = std::getenv(visibility_variable);
+      throw Unsupported("device " + std::string(driver_->name()) + ":" + std::to_string(ordinal) +
+                        " does not exist: there are " + std::to_string(visible.size()) + ", numbered from 0" +
+                        (shown != nullptr ? std::string(" (") + visibility_variable + "=" + shown + " hides all others)"
+                                          : std::string()));
+    }
+    chosen.push_back(visible[static_cast<std::size_t>(ordinal)]);
+  }
+  driver_->select(chosen);
+  kernels_.resize(chosen.size());
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    DeviceInfo info = driver_->describe(static_cast<int>(i));
+    info.ordinal = ordinals[i];
+    info.numa_node = numa_node_of_pci(info.pci_address);
+    infos_.push_back(std::move(info));
+  }
+}
+
+GpuRuntime::~GpuRuntime() {
+  for (std::size_t device = 0; device < kernels_.size(); ++device) {
+    if (kernels_[device].module == nullptr) continue;
+    try {
+      const CurrentDevice current(*driver_, static_cast<int>(device));
+      driver_->unload_module(kernels_[device].module);
+    } catch (const Error&) {
+      // The context is gone already, and the module with it.
+    }
+  }
+}
+
+void GpuRuntime::require(int device) const {
+  if (device < 0 || device >= count())
+    throw CallerError("device " + std::to_string(device) + " of runtime " + std::string(name()) +
+                      " does not exist: it was opened for " + std::to_string(count()));
+}
+
+DeviceInfo GpuRuntime::describe(int device) const {
+  require(device);
+  return infos_[static_cast<std::size_t>(device)];
+}
+
+MemoryInfo GpuRuntime::memory(int device) const {
+  require(device);
+  const CurrentDevice current(*driver_, device);
+  return driver_->memory();
+}
+
+void GpuRuntime::bind_thread(int device) {
+  require(device);
+  (void)driver_->enter(device);
+}
+
+std::string GpuRuntime::peer_access(int device, int peer) {
+  require(device);
+  require(peer);
+  if (device == peer) return {};
+  const std::string pair =
+      "device " + std::to_string(device) + " may not access memory of device " + std::to_string(peer) + ": ";
+  if (!peer_access_allowed_) return pair + "peer access is off in this launch";
+  try {
+    if (!driver_->can_access_peer(device, peer)) return pair + "the driver says that there is no peer path";
+    const CurrentDevice current(*driver_, device);
+    driver_->enable_peer_access(peer);
+  } catch (const Error& error) {
+    return pair + error.what();
+  }
+  return {};
+}
+
+// --- memory ------------------------------------------------------------------------------------------------------
+
+void* GpuRuntime::allocate_as(Origin origin, int device, std::size_t bytes, const AllocateOptions& options) {
+  switch (origin) {
+    case Origin::kDevice:
+      return driver_->allocate_device(bytes);
+    case Origin::kManaged: {
+      const std::size_t free_bytes = driver_->memory().free_bytes;
+      // A managed buffer beyond the device's memory thrashes, and can hang the GPU for everybody on it.
+      if (bytes > free_bytes)
+        throw MemoryError(std::to_string(bytes) + " bytes of managed memory on device " + std::to_string(device) +
+                          " are more than the " + std::to_string(free_bytes) + " that are free there");
+      return driver_->allocate_managed(bytes);
+    }
+    case Origin::kPinned:
+      return driver_->allocate_pinned(bytes, options.write_combined);
+    case Origin::kMapped:
+      return map_host_memory(bytes, options.numa_node, options.huge_pages);
+    case Origin::kRegistered: {
+      void* memory = map_host_memory(bytes, options.numa_node, options.huge_pages);
+      try {
+        driver_->register_host(memory, bytes);
+      } catch (...) {
+        unmap_host_memory(memory, bytes);
+        throw;
+      }
+      return memory;
+    }
+  }
+  return nullptr;
+}
+
+void* GpuRuntime::allocate(int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {
+  require(device);
+  const CurrentDevice current(*driver_, device);
+  // What was asked for by node must lie there; what is only nearest to the device is the driver's own pinned memory,
+  // made while that node is preferred. The driver gives no huge pages and pins no write-combined pages of ours.
+  Origin origin = Origin::kDevice;
+  if (kind == MemoryKind::kManaged) origin = Origin::kManaged;
+  if (kind == MemoryKind::kPageable) origin = Origin::kMapped;
+  if (kind == MemoryKind::kPinned) {
+    const bool own_pages = options.numa_node >= 0 || options.huge_pages;
+    if (options.write_combined && options.huge_pages)
+      throw Unsupported("pinned memory cannot be both write-combined and made of huge pages");
+    if (options.write_combined && options.numa_node >= 0 && numa_node_count() > 1)
+      throw Unsupported("write-combined memory lies where the driver puts it: it cannot be placed on NUMA node " +
+                        std::to_string(options.numa_node));
+    origin = own_pages && !options.write_combined ? Origin::kRegistered : Origin::kPinned;
+  }
+  const std::size_t taken =
+      kind == MemoryKind::kDevice ? rounded_up(bytes, kShareBlockBytes) : std::max<std::size_t>(bytes, 1);
+  const PreferNode prefer(options.numa_node < 0 ? infos_[static_cast<std::size_t>(device)].numa_node : -1);
+  void* memory = allocate_as(origin, device, taken, options);
+  const std::unique_lock lock(memory_mutex_);
+  allocations_[memory] = {origin, device, taken};
+  return memory;
+}
+
+void GpuRuntime::deallocate(void* memory) noexcept {
+  if (memory == nullptr) return;
+  Allocation allocation{};
+  {
+    const std::unique_lock lock(memory_mutex_);
+    const auto found = allocations_.find(memory);
+    if (found == allocations_.end()) return;
+    allocation = found->second;
+    allocations_.erase(found);
+  }
+  try {
+    const CurrentDevice current(*driver_, allocation.device);
+    switch (allocation.origin) {
+      case Origin::kDevice:
+      case Origin::kManaged:
+        driver_->free_device(memory);
+        break;
+      case Origin::kPinned:
+        driver_->free_pinned(memory);
+        break;
+      case Origin::kRegistered:
+        driver_->unregister_host(memory);
+        unmap_host_memory(memory, allocation.bytes);
+        break;
+      case Origin::kMapped:
+        unmap_host_memory(memory, allocation.bytes);
+        break;
+    }
+  } catch (const Error&) {
+    // A device that failed gives its memory back when the process ends.
+  }
+}
+
+SharedHandle GpuRuntime::share(void* memory) {
+  int device = -1;
+  {
+    const std::shared_lock lock(memory_mutex_);
+    const auto found = allocations_.find(memory);
+    if (found == allocations_.end()) throw CallerError("share: not memory that this runtime allocated");
+    if (found->second.origin != Origin::kDevice)
+      throw Unsupported("only device memory can be shared between processes through " + std::string(name()));
+    device = found->second.device;
+  }
+  const CurrentDevice current(*driver_, device);
+  const GpuDriver::AddressRange range = driver_->address_range(memory);
+  const auto offset = static_cast<std::uint64_t>(static_cast<char*>(memory) - static_cast<char*>(range.base));
+  return joined(offset, driver_->share(range.base));
+}
+
+void* GpuRuntime::open_shared(int device, const SharedHandle& handle) {
+  require(device);
+  if (!peer_access_allowed_)
+    throw Unsupported("peer access is off in this launch, so memory of another process cannot be opened");
+  std::uint64_t offset = 0;
+  if (handle.bytes.size() <= sizeof(offset)) throw CallerError("open_shared: not a handle of this runtime");
+  std::memcpy(&offset, handle.bytes.data(), sizeof(offset));
+  GpuDriver::IpcBytes bytes(reinterpret_cast<const char*>(handle.bytes.data()) + sizeof(offset),
+                            handle.bytes.size() - sizeof(offset));
+  const std::unique_lock lock(memory_mutex_);
+  auto found = opened_.find(bytes);
+  if (found == opened_.end()) {
+    const CurrentDevice current(*driver_, device);
+    void* base = driver_->open_shared(bytes);
+    std::size_t length = offset + 1;
+    try {
+      length = std::max(length, driver_->address_range(base).bytes);
+    } catch (const Error&) {
+      // Some drivers do not tell the range of opened memory; copies then go by the pointer that is known.
+    }
+    found = opened_.emplace(std::move(bytes), Opened{base, device, 0, length}).first;
+    opened_count_.fetch_add(1, std::memory_order_release);
+  }
+  ++found->second.users;
+  void* memory = static_cast<char*>(found->second.base) + offset;
+  opened_base_[memory] = found->second.base;
+  return memory;
+}
+
+void GpuRuntime::close_shared(void* memory) noexcept {
+  const std::unique_lock lock(memory_mutex_);
+  const auto known = opened_base_.find(memory);
+  if (known == opened_base_.end()) return;
+  const auto found = std::find_if(opened_.begin(), opened_.end(),
+                                  [&](const auto& entry) { return entry.second.base == known->second; });
+  if (found == opened_.end() || --found->second.users > 0) return;
+  try {
+    const CurrentDevice current(*driver_, found->second.device);
+    driver_->close_shared(found->second.base);
+  } catch (const Error&) {
+    // The owner's process or the device is gone; so is the mapping.
+  }
+  std::erase_if(opened_base_, [&](const auto& entry) { return entry.second == found->second.base; });
+  opened_.erase(found);
+  opened_count_.fetch_sub(1, std::memory_order_release);
+}
+
+bool GpuRuntime::is_opened(const void* memory) const {
+  if (opened_count_.load(std::memory_order_acquire) == 0) return false;  // the usual case costs no lock
+  const std::shared_lock lock(memory_mutex_);
+  return std::any_of(opened_.begin(), opened_.end(), [&](const auto& entry) {
+    const auto* base = static_cast<const char*>(entry.second.base);
+    const auto* place = static_cast<const char*>(memory);
+    return place >= base && place < base + entry.second.bytes;
+  });
+}
+
+// --- queues ------------------------------------------------------------------------------------------------------
+
+StreamHandle GpuRuntime::create_stream(int device) {
+  require(device);
+  const CurrentDevice current(*driver_, device);
+  return driver_->create_stream();
+}
+
+EventHandle GpuRuntime::create_event(int device) {
+  require(device);
+  const CurrentDevice current(*driver_, device);
+  return driver_->create_event();
+}
+
+std::int64_t GpuRuntime::elapsed_ns(EventHandle start, EventHandle stop) {
+  // Milliseconds in a float: beyond 16 s the step is 1 us or more, which is still below 1e-7 of the time.
+  return static_cast<std::int64_t>(std::llround(static_cast<double>(driver_->elapsed_ms(start, stop)) * 1e6));
+}
+
+void GpuRuntime::copy_async(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
+                            StreamHandle stream) {
+  if (bytes == 0) return;
+  // Opened memory belongs to this process's own mapping: the driver finds by the address where it lies.
+  if (target_device >= 0 && source_device >= 0 && target_device != source_device && !is_opened(target) &&
+      !is_opened(source)) {
+    driver_->copy_peer_async(target, target_device, source, source_device, bytes, stream);
+  } else {
+    driver_->copy_async(target, source, bytes, stream);
+  }
+}
+
+void GpuRuntime::copy_now(void* target, int target_device, const void* source, int source_device, std::size_t bytes) {
+  if (bytes == 0) return;
+  const int device = target_device >= 0 ? target_device : source_device;
+  if (device < 0) {
+    std::memcpy(target, source, bytes);
+    return;
+  }
+  require(device);
+  const CurrentDevice current(*driver_, device);
+  driver_->copy(target, source, bytes);
+}
+
+// --- kernels -----------------------------------------------------------------------------------------------------
+
+void GpuRuntime::load_kernels(int device) {
+  const std::string& architecture = infos_[static_cast<std::size_t>(device)].architecture;
+  const std::unique_ptr<KernelCompiler> compiler = open_compiler_();
+  std::string key = compiler->identity() + '\n' + architecture + '\n';
+  for (const std::string& option : compiler->options(architecture)) key += option + '\n';
+  key += kernel_source();
+  const auto compile = [&] { return compiler->compile(kernel_source(), architecture); };
+  const CurrentDevice current(*driver_, device);
+  Kernels kernels;
+  try {
+    kernels.module = driver_->load_module(cache_.find_or_compile(key, compile));
+  } catch (const RuntimeCallError&) {
+    // The driver may refuse an image that another machine with the same home folder left: try a fresh one.
+    if (cache_.path_of(key).empty()) throw;
+    (void)std::remove(cache_.path_of(key).c_str());
+    kernels.module = driver_->load_module(cache_.find_or_compile(key, compile));
+  }
+  try {
+    for (const std::string& kernel_name : gpu_kernel_names(architecture)) {
+      kernels.by_name[kernel_name] =
+          driver_->find_kernel(kernels.module, kernel_name.c_str(), kernel_name == kKernelCopyBulk);
+    }
+  } catch (const Error&) {
+    driver_->unload_module(kernels.module);
+    throw;
+  }
+  kernels_[static_cast<std::size_t>(device)] = std::move(kernels);
+}
+
+KernelHandle GpuRuntime::kernel(int device, std::string_view kernel_name) {
+  require(device);
+  const std::lock_guard lock(kernels_mutex_);
+  if (kernels_[static_cast<std::size_t>(device)].module == nullptr) load_kernels(device);
+  const Kernels& kernels = kernels_[static_cast<std::size_t>(device)];
+  const auto found = kernels.by_name.find(kernel_name);
+  if (found == kernels.by_name.end())
+    throw Unsupported("there is no kernel " + std::string(kernel_name) + " for " +
+                      infos_[static_cast<std::size_t>(device)].architecture);
+  return found->second;
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,105 @@
+#include "device/nvrtc_compiler.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+#include "errors.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr std::array<int, 3> kMajors{13, 12, 11};
+
+// NVRTC opens libnvrtc-builtins by its bare name and finds it only where the loader looks: open the one that lies
+// beside it first.
+void open_builtins(const std::string& nvrtc_path) {
+  const std::filesystem::path folder = std::filesystem::path(nvrtc_path).parent_path();
+  if (folder.empty()) return;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string file = entry.path().filename().string();
+    if (file.rfind("libnvrtc-builtins.so", 0) == 0) (void)dlopen(entry.path().c_str(), RTLD_NOW | RTLD_GLOBAL);
+  }
+}
+
+void add_folder(std::vector<std::string>& found, const std::filesystem::path& folder) {
+  std::error_code error;
+  for (const int major : kMajors) {
+    const std::filesystem::path file = folder / ("libnvrtc.so." + std::to_string(major));
+    const std::filesystem::path oldest = folder / "libnvrtc.so.11.2";  // CUDA 11 named its file so
+    if (std::filesystem::exists(file, error)) found.push_back(file.string());
+    if (major == 11 && std::filesystem::exists(oldest, error)) found.push_back(oldest.string());
+  }
+}
+
+}  // namespace
+
+NvrtcCompiler::NvrtcCompiler(const std::string& path) {
+  open_builtins(path);
+  const SharedLibrary library({path});
+  if (!library) throw Unsupported(library.why());
+  open_builtins(library.path());
+  const std::string missing = bind_symbols(library, api_.nvrtc_entries());
+  if (!missing.empty()) throw Unsupported(library.path() + " lacks " + missing);
+  if (api_.version(&major_, &minor_) != 0) throw Unsupported(library.path() + " does not tell its version");
+}
+
+std::string NvrtcCompiler::identity() const { return "NVRTC " + std::to_string(major_) + "." + std::to_string(minor_); }
+
+std::vector<std::string> NvrtcCompiler::options(const std::string& architecture) const {
+  // Code for exactly this architecture, not PTX that the driver would compile again at each start.
+  return {"--gpu-architecture=" + architecture, "--std=c++17"};
+}
+
+std::string NvrtcCompiler::compile(const std::string& source, const std::string& architecture) {
+  return rtc::compile(api_, "nvrtcCompileProgram", source, options(architecture));
+}
+
+std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders) {
+  std::vector<std::string> found;
+  for (const std::string& folder : folders) {
+    add_folder(found, folder);
+    add_folder(found, std::filesystem::path(folder) / "nvidia/cu13/lib");        // wheel nvidia-cuda-nvrtc
+    add_folder(found, std::filesystem::path(folder) / "nvidia/cuda_nvrtc/lib");  // wheel nvidia-cuda-nvrtc-cu12
+  }
+  for (const int major : kMajors) found.push_back("libnvrtc.so." + std::to_string(major));
+  found.emplace_back("libnvrtc.so.11.2");
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* value = std::getenv(variable); value != nullptr)
+      add_folder(found, std::filesystem::path(value) / "lib64");
+  }
+  std::error_code error;
+  std::vector<std::filesystem::path> toolkits;
+  for (const auto& entry : std::filesystem::directory_iterator("/usr/local", error)) {
+    if (entry.path().filename().string().rfind("cuda", 0) == 0) toolkits.push_back(entry.path());
+  }
+  std::sort(toolkits.rbegin(), toolkits.rend());
+  for (const auto& toolkit : toolkits) add_folder(found, toolkit / "lib64");
+  return found;
+}
+
+std::unique_ptr<KernelCompiler> open_nvrtc(const std::vector<std::string>& folders, int supported_version) {
+  const int driver_major = supported_version / 1000;
+  std::string too_new;
+  for (const std::string& path : nvrtc_candidates(folders)) {
+    try {
+      auto compiler = std::make_unique<NvrtcCompiler>(path);
+      if (compiler->major() <= driver_major) return compiler;
+      if (!too_new.empty()) too_new += ", ";
+      too_new += compiler->identity() + " (" + path + ")";
+    } catch (const Unsupported&) {
+      // Not there, or not usable: the next one may be.
+    }
+  }
+  const std::string wanted = driver_major >= 13 ? "nvidia-cuda-nvrtc" : "nvidia-cuda-nvrtc-cu12";
+  if (!too_new.empty())
+    throw Unsupported("kernels cannot be compiled: the driver supports CUDA " + std::to_string(driver_major) +
+                      ", and only newer compilers are here: " + too_new + "; install the wheel " + wanted);
+  throw Unsupported("kernels cannot be compiled: no NVRTC was found; install the wheel " + wanted);
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,42 @@
+// The run-time compilers' functions as one table: NVRTC and hipRTC have the same ones under their own names.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "device/shared_library.h"
+
+namespace linkgauge::rtc {
+
+using Result = int;     // nvrtcResult, hiprtcResult
+using Program = void*;  // nvrtcProgram, hiprtcProgram
+
+// FUNCTION(member, NVRTC's name, hipRTC's name, type)
+#define LINKGAUGE_RTC_API(FUNCTION)                                                                        \
+  FUNCTION(version, nvrtcVersion, hiprtcVersion, Result(int*, int*))                                       \
+  FUNCTION(error_text, nvrtcGetErrorString, hiprtcGetErrorString, const char*(Result))                     \
+  FUNCTION(create_program, nvrtcCreateProgram, hiprtcCreateProgram,                                        \
+           Result(Program*, const char*, const char*, int, const char**, const char**))                    \
+  FUNCTION(compile_program, nvrtcCompileProgram, hiprtcCompileProgram, Result(Program, int, const char**)) \
+  FUNCTION(code_size, nvrtcGetCUBINSize, hiprtcGetCodeSize, Result(Program, std::size_t*))                 \
+  FUNCTION(code, nvrtcGetCUBIN, hiprtcGetCode, Result(Program, char*))                                     \
+  FUNCTION(log_size, nvrtcGetProgramLogSize, hiprtcGetProgramLogSize, Result(Program, std::size_t*))       \
+  FUNCTION(log, nvrtcGetProgramLog, hiprtcGetProgramLog, Result(Program, char*))                           \
+  FUNCTION(destroy_program, nvrtcDestroyProgram, hiprtcDestroyProgram, Result(Program*))
+
+struct Api {
+#define LINKGAUGE_MEMBER(member, nvrtc_name, hiprtc_name, type) std::add_pointer_t<type> member = nullptr;
+  LINKGAUGE_RTC_API(LINKGAUGE_MEMBER)
+#undef LINKGAUGE_MEMBER
+
+  std::vector<SymbolEntry> nvrtc_entries();
+  std::vector<SymbolEntry> hiprtc_entries();
+};
+
+// Compiles `source`. `call` names the compiler's function in errors; throws RuntimeCallError with the log.
+std::string compile(const Api& api, const char* call, const std::string& source,
+                    const std::vector<std::string>& options);
+
+}  // namespace linkgauge::rtc

@@ -1,0 +1,38 @@
+// Kernels that wait, follow pointers, or do nothing. Every wait is bounded.
+
+extern "C" {
+
+__global__ void lg_empty() {}
+
+__global__ void lg_chase(const void* start, unsigned long long loads, const void** end) {
+  using namespace linkgauge;
+  if (blockIdx.x != 0 || threadIdx.x != 0) return;
+  const void* place = start;
+  for (u64 i = 0; i < loads; ++i) place = load_pointer(place);
+  *end = place;  // keeps the loads
+}
+
+// One thread on each of two devices (or one and the host): round r is the starter's write of r to the other's flag, and
+// the other's answer.
+__global__ void lg_flag_pingpong(unsigned long long* mine, unsigned long long* theirs, unsigned long long rounds,
+                                 int starter, unsigned long long spin_limit, unsigned long long* gave_up) {
+  using namespace linkgauge;
+  if (blockIdx.x != 0 || threadIdx.x != 0) return;
+  for (u64 round = 1; round <= rounds; ++round) {
+    if (starter != 0) store_release_system(theirs, round);
+    if (!wait_for(mine, round, spin_limit)) {
+      store_release_system(gave_up, round);
+      return;
+    }
+    if (starter == 0) store_release_system(theirs, round);
+  }
+}
+
+__global__ void lg_gate(const volatile unsigned long long* open, unsigned long long value,
+                        unsigned long long spin_limit, unsigned long long* gave_up) {
+  using namespace linkgauge;
+  if (blockIdx.x != 0 || threadIdx.x != 0) return;
+  if (!wait_for(open, value, spin_limit)) store_release_system(gave_up, 1);
+}
+
+}  // extern "C"

@@ -1,0 +1,29 @@
+// The tests' hold on a stand-in library: the very one that the runtime under test has opened.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace linkgauge {
+
+class StandInControl {
+ public:
+  explicit StandInControl(const char* library) : handle_(dlopen(library, RTLD_NOW)) {
+    if (handle_ == nullptr) throw std::runtime_error(dlerror());
+  }
+  // Back to the defaults, then what `settings` says (machine.h).
+  void configure(const std::string& settings) const {
+    reinterpret_cast<void (*)(const char*)>(dlsym(handle_, "stand_in_configure"))(settings.c_str());
+  }
+  int calls(const char* call) const {
+    return reinterpret_cast<int (*)(const char*)>(dlsym(handle_, "stand_in_calls"))(call);
+  }
+  int live() const { return reinterpret_cast<int (*)()>(dlsym(handle_, "stand_in_live"))(); }
+
+ private:
+  void* handle_;
+};
+
+}  // namespace linkgauge

@@ -1,0 +1,47 @@
+# GPU runtimes without a GPU: against stand-ins for the vendors' libraries, and every table and stand-in against the
+# vendors' headers where those are (none is needed to build linkgauge).
+set(LINKGAUGE_CUDA_INCLUDE "" CACHE STRING
+  "Folders with cuda.h, nvrtc.h and nvml.h (wheels nvidia-cuda-runtime, nvidia-cuda-nvrtc, nvidia-nvml-dev-cu12)")
+set(LINKGAUGE_HIP_INCLUDE "" CACHE STRING "Folder with hip/hip_runtime_api.h (Debian: libamdhip64-dev, /usr/include)")
+
+set(stand_in_folder ${CMAKE_BINARY_DIR}/stand_in)
+# linkgauge_stand_in(target file sources...): a library with exactly that file name, which the loader looks for.
+function(linkgauge_stand_in target file)
+  add_library(${target} SHARED ${ARGN})
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${file} SUFFIX "" CXX_VISIBILITY_PRESET hidden
+    LIBRARY_OUTPUT_DIRECTORY ${stand_in_folder} NO_SONAME ON)
+  target_include_directories(${target} PRIVATE tests/core/stand_in)
+  target_link_libraries(${target} PRIVATE linkgauge_core)
+  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
+endfunction()
+linkgauge_stand_in(cuda_stand_in libcuda.so.1 tests/core/stand_in/cuda_stand_in.cpp tests/core/stand_in/machine.cpp)
+linkgauge_stand_in(nvml_stand_in libnvidia-ml.so.1 tests/core/stand_in/nvml_stand_in.cpp)
+# Two compilers, so that one is newer than a driver of CUDA 12.
+foreach(major 12 13)
+  linkgauge_stand_in(nvrtc${major}_stand_in libnvrtc.so.${major} tests/core/stand_in/nvrtc_stand_in.cpp)
+  set_target_properties(nvrtc${major}_stand_in PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${stand_in_folder}/nvrtc${major})
+  target_compile_definitions(nvrtc${major}_stand_in PRIVATE LINKGAUGE_STAND_IN_NVRTC_MAJOR=${major})
+endforeach()
+
+file(GLOB LINKGAUGE_GPU_TEST_SOURCES CONFIGURE_DEPENDS tests/core/gpu/*.cpp)
+add_executable(gpu_tests ${LINKGAUGE_GPU_TEST_SOURCES})
+target_link_libraries(gpu_tests PRIVATE linkgauge_core GTest::gtest GTest::gtest_main)
+target_include_directories(gpu_tests PRIVATE tests/core tests/core/stand_in)
+target_compile_definitions(gpu_tests PRIVATE LINKGAUGE_STAND_IN_FOLDER="${stand_in_folder}")
+# The loader then finds the stand-ins before a real driver.
+set_target_properties(gpu_tests PROPERTIES BUILD_RPATH ${stand_in_folder})
+add_dependencies(gpu_tests cuda_stand_in nvml_stand_in nvrtc12_stand_in nvrtc13_stand_in)
+gtest_discover_tests(gpu_tests DISCOVERY_TIMEOUT 60)
+
+# linkgauge_header_check(target include sources...): compiles only.
+function(linkgauge_header_check target include)
+  add_library(${target} OBJECT ${ARGN})
+  target_include_directories(${target} PRIVATE core tests/core/stand_in tests/core/vendor_headers)
+  target_include_directories(${target} SYSTEM PRIVATE ${include})
+  target_compile_definitions(${target} PRIVATE LINKGAUGE_VENDOR_HEADERS)
+endfunction()
+if(LINKGAUGE_CUDA_INCLUDE)
+  linkgauge_header_check(cuda_header_check "${LINKGAUGE_CUDA_INCLUDE}" tests/core/vendor_headers/cuda_headers.cpp
+    tests/core/stand_in/cuda_stand_in.cpp tests/core/stand_in/nvml_stand_in.cpp tests/core/stand_in/nvrtc_stand_in.cpp)
+  target_compile_definitions(cuda_header_check PRIVATE LINKGAUGE_STAND_IN_NVRTC_MAJOR=13)
+endif()

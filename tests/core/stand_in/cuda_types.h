@@ -1,0 +1,22 @@
+// The types of cuda.h that the stand-in names, for building where CUDA's headers are not.
+#pragma once
+
+#include <cstddef>
+
+#define CUDAAPI
+using CUresult = int;
+using CUdevice = int;
+using CUdevice_attribute = int;
+using CUfunction_attribute = int;
+using CUdeviceptr = unsigned long long;
+using CUcontext = struct CUctx_st*;
+using CUstream = struct CUstream_st*;
+using CUevent = struct CUevent_st*;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
+struct CUuuid {
+  char bytes[16];
+};
+struct CUipcMemHandle {
+  char reserved[64];
+};

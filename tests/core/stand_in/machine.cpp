@@ -1,0 +1,336 @@
+#include "machine.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <sstream>
+
+#include "device/host_kernels.h"
+#include "errors.h"
+#include "kernels/kernels.h"
+
+namespace stand_in {
+namespace {
+
+constexpr std::uint64_t kHandleMagic = 0x6c67207374616e64ULL;
+constexpr char kImageMark[] = "stand-in image for ";
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void* map_file(int fd, std::size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+// The GPU-only copies do what the host's copy does.
+std::string host_name(const std::string& name) {
+  return name.rfind(linkgauge::kKernelCopy, 0) == 0 ? linkgauge::kKernelCopy : name;
+}
+
+}  // namespace
+
+std::string image_for(const std::string& architecture) { return kImageMark + architecture + "\n"; }
+
+Stream::Stream(int device) : device_(device), thread_([this] { run(); }) {}
+
+Stream::~Stream() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Stream::push(std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  queue_.push_back(std::move(work));
+  changed_.notify_all();
+}
+
+void Stream::synchronize() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+}
+
+bool Stream::idle() {
+  const std::lock_guard lock(mutex_);
+  return queue_.empty() && !busy_;
+}
+
+void Stream::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stop_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const std::function<void()> work = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    work();
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+Machine& Machine::instance() {
+  static Machine* machine = [] {  // never destroyed: the library outlives what uses it
+    auto* made = new Machine;
+    const char* text = std::getenv("LINKGAUGE_STAND_IN");
+    made->configure(text != nullptr ? text : "");
+    return made;
+  }();
+  return *machine;
+}
+
+void Machine::configure(const char* text) {
+  const std::lock_guard lock(mutex_);
+  settings_ = Settings{};
+  faults_.clear();
+  breaks_.clear();
+  calls_.clear();
+  std::istringstream parts(text);
+  std::string part;
+  while (std::getline(parts, part, ';')) {
+    const std::size_t equals = part.find('=');
+    if (equals == std::string::npos) continue;
+    const std::string key = part.substr(0, equals);
+    const std::string value = part.substr(equals + 1);
+    if (key == "devices") settings_.devices = std::atoi(value.c_str());
+    if (key == "driver") settings_.driver = std::atoi(value.c_str());
+    if (key == "sm") settings_.architecture = std::atoi(value.c_str());
+    if (key == "gfx") settings_.gfx = value;
+    if (key == "memory") settings_.memory_bytes = std::strtoull(value.c_str(), nullptr, 10);
+    if (key == "peer") settings_.peer = value != "0";
+    if (key == "compiler") settings_.compiler = value;
+    if (key == "fail" || key == "break") {
+      Fault fault{value.substr(0, value.find(':')), 1, 1};
+      std::sscanf(value.c_str() + fault.call.size(), ":%d:%d", &fault.nth, &fault.code);
+      (key == "fail" ? faults_ : breaks_).push_back(fault);
+    }
+  }
+}
+
+int Machine::fault(const char* call) {
+  const std::lock_guard lock(mutex_);
+  const int number = ++calls_[call];
+  for (const Fault& fault : faults_) {
+    if (fault.call == call && fault.nth == number) return fault.code;
+  }
+  return 0;
+}
+
+int Machine::calls(const char* call) {
+  const std::lock_guard lock(mutex_);
+  return calls_[call];
+}
+
+int Machine::live() {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(allocations_.size()) + streams_ + static_cast<int>(events_.size()) + modules_;
+}
+
+std::size_t Machine::free_bytes(int device) {
+  const std::lock_guard lock(mutex_);
+  std::size_t used = 0;
+  for (const auto& [memory, allocation] : allocations_) {
+    if (allocation.device == device && (allocation.kind == Kind::kDevice || allocation.kind == Kind::kManaged))
+      used += allocation.bytes;
+  }
+  return used < settings_.memory_bytes ? settings_.memory_bytes - used : 0;
+}
+
+void* Machine::allocate(Kind kind, int device, std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (kind == Kind::kDevice && bytes > free_bytes(device)) return nullptr;
+  const int fd = memfd_create("stand_in", MFD_CLOEXEC);
+  if (fd < 0) return nullptr;
+  void* memory = ftruncate(fd, static_cast<off_t>(bytes)) == 0 ? map_file(fd, bytes) : nullptr;
+  if (memory == nullptr) {
+    close(fd);
+    return nullptr;
+  }
+  const std::lock_guard lock(mutex_);
+  allocations_[memory] = {kind, device, bytes, fd};
+  return memory;
+}
+
+bool Machine::release(void* memory, Kind kind) {
+  const std::lock_guard lock(mutex_);
+  const auto found = allocations_.find(memory);
+  if (found == allocations_.end()) return false;
+  const Kind held = found->second.kind;
+  const bool both_device = kind == Kind::kDevice && held == Kind::kManaged;
+  if (held != kind && !both_device) return false;
+  if (held != Kind::kRegistered) munmap(memory, found->second.bytes);
+  if (found->second.fd >= 0) close(found->second.fd);
+  allocations_.erase(found);
+  return true;
+}
+
+bool Machine::register_host(void* memory, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return allocations_.emplace(memory, Allocation{Kind::kRegistered, -1, bytes, -1}).second;
+}
+
+bool Machine::find(const void* memory, void** base, Allocation* allocation) {
+  const std::lock_guard lock(mutex_);
+  auto after = allocations_.upper_bound(memory);
+  if (after == allocations_.begin()) return false;
+  --after;
+  const auto offset =
+      static_cast<std::size_t>(static_cast<const char*>(memory) - static_cast<const char*>(after->first));
+  if (offset >= after->second.bytes) return false;
+  *base = const_cast<void*>(after->first);
+  *allocation = after->second;
+  return true;
+}
+
+bool Machine::share(void* base, Handle* handle) {
+  void* found = nullptr;
+  Allocation allocation{};
+  if (!find(base, &found, &allocation) || found != base || allocation.kind != Kind::kDevice) return false;
+  *handle = {kHandleMagic, getpid(), allocation.fd, allocation.bytes};
+  return true;
+}
+
+void* Machine::open(const Handle& handle, int device) {
+  if (handle.magic != kHandleMagic || handle.process == getpid()) return nullptr;
+  const std::string path = "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.fd);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return nullptr;
+  void* memory = map_file(fd, handle.bytes);
+  close(fd);
+  if (memory == nullptr) return nullptr;
+  const std::lock_guard lock(mutex_);
+  allocations_[memory] = {Kind::kOpened, device, handle.bytes, -1};
+  return memory;
+}
+
+Stream* Machine::create_stream(int device) {
+  ++streams_;
+  return new Stream(device);
+}
+
+bool Machine::destroy_stream(Stream* stream) {
+  if (stream == nullptr) return false;
+  delete stream;
+  --streams_;
+  return true;
+}
+
+Event* Machine::create_event() {
+  const auto event = std::make_shared<Event>();
+  const std::lock_guard lock(mutex_);
+  events_[event.get()] = event;
+  return event.get();
+}
+
+bool Machine::destroy_event(Event* event) {
+  const std::lock_guard lock(mutex_);
+  return events_.erase(event) > 0;
+}
+
+void Machine::record(Event* event, Stream* stream) {
+  std::uint64_t number = 0;
+  {
+    const std::lock_guard lock(event->mutex);
+    number = ++event->recorded;
+  }
+  stream->push([event = event->shared_from_this(), number] {
+    const std::lock_guard lock(event->mutex);
+    event->completed = number;
+    event->when_ns = now_ns();
+    event->changed.notify_all();
+  });
+}
+
+void Machine::wait(Stream* stream, Event* event) {
+  std::uint64_t number = 0;
+  {
+    const std::lock_guard lock(event->mutex);
+    number = event->recorded;
+  }
+  stream->push([event = event->shared_from_this(), number] {
+    std::unique_lock lock(event->mutex);
+    event->changed.wait(lock, [&] { return event->completed >= number; });
+  });
+}
+
+bool Machine::synchronize_event(Event* event) {
+  std::unique_lock lock(event->mutex);
+  event->changed.wait(lock, [&] { return event->completed >= event->recorded; });
+  return true;
+}
+
+bool Machine::completed(Event* event) {
+  const std::lock_guard lock(event->mutex);
+  return event->recorded > 0 && event->completed == event->recorded;
+}
+
+void* Machine::load_module(const void* image, const std::string& architecture) {
+  const std::string wanted = image_for(architecture);
+  if (std::strncmp(static_cast<const char*>(image), wanted.c_str(), wanted.size()) != 0) return nullptr;
+  ++modules_;
+  return new std::string(wanted);
+}
+
+bool Machine::unload_module(void* module) {
+  if (module == nullptr) return false;
+  delete static_cast<std::string*>(module);
+  --modules_;
+  return true;
+}
+
+Kernel* Machine::find_kernel(void* module, const char* name) {
+  if (module == nullptr) return nullptr;
+  try {
+    (void)linkgauge::host_kernel(host_name(name));
+  } catch (const linkgauge::Error&) {
+    return nullptr;
+  }
+  const std::lock_guard lock(mutex_);
+  return &kernels_.emplace(name, Kernel{name}).first->second;
+}
+
+bool Machine::launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, Stream* stream,
+                     void** arguments) {
+  constexpr std::size_t kMost = 16;
+  const linkgauge::HostKernel host = linkgauge::host_kernel(host_name(kernel->name));
+  if (host.argument_bytes.size() > kMost || blocks == 0 || threads == 0 || threads > 1024) return false;
+  auto held = std::make_shared<std::array<std::uint64_t, kMost>>();
+  for (std::size_t i = 0; i < host.argument_bytes.size(); ++i)
+    std::memcpy(&(*held)[i], arguments[i], host.argument_bytes[i]);
+  bool broken = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const int number = ++calls_[kernel->name];
+    for (const Fault& fault : breaks_) broken = broken || (fault.call == kernel->name && fault.nth == number);
+  }
+  stream->push([host, held, blocks, threads, shared_bytes, broken] {
+    std::array<void*, kMost> pointers{};
+    for (std::size_t i = 0; i < kMost; ++i) pointers[i] = &(*held)[i];
+    host.run(pointers.data(), {blocks, threads, shared_bytes});
+    if (!broken) return;
+    auto* target = reinterpret_cast<unsigned char*>((*held)[0]);  // fill and copy: target, ..., bytes
+    const std::uint64_t bytes = host.argument_bytes.size() == 3 ? (*held)[2] : (*held)[1];
+    if (bytes > 0) target[bytes - 1] = static_cast<unsigned char>(~target[bytes - 1]);
+  });
+  return true;
+}
+
+}  // namespace stand_in
+
+void stand_in_configure(const char* text) { stand_in::Machine::instance().configure(text); }
+int stand_in_calls(const char* call) { return stand_in::Machine::instance().calls(call); }
+int stand_in_live() { return stand_in::Machine::instance().live(); }

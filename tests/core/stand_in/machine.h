@@ -1,0 +1,148 @@
+// A pretended machine behind the stand-ins for vendors' GPU libraries: device memory is host memory, streams are
+// threads, kernels are the host's. It says which calls fail, and when, so that every fault can be had on demand.
+//
+// Settings are one text, from LINKGAUGE_STAND_IN or stand_in_configure(): "devices=2;memory=1048576;peer=0;
+// fail=cuMemAlloc_v2:3:2;break=lg_copy:17" - the third call of cuMemAlloc_v2 returns 2, the 17th launch of lg_copy
+// leaves its last byte wrong.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace stand_in {
+
+struct Settings {
+  int devices = 2;
+  int driver = 13000;
+  int architecture = 90;  // sm_90; HIP stand-in: gfx number in `gfx`
+  std::string gfx = "gfx90a";
+  std::size_t memory_bytes = std::size_t{1} << 30;  // each device
+  bool peer = true;
+  std::string compiler = "12.9";  // of the run-time compiler
+};
+
+// A queue of work in order, on a thread of its own.
+class Stream {
+ public:
+  explicit Stream(int device);
+  ~Stream();
+  void push(std::function<void()> work);
+  void synchronize();
+  bool idle();
+  int device() const { return device_; }
+
+ private:
+  void run();
+  int device_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  bool busy_ = false;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+// Queued work may outlive the event's owner, as with the vendors'.
+struct Event : std::enable_shared_from_this<Event> {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::uint64_t recorded = 0;   // how often it was recorded
+  std::uint64_t completed = 0;  // of them, how many were reached
+  std::int64_t when_ns = 0;
+};
+
+struct Kernel {
+  std::string name;
+};
+
+enum class Kind : std::uint8_t { kDevice, kPinned, kManaged, kRegistered, kOpened };
+
+struct Allocation {
+  Kind kind;
+  int device;
+  std::size_t bytes;
+  int fd;  // device memory: what another process opens
+};
+
+// What a shared handle holds; fits the vendors' 64 bytes.
+struct Handle {
+  std::uint64_t magic;
+  std::int64_t process;
+  std::int64_t fd;
+  std::uint64_t bytes;
+};
+
+class Machine {
+ public:
+  static Machine& instance();
+  void configure(const char* text);
+  const Settings& settings() const { return settings_; }
+
+  // What the call must return instead of doing its work; 0: nothing. Counts the call.
+  int fault(const char* call);
+  int calls(const char* call);
+  int live();  // allocations, streams, events and modules that were not given back
+
+  void* allocate(Kind kind, int device, std::size_t bytes);  // nullptr: out of memory
+  bool release(void* memory, Kind kind);
+  bool register_host(void* memory, std::size_t bytes);
+  std::size_t free_bytes(int device);
+  bool find(const void* memory, void** base, Allocation* allocation);
+  bool share(void* base, Handle* handle);
+  void* open(const Handle& handle, int device);  // nullptr: refused, also to the process that owns it
+
+  Stream* create_stream(int device);
+  bool destroy_stream(Stream* stream);
+  Event* create_event();
+  bool destroy_event(Event* event);
+  void record(Event* event, Stream* stream);
+  void wait(Stream* stream, Event* event);
+  bool synchronize_event(Event* event);
+  bool completed(Event* event);
+
+  // A module is made of an image that the stand-in compiler gave; nullptr otherwise.
+  void* load_module(const void* image, const std::string& architecture);
+  bool unload_module(void* module);
+  Kernel* find_kernel(void* module, const char* name);  // nullptr: there is no such kernel
+  bool launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, Stream* stream,
+              void** arguments);
+
+ private:
+  struct Fault {
+    std::string call;
+    int nth;
+    int code;
+  };
+  std::mutex mutex_;
+  Settings settings_;
+  std::vector<Fault> faults_;
+  std::vector<Fault> breaks_;
+  std::map<std::string, int> calls_;
+  std::map<const void*, Allocation> allocations_;
+  std::map<std::string, Kernel> kernels_;
+  std::atomic<int> streams_{0};
+  std::map<Event*, std::shared_ptr<Event>> events_;
+  std::atomic<int> modules_{0};
+};
+
+// What the stand-in compilers give and load_module takes.
+std::string image_for(const std::string& architecture);
+
+}  // namespace stand_in
+
+#define LINKGAUGE_STAND_IN_EXPORT extern "C" __attribute__((visibility("default")))
+
+// The tests' handle on the machine, exported by each stand-in that has one.
+LINKGAUGE_STAND_IN_EXPORT void stand_in_configure(const char* text);
+LINKGAUGE_STAND_IN_EXPORT int stand_in_calls(const char* call);
+LINKGAUGE_STAND_IN_EXPORT int stand_in_live();

@@ -1,0 +1,42 @@
+"""How long a case may take: a guess on the slow side before the run, corrected by what has been seen during it."""
+
+from __future__ import annotations
+
+from linkgauge.plan.case import Case
+from linkgauge.plan.machine import PlanMachine
+from linkgauge.plan.patterns import PATTERNS
+
+# Buffers, handles, verification set-up and the journal's fsync, whatever the size. Seen on a 2-core machine.
+_FIXED_S = 0.012
+# Rate at which patterns are written and checked by one core.
+_CHECK_BYTES_PER_S = 1.0e9
+LAUNCH_S = 1.2  # processes started and connected: 0.2 s (MPICH) to 1.2 s (Open MPI)
+
+
+def operation_s(case: Case, machine: PlanMachine) -> float:
+    """Seconds that one operation is assumed to take, oversubscription included."""
+    n = max(case.ranks, 1)
+    payload = float(PATTERNS[case.pattern].bytes_total(case.size, n, case.window))
+    share = max(1.0, n / machine.cores) if machine.kind == "host" else 1.0
+    return share * (machine.assumed_latency_s * case.window + payload / machine.assumed_bytes_per_s)
+
+
+def samples_wanted(case: Case) -> int:
+    """How many samples the stop rule is taken to need: all that `count` says; 120 where an interval decides."""
+    return case.stop.samples if case.stop.rule == "count" else min(case.stop.samples, 120)
+
+
+def case_s(case: Case, machine: PlanMachine) -> float:
+    """Seconds that a case is assumed to take from begin to the next one's begin."""
+    per_sample = operation_s(case, machine) * (case.batch if case.cadence in ("streaming", "gated") else 1)
+    limit = case.stop.time_ns / 1e9
+    timed = limit if case.stop.rule == "duration" else min(limit, per_sample * samples_wanted(case))
+    # A sample that has begun is finished, and warm-up is at least one sample.
+    timed = max(timed, per_sample) + per_sample + operation_s(case, machine) * case.warmup
+    checks = 3 * case.size * max(case.ranks, 1) / _CHECK_BYTES_PER_S
+    return _FIXED_S + timed + checks
+
+
+def longest_sample_s(case: Case, machine: PlanMachine) -> float:
+    """The estimated length of one sample: the watcher's patience before any sample has been seen."""
+    return operation_s(case, machine) * (case.batch if case.cadence in ("streaming", "gated") else 1)

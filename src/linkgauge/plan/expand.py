@@ -1,0 +1,211 @@
+"""From tables to cases: products, all ordered pairs, device subsets and counts, sizes restated as whole blocks.
+
+The result is a list of `PlannedCase`, each to be measured or skipped with its reason. Nothing is allocated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from linkgauge.errors import UsageError
+from linkgauge.plan.case import TRANSPORTS, Case, StopRule
+from linkgauge.plan.machine import PlanMachine
+from linkgauge.plan.memory import over_limit
+from linkgauge.plan.model import CaseTable, LaunchTable, Plan
+from linkgauge.plan.patterns import PATTERNS, PatternInfo
+
+MAX_CASES = 1_000_000
+ELEMENT_BYTES = {
+    "int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2, "float32": 4,
+    "float64": 8, "float8_e4m3": 1, "float8_e5m2": 1,
+}  # fmt: skip
+_NOT_CASE_FIELDS = {"ranks", "stop_rule", "stop_samples", "stop_relative_half_width", "stop_time_ns"}
+_HOST_SOURCE, _HOST_TARGET = ("host_to_device",), ("device_to_host",)
+# What only the plain default of a transport without one-sided copies ignores; named explicitly it is kept.
+_WINDOWED = ("unidirectional", "bidirectional")
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedCase:
+    """A case and what becomes of it: measured in the launches of `launch` (empty: all), or skipped with `skip`."""
+
+    case: Case
+    launch: tuple[str, ...] = ()
+    skip: str = ""
+
+
+def restated_size(pattern: PatternInfo, size_asked: int, ranks: int, datatype: str) -> tuple[int, str]:
+    """m as whole elements, and as n whole blocks where the pattern cuts blocks; with the reason where that is 0.
+
+    Source: docs/definitions.md, Sizes and goodput.
+    """
+    element = ELEMENT_BYTES[datatype] if pattern.reduces or pattern.blocks else 1
+    parts = ranks if pattern.blocks else 1
+    block = size_asked // parts // element * element
+    if block == 0 and not (size_asked == 0 and not pattern.blocks and not pattern.reduces):
+        what = f"a block of {size_asked} bytes over {ranks} ranks" if pattern.blocks else f"{size_asked} bytes"
+        return size_asked, f"{what} holds no whole {datatype} ({element} bytes)"
+    return block * parts, ""
+
+
+def rank_devices(device_count: int, ranks_per_device: int) -> tuple[int, ...]:
+    """The device that each rank of a launch drives: devices[i // R]."""
+    return tuple(rank // ranks_per_device for rank in range(device_count * ranks_per_device))
+
+
+def device_sets(
+    pattern: PatternInfo, table: CaseTable, ranks: int | None, all_ranks: Sequence[int]
+) -> list[tuple[int, ...]]:
+    """The tuples of devices, one entry a rank, that a pattern runs on.
+
+    Pair patterns: ordered pairs among the subset as `table.pairs` says, a diagonal entry being one rank with itself.
+    Single-device patterns: each alone. Host patterns: each alone, then all together. Others: the whole subset.
+    """
+    subsets = [tuple(rank for rank in all_ranks if rank in subset) for subset in table.devices] or [tuple(all_ranks)]
+    found: dict[tuple[int, ...], None] = {}
+    for subset in subsets:
+        if ranks is not None:
+            subset = subset[:ranks]
+        for devices in _sets_of(pattern, table, subset):
+            found[devices] = None
+    return list(found)
+
+
+def _sets_of(pattern: PatternInfo, table: CaseTable, subset: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    distinct = tuple(dict.fromkeys(subset))
+    if pattern.ranks == "2":
+        yield from _pairs(distinct, subset, table.pairs)
+    elif pattern.ranks == "1":
+        yield from ((device,) for device in distinct)
+    elif not pattern.collective:  # host to devices and back, STREAM
+        if not table.devices:
+            yield from ((device,) for device in distinct)
+        yield subset
+    else:
+        yield subset
+
+
+def _pairs(distinct: tuple[int, ...], subset: tuple[int, ...], which: str) -> Iterator[tuple[int, ...]]:
+    diagonal = [(device,) for device in distinct]
+    if which == "diagonal":
+        yield from diagonal
+        return
+    ordered = list(itertools.permutations(distinct, 2))
+    if len(distinct) == 1 and len(subset) > 1:
+        ordered = [(distinct[0], distinct[0])]  # two ranks on one device
+    if which == "first":
+        yield (ordered or diagonal)[0]
+    elif which == "root":
+        yield from (pair for pair in ordered if pair[0] == distinct[0])
+    else:
+        yield from ordered
+        if which == "all":
+            yield from diagonal
+
+
+def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
+    """All cases of the plan on this machine, each case_key once, in the plan's order.
+
+    Raises UsageError for what no machine of this size can mean: a device or a number of ranks that is not there, a
+    root outside of the ranks, more than a million cases.
+    """
+    planned: dict[tuple[str, tuple[str, ...]], PlannedCase] = {}
+    for table in plan.cases:
+        names = sorted(table.values)
+        count = math.prod(len(table.values[name]) for name in names)
+        if count > MAX_CASES:
+            raise UsageError(f"{table.where}: stands for {count} combinations: expected at most {MAX_CASES}")
+        _check_devices(table, machine)
+        # "all transports" means those that are here; one that is named is skipped with its reason.
+        everything = set(table.values["transport"]) == set(TRANSPORTS)
+        for combination in itertools.product(*(table.values[name] for name in names)):
+            if everything and combination[names.index("transport")] in machine.absent:
+                continue
+            for one in _cases_of(dict(zip(names, combination, strict=True)), table, plan, machine):
+                planned.setdefault((one.case.case_key, one.launch), one)
+                if len(planned) > MAX_CASES:
+                    raise UsageError(f"plan '{plan.name}' has more than {MAX_CASES} cases: expected fewer")
+    return list(planned.values())
+
+
+def _check_devices(table: CaseTable, machine: PlanMachine) -> None:
+    for device in itertools.chain.from_iterable(table.devices):
+        if device >= machine.device_count:
+            raise UsageError(
+                f"{table.where}: no device {device}: expected 0 to {machine.device_count - 1} "
+                f"({machine.device_count} {machine.kind} devices are used)"
+            )
+
+
+def _cases_of(values: dict[str, Any], table: CaseTable, plan: Plan, machine: PlanMachine) -> Iterator[PlannedCase]:
+    pattern = PATTERNS[values["pattern"]]
+    per_device = values.get("ranks_per_device", 1)
+    all_ranks = rank_devices(machine.device_count, per_device)
+    ranks = values.get("ranks")
+    if ranks is not None and ranks > min([len(subset) * per_device for subset in table.devices] or [len(all_ranks)]):
+        raise UsageError(
+            f"{table.where}: {ranks} ranks on {machine.device_count} {machine.kind} devices: expected at most "
+            f"{len(all_ranks)}; see --ranks-per-device and --devices"
+        )
+    for devices in device_sets(pattern, table, ranks, all_ranks):
+        case, reason = _case(values, pattern, devices)
+        if pattern.rooted and case.root >= case.ranks:
+            raise UsageError(f"{table.where}: root {case.root} of {case.ranks} ranks: expected 0 to {case.ranks - 1}")
+        reason = (
+            reason
+            or machine.absent.get(case.transport, "")
+            or _meaningless(case, pattern)
+            or over_limit(case, machine, plan.memory_limit)
+        )
+        yield PlannedCase(case, table.launch, reason)
+
+
+def _case(values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...]) -> tuple[Case, str]:
+    fields = {name: value for name, value in values.items() if name not in _NOT_CASE_FIELDS}
+    stop = StopRule(
+        rule=values.get("stop_rule", StopRule.rule),
+        samples=values.get("stop_samples", StopRule.samples),
+        relative_half_width=values.get("stop_relative_half_width", StopRule.relative_half_width),
+        time_ns=values.get("stop_time_ns", StopRule.time_ns),
+    )
+    # The host end of a host-device pattern is pinned unless the plan says otherwise.
+    if pattern.name in _HOST_SOURCE and "source_memory" not in values:
+        fields["source_memory"] = "pinned"
+    if pattern.name in _HOST_TARGET and "target_memory" not in values:
+        fields["target_memory"] = "pinned"
+    if not pattern.name.startswith(_WINDOWED):
+        fields["window"] = 1  # only windowed patterns have one; else one case would have several keys
+    if not pattern.rooted:
+        fields["root"] = 0
+    size_asked = 0 if pattern.size_means == "-" else values["size"]
+    fields["size"] = size_asked
+    datatype = fields.get("datatype", "float32")
+    size, reason = restated_size(pattern, size_asked, len(devices), datatype)
+    fields["size"] = size
+    return Case(size_asked=size_asked, devices=devices, stop=stop, **fields), reason
+
+
+def _meaningless(case: Case, pattern: PatternInfo) -> str:
+    """Why a case cannot mean anything, whatever the transport; empty where it can."""
+    if pattern.collective and case.ranks < 2:
+        return f"{pattern.name} needs at least 2 ranks, here is 1 device; see --devices and --ranks-per-device"
+    if case.in_place and not pattern.collective:
+        return f"{pattern.name} has no in-place form"
+    if (
+        case.op == "avg"
+        and case.datatype in ("int8", "uint8", "int32", "uint32", "int64", "uint64")
+        and pattern.reduces
+    ):
+        return f"avg of {case.datatype} is not defined alike by the libraries"
+    return ""
+
+
+def needs_threads_reason(case: Case, launch: LaunchTable) -> str:
+    """Why a case cannot run in a launch of threads; empty where it can."""
+    if launch.threads and case.transport == "mpi":
+        return "mpi needs processes: threads mode has no MPI; leave out --threads"
+    return ""

@@ -1,0 +1,93 @@
+"""What `path` and `algorithm` of a case mean as settings of the library that is to follow them.
+
+For ccl and mpi both are chosen by environment variables that the library reads when it starts, so cases that differ in
+them belong to different launches. For the other transports they are the transport's own business.
+"""
+
+from __future__ import annotations
+
+from linkgauge.plan.case import Case
+
+Settings = tuple[tuple[str, str], ...]
+
+# NCCL's and RCCL's own words (NCCL environment variables, NCCL user guide).
+_CCL_PATHS: dict[str, Settings] = {
+    "direct": (("NCCL_P2P_LEVEL", "NVL"), ("NCCL_SHM_DISABLE", "1"), ("NCCL_NET_DISABLE_INTRA", "1")),
+    "pcie": (("NCCL_P2P_LEVEL", "SYS"), ("NCCL_NVLS_ENABLE", "0")),
+    "host": (("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "0")),
+    "net": (("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "1")),
+}
+_CCL_ALGORITHMS = ("ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
+
+# How each ABI's libraries are told which way device buffers go inside a node.
+_MPI_PATHS: dict[str, dict[str, Settings]] = {
+    "openmpi": {
+        "direct": (("UCX_TLS", "self,sm,cuda_copy,cuda_ipc,rocm_copy,rocm_ipc"),),
+        "host": (("UCX_TLS", "self,sm,cuda_copy,rocm_copy"),),
+    },
+    "mpich": {
+        "direct": (("MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD", "1"), ("MPICH_GPU_IPC_ENABLED", "1")),
+        "host": (("MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD", "-1"), ("MPICH_GPU_IPC_ENABLED", "0")),
+    },
+}
+# MPI_T control variables of collectives: pattern -> name of the collective in each library.
+_MPI_COLLECTIVES = {
+    "allreduce": "allreduce", "allgather": "allgather", "alltoall": "alltoall", "broadcast": "bcast",
+    "reduce": "reduce", "reduce_scatter": "reduce_scatter_block", "gather": "gather", "scatter": "scatter",
+}  # fmt: skip
+
+
+def library_settings(case: Case, abi: str) -> tuple[Settings, str]:
+    """The environment that follows from the case's path and algorithm, and the reason where none is known.
+
+    `abi` is the MPI library's ("mpich", "openmpi", ...), which decides how it is told. An unknown word is a reason to
+    skip, not an error: another machine's library may know it.
+    """
+    if not case.path and not case.algorithm:
+        return (), ""
+    if case.transport == "ccl":
+        return _ccl(case)
+    if case.transport == "mpi":
+        return _mpi(case, abi)
+    return (), ""
+
+
+def _ccl(case: Case) -> tuple[Settings, str]:
+    settings: Settings = ()
+    if case.path:
+        if case.path not in _CCL_PATHS:
+            return (), f"ccl knows no path '{case.path}': expected one of {', '.join(_CCL_PATHS)}"
+        settings += _CCL_PATHS[case.path]
+    if case.algorithm:
+        name, _, protocol = case.algorithm.partition("+")
+        if name.lower() not in _CCL_ALGORITHMS:
+            return (), f"ccl knows no algorithm '{name}': expected one of {', '.join(_CCL_ALGORITHMS)}"
+        settings += (("NCCL_ALGO", name),)
+        if protocol:
+            settings += (("NCCL_PROTO", protocol),)
+    return settings, ""
+
+
+def _mpi(case: Case, abi: str) -> tuple[Settings, str]:
+    settings: Settings = ()
+    if case.path:
+        known = _MPI_PATHS.get(abi, {})
+        if case.path not in known:
+            return (), f"no setting of this MPI library is known for path '{case.path}': expected one of " + (
+                ", ".join(known) or "none"
+            )
+        settings += known[case.path]
+    if case.algorithm:
+        collective = _MPI_COLLECTIVES.get(case.pattern)
+        if collective is None:
+            return (), f"mpi's {case.pattern} has no algorithm to choose"
+        if abi == "mpich":
+            settings += ((f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM", case.algorithm),)
+        elif abi == "openmpi":
+            settings += (
+                ("OMPI_MCA_coll_tuned_use_dynamic_rules", "1"),
+                (f"OMPI_MCA_coll_tuned_{collective}_algorithm", case.algorithm),
+            )
+        else:
+            return (), "no setting of this MPI library is known for algorithms"
+    return settings, ""

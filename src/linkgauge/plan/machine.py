@@ -1,0 +1,104 @@
+"""What a plan must know of the machine before anything is started: devices, free memory, cores, absent transports."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+# Bytes per second and seconds per operation that estimates start from, by kind of device. Guesses on the slow side;
+# progress corrects them by what has been seen.
+_ASSUMED = {"host": (1.5e9, 60e-6), "cuda": (12e9, 25e-6), "hip": (12e9, 25e-6)}
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanMachine:
+    """The machine as the planner sees it. Memory in bytes, what is free now."""
+
+    kind: str  # cuda | hip | host
+    device_count: int
+    device_free_bytes: int  # of the fullest device; for host devices the host's own memory
+    host_free_bytes: int
+    shm_free_bytes: int
+    cores: int
+    absent: Mapping[str, str] = dataclasses.field(default_factory=dict)  # transport -> why it cannot run here at all
+
+    @property
+    def assumed_bytes_per_s(self) -> float:
+        """The rate that estimates of time start from."""
+        return _ASSUMED.get(self.kind, _ASSUMED["host"])[0]
+
+    @property
+    def assumed_latency_s(self) -> float:
+        """The time of an empty operation that estimates start from."""
+        return _ASSUMED.get(self.kind, _ASSUMED["host"])[1]
+
+
+def available_cores() -> int:
+    """Cores that this process may use: its affinity, cut by the cgroup's CPU quota."""
+    cores = len(os.sched_getaffinity(0))
+    quota = _read_words(Path("/sys/fs/cgroup/cpu.max"))
+    if len(quota) == 2 and quota[0].isdecimal() and quota[1].isdecimal():
+        cores = min(cores, max(1, round(int(quota[0]) / int(quota[1]))))
+    return cores
+
+
+def _read_words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []
+
+
+def free_host_memory(root: Path = Path("/")) -> int:
+    """Bytes that this process may still take: MemAvailable, cut by what its cgroup and its parents leave."""
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    free = int(match[1]) * 1024 if match else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([free, *_cgroup_free(root)])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _cgroup_free(root: Path) -> list[int]:
+    """What each enclosing cgroup that has a limit leaves (version 2; version 1 where it is mounted as `memory`)."""
+    lines = _text(root / "proc/self/cgroup").splitlines()
+    found = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2) if line.count(":") >= 2 else ("", "", "")
+        if controllers == "":
+            base, limit_name, used_name = root / "sys/fs/cgroup", "memory.max", "memory.current"
+        elif "memory" in controllers.split(","):
+            base, limit_name, used_name = (
+                root / "sys/fs/cgroup/memory",
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+            )
+        else:
+            continue
+        folder = base / path.lstrip("/")
+        while True:
+            limit, used = _text(folder / limit_name).strip(), _text(folder / used_name).strip()
+            if limit.isdecimal() and used.isdecimal():
+                # The page cache is counted as used but given back on demand.
+                cache = re.search(r"^(?:inactive_file|total_inactive_file) (\d+)", _text(folder / "memory.stat"), re.M)
+                found.append(max(0, int(limit) - int(used) + (int(cache[1]) if cache else 0)))
+            if folder == base or base not in folder.parents:
+                break
+            folder = folder.parent
+    return found
+
+
+def free_shared_memory(path: Path = Path("/dev/shm")) -> int:
+    """Bytes free in the file system that communication libraries put their segments in; 0 where there is none."""
+    try:
+        state = os.statvfs(path)
+    except OSError:
+        return 0
+    return state.f_bavail * state.f_frsize

@@ -1,0 +1,94 @@
+"""How much memory a case takes, and whether that is within the limit. Nothing is allocated to find out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from linkgauge.plan.case import Case
+from linkgauge.plan.machine import PlanMachine
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.quantity import Share, format_bytes
+
+# What a library keeps in /dev/shm for each rank, whatever the case: Open MPI 4 to 5 fast boxes and FIFOs 4 MiB, MPICH's
+# cells a few MiB, NCCL's buffers of 2 channels a peer about 10 MiB. Rounded up.
+_SHM_PER_RANK = {"mpi": 16 << 20, "staging": 16 << 20, "ccl": 32 << 20}
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryNeed:
+    """Bytes that a case takes at once, over all of its ranks; `device_bytes` on the device with the most."""
+
+    device_bytes: int
+    host_bytes: int
+    shm_bytes: int
+
+
+def _buffers(case: Case) -> tuple[int, int]:
+    """Bytes of the largest source and target buffer of any rank, by the pattern's meaning of size."""
+    m, n = case.size, max(case.ranks, 1)
+    if case.pattern == "alltoall":
+        return n * m, n * m
+    if case.pattern == "one_to_all":
+        return n * m, m
+    if case.pattern == "all_to_one":
+        return m, n * m
+    if PATTERNS[case.pattern].blocks:
+        block = m // n
+        return {"allgather": (block, m), "gather": (block, m)}.get(case.pattern, (m, block))
+    return m, m
+
+
+def memory_need(case: Case) -> MemoryNeed:
+    """Upper estimate: both buffers on each rank, a transport's own copies, and room for the check.
+
+    staging holds a pinned copy of each device buffer; reductions composed over copies hold one more buffer.
+    """
+    source, target = _buffers(case)
+    ranks = max(case.ranks, 1)
+    scratch = max(source, target) if PATTERNS[case.pattern].reduces else 0
+    per_rank_device = per_rank_host = 0
+    for kind, size in ((case.source_memory, source), (case.target_memory, target)):
+        if kind in ("device", "managed"):
+            per_rank_device += size
+        else:
+            per_rank_host += size
+    if case.transport == "staging":
+        per_rank_host += source + target
+    per_rank_device += scratch
+    return MemoryNeed(
+        device_bytes=per_rank_device * case.ranks_per_device,
+        host_bytes=per_rank_host * ranks,
+        shm_bytes=_SHM_PER_RANK.get(case.transport, 0) * ranks,
+    )
+
+
+def total_bytes(case: Case, machine: PlanMachine) -> int:
+    """All memory of the case, devices and host together, for the estimate that is shown."""
+    need = memory_need(case)
+    devices = max(len(set(case.devices)), 1)
+    return need.device_bytes * devices + need.host_bytes
+
+
+def over_limit(case: Case, machine: PlanMachine, limit: Share) -> str:
+    """Empty where the case fits; else the reason for skipping it, naming what is needed, allowed and free."""
+    need = memory_need(case)
+    host_bytes = need.host_bytes
+    if machine.kind == "host":  # the devices' memory is the host's own
+        host_bytes += need.device_bytes * max(len(set(case.devices)), 1)
+    elif need.device_bytes > limit.of(machine.device_free_bytes):
+        return _reason(need.device_bytes, "device memory", limit, machine.device_free_bytes)
+    if host_bytes > limit.of(machine.host_free_bytes):
+        return _reason(host_bytes, "host memory", limit, machine.host_free_bytes)
+    if need.shm_bytes > machine.shm_free_bytes:
+        return (
+            f"may need {format_bytes(need.shm_bytes)} in /dev/shm, of which {format_bytes(machine.shm_free_bytes)} are "
+            f"free; remedy: a larger /dev/shm (docker run --shm-size)"
+        )
+    return ""
+
+
+def _reason(need_bytes: int, what: str, limit: Share, free_bytes: int) -> str:
+    return (
+        f"needs {format_bytes(need_bytes)} of {what}, the limit is {format_bytes(limit.of(free_bytes))} "
+        f"({limit} of {format_bytes(free_bytes)} free); see --memory-limit"
+    )

@@ -1,0 +1,85 @@
+"""A plan as it is written: tables of cases and of launches, each standing for a product, and how long all may take."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from linkgauge.plan.dimensions import Value
+from linkgauge.plan.quantity import Share
+
+PAIRS = ("all", "ordered", "first", "root", "diagonal")
+BINDINGS = ("nearest", "none")
+HALF = Share(fraction=0.5)
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseTable:
+    """One `[[case]]`: every dimension's values, of which the product is taken.
+
+    `devices`: subsets of ordinals, one case each; empty: all devices (and for pair patterns the pairs among them, as
+    `pairs` says). `launch`: names of the `[[launch]]` tables it belongs to; empty: all.
+    """
+
+    values: Mapping[str, tuple[Value, ...]]
+    devices: tuple[tuple[int, ...], ...] = ()
+    pairs: str = "all"  # all ordered pairs and the diagonal | ordered | first | root (root to each other) | diagonal
+    launch: tuple[str, ...] = ()
+    where: str = "the plan"  # for messages: file and table
+
+
+@dataclasses.dataclass(frozen=True)
+class LaunchTable:
+    """One `[[launch]]`: the environment's lists are a product, each combination a launch of its own."""
+
+    name: str = ""
+    mpi: str = ""  # an installation's name as `linkgauge list mpi` shows it; "": the default
+    env: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    launcher_args: tuple[str, ...] = ()  # from the command line only, never from a file
+    bind: str = "nearest"  # nearest | none | lists of cores by rank, 0-3:4-7
+    threads: bool = False
+    peer_access: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What to measure. Times in nanoseconds; None: no limit."""
+
+    name: str
+    cases: tuple[CaseTable, ...]
+    launches: tuple[LaunchTable, ...] = (LaunchTable(),)
+    description: str = ""
+    repeat: int = 1
+    seed: int = 1
+    time_limit_ns: int | None = None
+    memory_limit: Share = HALF
+
+
+def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bool) -> Plan:
+    """The plan with the command line's dimensions applied to each of its tables.
+
+    `transport` and `pattern` choose among what a table has; a table that has none of them goes. Every other dimension
+    takes the place of the table's. Where no table is left and `replace` holds, one table of just what was asked takes
+    the plan's place (`linkgauge run --pattern chase` needs no plan that has it).
+    """
+    kept = []
+    for table in plan.cases:
+        values = dict(table.values)
+        for name, wanted in chosen.items():
+            if name in ("transport", "pattern"):
+                values[name] = tuple(value for value in values[name] if value in wanted)
+            else:
+                values[name] = wanted
+        if values["transport"] and values["pattern"]:
+            kept.append(dataclasses.replace(table, values=values))
+    missing = [] if not kept else _not_in(kept, chosen)
+    if replace and (not kept or missing):
+        first = plan.cases[0]
+        extra = {**first.values, **chosen, **({"pattern": tuple(missing)} if kept else {})}
+        kept.append(CaseTable(values=extra, pairs="first", where="the command line"))
+    return dataclasses.replace(plan, cases=tuple(kept))
+
+
+def _not_in(kept: Sequence[CaseTable], chosen: Mapping[str, tuple[Value, ...]]) -> list[Value]:
+    present = {pattern for table in kept for pattern in table.values["pattern"]}
+    return [pattern for pattern in chosen.get("pattern", ()) if pattern not in present]

@@ -1,0 +1,252 @@
+"""`linkgauge run` and `linkgauge list`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from linkgauge.errors import UsageError
+from linkgauge.plan.model import Plan
+from linkgauge.plan.quantity import parse_duration, parse_share
+from linkgauge.run import options
+
+app = typer.Typer(pretty_exceptions_enable=False)
+_PLAN, _LAUNCH, _RUN = "What to measure", "How it is launched", "The run"
+
+
+def _started_by_launcher(environment: Mapping[str, str]) -> tuple[str, str] | None:
+    """(launcher, rank) where this process is a rank of a parallel job; None where it is not."""
+    for name, launcher in (
+        ("OMPI_COMM_WORLD_RANK", "mpirun"),
+        ("PMIX_RANK", "mpirun"),
+        ("PMI_RANK", "mpiexec"),
+        ("MV2_COMM_WORLD_RANK", "mpirun"),
+        ("PALS_RANKID", "mpiexec"),
+    ):
+        if name in environment:
+            # srun gives PMI's variables too, and is the better word for it.
+            return ("srun" if "SLURM_STEP_ID" in environment else launcher, environment[name])
+    step = environment.get("SLURM_STEP_ID", "")
+    # Batch and interactive steps have numbers from 4294967290 on; they are one process, as it should be.
+    if step.isdecimal() and int(step) < 4_294_967_290 and environment.get("SLURM_STEP_NUM_TASKS", "1") != "1":
+        return "srun", environment.get("SLURM_PROCID", "0")
+    return None
+
+
+def refuse_ranks(environment: Mapping[str, str]) -> None:
+    """UsageError on rank 0 where `linkgauge run` itself was started by mpirun or srun; other ranks end silently."""
+    found = _started_by_launcher(environment)
+    if found is None:
+        return
+    launcher, rank = found
+    if rank != "0":
+        raise typer.Exit(2)
+    raise UsageError(
+        f"'linkgauge run' was started by {launcher}, but it starts the ranks itself: run it alone, without {launcher}"
+    )
+
+
+@app.command(
+    "run",
+    epilog="Example: linkgauge run --pattern pingpong --size 8:16MiB:x8 --transport mpi,kernel",
+    rich_help_panel="Measure",
+)
+@options.with_dimension_flags
+def run_command(
+    plan: Annotated[
+        str | None, typer.Option("--plan", help="A plan file (TOML), or a name of 'linkgauge list plans'.",
+                                    rich_help_panel=_PLAN)
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The plan quick: a few seconds.", rich_help_panel=_PLAN)
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="The plan full: an hour or more.", rich_help_panel=_PLAN)
+    ] = False,
+    from_run: Annotated[
+        Path | None, typer.Option("--from", help="Measure cases of this run again, into a new one.",
+                                     rich_help_panel=_PLAN)
+    ] = None,
+    cases: Annotated[
+        list[str] | None, typer.Option("--cases", help="With --from: failed, or case keys.", rich_help_panel=_PLAN)
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="Go on with this run where it stopped.", rich_help_panel=_PLAN)
+    ] = None,
+    retry: Annotated[
+        str | None, typer.Option("--retry", help="With --resume: statuses to measure again: failed,hung,...",
+                                    rich_help_panel=_PLAN)
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --resume: also where the machine or a version changed.",
+                           rich_help_panel=_PLAN)
+    ] = False,
+    devices: Annotated[
+        str, typer.Option("--devices", help="auto, host:N, cuda, hip, or ordinals: cuda:0,2.", rich_help_panel=_LAUNCH)
+    ] = "auto",
+    threads: Annotated[
+        bool, typer.Option("--threads", help="One process, a thread a rank, no MPI.", rich_help_panel=_LAUNCH)
+    ] = False,
+    mpi: Annotated[
+        list[str] | None, typer.Option("--mpi", help="An MPI library: prefix, libmpi file, mpiexec, or a name of "
+                                          "'linkgauge list mpi'; repeat to compare.", rich_help_panel=_LAUNCH)
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="NAME=A,B: a launch for each value; a product if repeated.",
+                                          rich_help_panel=_LAUNCH)
+    ] = None,
+    bind: Annotated[
+        str | None, typer.Option("--bind", help="Cores of the ranks: nearest, none, or by rank 0-3:4-7.",
+                                    rich_help_panel=_LAUNCH)
+    ] = None,
+    launcher_args: Annotated[
+        str | None, typer.Option("--launcher-args", help="More arguments of mpiexec or srun.",
+                                    rich_help_panel=_LAUNCH)
+    ] = None,
+    repeat: Annotated[
+        int | None, typer.Option("--repeat", help="So many fresh launches of everything.", rich_help_panel=_RUN)
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Of the order of cases and of the data.", rich_help_panel=_RUN)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The run folder to make; runs/DATE-TIME-PLAN by default.",
+                                     rich_help_panel=_RUN)
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option("--time-limit", help="End within this time, the most telling cases first: 10m.",
+                                    rich_help_panel=_RUN)
+    ] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option("--memory-limit", help="Share of what is free, or a size: 50%.",
+                                    rich_help_panel=_RUN)
+    ] = None,
+    max_failures: Annotated[
+        int, typer.Option("--max-failures", help="Failures of a transport after which its rest is skipped.",
+                          rich_help_panel=_RUN)
+    ] = 3,
+    report: Annotated[bool, typer.Option(help="Make report.html in the run folder.", rich_help_panel=_RUN)] = True,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the cases, what is skipped, and the estimates; measure nothing.",
+                           rich_help_panel=_RUN)
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --dry-run: the cases as JSON.", rich_help_panel=_RUN)
+    ] = False,
+    *,
+    dimensions: Any = None,
+) -> None:  # fmt: skip
+    """Measure this machine: a plan, launch by launch, into a run folder, then a summary and a report."""
+    refuse_ranks(os.environ)
+    asked = Asked(
+        plan, quick, full, from_run, tuple(cases or ()), resume, retry, force, devices, threads, tuple(mpi or ()),
+        tuple(env or ()), bind, launcher_args, repeat, seed, out, time_limit, memory_limit, max_failures, dimensions,
+    )  # fmt: skip
+    asked.check()
+    if resume is not None:
+        from linkgauge.run.resume import resume_run
+
+        raise typer.Exit(resume_run(asked, resume, report=report))
+    from linkgauge.run.new_run import new_run
+
+    raise typer.Exit(new_run(asked, dry_run=dry_run, as_json=as_json, report=report))
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """The command line of `run`, as typed."""
+
+    plan: str | None
+    quick: bool
+    full: bool
+    from_run: Path | None
+    cases: tuple[str, ...]
+    resume: Path | None
+    retry: str | None
+    force: bool
+    devices: str
+    threads: bool
+    mpi: tuple[str, ...]
+    env: tuple[str, ...]
+    bind: str | None
+    launcher_args: str | None
+    repeat: int | None
+    seed: int | None
+    out: Path | None
+    time_limit: str | None
+    memory_limit: str | None
+    max_failures: int
+    dimensions: Mapping[str, Sequence[str]]
+
+    def check(self) -> None:
+        """UsageError for flags that exclude each other or need one another."""
+        if self.cases and self.from_run is None:
+            raise UsageError("--cases needs --from RUN")
+        if self.from_run is not None and not self.cases:
+            raise UsageError("--from needs --cases failed or case keys")
+        if self.threads and self.mpi:
+            raise UsageError("--threads has no MPI: leave out --mpi, or --threads")
+        if self.retry is not None and self.resume is None:
+            raise UsageError("--retry needs --resume RUN")
+        for name, value, least in (
+            ("--repeat", self.repeat, 1),
+            ("--seed", self.seed, 0),
+            ("--max-failures", self.max_failures, 1),
+        ):
+            if value is not None and value < least:
+                raise UsageError(f"{name} {value}: expected a whole number of at least {least}")
+        other = self.plan or self.quick or self.full or self.from_run or self.dimensions or self.out or self.repeat
+        if self.resume is not None and other:
+            raise UsageError("--resume goes on with that run's own plan: leave out other plans, dimensions and --out")
+        if self.from_run is not None and (self.plan or self.quick or self.full or self.dimensions):
+            raise UsageError("--from takes its cases from that run: leave out other plans and dimensions")
+
+    def settled(self, plan: Plan) -> Plan:
+        """The plan with the run's settings of the command line."""
+        values: dict[str, Any] = {}
+        if self.repeat is not None:
+            values["repeat"] = self.repeat
+        if self.seed is not None:
+            values["seed"] = self.seed
+        if self.time_limit is not None:
+            values["time_limit_ns"] = _positive_time(self.time_limit)
+        if self.memory_limit is not None:
+            values["memory_limit"] = parse_share(self.memory_limit)
+        return dataclasses.replace(plan, **values)
+
+    def settled_time_limit_s(self) -> float | None:
+        """--time-limit in seconds; None without one."""
+        return None if self.time_limit is None else _positive_time(self.time_limit) / 1e9
+
+    def launcher_words(self) -> tuple[str, ...]:
+        """--launcher-args, split as a shell would."""
+        try:
+            return tuple(shlex.split(self.launcher_args or ""))
+        except ValueError as error:
+            raise UsageError(
+                f"--launcher-args '{self.launcher_args}': {error}: expected words as for a shell"
+            ) from None
+
+
+def _positive_time(text: str) -> int:
+    time_ns = parse_duration(text)
+    if time_ns <= 0:
+        raise UsageError(f"--time-limit '{text}': expected a time above 0")
+    return time_ns
+
+
+from linkgauge.run.listing import list_app  # noqa: E402  # registered after the commands of this module
+
+app.add_typer(list_app, name="list")
+
+
+def command_line() -> list[str]:
+    """The words after the program's name."""
+    return sys.argv[1:]

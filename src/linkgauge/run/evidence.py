@@ -1,0 +1,168 @@
+"""What is kept of a launch that went wrong: stacks, the last lines of output, the ranks' state, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from linkgauge.run import heartbeat as beat
+from linkgauge.run import processes
+from linkgauge.run.heartbeat import HeartbeatFile
+
+MAX_LINES = 40
+MAX_STACK_CHARACTERS = 16_000
+_STACK_WAIT_S = 1.0
+_PYSPY_TIMEOUT_S = 10
+
+# How launchers say that a rank died of a signal, and with what status.
+_SIGNAL_PATTERNS = (
+    r"exited on signal (\d+)",  # Open MPI 4, and PRRTE
+    r"KILLED BY SIGNAL: (\d+)",  # Hydra
+    r"EXIT STRING: .*\(signal (\d+)\)",  # Hydra, however the status was packed
+    r"task \d+: (?:Killed|Segmentation fault|Aborted)",  # srun names it only
+)
+_STATUS_PATTERNS = (
+    r"EXIT CODE:\s*(\d+)",
+    r"Exit code:\s*(\d+)",
+    r"exited with (?:non-zero )?(?:status|exit code)\s*:?\s*(\d+)",
+)
+
+
+def last_lines(path: Path, count: int = MAX_LINES) -> list[str]:
+    """The last lines of a file, control characters taken out; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 64 * 1024))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    clean = (re.sub(r"[^\x20-\x7e\u00a0-\uffff\t]", "", line)[:500] for line in text.splitlines())
+    return [line for line in clean if line.strip()][-count:]
+
+
+def notes(folder: Path) -> list[dict[str, Any]]:
+    """What ranks that ended themselves left word of, by rank."""
+    found = []
+    for path in sorted(folder.glob("note-*.json")):
+        with contextlib.suppress(OSError, ValueError):
+            found.append(json.loads(path.read_text()))
+    return found
+
+
+def rank_states(watch: HeartbeatFile) -> list[dict[str, Any]]:
+    """Where each rank stands: process id and state, phase, samples completed."""
+    states = []
+    for rank in range(watch.ranks):
+        pid = watch.word(rank, beat.PID)
+        state = processes.state_of(pid) if pid else ""
+        states.append(
+            {
+                "rank": rank,
+                "pid": pid,
+                "state": {"T": "stopped", "D": "uninterruptible", "Z": "ended", "": "gone"}.get(state, "running"),
+                "phase": watch.phase_name(rank),
+                "beats": watch.word(rank, beat.COUNT),
+                "waits_in": _kernel_wait(pid),
+            }
+        )
+    return states
+
+
+def _kernel_wait(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/wchan").read_text().strip("0\n") if pid else ""
+    except OSError:
+        return ""
+
+
+def ask_for_stacks(watch: HeartbeatFile, folder: Path) -> str:
+    """Stacks of all ranks: native and Python by py-spy where it is installed and may, else Python's by faulthandler.
+
+    faulthandler writes from a signal handler, so a rank that waits in C code answers too; a stopped one does not.
+    """
+    texts = []
+    pyspy = shutil.which("py-spy")
+    pids = [pid for pid in watch.pids() if processes.state_of(pid) not in ("", "Z")]
+    if pyspy is not None:
+        for pid in dict.fromkeys(pids):
+            texts.append(_pyspy(pyspy, pid))
+    if not any(texts):
+        for pid in dict.fromkeys(pids):
+            if processes.state_of(pid) != "T":
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGUSR1)
+        time.sleep(_STACK_WAIT_S)
+    return _joined(texts) if any(texts) else written_stacks(folder)
+
+
+def _pyspy(program: str, pid: int) -> str:
+    command = [program, "dump", "--native", "--pid", str(pid)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PYSPY_TIMEOUT_S,
+                              check=False, stdin=subprocess.DEVNULL)  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def written_stacks(folder: Path) -> str:
+    """What faulthandler has written so far, of all processes of the launch."""
+    texts = []
+    for path in sorted(folder.glob("stacks-*.txt")):
+        with contextlib.suppress(OSError):
+            text = path.read_text(errors="replace").strip()
+            if text:
+                texts.append(f"process {path.stem.removeprefix('stacks-')}:\n{text}")
+    return _joined(texts)
+
+
+def _joined(texts: list[str]) -> str:
+    return "\n\n".join(text for text in texts if text)[:MAX_STACK_CHARACTERS]
+
+
+def how_it_ended(return_code: int, output: list[str], stacks: str) -> dict[str, Any]:
+    """Signal and exit status of the rank that died first, as far as the launcher, the stacks or the code tell.
+
+    `by` says who told it: the launcher's message, the rank's own fatal handler, or the return code.
+    """
+    text = "\n".join(output)
+    found: dict[str, Any] = {"launcher_status": return_code}
+    for pattern in _SIGNAL_PATTERNS[:3]:
+        match = re.search(pattern, text)
+        if match:
+            return found | {"signal": int(match[1]), "signal_name": signal_name(int(match[1])), "by": "launcher"}
+    match = re.search(r"Fatal Python error: (Segmentation fault|Aborted|Bus error|Floating point exception)", stacks)
+    if match:
+        number = {"Segmentation fault": 11, "Aborted": 6, "Bus error": 7, "Floating point exception": 8}[match[1]]
+        return found | {"signal": number, "signal_name": signal_name(number), "by": "rank"}
+    if return_code < 0:
+        return found | {"signal": -return_code, "signal_name": signal_name(-return_code), "by": "launcher itself"}
+    for pattern in _STATUS_PATTERNS:
+        match = re.search(pattern, text)
+        if match:
+            status = int(match[1])
+            # Hydra gives a signal as such or as 128 + number, by its version.
+            if status > 128:
+                return found | {"signal": status - 128, "signal_name": signal_name(status - 128), "by": "launcher"}
+            return found | {"exit_status": status, "by": "launcher"}
+    if return_code > 128:
+        number = return_code - 128
+        return found | {"signal": number, "signal_name": signal_name(number), "by": "return code"}
+    return found | {"exit_status": return_code, "by": "return code"}
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV for 11, and so on."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

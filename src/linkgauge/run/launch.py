@@ -1,0 +1,242 @@
+"""One launch from start to end: folders, processes, watching, and what is left when it is over."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from linkgauge.plan.machine import PlanMachine
+from linkgauge.run import evidence, processes
+from linkgauge.run.heartbeat import PID, HeartbeatFile
+from linkgauge.run.launcher import (
+    LaunchRequest,
+    launcher_for,
+    library_environment,
+    package_environment,
+    worker_environment,
+)
+from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.private_folder import LaunchFolders, PrivateFolders
+from linkgauge.run.spec import CaseEntry, WorkerSpec
+from linkgauge.run.watch import HUNG_AFTER_S, LaunchWatch, Trouble
+from linkgauge.store.journal import Record
+
+_POLL_S = 0.05
+_GONE_LOOK_S = 2.0
+_GUARD = Path(__file__).with_name("guard.py")
+WORKER = (sys.executable, "-m", "linkgauge.run.worker")
+
+
+@dataclasses.dataclass
+class LaunchEnd:
+    """How a launch ended.
+
+    `status` is empty where no case is to blame: the ranks ended of their own accord (`ended`: done, stopped, fatal),
+    or, with `started` false, never came together. Else it is the status of `blamed`, the case in hand, with reason and
+    evidence.
+    """
+
+    started: bool
+    ended: str = ""
+    status: str = ""
+    blamed: CaseEntry | None = None
+    reason: str = ""
+    evidence: dict[str, Any] = dataclasses.field(default_factory=dict)
+    cannot_record: str = ""  # the journal could not be written: why
+
+
+@dataclasses.dataclass(frozen=True)
+class LaunchOptions:
+    """What all launches of a run have in common."""
+
+    folders: PrivateFolders
+    machine: PlanMachine
+    worker: Sequence[str] = WORKER
+    hung_after_s: float = HUNG_AFTER_S
+    start_patience_s: float = 60.0
+
+
+class Launch:
+    """A launch that is being run. `run` does it all; `stop` and `abort` may be called from a signal handler."""
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        mpi: MpiInstallation | None,
+        env: Mapping[str, str],
+        launcher_args: Sequence[str],
+        options: LaunchOptions,
+        folders: LaunchFolders,
+    ) -> None:
+        """Prepare a launch of `spec`, whose paths lie in `folders`."""
+        self._spec = spec
+        self._mpi = mpi
+        self._env = dict(env)
+        self._launcher_args = launcher_args
+        self._options = options
+        self._folders = folders
+        self._evidence = Path(spec.evidence)
+        self._output = folders.temporary / "output.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._aborted = False
+        self._looked_at = 0.0
+        self._gone_rank = -1
+        self._heartbeat = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=True)
+
+    def stop(self) -> None:
+        """Ask the ranks to end after the case in hand."""
+        self._heartbeat.request_stop()
+
+    def abort(self) -> None:
+        """End at the next look, case in hand or not."""
+        self._aborted = True
+
+    def run(self, on_record: Callable[[Record], None], on_look: Callable[[LaunchWatch], None]) -> LaunchEnd:
+        """Start the launch, follow it until it is over, and clean up after it.
+
+        `on_record` gets each record of the journal, `on_look` is called some 20 times a second. Both may raise: the
+        launch is then ended first.
+        """
+        entries = {(entry.case.case_key, entry.attempt): entry for entry in self._spec.cases}
+        watch = LaunchWatch(
+            Path(self._spec.journal),
+            self._heartbeat,
+            entries,
+            self._options.machine,
+            hung_after_s=self._options.hung_after_s,
+            start_patience_s=self._options.start_patience_s,
+        )
+        try:
+            self._start()
+            trouble = self._follow(watch, on_record, on_look)
+            return self._conclude(watch, trouble, on_record)
+        finally:
+            self._end_processes()
+            self._options.folders.remove_launch(self._folders)
+
+    def _start(self) -> None:
+        self._evidence.mkdir(exist_ok=True)
+        spec_path = self._folders.temporary / "spec.json"
+        self._spec.write(spec_path)
+        own = worker_environment(self._folders)
+        if self._mpi is not None:
+            own |= library_environment(self._mpi, self._folders.temporary)
+        request = LaunchRequest(
+            ranks=self._spec.ranks,
+            command=[*self._options.worker, str(spec_path)],
+            env={**own, **self._env},
+            folders=self._folders,
+            launcher_args=self._launcher_args,
+        )
+        launcher = launcher_for(self._mpi)
+        environment = {**package_environment(), **launcher.environment(request), **request.env}
+        command = [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *launcher.command(request)]
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=self._folders.temporary,
+                start_new_session=True,  # Ctrl-C at the terminal is the parent's alone
+            )
+
+    def _follow(
+        self, watch: LaunchWatch, on_record: Callable[[Record], None], on_look: Callable[[LaunchWatch], None]
+    ) -> Trouble | None:
+        assert self._process is not None
+        noted = False
+        while self._process.poll() is None:
+            for record in watch.new_records():
+                on_record(record)
+            if watch.launch_record is not None and not noted:
+                noted = True
+                self._note_segments()
+            on_look(watch)
+            trouble = watch.trouble() or self._gone(watch)
+            if trouble is not None or self._aborted:
+                return trouble
+            time.sleep(_POLL_S)
+        return None
+
+    def _gone(self, watch: LaunchWatch) -> Trouble | None:
+        """A rank that is gone while its launcher goes on: launchers notice within a moment, most of them."""
+        now = time.monotonic()
+        if watch.ended or now - self._looked_at < _GONE_LOOK_S:
+            return None
+        self._looked_at = now
+        for rank in range(self._spec.ranks):
+            pid = self._heartbeat.word(rank, PID)
+            if pid and processes.state_of(pid) in ("", "Z"):
+                if self._gone_rank == rank:
+                    return Trouble("crashed", f"rank {rank} (process {pid}) is gone and its launcher went on")
+                self._gone_rank = rank
+                return None
+        self._gone_rank = -1
+        return None
+
+    def _note_segments(self) -> None:
+        mapped = processes.mapped_files(processes.marked(self._folders.token))
+        inside = (self._folders.temporary, self._folders.segments)
+        outside = [path for path in mapped if not any(folder in path.parents for folder in inside)]
+        self._options.folders.note_segments(outside)
+
+    def _conclude(self, watch: LaunchWatch, trouble: Trouble | None, on_record: Callable[[Record], None]) -> LaunchEnd:
+        assert self._process is not None
+        found: dict[str, Any] = {}
+        if trouble is not None and not watch.ended:
+            found["ranks"] = evidence.rank_states(self._heartbeat)
+            found["stacks"] = evidence.ask_for_stacks(self._heartbeat, self._evidence)
+        self._end_processes()
+        for record in watch.new_records():
+            on_record(record)
+        output = evidence.last_lines(self._output)
+        notes = evidence.notes(self._evidence)
+        end = LaunchEnd(started=watch.launch_record is not None, ended=watch.ended, blamed=watch.in_hand)
+        end.cannot_record = next((note["reason"] for note in notes if note.get("kind") == "journal"), "")
+        if watch.ended or self._aborted:
+            return dataclasses.replace(end, blamed=None)
+        if output:
+            found["output"] = output
+        if trouble is None:
+            return self._crashed(end, found, output, notes)
+        return dataclasses.replace(end, status=trouble.status, reason=trouble.reason, evidence=found)
+
+    def _crashed(
+        self, end: LaunchEnd, found: dict[str, Any], output: list[str], notes: list[dict[str, Any]]
+    ) -> LaunchEnd:
+        assert self._process is not None
+        found["ranks"] = evidence.rank_states(self._heartbeat)
+        stacks = evidence.written_stacks(self._evidence)
+        if stacks:
+            found["stacks"] = stacks
+        how = evidence.how_it_ended(self._process.returncode, output, stacks)
+        found |= how
+        if notes:
+            # A rank that could say why is the cause; the signal of the others is the launcher's.
+            found["notes"] = notes
+            reason = f"rank {notes[0]['rank']}: {notes[0]['reason']}"
+        elif "signal_name" in how:
+            which = "the launcher" if how["by"] == "launcher itself" else "a rank"
+            reason = f"{which} died of {how['signal_name']}"
+        else:
+            reason = f"the launch ended with exit status {how['exit_status']}"
+        return dataclasses.replace(end, status="crashed", reason=reason, evidence=found)
+
+    def _end_processes(self) -> None:
+        """End whatever is left: the launcher first by its id, then every process of the launch's mark."""
+        process = self._process
+        if process is None:
+            return
+        if process.poll() is None:
+            self._note_segments()
+            process.kill()
+        processes.end_marked(self._folders.token)
+        process.wait()

@@ -1,0 +1,152 @@
+"""`linkgauge list devices|transports|patterns|plans|mpi`: what is here, and what is not, with the reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+list_app = typer.Typer(
+    name="list",
+    help="What is here: devices, transports, patterns, plans, MPI libraries.",
+    epilog="Example: linkgauge list mpi",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    """Rows as a table, or as JSON with every key."""
+    if as_json:
+        print(json.dumps(rows, indent=1, default=str))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for column in columns:
+        table.add_column(column.replace("_", " "), overflow="fold")
+    for row in rows:
+        table.add_row(*(_text(row.get(column, "")) for column in columns))
+    Console().print(table)
+
+
+def _text(value: object) -> str:
+    from rich.markup import escape
+
+    return escape(str(value)) if value is not None else ""
+
+
+@list_app.command("devices", epilog="Example: linkgauge list devices --devices host:4")
+def list_devices(
+    devices: Annotated[str, typer.Option("--devices", help="auto, host:N, cuda, hip, or ordinals.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """The devices that a run would use, and why there are no others."""
+    from linkgauge.plan.quantity import format_bytes
+    from linkgauge.run.devices import find_devices, probe
+
+    found = find_devices(devices)
+    rows = []
+    for ordinal, info in zip(found.ordinals, found.infos, strict=True):
+        memory = int(info.get("memory_bytes", 0) or 0)
+        row = {**info, "device": f"{found.kind}:{ordinal}", "memory": format_bytes(memory) if memory else ""}
+        rows.append(row)
+    print_table(
+        "devices", ("device", "name", "pci_address", "numa_node", "memory", "architecture", "uuid"), rows, as_json
+    )
+    if not as_json and devices == "auto":
+        for kind in ("cuda", "hip"):
+            reason = probe(kind).reason
+            if found.kind != kind and reason:
+                print(f"no {kind} devices: {reason}")
+
+
+@list_app.command("transports", epilog="Example: linkgauge list transports")
+def list_transports(
+    devices: Annotated[str, typer.Option("--devices", help="auto, host:N, cuda, hip, or ordinals.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Each transport: where it can run, else the reason why it cannot."""
+    from linkgauge.errors import EnvironmentLackingError
+    from linkgauge.plan.case import TRANSPORTS
+    from linkgauge.run.devices import find_devices
+    from linkgauge.run.mpi_library import default_installation
+    from linkgauge.run.transports import absent_transports, describe
+
+    found = find_devices(devices)
+    try:
+        without_mpi = ""
+        default_installation()
+    except EnvironmentLackingError as error:
+        without_mpi = str(error)
+    absent = absent_transports(found.kind, found.count, mpi=without_mpi)
+    rows = [
+        {
+            "transport": transport,
+            "here": "no" if transport in absent else "yes",
+            "runs_on": "" if transport in absent else f"{found.count} {found.kind} devices",
+            "reason": absent.get(transport, ""),
+            "what": describe(transport),
+        }
+        for transport in TRANSPORTS
+    ]
+    print_table("transports", ("transport", "here", "runs_on", "reason", "what"), rows, as_json)
+
+
+@list_app.command("patterns", epilog="Example: linkgauge list patterns --json")
+def list_patterns(as_json: AsJson = False) -> None:
+    """Each pattern: what its size means, who keeps its time, on how many devices it runs."""
+    from linkgauge.plan.patterns import PATTERNS
+
+    devices = {"2": "ordered pairs, and each with itself", "1": "each alone", "any": "all, or subsets"}
+    rows = [
+        {
+            "pattern": info.name,
+            "size_means": info.size_means,
+            "timekeeper": info.timekeeper,
+            "devices": devices[info.ranks],
+            "kind": "collective" if info.collective else "latency" if info.latency_only else "point to point",
+        }
+        for info in PATTERNS.values()
+    ]
+    print_table("patterns", ("pattern", "kind", "size_means", "timekeeper", "devices"), rows, as_json)
+
+
+@list_app.command("plans", epilog="Example: linkgauge list plans")
+def list_plans(as_json: AsJson = False) -> None:
+    """The built-in plans, for --plan."""
+    from linkgauge.plan.builtin import FOLDER, builtin_plan, names
+
+    rows = []
+    for name in names():
+        plan = builtin_plan(name)
+        rows.append({"plan": name, "description": plan.description, "tables": len(plan.cases),
+                     "file": str(FOLDER / f"{name}.toml")})  # fmt: skip
+    print_table("plans", ("plan", "description"), rows, as_json)
+
+
+@list_app.command("mpi", epilog="Example: linkgauge list mpi")
+def list_mpi(as_json: AsJson = False) -> None:
+    """The MPI libraries of this machine, for --mpi: name, ABI, launcher, and the problem where one cannot be used."""
+    from linkgauge.run.mpi_library import find_all
+
+    rows = [
+        {
+            "name": one.name,
+            "version": one.version,
+            "abi": one.abi,
+            "launcher": one.launcher,
+            "library": one.library,
+            "found": one.source,
+            "launcher_kind": one.launcher_kind,
+            "large_count": one.large_count,
+            "problem": one.problem,
+        }
+        for one in find_all()
+    ]
+    print_table("MPI libraries", ("name", "abi", "found", "launcher", "library", "problem"), rows, as_json)

@@ -1,0 +1,176 @@
+"""A prepared plan measured into a run folder, and what is said and written when it is over."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from linkgauge.errors import EnvironmentLackingError, LinkgaugeError, UsageError
+from linkgauge.plan.launches import PlannedLaunch
+from linkgauge.plan.machine import PlanMachine
+from linkgauge.run.devices import DeviceSet
+from linkgauge.run.info import now
+from linkgauge.run.launch import WORKER, LaunchOptions
+from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
+from linkgauge.run.progress import Reporter
+from linkgauge.run.runner import FAILED, Pending, Runner, RunSettings
+from linkgauge.run.watch import HUNG_AFTER_S
+from linkgauge.store.folder import RunFolder
+
+EXIT_DONE, EXIT_SOME_FAILED, EXIT_ENVIRONMENT, EXIT_INTERRUPTED = 0, 4, 5, 130
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """All that a run is measured with."""
+
+    folder: RunFolder
+    pending: Sequence[Pending]
+    next_number: int
+    devices: DeviceSet
+    machine: PlanMachine
+    mpis: Mapping[str, MpiInstallation]
+    settings: RunSettings
+    skipped: Sequence[PlannedLaunch] = ()  # launches whose skipped cases are to be recorded
+    left_out: int = 0
+    worker: Sequence[str] = WORKER
+    hung_after_s: float = HUNG_AFTER_S
+
+
+def default_out(plan_name: str, base: Path = Path("runs")) -> Path:
+    """`runs/DATE-TIME-PLAN`, with a number where that exists."""
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{plan_name}"
+    path, number = base / stem, 2
+    while path.exists():
+        path, number = base / f"{stem}-{number}", number + 1
+    return path
+
+
+def check_out(path: Path) -> None:
+    """UsageError where a run folder cannot be made at `path`: it exists, or its folder cannot be written."""
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"--out '{path}' exists already: expected a folder that does not")
+    parent = path.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir():
+        raise UsageError(f"--out '{path}': '{parent}' is not a folder")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UsageError(f"--out '{path}': folder '{parent}' cannot be written: expected one that can")
+
+
+def measure(work: Work, reporter: Reporter) -> int:
+    """Measure, and return the exit status of docs/definitions.md. The folder is left valid whatever happens."""
+    removed = clean_leftovers()
+    if removed:
+        reporter.note(f"removed what {len(removed)} ended runs had left in {', '.join(map(str, removed))}")
+    folders = PrivateFolders()
+    try:
+        options = LaunchOptions(folders, work.machine, work.worker, work.hung_after_s)
+        runner = Runner(
+            work.folder,
+            work.pending,
+            work.next_number,
+            work.devices,
+            work.mpis,
+            work.settings,
+            options,
+            reporter,
+        )
+        for launch in work.skipped:
+            for case, reason in launch.skipped:
+                runner.skip(case, launch, reason)
+        runner.run()
+    except LinkgaugeError as error:
+        _close_quietly(work.folder)
+        raise EnvironmentLackingError(
+            f"{error}; what was measured is intact in {work.folder.path}: go on with "
+            f"'linkgauge run --resume {work.folder.path}'"
+        ) from None
+    finally:
+        folders.close()
+    return _finish(work, runner, reporter)
+
+
+def _close_quietly(folder: RunFolder) -> None:
+    try:
+        folder.close()
+    except OSError:
+        return
+
+
+def _finish(work: Work, runner: Runner, reporter: Reporter) -> int:
+    status = exit_status(runner)
+    work.folder.update_info(
+        {
+            "end": now(),
+            "exit_status": status,
+            "counts": runner.counts,
+            "left": runner.left + work.left_out,
+            "ended_by": _ended_by(runner),
+        }
+    )
+    damaged = work.folder.compact(finish=True)
+    for damage in damaged:
+        reporter.note(str(damage))
+    if runner.left or work.left_out:
+        reporter.note(
+            f"{runner.left + work.left_out} cases are not measured ({_ended_by(runner) or 'the time limit'}): go on "
+            f"with 'linkgauge run --resume {work.folder.path}'"
+        )
+    return status
+
+
+def _ended_by(runner: Runner) -> str:
+    if runner.interrupted:
+        return "interrupted" if runner.interrupted == signal.SIGINT else signal.Signals(runner.interrupted).name
+    return "time limit" if runner.out_of_time and runner.left else ""
+
+
+def exit_status(runner: Runner) -> int:
+    """130 interrupted, 5 where no launch could be started, 4 where cases failed, else 0."""
+    if runner.interrupted:
+        return EXIT_INTERRUPTED
+    failed = sum(runner.counts.get(status, 0) for status in FAILED)
+    if failed and not runner.launches_started:
+        reporter_text = runner.last_start_problem or "no launch could be started"
+        raise EnvironmentLackingError(f"nothing could be measured: {reporter_text}")
+    return EXIT_SOME_FAILED if failed else EXIT_DONE
+
+
+def present(path: Path, reporter: Reporter, *, report: bool) -> None:
+    """The summary table and the report of a run that has ended, where their parts are installed."""
+    from rich.console import Console
+
+    console = Console()
+    run: Any = None
+    try:
+        from linkgauge.store.run import load
+        from linkgauge.view.summary import print_summary
+
+        run = load(path)
+        print_summary(run, console)
+    except ImportError as error:
+        reporter.note(f"no summary: {error}; see the tables with 'linkgauge show {path}'")
+    console.print(f"run folder: {path}", soft_wrap=True, markup=False, highlight=False)
+    if not report or run is None:
+        return
+    target = path / "report.html"
+    try:
+        from linkgauge.view.report import write_report
+
+        write_report(run, target)
+        console.print(f"report: {target}", soft_wrap=True, markup=False, highlight=False)
+    except ImportError as error:
+        reporter.note(
+            f"no report: {error}; remedy: pip install 'linkgauge[report]', here or elsewhere, then "
+            f"'linkgauge report {path}'"
+        )
+    except LinkgaugeError as error:
+        reporter.note(f"no report: {error}")

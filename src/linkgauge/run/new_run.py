@@ -1,0 +1,159 @@
+"""`linkgauge run` for a new run: plan, check, show or measure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.plan.builtin import builtin_plan
+from linkgauge.plan.estimate import case_s
+from linkgauge.plan.launches import skips_of
+from linkgauge.plan.memory import total_bytes
+from linkgauge.plan.model import Plan
+from linkgauge.plan.quantity import format_bytes, format_duration, format_size
+from linkgauge.run import options
+from linkgauge.run.devices import DeviceSet, find_devices
+from linkgauge.run.info import run_info
+from linkgauge.run.measure import Work, check_out, default_out, measure, present
+from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.prepare import Prepared, new_pending, prepare, prepare_from
+from linkgauge.run.progress import case_text, reporter_for
+from linkgauge.run.runner import RunSettings
+from linkgauge.run.stored_plan import write_launches
+from linkgauge.store.folder import RunFolder
+
+if TYPE_CHECKING:
+    from linkgauge.run.command import Asked
+
+
+def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
+    """Plan, and print the plan or measure it. Returns the exit status."""
+    from linkgauge.run.command import command_line
+
+    if asked.out is not None:
+        check_out(asked.out)
+    given = options.resolve_mpis(asked.mpi)
+    devices = find_devices(asked.devices)
+    prepared = _prepared(asked, devices, given)
+    if dry_run:
+        print_plan(prepared, as_json=as_json)
+        return 0
+    reporter = reporter_for()
+    warn(devices, prepared, reporter)
+    out = asked.out or default_out(prepared.plan.name)
+    info = run_info(
+        arguments=command_line(),
+        plan_name=prepared.plan.name,
+        asked={
+            "devices": asked.devices,
+            "time_limit": asked.time_limit,
+            "memory_limit": str(prepared.plan.memory_limit),
+        },
+        devices=devices,
+        mpis=list(prepared.mpis.values()),
+        seed=prepared.plan.seed,
+        absent=prepared.machine.absent,
+    )
+    folder = RunFolder.create(out, info)
+    write_launches(folder.path, prepared.planned.launches)
+    limit_ns = prepared.plan.time_limit_ns
+    work = Work(
+        folder=folder,
+        pending=new_pending(prepared.planned),
+        next_number=len(prepared.planned.launches),
+        devices=devices,
+        machine=prepared.machine,
+        mpis=prepared.mpis,
+        settings=RunSettings(prepared.plan.seed, asked.max_failures, None if limit_ns is None else limit_ns / 1e9),
+        skipped=prepared.planned.launches,
+        left_out=prepared.planned.left_out,
+    )
+    status = measure(work, reporter)
+    present(folder.path, reporter, report=report)
+    return status
+
+
+def warn(devices: DeviceSet, prepared: Prepared, reporter: Any) -> None:
+    """The doctor's first look: it warns and never stops the run."""
+    try:
+        from linkgauge.doctor.stage import warnings_before_run
+    except ImportError:
+        return
+    for text in warnings_before_run(devices, prepared):
+        reporter.note(f"warning: {text}")
+
+
+def _prepared(asked: Asked, devices: DeviceSet, given: list[MpiInstallation]) -> Prepared:
+    env = options.parse_env(asked.env)
+    if asked.from_run is not None:
+        from linkgauge.store.run import load
+
+        run = load(asked.from_run)
+        plan = _launched(asked, builtin_plan("default"), given, env)
+        words = [word for text in asked.cases for word in text.split(",")]
+        return prepare_from(run, words, plan, devices, given)
+    values = options.dimension_values(asked.dimensions)
+    named = bool(asked.plan or asked.quick or asked.full)
+    plan = options.apply_dimensions(options.asked_plan(asked.plan, asked.quick, asked.full), values, named=named)
+    return prepare(_launched(asked, plan, given, env), devices, given)
+
+
+def _launched(asked: Asked, plan: Plan, given: list[MpiInstallation], env: dict[str, tuple[str, ...]]) -> Plan:
+    plan = options.apply_launches(
+        plan,
+        mpis=[one.name for one in given],
+        env=env,
+        threads=asked.threads,
+        bind=asked.bind,
+        launcher_args=asked.launcher_words(),
+    )
+    return asked.settled(plan)
+
+
+def print_plan(prepared: Prepared, *, as_json: bool) -> None:
+    """What would be measured: the launches and their cases, what is skipped and why, estimated time and memory."""
+    planned, machine = prepared.planned, prepared.machine
+    cases = [case for launch in planned.launches for case in launch.cases]
+    memory = max((total_bytes(case, machine) for case in cases), default=0)
+    if as_json:
+        print(json.dumps({
+            "plan": prepared.plan.name,
+            "estimated_s": round(planned.estimated_s, 3),
+            "memory_bytes": memory,
+            "left_out": planned.left_out,
+            "absent_transports": dict(machine.absent),
+            "launches": [{
+                "launch": launch.number, "repeat": launch.repeat, "mpi": launch.settings.mpi,
+                "env": dict(launch.settings.env), "derived_env": dict(launch.settings.derived_env),
+                "ranks": launch.settings.ranks, "threads": launch.settings.threads,
+                "cases": [{"case_key": case.case_key, "estimated_s": round(case_s(case, machine), 4),
+                           "memory_bytes": total_bytes(case, machine), **case.dimensions()} for case in launch.cases],
+                "skipped": [{"case_key": case.case_key, "reason": reason, **case.dimensions()}
+                            for case, reason in launch.skipped],
+            } for launch in planned.launches],
+        }, indent=1))  # fmt: skip
+        return
+    for launch in planned.launches:
+        settings = launch.settings
+        words = ["threads" if settings.threads else settings.mpi, f"{settings.ranks} ranks"]
+        words += [f"{name}={value}" for name, value in (*settings.env, *settings.derived_env)]
+        print(f"launch {launch.number} (repeat {launch.repeat}): {', '.join(words)}: {len(launch.cases)} cases")
+        for case in launch.cases:
+            restated = f" (restated as {format_size(case.size)})" if case.size != case.size_asked else ""
+            print(f"  {case.case_key}  {case_text(case)}{restated}")
+    for reason, count in skips_of(planned.launches).items():
+        print(f"skipped: {count} cases: {reason}")
+    for transport, reason in machine.absent.items():
+        print(f"absent: {transport}: {reason}")
+    if planned.left_out:
+        print(f"left out: {planned.left_out} cases beyond the time limit")
+    print(
+        f"in all: {len(cases)} cases in {len(planned.launches)} launches, about "
+        f"{format_duration(planned.estimated_s * 1e9)}, at most {format_bytes(memory)} of memory at once"
+    )
+
+
+def report_path(folder: Path) -> Path:
+    """Where a run's report lies."""
+    return folder / "report.html"

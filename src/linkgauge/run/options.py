@@ -1,0 +1,147 @@
+"""From the command line to a plan: the dimensions' flags, generated from their table, and the launches asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from linkgauge.errors import UsageError
+from linkgauge.plan.builtin import builtin_plan, plan_of
+from linkgauge.plan.dimensions import BY_NAME, DIMENSIONS, Value, unique
+from linkgauge.plan.model import LaunchTable, Plan, narrowed
+from linkgauge.run.mpi_library import MpiInstallation, resolve
+
+
+def with_dimension_flags(function: Callable[..., None]) -> Callable[..., None]:
+    """`function` with a flag for each dimension in place of its `**dimensions`.
+
+    Each flag may be repeated and takes lists; the values reach the function as lists of texts, absent ones left out.
+    """
+    plain = inspect.signature(function, eval_str=True)
+    kept = [one for one in plain.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    added = []
+    for dimension in DIMENSIONS:
+        choices = f" [{'|'.join(dimension.choices)}]" if 0 < len(dimension.choices) <= 6 else ""
+        option = typer.Option(
+            dimension.flag, help=dimension.help + choices, rich_help_panel=dimension.group, show_default=False,
+            metavar=dimension.name.upper(),
+        )  # fmt: skip
+        annotation = Annotated[list[str] | None, option]
+        added.append(
+            inspect.Parameter(dimension.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        )
+
+    def wrapper(**arguments: Any) -> None:
+        dimensions = {name: arguments.pop(name) for name in BY_NAME if name in arguments}
+        function(**arguments, dimensions={name: texts for name, texts in dimensions.items() if texts})
+
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in kept if one.name != "dimensions"]
+    wrapper.__signature__ = inspect.Signature([*parameters, *added])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {one.name: one.annotation for one in (*parameters, *added)}
+    wrapper.__doc__ = function.__doc__
+    wrapper.__name__ = function.__name__
+    return wrapper
+
+
+def dimension_values(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[Value, ...]]:
+    """The values of the dimensions' flags. UsageError naming the flag that is wrong."""
+    return {
+        name: unique(value for text in several for value in BY_NAME[name].from_text(text))
+        for name, several in texts.items()
+    }
+
+
+def asked_plan(plan: str | None, quick: bool, full: bool) -> Plan:
+    """The plan that `--plan`, `--quick` or `--full` names; the default plan without any. UsageError for two."""
+    if sum((plan is not None, quick, full)) > 1:
+        raise UsageError("--plan, --quick and --full exclude each other: expected one of them")
+    if plan is not None:
+        return plan_of(plan)
+    return builtin_plan("quick" if quick else "full" if full else "default")
+
+
+def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, named: bool) -> Plan:
+    """The plan with the flags' dimensions. `named`: a plan was asked for, so it must have what the flags choose."""
+    if not values:
+        return plan
+    chosen = narrowed(plan, values, replace=not named)
+    if not chosen.cases:
+        for name in ("transport", "pattern"):
+            has = unique(value for table in plan.cases for value in table.values[name])
+            if name in values and not set(has) & set(values[name]):
+                asked = ", ".join(map(str, values[name]))
+                raise UsageError(
+                    f"plan '{plan.name}' has no {name} {asked}: expected one of {', '.join(map(str, has))}"
+                )
+        raise UsageError(f"plan '{plan.name}' has no case of that transport and pattern together")
+    return chosen
+
+
+def parse_env(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """`K=a,b` of each --env: values whose product makes launches. A comma inside a value is written `\\,`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        if not equals or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
+            raise UsageError(f"--env '{word}': expected NAME=VALUE or NAME=VALUE,VALUE")
+        if name in ("LINKGAUGE_LAUNCH", "TMPDIR", "MPI4PY_LIBMPI"):
+            raise UsageError(f"--env '{name}' is set by linkgauge itself: expected another variable")
+        split = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", values)]
+        found[name] = unique((*found.get(name, ()), *split))
+    return found
+
+
+def resolve_mpis(asked: Sequence[str]) -> list[MpiInstallation]:
+    """The installations that --mpi names, each once, names made unique."""
+    found: dict[str, MpiInstallation] = {}
+    for text in asked:
+        one = resolve(text)
+        if any(other.library.resolve() == one.library.resolve() for other in found.values()):
+            continue
+        name, number = one.name, 2
+        while name in found:
+            name, number = f"{one.name}-{number}", number + 1
+        found[name] = dataclasses.replace(one, name=name)
+    return list(found.values())
+
+
+def apply_launches(
+    plan: Plan,
+    *,
+    mpis: Sequence[str],
+    env: Mapping[str, tuple[str, ...]],
+    threads: bool,
+    bind: str | None,
+    launcher_args: Sequence[str],
+) -> Plan:
+    """The plan with the command line's launch settings: they replace what its [[launch]] tables say of the same thing.
+
+    Each of `mpis` (names) is taken with each of the plan's tables.
+    """
+    tables = []
+    for table, mpi in itertools.product(plan.launches, mpis or ("",)):
+        tables.append(
+            dataclasses.replace(
+                table,
+                mpi=mpi or table.mpi,
+                env={**table.env, **env},
+                threads=threads or table.threads,
+                bind=bind or table.bind,
+                launcher_args=tuple(launcher_args) or table.launcher_args,
+            )
+        )
+    return dataclasses.replace(plan, launches=tuple(_unique_tables(tables)))
+
+
+def _unique_tables(tables: Sequence[LaunchTable]) -> list[LaunchTable]:
+    kept: list[LaunchTable] = []
+    for table in tables:
+        if table not in kept:
+            kept.append(table)
+    return kept

@@ -1,0 +1,162 @@
+"""Private folders of a launch, so that nothing of it is left behind, and what a killed parent left is cleaned later.
+
+Communication libraries put files in TMPDIR and in /dev/shm, and leave them there when they are killed. Each launch has
+a folder of its own for either, below one that names the parent's process; `clean_leftovers` removes what belongs to
+parents that no longer run, ending their processes first. Files that a library makes in /dev/shm under its own name
+(MPICH does) are found in the ranks' memory maps, and removed once the ranks are gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+from linkgauge.run import processes
+
+SHARED_MEMORY = Path("/dev/shm")
+_OWNER = "owner.json"
+_SEGMENTS = "segments.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class LaunchFolders:
+    """The folders of one launch. `temporary` is its TMPDIR, `segments` lies in shared memory where there is some."""
+
+    temporary: Path
+    segments: Path
+    token: str  # in every process' environment as LINKGAUGE_LAUNCH: what is left of the launch is found by it
+
+
+class PrivateFolders:
+    """All private folders of one parent process; `close` removes them."""
+
+    def __init__(self, bases: list[Path] | None = None) -> None:
+        """Make the parent's folders in the temporary folder and in shared memory (or in `bases`)."""
+        self._roots = [_make_root(base) for base in (bases or default_bases())]
+
+    @property
+    def temporary(self) -> Path:
+        """The parent's folder in the temporary folder."""
+        return self._roots[0]
+
+    def launch(self, number: int) -> LaunchFolders:
+        """New folders for launch `number`, short enough for the Unix sockets that launchers put there."""
+        token = f"{os.getpid()}.{processes.start_time(os.getpid())}.{number}"
+        folders = [root / f"{number}" for root in self._roots]
+        for folder in folders:
+            folder.mkdir(mode=0o700)
+        return LaunchFolders(folders[0], folders[-1], token)
+
+    def note_segments(self, paths: list[Path]) -> None:
+        """Store which files outside of these folders the launch's ranks have mapped, for a later clean-up."""
+        known = _read_segments(self._roots[0])
+        new = sorted({*known, *(str(path) for path in paths)})
+        if new != known:
+            with contextlib.suppress(OSError):
+                (self._roots[0] / _SEGMENTS).write_text(json.dumps(new))
+
+    def remove_launch(self, folders: LaunchFolders) -> None:
+        """Remove a launch's folders, and the segments noted that no process maps any more."""
+        for folder in (folders.temporary, folders.segments):
+            shutil.rmtree(folder, ignore_errors=True)
+        _remove_segments(self._roots[0])
+
+    def close(self) -> None:
+        """Remove everything."""
+        _remove_segments(self._roots[0])
+        for root in self._roots:
+            shutil.rmtree(root, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                root.parent.rmdir()
+
+
+def default_bases() -> list[Path]:
+    """The temporary folder, and shared memory where it can be written."""
+    bases = [Path(tempfile.gettempdir())]
+    if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK):
+        bases.append(SHARED_MEMORY)
+    return bases
+
+
+def _make_root(base: Path) -> Path:
+    user = base / f"linkgauge-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        user.mkdir(mode=0o700)
+    state = user.lstat()
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
+        # Somebody else made a folder of that name: take one that cannot be guessed, which no later start will clean.
+        return Path(tempfile.mkdtemp(prefix="linkgauge-", dir=base))
+    pid = os.getpid()
+    root = user / f"{pid}"
+    shutil.rmtree(root, ignore_errors=True)  # of a dead process that had this number
+    root.mkdir(mode=0o700)
+    (root / _OWNER).write_text(json.dumps({"pid": pid, "start_time": processes.start_time(pid)}))
+    return root
+
+
+def _read_segments(root: Path) -> list[str]:
+    try:
+        listed = json.loads((root / _SEGMENTS).read_text())
+    except (OSError, ValueError):
+        return []
+    return [path for path in listed if isinstance(path, str)] if isinstance(listed, list) else []
+
+
+def _remove_segments(root: Path) -> None:
+    """Remove the noted files that still exist, are ours, lie in shared memory or the temporary folder, and that no
+    process maps: a name may have been taken by another program since.
+    """
+    listed = [Path(path) for path in _read_segments(root)]
+    present = [path for path in listed if _is_ours(path)]
+    if not present:
+        return
+    mapped = processes.mapped_files(processes.own_processes())
+    for path in present:
+        if path not in mapped:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        state = path.lstat()
+    except OSError:
+        return False
+    inside = any(base in path.parents for base in default_bases()) and ".." not in path.parts
+    return inside and stat.S_ISREG(state.st_mode) and state.st_uid == os.getuid()
+
+
+def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
+    """End the processes and remove the folders and segments of parents that no longer run. Returns what was removed."""
+    removed = []
+    for base in bases or default_bases():
+        user = base / f"linkgauge-{os.getuid()}"
+        try:
+            state = user.lstat()
+            roots = list(user.iterdir()) if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() else []
+        except OSError:
+            continue
+        for root in roots:
+            owner = _owner(root)
+            if owner is not None and processes.is_running(*owner):
+                continue
+            if owner is not None:
+                processes.end_marked(f"{owner[0]}.{owner[1]}.")
+            _remove_segments(root)
+            shutil.rmtree(root, ignore_errors=True)
+            removed.append(root)
+    return removed
+
+
+def _owner(root: Path) -> tuple[int, int] | None:
+    try:
+        owner = json.loads((root / _OWNER).read_text())
+        return int(owner["pid"]), int(owner["start_time"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

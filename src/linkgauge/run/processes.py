@@ -1,0 +1,135 @@
+"""Processes by their ids, read from /proc: which belong to a launch, what they map, how they are ended.
+
+A launch is ended by the ids of its processes first, then by their process groups, never by name: others run the same
+programs. A process belongs to a launch when its environment carries the launch's mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+MARK = "LINKGAUGE_LAUNCH"
+_PROC = Path("/proc")
+
+
+def own_processes() -> list[int]:
+    """Ids of all processes of this user that can be looked into, this one left out."""
+    found = []
+    for entry in os.scandir(_PROC):
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if entry.stat().st_uid == os.getuid():
+                    found.append(int(entry.name))
+    return found
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on; empty where there is no such process."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return []
+    return text[text.rindex(")") + 2 :].split()
+
+
+def start_time(pid: int) -> int:
+    """When a process started, in clock ticks since boot: with the id it names a process for good. 0: no process."""
+    fields = _stat_fields(pid)
+    return int(fields[19]) if len(fields) > 19 else 0
+
+
+def state_of(pid: int) -> str:
+    """R, S, D, T, Z, ...; empty where there is no such process."""
+    fields = _stat_fields(pid)
+    return fields[0] if fields else ""
+
+
+def is_running(pid: int, started: int) -> bool:
+    """Whether the process of that id and start time still runs (a zombie does not)."""
+    return start_time(pid) == started and started != 0 and state_of(pid) != "Z"
+
+
+def mark_of(pid: int) -> str:
+    """The launch's mark in a process' environment as it was started; empty where there is none."""
+    try:
+        environment = (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return ""
+    key = MARK.encode() + b"="
+    for variable in environment.split(b"\0"):
+        if variable.startswith(key):
+            return variable[len(key) :].decode(errors="replace")
+    return ""
+
+
+def marked(prefix: str) -> list[int]:
+    """Ids of the processes whose mark is `prefix`, or begins with it where it ends in a dot. Zombies are left out."""
+    found = []
+    for pid in own_processes():
+        mark = mark_of(pid)
+        if mark and (mark == prefix or (prefix.endswith(".") and mark.startswith(prefix))) and state_of(pid) != "Z":
+            found.append(pid)
+    return found
+
+
+def mapped_files(pids: Iterable[int]) -> set[Path]:
+    """Files in shared memory or temporary folders that any of the processes maps and that are not deleted."""
+    found = set()
+    for pid in pids:
+        try:
+            lines = (_PROC / str(pid) / "maps").read_text(errors="replace").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            parts = line.split(None, 5)
+            if len(parts) == 6 and parts[5].startswith(("/dev/shm/", "/tmp/", "/var/tmp/")):
+                name = parts[5]
+                if not name.endswith(" (deleted)"):
+                    found.add(Path(name))
+    return found
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def end_marked(prefix: str, patience_s: float = 2.0) -> list[int]:
+    """End all processes of a mark: SIGKILL by their ids, then their process groups, until none is left.
+
+    A stopped process ends too. Returns ids that were still there when patience ran out (in an uninterruptible wait).
+    """
+    deadline = time.monotonic() + patience_s
+    groups: set[int] = set()
+    own_group = os.getpgrp()
+    while True:
+        pids = marked(prefix)
+        if not pids:
+            break
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                groups.add(os.getpgid(pid))
+            _signal(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    for group in groups - {own_group, 0, 1}:
+        # Only groups all of whose members are the launch's: a launcher makes its own, but srun may share one.
+        if all(mark_of(pid).startswith(prefix) for pid in _members(group)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+    return marked(prefix)
+
+
+def _members(group: int) -> list[int]:
+    found = []
+    for pid in own_processes():
+        fields = _stat_fields(pid)
+        if len(fields) > 2 and int(fields[2]) == group and fields[0] != "Z":
+            found.append(pid)
+    return found

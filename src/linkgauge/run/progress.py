@@ -1,0 +1,191 @@
+"""What is shown while a run goes on: events in, text out. A live display on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from typing import Any, TextIO
+
+import numpy as np
+
+from linkgauge.plan.case import Case
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.quantity import format_duration, format_size
+from linkgauge.store.journal import Record
+
+_PLAIN_EVERY_S = 5.0
+
+
+def case_text(case: Case) -> str:
+    """A case in a few words: `kernel pingpong 64KiB 0-1`."""
+    devices = f"{case.devices[0]}-{case.devices[-1]}" if len(case.devices) == 2 else f"{len(case.devices)} ranks"
+    if len(case.devices) == 1:
+        devices = f"on {case.devices[0]}"
+    transport = f"{case.transport}/{case.variant}" if case.variant else case.transport
+    return f"{transport} {case.pattern} {format_size(case.size_asked)} {devices}"
+
+
+def goodput_of(record: Record) -> float | None:
+    """Goodput in bytes/s of a case's record as it arrives, for the display only; None without samples.
+
+    Median over samples of the slowest timed rank's time; the statistics proper are made when the run is read.
+    """
+    columns = record.columns
+    if "ns" not in columns or not columns["ns"].size:
+        return None
+    case = Case.from_dimensions(record.header["case"])
+    pattern = PATTERNS[case.pattern]
+    timed = (columns["phase"] == 1) & (columns["lane"] >= 0) & (columns["ns"] > 0)
+    if pattern.latency_only or not timed.any() or case.size == 0:
+        return None
+    number = columns["sample"][timed]
+    each = columns["ns"][timed] / columns["iterations"][timed]
+    order = np.unique(number, return_inverse=True)[1]
+    slowest = np.zeros(order.max() + 1)
+    np.maximum.at(slowest, order, each)
+    payload = float(pattern.payload_bytes(case.size, max(case.ranks, 1), case.window))
+    return payload / float(np.median(slowest)) * 1e9
+
+
+@dataclasses.dataclass
+class RunState:
+    """What a display shows. Estimated times in seconds."""
+
+    cases_total: int
+    cases_done: int = 0
+    estimated_done_s: float = 0.0
+    estimated_total_s: float = 0.0
+    started_at: float = 0.0
+    best: str = "-"
+    best_goodput: float = 0.0
+    failed: int = 0
+    skipped: int = 0
+
+    def time_left_s(self, now: float) -> float:
+        """What is left, the estimate corrected by how long the cases so far have really taken."""
+        left = max(0.0, self.estimated_total_s - self.estimated_done_s)
+        elapsed = now - self.started_at
+        if self.estimated_done_s < 1 or elapsed < 1:
+            return left
+        return left * elapsed / self.estimated_done_s
+
+
+class Reporter:
+    """Plain lines: one a few seconds, one for each case that did not end well, and notes."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        """Write to `stream`, stderr by default."""
+        self._stream = stream or sys.stderr
+        self._said_at = 0.0
+        self.state = RunState(0)
+
+    def start(self, state: RunState) -> None:
+        """The run begins."""
+        self.state = state
+
+    def note(self, text: str) -> None:
+        """Say something that is not part of the progress."""
+        print(f"linkgauge: {text}", file=self._stream, flush=True)
+
+    def begin(self, case: Case) -> None:
+        """A case begins."""
+
+    def look(self) -> None:
+        """Some 20 times a second; a display must do nothing here that takes time from the ranks."""
+
+    def case(self, case: Case, status: str, reason: str, goodput: float | None) -> None:
+        """A case has its status."""
+        state = self.state
+        state.cases_done += 1
+        if status == "skipped":
+            state.skipped += 1
+        elif status != "ok":
+            state.failed += 1
+            self.note(f"{case_text(case)}: {status}: {reason}")
+        if goodput is not None and goodput > state.best_goodput:
+            state.best_goodput, state.best = goodput, f"{goodput / 1e9:.3g} GB/s ({case_text(case)})"
+        self.shown(case)
+
+    def shown(self, case: Case) -> None:
+        """Show progress after a case."""
+        now = time.monotonic()
+        if now - self._said_at >= _PLAIN_EVERY_S:
+            self._said_at = now
+            state = self.state
+            self.note(
+                f"{state.cases_done}/{state.cases_total} cases, about {format_duration(state.time_left_s(now) * 1e9)} "
+                f"left; {case_text(case)}; best {state.best}"
+            )
+
+    def stop(self) -> None:
+        """The run has ended."""
+
+
+class LiveReporter(Reporter):
+    """A live display on a terminal: bar, case in hand, best so far, time left. Drawn four times a second at most."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        """Draw on `stream`, stderr by default."""
+        super().__init__(stream)
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self._console = Console(file=self._stream)
+        self._progress: Any = Progress(
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]} left"),
+            TextColumn("{task.fields[case]}"),
+            TextColumn("best {task.fields[best]}"),
+            console=self._console,
+            auto_refresh=False,  # no thread of its own: the ranks need the cores
+            transient=True,
+        )
+        self._task: Any = None
+        self._drawn_at = 0.0
+        self._case = ""
+
+    def start(self, state: RunState) -> None:
+        """Put the display up."""
+        super().start(state)
+        self._task = self._progress.add_task("", total=max(state.cases_total, 1), left="?", case="starting", best="-")
+        self._progress.start()
+
+    def note(self, text: str) -> None:
+        """Print above the display."""
+        self._console.print(f"linkgauge: {text}", markup=False, highlight=False)
+
+    def begin(self, case: Case) -> None:
+        """Show the case in hand at the next drawing."""
+        self._case = case_text(case)
+
+    def look(self) -> None:
+        """Draw, four times a second at most."""
+        now = time.monotonic()
+        if self._task is None or now - self._drawn_at < 0.25:
+            return
+        self._drawn_at = now
+        state = self.state
+        self._progress.update(
+            self._task,
+            completed=state.cases_done,
+            left=format_duration(state.time_left_s(now) * 1e9),
+            case=self._case,
+            best=state.best,
+        )
+        self._progress.refresh()
+
+    def shown(self, case: Case) -> None:
+        """Nothing: `look` draws."""
+
+    def stop(self) -> None:
+        """Take the display down."""
+        self._progress.stop()
+        self._task = None
+
+
+def reporter_for(stream: TextIO | None = None) -> Reporter:
+    """Live on a terminal, plain lines elsewhere."""
+    stream = stream or sys.stderr
+    return LiveReporter(stream) if stream.isatty() else Reporter(stream)

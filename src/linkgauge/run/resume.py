@@ -1,0 +1,97 @@
+"""`linkgauge run --resume RUN`: go on where a run stopped, with its own plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from linkgauge.errors import RunFolderError, UsageError
+from linkgauge.plan.case import STATUSES
+from linkgauge.run import options
+from linkgauge.run.devices import find_devices
+from linkgauge.run.info import now, run_info
+from linkgauge.run.measure import Work, measure, present
+from linkgauge.run.prepare import changes, plan_machine, resumed_mpis, resumed_pending
+from linkgauge.run.progress import reporter_for
+from linkgauge.run.runner import RunSettings
+from linkgauge.run.stored_plan import read_launches, unsafe_settings
+from linkgauge.run.transports import absent_transports
+from linkgauge.store.folder import RunFolder
+
+if TYPE_CHECKING:
+    from linkgauge.run.command import Asked
+
+
+def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
+    """Measure what is left of the run at `path`. Returns the exit status.
+
+    UsageError where the machine or a version has changed and `--force` was not given, naming what changed.
+    """
+    from linkgauge.store.run import load
+
+    retry = _retry(asked.retry)
+    folder = RunFolder.open(path)
+    launches = read_launches(folder.path)
+    allowed = frozenset(options.parse_env(asked.env)) | ({"--launcher-args"} if asked.launcher_args else frozenset())
+    for launch in launches:
+        unsafe = unsafe_settings(launch, allowed)
+        if unsafe:
+            raise UsageError(f"{path} sets {unsafe}: what a run folder says is not executed unless it is given again")
+    given = options.resolve_mpis(asked.mpi)
+    devices = find_devices(asked.devices if asked.devices != "auto" else _stored_devices(folder))
+    mpis = resumed_mpis(launches, given, path)
+    seed = folder.info.get("seed")
+    if not isinstance(seed, int):
+        raise RunFolderError(f"{path}: run.json has no seed")
+    present_info = run_info(
+        arguments=[], plan_name="", asked={}, devices=devices, mpis=list(mpis.values()), seed=seed, absent={}
+    )
+    changed = changes(folder.info, present_info)
+    if changed and not asked.force:
+        raise UsageError(f"{path} cannot be resumed as it was: {'; '.join(changed)}; --force goes on all the same")
+    reporter = reporter_for()
+    folder.confirm_unjudged()
+    folder.close()
+    folder.compact()
+    relaunched = folder.info.get("relaunched", {})
+    pending, next_number = resumed_pending(launches, load(path), relaunched, retry)
+    left = sum(len(one.entries) for one in pending)
+    if not left:
+        reporter.note(f"{path} has nothing left to measure")
+        return 0
+    reporter.note(f"{left} cases are left of {path}")
+    relaunched = {**relaunched, **{str(one.number): one.planned.number for one in pending}}
+    resumed = [*folder.info.get("resumed", []), {"when": now(), "changed": changed}]
+    folder.update_info({"relaunched": relaunched, "resumed": resumed, "end": None})
+    limit = asked.settled_time_limit_s()
+    absent = absent_transports(devices.kind, devices.count)
+    work = Work(
+        folder=folder,
+        pending=pending,
+        next_number=next_number,
+        devices=devices,
+        machine=plan_machine(devices, absent),
+        mpis=mpis,
+        settings=RunSettings(seed, asked.max_failures, limit),
+    )
+    status = measure(work, reporter)
+    present(folder.path, reporter, report=report)
+    return status
+
+
+def _retry(text: str | None) -> frozenset[str]:
+    words = frozenset(text.split(",")) if text else frozenset()
+    for word in words:
+        if word not in STATUSES:
+            raise UsageError(f"--retry '{word}': expected statuses among {', '.join(STATUSES)}")
+    return words
+
+
+def _stored_devices(folder: RunFolder) -> str:
+    stored = folder.info.get("devices", {})
+    kind, ordinals = stored.get("kind"), stored.get("ordinals")
+    if kind not in ("host", "cuda", "hip") or not isinstance(ordinals, list) or not ordinals:
+        raise RunFolderError(f"{folder.path}: run.json does not say which devices were used")
+    if not all(isinstance(ordinal, int) and 0 <= ordinal < 1 << 20 for ordinal in ordinals):
+        raise RunFolderError(f"{folder.path}: run.json names devices that cannot be")
+    return f"host:{len(ordinals)}" if kind == "host" else f"{kind}:{','.join(map(str, ordinals))}"

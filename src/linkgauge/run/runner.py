@@ -1,0 +1,328 @@
+"""A run from its first launch to its last: one launch after the other, statuses written, going on after what failed.
+
+Only this process writes statuses. After a case that hung, crashed or ran out of time the rest of its launch goes on in
+a fresh one; after so many failures of one transport the rest of it is skipped, saying so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.errors import EnvironmentLackingError
+from linkgauge.plan.case import Case
+from linkgauge.plan.estimate import case_s
+from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
+from linkgauge.run.binding import cores_by_rank
+from linkgauge.run.devices import DeviceSet
+from linkgauge.run.info import now, settings_of
+from linkgauge.run.launch import Launch, LaunchEnd, LaunchOptions
+from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.progress import Reporter, RunState, goodput_of
+from linkgauge.run.spec import CaseEntry, WorkerSpec
+from linkgauge.run.watch import LaunchWatch
+from linkgauge.store.folder import RunFolder
+from linkgauge.store.journal import Record
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+FAILED = ("failed", "hung", "timeout", "crashed", "corrupt")
+# A launch that cannot start is tried once more; then its cases fail with what it said.
+_START_ATTEMPTS = 2
+# Launches in a row that end without any case to blame and without progress.
+_MAX_IDLE_LAUNCHES = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSettings:
+    """What holds for the whole run. Times in seconds; None: no limit."""
+
+    seed: int
+    max_failures: int = 3
+    time_limit_s: float | None = None
+    fault: dict[str, Any] | None = None  # tests only
+
+
+@dataclasses.dataclass
+class Pending:
+    """A planned launch and what is still to be measured of it."""
+
+    planned: PlannedLaunch
+    entries: dict[tuple[str, int], CaseEntry]  # by case_key and attempt, in order
+    number: int  # of the next launch
+
+    @classmethod
+    def of(cls, planned: PlannedLaunch, entries: Sequence[CaseEntry], number: int) -> Pending:
+        """The planned launch with these cases left."""
+        return cls(planned, {(entry.case.case_key, entry.attempt): entry for entry in entries}, number)
+
+    def take(self, header: Mapping[str, Any]) -> CaseEntry | None:
+        """The entry that a record is about, taken out; None where it has its status already."""
+        return self.entries.pop((str(header["case_key"]), int(header["attempt"])), None)
+
+
+class Runner:
+    """Measures planned launches into a run folder."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        pending: Sequence[Pending],
+        next_number: int,
+        devices: DeviceSet,
+        mpis: Mapping[str, MpiInstallation],
+        settings: RunSettings,
+        options: LaunchOptions,
+        reporter: Reporter,
+    ) -> None:
+        """Take all that the run needs. `next_number`: the first launch number that is free for fresh launches."""
+        self._folder = folder
+        self._pending = list(pending)
+        self._next_number = next_number
+        self._devices = devices
+        self._mpis = mpis
+        self._settings = settings
+        self._options = options
+        self._reporter = reporter
+        self._failures: dict[str, int] = {}
+        self._interrupts = 0
+        self._signal = 0
+        self._deadline = None if settings.time_limit_s is None else time.monotonic() + settings.time_limit_s
+        self._launch: Launch | None = None
+        self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
+        self._statuses = folder.status_journal()
+        self.counts: dict[str, int] = {}
+        self.launches_started = 0
+        self.last_start_problem = ""
+        self.out_of_time = False
+
+    @property
+    def interrupted(self) -> int:
+        """The signal that ended the run early; 0: none."""
+        return self._signal
+
+    @property
+    def left(self) -> int:
+        """Cases that have no status."""
+        return sum(len(one.entries) for one in self._pending)
+
+    def run(self) -> None:
+        """Measure until all is done, the time is up, or a signal came. Raises where the folder cannot be written."""
+        estimated = sum(
+            case_s(entry.case, self._options.machine) for one in self._pending for entry in one.entries.values()
+        )
+        self._reporter.start(RunState(self.left, estimated_total_s=estimated, started_at=time.monotonic()))
+        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            for one in self._pending:
+                self._run_planned(one)
+                if self._stopping():
+                    break
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            self._reporter.stop()
+
+    def skip(self, case: Case, planned: PlannedLaunch, reason: str, attempt: int = 0) -> None:
+        """Record a case as skipped."""
+        self._status(CaseEntry(case, attempt, 0), planned.number, planned.repeat, "skipped", reason, {})
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._interrupts += 1
+        self._signal = number
+        if self._launch is not None:
+            if self._interrupts == 1:
+                self._launch.stop()
+            else:
+                self._launch.abort()
+
+    def _stopping(self) -> bool:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self.out_of_time = True
+        return self._interrupts > 0 or self.out_of_time
+
+    def _run_planned(self, one: Pending) -> None:
+        start_failures = idle = 0
+        while True:
+            self._skip_exhausted(one)
+            if not one.entries or self._stopping():
+                return
+            before = len(one.entries)
+            end = self._run_launch(one)
+            if end.cannot_record:
+                raise EnvironmentLackingError(end.cannot_record)
+            if end.blamed is not None and end.status:
+                self._blame(one, end)
+            elif not end.started and not self._interrupts:
+                start_failures += 1
+                self.last_start_problem = _start_problem(end)
+                if start_failures >= _START_ATTEMPTS:
+                    self._fail_all(one, end)
+                    return
+            idle = idle + 1 if len(one.entries) == before and end.started else 0
+            if idle >= _MAX_IDLE_LAUNCHES:
+                self._fail_all(one, end)
+                return
+            if one.entries:
+                self._relaunch(one)
+
+    def _relaunch(self, one: Pending) -> None:
+        one.number = self._next_number
+        self._next_number += 1
+        self._relaunched[str(one.number)] = one.planned.number
+        self._folder.update_info({"relaunched": self._relaunched})
+
+    def _run_launch(self, one: Pending) -> LaunchEnd:
+        spec, mpi, env, folders = self._prepare(one)
+        launch = Launch(spec, mpi, env, one.planned.settings.launcher_args, self._options, folders)
+        self._launch = launch
+        try:
+            end = launch.run(lambda record: self._on_record(one, record), self._on_look)
+        finally:
+            self._launch = None
+        if end.started:
+            self.launches_started += 1
+        self._folder.compact()
+        return end
+
+    def _prepare(self, one: Pending) -> tuple[WorkerSpec, MpiInstallation | None, dict[str, str], Any]:
+        settings = one.planned.settings
+        folders = self._options.folders.launch(one.number)
+        mpi = self._mpis[settings.mpi] if not settings.threads else None
+        build = mpi.build if mpi is not None else ""
+        spec = WorkerSpec(
+            launch=one.number,
+            repeat=one.planned.repeat,
+            launch_key=settings.launch_key(build),
+            launch_info=self._launch_info(settings, mpi),
+            mode="threads" if settings.threads else "processes",
+            ranks=settings.ranks,
+            ranks_per_device=settings.ranks_per_device,
+            devices=settings.devices,
+            runtime=self._devices.kind,
+            ordinals=self._devices.ordinals,
+            cores=cores_by_rank(settings.bind, settings.devices, self._devices.infos),
+            available_cores=self._options.machine.cores,
+            peer_access=settings.peer_access,
+            seed=self._settings.seed,
+            max_failures=self._settings.max_failures,
+            failures=dict(self._failures),
+            journal=str(self._folder.journal_path(one.number).absolute()),
+            heartbeat=str(folders.segments / "heartbeat"),
+            folder=str(folders.segments),
+            evidence=str(folders.temporary / "evidence"),
+            cases=tuple(dataclasses.replace(entry, index=index) for index, entry in enumerate(one.entries.values())),
+            fault=self._settings.fault,
+        )
+        return spec, mpi, {**dict(settings.env), **dict(settings.derived_env)}, folders
+
+    def _launch_info(self, settings: LaunchSettings, mpi: MpiInstallation | None) -> dict[str, Any]:
+        build = mpi.build if mpi is not None else ""
+        described = {}
+        if mpi is not None:
+            described = {"name": mpi.name, "vendor": mpi.vendor, "version": mpi.version, "abi": mpi.abi,
+                         "library": str(mpi.library), "launcher": str(mpi.launcher), "build": mpi.build}  # fmt: skip
+        return {
+            "mpi": described,
+            "env": dict(settings.env),
+            "derived_env": dict(settings.derived_env),
+            "launch_key_contents": settings.key_contents(build),
+            "settings": settings_of({**dict(settings.env), **dict(settings.derived_env)}),
+            "started": now(),
+        }
+
+    def _on_look(self, watch: LaunchWatch) -> None:
+        self._reporter.look()
+        if self._launch is not None and self._stopping():
+            self._launch.stop()
+
+    def _on_record(self, one: Pending, record: Record) -> None:
+        if record.kind == "begin":
+            entry = one.entries.get((record.header["case_key"], record.header["attempt"]))
+            if entry is not None:
+                self._reporter.begin(entry.case)
+        elif record.kind == "case":
+            entry = one.take(record.header)
+            if entry is None:
+                return
+            header = record.header
+            goodput = goodput_of(record) if header["status"] == "ok" else None
+            evidence = header.get("evidence", {})
+            self._status(
+                entry, one.number, one.planned.repeat, header["status"], header.get("reason", ""), evidence, goodput
+            )
+
+    def _blame(self, one: Pending, end: LaunchEnd) -> None:
+        assert end.blamed is not None
+        entry = one.take({"case_key": end.blamed.case.case_key, "attempt": end.blamed.attempt})
+        if entry is not None:
+            self._status(entry, one.number, one.planned.repeat, end.status, end.reason, end.evidence)
+
+    def _fail_all(self, one: Pending, end: LaunchEnd) -> None:
+        """Nothing more can be had of this launch: each case left fails with the reason."""
+        reason = f"its launch could not be run: {_start_problem(end)}"
+        for entry in one.entries.values():
+            self._status(entry, one.number, one.planned.repeat, "failed", reason, end.evidence, quiet=True)
+        self._reporter.note(f"{len(one.entries)} cases failed: {reason}")
+        one.entries.clear()
+
+    def _skip_exhausted(self, one: Pending) -> None:
+        limit = self._settings.max_failures
+        tired = {transport for transport, count in self._failures.items() if count >= limit}
+        left_out = {key: entry for key, entry in one.entries.items() if entry.case.transport in tired}
+        for key, entry in left_out.items():
+            del one.entries[key]
+            reason = (
+                f"skipped after {self._failures[entry.case.transport]} failures of {entry.case.transport} "
+                f"(--max-failures {limit})"
+            )
+            self._status(entry, one.number, one.planned.repeat, "skipped", reason, {"after_failures": True})
+        for transport in sorted({entry.case.transport for entry in left_out.values()}):
+            count = sum(entry.case.transport == transport for entry in left_out.values())
+            self._reporter.note(f"the {count} cases of {transport} that are left are skipped: it failed {limit} times")
+
+    def _status(
+        self,
+        entry: CaseEntry,
+        launch: int,
+        repeat: int,
+        status: str,
+        reason: str,
+        evidence: Mapping[str, Any],
+        goodput: float | None = None,
+        *,
+        quiet: bool = False,
+    ) -> None:
+        self._statuses.append(
+            "status",
+            {
+                "case_key": entry.case.case_key,
+                "launch": launch,
+                "repeat": repeat,
+                "attempt": entry.attempt,
+                "case": entry.case.dimensions(),
+                "status": status,
+                "reason": reason,
+                "evidence": dict(evidence),
+            },
+            # One fsync for each case that was measured or failed; thousands of skipped ones share the next.
+            durable=status != "skipped",
+        )
+        self.counts[status] = self.counts.get(status, 0) + 1
+        if status in FAILED:
+            self._failures[entry.case.transport] = self._failures.get(entry.case.transport, 0) + 1
+        self._reporter.state.estimated_done_s += case_s(entry.case, self._options.machine)
+        if quiet:
+            self._reporter.state.cases_done += 1
+            self._reporter.state.failed += 1
+        else:
+            self._reporter.case(entry.case, status, reason, goodput)
+
+
+def _start_problem(end: LaunchEnd) -> str:
+    said = end.evidence.get("output") or []
+    return f"{end.reason or 'no case was begun'}" + (f"; its last words: {said[-1]}" if said else "")

@@ -1,0 +1,130 @@
+"""What the parent tells a launch: one JSON file that every rank reads, and how a case is told to the core."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from linkgauge.plan.case import Case
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseEntry:
+    """A case to measure, its attempt, and its index in the launch."""
+
+    case: Case
+    attempt: int
+    index: int
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerSpec:
+    """Everything that the ranks of one launch need. Paths are of files that the parent has made or will read."""
+
+    launch: int
+    repeat: int
+    launch_key: str
+    launch_info: dict[str, Any]  # goes into the launch's record: mpi, env, versions, ...
+    mode: str  # processes | threads
+    ranks: int
+    ranks_per_device: int
+    devices: tuple[int, ...]  # of each rank, as index of `ordinals`
+    runtime: str  # cuda | hip | host
+    ordinals: tuple[int, ...]  # the runtime's own ordinals of the devices used
+    cores: list[list[int]] | None  # of each rank; None: unbound
+    available_cores: int
+    peer_access: bool
+    seed: int
+    max_failures: int
+    failures: dict[str, int]  # of each transport so far
+    journal: str
+    heartbeat: str
+    folder: str  # private, on this node: segments of the group
+    evidence: str  # folder of stacks and notes of failed ranks
+    cases: tuple[CaseEntry, ...]
+    fault: dict[str, Any] | None = None  # tests only: planted by the core's hook
+
+    def write(self, path: Path) -> None:
+        """Write the file."""
+        plain = dataclasses.asdict(dataclasses.replace(self, cases=()))
+        plain["cases"] = [
+            {"case": entry.case.dimensions(), "attempt": entry.attempt, "index": entry.index} for entry in self.cases
+        ]
+        path.write_text(json.dumps(plain, separators=(",", ":")))
+
+    @classmethod
+    def read(cls, path: Path) -> WorkerSpec:
+        """Read it back."""
+        plain = json.loads(path.read_text())
+        cases = tuple(
+            CaseEntry(Case.from_dimensions(entry["case"]), entry["attempt"], entry["index"]) for entry in plain["cases"]
+        )
+        values = {**plain, "cases": cases, "devices": tuple(plain["devices"]), "ordinals": tuple(plain["ordinals"])}
+        return cls(**values)
+
+
+def rank_list(case: Case, rank_devices: tuple[int, ...]) -> list[int]:
+    """The launch's rank that plays each place of the case: the k-th entry of a device goes to its k-th rank."""
+    used: dict[int, int] = {}
+    ranks = []
+    for device in case.devices:
+        place = used.get(device, 0)
+        used[device] = place + 1
+        of_device = [rank for rank, driven in enumerate(rank_devices) if driven == device]
+        ranks.append(of_device[place])
+    return ranks
+
+
+def case_seed(seed: int, case: Case) -> int:
+    """The seed of the case's data patterns: from the run's seed and the case itself, so that it can be repeated."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{case.case_key}".encode()).digest()[:8], "little") >> 1
+
+
+def core_case(case: Case, rank_devices: tuple[int, ...], seed: int) -> dict[str, Any]:
+    """The case under the names of core/case_spec.h."""
+
+    def options(node: int) -> dict[str, Any]:
+        return {"numa_node": node, "write_combined": case.write_combined, "huge_pages": case.huge_pages}
+
+    return {
+        "transport": case.transport,
+        "variant": case.variant,
+        "pattern": case.pattern,
+        "size_bytes": case.size,
+        "source_memory": case.source_memory,
+        "target_memory": case.target_memory,
+        "source_options": options(case.source_node),
+        "target_options": options(case.target_node),
+        "rank_list": rank_list(case, rank_devices),
+        "devices": list(case.devices),
+        "cadence": case.cadence,
+        "arrival": case.arrival,
+        "skew_ns": case.skew_ns,
+        "clock": case.clock,
+        "window": case.window,
+        "batch": case.batch,
+        "root": case.root,
+        "datatype": case.datatype,
+        "op": case.op,
+        "in_place": case.in_place,
+        "path": case.path,
+        "buffer": case.buffer,
+        "algorithm": case.algorithm,
+        "initiator": case.initiator,
+        "host_leg": case.host_leg,
+        "chunk_bytes": case.chunk,
+        "blocks": case.blocks,
+        "via": case.via,
+        "verify_each": case.verify == "each",
+        "seed": case_seed(seed, case),
+        "warmup": case.warmup,
+        "stop": {
+            "kind": case.stop.rule,
+            "samples": case.stop.samples,
+            "relative_half_width": case.stop.relative_half_width,
+            "time_ns": case.stop.time_ns,
+        },
+    }

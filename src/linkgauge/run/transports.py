@@ -1,0 +1,71 @@
+"""Which transports can run on this machine at all, and why the others cannot: for plans and `linkgauge list`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+from linkgauge.plan.case import TRANSPORTS
+
+_WHAT = {
+    "staging": "device to host, between hosts' buffers, host to device; its host leg by MPI or a copy",
+    "copy_engine": "the devices' copy engines, from one device's memory to another's",
+    "kernel": "kernels on the devices that load and store (on host devices: threads)",
+    "ccl": "NCCL or RCCL",
+    "mpi": "the MPI library, on device or host buffers",
+}
+
+
+def describe(transport: str) -> str:
+    """What a transport is, in one line."""
+    return _WHAT[transport]
+
+
+def ccl_library(kind: str) -> Path | None:
+    """The file of NCCL or RCCL: of a wheel of this Python, else None for the loader's own search."""
+    name = "librccl.so.1" if kind == "hip" else "libnccl.so.2"
+    for folder in library_folders():
+        path = folder / name
+        if path.is_file():
+            return path
+    return None
+
+
+def library_folders() -> list[Path]:
+    """Folders of libraries in NVIDIA's wheels of this Python (nvidia/*/lib), and those that the user's loader knows."""
+    found: list[Path] = []
+    spec = importlib.util.find_spec("nvidia")
+    for place in (spec.submodule_search_locations or []) if spec is not None else []:
+        found += sorted(path for path in Path(place).glob("*/lib") if path.is_dir())
+    found += [Path(word) for word in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if word]
+    for variable in ("CUDA_HOME", "ROCM_PATH", "NCCL_HOME"):
+        if variable in os.environ:
+            found += [Path(os.environ[variable]) / sub for sub in ("lib64", "lib")]
+    found += [Path("/usr/local/cuda/lib64"), Path("/opt/rocm/lib")]
+    return [path for path in found if path.is_dir()]
+
+
+def _loads(name: str) -> bool:
+    """Whether the loader finds a library. Asked of its cache: loading NCCL costs 0.3 s and 200 MB."""
+    import ctypes.util
+
+    stem = name.removeprefix("lib").split(".so")[0]
+    return ctypes.util.find_library(stem) is not None
+
+
+def absent_transports(kind: str, device_count: int, *, mpi: str = "", threads: bool = False) -> dict[str, str]:
+    """Transport -> why it cannot run here at all. `mpi`: why there is no MPI library, empty where there is one."""
+    absent = {}
+    if kind == "host":
+        absent["ccl"] = "NCCL and RCCL need GPUs; here are host devices"
+    else:
+        name = "librccl.so.1" if kind == "hip" else "libnccl.so.2"
+        if ccl_library(kind) is None and not _loads(name):
+            remedy = "the rccl package of ROCm" if kind == "hip" else "pip install nvidia-nccl-cu12"
+            absent["ccl"] = f"{name} was not found; remedy: {remedy}"
+    if mpi:
+        absent["mpi"] = mpi
+    elif threads:
+        absent["mpi"] = "threads mode has no MPI; leave out --threads"
+    return {transport: absent[transport] for transport in TRANSPORTS if transport in absent}

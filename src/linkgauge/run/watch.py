@@ -1,0 +1,147 @@
+"""The parent's eye on one launch: its journal and heartbeats, and what to make of them.
+
+`LaunchWatch` never writes to what it watches but the stop request. It decides by the rules of docs/definitions.md,
+Status: hung, timeout (the parent's backstop; the ranks end a slow case themselves), crashed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from linkgauge.plan.case import Case
+from linkgauge.plan.estimate import case_s, longest_sample_s
+from linkgauge.plan.machine import PlanMachine
+from linkgauge.run.heartbeat import HeartbeatFile
+from linkgauge.run.spec import CaseEntry
+from linkgauge.store.journal import Record, read_journal
+
+HUNG_AFTER_S = 10.0
+HUNG_AFTER_SAMPLES = 20
+SETUP_S = 20.0  # buffers, handles and checks beside what is timed, before the backstop counts
+END_PATIENCE_S = 15.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Trouble:
+    """A launch that must be ended: `status` of the case in hand, and why."""
+
+    status: str  # hung | timeout
+    reason: str
+
+
+@dataclasses.dataclass
+class Patience:
+    """How long the case in hand may go without a heartbeat, and in all, in seconds."""
+
+    quiet_s: float
+    total_s: float
+
+
+def patience_for(case: Case, machine: PlanMachine, longest_seen_s: float, hung_after_s: float) -> Patience:
+    """Limits of one case: quiet for the longer of 10 s and 20 times the longest sample, seen or estimated.
+
+    Preparing and checking raise no heartbeat within them, so their estimate counts as a sample. The total is twice the
+    stop rule's time plus one sample plus what preparing and checking may take.
+    """
+    outside = case_s(case, machine) - min(case.stop.time_ns / 1e9, case_s(case, machine))
+    longest = max(longest_sample_s(case, machine), longest_seen_s, outside / 4)
+    quiet = max(hung_after_s, HUNG_AFTER_SAMPLES * longest)
+    return Patience(quiet, 2 * case.stop.time_ns / 1e9 + longest + SETUP_S + 5 * outside + hung_after_s)
+
+
+class LaunchWatch:
+    """Follows one launch through its journal and heartbeats."""
+
+    def __init__(
+        self,
+        journal: Path,
+        heartbeat: HeartbeatFile,
+        entries: dict[tuple[str, int], CaseEntry],
+        machine: PlanMachine,
+        *,
+        hung_after_s: float = HUNG_AFTER_S,
+        start_patience_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Watch a launch that starts now. `entries` by (case_key, attempt)."""
+        self._journal = journal
+        self._heartbeat = heartbeat
+        self._entries = entries
+        self._machine = machine
+        self._hung_after_s = hung_after_s
+        self._start_patience_s = start_patience_s
+        self._clock = clock
+        self._offset = 0
+        self._size = -1
+        self._beats: tuple[int, ...] = ()
+        self._moved_at = self._began_at = clock()
+        self._longest_gap_s = 0.0
+        self.in_hand: CaseEntry | None = None
+        self.launch_record: dict[str, Any] | None = None
+        self.ended = ""  # the reason of the `end` record
+        self.ended_at = 0.0
+
+    def new_records(self) -> list[Record]:
+        """What the journal holds since the last call; keeps track of the case in hand. Cheap where nothing is new."""
+        try:
+            size = self._journal.stat().st_size
+        except OSError:
+            return []
+        if size == self._size:
+            return []
+        self._size = size
+        records = []
+        for record in read_journal(self._journal, self._offset):
+            self._offset = record.end_offset
+            self._take(record)
+            records.append(record)
+        return records
+
+    def _take(self, record: Record) -> None:
+        now = self._clock()
+        if record.kind == "launch":
+            self.launch_record = record.header
+        elif record.kind == "begin":
+            self.in_hand = self._entries.get((record.header["case_key"], record.header["attempt"]))
+            self._began_at = self._moved_at = now
+            self._longest_gap_s = 0.0
+        elif record.kind == "case":
+            self.in_hand = None
+            self._moved_at = now
+        elif record.kind == "end":
+            self.ended = str(record.header.get("reason", "done"))
+            self.ended_at = now
+
+    def trouble(self) -> Trouble | None:
+        """What is wrong with the launch as it stands; None while there is nothing."""
+        now = self._clock()
+        beats = self._heartbeat.beats()
+        if beats != self._beats:
+            self._longest_gap_s = max(self._longest_gap_s, now - self._moved_at) if self._beats else 0.0
+            self._beats, self._moved_at = beats, now
+        quiet = now - self._moved_at
+        if self.launch_record is None:
+            if now - self._began_at > self._start_patience_s:
+                return Trouble("hung", f"the ranks did not come together within {self._start_patience_s:g} s")
+            return None
+        if self.ended:
+            if now - self.ended_at > END_PATIENCE_S:
+                return Trouble("hung", f"the launch did not end within {END_PATIENCE_S:g} s of its last case")
+            return None
+        if self.in_hand is None:
+            limit = 2 * self._hung_after_s
+            return Trouble("hung", f"no rank began a case within {limit:g} s") if quiet > limit else None
+        limits = patience_for(self.in_hand.case, self._machine, self._longest_gap_s, self._hung_after_s)
+        if quiet > limits.quiet_s:
+            return Trouble(
+                "hung", f"no rank's heartbeat moved for {quiet:.1f} s (the limit was {limits.quiet_s:.1f} s)"
+            )
+        if now - self._began_at > limits.total_s:
+            return Trouble(
+                "timeout", f"went on for {now - self._began_at:.1f} s, past its budget of {limits.total_s:.1f} s"
+            )
+        return None

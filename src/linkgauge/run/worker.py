@@ -1,0 +1,269 @@
+"""One launch's ranks: `python -m linkgauge.run.worker SPEC.json`, under mpiexec or as threads of one process.
+
+Imports little (numpy, mpi4py, the core): many start at once. Every rank runs `run_rank`, which measures the spec's
+cases one after the other; rank 0 appends each case's record to the journal before the next begins. A rank that cannot
+go on leaves a note in the evidence folder and ends its process at once, so that the launcher ends the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from linkgauge.errors import LinkgaugeError
+from linkgauge.plan.case import Case
+from linkgauge.run import heartbeat as beat
+from linkgauge.run.heartbeat import HeartbeatFile
+from linkgauge.run.outcome import RankOutcome, case_header, joined_samples
+from linkgauge.run.session import Session, open_process_session, open_thread_sessions
+from linkgauge.run.spec import CaseEntry, WorkerSpec
+from linkgauge.store.journal import JournalWriter
+
+EXIT_START = 70  # could not start: the note says why
+EXIT_FATAL = 71  # ended itself after a failure that the journal holds
+EXIT_JOURNAL = 74  # the journal could not be written
+_FAILED = ("failed", "hung", "timeout", "crashed", "corrupt")
+
+
+class Recorder:
+    """Rank 0's pen: the records of one launch, in the journal."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        """Open the launch's journal."""
+        self._spec = spec
+        self._journal = JournalWriter(spec.journal)
+        self.failures = dict(spec.failures)
+
+    def launch(self, ranks: list[dict[str, Any]], clock: dict[str, Any], versions: dict[str, Any]) -> None:
+        """Who takes part, and under what."""
+        header = {"launch": self._spec.launch, "launch_key": self._spec.launch_key, **self._spec.launch_info}
+        header["versions"] = {**header.get("versions", {}), **versions}
+        self._journal.append("launch", {**header, "ranks": ranks, "clock": clock})
+
+    def identity(self, entry: CaseEntry) -> dict[str, Any]:
+        """The row identity of a case in this launch."""
+        spec = self._spec
+        return {
+            "case_key": entry.case.case_key,
+            "launch": spec.launch,
+            "repeat": spec.repeat,
+            "attempt": entry.attempt,
+        }
+
+    def begin(self, entry: CaseEntry) -> None:
+        """A case begins: flushed, not durable, since only the parent of this moment needs it."""
+        self._journal.append("begin", {**self.identity(entry), "index": entry.index}, durable=False)
+
+    def case(self, entry: CaseEntry, outcomes: list[RankOutcome]) -> str:
+        """A case has ended: durable before the next begins. Returns its status."""
+        header = case_header(entry.case, outcomes, is_oversubscribed(self._spec, entry.case))
+        self._journal.append("case", {**self.identity(entry), **header}, joined_samples(outcomes))
+        status = str(header["status"])
+        if status in _FAILED:
+            transport = entry.case.transport
+            self.failures[transport] = self.failures.get(transport, 0) + 1
+        return status
+
+    def end(self, reason: str) -> None:
+        """The launch ends of its own accord."""
+        self._journal.append("end", {"launch": self._spec.launch, "reason": reason})
+        self._journal.close()
+
+    def exhausted(self, case: Case) -> bool:
+        """Whether so many cases of the transport have failed that the rest of it is left out."""
+        return self.failures.get(case.transport, 0) >= self._spec.max_failures
+
+
+def is_oversubscribed(spec: WorkerSpec, case: Case) -> bool:
+    """Whether ranks, and on host devices the threads of their streams, are more than the cores they may use."""
+    streams = spec.runtime == "host" and case.transport != "mpi"
+    return case.ranks * (2 if streams else 1) > spec.available_cores
+
+
+def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile) -> str:
+    """Measure the spec's cases as one rank. Returns why the launch ended: done, stopped, or fatal.
+
+    Collective: all ranks follow what rank 0 says before each case.
+    """
+    recorder = Recorder(spec) if rank == 0 else None
+    watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
+    _introduce(spec, session, rank, recorder)
+    ended = "done"
+    for entry in spec.cases:
+        word = b""
+        if recorder is not None:
+            word = b"stop" if watch.stop_requested else b"skip" if recorder.exhausted(entry.case) else b"go"
+        word = session.exchange(word)[0]
+        if word == b"stop":
+            ended = "stopped"
+            break
+        if word == b"skip":
+            continue
+        if recorder is not None:
+            recorder.begin(entry)
+        watch.set_word(rank, beat.CASE, entry.index + 1)
+        watch.set_word(rank, beat.STATE, beat.STATE_MEASURING)
+        outcome = session.measure(entry.case)
+        watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
+        outcomes = [RankOutcome.from_bytes(data) for data in session.exchange(outcome.to_bytes())]
+        if recorder is not None:
+            recorder.case(entry, outcomes)
+        if any(one.fatal for one in outcomes):
+            ended = "fatal"
+            break
+    if recorder is not None:
+        recorder.end(ended)
+    watch.set_word(rank, beat.STATE, beat.STATE_ENDED)
+    return ended
+
+
+def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder | None) -> None:
+    device: dict[str, Any] = {**session.describe(), "ordinal": spec.devices[rank]}
+    mine = {
+        "rank": rank,
+        "host": os.uname().nodename,
+        "pid": os.getpid(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "memory_node": device.get("numa_node", -1),
+        "device": device,
+    }
+    everyone = [json.loads(data) for data in session.exchange(json.dumps(mine).encode())]
+    if recorder is not None:
+        facts = session.facts()
+        recorder.launch(everyone, facts.get("clock", {}), facts.get("versions", {}))
+
+
+def _note(spec: WorkerSpec, rank: int, reason: str, kind: str) -> None:
+    """Leave word of why this rank ends, for the parent, and say it on stderr."""
+    print(f"linkgauge worker: rank {rank}: {reason}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):
+        path = Path(spec.evidence) / f"note-{rank}.json"
+        path.write_text(json.dumps({"rank": rank, "pid": os.getpid(), "kind": kind, "reason": reason}))
+
+
+def _end_now(status: int) -> NoReturn:
+    # Not sys.exit: finalising MPI or a device runtime waits for ranks that may never come.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _guarded(spec: WorkerSpec, rank: int, body: Callable[[], str]) -> str:
+    """Run a rank's body; whatever it raises becomes a note and the end of the process."""
+    try:
+        return body()
+    except LinkgaugeError as error:
+        _note(spec, rank, str(error), "journal" if "journal" in str(error) else "error")
+        _end_now(EXIT_JOURNAL)
+    except BaseException as error:
+        _note(spec, rank, f"{type(error).__name__}: {error}", "error")
+        if not isinstance(error, (RuntimeError, MemoryError, OSError)):
+            import traceback
+
+            traceback.print_exc()
+        _end_now(EXIT_START)
+
+
+def arm_evidence(spec: WorkerSpec) -> None:
+    """Stacks of all threads go to a file of this process: on a fatal signal, and when the parent asks by SIGUSR1."""
+    path = Path(spec.evidence) / f"stacks-{os.getpid()}.txt"
+    file = path.open("w")
+    faulthandler.enable(file=file, all_threads=True)
+    faulthandler.register(signal.SIGUSR1, file=file, all_threads=True, chain=False)
+    # The process ends with its parent, here the launcher's proxy: nothing measures for nobody.
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+
+
+def _bind(spec: WorkerSpec, rank: int) -> None:
+    if spec.cores is not None and spec.cores[rank]:
+        with contextlib.suppress(OSError):  # a core taken away since: the launch's record says what was got
+            os.sched_setaffinity(0, spec.cores[rank])
+
+
+def run_process(spec: WorkerSpec) -> None:
+    """Be one rank under a launcher."""
+    import mpi4py
+
+    mpi4py.rc.thread_level = "funneled"  # one thread calls MPI; `multiple` costs Open MPI up to half of a small message
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        _note(spec, -1, f"mpi4py cannot use {os.environ.get('MPI4PY_LIBMPI', 'its MPI library')}: {error}", "start")
+        _end_now(EXIT_START)
+    world = MPI.COMM_WORLD
+    rank = world.Get_rank()
+    if world.Get_size() != spec.ranks:
+        _note(spec, rank, f"{spec.ranks} ranks were started, the MPI library shows {world.Get_size()}: launcher and "
+              f"library are of different installations; remedy: --mpi PREFIX of one installation", "start")  # fmt: skip
+        _end_now(EXIT_START)
+
+    def body() -> str:
+        watch = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=False)
+        watch.set_word(rank, beat.PID, os.getpid())
+        _bind(spec, rank)
+        session = open_process_session(spec, world, watch.rank_words(rank))
+        ended = run_rank(spec, session, rank, watch)
+        if ended != "fatal":
+            session.close()
+        return ended
+
+    ended = _guarded(spec, rank, body)
+    if ended == "fatal":
+        # Give rank 0 time to be seen ending first: its journal is complete.
+        time.sleep(0.05 if rank else 0)
+        _end_now(EXIT_FATAL)
+
+
+def run_threads(spec: WorkerSpec) -> None:
+    """Be all ranks, one a thread of this process; without MPI."""
+    watch = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=False)
+    sessions = open_thread_sessions(spec, [watch.rank_words(rank) for rank in range(spec.ranks)])
+    ends = [""] * spec.ranks
+
+    def one(rank: int) -> None:
+        def body() -> str:
+            watch.set_word(rank, beat.PID, os.getpid())
+            _bind(spec, rank)  # of this thread: Linux binds threads, not processes
+            return run_rank(spec, sessions[rank], rank, watch)
+
+        ends[rank] = _guarded(spec, rank, body)
+
+    threads = [threading.Thread(target=one, args=(rank,), name=f"rank {rank}") for rank in range(spec.ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if "fatal" in ends:
+        _end_now(EXIT_FATAL)
+    for session in sessions:
+        session.close()
+
+
+def main() -> None:
+    """Entry point of a worker."""
+    # Ctrl-C reaches the whole process group of a terminal; only the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        spec = WorkerSpec.read(Path(sys.argv[1]))
+    except (OSError, ValueError, KeyError) as error:
+        sys.exit(f"linkgauge worker: cannot read {sys.argv[1]}: {error}")
+    arm_evidence(spec)
+    if spec.mode == "threads":
+        run_threads(spec)
+    else:
+        run_process(spec)
+
+
+if __name__ == "__main__":
+    main()

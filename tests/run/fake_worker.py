@@ -1,0 +1,127 @@
+"""A worker whose core is a few lines of Python: the run's machinery is tested apart from the core.
+
+Plants what `fault` of the spec says: {"kind", "index"} on the last rank of the case with that index.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from linkgauge.plan.case import Case
+from linkgauge.run import heartbeat as beat
+from linkgauge.run import worker
+from linkgauge.run.outcome import RankOutcome
+from linkgauge.run.spec import WorkerSpec, rank_list
+
+
+class Meeting:
+    """An exchange among threads."""
+
+    def __init__(self, size: int) -> None:
+        self.barrier = threading.Barrier(size)
+        self.said: list[bytes] = [b""] * size
+
+
+class FakeSession:
+    def __init__(self, spec: WorkerSpec, rank: int, words: Any, exchange: Any) -> None:
+        self.spec, self.rank, self.words, self._exchange = spec, rank, words, exchange
+
+    def exchange(self, mine: bytes) -> list[bytes]:
+        return self._exchange(self.rank, mine)
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": "fake", "kind": "host", "uuid": f"fake-{self.rank}"}
+
+    def facts(self) -> dict[str, Any]:
+        return {"clock": {"cost_ns": 20.0, "resolution_ns": 1.0}, "versions": {"core": "fake"}}
+
+    def close(self) -> None:
+        pass
+
+    def _fault(self, case: Case, ranks: list[int]) -> str:
+        fault = self.spec.fault or {}
+        matches = all(getattr(case, name) == fault[name] for name in ("transport", "pattern", "size") if name in fault)
+        if not fault or not matches or self.rank != ranks[-1]:
+            return ""
+        marker = fault.get("once")
+        if marker:
+            if os.path.exists(marker):
+                return ""
+            with open(marker, "w") as file:
+                file.write("planted")
+        kind = str(fault["kind"])
+        if kind == "sigkill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif kind == "sigsegv":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        elif kind == "sigstop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif kind == "hang":
+            time.sleep(1000)
+        elif kind == "exit":
+            os._exit(3)
+        elif kind == "raise":
+            raise RuntimeError("planted by the test")
+        elif kind == "noise":
+            print("planted last words", flush=True)
+            os._exit(9)
+        elif kind == "launcher":
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(1000)
+        return kind
+
+    def measure(self, case: Case) -> RankOutcome:
+        ranks = rank_list(case, self.spec.devices)
+        if self.rank not in ranks:
+            return RankOutcome(self.rank, "idle")
+        kind = self._fault(case, ranks)
+        if kind in ("corrupt", "failed", "skipped"):
+            return RankOutcome(
+                self.rank, kind, f"{kind} as planted", {"verify": {"first_bad_offset": 3}}, fatal=kind == "failed"
+            )
+        count = 20
+        samples: dict[str, np.ndarray[Any, Any]] = {
+            name: np.zeros(count, dtype=np.int64)
+            for name in ("rank", "lane", "sample", "phase", "scheduled_ns", "start_ns", "ns", "iterations", "clock")
+        }
+        samples["rank"][:] = ranks.index(self.rank)
+        samples["sample"][:] = np.arange(count)
+        samples["phase"][:] = 1
+        samples["iterations"][:] = 1
+        for index in range(count):
+            start = time.monotonic_ns()
+            time.sleep(0.0002)
+            samples["scheduled_ns"][index] = samples["start_ns"][index] = start
+            samples["ns"][index] = time.monotonic_ns() - start
+            self.words[beat.COUNT] += np.uint64(1)
+        facts = {"converged": True, "coarse": False, "verified": True, "operations_total": count + 5, "lanes": ["all"]}
+        return RankOutcome(self.rank, "ok", "", facts, samples)
+
+
+def open_process_session(spec: WorkerSpec, world: Any, words: Any) -> FakeSession:
+    return FakeSession(spec, world.Get_rank(), words, lambda _, mine: world.allgather(mine))
+
+
+def open_thread_sessions(spec: WorkerSpec, heartbeats: list[Any]) -> list[FakeSession]:
+    meeting = Meeting(spec.ranks)
+
+    def exchange(rank: int, mine: bytes) -> list[bytes]:
+        meeting.said[rank] = mine
+        meeting.barrier.wait()
+        said = list(meeting.said)
+        meeting.barrier.wait()
+        return said
+
+    return [FakeSession(spec, rank, heartbeats[rank], exchange) for rank in range(spec.ranks)]
+
+
+if __name__ == "__main__":
+    worker.open_process_session = open_process_session
+    worker.open_thread_sessions = open_thread_sessions  # type: ignore[assignment]
+    worker.main()

@@ -1,0 +1,103 @@
+"""The run's machinery end to end over a fake core: launches, statuses, what goes wrong and what goes on."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linkgauge.run import mpi_library, processes
+from linkgauge.store.run import load
+
+OTHER_MPIS = [path for path in ("/usr/bin/mpirun.openmpi", "/usr/bin/mpirun.mpich") if os.path.exists(path)]
+
+
+def left_behind(tmp_path: Path) -> list[str]:
+    """Processes, shared memory and temporary files of this test's runs."""
+    found = [f"process {pid}" for pid in processes.marked(f"{os.getpid()}.{processes.start_time(os.getpid())}.")]
+    found += [str(path) for path in (tmp_path / "tmp").rglob("*")]
+    found += [str(path) for path in Path(f"/dev/shm/linkgauge-{os.getuid()}/{os.getpid()}").rglob("*")]
+    return found
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_every_case_of_a_plan_gets_its_status(run_plan: Any, threads: bool, tmp_path: Path) -> None:
+    run = run_plan(threads=threads)
+    assert run.status == 0
+    counts = Counter(status for _, status in run.statuses())
+    assert counts == ({"ok": 4, "skipped": 4} if threads else {"ok": 8})
+    assert left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "evidence"),
+    [
+        ("sigkill", "crashed", {"signal": 9}),
+        ("sigsegv", "crashed", {"signal": 11}),
+        ("sigstop", "hung", {}),
+        ("hang", "hung", {}),
+        ("exit", "crashed", {"exit_status": 3}),
+        ("noise", "crashed", {"exit_status": 9}),
+        ("raise", "crashed", {}),
+        ("launcher", "crashed", {}),
+        ("corrupt", "corrupt", {}),
+        ("failed", "failed", {}),
+        ("skipped", "skipped", {}),
+    ],
+)
+def test_a_fault_costs_its_case_only(
+    run_plan: Any, tmp_path: Path, kind: str, status: str, evidence: dict[str, Any]
+) -> None:
+    marker = tmp_path / "planted"
+    fault = {"kind": kind, "transport": "mpi", "pattern": "allreduce", "size": 8, "once": str(marker)}
+    run = run_plan(fault=fault, hung_after_s=1.0)
+    assert marker.exists()
+    rows = {(row.case.transport, row.case.pattern, row.case.size): row for row in load(run.path).rows()}
+    bad = rows.pop(("mpi", "allreduce", 8))
+    assert bad.status == status
+    assert [row.status for row in rows.values()] == ["ok"] * 7
+    assert run.status == (0 if status == "skipped" else 4)
+    stored = str(bad.record["evidence"])
+    for name, value in evidence.items():
+        assert f'"{name}": {value}' in stored or f'"{name}":{value}' in stored, stored
+    if kind == "hang":
+        assert "_fault" in stored, "the stack of the waiting rank is missing"
+    if kind == "sigstop":
+        assert "stopped" in stored
+    if kind == "noise":
+        assert "planted last words" in stored
+    if kind == "raise":
+        assert "planted by the test" in str(bad.reason)
+    assert left_behind(tmp_path) == []
+
+
+def test_after_so_many_failures_the_rest_of_a_transport_is_skipped(run_plan: Any) -> None:
+    run = run_plan(fault={"kind": "corrupt", "transport": "mpi"}, max_failures=2)
+    counts = Counter((row.case.transport, row.status) for row in load(run.path).rows())
+    assert counts == {("kernel", "ok"): 4, ("mpi", "corrupt"): 2, ("mpi", "skipped"): 2}
+    reasons = {row.reason for row in load(run.path).rows() if row.status == "skipped"}
+    assert reasons == {"skipped after 2 failures of mpi (--max-failures 2)"}
+
+
+@pytest.mark.skipif(not OTHER_MPIS, reason="no other MPI library installed")
+def test_several_mpi_libraries_land_in_one_run_folder(run_plan: Any, tmp_path: Path) -> None:
+    mpis = [mpi_library.default_installation(), *(mpi_library.resolve(path) for path in OTHER_MPIS)]
+    run = run_plan(mpis=mpis)
+    assert run.status == 0
+    loaded = load(run.path)
+    names = {str(row["mpi"]) for row in loaded.launches.to_pylist()}
+    assert len(names) == len(mpis)
+    by_launch = Counter(row.launch for row in loaded.rows())
+    # Transports that do not use the library are measured under the first one only.
+    assert sorted(by_launch.values()) == [4] * (len(mpis) - 1) + [8]
+    assert left_behind(tmp_path) == []
+
+
+def test_env_products_are_launches_of_their_own(run_plan: Any) -> None:
+    run = run_plan(threads=True, env=["NCCL_A=1,2", "NCCL_B=x"])
+    launches = load(run.path).launches.to_pylist()
+    assert len(launches) == 2
+    assert len({row["launch_key"] for row in launches}) == 2

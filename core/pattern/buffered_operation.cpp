@@ -4,15 +4,16 @@
 
 #include "errors.h"
 #include "transport/agreement.h"
+#include "transport/mpi_library.h"
 
 namespace linkgauge {
 
 BufferedOperation::BufferedOperation(Transport& transport, const RankContext& context, const CaseSpec& spec,
-                                     bool own_block)
+                                     const LayoutRules& rules)
     : transport_(&transport),
       context_(context),
       spec_(spec),
-      layout_(layout_of(spec, context.size(), context.rank(), own_block)),
+      layout_(layout_of(spec, context.size(), context.rank(), rules)),
       progress_(transport.progress(context)) {}
 
 const Buffer* BufferedOperation::source() const {
@@ -64,6 +65,14 @@ void BufferedOperation::release() noexcept {
   source_ = Buffer();
   target_ = Buffer();
   data_.reset();
+}
+
+void BufferedOperation::library_barrier() {
+  if (context_.mpi != nullptr) {
+    context_.mpi->barrier(context_.communicator);
+  } else {
+    group().barrier(progress_);
+  }
 }
 
 int BufferedOperation::lane() const {

@@ -19,10 +19,11 @@ class BufferedOperation : public Operation {
   void release() noexcept final;
   int lane() const override;
   Progress progress() const override { return progress_; }
-  void library_barrier() override { group().barrier(progress_); }
+  void library_barrier() override;
 
  protected:
-  BufferedOperation(Transport& transport, const RankContext& context, const CaseSpec& spec, bool own_block);
+  BufferedOperation(Transport& transport, const RankContext& context, const CaseSpec& spec,
+                    const LayoutRules& rules = {});
 
   // Once the buffers are there; collective.
   virtual void connect() = 0;

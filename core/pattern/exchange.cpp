@@ -11,7 +11,7 @@ namespace {
 class Exchange final : public BufferedOperation {
  public:
   Exchange(Transport& transport, const RankContext& context, const CaseSpec& spec)
-      : BufferedOperation(transport, context, spec, false),
+      : BufferedOperation(transport, context, spec),
         // A sender or root that keeps the time must know that all has arrived.
         completion_(timekeeper_of(spec.pattern) == Timekeeper::kSlowest ? Completion::kLocal : Completion::kRemote),
         rounds_(is_point_to_point(spec.pattern) ? spec.window : 1) {}

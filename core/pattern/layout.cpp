@@ -77,7 +77,7 @@ std::string why_not_laid_out(const CaseSpec& spec, int ranks) {
   return "";
 }
 
-Layout layout_of(const CaseSpec& spec, int ranks, int rank, bool own_block) {
+Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& rules) {
   const auto size = static_cast<std::size_t>(spec.size_bytes);
   const std::size_t block = block_bytes(spec, ranks);
   const auto place = static_cast<std::size_t>(rank) * block;
@@ -138,7 +138,7 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, bool own_block) {
       break;
     case Pattern::kAlltoall:
       sends(all);
-      receives_from_all(place, own_block);
+      receives_from_all(place, rules.own_block);
       break;
     case Pattern::kAllreduce:
       sends(size);
@@ -155,7 +155,7 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, bool own_block) {
     case Pattern::kReduceScatter:
       sends(all);
       layout.target_bytes = spec.in_place ? all : block;
-      receives(spec.in_place ? place : 0, block, rank, place);
+      receives(spec.in_place && !rules.reduced_to_front ? place : 0, block, rank, place);
       break;
     case Pattern::kBroadcast:
       if (is_root) sends(size);

@@ -41,8 +41,13 @@ std::size_t block_bytes(const CaseSpec& spec, int ranks);
 // Why the pattern cannot have this size, number of ranks, root, datatype or op, in one sentence; "" if it can.
 std::string why_not_laid_out(const CaseSpec& spec, int ranks);
 
+// Where a library's collective differs from the pattern over channels.
+struct LayoutRules {
+  bool own_block = false;         // alltoall moves a rank's own block too, as MPI_Alltoall does
+  bool reduced_to_front = false;  // in place reduce_scatter leaves its block at the buffer's front, as MPI does
+};
+
 // Of the patterns between ranks. The case passed why_not_laid_out.
-// `own_block`: the transport moves a rank's block to itself too where the pattern leaves it out (MPI_Alltoall does).
-Layout layout_of(const CaseSpec& spec, int ranks, int rank, bool own_block);
+Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& rules = {});
 
 }  // namespace linkgauge

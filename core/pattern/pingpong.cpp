@@ -10,7 +10,7 @@ namespace {
 class Pingpong final : public BufferedOperation {
  public:
   Pingpong(Transport& transport, const RankContext& context, const CaseSpec& spec)
-      : BufferedOperation(transport, context, spec, false) {}
+      : BufferedOperation(transport, context, spec) {}
 
   void post() override {
     if (ranks() == 1) {

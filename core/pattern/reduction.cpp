@@ -14,7 +14,7 @@ namespace {
 class Reduction final : public BufferedOperation {
  public:
   Reduction(Transport& transport, const RankContext& context, const CaseSpec& spec)
-      : BufferedOperation(transport, context, spec, false),
+      : BufferedOperation(transport, context, spec),
         root_(spec.pattern == Pattern::kReduce ? spec.root : 0),
         reduces_here_(spec.pattern == Pattern::kReduceScatter || context.rank() == root_),
         block_(block_bytes(spec, context.size())) {}

@@ -54,7 +54,7 @@ Part part_of(std::size_t size, int ranks, int rank) {
 class KernelAllreduce final : public BufferedOperation {
  public:
   KernelAllreduce(Transport& transport, const RankContext& context, const CaseSpec& spec, bool push)
-      : BufferedOperation(transport, context, spec, false), two_shot_(spec.algorithm == "two_shot"), push_(push) {}
+      : BufferedOperation(transport, context, spec), two_shot_(spec.algorithm == "two_shot"), push_(push) {}
 
   // Ranks wait for each other between the steps, so post() returns when the iteration is over. They meet before it,
   // since a peer's operand must be there to be read, and after it, since none may change while a peer reads.

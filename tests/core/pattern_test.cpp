@@ -209,7 +209,7 @@ TEST_P(EveryMechanism, WhatNeverArrivedIsCaughtInEveryByte) {
       operation->prepare();
       operation->fill(3);
       std::size_t due = 0;
-      for (const Piece& piece : layout_of(spec, ranks, group.rank(), false).received) due += piece.bytes;
+      for (const Piece& piece : layout_of(spec, ranks, group.rank()).received) due += piece.bytes;
       EXPECT_EQ(operation->verify(3).bad_bytes, due) << described(spec) << " rank " << group.rank();
       operation->release();
     });

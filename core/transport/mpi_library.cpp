@@ -1,0 +1,376 @@
+#include "transport/mpi_library.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "errors.h"
+#include "transport/mpi_symbols.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr std::size_t kMostBytes = std::numeric_limits<int>::max();
+constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+
+template <typename Handle>
+Handle handle_of(std::uint64_t bits) {
+  if constexpr (std::is_pointer_v<Handle>) {
+    return reinterpret_cast<Handle>(static_cast<std::uintptr_t>(bits));
+  } else {
+    return static_cast<Handle>(bits);
+  }
+}
+
+template <typename Handle>
+std::uint64_t bits_of(Handle handle) {
+  if constexpr (std::is_pointer_v<Handle>) {
+    return reinterpret_cast<std::uintptr_t>(handle);
+  } else {
+    return static_cast<std::uint32_t>(handle);
+  }
+}
+
+// What the library and its requests share.
+template <typename Handle>
+struct Calls {
+  MpiSymbols<Handle> mpi;
+  MpiConstants constants;
+  Handle byte{};
+  Handle block{};
+
+  void* status_ignore() const { return reinterpret_cast<void*>(constants.status_ignore); }
+  void* statuses_ignore() const { return reinterpret_cast<void*>(constants.statuses_ignore); }
+  const void* or_in_place(const void* data) const {
+    return data != nullptr ? data : reinterpret_cast<const void*>(constants.in_place);
+  }
+
+  void check(int code, const char* call) const {
+    if (code != 0) [[unlikely]] {
+      fail(code, call);
+    }
+  }
+  [[noreturn, gnu::noinline]] void fail(int code, const char* call) const {
+    std::string text(static_cast<std::size_t>(constants.max_error_string) + 1, '\0');
+    int length = 0;
+    mpi.error_string(code, text.data(), &length);
+    text.resize(static_cast<std::size_t>(length));
+    throw RuntimeCallError(call, "MPI error", code, -1, text);
+  }
+
+  Handle type_for(std::size_t bytes) const { return bytes <= kMostBytes ? byte : block; }
+  static int count_for(std::size_t bytes) {
+    return static_cast<int>(bytes <= kMostBytes ? bytes : bytes / kBlockBytes);
+  }
+};
+
+template <typename Handle>
+class Requests final : public MpiRequests {
+ public:
+  Requests(const Calls<Handle>& calls, int capacity) : calls_(calls), places_(static_cast<std::size_t>(capacity)) {}
+
+  void isend(const void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) override {
+    calls_.check(calls_.mpi.isend(data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag,
+                                  handle_of<Handle>(communicator), next()),
+                 "MPI_Isend");
+  }
+  void irecv(void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) override {
+    calls_.check(calls_.mpi.irecv(data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag,
+                                  handle_of<Handle>(communicator), next()),
+                 "MPI_Irecv");
+  }
+  void wait_all() override {
+    if (count_ == 0) return;
+    calls_.check(calls_.mpi.waitall(count_, places_.data(), calls_.statuses_ignore()), "MPI_Waitall");
+    count_ = 0;
+  }
+  bool test_all() override {
+    if (count_ == 0) return true;
+    int done = 0;
+    calls_.check(calls_.mpi.testall(count_, places_.data(), &done, calls_.statuses_ignore()), "MPI_Testall");
+    if (done == 0) return false;
+    count_ = 0;
+    return true;
+  }
+  int count() const override { return count_; }
+  int capacity() const override { return static_cast<int>(places_.size()); }
+
+ private:
+  Handle* next() {
+    if (count_ == capacity()) throw CallerError("no place is left for another MPI request");
+    return &places_[static_cast<std::size_t>(count_++)];
+  }
+  const Calls<Handle>& calls_;
+  std::vector<Handle> places_;
+  int count_ = 0;
+};
+
+template <typename Handle>
+class Library final : public MpiLibrary {
+ public:
+  Library(void* library, std::string path, MpiAbi abi, std::map<std::string, std::uint64_t> handles)
+      : path_(std::move(path)), abi_(abi), handles_(std::move(handles)) {
+    calls_.mpi = MpiSymbols<Handle>::load(library, path_);
+    calls_.constants = mpi_constants(abi);
+    calls_.byte = named("byte");
+    world_ = bits_of(named("comm_world"));
+    calls_.check(mpi().comm_set_errhandler(named("comm_world"), named("errors_return")), "MPI_Comm_set_errhandler");
+    std::string text(static_cast<std::size_t>(calls_.constants.max_library_version_string) + 1, '\0');
+    int length = 0;
+    calls_.check(mpi().get_library_version(text.data(), &length), "MPI_Get_library_version");
+    version_ = text.substr(0, static_cast<std::size_t>(length));
+    // Never freed: the library may be finalised before this object goes.
+    calls_.check(mpi().type_contiguous(static_cast<int>(kBlockBytes), calls_.byte, &calls_.block),
+                 "MPI_Type_contiguous");
+    calls_.check(mpi().type_commit(&calls_.block), "MPI_Type_commit");
+  }
+
+  const std::string& path() const override { return path_; }
+  const std::string& version() const override { return version_; }
+  MpiAbi abi() const override { return abi_; }
+  std::uint64_t world() const override { return world_; }
+
+  std::string why_not_size(std::size_t bytes) const override {
+    if (bytes <= kMostBytes || (bytes % kBlockBytes == 0 && bytes / kBlockBytes <= kMostBytes)) return "";
+    return "MPI counts are 32 bits wide: above 2 GiB - 1 a message must be a multiple of 1 MiB, and " +
+           std::to_string(bytes) + " bytes are not";
+  }
+
+  std::string why_not_reduction(Datatype datatype, ReduceOp op, std::size_t elements) const override {
+    if (!handles_.contains(std::string(to_string(datatype)))) {
+      return "MPI has no datatype " + std::string(to_string(datatype)) +
+             "; int8 to int64, uint8 to uint64, float32 and float64 are there";
+    }
+    if (!handles_.contains(std::string(to_string(op)))) {
+      return "MPI has no op " + std::string(to_string(op)) + "; sum, prod, min and max are there";
+    }
+    if (elements > kMostBytes) {
+      return "MPI counts are 32 bits wide, so it reduces at most " + std::to_string(kMostBytes) +
+             " elements at once, and the case has " + std::to_string(elements);
+    }
+    return "";
+  }
+
+  bool takes_device_pointers(std::string_view runtime) const override {
+    const auto says_yes = [](int (*query)()) { return query != nullptr && query() == 1; };
+    if (runtime == "cuda") return says_yes(mpi().query_cuda_support);
+    if (runtime == "hip") return says_yes(mpi().query_rocm_support) || says_yes(mpi().query_hip_support);
+    return false;
+  }
+
+  int rank(std::uint64_t communicator) override {
+    int rank = 0;
+    calls_.check(mpi().comm_rank(comm(communicator), &rank), "MPI_Comm_rank");
+    return rank;
+  }
+  int size(std::uint64_t communicator) override {
+    int size = 0;
+    calls_.check(mpi().comm_size(comm(communicator), &size), "MPI_Comm_size");
+    return size;
+  }
+  std::uint64_t comm_split(std::uint64_t communicator, int colour, int key) override {
+    Handle made{};
+    calls_.check(mpi().comm_split(comm(communicator), colour < 0 ? calls_.constants.undefined : colour, key, &made),
+                 "MPI_Comm_split");
+    if (colour < 0) return 0;
+    calls_.check(mpi().comm_set_errhandler(made, named("errors_return")), "MPI_Comm_set_errhandler");
+    return bits_of(made);
+  }
+  void comm_free(std::uint64_t communicator) override {
+    Handle handle = comm(communicator);
+    calls_.check(mpi().comm_free(&handle), "MPI_Comm_free");
+  }
+
+  void send(const void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) override {
+    calls_.check(mpi().send(data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag, comm(communicator)),
+                 "MPI_Send");
+  }
+  void recv(void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) override {
+    calls_.check(mpi().recv(data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag, comm(communicator),
+                            calls_.status_ignore()),
+                 "MPI_Recv");
+  }
+  std::unique_ptr<MpiRequests> requests(int capacity) override {
+    return std::make_unique<Requests<Handle>>(calls_, capacity);
+  }
+  void progress(std::uint64_t communicator) override {
+    int found = 0;
+    calls_.check(mpi().iprobe(calls_.constants.any_source, calls_.constants.any_tag, comm(communicator), &found,
+                              calls_.status_ignore()),
+                 "MPI_Iprobe");
+  }
+
+  void barrier(std::uint64_t communicator) override { calls_.check(mpi().barrier(comm(communicator)), "MPI_Barrier"); }
+  void broadcast(void* data, std::size_t bytes, int root, std::uint64_t communicator) override {
+    calls_.check(mpi().bcast(data, calls_.count_for(bytes), calls_.type_for(bytes), root, comm(communicator)),
+                 "MPI_Bcast");
+  }
+  void allgather(const void* send, void* receive, std::size_t block, std::uint64_t communicator) override {
+    const int count = calls_.count_for(block);
+    const Handle type = calls_.type_for(block);
+    calls_.check(mpi().allgather(calls_.or_in_place(send), count, type, receive, count, type, comm(communicator)),
+                 "MPI_Allgather");
+  }
+  void gather(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator) override {
+    const int count = calls_.count_for(block);
+    const Handle type = calls_.type_for(block);
+    calls_.check(mpi().gather(calls_.or_in_place(send), count, type, receive, count, type, root, comm(communicator)),
+                 "MPI_Gather");
+  }
+  void scatter(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator) override {
+    const int count = calls_.count_for(block);
+    const Handle type = calls_.type_for(block);
+    calls_.check(mpi().scatter(send, count, type, const_cast<void*>(calls_.or_in_place(receive)), count, type, root,
+                               comm(communicator)),
+                 "MPI_Scatter");
+  }
+  void alltoall(const void* send, void* receive, std::size_t block, std::uint64_t communicator) override {
+    const int count = calls_.count_for(block);
+    const Handle type = calls_.type_for(block);
+    calls_.check(mpi().alltoall(send, count, type, receive, count, type, comm(communicator)), "MPI_Alltoall");
+  }
+  AlltoallvCounts alltoallv_counts(std::size_t block, int rank, int ranks) const override {
+    AlltoallvCounts result;
+    result.whole_blocks = block * static_cast<std::size_t>(ranks) > kMostBytes;
+    const auto unit = static_cast<int>(result.whole_blocks ? block / kBlockBytes : block);
+    for (int peer = 0; peer < ranks; ++peer) {
+      result.counts.push_back(peer == rank ? 0 : unit);
+      result.displacements.push_back(peer * unit);
+    }
+    return result;
+  }
+  void alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t communicator) override {
+    const Handle type = counts.whole_blocks ? calls_.block : calls_.byte;
+    const int* units = counts.counts.data();
+    const int* places = counts.displacements.data();
+    calls_.check(mpi().alltoallv(send, units, places, type, receive, units, places, type, comm(communicator)),
+                 "MPI_Alltoallv");
+  }
+  void reduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op, int root,
+              std::uint64_t communicator) override {
+    calls_.check(mpi().reduce(calls_.or_in_place(send), receive, static_cast<int>(elements), type(datatype), of(op),
+                              root, comm(communicator)),
+                 "MPI_Reduce");
+  }
+  void allreduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op,
+                 std::uint64_t communicator) override {
+    calls_.check(mpi().allreduce(calls_.or_in_place(send), receive, static_cast<int>(elements), type(datatype), of(op),
+                                 comm(communicator)),
+                 "MPI_Allreduce");
+  }
+  void reduce_scatter_block(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op,
+                            std::uint64_t communicator) override {
+    calls_.check(mpi().reduce_scatter_block(calls_.or_in_place(send), receive, static_cast<int>(elements),
+                                            type(datatype), of(op), comm(communicator)),
+                 "MPI_Reduce_scatter_block");
+  }
+
+  std::uint64_t win_create(void* base, std::size_t bytes, std::uint64_t communicator) override {
+    Handle window{};
+    calls_.check(
+        mpi().win_create(base, static_cast<std::intptr_t>(bytes), 1, named("info_null"), comm(communicator), &window),
+        "MPI_Win_create");
+    calls_.check(mpi().win_set_errhandler(window, named("errors_return")), "MPI_Win_set_errhandler");
+    calls_.check(mpi().win_lock_all(0, window), "MPI_Win_lock_all");
+    return bits_of(window);
+  }
+  void win_free(std::uint64_t window) override {
+    Handle handle = comm(window);
+    calls_.check(mpi().win_unlock_all(handle), "MPI_Win_unlock_all");
+    calls_.check(mpi().win_free(&handle), "MPI_Win_free");
+  }
+  void put(const void* source, std::size_t bytes, int target, std::size_t target_offset,
+           std::uint64_t window) override {
+    const int count = calls_.count_for(bytes);
+    const Handle type = calls_.type_for(bytes);
+    calls_.check(
+        mpi().put(source, count, type, target, static_cast<std::intptr_t>(target_offset), count, type, comm(window)),
+        "MPI_Put");
+  }
+  void get(void* target, std::size_t bytes, int source, std::size_t source_offset, std::uint64_t window) override {
+    const int count = calls_.count_for(bytes);
+    const Handle type = calls_.type_for(bytes);
+    calls_.check(
+        mpi().get(target, count, type, source, static_cast<std::intptr_t>(source_offset), count, type, comm(window)),
+        "MPI_Get");
+  }
+  void flush(int peer, std::uint64_t window) override {
+    calls_.check(mpi().win_flush(peer, comm(window)), "MPI_Win_flush");
+  }
+  void win_sync(std::uint64_t window) override { calls_.check(mpi().win_sync(comm(window)), "MPI_Win_sync"); }
+
+  std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine,
+                                               std::uint64_t communicator) override {
+    const auto ranks = static_cast<std::size_t>(size(communicator));
+    std::vector<int> counts(ranks);
+    const int own = static_cast<int>(mine.size());
+    const int number_bytes = sizeof(int);
+    calls_.check(
+        mpi().allgather(&own, number_bytes, calls_.byte, counts.data(), number_bytes, calls_.byte, comm(communicator)),
+        "MPI_Allgather");
+    std::vector<int> places(ranks);
+    int total = 0;
+    for (std::size_t i = 0; i < ranks; ++i) {
+      places[i] = total;
+      total += counts[i];
+    }
+    std::vector<std::byte> all(static_cast<std::size_t>(total) + 1);
+    const std::byte nothing{};
+    calls_.check(mpi().allgatherv(mine.empty() ? &nothing : mine.data(), own, calls_.byte, all.data(), counts.data(),
+                                  places.data(), calls_.byte, comm(communicator)),
+                 "MPI_Allgatherv");
+    std::vector<std::vector<std::byte>> result(ranks);
+    for (std::size_t i = 0; i < ranks; ++i) {
+      result[i].assign(all.begin() + places[i], all.begin() + places[i] + counts[i]);
+    }
+    return result;
+  }
+
+ private:
+  const MpiSymbols<Handle>& mpi() const { return calls_.mpi; }
+  static Handle comm(std::uint64_t bits) { return handle_of<Handle>(bits); }
+  Handle named(const std::string& name) const { return handle_of<Handle>(handles_.at(name)); }
+  Handle type(Datatype datatype) const { return types_[static_cast<std::size_t>(datatype)]; }
+  Handle of(ReduceOp op) const { return ops_[static_cast<std::size_t>(op)]; }
+
+  // Looked up by number in timed regions; zero where why_not_reduction says so.
+  static std::vector<Handle> table(const std::map<std::string, std::uint64_t>& handles, int count, auto&& name_of) {
+    std::vector<Handle> result(static_cast<std::size_t>(count));
+    for (int number = 0; number < count; ++number) {
+      const auto found = handles.find(std::string(name_of(number)));
+      if (found != handles.end()) result[static_cast<std::size_t>(number)] = handle_of<Handle>(found->second);
+    }
+    return result;
+  }
+
+  std::string path_;
+  MpiAbi abi_;
+  std::map<std::string, std::uint64_t> handles_;
+  Calls<Handle> calls_;
+  std::vector<Handle> types_ = table(handles_, 12, [](int n) { return to_string(static_cast<Datatype>(n)); });
+  std::vector<Handle> ops_ = table(handles_, 5, [](int n) { return to_string(static_cast<ReduceOp>(n)); });
+  std::uint64_t world_ = 0;
+  std::string version_;
+};
+
+}  // namespace
+
+std::unique_ptr<MpiLibrary> open_mpi_library(const std::string& path, MpiAbi abi,
+                                             const std::map<std::string, std::uint64_t>& handles) {
+  for (const char* name : {"comm_world", "info_null", "errors_return", "byte"}) {
+    if (!handles.contains(name)) throw CallerError("the MPI handle '" + std::string(name) + "' is missing");
+  }
+  // mpi4py opens its library for itself alone, so the global scope does not show it.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) {
+    throw CallerError("the MPI library " + path +
+                      " is not loaded in this process, expected the one that mpi4py opened");
+  }
+  if (mpi_constants(abi).handle_bytes == sizeof(int))
+    return std::make_unique<Library<int>>(library, path, abi, handles);
+  return std::make_unique<Library<void*>>(library, path, abi, handles);
+}
+
+}  // namespace linkgauge

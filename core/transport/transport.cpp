@@ -13,8 +13,9 @@ struct Named {
   std::string_view name;
   std::unique_ptr<Transport> (*make)();
 };
-constexpr std::array<Named, 2> kTransports{
-    {{"copy_engine", make_copy_engine_transport}, {"kernel", make_kernel_transport}}};
+constexpr std::array<Named, 3> kTransports{{{"copy_engine", make_copy_engine_transport},
+                                            {"kernel", make_kernel_transport},
+                                            {"mpi", make_mpi_transport}}};
 
 }  // namespace
 

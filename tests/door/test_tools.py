@@ -1,0 +1,115 @@
+"""The summary of all tests, and the runner of a page's commands."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+run_tests = _load("run_tests")
+run_readme = _load("run_readme")
+
+# As ctest 3.25 to 4.4 writes it: one passed, one failed, one that called GTEST_SKIP.
+CTEST_XML = """<?xml version="1.0" encoding="UTF-8"?>
+<testsuite name="Linux-c++" tests="3" failures="1" disabled="0" skipped="1">
+ <testcase name="Clock.Steps" classname="Clock.Steps" time="0.01" status="run"><system-out>ok</system-out></testcase>
+ <testcase name="Group.Agrees" classname="Group.Agrees" time="0.01" status="fail">
+  <failure message="Failed"/><system-out>group_test.cpp:7: Failure</system-out></testcase>
+ <testcase name="Host.HugePages" classname="Host.HugePages" time="0.01" status="notrun">
+  <skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>
+  <system-out>[ RUN      ] Host.HugePages
+host_test.cpp:9: Skipped
+no huge pages are reserved here
+
+[  SKIPPED ] Host.HugePages (0 ms)</system-out></testcase>
+</testsuite>
+"""
+
+
+def test_ctests_results_are_read_with_the_reason_that_the_test_gave(tmp_path: Path) -> None:
+    report = tmp_path / "ctest.xml"
+    report.write_text(CTEST_XML)
+    tally = run_tests.read_junit(report)
+    assert tally.passed == 1
+    assert len(tally.failed) == 1
+    assert "Group.Agrees" in tally.failed[0]
+    assert tally.skipped == Counter({"no huge pages are reserved here": 1})
+
+
+def test_pytests_results_are_read_from_a_real_run(tmp_path: Path) -> None:
+    (tmp_path / "test_kinds.py").write_text(
+        "import pytest\n"
+        "def test_passes(): pass\n"
+        "def test_fails(): assert False\n"
+        "@pytest.fixture\n"
+        "def broken(): raise RuntimeError\n"
+        "def test_errors(broken): pass\n"
+        "@pytest.mark.parametrize('n', [1, 2])\n"
+        "def test_skips(n): pytest.skip('no GPU here')\n"
+        "@pytest.mark.xfail(reason='not yet')\n"
+        "def test_expected_to_fail(): assert False\n"
+    )
+    report = tmp_path / "pytest.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", str(tmp_path)]
+    tally = run_tests.run_runner("pytest", command, report)
+    assert tally.passed == 1
+    assert sorted(name.split("::")[-1] for name in tally.failed) == ["test_errors", "test_fails"]
+    assert tally.skipped == Counter({"no GPU here": 2, "not yet": 1})
+
+
+def test_a_runner_that_dies_without_results_is_a_failure(tmp_path: Path) -> None:
+    report = tmp_path / "none.xml"
+    report.write_text(CTEST_XML)  # of an earlier run: must not be taken for this one's
+    tally = run_tests.run_runner("ctest", [sys.executable, "-c", "raise SystemExit(134)"], report)
+    assert tally.passed == 0
+    assert tally.failed == ["ctest (ended with status 134 and left no results)"]
+
+
+def test_the_summary_names_failures_and_what_was_not_run(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = run_tests.Tally(passed=3, failed=["a::b"], skipped=Counter({"no GPU here": 2}))
+    run_tests.print_summary(tally, ["the C++ tests: GoogleTest is missing"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "3 passed, 1 failed, 2 skipped"
+    assert "  a::b" in lines
+    assert "  2 x no GPU here" in lines
+    assert "  the C++ tests: GoogleTest is missing" in lines
+
+
+def _run_page(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    return subprocess.run(
+        [sys.executable, TOOLS / "run_readme.py", page], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_a_pages_commands_run_in_order_and_a_broken_one_is_found(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    good = (
+        f"# Page\n```sh\necho one >{log}\n./lg test   # run elsewhere\n```\n"
+        f"```console\n$ false\n```\n```sh\necho two >>{log}\n```\n"
+    )
+    assert _run_page(tmp_path, good).returncode == 0
+    assert log.read_text() == "one\ntwo\n"
+    broken = _run_page(tmp_path, good + "```sh\nfalse | cat\n```\n")
+    assert broken.returncode == 1
+    assert "block 3" in broken.stdout
+    assert _run_page(tmp_path, "no commands\n").returncode == 2

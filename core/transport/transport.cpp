@@ -13,9 +13,12 @@ struct Named {
   std::string_view name;
   std::unique_ptr<Transport> (*make)();
 };
-constexpr std::array<Named, 3> kTransports{{{"copy_engine", make_copy_engine_transport},
-                                            {"kernel", make_kernel_transport},
-                                            {"mpi", make_mpi_transport}}};
+constexpr auto kTransports = std::to_array<Named>({
+    {"copy_engine", make_copy_engine_transport},
+    {"kernel", make_kernel_transport},
+    {"ccl", make_ccl_transport},
+    {"mpi", make_mpi_transport},
+});
 
 }  // namespace
 

@@ -11,5 +11,6 @@ std::unique_ptr<Transport> make_staging_transport();      // transport/staging.c
 std::unique_ptr<Transport> make_copy_engine_transport();  // transport/copy_engine.cpp
 std::unique_ptr<Transport> make_kernel_transport();       // transport/kernel.cpp
 std::unique_ptr<Transport> make_mpi_transport();          // transport/mpi.cpp
+std::unique_ptr<Transport> make_ccl_transport();          // transport/ccl.cpp
 
 }  // namespace linkgauge

@@ -1,0 +1,462 @@
+// NCCL and RCCL: collectives of the library's own, grouped sends and receives where it has no call for the pattern.
+//
+// Everything is queued on one stream of this rank's device; post() returns when the library has queued it. Sends return
+// on the sender when its buffer is free, so where the sender keeps the time a flag in shared memory says that the
+// receiver has all bytes. One communicator for each set of devices, kept from case to case.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "errors.h"
+#include "pattern/buffered_operation.h"
+#include "transport/agreement.h"
+#include "transport/ccl_api.h"
+#include "transport/one_sided.h"
+#include "transport/transports.h"
+
+namespace linkgauge {
+
+namespace {
+
+constexpr int kPollsPerAbortCheck = 1024;  // a poll costs about half a microsecond; an abort may wait a millisecond
+
+class CclCommunicator {
+ public:
+  CclCommunicator(const ccl::Library& library, const RankContext& context)
+      : library_(&library), device_(context.device()) {
+    ccl::UniqueId id{};
+    std::string reason;
+    if (context.rank() == 0) {
+      const ccl::Result result = library.calls().ncclGetUniqueId(&id);
+      if (result != ccl::kSuccess)
+        reason = std::string("ncclGetUniqueId: ") + library.calls().ncclGetErrorString(result);
+    }
+    agree_or_throw(*context.group, reason);
+    std::vector<std::byte> mine(sizeof(id.internal) + sizeof(int));
+    const int version = library.version_code();
+    std::memcpy(mine.data(), id.internal, sizeof(id.internal));
+    std::memcpy(mine.data() + sizeof(id.internal), &version, sizeof(int));
+    const auto all = context.group->exchange(mine, {});
+    std::memcpy(id.internal, all[0].data(), sizeof(id.internal));
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      int other = 0;
+      std::memcpy(&other, all[rank].data() + sizeof(id.internal), sizeof(int));
+      if (other != version) {
+        throw Unsupported("ranks 0 to " + std::to_string(all.size() - 1) + " must load one version of " + product() +
+                          ": rank " + std::to_string(context.rank()) + " has " + std::to_string(version) + ", rank " +
+                          std::to_string(rank) + " has " + std::to_string(other));
+      }
+    }
+    context.runtime->bind_thread(device_);
+    library.check(library.calls().ncclCommInitRank(&communicator_, context.size(), id, context.rank()),
+                  "ncclCommInitRank", nullptr, device_);
+  }
+  CclCommunicator(const CclCommunicator&) = delete;
+  CclCommunicator& operator=(const CclCommunicator&) = delete;
+  ~CclCommunicator() {
+    // After a failure the library's own destroy may wait for ranks that are gone; abort does not.
+    if (broken_) {
+      library_->calls().ncclCommAbort(communicator_);
+    } else {
+      library_->calls().ncclCommDestroy(communicator_);
+    }
+  }
+
+  ccl::Communicator get() const { return communicator_; }
+  void mark_broken() { broken_ = true; }
+
+ private:
+  std::string product() const { return library_->rccl() ? "RCCL" : "NCCL"; }
+
+  const ccl::Library* library_;
+  ccl::Communicator communicator_ = nullptr;
+  int device_;
+  bool broken_ = false;
+};
+
+bool has_own_call(const ccl::Table& calls, Pattern pattern) {
+  switch (pattern) {
+    case Pattern::kAlltoall:
+      return calls.ncclAlltoAll != nullptr;
+    case Pattern::kGather:
+      return calls.ncclGather != nullptr;
+    case Pattern::kScatter:
+      return calls.ncclScatter != nullptr;
+    default:
+      return false;
+  }
+}
+
+class CclOperation final : public BufferedOperation {
+ public:
+  CclOperation(Transport& transport, const RankContext& context, const CaseSpec& spec, const ccl::Library& library)
+      : BufferedOperation(transport, context, spec, LayoutRules{.own_block = uses_own_call(library, spec)}),
+        library_(&library),
+        own_call_(uses_own_call(library, spec)),
+        type_(ccl::type_of(spec.datatype)),
+        op_(ccl::op_of(spec.op)) {}
+
+  void post() override {
+    switch (spec().pattern) {
+      case Pattern::kPingpong:
+        return post_pingpong();
+      case Pattern::kUnidirectional:
+      case Pattern::kBidirectional:
+      case Pattern::kRingShift:
+      case Pattern::kOneToAll:
+      case Pattern::kAllToOne:
+        return post_messages();
+      case Pattern::kAlltoall:
+      case Pattern::kGather:
+      case Pattern::kScatter:
+        return own_call_ ? post_blocks() : post_messages();
+      default:
+        return post_collective();
+    }
+  }
+
+  void complete() override {
+    wait_for_stream();
+    tell_and_await_arrival();
+  }
+
+  std::vector<DeviceQueue> queues() const override { return {{stream_.handle(), context().device()}}; }
+
+ private:
+  struct Message {
+    int peer;
+    std::size_t offset;
+    std::size_t bytes;
+  };
+
+  static bool uses_own_call(const ccl::Library& library, const CaseSpec& spec) {
+    return spec.algorithm != "send_recv" && has_own_call(library.calls(), spec.pattern);
+  }
+
+  void connect() override {
+    runtime().bind_thread(context().device());
+    communicator_ = shared_communicator();
+    stream_ = Stream(runtime(), context().device());
+    source_data_ = source() == nullptr ? nullptr : source()->at(layout().sent.empty() ? 0 : layout().sent[0].offset);
+    target_data_ =
+        target() == nullptr ? nullptr : target()->at(layout().received.empty() ? 0 : layout().received[0].offset);
+    plan_messages();
+    register_buffers();
+  }
+
+  void disconnect() noexcept override {
+    for (void* handle : registrations_) library_->calls().ncclCommDeregister(communicator_->get(), handle);
+    registrations_.clear();
+    arrivals_.clear();
+    stream_ = Stream();
+    communicator_.reset();
+  }
+
+  std::shared_ptr<CclCommunicator> shared_communicator() {
+    std::shared_ptr<void>& kept = context().kept("ccl");
+    if (!kept) kept = std::make_shared<CclCommunicator>(*library_, context());
+    return std::static_pointer_cast<CclCommunicator>(kept);
+  }
+
+  // Who sends what to whom, for the patterns that are messages, in the layout's offsets; and who must tell whom.
+  void plan_messages() {
+    const int n = ranks();
+    const int me = rank();
+    const int root = spec().root;
+    const std::size_t m = static_cast<std::size_t>(spec().size_bytes);
+    sends_.clear();
+    receives_.clear();
+    std::vector<Flow> told;  // flows whose sender keeps the time
+    const auto send = [&](int peer, std::size_t offset, std::size_t bytes) { sends_.push_back({peer, offset, bytes}); };
+    const auto receive = [&](int peer, std::size_t offset, std::size_t bytes) {
+      receives_.push_back({peer, offset, bytes});
+    };
+    const int other = n == 1 ? 0 : 1 - me;
+    switch (spec().pattern) {
+      case Pattern::kPingpong:
+        send(other, 0, m);
+        receive(other, 0, m);
+        break;
+      case Pattern::kUnidirectional:
+        if (me == 0) send(n - 1, 0, m);
+        if (me == n - 1) receive(0, 0, m);
+        told.push_back({0, n - 1, nullptr, nullptr});
+        break;
+      case Pattern::kBidirectional:
+        send(other, 0, m);
+        receive(other, 0, m);
+        told.push_back({0, n - 1, nullptr, nullptr});
+        if (n > 1) told.push_back({1, 0, nullptr, nullptr});
+        break;
+      case Pattern::kRingShift:
+        send((me + 1) % n, 0, m);
+        receive((me + n - 1) % n, 0, m);
+        break;
+      case Pattern::kOneToAll:
+        for (int peer = 0; peer < n; ++peer) {
+          if (peer == root) continue;
+          if (me == root) send(peer, sent_offset(peer), m);
+          if (me == peer) receive(root, 0, m);
+          told.push_back({root, peer, nullptr, nullptr});
+        }
+        break;
+      case Pattern::kAllToOne:
+        if (me != root) send(root, 0, m);
+        if (me == root) receive_pieces();
+        break;
+      case Pattern::kAlltoall:
+        send_pieces();
+        receive_pieces();
+        break;
+      case Pattern::kGather:
+        if (me != root) send(root, layout().sent[0].offset, block());
+        if (me == root) receive_pieces();
+        break;
+      case Pattern::kScatter:
+        if (me == root) send_pieces();
+        if (me != root) receive(root, layout().received[0].offset, block());
+        break;
+      default:
+        break;
+    }
+    // Within one rank the stream's own completion says it all.
+    std::erase_if(told, [](const Flow& flow) { return flow.source == flow.target; });
+    told_flows_ = told;
+    arrivals_ = connect_flags(context(), told);
+    messages_told_ = 0;
+  }
+
+  std::size_t block() const { return block_bytes(spec(), ranks()); }
+  // Pieces are in order of the peer, this rank left out (layout.h); what goes where is their order.
+  std::size_t sent_offset(int peer) const {
+    return layout().sent.size() == 1 ? layout().sent[0].offset : peer_piece(layout().sent, peer).offset;
+  }
+  const Piece& peer_piece(const std::vector<Piece>& pieces, int peer) const {
+    const bool with_own = static_cast<int>(pieces.size()) == ranks();
+    return pieces[static_cast<std::size_t>(with_own || peer < rank() ? peer : peer - 1)];
+  }
+  void send_pieces() {
+    for (int peer = 0; peer < ranks(); ++peer) {
+      if (peer == rank()) continue;
+      const Piece& piece = peer_piece(layout().sent, peer);
+      sends_.push_back({peer, piece.offset, piece.bytes});
+    }
+  }
+  void receive_pieces() {
+    for (int peer = 0; peer < ranks(); ++peer) {
+      if (peer == rank()) continue;
+      const Piece& piece = peer_piece(layout().received, peer);
+      receives_.push_back({peer, piece.offset, piece.bytes});
+    }
+  }
+
+  void register_buffers() {
+    if (spec().buffer != "registered") return;
+    for (const Buffer* buffer : std::set<const Buffer*>{source(), target()}) {
+      if (buffer == nullptr) continue;
+      void* handle = nullptr;
+      check(library_->calls().ncclCommRegister(communicator_->get(), buffer->data(), buffer->size(), &handle),
+            "ncclCommRegister");
+      registrations_.push_back(handle);
+    }
+  }
+
+  void check(ccl::Result result, const char* call) {
+    if (result == ccl::kSuccess) return;
+    communicator_->mark_broken();
+    library_->check(result, call, communicator_->get(), context().device());
+  }
+
+  void post_pingpong() {
+    // Two groups: on each side the second waits for the first, by the order of the stream.
+    const bool starter = rank() == 0;
+    if (ranks() == 1) return post_messages();
+    if (starter) send_all(1);
+    receive_all(1);
+    if (!starter) send_all(1);
+  }
+
+  void post_messages() {
+    check(library_->calls().ncclGroupStart(), "ncclGroupStart");
+    send_all(spec().window);
+    receive_all(spec().window);
+    check(library_->calls().ncclGroupEnd(), "ncclGroupEnd");
+  }
+
+  void send_all(int window) {
+    for (int message = 0; message < window; ++message) {
+      for (const Message& send : sends_) {
+        check(library_->calls().ncclSend(source()->at(send.offset), send.bytes, kBytes, send.peer, communicator_->get(),
+                                         stream_.handle()),
+              "ncclSend");
+      }
+    }
+  }
+
+  void receive_all(int window) {
+    for (int message = 0; message < window; ++message) {
+      for (const Message& receive : receives_) {
+        check(library_->calls().ncclRecv(target()->at(receive.offset), receive.bytes, kBytes, receive.peer,
+                                         communicator_->get(), stream_.handle()),
+              "ncclRecv");
+      }
+    }
+  }
+
+  void post_blocks() {
+    const ccl::Table& calls = library_->calls();
+    const void* from = source() == nullptr ? nullptr : source_data_;
+    switch (spec().pattern) {
+      case Pattern::kAlltoall:
+        return check(calls.ncclAlltoAll(from, target_data_, static_cast<std::size_t>(spec().size_bytes), kBytes,
+                                        communicator_->get(), stream_.handle()),
+                     "ncclAlltoAll");
+      case Pattern::kGather:
+        return check(
+            calls.ncclGather(from, target_data_, block(), kBytes, spec().root, communicator_->get(), stream_.handle()),
+            "ncclGather");
+      default:
+        return check(
+            calls.ncclScatter(from, target_data_, block(), kBytes, spec().root, communicator_->get(), stream_.handle()),
+            "ncclScatter");
+    }
+  }
+
+  void post_collective() {
+    const ccl::Table& calls = library_->calls();
+    const std::size_t m = static_cast<std::size_t>(spec().size_bytes);
+    const std::size_t element = size_of(spec().datatype);
+    ccl::Communicator communicator = communicator_->get();
+    StreamHandle stream = stream_.handle();
+    switch (spec().pattern) {
+      case Pattern::kAllreduce:
+        return check(calls.ncclAllReduce(source_data_, target_data_, m / element, type_, op_, communicator, stream),
+                     "ncclAllReduce");
+      case Pattern::kReduce:
+        return check(
+            calls.ncclReduce(source_data_, target_data_, m / element, type_, op_, spec().root, communicator, stream),
+            "ncclReduce");
+      case Pattern::kReduceScatter:
+        return check(
+            calls.ncclReduceScatter(source_data_, target_data_, block() / element, type_, op_, communicator, stream),
+            "ncclReduceScatter");
+      case Pattern::kAllgather:
+        return check(calls.ncclAllGather(source_data_, target_data_, block(), kBytes, communicator, stream),
+                     "ncclAllGather");
+      case Pattern::kBroadcast: {
+        // The root's own copy is no part of the pattern: it sends from where it is.
+        void* to = target_data_ == nullptr ? source_data_ : target_data_;
+        return check(calls.ncclBroadcast(source_data_, to, m, kBytes, spec().root, communicator, stream),
+                     "ncclBroadcast");
+      }
+      default:
+        throw Unsupported("ccl has no way to do this pattern");
+    }
+  }
+
+  void wait_for_stream() {
+    int polls = 0;
+    while (!runtime().done(stream_.handle())) {
+      if (++polls % kPollsPerAbortCheck != 0) continue;
+      ccl::Result state = ccl::kSuccess;
+      check(library_->calls().ncclCommGetAsyncError(communicator_->get(), &state), "ncclCommGetAsyncError");
+      if (state != ccl::kInProgress) check(state, "an operation of NCCL");
+      if (group().aborted()) {
+        communicator_->mark_broken();
+        throw PeerError("another rank gave up during an operation of NCCL");
+      }
+    }
+  }
+
+  void tell_and_await_arrival() {
+    ++messages_told_;
+    for (std::size_t i = 0; i < arrivals_.size(); ++i) {
+      const FlowFlags& flags = arrivals_[i];
+      if (told_flows_[i].target == rank()) {
+        flags.done->store(flags.done_base + messages_told_, std::memory_order_release);
+      }
+    }
+    for (std::size_t i = 0; i < arrivals_.size(); ++i) {
+      const FlowFlags& flags = arrivals_[i];
+      if (told_flows_[i].source == rank()) {
+        wait_for_flag(*flags.done, flags.done_base + messages_told_, group(), progress());
+      }
+    }
+  }
+
+  static constexpr ccl::Type kBytes = 1;  // ncclUint8: what is not reduced is bytes
+
+  const ccl::Library* library_;
+  bool own_call_;
+  ccl::Type type_;
+  ccl::Op op_;
+  std::shared_ptr<CclCommunicator> communicator_;
+  Stream stream_;
+  void* source_data_ = nullptr;
+  void* target_data_ = nullptr;
+  std::vector<Message> sends_;
+  std::vector<Message> receives_;
+  std::vector<Flow> told_flows_;
+  std::vector<FlowFlags> arrivals_;
+  std::uint64_t messages_told_ = 0;
+  std::vector<void*> registrations_;
+};
+
+class CclTransport final : public Transport {
+ public:
+  std::string_view name() const override { return "ccl"; }
+
+  std::string supports(const RankContext& context, const CaseSpec& spec) const override {
+    const std::string_view runtime = context.runtime->name();
+    if (runtime != "cuda" && runtime != "hip") {
+      return "ccl moves data between GPUs only: these are " + std::string(runtime) + " devices";
+    }
+    std::set<int> devices(context.device_of_rank.begin(), context.device_of_rank.end());
+    if (devices.size() != context.device_of_rank.size()) {
+      return "NCCL refuses two ranks on one device: use --ranks-per-device 1";
+    }
+    if (spec.source_memory != MemoryKind::kDevice || spec.target_memory != MemoryKind::kDevice) {
+      return "ccl is measured on device memory only";
+    }
+    if (!is_point_to_point(spec.pattern) && spec.pattern > Pattern::kScatter) {
+      return "ccl moves data between ranks: " + std::string(to_string(spec.pattern)) + " is within one device";
+    }
+    try {
+      const ccl::Library& library = load(context);
+      if (spec.buffer == "registered" && library.calls().ncclCommRegister == nullptr) {
+        return "NCCL " + library.version() + " cannot register buffers: 2.19 or newer is needed";
+      }
+      if (!spec.buffer.empty() && spec.buffer != "plain" && spec.buffer != "registered") {
+        return "ccl knows buffer = plain or registered, not '" + spec.buffer + "'";
+      }
+      return reduces(spec.pattern) ? ccl::supports_datatype(library, spec.datatype) : std::string();
+    } catch (const Unsupported& reason) {
+      return reason.what();
+    }
+  }
+
+  std::vector<std::unique_ptr<Channel>> connect(const RankContext&, const CaseSpec&,
+                                                const std::vector<Flow>&) override {
+    throw Unsupported("ccl brings its own operations");
+  }
+
+  std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
+    return std::make_unique<CclOperation>(*this, context, spec, load(context));
+  }
+
+  Progress progress(const RankContext&) override { return {}; }
+
+ private:
+  static const ccl::Library& load(const RankContext& context) {
+    return ccl::Library::load(context.runtime->name() == "hip", context.libraries.ccl, context.libraries.folders);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_ccl_transport() { return std::make_unique<CclTransport>(); }
+
+}  // namespace linkgauge

@@ -1,0 +1,97 @@
+// NCCL's functions (RCCL has the same under the same names) as one table over a library opened at run time.
+//
+// No header of NCCL is needed to build: types are restated here, and tests/core/vendor_headers/ compiles the table
+// against nccl.h. One library a process: the first load() decides.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "case_spec.h"
+#include "device/shared_library.h"
+
+namespace linkgauge::ccl {
+
+using Result = int;  // ncclResult_t
+using Communicator = void*;
+using Stream = void*;
+using Window = void*;
+using Type = int;  // ncclDataType_t
+using Op = int;    // ncclRedOp_t
+struct UniqueId {
+  char internal[128];
+};
+
+inline constexpr Result kSuccess = 0;
+inline constexpr Result kInProgress = 7;
+inline constexpr int kWindowSymmetric = 1;             // NCCL_WIN_COLL_SYMMETRIC
+inline constexpr std::size_t kWindowAlignment = 4096;  // NCCL_WIN_REQUIRED_ALIGNMENT
+
+// REQUIRED(name, type): the library is too old without it. OPTIONAL(name, type): nullptr where absent.
+#define LINKGAUGE_CCL_API(REQUIRED, OPTIONAL)                                                          \
+  REQUIRED(ncclGetVersion, Result(int*))                                                               \
+  REQUIRED(ncclGetUniqueId, Result(UniqueId*))                                                         \
+  REQUIRED(ncclCommInitRank, Result(Communicator*, int, UniqueId, int))                                \
+  REQUIRED(ncclCommDestroy, Result(Communicator))                                                      \
+  REQUIRED(ncclCommAbort, Result(Communicator))                                                        \
+  REQUIRED(ncclCommGetAsyncError, Result(Communicator, Result*))                                       \
+  REQUIRED(ncclGetErrorString, const char*(Result))                                                    \
+  OPTIONAL(ncclGetLastError, const char*(Communicator))                                                \
+  REQUIRED(ncclGroupStart, Result())                                                                   \
+  REQUIRED(ncclGroupEnd, Result())                                                                     \
+  REQUIRED(ncclSend, Result(const void*, std::size_t, Type, int, Communicator, Stream))                \
+  REQUIRED(ncclRecv, Result(void*, std::size_t, Type, int, Communicator, Stream))                      \
+  REQUIRED(ncclAllReduce, Result(const void*, void*, std::size_t, Type, Op, Communicator, Stream))     \
+  REQUIRED(ncclReduce, Result(const void*, void*, std::size_t, Type, Op, int, Communicator, Stream))   \
+  REQUIRED(ncclBroadcast, Result(const void*, void*, std::size_t, Type, int, Communicator, Stream))    \
+  REQUIRED(ncclAllGather, Result(const void*, void*, std::size_t, Type, Communicator, Stream))         \
+  REQUIRED(ncclReduceScatter, Result(const void*, void*, std::size_t, Type, Op, Communicator, Stream)) \
+  OPTIONAL(ncclAlltoAll, Result(const void*, void*, std::size_t, Type, Communicator, Stream))          \
+  OPTIONAL(ncclGather, Result(const void*, void*, std::size_t, Type, int, Communicator, Stream))       \
+  OPTIONAL(ncclScatter, Result(const void*, void*, std::size_t, Type, int, Communicator, Stream))      \
+  OPTIONAL(ncclCommRegister, Result(Communicator, void*, std::size_t, void**))                         \
+  OPTIONAL(ncclCommDeregister, Result(Communicator, void*))                                            \
+  OPTIONAL(ncclCommWindowRegister, Result(Communicator, void*, std::size_t, Window*, int))             \
+  OPTIONAL(ncclCommWindowDeregister, Result(Communicator, Window))                                     \
+  OPTIONAL(ncclMemAlloc, Result(void**, std::size_t))                                                  \
+  OPTIONAL(ncclMemFree, Result(void*))
+
+struct Table {
+#define LINKGAUGE_CCL_MEMBER(name, ...) \
+  using name##_type = __VA_ARGS__;      \
+  name##_type* name = nullptr;
+  LINKGAUGE_CCL_API(LINKGAUGE_CCL_MEMBER, LINKGAUGE_CCL_MEMBER)
+#undef LINKGAUGE_CCL_MEMBER
+};
+
+class Library {
+ public:
+  // Opens NCCL or RCCL: `path` when given, else the loader's name in `folders` (where wheels and ROCm put it), then the
+  // loader's own search. Throws Unsupported with the reason.
+  static const Library& load(bool rccl, const std::string& path, const std::vector<std::string>& folders);
+
+  const Table& calls() const { return table_; }
+  const std::string& path() const { return library_.path(); }
+  int version_code() const { return version_code_; }
+  std::string version() const;  // "2.28.9"
+  bool rccl() const { return rccl_; }
+
+  // Throws RuntimeCallError with NCCL's own words when `result` is not success.
+  void check(Result result, const char* call, Communicator communicator, int device) const;
+
+ private:
+  Library(bool rccl, const std::vector<std::string>& names);
+
+  SharedLibrary library_;
+  Table table_;
+  int version_code_ = 0;
+  bool rccl_ = false;
+};
+
+Type type_of(Datatype datatype);
+Op op_of(ReduceOp op);
+// Empty: the library has the datatype. Otherwise the reason.
+std::string supports_datatype(const Library& library, Datatype datatype);
+
+}  // namespace linkgauge::ccl

@@ -1,0 +1,47 @@
+"""Each peer's own estimator, recomputed from our samples (docs/definitions.md, Sample, timekeeper, cadence).
+
+All take the samples of one row as arrays and return nanoseconds of one operation as the peer counts it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+Samples = dict[str, Any]  # columns rank, lane, ns, iterations of phase `sample`, as numpy arrays of one length
+
+
+def osu_latency_ns(samples: Samples) -> float:
+    """osu_latency: mean of a back-to-back loop on rank 0, half of a round trip."""
+    first = samples["rank"] == samples["rank"].min()
+    return float(samples["ns"][first].sum() / samples["iterations"][first].sum() / 2)
+
+
+def osu_bandwidth_ns(samples: Samples) -> float:
+    """osu_bw: mean time of a window on the sender; osu_bibw the same on its rank 0."""
+    first = samples["rank"] == samples["rank"].min()
+    return float(samples["ns"][first].sum() / samples["iterations"][first].sum())
+
+
+def mean_of_rank_means_ns(samples: Samples) -> float:
+    """OSU's collectives (cadence barrier) and nccl-tests (a queued batch): mean over ranks of each rank's mean."""
+    means = []
+    for rank in sorted(set(samples["rank"].tolist())):
+        own = samples["rank"] == rank
+        means.append(float(samples["ns"][own].sum() / samples["iterations"][own].sum()))
+    return statistics.fmean(means)
+
+
+def nvbandwidth_ns(samples: Samples) -> float:
+    """nvbandwidth: median of 3 gated batches of 16, of the first three samples."""
+    order = samples["sample"].argsort(kind="stable")[:3]
+    return float(statistics.median((samples["ns"][order] / samples["iterations"][order]).tolist()))
+
+
+ESTIMATORS: dict[str, Callable[[Samples], float]] = {
+    "osu_latency": osu_latency_ns,
+    "osu_bandwidth": osu_bandwidth_ns,
+    "mean_of_rank_means": mean_of_rank_means_ns,
+    "nvbandwidth": nvbandwidth_ns,
+}

@@ -198,26 +198,35 @@ class CclOperation final : public BufferedOperation {
       case Pattern::kOneToAll:
         for (int peer = 0; peer < n; ++peer) {
           if (peer == root) continue;
-          if (me == root) send(peer, sent_offset(peer), m);
+          if (me == root) send(peer, place(peer), m);
           if (me == peer) receive(root, 0, m);
           told.push_back({root, peer, nullptr, nullptr});
         }
         break;
       case Pattern::kAllToOne:
         if (me != root) send(root, 0, m);
-        if (me == root) receive_pieces();
+        for (int peer = 0; me == root && peer < n; ++peer) {
+          if (peer != root) receive(peer, place(peer), m);
+        }
         break;
       case Pattern::kAlltoall:
-        send_pieces();
-        receive_pieces();
+        for (int peer = 0; peer < n; ++peer) {
+          if (peer == me) continue;
+          send(peer, place(peer), m);
+          receive(peer, place(peer), m);
+        }
         break;
-      case Pattern::kGather:
-        if (me != root) send(root, layout().sent[0].offset, block());
-        if (me == root) receive_pieces();
+      case Pattern::kGather:  // the root's own block too, unless it is in place
+        if (me != root || !spec().in_place) send(root, layout().sent[0].offset, block());
+        for (int peer = 0; me == root && peer < n; ++peer) {
+          if (peer != root || !spec().in_place) receive(peer, place(peer), block());
+        }
         break;
       case Pattern::kScatter:
-        if (me == root) send_pieces();
-        if (me != root) receive(root, layout().received[0].offset, block());
+        for (int peer = 0; me == root && peer < n; ++peer) {
+          if (peer != root || !spec().in_place) send(peer, place(peer), block());
+        }
+        if (me != root || !spec().in_place) receive(root, 0, block());
         break;
       default:
         break;
@@ -230,28 +239,7 @@ class CclOperation final : public BufferedOperation {
   }
 
   std::size_t block() const { return block_bytes(spec(), ranks()); }
-  // Pieces are in order of the peer, this rank left out (layout.h); what goes where is their order.
-  std::size_t sent_offset(int peer) const {
-    return layout().sent.size() == 1 ? layout().sent[0].offset : peer_piece(layout().sent, peer).offset;
-  }
-  const Piece& peer_piece(const std::vector<Piece>& pieces, int peer) const {
-    const bool with_own = static_cast<int>(pieces.size()) == ranks();
-    return pieces[static_cast<std::size_t>(with_own || peer < rank() ? peer : peer - 1)];
-  }
-  void send_pieces() {
-    for (int peer = 0; peer < ranks(); ++peer) {
-      if (peer == rank()) continue;
-      const Piece& piece = peer_piece(layout().sent, peer);
-      sends_.push_back({peer, piece.offset, piece.bytes});
-    }
-  }
-  void receive_pieces() {
-    for (int peer = 0; peer < ranks(); ++peer) {
-      if (peer == rank()) continue;
-      const Piece& piece = peer_piece(layout().received, peer);
-      receives_.push_back({peer, piece.offset, piece.bytes});
-    }
-  }
+  std::size_t place(int peer) const { return static_cast<std::size_t>(peer) * block(); }
 
   void register_buffers() {
     if (spec().buffer != "registered") return;

@@ -306,10 +306,12 @@ class CclOperation final : public BufferedOperation {
         return check(
             calls.ncclGather(from, target_data_, block(), kBytes, spec().root, communicator_->get(), stream_.handle()),
             "ncclGather");
-      default:
-        return check(
-            calls.ncclScatter(from, target_data_, block(), kBytes, spec().root, communicator_->get(), stream_.handle()),
-            "ncclScatter");
+      default: {
+        // In place the root's block stays where it is.
+        void* to = target_data_ == nullptr ? source()->at(place(rank())) : target_data_;
+        return check(calls.ncclScatter(from, to, block(), kBytes, spec().root, communicator_->get(), stream_.handle()),
+                     "ncclScatter");
+      }
     }
   }
 

@@ -1,0 +1,77 @@
+"""A check and its result. Checks read the machine through `Readers` only, so that tests can fake every condition."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from linkgauge.doctor.readers import Readers
+
+OK, WARNING, FAILING, NOT_CHECKED = "ok", "warning", "failing", "not checked"
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a check found. `cost`: what the condition costs a measurement; `remedy`: exactly what to do."""
+
+    status: str
+    finding: str
+    cost: str = ""
+    remedy: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A named check. `quick`: no process is started and nothing is measured, so that every run begins with it."""
+
+    name: str
+    what: str
+    look: Callable[[Readers], Result]
+    quick: bool
+
+
+CHECKS: dict[str, Check] = {}
+_MODULES = ("linkgauge.doctor.set_up", "linkgauge.doctor.devices")  # each registers its checks, in this order
+
+
+def check(what: str, *, quick: bool = True) -> Callable[[Callable[[Readers], Result]], Callable[[Readers], Result]]:
+    """Register a function as the check of its name; `what` completes "checks whether"."""
+
+    def register(look: Callable[[Readers], Result]) -> Callable[[Readers], Result]:
+        CHECKS[look.__name__] = Check(look.__name__, what, look, quick)
+        return look
+
+    return register
+
+
+def ok(finding: str) -> Result:
+    """Nothing is wrong."""
+    return Result(OK, finding)
+
+
+def not_checked(why: str) -> Result:
+    """It could not be looked at, or does not apply here; `why` says which."""
+    return Result(NOT_CHECKED, why)
+
+
+def run_checks(readers: Readers, *, quick_only: bool = False) -> list[tuple[Check, Result]]:
+    """All checks in their order. A check that itself fails is `not checked` with the error: it never stops anything."""
+    found = []
+    for module in _MODULES:
+        importlib.import_module(module)
+    for one in CHECKS.values():
+        if quick_only and not one.quick:
+            continue
+        try:
+            result = one.look(readers)
+        except Exception as error:  # a doctor that dies of a symptom helps nobody
+            result = not_checked(f"could not look: {type(error).__name__}: {error}")
+        found.append((one, result))
+    return found
+
+
+def as_row(one: Check, result: Result) -> dict[str, Any]:
+    """For tables and JSON."""
+    return {"check": one.name, **dataclasses.asdict(result), "what": one.what}

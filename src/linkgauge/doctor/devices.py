@@ -1,0 +1,303 @@
+"""Checks of GPUs, their links and the network cards beside them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
+from linkgauge.doctor.readers import GpuFacts, Readers
+from linkgauge.run.binding import parse_core_list
+
+_HIDING = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+
+
+def _gpus(readers: Readers) -> tuple[list[GpuFacts], Result | None]:
+    found, why = readers.gpus()
+    return found, None if found else not_checked(f"no GPU: {why}")
+
+
+def _named(gpus: list[GpuFacts]) -> str:
+    return ", ".join(f"GPU {gpu.index}" for gpu in gpus)
+
+
+@check("the runtime shows every GPU of the host", quick=False)
+def devices_hidden(readers: Readers) -> Result:
+    """Compare the driver's own count with what programs see."""
+    gpus, none = _gpus(readers)
+    if none:
+        return none
+    seen = readers.visible_devices()
+    hiding = {name: readers.environment[name] for name in _HIDING if name in readers.environment}
+    if seen is None:
+        return not_checked("the runtime was not asked")
+    if seen >= len(gpus):
+        return ok(f"all {len(gpus)} GPUs are visible")
+    why = ", ".join(f"{name}={value}" for name, value in hiding.items())
+    if why:
+        return Result(WARNING, f"{seen} of {len(gpus)} GPUs are visible ({why})",
+                      "the hidden ones are not measured", f"unset {' '.join(hiding)}")  # fmt: skip
+    return Result(FAILING, f"{seen} of {len(gpus)} GPUs are visible, and no variable hides them",
+                  "GPUs are not measured", "docker run --gpus all; look at nvidia-smi -L")  # fmt: skip
+
+
+@check("no two ranks would drive one device")
+def ranks_on_one_device(readers: Readers) -> Result:
+    """A variable that repeats a device, or fewer devices than ranks that the launcher was asked for."""
+    gpus, none = _gpus(readers)
+    if none:
+        return none
+    for name in _HIDING:
+        words = [word for word in readers.environment.get(name, "").split(",") if word]
+        twice = [word for word, count in Counter(words).items() if count > 1]
+        if twice:
+            return Result(FAILING, f"{name} names {', '.join(twice)} twice", "two ranks share a device: half the rate, "
+                          "and NCCL refuses", f"export {name} with each device once")  # fmt: skip
+    uuids = Counter(gpu.uuid for gpu in gpus if gpu.uuid)
+    if any(count > 1 for count in uuids.values()):
+        return Result(FAILING, "one GPU is shown twice", "two ranks share a device", "look at nvidia-smi -L")
+    return ok("each device is there once")
+
+
+@check("nobody else uses the GPUs")
+def other_gpu_users(readers: Readers) -> Result:
+    """Processes with a context on a GPU."""
+    gpus, none = _gpus(readers)
+    if none:
+        return none
+    busy = [gpu for gpu in gpus if gpu.processes]
+    if busy:
+        users = "; ".join(f"GPU {gpu.index}: {', '.join(map(str, gpu.processes))}" for gpu in busy)
+        return Result(WARNING, f"processes use GPUs ({users})", "rates fall and spread", "end them, or wait")
+    return ok("no other process has a context")
+
+
+@check("GPU clocks and power are not capped")
+def clocks_capped(readers: Readers) -> Result:
+    """Application clocks, power limits below the default, and throttling right now."""
+    gpus, none = _gpus(readers)
+    if none:
+        return none
+    said = []
+    for gpu in gpus:
+        if 0 < gpu.clock_limit < gpu.clock_max:
+            said.append(f"GPU {gpu.index}: clocks held at {gpu.clock_limit} of {gpu.clock_max} MHz")
+        if 0 < gpu.power_limit < gpu.power_default - 1:
+            said.append(f"GPU {gpu.index}: power limit {gpu.power_limit:.0f} of {gpu.power_default:.0f} W")
+        if gpu.throttle:
+            said.append(f"GPU {gpu.index}: slowed by {', '.join(gpu.throttle)}")
+    if said:
+        return Result(WARNING, "; ".join(said), "kernels and reductions are slower than on a free GPU",
+                      "nvidia-smi -rac; nvidia-smi -pl DEFAULT; look at cooling and power")  # fmt: skip
+    return ok("not capped")
+
+
+@check("PCIe links are at their full width and generation")
+def pcie_width(readers: Readers) -> Result:
+    """Width counts always; generation falls while a GPU sleeps, so a lower one is only a hint."""
+    gpus, none = _gpus(readers)
+    if none:
+        return none
+    narrow = [gpu for gpu in gpus if 0 < gpu.pcie_width < gpu.pcie_width_max]
+    if narrow:
+        widths = "; ".join(f"GPU {gpu.index}: x{gpu.pcie_width} of x{gpu.pcie_width_max}" for gpu in narrow)
+        return Result(FAILING, f"PCIe links below their width ({widths})", "host transfers at that share of the rate",
+                      "reseat the card or riser; look at the slot's lanes in the firmware's set-up")  # fmt: skip
+    slow = [gpu for gpu in gpus if 0 < gpu.pcie_generation < gpu.pcie_generation_max]
+    if slow:
+        return ok(f"full width; {_named(slow)} at a lower generation while idle")
+    return ok("full width and generation")
+
+
+@check("all NVLinks of a GPU are up")
+def nvlinks(readers: Readers) -> Result:
+    """A GPU with some links down, or with fewer than its siblings."""
+    gpus, none = _gpus(readers)
+    if none:
+        return none
+    linked = [gpu for gpu in gpus if gpu.nvlinks_active or gpu.nvlinks_inactive]
+    if not linked:
+        return not_checked("these GPUs show no NVLinks")
+    most = max(gpu.nvlinks_active for gpu in linked)
+    short = [gpu for gpu in linked if gpu.nvlinks_active < most]
+    if short:
+        said = "; ".join(f"GPU {gpu.index}: {gpu.nvlinks_active} of {most}" for gpu in short)
+        return Result(FAILING, f"NVLinks are down ({said})", "peer copies at that share of the rate",
+                      "nvidia-smi nvlink -s; nvidia-smi nvlink -e; look at the fabric manager's log")  # fmt: skip
+    return ok(f"{most} links of each GPU are up")
+
+
+@check("devices may reach each other's memory", quick=False)
+def peer_access(readers: Readers) -> Result:
+    """Ask the runtime for every pair; look at the IOMMU where it refuses."""
+    refused = readers.refused_peers()
+    if refused is None:
+        return not_checked("no GPU runtime here")
+    if not refused:
+        return ok("every pair may")
+    pairs = ", ".join(sorted(refused)[:8]) + (", ..." if len(refused) > 8 else "")
+    kinds = {readers.text(path) for path in readers.glob("/sys/kernel/iommu_groups/*/type")}
+    translating = {"DMA", "DMA-FQ"} & {kind for kind in kinds if kind}
+    remedy = (
+        "boot with iommu=pt, and turn off ACS in the firmware or by setpci on the switches" if translating
+        else "docker run --ipc=host with all devices; look at 'nvidia-smi topo -p2p r'"
+    )  # fmt: skip
+    why = next(iter(refused.values()))
+    return Result(WARNING, f"peer access is refused for {pairs} ({why})",
+                  "copies between them go through host memory: a fraction of the rate", remedy)  # fmt: skip
+
+
+@check("the MPI library takes device buffers", quick=False)
+def mpi_with_gpus(readers: Readers) -> Result:
+    """What the library says; on Cray MPICH, whether its GPU transport library is preloaded."""
+    _, none = _gpus(readers)
+    if none:
+        return none
+    if readers.mpi is None:
+        return not_checked("no MPI library")
+    if readers.mpi.vendor == "cray":
+        preloaded = "libmpi_gtl" in readers.environment.get("LD_PRELOAD", "")
+        enabled = readers.environment.get("MPICH_GPU_SUPPORT_ENABLED") == "1"
+        if preloaded and enabled:
+            return ok("Cray's GPU transport library is preloaded")
+        return Result(FAILING, "Cray MPICH without its GPU transport library", "MPI on device buffers crashes",
+                      "--env LD_PRELOAD=$PE_MPICH_GTL_DIR/libmpi_gtl_cuda.so (or _hsa), "
+                      "--env MPICH_GPU_SUPPORT_ENABLED=1")  # fmt: skip
+    knows = readers.mpi_knows_gpus()
+    if knows is None:
+        return not_checked(f"{readers.mpi.name} does not say")
+    if knows:
+        return ok(f"{readers.mpi.name} says that it does")
+    return Result(WARNING, f"{readers.mpi.name} has no GPU support", "mpi on device buffers is skipped or crashes; "
+                  "staging still measures host buffers", "--mpi PREFIX of a GPU-aware build")  # fmt: skip
+
+
+@check("UCX was built for the GPUs", quick=False)
+def ucx_with_gpus(readers: Readers) -> Result:
+    """Look for its cuda or rocm transports."""
+    gpus, none = _gpus(readers)
+    if none:
+        return none
+    said = readers.run(["ucx_info", "-d"])
+    if said is None:
+        return not_checked("ucx_info is not installed")
+    word = "cuda" if gpus[0].vendor == "nvidia" else "rocm"
+    if word in said:
+        return ok(f"UCX has {word} transports")
+    return Result(WARNING, f"UCX has no {word} transports", "MPI over UCX stages device buffers, or crashes",
+                  f"install the UCX package with {word} (ucx-{word}), or build with --with-{word}")  # fmt: skip
+
+
+@check("network cards can read GPU memory (peermem or dma-buf), and GDRCopy is there")
+def gpu_direct(readers: Readers) -> Result:
+    """Only where both GPUs and RDMA cards are."""
+    gpus, none = _gpus(readers)
+    if none:
+        return none
+    if not readers.glob("/sys/class/infiniband/*"):
+        return not_checked("no RDMA card here")
+    if gpus[0].vendor == "nvidia":
+        modules = readers.text("/proc/modules") or ""
+        peermem = re.search(r"^(nvidia_peermem|nv_peer_mem) ", modules, re.MULTILINE) is not None
+        dma_buf = "Open Kernel Module" in (readers.text("/proc/driver/nvidia/version") or "")
+        if not peermem and not dma_buf:
+            return Result(FAILING, "neither nvidia_peermem nor dma-buf (the open kernel module) is there",
+                          "every message between nodes goes through host memory: half of the rate or less",
+                          "modprobe nvidia_peermem")  # fmt: skip
+        if not readers.exists("/dev/gdrdrv"):
+            return Result(WARNING, "GDRCopy's driver is not loaded", "small messages between GPUs several times slower",
+                          "install gdrcopy and modprobe gdrdrv")  # fmt: skip
+    return ok("GPUDirect RDMA is there")
+
+
+@check("NVLink fabrics across hosts are joined (IMEX)")
+def imex(readers: Readers) -> Result:
+    """Only where the GPUs belong to a fabric."""
+    gpus, none = _gpus(readers)
+    if none:
+        return none
+    states = {gpu.fabric_state for gpu in gpus} - {""}
+    if not states:
+        return not_checked("these GPUs belong to no fabric across hosts")
+    if states != {"completed"}:
+        return Result(FAILING, f"fabric state {', '.join(sorted(states))}", "no NVLink at all until it is completed",
+                      "systemctl status nvidia-fabricmanager nvidia-imex")  # fmt: skip
+    if not readers.glob("/dev/nvidia-caps-imex-channels/channel*"):
+        return Result(WARNING, "no IMEX channel", "no NVLink between hosts; inside this one all is well",
+                      "start nvidia-imex on all hosts, and make channel0: NVreg_CreateImexChannel0=1")  # fmt: skip
+    return ok("fabric and IMEX channel are there")
+
+
+@check("ranks may run on the cores near their device")
+def device_affinity(readers: Readers) -> Result:
+    """Compare the allowed cores with each GPU's local ones."""
+    gpus, none = _gpus(readers)
+    if none:
+        return none
+    allowed, far = readers.affinity(), []
+    for gpu in gpus:
+        text = readers.text(f"/sys/bus/pci/devices/{gpu.pci_address}/local_cpulist")
+        if text and not allowed & set(parse_core_list(text)):
+            far.append(gpu)
+    if far:
+        return Result(WARNING, f"no allowed core is on the socket of {_named(far)}",
+                      "host transfers cross the sockets: less rate, more latency",
+                      "srun --cpu-bind=none, numactl --cpunodebind, or a larger cpuset")  # fmt: skip
+    return ok("each device has an allowed core on its socket")
+
+
+def _ports(readers: Readers) -> dict[str, str]:
+    """Card/port -> state."""
+    found = {}
+    for path in readers.glob("/sys/class/infiniband/*/ports/*/state"):
+        parts = path.split("/")
+        found[f"{parts[4]}/{parts[6]}"] = (readers.text(path) or "").split(":")[-1].strip()
+    return found
+
+
+@check("all rails of the network are up")
+def rails(readers: Readers) -> Result:
+    """Ports that are down while others are active."""
+    ports = _ports(readers)
+    if not ports:
+        return not_checked("no RDMA card here")
+    down = sorted(name for name, state in ports.items() if state != "ACTIVE")
+    if len(down) == len(ports):
+        return Result(WARNING, f"no port is active ({', '.join(down)})", "between nodes only TCP is left",
+                      "ibstat; look at cables and the subnet manager")  # fmt: skip
+    if down:
+        return Result(WARNING, f"ports are down: {', '.join(down)} of {len(ports)}",
+                      f"between nodes at most {len(ports) - len(down)}/{len(ports)} of the rate",
+                      "ibstat; look at cables, and at ports that are meant to be unused")  # fmt: skip
+    return ok(f"{len(ports)} ports are active")
+
+
+@check("each GPU's traffic is meant for the card nearest to it")
+def nearest_card(readers: Readers) -> Result:
+    """A variable that names cards, none of which is on the NUMA node of a GPU that has one."""
+    gpus, none = _gpus(readers)
+    if none:
+        return none
+    cards = {
+        path.split("/")[-1]: readers.text(f"{path}/device/numa_node")
+        for path in readers.glob("/sys/class/infiniband/*")
+    }
+    if not cards:
+        return not_checked("no RDMA card here")
+    for variable in ("NCCL_IB_HCA", "UCX_NET_DEVICES"):
+        named = {
+            re.split(r"[:=^]", word.lstrip("=^"))[0]
+            for word in readers.environment.get(variable, "").split(",")
+            if word
+        }
+        chosen = {card: node for card, node in cards.items() if any(card.startswith(name) for name in named)}
+        if not chosen:
+            continue
+        for gpu in gpus:
+            node = readers.text(f"/sys/bus/pci/devices/{gpu.pci_address}/numa_node")
+            near = [card for card, of in cards.items() if of == node]
+            if node not in (None, "-1") and near and node not in chosen.values():
+                finding = f"{variable} leaves GPU {gpu.index} (node {node}) only cards of other nodes"
+                remedy = f"add {near[0]} to {variable}, or unset it"
+                return Result(WARNING, finding, "its traffic crosses the sockets", remedy)
+    return ok("no variable keeps a GPU from its nearest card")

@@ -1,0 +1,92 @@
+"""The GPUs as NVIDIA's management library shows them, for the doctor."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from linkgauge.doctor.readers import GpuFacts
+
+_Value = TypeVar("_Value")
+_MAX_LINKS = 18
+
+
+def nvidia_gpus() -> tuple[list[GpuFacts], str]:
+    """Facts of every NVIDIA GPU of the host; and why there are none. What a GPU does not tell stays unknown."""
+    try:
+        nvml: Any = importlib.import_module("pynvml")
+    except ImportError:
+        return [], "nvidia-ml-py is not installed"
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return [], f"NVML: {error}"
+    try:
+        return [_facts(nvml, index) for index in range(nvml.nvmlDeviceGetCount())], ""
+    except nvml.NVMLError as error:
+        return [], f"NVML: {error}"
+    finally:
+        with contextlib.suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
+def _facts(nvml: Any, index: int) -> GpuFacts:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+
+    def ask(call: Callable[..., Any], default: _Value) -> _Value:
+        try:
+            value: _Value = call()
+            return value
+        except (nvml.NVMLError, AttributeError):
+            return default
+
+    links = [ask(lambda link=link: int(nvml.nvmlDeviceGetNvLinkState(handle, link)), -1) for link in range(_MAX_LINKS)]
+
+    def text(value: object) -> str:  # older bindings give bytes
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+    return GpuFacts(
+        index=index,
+        name=text(ask(lambda: nvml.nvmlDeviceGetName(handle), "")),
+        uuid=text(ask(lambda: nvml.nvmlDeviceGetUUID(handle), "")),
+        pci_address=_short_address(text(ask(lambda: nvml.nvmlDeviceGetPciInfo(handle).busId, ""))),
+        processes=tuple(ask(lambda: [p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(handle)], [])),
+        clock_limit=ask(lambda: int(nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM)), -1),
+        clock_max=ask(lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)), -1),
+        power_limit=ask(lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000, -1.0),
+        power_default=ask(lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000, -1.0),
+        throttle=_throttle(nvml, ask(lambda: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)), 0)),
+        pcie_width=ask(lambda: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)), -1),
+        pcie_width_max=ask(lambda: int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)), -1),
+        pcie_generation=ask(lambda: int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)), -1),
+        pcie_generation_max=ask(lambda: int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)), -1),
+        nvlinks_active=sum(state == 1 for state in links),
+        nvlinks_inactive=sum(state == 0 for state in links),
+        fabric_state=ask(lambda: _fabric(nvml, handle), ""),
+    )
+
+
+def _short_address(bus_id: str) -> str:
+    """NVML's eight-digit domain as sysfs writes it, four digits, lower case."""
+    domain, _, rest = bus_id.partition(":")
+    return f"{domain[-4:]}:{rest}".lower() if rest else bus_id
+
+
+def _throttle(nvml: Any, mask: int) -> tuple[str, ...]:
+    words = (
+        ("SwPowerCap", "power cap"),
+        ("HwSlowdown", "hardware slowdown"),
+        ("HwThermalSlowdown", "heat"),
+        ("SwThermalSlowdown", "heat"),
+        ("HwPowerBrakeSlowdown", "power brake"),
+    )
+    found = [word for name, word in words if mask & getattr(nvml, f"nvmlClocksThrottleReason{name}", 0)]
+    return tuple(dict.fromkeys(found))
+
+
+def _fabric(nvml: Any, handle: Any) -> str:
+    info = nvml.c_nvmlGpuFabricInfo_t()
+    nvml.nvmlDeviceGetGpuFabricInfo(handle, info)
+    return {0: "", 1: "not started", 2: "in progress", 3: "completed"}.get(int(info.state), "")

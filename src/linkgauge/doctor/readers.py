@@ -1,0 +1,210 @@
+"""How the doctor looks at the machine: every reading it makes is a method here, so that a test can fake each."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import dataclasses
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from linkgauge.run.mpi_library import MpiInstallation
+
+_TIMEOUT_S = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuFacts:
+    """One GPU as its management library shows it. -1 and None: not told. Clocks in MHz, power in watts."""
+
+    index: int
+    name: str
+    uuid: str
+    pci_address: str
+    vendor: str = "nvidia"
+    processes: tuple[int, ...] = ()
+    clock_limit: int = -1  # highest that applications may use now
+    clock_max: int = -1
+    power_limit: float = -1
+    power_default: float = -1
+    throttle: tuple[str, ...] = ()
+    pcie_width: int = -1
+    pcie_width_max: int = -1
+    pcie_generation: int = -1
+    pcie_generation_max: int = -1
+    nvlinks_active: int = 0
+    nvlinks_inactive: int = 0
+    fabric_state: str = ""  # of NVLink fabrics across hosts: completed, in progress, ...; empty: none
+
+
+class Readers:
+    """Readings of this machine. Every path is below `root`, for recorded machines."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        *,
+        mpi: MpiInstallation | None = None,
+        mpi_problem: str = "",
+        ranks: int = 2,
+        root: Path = Path("/"),
+    ) -> None:
+        """Look at this machine as a run with that MPI library and so many ranks would."""
+        self.environment = os.environ if environment is None else environment
+        self.mpi = mpi
+        self.mpi_problem = mpi_problem
+        self.ranks = ranks
+        self._root = root
+        self._gpus: tuple[list[GpuFacts], str] | None = None
+
+    def _path(self, path: str) -> Path:
+        return self._root / path.lstrip("/")
+
+    def text(self, path: str) -> str | None:
+        """A file's text, stripped; None where it cannot be read."""
+        try:
+            return self._path(path).read_text(errors="replace").strip()
+        except OSError:
+            return None
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder is there."""
+        return self._path(path).exists()
+
+    def glob(self, pattern: str) -> list[str]:
+        """Paths that match, below the root, sorted."""
+        return sorted("/" + str(path.relative_to(self._root)) for path in self._root.glob(pattern.lstrip("/")))
+
+    def link(self, path: str) -> str:
+        """Where a link leads, its last part; empty where it is none."""
+        try:
+            return os.path.basename(os.readlink(self._path(path)))
+        except OSError:
+            return ""
+
+    def free_bytes(self, path: str) -> int | None:
+        """Bytes free in a file system; None where there is none."""
+        try:
+            state = os.statvfs(self._path(path))
+        except OSError:
+            return None
+        return state.f_bavail * state.f_frsize
+
+    def writable(self, path: Path) -> bool:
+        """Whether files can be made in a folder, or in the nearest folder above it that exists."""
+        while not path.exists() and path != path.parent:
+            path = path.parent
+        return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
+
+    def locked_memory_limit(self) -> int:
+        """Bytes that may be locked; -1: unlimited."""
+        limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+        return -1 if limit == resource.RLIM_INFINITY else limit
+
+    def affinity(self) -> set[int]:
+        """Cores that this process may run on."""
+        return os.sched_getaffinity(0)
+
+    def load(self) -> float:
+        """Mean number of runnable processes over the last minute."""
+        return os.getloadavg()[0]
+
+    def run(self, command: Sequence[str]) -> str | None:
+        """Output of a program; None where it is not installed, fails, or takes too long."""
+        if shutil.which(command[0]) is None:
+            return None
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S,
+                                  check=False, stdin=subprocess.DEVNULL)  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout if done.returncode == 0 else None
+
+    def library(self, name: str) -> bool:
+        """Whether the loader finds a library, by its stem (`cuda` for libcuda.so)."""
+        return ctypes.util.find_library(name) is not None
+
+    def package_version(self, name: str) -> str | None:
+        """Version of an installed Python package; None where there is none."""
+        from importlib import metadata
+
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return None
+
+    def gpus(self) -> tuple[list[GpuFacts], str]:
+        """The GPUs that the management library shows, hidden ones too; and why there are none."""
+        if self._gpus is None:
+            from linkgauge.doctor.nvml import nvidia_gpus
+
+            self._gpus = nvidia_gpus()
+        return self._gpus
+
+    def visible_devices(self) -> int | None:
+        """How many devices the runtime shows to this process, hidden ones left out; None where it is not known."""
+        from linkgauge.run.devices import probe
+
+        for kind in ("cuda", "hip"):
+            found = probe(kind)
+            if found.devices:
+                return len(found.devices)
+        return 0
+
+    def refused_peers(self) -> dict[str, str] | None:
+        """Pairs of devices (`0-1`) between which peer access is refused, with the reason; None: not known."""
+        from linkgauge.run.devices import probe
+
+        for kind in ("cuda", "hip"):
+            found = probe(kind)
+            if found.devices:
+                refused: dict[str, str] = {}
+                for device in found.devices:
+                    refused |= {
+                        f"{device['ordinal']}-{peer}": why for peer, why in device.get("refused_peers", {}).items()
+                    }
+                return refused
+        return None
+
+    def cross_memory_refused(self) -> str | None:
+        """Why one process may not read another's memory (process_vm_readv), tried; empty where it may, None untried."""
+        program = (
+            "import ctypes, os, sys\n"
+            "class iovec(ctypes.Structure):\n"
+            "    _fields_ = [('base', ctypes.c_void_p), ('len', ctypes.c_size_t)]\n"
+            "out = ctypes.create_string_buffer(8)\n"
+            "mine = iovec(ctypes.addressof(out), 8); theirs = iovec(int(sys.argv[2]), 8)\n"
+            "libc = ctypes.CDLL(None, use_errno=True)\n"
+            "n = libc.process_vm_readv(int(sys.argv[1]), ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0)\n"
+            "print('' if n == 8 else os.strerror(ctypes.get_errno()))\n"
+        )
+        word = ctypes.create_string_buffer(b"linkgau")
+        command = [sys.executable, "-I", "-S", "-c", program, str(os.getpid()), str(ctypes.addressof(word))]
+        return None if (said := self.run(command)) is None else said.strip()
+
+    def ranks_seen(self) -> list[tuple[int, int]] | str:
+        """(rank, size) as two ranks of this reader's MPI library see themselves; or why they could not start."""
+        from linkgauge.doctor.rank_probe import probe_ranks
+
+        if self.mpi is None:
+            return self.mpi_problem or "no MPI library was found"
+        return probe_ranks(self.mpi)
+
+    def mpi_knows_gpus(self) -> bool | None:
+        """Whether the MPI library says that it takes device buffers; None where it does not say."""
+        if self.mpi is None:
+            return None
+        program = (
+            "import ctypes, os, sys\n"
+            "lib = ctypes.CDLL(sys.argv[1], mode=os.RTLD_LAZY)\n"
+            "names = ('MPIX_Query_cuda_support', 'MPIX_Query_rocm_support')\n"
+            "found = [getattr(lib, name) for name in names if hasattr(lib, name)]\n"
+            "print('unknown' if not found else 'yes' if any(f() for f in found) else 'no')\n"
+        )
+        said = self.run([sys.executable, "-I", "-c", program, str(self.mpi.library)])
+        return {"yes": True, "no": False}.get((said or "").strip())

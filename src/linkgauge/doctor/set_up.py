@@ -1,0 +1,191 @@
+"""Checks of the set-up: ranks, libraries and versions, limits of the process and the container."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
+from linkgauge.doctor.readers import Readers
+from linkgauge.plan.quantity import format_bytes
+
+# The lowest versions that are known to work, as pyproject.toml says.
+_PACKAGES = {"numpy": "1.26", "mpi4py": "4.1", "pyarrow": "15", "rich": "13.7", "typer": "0.12"}
+_REPORT_PACKAGES = {"altair": "5.4", "duckdb": "1.0"}
+_SHM_PER_RANK = 32 << 20
+_MAX_SOCKET_PATH = 108 - len("/linkgauge-65534/4194304/123456/hydra-pmi-socket-123456")
+
+
+def _older(found: str, least: str) -> bool:
+    def numbers(text: str) -> list[int]:
+        return [int(word) for word in re.findall(r"\d+", text)[:3]]
+
+    return numbers(found) < numbers(least)
+
+
+@check("two ranks under the MPI library see each other, and are not both rank 0", quick=False)
+def ranks_see_each_other(readers: Readers) -> Result:
+    """Start two ranks and ask each who it is."""
+    seen = readers.ranks_seen()
+    if isinstance(seen, str):
+        return Result(FAILING, seen, "no process launch can run; mpi is lost, and staging between processes",
+                      "look at linkgauge list mpi; pip install mpich, or --mpi PREFIX, or --threads")  # fmt: skip
+    if seen == [(0, 2), (1, 2)]:
+        return ok("2 ranks see each other")
+    if all(rank == 0 for rank, _ in seen):
+        return Result(FAILING, f"{len(seen)} ranks all say that they are rank 0: launcher and library are of different "
+                      "installations", "every launch would fail", "--mpi PREFIX of one installation")  # fmt: skip
+    return Result(FAILING, f"2 ranks were started, seen were {seen}", "every launch would fail", "--mpi PREFIX")
+
+
+@check("the MPI library is usable with this mpi4py")
+def mpi_library(readers: Readers) -> Result:
+    """Say which library a run would use."""
+    if readers.mpi is None:
+        return Result(FAILING, readers.mpi_problem or "no MPI library was found",
+                      "only --threads works: mpi is lost", "pip install mpich, or --mpi PREFIX")  # fmt: skip
+    if readers.mpi.problem:
+        return Result(FAILING, readers.mpi.problem, "launches under it fail", "--mpi PREFIX of another installation")
+    return ok(f"{readers.mpi.name} ({readers.mpi.abi} ABI) with {readers.mpi.launcher}")
+
+
+@check("Python packages are there in versions that are known to work")
+def package_versions(readers: Readers) -> Result:
+    """Compare with the least versions, expected and found."""
+    wrong = []
+    for name, least in _PACKAGES.items():
+        found = readers.package_version(name)
+        if found is None:
+            wrong.append(f"{name}: expected {least} or newer, found none")
+        elif _older(found, least):
+            wrong.append(f"{name}: expected {least} or newer, found {found}")
+    if wrong:
+        return Result(FAILING, "; ".join(wrong), "measuring or reading results fails", "pip install -U linkgauge")
+    missing = [name for name, least in _REPORT_PACKAGES.items()
+               if (found := readers.package_version(name)) is None or _older(found, least)]  # fmt: skip
+    if missing:
+        return Result(WARNING, f"{', '.join(missing)} absent or old", "no report or no queries on this machine",
+                      "pip install 'linkgauge[report]', here or where results are read")  # fmt: skip
+    return ok("all packages are new enough")
+
+
+@check("/dev/shm has room for the MPI library's and NCCL's segments")
+def shared_memory(readers: Readers) -> Result:
+    """Compare what is free with what ranks need."""
+    free, need = readers.free_bytes("/dev/shm"), readers.ranks * _SHM_PER_RANK
+    if free is None:
+        return Result(FAILING, "/dev/shm is not there", "MPI and NCCL fail or fall back to slow paths",
+                      "mount a tmpfs on /dev/shm")  # fmt: skip
+    if free < need:
+        return Result(FAILING, f"/dev/shm has {format_bytes(free)} free, {readers.ranks} ranks may need "
+                      f"{format_bytes(need)}", "MPI and NCCL abort with a bus error, or cases are skipped",
+                      "docker run --shm-size=4g (or --ipc=host); else mount -o remount,size=4g /dev/shm")  # fmt: skip
+    return ok(f"{format_bytes(free)} free")
+
+
+@check("enough memory may be locked for pinned buffers and network cards")
+def locked_memory(readers: Readers) -> Result:
+    """RDMA registers, and so locks, every buffer it sends from."""
+    limit = readers.locked_memory_limit()
+    if limit < 0:
+        return ok("unlimited")
+    cards = readers.glob("/sys/class/infiniband/*")
+    finding = f"at most {format_bytes(limit)} may be locked"
+    remedy = "ulimit -l unlimited; docker run --ulimit memlock=-1; /etc/security/limits.conf: * - memlock unlimited"
+    if cards:
+        return Result(FAILING, f"{finding}, and {len(cards)} RDMA cards are here",
+                      "RDMA fails or falls back to TCP: a tenth of the rate", remedy)  # fmt: skip
+    if limit < 64 << 20:
+        return Result(WARNING, finding, "pinned buffers of some libraries fail", remedy)
+    return ok(finding)
+
+
+@check("one process may read another's memory, as MPI's single-copy paths do", quick=False)
+def cross_memory(readers: Readers) -> Result:
+    """Try process_vm_readv; ptrace_scope and seccomp refuse it."""
+    refused = readers.cross_memory_refused()
+    if refused is None:
+        return not_checked("the trial process could not be run")
+    if refused == "":
+        return ok("process_vm_readv works")
+    scope = readers.text("/proc/sys/kernel/yama/ptrace_scope")
+    remedy = (
+        "sysctl kernel.yama.ptrace_scope=0" if scope not in (None, "0")
+        else "docker run --cap-add=SYS_PTRACE, or --security-opt seccomp=unconfined"
+    )  # fmt: skip
+    return Result(WARNING, f"process_vm_readv: {refused} (ptrace_scope {scope or 'unknown'})",
+                  "MPI copies large messages twice: up to half of the rate between host buffers", remedy)  # fmt: skip
+
+
+@check("the temporary folder's path is short enough for launchers' sockets")
+def temporary_folder(readers: Readers) -> Result:
+    """Unix sockets have 108 characters."""
+    path = readers.environment.get("TMPDIR") or tempfile.gettempdir()
+    if len(path) > _MAX_SOCKET_PATH:
+        return Result(FAILING, f"TMPDIR has {len(path)} characters ({path})",
+                      "mpiexec fails to make its sockets", "export TMPDIR=/tmp")  # fmt: skip
+    if not readers.writable(Path(path)):
+        return Result(FAILING, f"{path} cannot be written", "no launch can start", "export TMPDIR=/tmp")
+    return ok(path)
+
+
+@check("the cache of compiled kernels can be written")
+def kernel_cache(readers: Readers) -> Result:
+    """Kernels are compiled once for each device and kept."""
+    base = readers.environment.get("XDG_CACHE_HOME") or str(
+        Path(readers.environment.get("HOME", "/nonexistent")) / ".cache"
+    )
+    path = Path(base) / "linkgauge"
+    if readers.writable(path):
+        return ok(str(path))
+    return Result(WARNING, f"{path} cannot be written", "kernels are compiled anew in each launch: seconds each",
+                  "export XDG_CACHE_HOME to a folder that can be written")  # fmt: skip
+
+
+@check("ranks have cores of their own")
+def cores(readers: Readers) -> Result:
+    """More ranks than cores is allowed, and told."""
+    available = len(readers.affinity())
+    if available < readers.ranks:
+        return Result(WARNING, f"{readers.ranks} ranks share {available} cores",
+                      "latencies include waits for a core; such cases are stored as oversubscribed",
+                      "give the job more cores (srun -c, docker --cpus, taskset), or fewer --devices")  # fmt: skip
+    return ok(f"{available} cores for {readers.ranks} ranks")
+
+
+@check("the machine is otherwise idle")
+def other_load(readers: Readers) -> Result:
+    """Runnable processes of others take cores from the ranks."""
+    load, available = readers.load(), len(readers.affinity())
+    if load > 0.5 * available + 0.5:
+        return Result(WARNING, f"load {load:.1f} on {available} cores before the run began",
+                      "samples spread; medians rise", "end other work, or wait for it")  # fmt: skip
+    return ok(f"load {load:.1f} on {available} cores")
+
+
+@check("CPU frequency is not left to save power")
+def cpu_governor(readers: Readers) -> Result:
+    """Governors other than performance need time to raise the clock."""
+    paths = readers.glob("/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
+    governors = {readers.text(path) or "" for path in paths} - {""}
+    if not governors:
+        return not_checked("the system does not show CPU frequency governors (common in virtual machines)")
+    if governors == {"performance"}:
+        return ok("performance")
+    return Result(WARNING, f"governor {', '.join(sorted(governors))}", "small messages up to twice as slow, and spread",
+                  "cpupower frequency-set -g performance")  # fmt: skip
+
+
+@check("transparent huge pages can be had")
+def huge_pages(readers: Readers) -> Result:
+    """Cases with huge_pages ask for them by madvise."""
+    text = readers.text("/sys/kernel/mm/transparent_hugepage/enabled")
+    if text is None:
+        return not_checked("the kernel does not show its setting")
+    chosen = re.search(r"\[(\w+)\]", text)
+    word = chosen[1] if chosen else text
+    if word == "never":
+        return Result(WARNING, "transparent huge pages: never", "cases with huge_pages measure small pages",
+                      "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")  # fmt: skip
+    return ok(word)

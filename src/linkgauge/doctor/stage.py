@@ -1,0 +1,25 @@
+"""The doctor inside a run: its quick checks, which warn and never stop the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from linkgauge.doctor.check import FAILING, WARNING, run_checks
+from linkgauge.doctor.readers import Readers
+
+if TYPE_CHECKING:
+    from linkgauge.run.devices import DeviceSet
+    from linkgauge.run.prepare import Prepared
+
+
+def warnings_before_run(devices: DeviceSet, prepared: Prepared) -> list[str]:
+    """One line for each quick check that does not say ok: finding, cost and remedy."""
+    ranks = max((launch.settings.ranks for launch in prepared.planned.launches), default=devices.count)
+    mpi = next(iter(prepared.mpis.values()), None)
+    said = []
+    for one, result in run_checks(Readers(mpi=mpi, ranks=ranks), quick_only=True):
+        if one.name == "mpi_library" and mpi is None:
+            continue  # threads mode needs none
+        if result.status in (WARNING, FAILING):
+            said.append(f"{result.finding}: {result.cost}; remedy: {result.remedy}")
+    return said

@@ -1,0 +1,221 @@
+"""Each check of the doctor under the condition it is for, faked, and under its absence."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linkgauge import cli
+from linkgauge.doctor import check as checks
+from linkgauge.doctor.readers import GpuFacts, Readers
+from linkgauge.run.mpi_library import MpiInstallation
+
+MPICH = MpiInstallation(
+    "mpich-5", "mpich", "5", "mpich", Path("/p/lib/libmpi.so.12"), Path("/p/bin/mpiexec"), "hydra", "x"
+)
+CRAY = dataclasses.replace(MPICH, vendor="cray")
+GPU = GpuFacts(0, "H200", "GPU-a", "0000:1b:00.0", clock_limit=1980, clock_max=1980, power_limit=700,
+               power_default=700, pcie_width=16, pcie_width_max=16, pcie_generation=5, pcie_generation_max=5, nvlinks_active=18)  # fmt: skip
+OTHER = dataclasses.replace(GPU, index=1, uuid="GPU-b", pci_address="0000:1c:00.0")
+
+
+class FakeReaders(Readers):
+    """A healthy machine with two GPUs and two RDMA cards, of which a test changes what it names."""
+
+    def __init__(self, **changed: Any) -> None:
+        super().__init__(changed.pop("environment", {"HOME": "/root"}), mpi=changed.pop("mpi", MPICH))
+        self.facts: dict[str, Any] = {
+            "gpus": ([GPU, OTHER], ""),
+            "texts": {
+                "/proc/modules": "nvidia_peermem 16384 0 - Live 0x0\n",
+                "/sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+                "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
+                "/sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
+                "/sys/class/infiniband/mlx5_1/ports/1/state": "4: ACTIVE",
+                "/sys/class/infiniband/mlx5_0/device/numa_node": "0",
+                "/sys/class/infiniband/mlx5_1/device/numa_node": "1",
+                "/sys/bus/pci/devices/0000:1b:00.0/local_cpulist": "0-3",
+                "/sys/bus/pci/devices/0000:1b:00.0/numa_node": "0",
+                "/sys/bus/pci/devices/0000:1c:00.0/local_cpulist": "0-3",
+                "/sys/bus/pci/devices/0000:1c:00.0/numa_node": "0",
+                "/dev/gdrdrv": "",
+                "/dev/nvidia-caps-imex-channels/channel0": "",
+            },
+            "free": 8 << 30,
+            "locked": -1,
+            "cores": {0, 1, 2, 3},
+            "load": 0.1,
+            "commands": {"ucx_info": "# Transport: cuda_ipc"},
+            "packages": {"numpy": "2.0", "mpi4py": "4.1", "pyarrow": "20.0.0", "rich": "13.9", "typer": "0.20",
+                         "altair": "5.5", "duckdb": "1.2"},
+            "visible": 2,
+            "refused": {},
+            "cross": "",
+            "ranks": [(0, 2), (1, 2)],
+            "mpi_gpus": True,
+            "writable": True,
+        }  # fmt: skip
+        self.facts["texts"] |= changed.pop("texts", {})
+        self.facts["packages"] |= changed.pop("packages", {})
+        self.facts |= changed
+
+    def text(self, path: str) -> str | None:
+        return self.facts["texts"].get(path)
+
+    def exists(self, path: str) -> bool:
+        return self.facts["texts"].get(path) is not None
+
+    def glob(self, pattern: str) -> list[str]:
+        import fnmatch
+
+        depth = pattern.count("/")
+        paths = {
+            "/".join(path.split("/")[: depth + 1]) for path, text in self.facts["texts"].items() if text is not None
+        }
+        return sorted(path for path in paths if fnmatch.fnmatch(path, pattern))
+
+    def free_bytes(self, path: str) -> int | None:
+        return self.facts["free"]
+
+    def writable(self, path: Path) -> bool:
+        return self.facts["writable"]
+
+    def locked_memory_limit(self) -> int:
+        return self.facts["locked"]
+
+    def affinity(self) -> set[int]:
+        return self.facts["cores"]
+
+    def load(self) -> float:
+        return self.facts["load"]
+
+    def run(self, command: Any) -> str | None:
+        return self.facts["commands"].get(command[0])
+
+    def package_version(self, name: str) -> str | None:
+        return self.facts["packages"].get(name)
+
+    def gpus(self) -> tuple[list[GpuFacts], str]:
+        return self.facts["gpus"]
+
+    def visible_devices(self) -> int | None:
+        return self.facts["visible"]
+
+    def refused_peers(self) -> dict[str, str] | None:
+        return self.facts["refused"]
+
+    def cross_memory_refused(self) -> str | None:
+        return self.facts["cross"]
+
+    def ranks_seen(self) -> list[tuple[int, int]] | str:
+        return self.facts["ranks"]
+
+    def mpi_knows_gpus(self) -> bool | None:
+        return self.facts["mpi_gpus"]
+
+
+def found(readers: Readers) -> dict[str, checks.Result]:
+    return {one.name: result for one, result in checks.run_checks(readers)}
+
+
+def changed(gpu: GpuFacts, **values: Any) -> tuple[list[GpuFacts], str]:
+    return [dataclasses.replace(gpu, **values), OTHER], ""
+
+
+def test_a_healthy_machine_passes_every_check() -> None:
+    bad = {name: result for name, result in found(FakeReaders()).items() if result.status not in ("ok",)}
+    # These GPUs belong to no fabric across hosts: the one check that does not apply.
+    assert set(bad) == {"imex"}
+    assert bad["imex"].status == checks.NOT_CHECKED
+
+
+CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
+    ("ranks_see_each_other", "failing", "rank 0", lambda: FakeReaders(ranks=[(0, 1), (0, 1)])),
+    ("ranks_see_each_other", "failing", "no launcher", lambda: FakeReaders(ranks="no launcher here")),
+    ("ranks_on_one_device", "failing", "CUDA_VISIBLE_DEVICES", lambda: FakeReaders(
+        environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "0,0"})),
+    ("ranks_on_one_device", "failing", "twice", lambda: FakeReaders(gpus=changed(GPU, uuid="GPU-b"))),
+    ("devices_hidden", "warning", "CUDA_VISIBLE_DEVICES=1", lambda: FakeReaders(
+        visible=1, environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "1"})),
+    ("devices_hidden", "failing", "no variable hides", lambda: FakeReaders(visible=1)),
+    ("package_versions", "failing", "numpy: expected 1.26 or newer, found 1.20", lambda: FakeReaders(
+        packages={"numpy": "1.20"})),
+    ("package_versions", "failing", "found none", lambda: FakeReaders(packages={"mpi4py": None})),
+    ("package_versions", "warning", "altair", lambda: FakeReaders(packages={"altair": None})),
+    ("mpi_library", "failing", "MPI", lambda: FakeReaders(mpi=None)),
+    ("mpi_library", "failing", "broken", lambda: FakeReaders(mpi=dataclasses.replace(MPICH, problem="it is broken"))),
+    ("mpi_with_gpus", "failing", "GPU transport library", lambda: FakeReaders(mpi=CRAY)),
+    ("mpi_with_gpus", "warning", "no GPU support", lambda: FakeReaders(mpi_gpus=False)),
+    ("ucx_with_gpus", "warning", "no cuda", lambda: FakeReaders(commands={"ucx_info": "# Transport: sysv"})),
+    ("gpu_direct", "failing", "peermem", lambda: FakeReaders(texts={"/proc/modules": ""})),
+    ("gpu_direct", "warning", "GDRCopy", lambda: FakeReaders(texts={"/dev/gdrdrv": None})),
+    ("imex", "failing", "in progress", lambda: FakeReaders(gpus=changed(GPU, fabric_state="in progress"))),
+    ("imex", "warning", "no IMEX channel", lambda: FakeReaders(
+        gpus=changed(GPU, fabric_state="completed"), texts={"/dev/nvidia-caps-imex-channels/channel0": None})),
+    ("peer_access", "warning", "0-1", lambda: FakeReaders(refused={"0-1": "refused by the container"})),
+    ("peer_access", "warning", "refused", lambda: FakeReaders(
+        refused={"0-1": "refused"}, texts={"/sys/kernel/iommu_groups/1/type": "DMA"})),
+    ("shared_memory", "failing", "/dev/shm", lambda: FakeReaders(free=1 << 20)),
+    ("shared_memory", "failing", "not there", lambda: FakeReaders(free=None)),
+    ("locked_memory", "failing", "RDMA", lambda: FakeReaders(locked=64 << 10)),
+    ("cross_memory", "warning", "Operation not permitted", lambda: FakeReaders(
+        cross="Operation not permitted", texts={"/proc/sys/kernel/yama/ptrace_scope": "1"})),
+    ("device_affinity", "warning", "GPU 0", lambda: FakeReaders(cores={8, 9})),
+    ("huge_pages", "warning", "never", lambda: FakeReaders(
+        texts={"/sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"})),
+    ("cpu_governor", "warning", "powersave", lambda: FakeReaders(
+        texts={"/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"})),
+    ("other_gpu_users", "warning", "4711", lambda: FakeReaders(gpus=changed(GPU, processes=(4711,)))),
+    ("clocks_capped", "warning", "1200 of 1980", lambda: FakeReaders(gpus=changed(GPU, clock_limit=1200))),
+    ("clocks_capped", "warning", "500 of 700", lambda: FakeReaders(gpus=changed(GPU, power_limit=500))),
+    ("clocks_capped", "warning", "heat", lambda: FakeReaders(gpus=changed(GPU, throttle=("heat",)))),
+    ("pcie_width", "failing", "x8 of x16", lambda: FakeReaders(gpus=changed(GPU, pcie_width=8))),
+    ("nvlinks", "failing", "17 of 18", lambda: FakeReaders(gpus=changed(GPU, nvlinks_active=17))),
+    ("rails", "warning", "mlx5_1/1", lambda: FakeReaders(
+        texts={"/sys/class/infiniband/mlx5_1/ports/1/state": "1: DOWN"})),
+    ("nearest_card", "warning", "NCCL_IB_HCA", lambda: FakeReaders(
+        environment={"HOME": "/root", "NCCL_IB_HCA": "mlx5_1"})),
+    ("kernel_cache", "warning", "cannot be written", lambda: FakeReaders(writable=False)),
+    ("temporary_folder", "failing", "TMPDIR", lambda: FakeReaders(environment={"HOME": "/", "TMPDIR": "/" + "x" * 90})),
+    ("cores", "warning", "2 ranks share 1", lambda: FakeReaders(cores={0})),
+    ("other_load", "warning", "load 9.0", lambda: FakeReaders(load=9.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "status", "word", "make"), CONDITIONS, ids=[f"{c[0]}-{c[2]}" for c in CONDITIONS])
+def test_a_condition_is_found_with_its_cost_and_remedy(
+    name: str, status: str, word: str, make: Callable[[], FakeReaders]
+) -> None:
+    result = found(make())[name]
+    assert result.status == status, result
+    assert word in result.finding
+    assert result.cost
+    assert result.remedy
+
+
+def test_every_check_has_a_condition_that_it_finds() -> None:
+    found(FakeReaders())
+    assert {condition[0] for condition in CONDITIONS} == set(checks.CHECKS)
+
+
+def test_a_check_that_fails_itself_is_not_checked_and_stops_nothing() -> None:
+    class Broken(FakeReaders):
+        def load(self) -> float:
+            raise RuntimeError("no load here")
+
+    result = found(Broken())["other_load"]
+    assert result.status == checks.NOT_CHECKED
+    assert "no load here" in result.finding
+
+
+def test_this_machine_is_looked_at_without_a_failure_of_the_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    status = cli.run_command(["doctor", "--json", "--devices", "host:2"])
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["check"] for row in rows} == set(checks.CHECKS)
+    assert not [row for row in rows if "could not look" in row["finding"]]
+    assert status == (1 if any(row["status"] == "failing" for row in rows) else 0)

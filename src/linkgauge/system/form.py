@@ -219,9 +219,12 @@ def _places(reader: _Reader, where: str, raw: object, count: int) -> list[tuple[
     if raw is None:
         return [None] * count
     if isinstance(raw, Mapping):
-        reader.only(f"{where}: at", raw, ("start", "step", "columns"))
+        reader.only(f"{where}: at", raw, ("start", "step", "columns", "rows"))
         try:
             (x, y), (dx, dy) = raw["start"], raw["step"]
+            if "rows" in raw:
+                rows = int(raw["rows"])
+                return [(float(x + i // rows * dx), float(y + i % rows * dy)) for i in range(count)]
             columns = int(raw.get("columns", count))
             return [(float(x + i % columns * dx), float(y + i // columns * dy)) for i in range(count)]
         except (KeyError, TypeError, ValueError):

@@ -1,0 +1,197 @@
+"""`linkgauge expect`: what a system, or a run's system, allows each pattern, rule by rule."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as json_module
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from linkgauge.errors import UsageError
+from linkgauge.expect.rules import Ceiling
+from linkgauge.plan.case import TRANSPORTS
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.system import System, catalog
+from linkgauge.system.units import SIZE, parse, rate_units, show_rate
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer()
+
+
+@app.command("expect", help="What a system's links allow, by named rules.")
+def expect_command(
+    system: Annotated[
+        str | None, typer.Argument(metavar="[SYSTEM|RUN]", help="A described system, a file of one, or a run folder.")
+    ] = None,
+    here: Annotated[bool, typer.Option("--here", help="Discover this machine.")] = False,
+    pattern: Annotated[str, typer.Option(help="Patterns, separated by commas, or all.")] = "all",
+    devices: Annotated[str, typer.Option(help="Ordinals as 0,1,4-7, one for each rank; all by default.")] = "",
+    transport: Annotated[str, typer.Option(help=f"One of {', '.join(TRANSPORTS)}; without it, the links alone.")] = "",
+    size: Annotated[str, typer.Option(help="Size of the case, such as 64MiB; bounds of memory depend on it.")] = "",
+    nodes: Annotated[int, typer.Option(min=1, help="Several nodes of this kind, joined by its network.")] = 1,
+    root: Annotated[int, typer.Option(min=0, help="The root's rank.")] = 0,
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules: formula, source and limits.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON: rates in bytes per second.")] = False,
+    unit: Annotated[str, typer.Option(help="Unit of the rates shown.")] = "GB/s",
+) -> None:
+    """Print the ceilings of patterns on a system: rule, kind, value, and what each rests on."""
+    if unit not in rate_units():
+        raise UsageError(f"unknown unit {unit!r}: expected one of {', '.join(rate_units())}")
+    if rules:
+        _show_rules()
+        return
+    if (system is not None) == here:
+        raise UsageError("name a system, a run folder, or --here (linkgauge system lists the described ones)")
+    if system is not None and (Path(system) / "run.json").is_file():
+        if devices or transport or size or pattern != "all":
+            raise UsageError("a run has its own cases: --pattern, --devices, --transport and --size go with a system")
+        groups = _of_run(Path(system))
+    else:
+        found = _system(system)
+        wanted = {"devices": ordinals(devices, len(found.devices)), "transport": transport, "size": size}
+        groups = _of_system(found, pattern, wanted, nodes, root)
+    if json:
+        typer.echo(json_module.dumps([_plain(case, found) for case, found in groups], indent=1))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for case, found in groups:
+        _show(console, case, found, unit)
+
+
+def _system(name: str | None) -> System:
+    if name is None:
+        from linkgauge.system import discover
+
+        return discover()
+    return catalog.load(name)
+
+
+def ordinals(text: str, count: int) -> tuple[int, ...] | None:
+    """Return the ordinals of a list such as `0,1,4-7`; None for an empty one. `UsageError` names a wrong part."""
+    if not text:
+        return None
+    result: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise UsageError(f"--devices: {part!r} is no ordinal or range; write them as 0,1,4-7")
+        result.extend(range(int(first), int(last or first) + 1))
+    for ordinal in result:
+        if ordinal >= count:
+            raise UsageError(f"--devices: there is no device {ordinal}: expected ordinals 0 to {count - 1}")
+    return tuple(result)
+
+
+def _of_system(
+    system: System, pattern: str, wanted: Mapping[str, Any], nodes: int, root: int
+) -> list[tuple[dict[str, Any], list[Ceiling]]]:
+    from linkgauge.expect import ceilings
+
+    names = list(PATTERNS) if pattern == "all" else [name.strip() for name in pattern.split(",")]
+    if wanted["transport"] and wanted["transport"] not in TRANSPORTS:
+        raise UsageError(f"unknown transport {wanted['transport']!r}: expected one of {', '.join(TRANSPORTS)}")
+    base: dict[str, Any] = {"transport": wanted["transport"] or None, "nodes": nodes, "root": root}
+    if wanted["size"]:
+        try:
+            base["size"] = int(parse(wanted["size"], SIZE))
+        except ValueError as error:
+            raise UsageError(f"--size: {error}") from None
+    groups = []
+    for name in names:
+        info = PATTERNS.get(name)
+        if info is None:
+            raise UsageError(f"unknown pattern {name!r}: expected all or some of {', '.join(PATTERNS)}")
+        if info.latency_only:
+            continue
+        devices = wanted["devices"] or tuple(range(len(system.devices)))
+        if info.ranks == "2" and nodes == 1:
+            sets = _pairs(devices, bool(wanted["devices"]))
+        elif info.ranks == "1":
+            sets = [(devices[0],)]
+        else:
+            sets = [devices]
+        for chosen in sets:
+            case = {**base, "pattern": name, "devices": chosen}
+            groups.append((case, ceilings(system, case)))
+    return groups
+
+
+def _pairs(devices: Sequence[int], stated: bool) -> list[tuple[int, ...]]:
+    """Return the stated pair; without one, the first device with each other, since pairs need not be alike."""
+    if stated and len(devices) == 2:
+        return [tuple(devices)]
+    return [(devices[0], other) for other in devices[1:]] or [(devices[0], devices[0])]
+
+
+def _of_run(folder: Path) -> list[tuple[dict[str, Any], list[Ceiling]]]:
+    """Return the ceilings of each distinct case of a run on the system that it was measured on."""
+    from linkgauge.expect import ceilings
+    from linkgauge.expect.achieved import achieved_ceilings
+    from linkgauge.expect.of_run import system_of_run
+    from linkgauge.store import run as store
+
+    run = store.load(folder)
+    system = system_of_run(run)
+    measured = achieved_ceilings(run, system)
+    groups = {}
+    for row in run.rows():
+        if row.case_key not in groups:
+            case = row.case.dimensions()
+            found = [*ceilings(system, case), *measured(case)]
+            groups[row.case_key] = (case, found)
+    return list(groups.values())
+
+
+def _plain(case: Mapping[str, Any], found: Sequence[Ceiling]) -> dict[str, Any]:
+    return {
+        "case": {key: value for key, value in case.items() if value is not None},
+        "ceilings": [
+            {key: value for key, value in dataclasses.asdict(ceiling).items() if value is not None} for ceiling in found
+        ],
+    }
+
+
+def _show(console: Console, case: Mapping[str, Any], found: Sequence[Ceiling], unit: str) -> None:
+    from rich.table import Table
+
+    shown = [str(case["pattern"])]
+    if case.get("transport"):
+        shown.append(str(case["transport"]))
+    shown.append("devices " + ",".join(str(device) for device in case["devices"]))
+    if int(case.get("nodes") or 1) > 1:
+        shown.append(f"on each of {case['nodes']} nodes")
+    if case.get("size"):
+        shown.append(f"{case['size']} B")
+    console.print(f"[bold]{shown[0]}[/]  {', '.join(shown[1:])}")
+    if not found:
+        console.print("  no figure of this system supports a ceiling here")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for ceiling in found:
+        if ceiling.latency_ns is not None:
+            value = f"{ceiling.latency_ns / 1e3:.3g} us"
+        else:
+            value = show_rate(ceiling.value_bytes_per_s, unit)
+        table.add_row(f"  {ceiling.rule}", ceiling.kind, value, ceiling.basis)
+    console.print(table)
+
+
+def _show_rules() -> None:
+    from linkgauge.expect.rules import RULES
+
+    for rule in RULES.values():
+        typer.echo(f"{rule.name} ({rule.kind}; {rule.patterns})")
+        typer.echo(f"    {rule.formula}")
+        typer.echo(f"    source: {rule.source}")
+        typer.echo(f"    limits: {rule.limits}")

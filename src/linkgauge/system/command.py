@@ -1,0 +1,141 @@
+"""`linkgauge system`: show, draw, dump or record a machine, described or at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.system import System, catalog
+from linkgauge.system.draw import matrix, svg
+from linkgauge.system.units import rate_units, show_rate
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer()
+
+
+@app.command("system", help="Devices, switches and links: discovered, described, drawn.")
+def system_command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME|FILE]", help="A described system, or a file of one.")
+    ] = None,
+    here: Annotated[bool, typer.Option("--here", help="Discover this machine.")] = False,
+    recorded: Annotated[Path | None, typer.Option(help="Discover a recorded machine from its folder.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the JSON form, which can be edited and loaded.")] = False,
+    svg_file: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into an SVG file.")] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="With --here: store what discovery reads, into a new folder.")
+    ] = None,
+    identities: Annotated[bool, typer.Option(help="With --record: keep UUIDs and serial numbers.")] = False,
+    unit: Annotated[str, typer.Option(help="Unit of the rates shown.")] = "GB/s",
+) -> None:
+    """Show a system: its devices, what joins them, hosts, NICs and network, each figure with its source."""
+    if unit not in rate_units():
+        raise UsageError(f"unknown unit {unit!r}: expected one of {', '.join(rate_units())}")
+    if sum((name is not None, here, recorded is not None)) > 1:
+        raise UsageError("name a system, or --here, or --recorded FOLDER: one of them")
+    if record is not None:
+        if not here:
+            raise UsageError("--record stores this machine: give it together with --here")
+        from linkgauge.system.record import record as store
+
+        written = store(record, identities=identities)
+        typer.echo(f"{len(written)} files in {record}; play back with: linkgauge system --recorded {record}", err=True)
+    if name is None and not here and recorded is None:
+        for known in catalog.names():
+            typer.echo(f"{known:18} {catalog.load(known).title}")
+        return
+    system = find(name, here=here, recorded=recorded)
+    if svg_file is not None:
+        try:
+            svg_file.write_text(svg(system), encoding="utf-8")
+        except OSError as error:
+            raise EnvironmentLackingError(f"{svg_file}: cannot be written ({error.strerror})") from None
+    if json:
+        typer.echo(system.to_json(), nl=False)
+    elif svg_file is None:
+        show(system, unit)
+
+
+def find(name: str | None, *, here: bool = False, recorded: Path | None = None) -> System:
+    """Return the system that a command line asks for: a name or file, this machine, or a recorded one."""
+    if here or recorded is not None:
+        from linkgauge.system import discover
+
+        return discover(recorded)
+    assert name is not None
+    return catalog.load(name)
+
+
+def show(system: System, unit: str) -> None:
+    """Print a system to the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(f"[bold]{system.name}[/]  {system.title}")
+    devices = Table(title=None, box=None, pad_edge=False)
+    for heading in ("device", "model", "NUMA", "memory", f"memory {unit}", "joined to"):
+        devices.add_column(heading, justify="right" if heading.startswith("memory") else "left", overflow="fold")
+    for device in system.devices:
+        joined = ", ".join(
+            f"{link.other(device.name)} ({link.kind})"
+            for link in system.links_of(device.name)
+            if system.node(link.other(device.name)).kind in ("host", "nic")
+            or (system.node(link.other(device.name)).kind == "switch" and link.kind == "pcie")
+        )
+        devices.add_row(
+            f"{device.ordinal}  {device.name}",
+            device.model or "",
+            "" if device.numa is None else str(device.numa),
+            f"{device.memory_bytes.value / 2**30:.4g} GiB" if device.memory_bytes else "unknown",
+            show_rate(device.memory_rate.value, unit).split()[0] if device.memory_rate else "unknown",
+            joined,
+        )
+    console.print(devices)
+    _show_matrix(system, unit, console)
+    for host in system.hosts:
+        size = f"{host.memory_bytes.value / 2**30:.4g} GiB" if host.memory_bytes else "size unknown"
+        rate = show_rate(host.memory_rate.value, unit) if host.memory_rate else "rate unknown"
+        console.print(f"{host.name}: {host.model or 'host'}, memory {size}, {rate}" + _cores(host.cores))
+    for nic in system.of_kind("nic"):
+        rate = show_rate(nic.port_rate.value, unit) if nic.port_rate else "rate unknown"
+        console.print(f"{nic.name}: {nic.model or 'NIC'}, {rate}")
+    if system.network is not None:
+        figures = ", ".join(
+            f"{key} {figure.value:g}" for key, figure in system.network.figures.items() if figure.unit == "1"
+        )
+        console.print(f"network: {system.network.name or ''} {system.network.topology}; {figures or 'no figures'}")
+    for note in system.notes:
+        console.print(f"note: {note}")
+    sources = dict.fromkeys(
+        figure.source
+        for entry in (*system.nodes, *system.links)
+        for figure in vars(entry).values()
+        if hasattr(figure, "provenance")
+    )
+    for source in sources:
+        console.print(f"source: {source}")
+
+
+def _cores(cores: str | None) -> str:
+    return f", cores {cores}" if cores else ""
+
+
+def _show_matrix(system: System, unit: str, console: Console) -> None:
+    from rich.table import Table
+
+    if not 2 <= len(system.devices) <= 16:
+        return
+    console.print(f"links between devices, {unit} in one direction")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for device in system.devices:
+        table.add_column(device.name, justify="right", overflow="fold")
+    for device, row in zip(system.devices, matrix(system, unit), strict=True):
+        table.add_row(device.name, *row)
+    console.print(table)

@@ -1,0 +1,221 @@
+"""A system as text for the terminal, and as SVG with devices where the node's figure shows them.
+
+The SVG is written by hand: a box for each node, a line for each bundle, its colour the kind of link and its width the
+bundle's rate. It needs nothing but this module.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from html import escape
+
+from linkgauge.system.model import FABRIC_KINDS, Link, Node, System
+from linkgauge.system.units import show_rate
+
+_CELL = 120
+_BOX = (92, 44)
+_MARGIN = 80
+_NODE_COLOURS = {"device": "#e3efda", "host": "#dce6f5", "switch": "#f6e8cf", "nic": "#eee1f2"}
+_LINK_COLOURS = {
+    "nvlink": "#4d8c16",
+    "sli": "#4d8c16",
+    "xgmi": "#c2410c",
+    "infinity_fabric": "#d97757",
+    "pcie": "#3b6fb5",
+    "c2c": "#0f766e",
+    "upi": "#7c3aed",
+    "xbus": "#7c3aed",
+    "memory": "#6b7280",
+    "internal": "#9ca3af",
+}
+# More links of one kind than this and their labels would hide each other; the legend states the bundles instead.
+_MOST_LABELS = 28
+# More links than this in all and lines are drawn thin.
+_DENSE = 60
+
+
+def places(system: System) -> dict[str, tuple[float, float]]:
+    """Return where each node is drawn: as described, and in rows by kind for those without a place."""
+    known = {node.name: node.at for node in system.nodes if node.at is not None}
+    rows: dict[str, list[str]] = {"switch": [], "device": [], "host": [], "nic": []}
+    for node in system.nodes:
+        if node.at is None:
+            pcie = node.kind == "switch" and node.model == "PCIe switch"
+            rows.setdefault("pcie" if pcie else node.kind, []).append(node.name)
+    start = max((y for _, y in known.values()), default=-1.0) + 1.3
+    widest = max((len(row) for row in rows.values()), default=1)
+    # Fabric above devices, what leads to hosts below.
+    for kind in ("switch", "device", "pcie", "nic", "host"):
+        row = rows.get(kind, [])
+        for number, name in enumerate(row):
+            known[name] = ((number + 0.5) * widest / len(row), start)
+        start += 1.3 if row else 0.0
+    return known
+
+
+def svg(system: System) -> str:
+    """Return the system as an SVG document."""
+    at = places(system)
+    left, top = min(x for x, _ in at.values()), min(y for _, y in at.values())
+    right, bottom = max(x for x, _ in at.values()), max(y for _, y in at.values())
+
+    def point(name: str) -> tuple[float, float]:
+        x, y = at[name]
+        return (x - left) * _CELL + _MARGIN, (y - top) * _CELL + _MARGIN + 34
+
+    drawn = [link for link in system.links if link.kind != "internal"]
+    kinds = list(dict.fromkeys(link.kind for link in drawn))
+    legend_height = 24 * (len(kinds) + 1)
+    width = max((right - left) * _CELL + 2 * _MARGIN, 560)
+    height = (bottom - top) * _CELL + 2 * _MARGIN + 34 + legend_height
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="Helvetica, Arial, sans-serif">',
+        f"<title>{escape(system.title)}</title>",
+        f'<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
+        f'<text x="16" y="26" font-size="16" font-weight="bold">{escape(system.title)}</text>',
+    ]
+    most = max((link.rate(link.a) or 0.0 for link in drawn), default=0.0)
+    thickest = 10.0 if len(drawn) <= _DENSE else 3.0
+    labels = []
+    for link in drawn:
+        line, label = _line(link, point(link.a), point(link.b), most, thickest)
+        parts.append(line)
+        if sum(other.kind == link.kind for other in drawn) <= _MOST_LABELS:
+            labels.append(label)
+    parts.extend(labels)
+    parts.extend(_box(node, point(node.name)) for node in system.nodes)
+    parts.extend(_legend(drawn, kinds, height - legend_height))
+    parts.append("</svg>")
+    return "\n".join(parts) + "\n"
+
+
+def _width(rate: float | None, most: float, thickest: float) -> float:
+    """Return a line's width by the root of its rate, so that a quarter of the rate is half as wide."""
+    least = min(1.5, thickest / 3)
+    return least if not rate or not most else max(least, thickest * math.sqrt(rate / most))
+
+
+def _line(link: Link, a: tuple[float, float], b: tuple[float, float], most: float, thickest: float) -> tuple[str, str]:
+    rate = link.rate(link.a)
+    colour = _LINK_COLOURS.get(link.kind, "#444444")
+    dash = "" if rate else ' stroke-dasharray="5 4"'
+    line = (
+        f'<line x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}" stroke="{colour}" '
+        f'stroke-width="{_width(rate, most, thickest):.1f}" stroke-opacity="0.75"{dash}/>'
+    )
+    if rate is None:
+        return line, ""
+    words = f"{link.count} x {_short(rate / link.count)}" if link.count > 1 else _short(rate)
+    # Off the middle, so that the labels of crossing diagonals do not fall on each other.
+    x, y = a[0] + 0.38 * (b[0] - a[0]), a[1] + 0.38 * (b[1] - a[1])
+    half = 3.1 * len(words) + 3
+    label = (
+        f'<rect x="{x - half:.1f}" y="{y - 8:.1f}" width="{2 * half:.1f}" height="15" rx="3" fill="white" '
+        f'fill-opacity="0.85"/><text x="{x:.1f}" y="{y + 3.5:.1f}" font-size="11" text-anchor="middle" '
+        f'fill="{colour}">{words}</text>'
+    )
+    return line, label
+
+
+def _short(rate: float) -> str:
+    return f"{rate / 1e9:.4g}"
+
+
+def _box(node: Node, at: tuple[float, float]) -> str:
+    width, height = _BOX
+    x, y = at[0] - width / 2, at[1] - height / 2
+    # Below the name, what is known: a device's model, a NIC's rate; cut where the box ends.
+    detail = _short(node.port_rate.value) + " GB/s" if node.port_rate else node.model or ""
+    name = node.name if len(node.name) <= 15 else node.name.removeprefix("pcie ")
+    text = [
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width}" height="{height}" rx="6" '
+        f'fill="{_NODE_COLOURS[node.kind]}" stroke="#333333" stroke-width="1"/>',
+        f'<text x="{at[0]:.1f}" y="{at[1] - 2:.1f}" font-size="13" text-anchor="middle" font-weight="bold">'
+        f"{escape(name)}</text>",
+    ]
+    if detail:
+        cut = detail if len(detail) <= 16 else detail[:15] + "…"
+        text.append(
+            f'<text x="{at[0]:.1f}" y="{at[1] + 14:.1f}" font-size="10" text-anchor="middle" fill="#444444">'
+            f"{escape(cut)}</text>"
+        )
+    return "".join(text)
+
+
+def _legend(links: list[Link], kinds: list[str], top: float) -> Iterable[str]:
+    yield f'<text x="16" y="{top:.0f}" font-size="12" fill="#444444">GB/s in one direction; dashed: rate unknown</text>'
+    for number, kind in enumerate(kinds, start=1):
+        y = top + 22 * number
+        bundles = {
+            rate: f"{link.count} x {_short(rate / link.count)}" if link.count > 1 else _short(rate)
+            for link in links
+            if link.kind == kind and (rate := link.rate(link.a))
+        }
+        ends = ", ".join(bundles[rate] for rate in sorted(bundles)) or "rate unknown"
+        yield (
+            f'<line x1="16" y1="{y - 4:.0f}" x2="56" y2="{y - 4:.0f}" stroke="{_LINK_COLOURS.get(kind, "#444444")}" '
+            f'stroke-width="4"/><text x="66" y="{y:.0f}" font-size="12">{escape(kind)}: {ends}</text>'
+        )
+
+
+def matrix(system: System, unit: str = "GB/s") -> list[list[str]]:
+    """Return what joins each device to each other: links and their rate directly, `switch` and a rate, or the way.
+
+    A cell is one of: `-` (itself), `4 xgmi 200`, `switch 450` (least of both ends' rate to switches), `2 hops` (over
+    devices that pass traffic on in hardware), or `host` (none of these: by way of the host).
+    """
+    devices = system.devices
+    by_pair: dict[frozenset[str], list[Link]] = {}
+    for link in system.links:
+        by_pair.setdefault(frozenset((link.a, link.b)), []).append(link)
+    kinds = {node.name: node.kind for node in system.nodes}
+    ports = {
+        d.name: sum(
+            link.rate(d.name) or 0.0
+            for link in system.links_of(d.name)
+            if link.kind in FABRIC_KINDS and kinds[link.other(d.name)] == "switch"
+        )
+        for d in devices
+    }
+    hops = {d.name: _hops(system, d.name) for d in devices}
+    return [[_cell(by_pair, ports, hops, a.name, b.name, unit) for b in devices] for a in devices]
+
+
+def _hops(system: System, source: str) -> dict[str, int]:
+    """Return how many fabric links away each node is, over nodes that pass traffic on in hardware."""
+    distance, front = {source: 0}, [source]
+    routes = {node.name: node.routes for node in system.nodes}
+    while front:
+        following = []
+        for name in front:
+            for link in system.links_of(name):
+                other = link.other(name)
+                if link.kind in FABRIC_KINDS and other not in distance and (routes[name] or name == source):
+                    distance[other] = distance[name] + 1
+                    following.append(other)
+        front = following
+    return distance
+
+
+def _cell(
+    by_pair: Mapping[frozenset[str], list[Link]],
+    ports: Mapping[str, float],
+    hops: Mapping[str, Mapping[str, int]],
+    a: str,
+    b: str,
+    unit: str,
+) -> str:
+    if a == b:
+        return "-"
+    direct = by_pair.get(frozenset((a, b)))
+    if direct:
+        rates = [link.rate(a) for link in direct]
+        total = None if any(rate is None for rate in rates) else sum(rate for rate in rates if rate is not None)
+        count = sum(link.count for link in direct)
+        shown = "?" if total is None else show_rate(total, unit).split()[0]
+        return f"{count} {direct[0].kind} {shown}"
+    if ports[a] and ports[b]:
+        return f"switch {show_rate(min(ports[a], ports[b]), unit).split()[0]}"
+    return f"{hops[a][b]} hops" if b in hops[a] else "host"

@@ -22,15 +22,15 @@ def collective(q: Query) -> list[Ceiling]:
         if q.transport == "staging":
             result.extend(_staging(q))
         else:
-            result.extend(_bounds(q, q.graph(), "bound" if q.binds else "constructive"))
+            result.extend(link_bounds(q, q.graph(), "bound" if q.binds else "constructive"))
             if not q.binds:
-                result.extend(_bounds(q, q.graph(q.outer), "bound"))
+                result.extend(link_bounds(q, q.graph(q.outer), "bound"))
             result.extend(_constructive(q))
     result.extend(_memory(q))
     return result
 
 
-def _bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
+def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
     """Return what the links of a graph allow at best; `kind` says whether that binds this case's transport."""
     if not set(q.names) <= set(graph.vertices):
         return []

@@ -29,6 +29,9 @@ def expect_command(
         str | None, typer.Argument(metavar="[SYSTEM|RUN]", help="A described system, a file of one, or a run folder.")
     ] = None,
     here: Annotated[bool, typer.Option("--here", help="Discover this machine.")] = False,
+    system_name: Annotated[
+        str, typer.Option("--system", metavar="NAME|FILE", help="With a run: judge it against this system.")
+    ] = "",
     pattern: Annotated[str, typer.Option(help="Patterns, separated by commas, or all.")] = "all",
     devices: Annotated[str, typer.Option(help="Ordinals as 0,1,4-7, one for each rank; all by default.")] = "",
     transport: Annotated[str, typer.Option(help=f"One of {', '.join(TRANSPORTS)}; without it, the links alone.")] = "",
@@ -50,11 +53,13 @@ def expect_command(
     if system is not None and (Path(system) / "run.json").is_file():
         if devices or transport or size or pattern != "all":
             raise UsageError("a run has its own cases: --pattern, --devices, --transport and --size go with a system")
-        groups = _of_run(Path(system))
+        groups = _of_run(Path(system), system_name)
     else:
-        found = _system(system)
-        wanted = {"devices": ordinals(devices, len(found.devices)), "transport": transport, "size": size}
-        groups = _of_system(found, pattern, wanted, nodes, root)
+        if system_name:
+            raise UsageError("--system goes with a run; name the system itself instead")
+        described = _system(system)
+        wanted = {"devices": ordinals(devices, len(described.devices)), "transport": transport, "size": size}
+        groups = _of_system(described, pattern, wanted, nodes, root)
     if json:
         typer.echo(json_module.dumps([_plain(case, found) for case, found in groups], indent=1))
         return
@@ -130,7 +135,7 @@ def _pairs(devices: Sequence[int], stated: bool) -> list[tuple[int, ...]]:
     return [(devices[0], other) for other in devices[1:]] or [(devices[0], devices[0])]
 
 
-def _of_run(folder: Path) -> list[tuple[dict[str, Any], list[Ceiling]]]:
+def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]]]:
     """Return the ceilings of each distinct case of a run on the system that it was measured on."""
     from linkgauge.expect import ceilings
     from linkgauge.expect.achieved import achieved_ceilings
@@ -138,7 +143,7 @@ def _of_run(folder: Path) -> list[tuple[dict[str, Any], list[Ceiling]]]:
     from linkgauge.store import run as store
 
     run = store.load(folder)
-    system = system_of_run(run)
+    system = catalog.load(name) if name else system_of_run(run)
     measured = achieved_ceilings(run, system)
     groups = {}
     for row in run.rows():

@@ -1,0 +1,121 @@
+"""Achievable ceilings from what a run's lowest-level primitives reached on each port."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+import linkgauge.system as systems
+from linkgauge.expect.achieved import from_ports, ports_of
+from linkgauge.expect.rules import Ceiling
+
+GB = 1e9
+
+
+def row(pattern: str, devices: tuple[int, ...], gigabytes: float | None = None, **more: Any) -> dict[str, Any]:
+    rate = None if gigabytes is None else gigabytes * GB
+    return {
+        "transport": "kernel",
+        "pattern": pattern,
+        "devices": list(devices),
+        "lane": -1,
+        "status": "ok",
+        "goodput_bytes_per_s": rate,
+        **more,
+    }
+
+
+def pairs(rate: float) -> list[dict[str, Any]]:
+    return [row("unidirectional", pair, rate) for pair in itertools.permutations(range(8), 2)]
+
+
+def only(found: list[Ceiling]) -> Ceiling:
+    (ceiling,) = found
+    assert ceiling.kind == "achievable"
+    return ceiling
+
+
+def test_switch_ports_take_the_largest_of_pairs_and_fans() -> None:
+    """Pairs reach 390, fan-out and fan-in 400: what goes through a port is what its best case was."""
+    system = systems.load("hgx-h200-8")
+    rows = pairs(390) + [row("one_to_all", tuple(range(8)), 400, root=r) for r in range(8)]
+    rows += [row("all_to_one", tuple(range(8)), 396, root=r) for r in range(8)]
+    ports = ports_of(rows)
+    pair = only(from_ports(system, {"pattern": "unidirectional", "devices": (0, 1)}, ports))
+    assert pair.rule == "port"
+    assert pair.value_bytes_per_s == pytest.approx(396 * GB)
+    alltoall = only(from_ports(system, {"pattern": "alltoall", "transport": "mpi"}, ports))
+    assert alltoall.value_bytes_per_s == pytest.approx(396 * GB)
+    allreduce = only(from_ports(system, {"pattern": "allreduce", "transport": "kernel"}, ports))
+    assert allreduce.value_bytes_per_s == pytest.approx(400 * GB * 8 / 14)
+
+
+def test_one_slow_port_slows_those_that_need_it() -> None:
+    system = systems.load("hgx-h200-8")
+    rows = [row("unidirectional", (a, b), 200 if 3 in (a, b) else 390) for a, b in itertools.permutations(range(8), 2)]
+    ports = ports_of(rows)
+    assert (
+        only(from_ports(system, {"pattern": "unidirectional", "devices": (0, 3)}, ports)).value_bytes_per_s == 200 * GB
+    )
+    fast = only(from_ports(system, {"pattern": "unidirectional", "devices": (0, 1)}, ports))
+    assert fast.value_bytes_per_s == 390 * GB
+    slow = only(from_ports(system, {"pattern": "alltoall"}, ports))
+    assert slow.value_bytes_per_s == pytest.approx(200 * GB)
+
+
+def test_direct_bundles_are_ports_of_their_own() -> None:
+    system = systems.load("leonardo-booster")
+    rows = [row("unidirectional", pair, 90) for pair in itertools.permutations(range(4), 2)]
+    ports = ports_of(rows)
+    alltoall = only(from_ports(system, {"pattern": "alltoall"}, ports))
+    assert alltoall.value_bytes_per_s == pytest.approx(270 * GB)
+    # Lanes of a bidirectional case are directions.
+    both = ports_of([row("bidirectional", (0, 1), 70, lane=0), row("bidirectional", (0, 1), 60, lane=1)])
+    assert both.pair == {(0, 1): 70 * GB, (1, 0): 60 * GB}
+
+
+def test_what_was_not_measured_is_missing() -> None:
+    system = systems.load("hgx-h200-8")
+    ports = ports_of([row("unidirectional", (0, 1), 390)])
+    assert from_ports(system, {"pattern": "alltoall"}, ports) == []
+    assert from_ports(system, {"pattern": "unidirectional", "devices": (1, 0)}, ports) == []
+    for case in (
+        row("unidirectional", (0, 1), 390, transport="ccl"),
+        row("unidirectional", (0, 1), 390, status="corrupt"),
+        row("unidirectional", (0, 1), None),
+        row("unidirectional", (0, 0), 390),
+        row("unidirectional", (0, 1), 390, source_memory="pinned"),
+    ):
+        assert not ports_of([case]).pair
+
+
+def test_host_links_and_local_copies() -> None:
+    system = systems.load("hgx-h200-8")
+    rows = [row("host_to_device", (d,), 55, source_memory="pinned") for d in range(4)]
+    rows.append(row("local_copy", (0,), 1900))
+    ports = ports_of(rows)
+    four = only(from_ports(system, {"pattern": "host_to_device", "devices": (0, 1, 2, 3)}, ports))
+    assert four.value_bytes_per_s == pytest.approx(220 * GB)
+    assert from_ports(system, {"pattern": "host_to_device", "devices": (0, 5)}, ports) == []
+    assert only(from_ports(system, {"pattern": "local_copy", "devices": (0,)}, ports)).value_bytes_per_s == 1900 * GB
+
+
+def test_latency_is_the_slowest_pair_that_must_exchange() -> None:
+    system = systems.load("leonardo-booster")
+    rows = [
+        row("flag_pingpong", pair, latency_ns=1000.0 + 100 * sum(pair)) for pair in itertools.combinations(range(4), 2)
+    ]
+    ports = ports_of(rows)
+
+    def latency(**case: Any) -> float | None:
+        found = [c for c in from_ports(system, case, ports) if c.rule == "latency"]
+        return only(found).latency_ns if found else None
+
+    assert latency(pattern="allreduce") == 1500
+    assert latency(pattern="broadcast", root=0) == 1300
+    assert latency(pattern="pingpong", devices=(0, 1)) == 1100
+    assert latency(pattern="ring_shift") == 1500
+    assert latency(pattern="local_copy", devices=(0,)) is None
+    assert [c for c in from_ports(system, {"pattern": "allreduce"}, ports_of(rows[1:])) if c.rule == "latency"] == []

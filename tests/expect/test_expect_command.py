@@ -1,0 +1,131 @@
+"""The commands `expect` and `system` as a user types them."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+import linkgauge.system as systems
+from linkgauge.cli import run_command
+from linkgauge.expect.rules import KINDS, RULES
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run_command(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def error(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run_command(list(arguments)) == 2
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1
+    return text
+
+
+def test_expect_in_json_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    data = json.loads(output(capsys, "expect", "lumi-g", "--pattern", "alltoall", "--json"))
+    (group,) = data
+    assert group["case"]["devices"] == list(range(8))
+    values = {c["rule"]: c["value_bytes_per_s"] for c in group["ceilings"]}
+    assert values["concurrent_flow"] == pytest.approx(1050e9 / 8)
+    assert {c["kind"] for c in group["ceilings"]} <= set(KINDS)
+    text = output(capsys, "expect", "lumi-g", "--pattern", "alltoall", "--unit", "Gb/s")
+    for word in ("concurrent_flow", "1050 Gb/s", "600 Gb/s", "700 Gb/s", "published"):
+        assert word in text
+
+
+def test_expect_all_patterns_and_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+    data = json.loads(output(capsys, "expect", "lumi-g", "--json"))
+    pingpongs = [group for group in data if group["case"]["pattern"] == "pingpong"]
+    widest = [
+        next(c["value_bytes_per_s"] for c in group["ceilings"] if c["rule"] == "widest_path") for group in pingpongs
+    ]
+    assert [value * 8 / 1e9 for value in widest] == [1600, 400, 400, 400, 400, 800, 800]
+    for group in data:
+        assert group["ceilings"], group["case"]
+
+
+def test_expect_of_one_pair_and_of_several_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    (group,) = json.loads(output(capsys, "expect", "alps", "--pattern", "pingpong", "--devices", "2,3", "--json"))
+    assert group["case"]["devices"] == [2, 3]
+    (group,) = json.loads(output(capsys, "expect", "alps", "--pattern", "alltoall", "--nodes", "8", "--json"))
+    assert {c["rule"] for c in group["ceilings"]} == {"nic_bundle", "nic_share_asymptotic"}
+
+
+def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys, "expect", "--rules")
+    for name, rule in RULES.items():
+        assert name in text
+        assert rule.formula in text
+
+
+def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no described system 'lumi'" in error(capsys, "expect", "lumi")
+    assert "there is no device 9" in error(capsys, "expect", "lumi-g", "--devices", "7,9")
+    assert "'a' is no ordinal" in error(capsys, "expect", "lumi-g", "--devices", "0,a")
+    assert "unknown pattern 'x'" in error(capsys, "expect", "lumi-g", "--pattern", "x")
+    assert "unknown transport 'x'" in error(capsys, "expect", "lumi-g", "--transport", "x")
+    assert "unknown unit 'x'" in error(capsys, "expect", "lumi-g", "--unit", "x")
+    assert "unknown unit 'XB'" in error(capsys, "expect", "lumi-g", "--size", "1 XB")
+    assert "name a system" in error(capsys, "expect")
+    assert "root 8 is no rank" in error(capsys, "expect", "lumi-g", "--pattern", "broadcast", "--root", "8")
+    assert "--record stores this machine" in error(capsys, "system", "lumi-g", "--record", "x")
+    assert "one of them" in error(capsys, "system", "lumi-g", "--here")
+
+
+def test_system_lists_shows_and_dumps(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    listed = output(capsys, "system")
+    for name in systems.names():
+        assert name in listed
+    shown = output(capsys, "system", "v100-dgx-1")
+    assert "2 nvlink 50" in shown
+    assert "Li et al." in shown
+    file = tmp_path / "edited.json"
+    file.write_text(output(capsys, "system", "alps", "--json"), encoding="utf-8")
+    assert systems.load(file) == systems.load("alps")
+    here = json.loads(output(capsys, "system", "--here", "--json"))
+    assert here["host"]
+
+
+@pytest.mark.parametrize("name", systems.names())
+def test_svg_has_every_node_and_link(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
+    system = systems.load(name)
+    file = tmp_path / "drawn.svg"
+    output(capsys, "system", name, "--svg", str(file))
+    root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
+    space = "{http://www.w3.org/2000/svg}"
+    texts = {element.text for element in root.iter(f"{space}text")}
+    assert {node.name for node in system.nodes} <= texts
+    kinds = {link.kind for link in system.links if link.kind != "internal"}
+    lines = list(root.iter(f"{space}line"))
+    assert len(lines) == sum(link.kind != "internal" for link in system.links) + len(kinds)
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    for box in root.iter(f"{space}rect"):
+        x, y = float(box.attrib.get("x", 0)), float(box.attrib.get("y", 0))
+        assert x >= 0
+        assert x + float(box.attrib["width"]) <= width
+        assert y >= 0
+        assert y + float(box.attrib["height"]) <= height
+
+
+@pytest.mark.parametrize("name", systems.names())
+def test_described_nodes_do_not_lie_on_each_other(name: str) -> None:
+    from linkgauge.system.draw import places
+
+    at = list(places(systems.load(name)).items())
+    for i, (one, (x, y)) in enumerate(at):
+        for other, (u, v) in at[:i]:
+            assert abs(x - u) >= 0.8 or abs(y - v) >= 0.38, (one, other)
+
+
+def test_docs_hold_every_rule() -> None:
+    page = (Path(__file__).parents[2] / "docs/rules.md").read_text(encoding="utf-8")
+    for name, rule in RULES.items():
+        assert f"| `{name}` | {rule.kind} |" in page
+        assert rule.formula.replace("|", "\\|") in page

@@ -76,10 +76,13 @@ def run_runner(name: str, command: list[str], report: Path) -> Tally:
 
 
 def build_cpp_tests() -> bool:
-    """Configures and builds the C++ tests, warnings as errors; prints the compiler's output only where it fails."""
+    """Configures and builds the C++ tests; prints the compiler's output only where it fails."""
+    # A compiler that we have not met must not keep the tests from running for a warning; CI asks for errors.
+    strict = os.environ.get("LINKGAUGE_WARNINGS_AS_ERRORS", "OFF")
+    options = ["-DLINKGAUGE_TESTS=ON", "-DLINKGAUGE_PYTHON=OFF", f"-DLINKGAUGE_WARNINGS_AS_ERRORS={strict}"]
     # ninja's default of cores + 2 jobs needs more memory than a small machine has.
     commands = [
-        ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", "-DLINKGAUGE_TESTS=ON", "-DLINKGAUGE_PYTHON=OFF"],
+        ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", *options],
         ["cmake", "--build", str(BUILD), "-j", str(os.cpu_count() or 1)],
     ]
     for command in commands:

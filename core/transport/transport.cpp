@@ -14,6 +14,7 @@ struct Named {
   std::unique_ptr<Transport> (*make)();
 };
 constexpr auto kTransports = std::to_array<Named>({
+    {"staging", make_staging_transport},
     {"copy_engine", make_copy_engine_transport},
     {"kernel", make_kernel_transport},
     {"ccl", make_ccl_transport},

@@ -26,10 +26,10 @@ std::ostream& operator<<(std::ostream& out, const Mechanism& mechanism) {
   return out << mechanism.transport << " " << mechanism.variant;
 }
 const Mechanism kMechanisms[] = {
-    {"copy_engine", "", Initiator::kSender},
-    {"copy_engine", "", Initiator::kReceiver},
-    {"kernel", "push", Initiator::kSender},
-    {"kernel", "pull", Initiator::kSender},
+    {"copy_engine", "", Initiator::kSender},     {"copy_engine", "", Initiator::kReceiver},
+    {"kernel", "push", Initiator::kSender},      {"kernel", "pull", Initiator::kSender},
+    {"staging", "", Initiator::kSender},         {"staging", "pipelined", Initiator::kSender},
+    {"staging", "pageable", Initiator::kSender},
 };
 
 CaseSpec case_for(const Mechanism& mechanism, Pattern pattern, int ranks, std::int64_t size) {
@@ -37,6 +37,7 @@ CaseSpec case_for(const Mechanism& mechanism, Pattern pattern, int ranks, std::i
   spec.variant = mechanism.variant;
   spec.initiator = mechanism.initiator;
   if (mechanism.transport == std::string("staging")) spec.host_leg = "memcpy";
+  if (spec.variant == "pipelined") spec.chunk_bytes = 4096;  // many chunks, the last one short
   return spec;
 }
 

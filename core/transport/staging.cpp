@@ -1,0 +1,235 @@
+// Through host memory by explicit copies: device to host, the host leg (MPI, or memcpy between ranks of one node), host
+// to device. Collectives are one copy down, the MPI library's own collective on host buffers, and one copy up (SC'24's
+// baseline), unless they are composed.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "errors.h"
+#include "pattern/buffered_operation.h"
+#include "transport/agreement.h"
+#include "transport/mpi_collective.h"
+#include "transport/peer_memory.h"
+#include "transport/staging_channel.h"
+#include "transport/transports.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr std::size_t kPipelineChunkBytes = std::size_t{512} << 10;
+constexpr std::uint64_t kPipelineSlots = 4;
+
+bool uses_mpi(const RankContext& context, const CaseSpec& spec) {
+  return spec.host_leg.empty() ? context.mpi != nullptr : spec.host_leg == "mpi";
+}
+
+MemoryKind staging_kind(const CaseSpec& spec) {
+  return spec.variant == "pageable" ? MemoryKind::kPageable : MemoryKind::kPinned;
+}
+
+// Pieces that lie side by side are one copy.
+std::vector<Piece> joined(const std::vector<Piece>& pieces) {
+  std::vector<Piece> result;
+  for (const Piece& piece : pieces) {
+    if (!result.empty() && result.back().offset + result.back().bytes == piece.offset) {
+      result.back().bytes += piece.bytes;
+    } else {
+      result.push_back(piece);
+    }
+  }
+  return result;
+}
+
+class StagedCollective final : public BufferedOperation {
+ public:
+  StagedCollective(Transport& transport, const RankContext& context, const CaseSpec& spec)
+      : BufferedOperation(transport, context, spec, mpi_layout_rules(true)),
+        call_(*context.mpi, context.communicator, spec, context.size(), context.rank(), true),
+        sent_(joined(layout().sent)),
+        received_(joined(layout().received)) {}
+
+  // The steps depend on each other and the library's call blocks, so an iteration is over when post() returns.
+  void post() override {
+    for (const Piece& piece : sent_) {
+      runtime().copy_async(down()->at(piece.offset), -1, source()->at(piece.offset), source()->copy_device(),
+                           piece.bytes, stream_.handle());
+    }
+    stream_.synchronize();
+    call_.run(down() == nullptr ? nullptr : down()->data(), host_target_.data());
+    for (const Piece& piece : received_) {
+      runtime().copy_async(target()->at(piece.offset), target()->copy_device(), host_target_.at(piece.offset), -1,
+                           piece.bytes, stream_.handle());
+    }
+    stream_.synchronize();
+  }
+  void complete() override {}
+
+ private:
+  void connect() override {
+    const int device = context().device();
+    const MemoryKind kind = staging_kind(spec());
+    std::string reason;
+    try {
+      if (layout().target_bytes > 0) host_target_ = Buffer(runtime(), device, kind, layout().target_bytes);
+      if (layout().source_bytes > 0 && !layout().one_buffer) {
+        host_source_ = Buffer(runtime(), device, kind, layout().source_bytes);
+      }
+      stream_ = Stream(runtime(), device);
+    } catch (const MemoryError& error) {
+      reason = error.what();
+    }
+    agree_or_throw(group(), reason, progress());
+  }
+  void disconnect() noexcept override { stream_ = Stream(); }
+  void free_scratch() noexcept override {
+    host_source_ = Buffer();
+    host_target_ = Buffer();
+  }
+
+  // What the library sends from; in place that is the target's.
+  const Buffer* down() const {
+    if (layout().source_bytes == 0) return nullptr;
+    return layout().one_buffer ? &host_target_ : &host_source_;
+  }
+
+  MpiCollectiveCall call_;
+  std::vector<Piece> sent_;
+  std::vector<Piece> received_;
+  Buffer host_source_;
+  Buffer host_target_;
+  Stream stream_;
+};
+
+class StagingTransport final : public Transport {
+ public:
+  std::string_view name() const override { return "staging"; }
+
+  std::string supports(const RankContext& context, const CaseSpec& spec) const override {
+    const std::string& variant = spec.variant;
+    if (!variant.empty() && variant != "store_and_forward" && variant != "pipelined" && variant != "pageable" &&
+        variant != "composed") {
+      return "staging has no variant '" + variant +
+             "'; its variants are store_and_forward, pipelined, pageable and composed";
+    }
+    if (variant == "composed" && !has_mpi_collective(spec.pattern)) {
+      return "composed is a variant of collectives; leave --variant out";
+    }
+    if (!spec.algorithm.empty()) return "staging has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
+    if (spec.via >= 0) return "staging goes through host memory, not through a device; leave --via out";
+    if (!spec.host_leg.empty() && spec.host_leg != "mpi" && spec.host_leg != "memcpy") {
+      return "staging has no host leg '" + spec.host_leg + "'; it is mpi or memcpy";
+    }
+    for (const MemoryKind kind : {spec.source_memory, spec.target_memory}) {
+      if (kind == MemoryKind::kPinned || kind == MemoryKind::kPageable) {
+        return "staging takes device memory through the host; for " + std::string(to_string(kind)) +
+               " memory use transport mpi";
+      }
+    }
+    if (!uses_mpi(context, spec)) {
+      if (context.group->node_count() > 1) return "the host leg memcpy stays on one node; use --host-leg mpi";
+      return why_not_shareable(context, staging_kind(spec));
+    }
+    if (context.mpi == nullptr) {
+      return "the host leg mpi needs ranks that an MPI launcher started; use --host-leg memcpy";
+    }
+    if (has_own_collective(context, spec)) return why_not_mpi_collective(*context.mpi, spec, context.size());
+    return variant == "pipelined" ? "" : context.mpi->why_not_size(block_bytes(spec, context.size()));
+  }
+
+  std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
+                                                const std::vector<Flow>& flows) override {
+    const StagingShape shape = shape_of(spec, context.size());
+    const MemoryKind kind = staging_kind(spec);
+    const auto engine = std::make_shared<StagingEngine>();
+    std::vector<std::unique_ptr<StagingChannel>> channels(flows.size());
+    std::string reason;
+    try {
+      for (std::size_t i = 0; i < flows.size(); ++i) {
+        const bool sends = flows[i].source == context.rank();
+        const bool receives = flows[i].target == context.rank();
+        if (!sends && !receives) continue;
+        const auto slots = [&](bool needed) {
+          return needed ? Buffer(*context.runtime, context.device(), kind, shape.slots * shape.chunk_bytes) : Buffer();
+        };
+        channels[i] = std::make_unique<StagingChannel>(context, flows[i], shape, slots(sends), slots(receives), engine);
+      }
+    } catch (const MemoryError& error) {
+      reason = error.what();
+    }
+    agree_or_throw(*context.group, reason, progress(context));
+    if (uses_mpi(context, spec)) {
+      connect_mpi(context, flows, channels);
+    } else {
+      connect_memcpy(context, flows, channels);
+    }
+    std::vector<std::unique_ptr<Channel>> result;
+    for (std::unique_ptr<StagingChannel>& channel : channels) result.push_back(std::move(channel));
+    return result;
+  }
+
+  std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
+    if (!has_own_collective(context, spec)) return nullptr;
+    return std::make_unique<StagedCollective>(*this, context, spec);
+  }
+
+  Progress progress(const RankContext& context) override {
+    if (context.mpi == nullptr) return {};
+    return [mpi = context.mpi, communicator = context.communicator] { mpi->progress(communicator); };
+  }
+
+ private:
+  static bool has_own_collective(const RankContext& context, const CaseSpec& spec) {
+    return uses_mpi(context, spec) && has_mpi_collective(spec.pattern) && spec.variant != "composed" &&
+           spec.variant != "pipelined";
+  }
+
+  static StagingShape shape_of(const CaseSpec& spec, int ranks) {
+    constexpr std::int64_t kMostQueued = 4096;
+    StagingShape shape;
+    shape.chunk_bytes = block_bytes(spec, ranks);
+    if (spec.variant == "pipelined") {
+      const std::size_t chunk = spec.chunk_bytes > 0 ? static_cast<std::size_t>(spec.chunk_bytes) : kPipelineChunkBytes;
+      shape.chunk_bytes = std::min(shape.chunk_bytes, chunk);
+      shape.slots = kPipelineSlots;
+    }
+    const std::int64_t queued = std::int64_t{std::max(1, spec.window)} * std::max(1, spec.batch);
+    shape.queue = static_cast<std::size_t>(std::clamp<std::int64_t>(queued, 1, kMostQueued));
+    return shape;
+  }
+
+  static void connect_mpi(const RankContext& context, const std::vector<Flow>& flows,
+                          std::vector<std::unique_ptr<StagingChannel>>& channels) {
+    std::map<std::pair<int, int>, int> tags;  // two for each flow of a pair: its chunks and its answers
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      const int tag = tags[{flows[i].source, flows[i].target}];
+      tags[{flows[i].source, flows[i].target}] += 2;
+      if (channels[i] != nullptr) channels[i]->set_leg(make_mpi_leg(context, flows[i], channels[i]->leg_ends(), tag));
+    }
+  }
+
+  static void connect_memcpy(const RankContext& context, const std::vector<Flow>& flows,
+                             std::vector<std::unique_ptr<StagingChannel>>& channels) {
+    std::vector<Flow> slots = flows;
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      slots[i].source_buffer = flows[i].source == context.rank() ? &channels[i]->source_slots() : nullptr;
+      slots[i].target_buffer = nullptr;
+    }
+    const std::vector<PeerBuffer> peers = open_peers(context, slots, ExposedEnd::kSource);
+    const std::vector<FlowFlags> flags = connect_flags(context, flows);
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      if (channels[i] == nullptr) continue;
+      channels[i]->set_leg(
+          make_memcpy_leg(flags[i], channels[i]->leg_ends(), static_cast<const std::byte*>(peers[i].data)));
+      channels[i]->keep(peers[i].opened);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_staging_transport() { return std::make_unique<StagingTransport>(); }
+
+}  // namespace linkgauge

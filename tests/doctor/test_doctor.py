@@ -19,8 +19,10 @@ MPICH = MpiInstallation(
     "mpich-5", "mpich", "5", "mpich", Path("/p/lib/libmpi.so.12"), Path("/p/bin/mpiexec"), "hydra", "x"
 )
 CRAY = dataclasses.replace(MPICH, vendor="cray")
-GPU = GpuFacts(0, "H200", "GPU-a", "0000:1b:00.0", clock_limit=1980, clock_max=1980, power_limit=700,
-               power_default=700, pcie_width=16, pcie_width_max=16, pcie_generation=5, pcie_generation_max=5, nvlinks_active=18)  # fmt: skip
+GPU = GpuFacts(
+    0, "H200", "GPU-a", "0000:1b:00.0", clock_limit=1980, clock_max=1980, power_limit=700, power_default=700,
+    pcie_width=16, pcie_width_max=16, pcie_generation=5, pcie_generation_max=5, nvlinks_active=18,
+)  # fmt: skip
 OTHER = dataclasses.replace(GPU, index=1, uuid="GPU-b", pci_address="0000:1c:00.0")
 
 

@@ -111,10 +111,12 @@ def run_command(
                                     rich_help_panel=_LAUNCH)
     ] = None,
     repeat: Annotated[
-        int | None, typer.Option("--repeat", help="So many fresh launches of everything.", rich_help_panel=_RUN)
+        str | None, typer.Option("--repeat", metavar="NUMBER", help="So many fresh launches of everything.",
+                                 rich_help_panel=_RUN)
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Of the order of cases and of the data.", rich_help_panel=_RUN)
+        str | None, typer.Option("--seed", metavar="NUMBER", help="Of the order of cases and of the data.",
+                                 rich_help_panel=_RUN)
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The run folder to make; runs/DATE-TIME-PLAN by default.",
@@ -129,9 +131,9 @@ def run_command(
                                     rich_help_panel=_RUN)
     ] = None,
     max_failures: Annotated[
-        int, typer.Option("--max-failures", help="Failures of a transport after which its rest is skipped.",
-                          rich_help_panel=_RUN)
-    ] = 3,
+        str, typer.Option("--max-failures", metavar="NUMBER",
+                          help="Failures of a transport after which its rest is skipped.", rich_help_panel=_RUN)
+    ] = "3",
     report: Annotated[bool, typer.Option(help="Make report.html in the run folder.", rich_help_panel=_RUN)] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the cases, what is skipped, and the estimates; measure nothing.",
@@ -147,7 +149,8 @@ def run_command(
     refuse_ranks(os.environ)
     asked = Asked(
         plan, quick, full, from_run, tuple(cases or ()), resume, retry, force, devices, threads, tuple(mpi or ()),
-        tuple(env or ()), bind, launcher_args, repeat, seed, out, time_limit, memory_limit, max_failures, dimensions,
+        tuple(env or ()), bind, launcher_args, _whole("--repeat", repeat, 1), _whole("--seed", seed, 0), out,
+        time_limit, memory_limit, _whole("--max-failures", max_failures, 1) or 1, dimensions,
     )  # fmt: skip
     asked.check()
     if resume is not None:
@@ -195,13 +198,6 @@ class Asked:
             raise UsageError("--threads has no MPI: leave out --mpi, or --threads")
         if self.retry is not None and self.resume is None:
             raise UsageError("--retry needs --resume RUN")
-        for name, value, least in (
-            ("--repeat", self.repeat, 1),
-            ("--seed", self.seed, 0),
-            ("--max-failures", self.max_failures, 1),
-        ):
-            if value is not None and value < least:
-                raise UsageError(f"{name} {value}: expected a whole number of at least {least}")
         other = self.plan or self.quick or self.full or self.from_run or self.dimensions or self.out or self.repeat
         if self.resume is not None and other:
             raise UsageError("--resume goes on with that run's own plan: leave out other plans, dimensions and --out")
@@ -233,6 +229,14 @@ class Asked:
             raise UsageError(
                 f"--launcher-args '{self.launcher_args}': {error}: expected words as for a shell"
             ) from None
+
+
+def _whole(name: str, text: str | None, least: int) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or not text.isascii() or not least <= int(text) < 1 << 63:
+        raise UsageError(f"{name} '{text}': expected a whole number of at least {least}")
+    return int(text)
 
 
 def _positive_time(text: str) -> int:

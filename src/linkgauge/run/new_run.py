@@ -13,6 +13,7 @@ from linkgauge.plan.memory import total_bytes
 from linkgauge.plan.model import Plan
 from linkgauge.plan.quantity import format_bytes, format_duration, format_size
 from linkgauge.run import options
+from linkgauge.run.binding import cores_by_rank
 from linkgauge.run.devices import DeviceSet, find_devices
 from linkgauge.run.info import run_info
 from linkgauge.run.measure import Work, check_out, default_out, measure, present
@@ -39,8 +40,9 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     if dry_run:
         print_plan(prepared, as_json=as_json)
         return 0
+    for launch in prepared.planned.launches:  # cores that are not there are bad input, not a failed launch
+        cores_by_rank(launch.settings.bind, launch.settings.devices, devices.infos)
     reporter = reporter_for()
-    warn(devices, prepared, reporter)
     out = asked.out or default_out(prepared.plan.name)
     info = run_info(
         arguments=command_line(),
@@ -57,6 +59,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     )
     folder = RunFolder.create(out, info)
     write_launches(folder.path, prepared.planned.launches)
+    warn(devices, prepared, reporter)
     limit_ns = prepared.plan.time_limit_ns
     work = Work(
         folder=folder,

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
+from linkgauge.errors import UsageError
 from linkgauge.plan.case import Case
 from linkgauge.run.outcome import RankOutcome
-from linkgauge.run.spec import WorkerSpec
+from linkgauge.run.spec import WorkerSpec, core_case, rank_list
+from linkgauge.run.transports import ccl_library, library_folders
 
 
 class Session(Protocol):
@@ -28,11 +36,179 @@ class Session(Protocol):
         """Give everything back."""
 
 
+class CoreSession:
+    """A session of linkgauge._core."""
+
+    def __init__(self, core: Any, spec: WorkerSpec, group: Any, runtime: Any, mpi: Any, heartbeat: Any) -> None:
+        """Open a session for the rank that `group` says."""
+        self._core = core
+        self._spec = spec
+        self._group = group
+        self._runtime = runtime
+        self._mpi = mpi
+        self.rank: int = group.rank
+        ccl = ccl_library(spec.runtime)
+        folders = [str(folder) for folder in library_folders()]
+        self._session = core.Session(runtime, group, mpi, heartbeat, str(ccl or ""), folders)
+        self._fault = dict(spec.fault) if spec.fault else None
+
+    def exchange(self, mine: bytes) -> list[bytes]:
+        """Each rank's bytes, by rank."""
+        said: list[bytes] = self._group.exchange(mine)
+        return said
+
+    def describe(self) -> dict[str, Any]:
+        """Describe this rank's device."""
+        found: dict[str, Any] = self._runtime.describe(self._spec.devices[self.rank])
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        """Return the host clock's cost and resolution, and versions of runtime and driver."""
+        versions = {f"{self._spec.runtime} runtime": self._runtime.version}
+        if self._mpi is not None:
+            versions["MPI library"] = " ".join(self._mpi.version.split())[:300]
+            versions["MPI file"] = self._mpi.path
+        return {"clock": self._core.host_clock(), "versions": versions}
+
+    def measure(self, case: Case) -> RankOutcome:
+        """Measure one case, and turn whatever the core raises into an outcome."""
+        self._plant(case)
+        core = self._core
+        fields = core_case(case, self._spec.devices, self._spec.seed)
+        try:
+            result = self._session.measure(fields)
+        except core.Unsupported as error:
+            return RankOutcome(self.rank, "skipped", str(error))
+        except core.PeerError as error:
+            return RankOutcome(self.rank, "peer", str(error))
+        except UsageError as error:
+            return RankOutcome(self.rank, "failed", f"the core refused the case: {error}")
+        except MemoryError as error:
+            return RankOutcome(self.rank, "failed", f"out of memory: {error}")
+        except core.RuntimeCallError as error:
+            # After an error of a runtime or of MPI, messages may be on their way and a GPU's context may be lost.
+            return RankOutcome(self.rank, "failed", str(error), fatal=True)
+        except RuntimeError as error:
+            return RankOutcome(self.rank, "failed", str(error), fatal=True)
+        if result is None:
+            return RankOutcome(self.rank, "idle")
+        return self._outcome(case, result)
+
+    def _outcome(self, case: Case, result: dict[str, Any]) -> RankOutcome:
+        samples = dict(result["samples"])
+        place = rank_list(case, self._spec.devices).index(self.rank)
+        samples["rank"] = np.full(len(samples["ns"]), place, dtype=np.int32)
+        names = ("converged", "coarse", "verified", "operations_total", "stopped_by", "lanes")
+        facts = {name: result[name] for name in names}
+        status, reason = "ok", ""
+        verify = result["verify"]
+        if not verify["ok"]:
+            facts["verify"] = verify
+            status = "corrupt"
+            reason = (
+                f"{verify['bad_bytes']} wrong bytes {verify['where']}, the first at offset "
+                f"{verify['first_bad_offset']}: expected {verify['expected']:#x}, found {verify['found']:#x}"
+            )
+        elif result["stopped_by"] == "timeout":
+            status = "timeout"
+            reason = f"{self._counted(samples)} samples within twice the stop rule's time and one sample more"
+        return RankOutcome(self.rank, status, reason, facts, samples)
+
+    @staticmethod
+    def _counted(samples: dict[str, Any]) -> int:
+        numbers = samples["sample"][samples["phase"] == 1]
+        return int(np.unique(numbers).size)
+
+    def _plant(self, case: Case) -> None:
+        """Tests only: what the spec's fault says, in the cases that it names, once where it names a marker file."""
+        if self._fault is None:
+            return
+        fault = self._fault
+        named = all(getattr(case, name) == fault[name] for name in ("transport", "pattern", "size") if name in fault)
+        marker = fault.get("once")
+        if not named or (marker and os.path.exists(marker)):
+            self._session.set_fault(None)
+            return
+        # All ranks have looked before any makes the marker.
+        self._group.barrier()
+        if marker and self.rank == int(fault["plant"]["rank"]):
+            Path(marker).touch()
+        self._session.set_fault(fault["plant"])
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._session.close()
+
+
+def _core() -> Any:
+    return importlib.import_module("linkgauge._core")
+
+
+def _runtime(core: Any, spec: WorkerSpec) -> Any:
+    host = spec.runtime == "host"
+    return core.open_runtime(spec.runtime, [] if host else list(spec.ordinals), len(spec.ordinals) if host else 0)
+
+
 def open_process_session(spec: WorkerSpec, world: Any, heartbeat: Any) -> Session:
-    """This process' rank of the launch: `world` is mpi4py's COMM_WORLD, `heartbeat` the rank's words."""
-    raise NotImplementedError
+    """This process' rank of the launch: `world` is mpi4py's COMM_WORLD, `heartbeat` the rank's words. Collective."""
+    core = _core()
+    places = world.allgather(_node_name())
+    nodes = [list(dict.fromkeys(places)).index(place) for place in places]
+    segment = Path(spec.folder) / "group"
+    exchange = _exchange_over(world) if max(nodes) > 0 else None
+    group = core.process_group(world.Get_rank(), nodes, str(segment), exchange)
+    return CoreSession(core, spec, group, _runtime(core, spec), _mpi(core, spec), heartbeat)
 
 
-def open_thread_sessions(spec: WorkerSpec, heartbeats: list[Any]) -> list[Session]:
-    """All ranks of a launch of threads."""
-    raise NotImplementedError
+def open_thread_sessions(spec: WorkerSpec, heartbeats: Sequence[Any]) -> list[Session]:
+    """All ranks of a launch of threads, over one runtime."""
+    core = _core()
+    runtime = _runtime(core, spec)
+    groups = core.thread_groups(spec.ranks)
+    return [
+        CoreSession(core, spec, group, runtime, None, heartbeat)
+        for group, heartbeat in zip(groups, heartbeats, strict=True)
+    ]
+
+
+def _node_name() -> str:
+    """What tells nodes apart: the boot id, which containers of one host share as they share its memory."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return os.uname().nodename
+
+
+def _exchange_over(world: Any) -> Any:
+    """Byte exchange among some ranks of the launch, for groups across nodes."""
+    made: dict[tuple[int, ...], Any] = {}
+
+    def exchange(mine: bytes, ranks: list[int]) -> list[bytes]:
+        key = tuple(ranks)
+        if key not in made:
+            made[key] = world.Create_group(world.Get_group().Incl(ranks))
+        said: list[bytes] = made[key].allgather(mine)
+        return said
+
+    return exchange
+
+
+_DATATYPES = {
+    "int8": "INT8_T", "uint8": "UINT8_T", "int32": "INT32_T", "uint32": "UINT32_T", "int64": "INT64_T",
+    "uint64": "UINT64_T", "float32": "FLOAT", "float64": "DOUBLE",
+}  # fmt: skip
+
+
+def _mpi(core: Any, spec: WorkerSpec) -> Any:
+    """The very library that mpi4py loaded, with the handles that mpi4py gives."""
+    from mpi4py import MPI
+
+    handles = {
+        "comm_world": MPI.COMM_WORLD, "info_null": MPI.INFO_NULL, "errors_return": MPI.ERRORS_RETURN, "byte": MPI.BYTE,
+        "sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX,
+        **{name: getattr(MPI, word) for name, word in _DATATYPES.items()},
+    }  # fmt: skip
+    library = os.path.realpath(os.environ["MPI4PY_LIBMPI"])
+    abi = str(spec.launch_info["mpi"]["abi"])
+    bits = {name: MPI._handleof(handle) & 0xFFFF_FFFF_FFFF_FFFF for name, handle in handles.items()}
+    return core.open_mpi(library, abi, bits)

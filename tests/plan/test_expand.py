@@ -1,0 +1,288 @@
+"""From tables to cases: pairs, subsets, restated sizes, skips with their reasons."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linkgauge.errors import UsageError
+from linkgauge.plan.builtin import builtin_plan, names
+from linkgauge.plan.case import Case
+from linkgauge.plan.expand import ELEMENT_BYTES, expand, rank_devices, restated_size
+from linkgauge.plan.launches import LaunchSettings, plan_run
+from linkgauge.plan.machine import PlanMachine, free_host_memory
+from linkgauge.plan.memory import memory_need
+from linkgauge.plan.model import Plan, narrowed
+from linkgauge.plan.order import coarse_first, shuffled, value_rounds
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.plan_file import parse_plan
+from linkgauge.plan.quantity import Share
+
+GIB = 1 << 30
+MACHINE = PlanMachine("host", 4, 8 * GIB, 8 * GIB, 8 * GIB, 4)
+
+
+def plan_of(text: str) -> Plan:
+    return parse_plan(text, "test.toml", "test")
+
+
+def cases_of(text: str, machine: PlanMachine = MACHINE) -> list[Case]:
+    return [one.case for one in expand(plan_of(text), machine) if not one.skip]
+
+
+def reasons_of(text: str, machine: PlanMachine = MACHINE) -> set[str]:
+    return {one.skip for one in expand(plan_of(text), machine) if one.skip}
+
+
+def test_pair_patterns_run_on_all_ordered_pairs_and_the_diagonal() -> None:
+    found = {case.devices for case in cases_of('[[case]]\ntransport="mpi"\npattern="pingpong"\nsize="8"')}
+    assert found == set(itertools.permutations(range(4), 2)) | {(d,) for d in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ("ordered", set(itertools.permutations(range(4), 2))),
+        ("first", {(0, 1)}),
+        ("root", {(0, 1), (0, 2), (0, 3)}),
+        ("diagonal", {(0,), (1,), (2,), (3,)}),
+    ],
+)
+def test_pairs_can_be_chosen(pairs: str, expected: set[tuple[int, ...]]) -> None:
+    text = f'[[case]]\ntransport="mpi"\npattern="pingpong"\nsize="8"\npairs="{pairs}"'
+    assert {case.devices for case in cases_of(text)} == expected
+
+
+def test_subsets_and_counts_of_devices() -> None:
+    text = '[[case]]\ntransport="mpi"\npattern="allreduce"\nsize="8"\n'
+    assert {case.devices for case in cases_of(text + "devices=[[0,1],[1,3]]")} == {(0, 1), (1, 3)}
+    assert {case.devices for case in cases_of(text + "ranks=[2,4]")} == {(0, 1), (0, 1, 2, 3)}
+    assert {case.devices for case in cases_of(text + "ranks_per_device=2")} == {(0, 0, 1, 1, 2, 2, 3, 3)}
+
+
+@given(st.integers(1, 8), st.integers(1, 4))
+def test_rank_i_drives_device_i_over_r(devices: int, per_device: int) -> None:
+    assert rank_devices(devices, per_device) == tuple(i // per_device for i in range(devices * per_device))
+
+
+@given(st.integers(0, 1 << 40), st.integers(1, 4096), st.sampled_from(sorted(ELEMENT_BYTES)))
+def test_blocks_are_whole_elements_and_lose_less_than_one_each(asked: int, ranks: int, datatype: str) -> None:
+    size, reason = restated_size(PATTERNS["allgather"], asked, ranks, datatype)
+    element = ELEMENT_BYTES[datatype]
+    if reason:
+        assert asked // ranks < element
+        return
+    assert size % (ranks * element) == 0
+    assert 0 <= asked - size < ranks * element
+
+
+def test_a_block_of_nothing_is_skipped_with_its_reason_and_keeps_the_size_asked() -> None:
+    [one] = expand(plan_of('[[case]]\ntransport="mpi"\npattern="allgather"\nsize="8"'), MACHINE)
+    assert "whole float32" in one.skip
+    assert one.case.size_asked == 8
+    [case] = cases_of('[[case]]\ntransport="mpi"\npattern="allgather"\nsize="100"')
+    assert (case.size_asked, case.size) == (100, 96)
+
+
+def test_what_cannot_fit_is_skipped_before_anything_is_allocated() -> None:
+    small = dataclasses.replace(MACHINE, host_free_bytes=64 << 20)
+    text = '[[case]]\ntransport="mpi"\npattern="alltoall"\nsize=["1KiB","16MiB"]'
+    assert {case.size_asked for case in cases_of(text, small)} == {1024}
+    [reason] = reasons_of(text, small)
+    assert "host memory" in reason
+    assert "--memory-limit" in reason
+
+
+def test_a_library_that_needs_shared_memory_is_skipped_where_there_is_too_little() -> None:
+    text = '[[case]]\ntransport=["mpi","kernel"]\npattern="pingpong"\nsize="8"\npairs="first"'
+    tight = dataclasses.replace(MACHINE, shm_free_bytes=1 << 20)
+    assert {case.transport for case in cases_of(text, tight)} == {"kernel"}
+    assert any("/dev/shm" in reason for reason in reasons_of(text, tight))
+
+
+def test_device_memory_is_the_fullest_devices() -> None:
+    gpu = PlanMachine("cuda", 2, 1 * GIB, 64 * GIB, 8 * GIB, 16)
+    text = '[[case]]\ntransport="copy_engine"\npattern="unidirectional"\nsize="512MiB"\npairs="ordered"'
+    assert any("device memory" in reason for reason in reasons_of(text, gpu))
+    assert cases_of(text, dataclasses.replace(gpu, device_free_bytes=8 * GIB))
+
+
+@given(
+    st.sampled_from(sorted(PATTERNS)), st.integers(1, 1 << 30), st.integers(2, 16), st.sampled_from(["mpi", "staging"])
+)
+def test_no_case_is_thought_to_need_less_than_its_payload_buffers(
+    pattern: str, size: int, ranks: int, transport: str
+) -> None:
+    case = Case(transport, pattern, size, size, tuple(range(ranks)))
+    need = memory_need(case)
+    assert need.device_bytes >= size
+    if pattern in ("alltoall", "one_to_all", "all_to_one"):
+        assert need.device_bytes >= ranks * size
+
+
+def test_an_absent_transport_is_left_out_of_all_and_skipped_by_name() -> None:
+    absent = dataclasses.replace(MACHINE, absent={"ccl": "there is no NCCL"})
+    assert reasons_of('[[case]]\npattern="alltoall"\nsize="8"', absent) == set()
+    assert reasons_of('[[case]]\ntransport="ccl"\npattern="alltoall"\nsize="8"', absent) == {"there is no NCCL"}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ('[[case]]\npattern="allreduce"\nsize="8"\nranks=5', "5 ranks"),
+        ('[[case]]\npattern="allreduce"\nsize="8"\ndevices=[0,7]', "no device 7"),
+        ('[[case]]\npattern="broadcast"\nsize="8"\nroot=4', "root 4"),
+        ('[[case]]\npattern="all"\nsize="1:1048576:+1"', "10000"),
+        ('[[case]]\npattern="all"\nsize="1:10000:+1"\nwindow=[1,2,3,4,5,6,7,8,9,10,11,12,13,14]', "combinations"),
+    ],
+)
+def test_what_no_machine_of_this_size_can_mean_is_an_error(text: str, word: str) -> None:
+    with pytest.raises(UsageError, match=word):
+        expand(plan_of(text), MACHINE)
+
+
+def test_each_case_is_there_once_whatever_tables_repeat_it() -> None:
+    table = '[[case]]\ntransport="mpi"\npattern="alltoall"\nsize=["8","8","64"]\n'
+    assert len(cases_of(table * 3)) == 2
+    # A window or root that a pattern does not have makes no second case of it.
+    assert len(cases_of(table + "window=[1,2]\nroot=[0,1]")) == 2
+
+
+@pytest.mark.parametrize("name", names())
+def test_built_in_plans_expand_on_every_kind_of_machine(name: str) -> None:
+    for machine in (MACHINE, dataclasses.replace(MACHINE, device_count=1), PlanMachine("cuda", 8, GIB, GIB, GIB, 64)):
+        assert expand(builtin_plan(name), machine)
+
+
+def test_the_default_plan_takes_about_a_minute_on_two_cores() -> None:
+    two = PlanMachine("host", 2, 8 * GIB, 8 * GIB, 8 * GIB, 2, {"ccl": "host devices"})
+    planned = plan_run(builtin_plan("default"), expand(builtin_plan("default"), two), two)
+    assert planned.estimated_s < 60
+    assert {case.transport for launch in planned.launches for case in launch.cases} == {
+        "staging", "copy_engine", "kernel", "mpi"
+    }  # fmt: skip
+
+
+@given(st.integers(0, 300))
+def test_coarse_positions_come_first_and_every_position_has_a_level(count: int) -> None:
+    levels = coarse_first(count)
+    assert len(levels) == count
+    if count > 2:
+        assert levels[0] == levels[-1] == 0
+        assert all(level > 0 for level in levels[1:-1])
+        assert max(levels) <= count.bit_length() + 1
+
+
+def test_a_short_time_still_gets_every_pattern_and_transport_at_its_extremes() -> None:
+    plan = builtin_plan("full")
+    planned = expand(plan, MACHINE)
+    kept = plan_run(dataclasses.replace(plan, time_limit_ns=120 * 10**9), planned, MACHINE)
+    assert kept.left_out > 0
+    assert kept.estimated_s <= 120
+    wanted = {(one.case.transport, one.case.pattern) for one in planned if not one.skip}
+    got = {(case.transport, case.pattern) for launch in kept.launches for case in launch.cases}
+    assert len(got) >= 0.9 * len(wanted)
+
+
+def test_rounds_put_the_first_set_and_the_end_sizes_first() -> None:
+    cases = cases_of('[[case]]\ntransport="mpi"\npattern="pingpong"\nsize="8:8MiB:x4"')
+    rounds = dict(zip(cases, value_rounds(cases), strict=True))
+    sizes = sorted({case.size for case in cases})
+    assert {case.size for case, turn in rounds.items() if turn == 0} == {sizes[0], sizes[-1]}
+    assert {case.devices for case, turn in rounds.items() if turn == 0} == {cases[0].devices}
+
+
+@given(st.integers(0, 2**63), st.integers(0, 100), st.booleans())
+def test_the_same_seed_gives_the_same_order(seed: int, launch: int, by_value: bool) -> None:
+    cases = cases_of('[[case]]\ntransport="mpi"\npattern=["pingpong","alltoall"]\nsize="8:8MiB:x4"\npairs="root"')
+    once = shuffled(cases, seed, launch, by_value=by_value)
+    assert once == shuffled(list(reversed(cases)), seed, launch, by_value=by_value) or by_value
+    assert sorted(case.case_key for case in once) == sorted(case.case_key for case in cases)
+    if by_value:
+        rounds = {case.case_key: turn for case, turn in zip(cases, value_rounds(cases), strict=True)}
+        turns = [rounds[case.case_key] for case in once]
+        assert turns == sorted(turns)
+
+
+def settings(**changed: Any) -> LaunchSettings:
+    values: dict[str, Any] = {
+        "mpi": "m", "env": (("A", "1"),), "derived_env": (), "launcher_args": (), "bind": "nearest", "threads": False,
+        "ranks_per_device": 1, "peer_access": True, "devices": (0, 1),
+    }  # fmt: skip
+    return LaunchSettings(**{**values, **changed})
+
+
+def test_launch_key_is_of_its_contents_and_not_of_what_the_cases_imply() -> None:
+    base = settings().launch_key("MPICH 5")
+    assert base == settings(derived_env=(("NCCL_ALGO", "ring"),), mpi="other name").launch_key("MPICH 5")
+    others = [
+        settings(env=(("A", "2"),)), settings(launcher_args=("-x",)), settings(bind="none"), settings(threads=True),
+        settings(ranks_per_device=2), settings(peer_access=False), settings(devices=(0, 1, 2)),
+    ]  # fmt: skip
+    keys = {other.launch_key("MPICH 5") for other in others} | {settings().launch_key("MPICH 4")}
+    assert base not in keys
+    assert len(keys) == len(others) + 1
+
+
+def test_path_and_algorithm_make_launches_of_their_own() -> None:
+    gpu = PlanMachine("cuda", 2, 8 * GIB, 8 * GIB, 8 * GIB, 16)
+    text = (
+        '[[case]]\ntransport="ccl"\npattern="allreduce"\nsize="8"\nalgorithm=["ring","tree"]\npath=["default","host"]'
+    )
+    plan = plan_of(text)
+    run = plan_run(plan, expand(plan, gpu), gpu)
+    found = {dict(launch.settings.derived_env).get("NCCL_ALGO") for launch in run.launches}
+    assert len(run.launches) == 4
+    assert found == {"ring", "tree"}
+    unknown = plan_of(text.replace('"tree"', '"nonsense"'))
+    skipped = [
+        reason for launch in plan_run(unknown, expand(unknown, gpu), gpu).launches for _, reason in launch.skipped
+    ]
+    assert any("nonsense" in reason for reason in skipped)
+
+
+def test_repeats_are_fresh_launches() -> None:
+    plan = dataclasses.replace(plan_of('[[case]]\ntransport="mpi"\npattern="alltoall"\nsize="8:64:x2"'), repeat=3)
+    run = plan_run(plan, expand(plan, MACHINE), MACHINE)
+    assert [launch.repeat for launch in run.launches] == [0, 1, 2]
+    assert len({frozenset(launch.cases) for launch in run.launches}) == 1
+
+
+def test_flags_narrow_patterns_and_transports_and_replace_the_rest() -> None:
+    plan = plan_of('[[case]]\npattern=["pingpong","alltoall"]\nsize="8"\n[[case]]\npattern="gather"\nsize="64"')
+    chosen = narrowed(plan, {"pattern": ("alltoall",), "size": (16,)}, replace=False)
+    assert [table.values["pattern"] for table in chosen.cases] == [("alltoall",)]
+    assert chosen.cases[0].values["size"] == (16,)
+    assert narrowed(plan, {"pattern": ("chase",)}, replace=False).cases == ()
+    [table] = narrowed(plan, {"pattern": ("chase",)}, replace=True).cases
+    assert table.values["pattern"] == ("chase",)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_free_memory_is_what_the_cgroup_leaves(tmp_path: Any, version: int) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 100 kB\nMemAvailable:    1000000 kB\n")
+    cgroup = tmp_path / ("sys/fs/cgroup/a/b" if version == 2 else "sys/fs/cgroup/memory/a/b")
+    cgroup.mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/a/b\n" if version == 2 else "4:cpu,memory:/a/b\n")
+    limit, used = (
+        ("memory.max", "memory.current") if version == 2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+    )
+    (cgroup.parent / limit).write_text("5000000\n")
+    (cgroup.parent / used).write_text("2000000\n")
+    (cgroup.parent / "memory.stat").write_text("anon 1\ninactive_file 500000\n")
+    assert free_host_memory(tmp_path) == 3_500_000
+    (cgroup.parent / limit).write_text("max\n")
+    assert free_host_memory(tmp_path) == 1000000 * 1024
+
+
+def test_the_memory_limit_is_of_the_plan() -> None:
+    plan = dataclasses.replace(plan_of('[[case]]\ntransport="kernel"\npattern="pingpong"\nsize="1MiB"\npairs="first"'),
+                               memory_limit=Share(size=1 << 20))  # fmt: skip
+    [one] = expand(plan, MACHINE)
+    assert "1 MiB" in one.skip

@@ -1,0 +1,151 @@
+"""Plan files: what is wrong is named with file and key, nothing crashes, and a stranger's plan does no harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from linkgauge.errors import UsageError
+from linkgauge.plan.builtin import plan_of
+from linkgauge.plan.dimensions import BY_NAME
+from linkgauge.plan.plan_file import parse_plan, read_plan, safe_variable
+
+GOOD = '[[case]]\npattern = "pingpong"\nsize = "8"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["no [[case]]"]),
+        ("x = ", ["not valid TOML"]),
+        ('nonsense = 1\n' + GOOD, ["unknown key 'nonsense'", "expected one of"]),
+        (GOOD + 'trasport="mpi"', ["[[case]] 1", "trasport", "did you mean 'transport'"]),
+        (GOOD + '[[case]]\npattern="pingpnog"\nsize="8"', ["[[case]] 2", "'pattern'", "pingpnog"]),
+        ('[[case]]\npattern="pingpong"\nsize="64KB"', ["'size'", "64KB", "did you mean 64KiB"]),
+        ('[[case]]\npattern="pingpong"\nsize=true', ["'size'", "true"]),
+        ('[[case]]\npattern="pingpong"\nsize=[]', ["'size'", "empty"]),
+        ('[[case]]\npattern="pingpong"\nsize="8"\nwindow="many"', ["'window'", "many", "whole number"]),
+        ('[[case]]\npattern="pingpong"\nsize="8"\nwindow=0', ["'window'", "from 1 to", "0"]),
+        ('[[case]]\npattern="pingpong"\nsize="8"\nstop_time_ns="10"', []),
+        ('[[case]]\npattern="pingpong"\nsize="8"\nstop_time_ns="10 parsec"', ["'stop_time_ns'", "expected a time"]),
+        ('[[case]]\npattern="pingpong"\nsize="8"\nin_place="maybe"', ["'in_place'", "yes or no"]),
+        ('[[case]]\npattern="pingpong"\nsize="8"\nstop_relative_half_width=2.0', ["above 0 and up to 1"]),
+        ('[[case]]\npattern="pingpong"\nsize="8"\npairs="most"', ["'pairs'", "most"]),
+        ('[[case]]\npattern="pingpong"\nsize="8"\ndevices="all"', ["'devices'", "[0, 1]"]),
+        ('[[case]]\npattern="pingpong"\nsize="8"\ndevices=[-1]', ["'devices'"]),
+        ('[[case]]\nsize="8"', ["no 'pattern'"]),
+        ('[[case]]\npattern="pingpong"', ["no 'size'"]),
+        ('case = 3', ["'case' is of the wrong type", "[[case]]"]),
+        ('case = [3]', ["'case' is of the wrong type"]),
+        ('repeat = 0\n' + GOOD, ["'repeat'", "from 1"]),
+        ('seed = "x"\n' + GOOD, ["'seed'"]),
+        ('time_limit = 10\n' + GOOD, ["'time_limit'", "expected text"]),
+        ('time_limit = "10"\n' + GOOD, ["'time_limit'", "expected a time"]),
+        ('memory_limit = "200%"\n' + GOOD, ["'memory_limit'", "100%"]),
+        (GOOD + '[[launch]]\nthreads = "yes"', ["[[launch]] 1", "'threads'", "true or false"]),
+        (GOOD + '[[launch]]\nenvironment = {}', ["[[launch]] 1", "unknown key 'environment'"]),
+        (GOOD + '[[launch]]\nbind = "somewhere"', ["'bind'", "nearest"]),
+        (GOOD + 'launch = "absent"', ["launch 'absent'"]),
+        (GOOD + '[[launch]]\nmpi = "/tmp/evil"', ["is a path", "--mpi"]),
+        (GOOD + '[[launch]]\nlauncher_args = ["--evil"]', ["unknown key 'launcher_args'"]),
+        (GOOD + '[[launch]]\nenv = { LD_PRELOAD = "x" }', ["LD_PRELOAD", "--env"]),
+        (GOOD + '[[launch]]\nenv = { NCCL_NET_PLUGIN = "x" }', ["NCCL_NET_PLUGIN"]),
+        (GOOD + '[[launch]]\nenv = { OMPI_MCA_plm_rsh_agent = "x" }', ["OMPI_MCA_plm_rsh_agent"]),
+        (GOOD + '[[launch]]\nenv = { NCCL_ALGO = "/x" }', ["NCCL_ALGO"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_file_and_key(text: str, words: list[str]) -> None:
+    if not words:
+        parse_plan(text, "a.toml", "a")
+        return
+    with pytest.raises(UsageError) as caught:
+        parse_plan(text, "a.toml", "a")
+    said = str(caught.value)
+    assert said.startswith("a.toml: ")
+    assert "\n" not in said
+    for word in words:
+        assert word in said
+
+
+def test_tuning_variables_are_allowed_and_make_a_product() -> None:
+    plan = parse_plan(
+        GOOD + '[[launch]]\nenv = { NCCL_P2P_DIRECT_DISABLE = ["0", "1"], UCX_TLS = "sm,self" }', "a", "a"
+    )
+    assert plan.launches[0].env == {"NCCL_P2P_DIRECT_DISABLE": ("0", "1"), "UCX_TLS": ("sm,self",)}
+
+
+LOADING = (
+    "PATH PYTHONPATH LD_LIBRARY_PATH FI_PROVIDER_PATH HSA_TOOLS_LIB CUDA_INJECTION64_PATH UCX_MODULE_DIR "
+    "NCCL_TUNER_PLUGIN OMPI_MCA_mca_base_component_path"
+)
+
+
+@pytest.mark.parametrize("name", LOADING.split())
+def test_variables_that_load_or_run_something_are_not(name: str) -> None:
+    assert not safe_variable(name, "x")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for path, word in ((tmp_path / "none.toml", "No such file"), (tmp_path, "folder")):
+        with pytest.raises(UsageError, match=word):
+            read_plan(path)
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="UTF-8"):
+        read_plan(tmp_path / "binary.toml")
+    (tmp_path / "large.toml").write_bytes(b"#" * (1 << 20 | 1))
+    with pytest.raises(UsageError, match="too large"):
+        read_plan(tmp_path / "large.toml")
+    with pytest.raises(UsageError, match="did you mean 'quick'"):
+        plan_of("quik")
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(max_size=400))
+def test_any_text_is_a_plan_or_a_usage_error(text: str) -> None:
+    try:
+        parse_plan(text, "fuzz", "fuzz")
+    except UsageError as error:
+        said = str(error)
+    else:
+        return
+    assert said.startswith("fuzz: ")
+
+
+scalars = st.one_of(st.integers(), st.booleans(), st.floats(allow_nan=False), st.text("abc:x,0189%KiB-", max_size=12))
+
+
+def toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ", ".join(toml(item) for item in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(sorted(BY_NAME)), scalars | st.lists(scalars, max_size=3), max_size=6))
+def test_any_values_under_known_keys_are_a_plan_or_a_usage_error(table: dict[str, object]) -> None:
+    lines = [f"{key} = {toml(value)}" for key, value in table.items() if not isinstance(value, float) or value == value]
+    text = "[[case]]\n" + "\n".join(line for line in lines if "inf" not in line)
+    try:
+        plan = parse_plan(text, "fuzz", "fuzz")
+    except UsageError as error:
+        assert str(error).startswith("fuzz: ")  # noqa: PT017  # both ends are right; this one must name the file
+    else:
+        assert plan.cases
+
+
+def test_every_dimension_has_a_flag_and_a_plan_key_of_one_name() -> None:
+    import dataclasses
+
+    from linkgauge.plan.case import Case
+
+    columns = set(Case("mpi", "pingpong", 8, 8, (0, 1)).dimensions())
+    # size_asked is what size was before it was restated; devices has subsets, as a key of its own.
+    assert columns - set(BY_NAME) == {"size_asked", "devices"}
+    assert set(BY_NAME) - columns == set()
+    assert all(dimension.flag == "--" + name.replace("_", "-") for name, dimension in BY_NAME.items())
+    assert {field.name for field in dataclasses.fields(Case)} - {"stop", "size_asked", "devices"} <= set(BY_NAME)

@@ -106,7 +106,8 @@ void RegionGroup::meet(const Progress& progress, Waiting waiting, const LastOne&
   const auto met = [&] { return shared.generation.load(std::memory_order_seq_cst) != generation; };
   Waiter waiter(progress);
   for (int spins = 0; !met(); ++spins) {
-    if (aborted()) throw_peer_error();
+    // A rank that met and then failed does not undo the meeting: all see it the same way.
+    if (aborted() && !met()) throw_peer_error();
     if (waiting == Waiting::kSpin || spins < Waiter::kSpinsPerProgress) {
       waiter.pause();
       continue;

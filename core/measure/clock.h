@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "device/device_runtime.h"
+
 namespace linkgauge {
 
 inline std::int64_t now_ns() {
@@ -16,5 +18,7 @@ struct ClockFacts {
   double resolution_ns = 0;  // smallest step above 0 that was seen
 };
 ClockFacts measure_host_clock();
+// Of the runtime's events on `device`: two recorded back to back. Cost is that of queuing one.
+ClockFacts measure_event_clock(DeviceRuntime& runtime, int device);
 
 }  // namespace linkgauge

@@ -33,28 +33,50 @@ struct Measurement {
   bool converged = false;
   bool coarse = false;
   std::int64_t operations_total = 0;  // warm-up and verification included
-  bool verified = false;
-  VerifyResult verify;     // of the check that failed, on the rank where it failed
-  std::string stopped_by;  // "count", "interval", "duration", "time"
+  bool verified = false;              // no check failed, on any rank
+  VerifyResult verify;     // of the check that failed, on the rank where it failed; `where` says which operation
+  std::string stopped_by;  // "count", "interval", "duration", "time" (the rule's time is up), "timeout" (twice its time
+                           // and one sample gave fewer than 5 samples), "corrupt" (a check failed)
+  int batch = 1;           // operations of a sample, as raised to the clock's resolution
+};
+
+// What a rank is at, for the parent's evidence when it does not get on. The numbers are those of run/heartbeat.py.
+enum class Moment : std::uint8_t {
+  kIdle = 0,
+  kPrepare = 1,
+  kCheck = 2,
+  kWarmup = 3,
+  kTime = 5,
+  kLook = 7,
+  kFinalCheck = 8,
+  kRelease = 9,
 };
 
 // Raised in shared memory once per completed sample and phase; the parent process reads it.
 struct Heartbeat {
   std::atomic<std::uint64_t>* count = nullptr;  // nullptr: nobody watches
-  std::atomic<std::uint64_t>* phase = nullptr;  // number of the phase in hand, for the parent's evidence
+  std::atomic<std::uint64_t>* phase = nullptr;  // a Moment
   void beat() const {
-    if (count != nullptr) count->fetch_add(1, std::memory_order_relaxed);
+    // One writer: no locked instruction is needed.
+    if (count != nullptr) count->store(count->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  void enter(Moment moment) const {
+    if (phase != nullptr) phase->store(static_cast<std::uint64_t>(moment), std::memory_order_relaxed);
+    beat();
   }
 };
 
-// For tests only: called at the start of each named phase, with the number of the sample where there is one.
-using PhaseHook = std::function<void(const char* phase, std::int64_t sample)>;
+// For tests only: called before and after the operations of a phase, "check", "warmup", "time" and "final_check", with
+// the number of the sample (-1 where there is none) and outside of the clock.
+using PhaseHook = std::function<void(const char* phase, std::int64_t sample, bool after)>;
 
 struct SamplerSettings {
   Heartbeat heartbeat;
   PhaseHook hook;  // empty outside of tests
   std::int64_t max_samples = 1'000'000;
-  const ClockFacts* clock = nullptr;  // measured once per process
+  ClockFacts host_clock;             // measured once per process; resolution 0: taken as 1 ns
+  ClockFacts event_clock;            // of this rank's device, where the case is timed by events
+  DeviceRuntime* runtime = nullptr;  // needed by the cadence `gated` and the clock `event`
 };
 
 // Runs the case's operation (prepared by the caller) under the case's cadence, arrival, clock and stop rule. Collective

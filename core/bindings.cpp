@@ -1,0 +1,444 @@
+// The one door to Python: linkgauge._core, typed by src/linkgauge/_core.pyi.
+//
+// Whatever may wait for another rank or take long gives the interpreter lock away meanwhile.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "bindings_case.h"
+#include "device/device_runtime.h"
+#include "errors.h"
+#include "group/group.h"
+#include "measure/clock.h"
+#include "measure/statistics.h"
+#include "session.h"
+#include "transport/mpi_library.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a is nanobind's own way
+
+namespace linkgauge {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Offsets = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using HeartbeatWords = nb::ndarray<std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+Bytes from_python(const nb::bytes& bytes) {
+  Bytes message(bytes.size());
+  if (!message.empty()) std::memcpy(message.data(), bytes.c_str(), message.size());
+  return message;
+}
+
+nb::list to_python(const std::vector<Bytes>& messages) {
+  nb::list list;
+  for (const Bytes& message : messages) {
+    list.append(nb::bytes(reinterpret_cast<const char*>(message.data()), message.size()));
+  }
+  return list;
+}
+
+// A numpy column of one value a row.
+template <typename Value, typename Rows, typename Get>
+nb::object column(const Rows& rows, const Get& get) {
+  auto values = std::make_unique<std::vector<Value>>();
+  values->reserve(rows.size());
+  for (const auto& row : rows) values->push_back(static_cast<Value>(get(row)));
+  std::vector<Value>* held = values.release();
+  const nb::capsule owner(held, [](void* pointer) noexcept { delete static_cast<std::vector<Value>*>(pointer); });
+  return nb::cast(nb::ndarray<nb::numpy, Value, nb::ndim<1>>(held->data(), {held->size()}, owner));
+}
+
+// Errors by who must act; tests/measure/test_errors.py holds the table.
+void translate(const std::exception_ptr& thrown, void* /*payload*/) {
+  const auto raise = [](const char* module, const char* name, const char* text) {
+    const nb::object type = nb::module_::import_(module).attr(name);
+    PyErr_SetString(type.ptr(), text);
+  };
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const CallerError& error) {
+    raise("linkgauge.errors", "UsageError", error.what());
+  } catch (const RuntimeCallError& error) {
+    const nb::object type = nb::module_::import_("linkgauge._core").attr("RuntimeCallError");
+    nb::object value = type(error.what());
+    value.attr("call") = error.call();
+    value.attr("code_name") = error.code_name();
+    value.attr("code") = error.code();
+    value.attr("device") = error.device();
+    PyErr_SetObject(type.ptr(), value.ptr());
+  } catch (const MemoryError& error) {
+    PyErr_SetString(PyExc_MemoryError, error.what());
+  } catch (const PeerError& error) {
+    raise("linkgauge._core", "PeerError", error.what());
+  } catch (const Unsupported& error) {
+    raise("linkgauge._core", "Unsupported", error.what());
+  }
+}
+
+nb::dict described(const DeviceInfo& info) {
+  nb::dict fields;
+  fields["ordinal"] = info.ordinal;
+  fields["kind"] = info.kind;
+  fields["name"] = info.name;
+  fields["uuid"] = info.uuid;
+  fields["serial"] = info.serial;
+  fields["pci_address"] = info.pci_address;
+  fields["vbios"] = info.vbios;
+  fields["numa_node"] = info.numa_node;
+  fields["architecture"] = info.architecture;
+  fields["multiprocessors"] = info.multiprocessors;
+  fields["memory_bytes"] = info.memory_bytes;
+  fields["last_level_cache_bytes"] = info.last_level_cache_bytes;
+  fields["attributes"] = info.attributes;
+  return fields;
+}
+
+nb::dict to_python(const ClockFacts& facts) {
+  nb::dict fields;
+  fields["cost_ns"] = facts.cost_ns;
+  fields["resolution_ns"] = facts.resolution_ns;
+  return fields;
+}
+
+const ClockFacts& host_clock() {
+  static const ClockFacts facts = measure_host_clock();
+  return facts;
+}
+
+std::shared_ptr<DeviceRuntime> open_runtime_from(const std::string& which, const std::vector<int>& devices,
+                                                 int host_devices, const std::string& kernel_cache,
+                                                 const std::vector<std::string>& library_folders) {
+  const nb::gil_scoped_release release;
+  return open_runtime({which, devices, host_devices, kernel_cache, library_folders});
+}
+
+nb::dict probe(const std::string& which, int host_devices, const std::vector<std::string>& library_folders) {
+  nb::list devices;
+  nb::dict found;
+  found["devices"] = devices;
+  found["version"] = "";
+  found["reason"] = "";
+  try {
+    const auto runtime = open_runtime_from(which, {}, host_devices, "", library_folders);
+    found["version"] = runtime->version();
+    for (int device = 0; device < runtime->count(); ++device) {
+      nb::dict info = described(runtime->describe(device));
+      const MemoryInfo memory = runtime->memory(device);
+      info["free_bytes"] = memory.free_bytes;
+      info["total_bytes"] = memory.total_bytes;
+      devices.append(info);
+    }
+  } catch (const CallerError&) {
+    throw;
+  } catch (const Error& error) {
+    found["reason"] = error.what();
+  }
+  return found;
+}
+
+// A Python function that C++ calls, and lets go of, from threads that do not hold the interpreter lock.
+ProcessExchange exchange_from(const nb::object& function) {
+  if (function.is_none()) return {};
+  const std::shared_ptr<nb::object> held(new nb::object(function), [](nb::object* object) {
+    const nb::gil_scoped_acquire acquire;
+    delete object;
+  });
+  return [held](const Bytes& mine, const std::vector<int>& ranks) {
+    const nb::gil_scoped_acquire acquire;
+    const nb::object answer = (*held)(nb::bytes(reinterpret_cast<const char*>(mine.data()), mine.size()), ranks);
+    std::vector<Bytes> all;
+    for (const nb::handle item : answer) all.push_back(from_python(nb::cast<nb::bytes>(item)));
+    if (all.size() != ranks.size())
+      throw CallerError("exchange must return one message for each rank that it is given");
+    return all;
+  };
+}
+
+std::shared_ptr<Group> process_group(int rank, const std::vector<int>& node_of_rank, const std::string& segment_path,
+                                     const nb::object& exchange) {
+  ProcessGroupOptions options{rank, node_of_rank, segment_path, exchange_from(exchange)};
+  const nb::gil_scoped_release release;
+  return make_process_group(options);
+}
+
+std::shared_ptr<MpiLibrary> open_mpi(const std::string& library_path, const std::string& abi,
+                                     const std::map<std::string, std::uint64_t>& handles) {
+  return open_mpi_library(library_path, mpi_abi_from(abi), handles);
+}
+
+nb::dict to_python(const CaseResult& result) {
+  const Measurement& measured = result.measurement;
+  const std::vector<Sample>& rows = measured.samples;
+  nb::dict samples;
+  samples["sample"] = column<std::int32_t>(rows, [](const Sample& row) { return row.sample; });
+  samples["lane"] = column<std::int16_t>(rows, [](const Sample& row) { return row.lane; });
+  samples["phase"] = column<std::uint8_t>(rows, [](const Sample& row) { return row.phase; });
+  samples["scheduled_ns"] = column<std::int64_t>(rows, [](const Sample& row) { return row.scheduled_ns; });
+  samples["start_ns"] = column<std::int64_t>(rows, [](const Sample& row) { return row.start_ns; });
+  samples["ns"] = column<std::int64_t>(rows, [](const Sample& row) { return row.ns; });
+  samples["iterations"] = column<std::int64_t>(rows, [](const Sample& row) { return row.iterations; });
+  samples["clock"] = column<std::uint8_t>(rows, [](const Sample& row) { return row.clock; });
+
+  nb::dict verify;
+  verify["ok"] = measured.verify.ok;
+  verify["bad_bytes"] = measured.verify.bad_bytes;
+  verify["first_bad_offset"] = measured.verify.first_bad_offset;
+  verify["expected"] = measured.verify.expected;
+  verify["found"] = measured.verify.found;
+  verify["where"] = measured.verify.where;
+
+  nb::dict fields;
+  fields["samples"] = samples;
+  fields["converged"] = measured.converged;
+  fields["coarse"] = measured.coarse;
+  fields["verified"] = measured.verified;
+  fields["verify"] = verify;
+  fields["operations_total"] = measured.operations_total;
+  fields["stopped_by"] = measured.stopped_by;
+  fields["batch"] = measured.batch;
+  fields["lanes"] = result.lanes;
+  return fields;
+}
+
+// A session and what of Python it uses.
+class PythonSession {
+ public:
+  PythonSession(std::shared_ptr<DeviceRuntime> runtime, std::shared_ptr<Group> group, std::shared_ptr<MpiLibrary> mpi,
+                const nb::object& heartbeat, const std::string& ccl_library,
+                const std::vector<std::string>& library_folders)
+      : heartbeat_(heartbeat) {
+    SessionOptions options;
+    options.runtime = std::move(runtime);
+    options.group = std::move(group);
+    options.mpi = std::move(mpi);
+    options.libraries = {ccl_library, library_folders};
+    options.host_clock = host_clock();
+    if (!heartbeat.is_none()) {
+      HeartbeatWords words;
+      if (!nb::try_cast(heartbeat, words) || words.shape(0) < 2) {
+        throw CallerError("heartbeat must be a writable uint64 array of at least 2 words: count and phase");
+      }
+      static_assert(sizeof(std::atomic<std::uint64_t>) == sizeof(std::uint64_t));
+      options.heartbeat.count = reinterpret_cast<std::atomic<std::uint64_t>*>(words.data());
+      options.heartbeat.phase = reinterpret_cast<std::atomic<std::uint64_t>*>(words.data() + 1);
+    }
+    session_.emplace(std::move(options));
+  }
+
+  std::string supports(const nb::dict& fields) {
+    const CaseSpec spec = case_from(fields);
+    const nb::gil_scoped_release release;
+    return session().supports(spec);
+  }
+
+  nb::object measure(const nb::dict& fields) {
+    const CaseSpec spec = case_from(fields);
+    std::optional<CaseResult> result;
+    {
+      const nb::gil_scoped_release release;
+      result = session().measure(spec);
+    }
+    return result ? nb::object(to_python(*result)) : nb::none();
+  }
+
+  nb::dict event_clock(int device) {
+    ClockFacts facts;
+    {
+      const nb::gil_scoped_release release;
+      facts = session().event_clock(device);
+    }
+    return to_python(facts);
+  }
+
+  void set_fault(const nb::object& fault) {
+    if (fault.is_none()) {
+      session().set_fault(std::nullopt);
+      return;
+    }
+    nb::dict fields;
+    if (!nb::try_cast(fault, fields)) throw CallerError("a fault must be a dict or None");
+    session().set_fault(fault_from(fields));
+  }
+
+  void close() {
+    const nb::gil_scoped_release release;
+    session_.reset();
+  }
+
+ private:
+  Session& session() {
+    if (!session_) throw CallerError("the session is closed");
+    return *session_;
+  }
+
+  nb::object heartbeat_;
+  std::optional<Session> session_;
+};
+
+std::span<const double> span_of(const Doubles& values) { return {values.data(), values.shape(0)}; }
+
+nb::dict summaries_to_python(const std::vector<Summary>& rows) {
+  nb::dict fields;
+  fields["count_all"] = column<std::int64_t>(rows, [](const Summary& row) { return row.count_all; });
+  fields["warmup_cut"] = column<std::int64_t>(rows, [](const Summary& row) { return row.warmup_cut; });
+  fields["count"] = column<std::int64_t>(rows, [](const Summary& row) { return row.count; });
+  fields["median"] = column<double>(rows, [](const Summary& row) { return row.median; });
+  fields["interval_low"] = column<double>(rows, [](const Summary& row) { return row.interval.low; });
+  fields["interval_high"] = column<double>(rows, [](const Summary& row) { return row.interval.high; });
+  fields["mean"] = column<double>(rows, [](const Summary& row) { return row.mean; });
+  fields["quartile_1"] = column<double>(rows, [](const Summary& row) { return row.quartile_1; });
+  fields["quartile_3"] = column<double>(rows, [](const Summary& row) { return row.quartile_3; });
+  fields["p5"] = column<double>(rows, [](const Summary& row) { return row.p5; });
+  fields["p95"] = column<double>(rows, [](const Summary& row) { return row.p95; });
+  fields["p99"] = column<double>(rows, [](const Summary& row) { return row.p99; });
+  fields["min"] = column<double>(rows, [](const Summary& row) { return row.min; });
+  fields["max"] = column<double>(rows, [](const Summary& row) { return row.max; });
+  fields["effective_size"] = column<double>(rows, [](const Summary& row) { return row.effective_size; });
+  return fields;
+}
+
+nb::dict summarise(const Doubles& values, const Offsets& offsets, const Doubles& ticks, int threads) {
+  const std::size_t marks = offsets.shape(0);
+  bool good = marks >= 1 && offsets.data()[0] >= 0 && ticks.shape(0) == marks - 1 &&
+              offsets.data()[marks - 1] <= static_cast<std::int64_t>(values.shape(0));
+  for (std::size_t i = 1; i < marks; ++i) good = good && offsets.data()[i - 1] <= offsets.data()[i];
+  if (!good) {
+    throw CallerError("offsets must rise from 0 to the number of values, one more of them than ticks");
+  }
+  std::vector<Summary> summaries(marks - 1);
+  {
+    const nb::gil_scoped_release release;
+    const int used = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
+    summarise_groups(span_of(values), {offsets.data(), marks}, span_of(ticks), summaries, used);
+  }
+  return summaries_to_python(summaries);
+}
+
+void bind_devices(nb::module_& module) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<DeviceRuntime>(module, "Runtime")
+      .def_prop_ro("name", [](const DeviceRuntime& runtime) { return std::string(runtime.name()); })
+      .def_prop_ro("version", &DeviceRuntime::version)
+      .def_prop_ro("count", &DeviceRuntime::count)
+      .def("describe", [](const DeviceRuntime& runtime, int device) { return described(runtime.describe(device)); })
+      .def("memory",
+           [](const DeviceRuntime& runtime, int device) {
+             const MemoryInfo info = runtime.memory(device);
+             return std::pair(info.free_bytes, info.total_bytes);
+           })
+      .def("peer_access", &DeviceRuntime::peer_access, Release())
+      .def("bind_thread", &DeviceRuntime::bind_thread, Release());
+  module.def("open_runtime", open_runtime_from, "which"_a, "devices"_a = std::vector<int>{}, "host_devices"_a = 0,
+             "kernel_cache"_a = "", "library_folders"_a = std::vector<std::string>{});
+  module.def("probe", probe, "which"_a, "host_devices"_a = 0, "library_folders"_a = std::vector<std::string>{});
+}
+
+void bind_groups(nb::module_& module) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<Group>(module, "Group")
+      .def_prop_ro("rank", &Group::rank)
+      .def_prop_ro("size", &Group::size)
+      .def_prop_ro("node", &Group::node)
+      .def_prop_ro("node_count", &Group::node_count)
+      .def_prop_ro("aborted", &Group::aborted)
+      .def(
+          "barrier", [](Group& group, bool sleep) { group.barrier({}, sleep ? Waiting::kSleep : Waiting::kSpin); },
+          "sleep"_a = false, Release())
+      .def(
+          "agree", [](Group& group, bool mine) { return group.agree(mine, {}); }, Release())
+      .def("exchange",
+           [](Group& group, const nb::bytes& mine) {
+             const Bytes message = from_python(mine);
+             std::vector<Bytes> all;
+             {
+               const nb::gil_scoped_release release;
+               all = group.exchange(message, {});
+             }
+             return to_python(all);
+           })
+      .def(
+          "abort_with", [](Group& group, const std::string& reason) { group.abort_with(reason); }, Release());
+  module.def("thread_groups", make_thread_groups, "size"_a);
+  module.def("process_group", process_group, "rank"_a, "node_of_rank"_a, "segment_path"_a,
+             "exchange"_a.none() = nb::none());
+}
+
+void bind_session(nb::module_& module) {
+  nb::class_<MpiLibrary>(module, "Mpi")
+      .def_prop_ro("path", [](const MpiLibrary& mpi) { return mpi.path(); })
+      .def_prop_ro("version", [](const MpiLibrary& mpi) { return mpi.version(); });
+  module.def("open_mpi", open_mpi, "library_path"_a, "abi"_a, "handles"_a);
+  nb::class_<PythonSession>(module, "Session")
+      .def(nb::init<std::shared_ptr<DeviceRuntime>, std::shared_ptr<Group>, std::shared_ptr<MpiLibrary>,
+                    const nb::object&, const std::string&, const std::vector<std::string>&>(),
+           "runtime"_a, "group"_a, "mpi"_a.none() = nb::none(), "heartbeat"_a.none() = nb::none(), "ccl_library"_a = "",
+           "library_folders"_a = std::vector<std::string>{})
+      .def("supports", &PythonSession::supports, "case"_a)
+      .def("measure", &PythonSession::measure, "case"_a)
+      .def("event_clock", &PythonSession::event_clock, "device"_a)
+      .def("set_fault", &PythonSession::set_fault, "fault"_a.none())
+      .def("close", &PythonSession::close);
+  module.def("host_clock", [] { return to_python(host_clock()); });
+}
+
+void bind_statistics(nb::module_& module) {
+  module.def(
+      "median",
+      [](const Doubles& series) {
+        const nb::gil_scoped_release release;
+        return median(span_of(series));
+      },
+      "series"_a);
+  module.def(
+      "warmup_cut",
+      [](const Doubles& series) {
+        const nb::gil_scoped_release release;
+        return warmup_cut(span_of(series));
+      },
+      "series"_a);
+  module.def(
+      "effective_size",
+      [](const Doubles& series) {
+        const nb::gil_scoped_release release;
+        return effective_size(span_of(series));
+      },
+      "series"_a);
+  module.def(
+      "median_interval",
+      [](const Doubles& series, double tick) {
+        const nb::gil_scoped_release release;
+        const Interval interval = median_interval(span_of(series), tick);
+        return std::pair(interval.low, interval.high);
+      },
+      "series"_a, "tick"_a = 0.0);
+  module.def("summarise_groups", summarise, "values"_a, "offsets"_a, "ticks"_a, "threads"_a = 0);
+}
+
+}  // namespace
+}  // namespace linkgauge
+
+NB_MODULE(_core, module) {
+  module.attr("RuntimeCallError") =
+      nb::steal(PyErr_NewException("linkgauge._core.RuntimeCallError", PyExc_RuntimeError, nullptr));
+  module.attr("PeerError") = nb::steal(PyErr_NewException("linkgauge._core.PeerError", PyExc_RuntimeError, nullptr));
+  module.attr("Unsupported") =
+      nb::steal(PyErr_NewException("linkgauge._core.Unsupported", PyExc_RuntimeError, nullptr));
+  nb::register_exception_translator(linkgauge::translate);
+  linkgauge::bind_devices(module);
+  linkgauge::bind_groups(module);
+  linkgauge::bind_session(module);
+  linkgauge::bind_statistics(module);
+}

@@ -1,0 +1,187 @@
+#include "bindings_case.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "errors.h"
+
+namespace nb = nanobind;
+
+namespace linkgauge {
+namespace {
+
+[[noreturn]] void wrong_type(const std::string& key, const char* expected, nb::handle value) {
+  const nb::str shown(nb::repr(value));
+  throw CallerError("'" + key + "' is " + shown.c_str() + ", expected " + expected);
+}
+
+long long integer_from(const std::string& key, nb::handle value) {
+  if (!PyLong_Check(value.ptr()) || PyBool_Check(value.ptr())) wrong_type(key, "a whole number", value);
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+  if (overflow != 0) wrong_type(key, "a number of at most 64 bits", value);
+  return number;
+}
+
+template <typename Value>
+Value read(const std::string& key, nb::handle value) {
+  if constexpr (std::is_same_v<Value, bool>) {
+    if (!PyBool_Check(value.ptr())) wrong_type(key, "True or False", value);
+    return value.ptr() == Py_True;
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    if (!PyUnicode_Check(value.ptr())) wrong_type(key, "a string", value);
+    return nb::borrow<nb::str>(value).c_str();
+  } else if constexpr (std::is_same_v<Value, double>) {
+    if (!PyFloat_Check(value.ptr()) && (!PyLong_Check(value.ptr()) || PyBool_Check(value.ptr()))) {
+      wrong_type(key, "a number", value);
+    }
+    return PyFloat_AsDouble(value.ptr());
+  } else if constexpr (std::is_same_v<Value, std::uint64_t>) {
+    if (!PyLong_Check(value.ptr()) || PyBool_Check(value.ptr())) wrong_type(key, "a whole number", value);
+    const unsigned long long number = PyLong_AsUnsignedLongLong(value.ptr());
+    if (PyErr_Occurred() != nullptr) {
+      PyErr_Clear();
+      wrong_type(key, "a number from 0 to 2^64 - 1", value);
+    }
+    return number;
+  } else if constexpr (std::is_same_v<Value, std::vector<int>>) {
+    if (!PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr())) wrong_type(key, "a list of whole numbers", value);
+    std::vector<int> numbers;
+    for (const nb::handle item : value) numbers.push_back(static_cast<int>(integer_from(key, item)));
+    return numbers;
+  } else {
+    const long long number = integer_from(key, value);
+    if (!std::in_range<Value>(number)) wrong_type(key, "a smaller number", value);
+    return static_cast<Value>(number);
+  }
+}
+
+template <typename Target>
+struct Field {
+  std::string_view name;
+  void (*read)(Target& target, const std::string& key, nb::handle value);
+};
+
+// Reads a dict by a table of fields; `where` is put before a key in messages.
+template <typename Target, std::size_t kCount>
+void read_fields(const std::array<Field<Target>, kCount>& table, const nb::dict& fields, const std::string& where,
+                 Target& target) {
+  for (const auto& [key, value] : fields) {
+    if (!PyUnicode_Check(key.ptr())) wrong_type(where + "a key", "a string", key);
+    const std::string name = nb::borrow<nb::str>(key).c_str();
+    const Field<Target>* found = nullptr;
+    for (const Field<Target>& field : table) {
+      if (field.name == name) found = &field;
+    }
+    if (found == nullptr) {
+      std::string expected;
+      for (const Field<Target>& field : table) {
+        expected += expected.empty() ? "" : ", ";
+        expected += field.name;
+      }
+      throw CallerError("unknown key '" + where + name + "', expected: " + expected);
+    }
+    found->read(target, where + name, value);
+  }
+}
+
+nb::dict dict_from(const std::string& key, nb::handle value) {
+  if (!PyDict_Check(value.ptr())) wrong_type(key, "a dict", value);
+  return nb::borrow<nb::dict>(value);
+}
+
+// A field that is read by its type, and one that is read from a word.
+template <auto kMember, typename Target>
+void plain(Target& target, const std::string& key, nb::handle value) {
+  target.*kMember = read<std::remove_reference_t<decltype(target.*kMember)>>(key, value);
+}
+template <auto kMember, auto kFrom, typename Target>
+void word(Target& target, const std::string& key, nb::handle value) {
+  target.*kMember = kFrom(read<std::string>(key, value));
+}
+
+constexpr std::array<Field<AllocateOptions>, 3> kOptionFields{
+    {{"numa_node", plain<&AllocateOptions::numa_node>},
+     {"write_combined", plain<&AllocateOptions::write_combined>},
+     {"huge_pages", plain<&AllocateOptions::huge_pages>}}};
+
+constexpr std::array<Field<StopRuleSpec>, 4> kStopFields{
+    {{"kind", word<&StopRuleSpec::kind, stop_rule_from>},
+     {"samples", plain<&StopRuleSpec::samples>},
+     {"relative_half_width", plain<&StopRuleSpec::relative_half_width>},
+     {"time_ns", plain<&StopRuleSpec::time_ns>}}};
+
+template <auto kMember>
+void options(CaseSpec& spec, const std::string& key, nb::handle value) {
+  read_fields(kOptionFields, dict_from(key, value), key + ".", spec.*kMember);
+}
+
+void stop(CaseSpec& spec, const std::string& key, nb::handle value) {
+  read_fields(kStopFields, dict_from(key, value), key + ".", spec.stop);
+}
+
+constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
+    {"transport", plain<&CaseSpec::transport>},
+    {"variant", plain<&CaseSpec::variant>},
+    {"pattern", word<&CaseSpec::pattern, pattern_from>},
+    {"size_bytes", plain<&CaseSpec::size_bytes>},
+    {"source_memory", word<&CaseSpec::source_memory, memory_kind_from>},
+    {"target_memory", word<&CaseSpec::target_memory, memory_kind_from>},
+    {"source_options", options<&CaseSpec::source_options>},
+    {"target_options", options<&CaseSpec::target_options>},
+    {"rank_list", plain<&CaseSpec::rank_list>},
+    {"devices", plain<&CaseSpec::devices>},
+    {"cadence", word<&CaseSpec::cadence, cadence_from>},
+    {"arrival", word<&CaseSpec::arrival, arrival_from>},
+    {"skew_ns", plain<&CaseSpec::skew_ns>},
+    {"clock", word<&CaseSpec::clock, clock_from>},
+    {"window", plain<&CaseSpec::window>},
+    {"batch", plain<&CaseSpec::batch>},
+    {"root", plain<&CaseSpec::root>},
+    {"datatype", word<&CaseSpec::datatype, datatype_from>},
+    {"op", word<&CaseSpec::op, op_from>},
+    {"in_place", plain<&CaseSpec::in_place>},
+    {"path", plain<&CaseSpec::path>},
+    {"algorithm", plain<&CaseSpec::algorithm>},
+    {"buffer", plain<&CaseSpec::buffer>},
+    {"initiator", word<&CaseSpec::initiator, initiator_from>},
+    {"host_leg", plain<&CaseSpec::host_leg>},
+    {"chunk_bytes", plain<&CaseSpec::chunk_bytes>},
+    {"blocks", plain<&CaseSpec::blocks>},
+    {"via", plain<&CaseSpec::via>},
+    {"verify_each", plain<&CaseSpec::verify_each>},
+    {"seed", plain<&CaseSpec::seed>},
+    {"warmup", plain<&CaseSpec::warmup>},
+    {"stop", stop},
+});
+
+constexpr std::array<Field<Fault>, 4> kFaultFields{{{"kind", word<&Fault::kind, fault_kind_from>},
+                                                    {"phase", plain<&Fault::phase>},
+                                                    {"sample", plain<&Fault::sample>},
+                                                    {"rank", plain<&Fault::rank>}}};
+
+}  // namespace
+
+CaseSpec case_from(const nb::dict& fields) {
+  for (const char* needed : {"transport", "pattern", "size_bytes", "rank_list", "devices"}) {
+    if (!fields.contains(needed)) throw CallerError("the case has no '" + std::string(needed) + "'");
+  }
+  CaseSpec spec;
+  read_fields(kCaseFields, fields, "", spec);
+  return spec;
+}
+
+Fault fault_from(const nb::dict& fields) {
+  Fault fault;
+  read_fields(kFaultFields, fields, "fault.", fault);
+  for (const char* phase : {"check", "warmup", "time", "final_check"}) {
+    if (fault.phase == phase) return fault;
+  }
+  throw CallerError("'fault.phase' is '" + fault.phase + "', expected one of: check, warmup, time, final_check");
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,147 @@
+#include "fault.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+#include "errors.h"
+#include "words.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr Words<FaultKind, 5> kFaults{"fault",
+                                      {{{FaultKind::kKill, "kill"},
+                                        {FaultKind::kStop, "stop"},
+                                        {FaultKind::kHang, "hang"},
+                                        {FaultKind::kThrow, "throw"},
+                                        {FaultKind::kCorrupt, "corrupt"}}}};
+
+}  // namespace
+
+FaultKind fault_kind_from(std::string_view word) { return kFaults.from(word); }
+
+// Another runtime's every call, with a list of the buffers that live.
+class WatchedRuntime final : public DeviceRuntime {
+ public:
+  struct Block {
+    int device;
+    MemoryKind kind;
+    std::size_t bytes;
+  };
+
+  explicit WatchedRuntime(DeviceRuntime& real) : real_(real) {}
+
+  std::map<std::byte*, Block> blocks() {
+    const std::lock_guard lock(mutex_);
+    return blocks_;
+  }
+  DeviceRuntime& real() { return real_; }
+
+  std::string_view name() const override { return real_.name(); }
+  std::string version() const override { return real_.version(); }
+  int count() const override { return real_.count(); }
+  DeviceInfo describe(int device) const override { return real_.describe(device); }
+  MemoryInfo memory(int device) const override { return real_.memory(device); }
+  void bind_thread(int device) override { real_.bind_thread(device); }
+  std::string peer_access(int device, int peer) override { return real_.peer_access(device, peer); }
+  void* allocate(int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) override {
+    void* memory = real_.allocate(device, kind, bytes, options);
+    const std::lock_guard lock(mutex_);
+    blocks_[static_cast<std::byte*>(memory)] = {device, kind, bytes};
+    return memory;
+  }
+  void deallocate(void* memory) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      blocks_.erase(static_cast<std::byte*>(memory));
+    }
+    real_.deallocate(memory);
+  }
+  bool can_share(MemoryKind kind) const override { return real_.can_share(kind); }
+  SharedHandle share(void* memory) override { return real_.share(memory); }
+  void* open_shared(int device, const SharedHandle& handle) override { return real_.open_shared(device, handle); }
+  void close_shared(void* memory) noexcept override { real_.close_shared(memory); }
+  StreamHandle create_stream(int device) override { return real_.create_stream(device); }
+  void destroy_stream(StreamHandle stream) noexcept override { real_.destroy_stream(stream); }
+  void synchronize(StreamHandle stream) override { real_.synchronize(stream); }
+  bool done(StreamHandle stream) override { return real_.done(stream); }
+  void copy_async(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
+                  StreamHandle stream) override {
+    real_.copy_async(target, target_device, source, source_device, bytes, stream);
+  }
+  EventHandle create_event(int device) override { return real_.create_event(device); }
+  void destroy_event(EventHandle event) noexcept override { real_.destroy_event(event); }
+  void record(EventHandle event, StreamHandle stream) override { real_.record(event, stream); }
+  void wait(StreamHandle stream, EventHandle event) override { real_.wait(stream, event); }
+  void synchronize_event(EventHandle event) override { real_.synchronize_event(event); }
+  std::int64_t elapsed_ns(EventHandle start, EventHandle stop) override { return real_.elapsed_ns(start, stop); }
+  KernelHandle kernel(int device, std::string_view kernel_name) override { return real_.kernel(device, kernel_name); }
+  void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) override {
+    real_.launch(kernel, shape, arguments, stream);
+  }
+  void copy_now(void* target, int target_device, const void* source, int source_device, std::size_t bytes) override {
+    real_.copy_now(target, target_device, source, source_device, bytes);
+  }
+
+ private:
+  DeviceRuntime& real_;
+  std::mutex mutex_;
+  std::map<std::byte*, Block> blocks_;
+};
+
+FaultInjector::FaultInjector(Fault fault, int launch_rank, DeviceRuntime& runtime)
+    : fault_(std::move(fault)),
+      here_(fault_.rank == launch_rank),
+      runtime_(std::make_unique<WatchedRuntime>(runtime)) {}
+
+FaultInjector::~FaultInjector() = default;
+
+DeviceRuntime& FaultInjector::runtime() { return *runtime_; }
+void FaultInjector::begin_case(const CaseSpec& spec) { spec_ = spec; }
+
+void FaultInjector::at(const char* phase, std::int64_t sample, bool after) {
+  if (!here_ || fault_.phase != phase || (fault_.sample >= 0 && fault_.sample != sample)) return;
+  const bool needs_data = fault_.kind == FaultKind::kCorrupt;
+  if (after != needs_data) return;
+  switch (fault_.kind) {
+    case FaultKind::kKill:
+      kill(getpid(), SIGKILL);
+      break;
+    case FaultKind::kStop:
+      kill(getpid(), SIGSTOP);
+      break;
+    case FaultKind::kHang:
+      while (true) pause();
+    case FaultKind::kThrow:
+      throw RuntimeCallError("fault", "injected", 1, -1, "this failure was asked for by a test");
+    case FaultKind::kCorrupt:
+      flip_bytes();
+      break;
+  }
+}
+
+void FaultInjector::flip_bytes() {
+  constexpr std::byte kBit{0x40};
+  // Buffers of data, not the small ones of flags and results, which programs follow.
+  const auto least = std::max<std::size_t>(static_cast<std::size_t>(std::max<std::int64_t>(spec_.size_bytes, 0)), 1);
+  for (const auto& [memory, block] : runtime_->blocks()) {
+    if (block.bytes < least || (block.kind != spec_.target_memory && block.kind != spec_.source_memory)) continue;
+    const bool on_device = block.kind == MemoryKind::kDevice || block.kind == MemoryKind::kManaged;
+    const int device = on_device ? block.device : -1;
+    for (std::byte* place : {memory, memory + block.bytes - 1}) {
+      std::byte value{};
+      runtime_->real().copy_now(&value, -1, place, device, 1);
+      value ^= kBit;
+      runtime_->real().copy_now(place, device, &value, -1, 1);
+      if (block.bytes == 1) break;
+    }
+  }
+}
+
+}  // namespace linkgauge

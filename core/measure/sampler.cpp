@@ -1,0 +1,347 @@
+#include "measure/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "errors.h"
+#include "measure/statistics.h"
+#include "measure/stop_rule.h"
+#include "measure/timed_section.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr std::int64_t kFewSamples = 5;  // below, a time that is up is no measurement
+constexpr double kClockShare = 0.01;     // of a sample that the clock's resolution may be
+constexpr int kLargestBatch = 1 << 20;
+constexpr int kLargestGatedBatch = 512;  // all of it must fit into the device's queue
+constexpr std::int64_t kFirstLeadNs = 5'000;
+constexpr std::int64_t kCrowdedLeadNs = 50'000;  // more ranks than cores: they need the core in turn
+constexpr std::int64_t kLongestLeadNs = 2'000'000;
+constexpr double kLateShare = 0.2;     // of a round's samples, above which the lead is doubled
+constexpr double kWarmupShare = 0.25;  // of the rule's time
+
+// A different seed for each data pattern of a case (splitmix64).
+std::uint64_t seed_of(std::uint64_t seed, std::uint64_t number) {
+  std::uint64_t bits = seed + 0x9e3779b97f4a7c15U * (number + 1);
+  bits = (bits ^ (bits >> 30U)) * 0xbf58476d1ce4e5b9U;
+  bits = (bits ^ (bits >> 27U)) * 0x94d049bb133111ebU;
+  return bits ^ (bits >> 31U);
+}
+
+template <typename Value>
+std::vector<std::byte> to_bytes(const Value* values, std::size_t count) {
+  std::vector<std::byte> bytes(count * sizeof(Value));
+  if (count != 0) std::memcpy(bytes.data(), values, bytes.size());
+  return bytes;
+}
+
+template <typename Value>
+std::vector<Value> from_bytes(const std::vector<std::byte>& bytes) {
+  std::vector<Value> values(bytes.size() / sizeof(Value));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(Value));
+  return values;
+}
+
+// What each rank tells between rounds. From it every rank reckons the same next step.
+struct RoundReport {
+  std::int64_t elapsed_ns = 0;   // since the first warm-up; rank 0's counts
+  std::int64_t round_ns = 0;     // of the last round; rank 0's counts
+  std::int64_t shortest_ns = 0;  // sample of the last round; 0: this rank keeps no time
+  std::int64_t late = 0;
+};
+
+// What the stop rule needs of a sample.
+struct Timing {
+  std::int64_t scheduled_ns;
+  std::int64_t start_ns;
+  std::int64_t ns;
+  std::int64_t iterations;
+};
+
+// The phases of a measurement on one rank. Every decision is made by all ranks from the same data.
+class Sampler {
+ public:
+  Sampler(Operation& operation, Group& group, const CaseSpec& spec, const SamplerSettings& settings)
+      : operation_(operation),
+        group_(group),
+        spec_(spec),
+        settings_(settings),
+        progress_(operation.progress()),
+        rule_(make_stop_rule(spec.stop)),
+        context_{operation, group, spec, progress_, settings.runtime, first_batch(spec), first_lead_ns(group)},
+        section_(make_timed_section(context_)) {
+    const ClockFacts& clock = spec.clock == ClockKind::kEvent ? settings.event_clock : settings.host_clock;
+    resolution_ns_ = std::max(clock.resolution_ns, 1.0);
+  }
+
+  Measurement measure() {
+    if (check(Moment::kCheck, "check", "the first operation")) {
+      begin_ns_ = now_ns();
+      if (warm_up() && take_samples()) check(Moment::kFinalCheck, "final_check", "the final operation");
+    }
+    measurement_.coarse = is_coarse();
+    measurement_.batch = context_.batch;
+    settings_.heartbeat.enter(Moment::kIdle);
+    return std::move(measurement_);
+  }
+
+ private:
+  bool batched() const { return spec_.cadence == Cadence::kStreaming || spec_.cadence == Cadence::kGated; }
+
+  // With each operation checked, a sample is one operation: a lost copy is overwritten by the next of a batch.
+  int first_batch(const CaseSpec& spec) const { return batched() && !spec.verify_each ? std::max(spec.batch, 1) : 1; }
+
+  static std::int64_t first_lead_ns(const Group& group) {
+    const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+    return group.size() > cores ? kCrowdedLeadNs : kFirstLeadNs;
+  }
+
+  void hook(const char* phase, std::int64_t sample, bool after) const {
+    if (settings_.hook) settings_.hook(phase, sample, after);
+  }
+
+  // New data, one operation, every byte looked at. False, on every rank, where any found a wrong one.
+  bool check(Moment moment, const char* phase, const char* which) {
+    settings_.heartbeat.enter(moment);
+    fill();
+    hook(phase, -1, false);
+    operation_.post();
+    operation_.complete();
+    ++measurement_.operations_total;
+    hook(phase, -1, true);
+    return verify(which);
+  }
+
+  void fill() {
+    operation_.fill(seed_of(spec_.seed, ++fills_));
+    group_.barrier(progress_);  // no rank sends into a buffer that is still being poisoned
+  }
+
+  bool verify(const char* which) {
+    group_.barrier(progress_);
+    const VerifyResult mine = operation_.verify(seed_of(spec_.seed, fills_));
+    measurement_.verified = group_.agree(mine.ok, progress_);
+    settings_.heartbeat.beat();
+    if (measurement_.verified) return true;
+    measurement_.stopped_by = "corrupt";
+    if (!mine.ok) {
+      measurement_.verify = mine;
+      measurement_.verify.where = std::string(which) + (mine.where.empty() ? "" : ": ") + mine.where;
+    }
+    return false;
+  }
+
+  // At least spec.warmup operations, unless they would take too much of the case's time; batches grow here until the
+  // clock is fine enough.
+  bool warm_up() {
+    settings_.heartbeat.enter(Moment::kWarmup);
+    std::int64_t done = 0;
+    for (std::int64_t round = 1;; round *= 2) {
+      const std::int64_t wanted =
+          (std::max<std::int64_t>(spec_.warmup, 1) - done + context_.batch - 1) / context_.batch;
+      const std::int64_t samples = std::clamp<std::int64_t>(wanted, 1, round);
+      const int batch = context_.batch;
+      if (!run_round(Phase::kWarmup, samples)) return false;
+      done += samples * batch;
+      const std::vector<RoundReport> reports = exchange_reports();
+      plan_lead(reports, samples);
+      const bool fine = !plan_batch(reports);
+      const auto most_ns = static_cast<std::int64_t>(kWarmupShare * static_cast<double>(spec_.stop.time_ns));
+      if (fine && (done >= spec_.warmup || reports.front().elapsed_ns > most_ns)) return true;
+    }
+  }
+
+  // Rounds of samples between which the ranks meet: the first is one sample, each later one at most twice as long.
+  bool take_samples() {
+    const std::int64_t most = std::max<std::int64_t>(settings_.max_samples, 1);
+    std::int64_t round = 1;
+    std::int64_t longest_sample_ns = 0;
+    while (true) {
+      const std::int64_t look_at = std::min(rule_->next_look(taken_), most);
+      const std::int64_t samples = std::min(round, look_at - taken_);
+      settings_.heartbeat.enter(Moment::kTime);
+      if (!run_round(Phase::kSample, samples)) return false;
+      const std::vector<RoundReport> reports = exchange_reports();
+      plan_lead(reports, samples);
+      const std::int64_t elapsed_ns = reports.front().elapsed_ns;
+      const std::int64_t sample_ns = std::max<std::int64_t>(reports.front().round_ns / samples, 1);
+      longest_sample_ns = std::max(longest_sample_ns, sample_ns);
+      if (finished(look_at, most, elapsed_ns, longest_sample_ns)) return true;
+      const std::int64_t left_ns = std::max<std::int64_t>(spec_.stop.time_ns - elapsed_ns, 0);
+      round = std::clamp<std::int64_t>(left_ns / sample_ns, 1, 2 * samples);
+    }
+  }
+
+  bool finished(std::int64_t look_at, std::int64_t most, std::int64_t elapsed_ns, std::int64_t longest_sample_ns) {
+    const bool duration = spec_.stop.kind == StopRuleKind::kDuration;
+    const bool time_up = elapsed_ns >= spec_.stop.time_ns;
+    if (taken_ >= look_at || (time_up && taken_ >= kFewSamples)) {
+      settings_.heartbeat.enter(Moment::kLook);
+      if (!duration) gather_series();
+      const Verdict verdict = rule_->look(series_, elapsed_ns, resolution_ns_ / context_.batch);
+      if (verdict.finished) return stop(std::string(verdict.stopped_by), verdict.converged);
+      if (time_up) return stop("time", false);
+      if (taken_ >= most) return stop("count", false);
+    }
+    if (elapsed_ns > 2 * spec_.stop.time_ns + longest_sample_ns) return stop("timeout", false);
+    return false;
+  }
+
+  bool stop(const std::string& by, bool converged) {
+    measurement_.stopped_by = by;
+    measurement_.converged = converged;
+    return true;
+  }
+
+  bool run_round(Phase phase, std::int64_t samples) {
+    const bool warmup = phase == Phase::kWarmup;
+    measurement_.samples.reserve(measurement_.samples.size() + static_cast<std::size_t>(samples));
+    context_.late = 0;
+    shortest_ns_ = INT64_MAX;
+    const std::int64_t start_ns = now_ns();
+    for (std::int64_t i = 0; i < samples; ++i) {
+      const std::int64_t number = warmup ? warmups_++ : taken_++;
+      if (!take_one(phase, number)) return false;
+    }
+    round_ns_ = now_ns() - start_ns;
+    return true;
+  }
+
+  bool take_one(Phase phase, std::int64_t number) {
+    const char* name = phase == Phase::kWarmup ? "warmup" : "time";
+    if (spec_.verify_each) fill();
+    hook(name, number, false);
+    Sample sample;
+    section_->take(sample);
+    hook(name, number, true);
+    record(sample, phase, number);
+    return !spec_.verify_each || verify(name);
+  }
+
+  void record(Sample& sample, Phase phase, std::int64_t number) {
+    measurement_.operations_total += sample.iterations;
+    settings_.heartbeat.beat();
+    const int lane = operation_.lane();
+    if (lane < 0) return;
+    sample.sample = static_cast<std::int32_t>(number);
+    sample.lane = static_cast<std::int16_t>(lane);
+    sample.phase = phase;
+    sample.clock = spec_.clock;
+    shortest_ns_ = std::min(shortest_ns_, sample.ns);
+    measurement_.samples.push_back(sample);
+  }
+
+  std::vector<RoundReport> exchange_reports() {
+    const RoundReport mine{now_ns() - begin_ns_, round_ns_,
+                           shortest_ns_ == INT64_MAX ? 0 : std::max<std::int64_t>(shortest_ns_, 1), context_.late};
+    std::vector<RoundReport> reports;
+    for (const std::vector<std::byte>& bytes : group_.exchange(to_bytes(&mine, 1), progress_)) {
+      reports.push_back(from_bytes<RoundReport>(bytes).front());
+    }
+    return reports;
+  }
+
+  // Doubles the lead where ranks were often not ready at the common start.
+  void plan_lead(const std::vector<RoundReport>& reports, std::int64_t samples) {
+    for (const RoundReport& report : reports) {
+      if (static_cast<double>(report.late) > kLateShare * static_cast<double>(samples)) {
+        context_.lead_ns = std::min(2 * context_.lead_ns, kLongestLeadNs);
+        return;
+      }
+    }
+  }
+
+  // Raises the batch until the clock's resolution is below 1 % of a sample. True where it did.
+  bool plan_batch(const std::vector<RoundReport>& reports) {
+    if (!batched() || spec_.verify_each) return false;
+    std::int64_t shortest_ns = INT64_MAX;
+    for (const RoundReport& report : reports) {
+      if (report.shortest_ns > 0) shortest_ns = std::min(shortest_ns, report.shortest_ns);
+    }
+    const double wanted_ns = resolution_ns_ / kClockShare;
+    if (shortest_ns == INT64_MAX || static_cast<double>(shortest_ns) > wanted_ns) return false;
+    const int largest = spec_.cadence == Cadence::kGated ? std::max(kLargestGatedBatch, spec_.batch) : kLargestBatch;
+    const double factor = std::clamp(1.2 * wanted_ns / static_cast<double>(shortest_ns), 2.0, 100.0);
+    const int raised = static_cast<int>(std::min<double>(largest, std::ceil(factor * context_.batch)));
+    return std::exchange(context_.batch, raised) != raised;
+  }
+
+  // The case's times so far, from every timekeeper's samples since the last look; the same on every rank.
+  void gather_series() {
+    std::vector<Timing> mine;
+    for (; gathered_ < measurement_.samples.size(); ++gathered_) {
+      const Sample& sample = measurement_.samples[gathered_];
+      if (sample.phase != Phase::kSample) continue;
+      mine.push_back({sample.scheduled_ns, sample.start_ns, sample.ns, sample.iterations});
+    }
+    const bool from_schedule = timekeeper_of(spec_.pattern) == Timekeeper::kSlowest &&
+                               spec_.clock == ClockKind::kHost && group_.node_count() == 1;
+    const std::size_t known = series_.size();
+    series_.resize(static_cast<std::size_t>(taken_), 0.0);
+    for (const std::vector<std::byte>& bytes : group_.exchange(to_bytes(mine.data(), mine.size()), progress_)) {
+      const std::vector<Timing> timings = from_bytes<Timing>(bytes);
+      for (std::size_t i = 0; i < timings.size(); ++i) {
+        const Timing& timing = timings[i];
+        const bool scheduled = from_schedule && timing.scheduled_ns != 0;
+        const std::int64_t ns = scheduled ? timing.start_ns + timing.ns - timing.scheduled_ns : timing.ns;
+        double& value = series_[known + i];
+        value = std::max(value, static_cast<double>(ns) / static_cast<double>(timing.iterations));
+      }
+    }
+  }
+
+  // Whether the clock is too coarse for this case's samples, by any timekeeper.
+  bool is_coarse() {
+    std::vector<double> times;
+    for (const Sample& sample : measurement_.samples) {
+      if (sample.phase == Phase::kSample) times.push_back(static_cast<double>(sample.ns));
+    }
+    const bool fine = times.empty() || resolution_ns_ < kClockShare * median(times);
+    return !group_.agree(fine, progress_);
+  }
+
+  Operation& operation_;
+  Group& group_;
+  const CaseSpec& spec_;
+  const SamplerSettings& settings_;
+  Progress progress_;
+  std::unique_ptr<StopRule> rule_;
+  SectionContext context_;
+  std::unique_ptr<TimedSection> section_;
+  double resolution_ns_ = 1;
+
+  Measurement measurement_;
+  std::vector<double> series_;
+  std::size_t gathered_ = 0;
+  std::int64_t taken_ = 0;
+  std::int64_t warmups_ = 0;
+  std::uint64_t fills_ = 0;
+  std::int64_t begin_ns_ = 0;
+  std::int64_t round_ns_ = 0;
+  std::int64_t shortest_ns_ = INT64_MAX;
+};
+
+}  // namespace
+
+Measurement sample(Operation& operation, Group& group, const CaseSpec& spec, const SamplerSettings& settings) {
+  try {
+    return Sampler(operation, group, spec, settings).measure();
+  } catch (const PeerError&) {
+    throw;  // the others know it already
+  } catch (const std::exception& error) {
+    group.abort_with(error.what());
+    throw;
+  } catch (...) {
+    group.abort_with("an error without a name");
+    throw;
+  }
+}
+
+}  // namespace linkgauge

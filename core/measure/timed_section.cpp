@@ -1,0 +1,219 @@
+#include "measure/timed_section.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "errors.h"
+#include "kernels/kernels.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr std::int64_t kLateNs = 1'000;
+
+// A waiting kernel's looks before it gives up. A look is some nanoseconds on a host device and about a microsecond over
+// PCIe: some seconds on either, far more than filling a queue takes.
+constexpr std::uint64_t kHostGateLooks = std::uint64_t{1} << 32;
+constexpr std::uint64_t kDeviceGateLooks = std::uint64_t{1} << 23;
+
+// Brings the ranks to the start of a sample; returns scheduled_ns, 0 where nothing was scheduled.
+std::int64_t bring_together(SectionContext& context) {
+  const CaseSpec& spec = context.spec;
+  if (spec.cadence == Cadence::kBarrier) {
+    context.operation.library_barrier();
+    return 0;
+  }
+  if (spec.arrival == Arrival::kFree) return 0;
+  const std::int64_t offset_ns = spec.arrival == Arrival::kSkewed ? spec.skew_ns * context.group.rank() : 0;
+  const std::int64_t scheduled_ns = context.group.align(context.lead_ns, offset_ns, context.progress);
+  if (now_ns() > scheduled_ns + offset_ns + kLateNs) ++context.late;
+  return scheduled_ns;
+}
+
+// The host's clock around the operations.
+class HostSection final : public TimedSection {
+ public:
+  explicit HostSection(SectionContext& context) : context_(context) {}
+
+  void take(Sample& sample) override {
+    Operation& operation = context_.operation;
+    const int batch = context_.batch;
+    sample.scheduled_ns = bring_together(context_);
+    const std::int64_t start_ns = now_ns();
+    for (int i = 0; i < batch; ++i) operation.post();
+    operation.complete();
+    const std::int64_t stop_ns = now_ns();
+    sample.start_ns = start_ns;
+    sample.ns = stop_ns - start_ns;
+    sample.iterations = batch;
+  }
+
+ private:
+  SectionContext& context_;
+};
+
+// Events before and after the work in each of the operation's queues.
+class QueueEvents {
+ public:
+  QueueEvents(DeviceRuntime& runtime, std::vector<Operation::DeviceQueue> queues)
+      : runtime_(runtime), queues_(std::move(queues)) {
+    for (const Operation::DeviceQueue& queue : queues_) {
+      starts_.push_back(runtime_.create_event(queue.device));
+      stops_.push_back(runtime_.create_event(queue.device));
+    }
+  }
+  ~QueueEvents() {
+    for (const EventHandle event : starts_) runtime_.destroy_event(event);
+    for (const EventHandle event : stops_) runtime_.destroy_event(event);
+  }
+  QueueEvents(const QueueEvents&) = delete;
+  QueueEvents& operator=(const QueueEvents&) = delete;
+
+  const std::vector<Operation::DeviceQueue>& queues() const { return queues_; }
+  void record_starts() {
+    for (std::size_t i = 0; i < queues_.size(); ++i) runtime_.record(starts_[i], queues_[i].stream);
+  }
+  void record_stops() {
+    for (std::size_t i = 0; i < queues_.size(); ++i) runtime_.record(stops_[i], queues_[i].stream);
+  }
+  // The longest of the queues; of queues on one device, from the first start to the last stop.
+  std::int64_t elapsed_ns() {
+    std::int64_t longest = 0;
+    for (const EventHandle event : starts_) runtime_.synchronize_event(event);
+    for (const EventHandle event : stops_) runtime_.synchronize_event(event);
+    for (std::size_t stop = 0; stop < queues_.size(); ++stop) {
+      for (std::size_t start = 0; start < queues_.size(); ++start) {
+        if (queues_[start].device != queues_[stop].device) continue;
+        longest = std::max(longest, runtime_.elapsed_ns(starts_[start], stops_[stop]));
+      }
+    }
+    return longest;
+  }
+
+ private:
+  DeviceRuntime& runtime_;
+  std::vector<Operation::DeviceQueue> queues_;
+  std::vector<EventHandle> starts_;
+  std::vector<EventHandle> stops_;
+};
+
+// The device's clock: events around the operations. start_ns is the host's time of submission.
+class EventSection final : public TimedSection {
+ public:
+  explicit EventSection(SectionContext& context)
+      : context_(context), events_(*context.runtime, context.operation.queues()) {}
+
+  void take(Sample& sample) override {
+    sample.scheduled_ns = bring_together(context_);
+    sample.start_ns = now_ns();
+    events_.record_starts();
+    for (int i = 0; i < context_.batch; ++i) context_.operation.post();
+    events_.record_stops();
+    context_.operation.complete();
+    sample.ns = events_.elapsed_ns();
+    sample.iterations = context_.batch;
+  }
+
+ private:
+  SectionContext& context_;
+  QueueEvents events_;
+};
+
+// As nvbandwidth does: each queue is held by a kernel until everything is queued on every rank, so that what is timed
+// holds no cost of queuing.
+class GatedSection final : public TimedSection {
+ public:
+  explicit GatedSection(SectionContext& context)
+      : context_(context), events_(*context.runtime, context.operation.queues()) {
+    if (events_.queues().empty()) return;
+    const int device = events_.queues().front().device;
+    words_ = Buffer(*context.runtime, device, MemoryKind::kPinned, sizeof(Words));
+    new (words_.data()) Words();
+    for (const Operation::DeviceQueue& queue : events_.queues()) {
+      kernels_.push_back(context.runtime->kernel(queue.device, kKernelGate));
+    }
+    looks_ = context.runtime->name() == "host" ? kHostGateLooks : kDeviceGateLooks;
+  }
+
+  void take(Sample& sample) override {
+    ++turn_;
+    const Opener opener(*this);  // no stream stays held, whatever throws
+    shut();
+    sample.start_ns = now_ns();
+    events_.record_starts();
+    for (int i = 0; i < context_.batch; ++i) context_.operation.post();
+    events_.record_stops();
+    context_.group.barrier(context_.progress);
+    sample.scheduled_ns = bring_together(context_);
+    open();
+    context_.operation.complete();
+    sample.ns = events_.elapsed_ns();
+    sample.iterations = context_.batch;
+    if (!events_.queues().empty() && words().gave_up.load() != 0) {
+      throw Unsupported("the cadence gated: a queue did not take all operations while it was held");
+    }
+  }
+
+ private:
+  struct Words {
+    std::atomic<std::uint64_t> open{0};
+    std::atomic<std::uint64_t> gave_up{0};
+  };
+  class Opener {
+   public:
+    explicit Opener(GatedSection& section) : section_(section) {}
+    ~Opener() { section_.open(); }
+    Opener(const Opener&) = delete;
+    Opener& operator=(const Opener&) = delete;
+
+   private:
+    GatedSection& section_;
+  };
+
+  Words& words() { return *static_cast<Words*>(words_.data()); }
+  void open() {
+    if (words_.data() != nullptr) words().open.store(turn_, std::memory_order_release);
+  }
+  void shut() {
+    for (std::size_t i = 0; i < kernels_.size(); ++i) {
+      const void* open = &words().open;
+      void* gave_up = &words().gave_up;
+      void* arguments[] = {&open, &turn_, &looks_, &gave_up};
+      context_.runtime->launch(kernels_[i], LaunchShape{}, arguments, events_.queues()[i].stream);
+    }
+  }
+
+  SectionContext& context_;
+  QueueEvents events_;
+  Buffer words_;
+  std::vector<KernelHandle> kernels_;
+  std::uint64_t turn_ = 0;
+  std::uint64_t looks_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<TimedSection> make_timed_section(SectionContext& context) {
+  const CaseSpec& spec = context.spec;
+  const bool gated = spec.cadence == Cadence::kGated;
+  if (!gated && spec.clock == ClockKind::kHost) return std::make_unique<HostSection>(context);
+
+  const std::string what = gated ? "the cadence gated" : "the clock event";
+  if (gated && spec.clock == ClockKind::kHost) {
+    throw Unsupported("the cadence gated is timed by events: ask for clock event");
+  }
+  const bool possible =
+      context.runtime != nullptr && (context.operation.lane() < 0 || !context.operation.queues().empty());
+  if (!context.group.agree(possible, context.progress)) {
+    throw Unsupported(what + " needs an operation that runs in device queues; " + spec.transport + " does not here");
+  }
+  if (gated) return std::make_unique<GatedSection>(context);
+  return std::make_unique<EventSection>(context);
+}
+
+}  // namespace linkgauge

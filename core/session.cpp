@@ -1,0 +1,233 @@
+#include "session.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "errors.h"
+#include "transport/mpi_library.h"
+
+namespace linkgauge {
+namespace {
+
+// MPI libraries have some thousands of communicators; all pairs of a large launch are more.
+constexpr std::size_t kMostCommunicators = 256;
+
+// Says who takes part before they have met: what supports() needs. It can hold no meeting.
+class PlannedGroup final : public Group {
+ public:
+  PlannedGroup(int rank, int size, const Group& launch) : rank_(rank), size_(size), launch_(launch) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int node() const override { return launch_.node(); }
+  int node_count() const override { return std::min(size_, launch_.node_count()); }
+  bool one_process() const override { return launch_.one_process(); }
+  void barrier(const Progress& /*progress*/, Waiting /*waiting*/) override { refuse(); }
+  bool agree(bool /*mine*/, const Progress& /*progress*/) override { refuse(); }
+  std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& /*mine*/,
+                                               const Progress& /*progress*/) override {
+    refuse();
+  }
+  std::unique_ptr<Group> subset(const std::vector<int>& /*ranks*/) override { refuse(); }
+  std::int64_t align(std::int64_t /*lead_ns*/, std::int64_t /*offset_ns*/, const Progress& /*progress*/) override {
+    refuse();
+  }
+  std::atomic<std::uint64_t>* flag(int /*source*/, int /*target*/, int /*channel*/) override { refuse(); }
+  bool aborted() const override { return launch_.aborted(); }
+  void abort_with(const std::string& /*reason*/) noexcept override {}
+
+ private:
+  [[noreturn]] static void refuse() { throw CallerError("a planned group cannot meet"); }
+  int rank_;
+  int size_;
+  const Group& launch_;
+};
+
+std::string listed(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return "[" + text + "]";
+}
+
+// A rank that fails alone tells the others of its case; what all of them find alike, they throw alike.
+template <typename Body>
+auto telling_others(Group& group, const Body& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const PeerError&) {
+    throw;
+  } catch (const std::exception& error) {
+    group.abort_with(error.what());
+    throw;
+  }
+}
+
+}  // namespace
+
+Session::Session(SessionOptions options) : options_(std::move(options)) {
+  if (!options_.runtime || !options_.group) throw CallerError("a session needs a runtime and a group");
+}
+
+Session::~Session() {
+  kept_.clear();  // what transports keep needs the runtime
+}
+
+void Session::check(const CaseSpec& spec) const {
+  const int launch_size = options_.group->size();
+  const auto ranks = static_cast<int>(spec.rank_list.size());
+  bool ascending = ranks > 0 && spec.rank_list.front() >= 0 && spec.rank_list.back() < launch_size;
+  for (std::size_t i = 1; i < spec.rank_list.size(); ++i) {
+    ascending = ascending && spec.rank_list[i - 1] < spec.rank_list[i];
+  }
+  if (!ascending) {
+    throw CallerError("rank_list " + listed(spec.rank_list) + " must be ascending ranks from 0 to " +
+                      std::to_string(launch_size - 1));
+  }
+  if (spec.devices.size() != spec.rank_list.size()) {
+    throw CallerError("devices " + listed(spec.devices) + " must have one entry for each of the " +
+                      std::to_string(ranks) + " ranks");
+  }
+  for (const int device : spec.devices) {
+    if (device < 0 || device >= options_.runtime->count()) {
+      throw CallerError("there is no device " + std::to_string(device) + ", expected 0 to " +
+                        std::to_string(options_.runtime->count() - 1));
+    }
+  }
+  const auto at_least = [](const char* name, std::int64_t value, std::int64_t least) {
+    if (value >= least) return;
+    throw CallerError(std::string(name) + " " + std::to_string(value) + " must be " + std::to_string(least) +
+                      " or more");
+  };
+  at_least("size_bytes", spec.size_bytes, 0);
+  at_least("window", spec.window, 1);
+  at_least("batch", spec.batch, 1);
+  at_least("skew_ns", spec.skew_ns, 0);
+  at_least("warmup", spec.warmup, 0);
+  if (spec.root < 0 || spec.root >= ranks) {
+    throw CallerError("root " + std::to_string(spec.root) + " must be a rank of the case, 0 to " +
+                      std::to_string(ranks - 1));
+  }
+}
+
+RankContext Session::context_for(const CaseSpec& spec, Group& group, DeviceRuntime& runtime) {
+  RankContext context;
+  context.runtime = &runtime;
+  context.group = &group;
+  context.mpi = options_.mpi.get();
+  context.device_of_rank = spec.devices;
+  context.libraries = options_.libraries;
+  context.keep = &kept_[spec.rank_list];
+  return context;
+}
+
+std::string Session::supports(const CaseSpec& spec) {
+  check(spec);
+  const auto place = std::find(spec.rank_list.begin(), spec.rank_list.end(), options_.group->rank());
+  const int rank = place == spec.rank_list.end() ? 0 : static_cast<int>(place - spec.rank_list.begin());
+  PlannedGroup group(rank, static_cast<int>(spec.rank_list.size()), *options_.group);
+  const std::unique_ptr<Transport> transport = make_transport(spec.transport);
+  return transport->supports(context_for(spec, group, *options_.runtime), spec);
+}
+
+std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
+  check(spec);
+  Group& launch = *options_.group;
+  const std::uint64_t communicator = communicator_of(spec.rank_list);
+  const std::unique_ptr<Group> group = launch.subset(spec.rank_list);
+  std::optional<CaseResult> result;
+  std::exception_ptr error;
+  try {
+    if (group) result = measure_as_member(spec, *group, communicator);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  options_.heartbeat.enter(Moment::kIdle);
+  launch.barrier({}, Waiting::kSleep);
+  if (error) std::rethrow_exception(error);
+  return result;
+}
+
+CaseResult Session::measure_as_member(const CaseSpec& spec, Group& group, std::uint64_t communicator) {
+  return telling_others(group, [&] {
+    DeviceRuntime* runtime = options_.runtime.get();
+    if (injector_ != nullptr) {
+      injector_->begin_case(spec);
+      runtime = &injector_->runtime();
+    }
+    RankContext context = context_for(spec, group, *runtime);
+    runtime->bind_thread(context.device());
+    const std::unique_ptr<Transport> transport = make_transport(spec.transport);
+    const std::string reason = transport->supports(context, spec);
+    if (!reason.empty()) throw Unsupported(reason);
+    context.communicator = communicator;
+    return run_operation(*transport, context, spec, group);
+  });
+}
+
+CaseResult Session::run_operation(Transport& transport, const RankContext& context, const CaseSpec& spec,
+                                  Group& group) {
+  SamplerSettings settings;
+  settings.heartbeat = options_.heartbeat;
+  settings.host_clock = options_.host_clock;
+  settings.runtime = context.runtime;
+  if (spec.clock == ClockKind::kEvent) settings.event_clock = event_clock(context.device());
+  if (injector_ != nullptr) {
+    settings.hook = [this](const char* phase, std::int64_t number, bool after) { injector_->at(phase, number, after); };
+  }
+  options_.heartbeat.enter(Moment::kPrepare);
+  const std::unique_ptr<Operation> operation = make_operation(transport, context, spec);
+  // Gives everything back also when a rank failed: the group then knows, and no wait of release() lasts.
+  struct Release {
+    Operation& operation;
+    const Heartbeat& heartbeat;
+    ~Release() {
+      heartbeat.enter(Moment::kRelease);
+      operation.release();
+    }
+  };
+  CaseResult result;
+  result.lanes = lanes_of(spec);
+  {
+    const Release release{*operation, options_.heartbeat};
+    telling_others(group, [&] {
+      operation->prepare();
+      result.measurement = sample(*operation, group, spec, settings);
+    });
+  }
+  return result;
+}
+
+// Collective over the launch. All ranks keep the same communicators, so all make and free them together.
+std::uint64_t Session::communicator_of(const std::vector<int>& ranks) {
+  if (!options_.mpi) return 0;
+  MpiLibrary& mpi = *options_.mpi;
+  if (static_cast<int>(ranks.size()) == options_.group->size()) return mpi.world();
+  for (const Communicator& known : communicators_) {
+    if (known.ranks == ranks) return known.handle;
+  }
+  if (communicators_.size() == kMostCommunicators) {
+    kept_.erase(communicators_.front().ranks);
+    if (communicators_.front().handle != 0) mpi.comm_free(communicators_.front().handle);
+    communicators_.pop_front();
+  }
+  const int rank = options_.group->rank();
+  const bool member = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  communicators_.push_back({ranks, mpi.comm_split(mpi.world(), member ? 0 : -1, rank)});
+  return communicators_.back().handle;
+}
+
+ClockFacts Session::event_clock(int device) {
+  const auto found = event_clocks_.find(device);
+  if (found != event_clocks_.end()) return found->second;
+  options_.runtime->bind_thread(device);
+  return event_clocks_.emplace(device, measure_event_clock(*options_.runtime, device)).first->second;
+}
+
+void Session::set_fault(std::optional<Fault> fault) {
+  injector_ = nullptr;
+  if (!fault) return;
+  injectors_.push_back(std::make_unique<FaultInjector>(std::move(*fault), options_.group->rank(), *options_.runtime));
+  injector_ = injectors_.back().get();
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,78 @@
+// One rank's door to the core: a case goes in, this rank's samples come out.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "case_spec.h"
+#include "device/device_runtime.h"
+#include "fault.h"
+#include "group/group.h"
+#include "measure/sampler.h"
+#include "transport/transport.h"
+
+namespace linkgauge {
+
+struct SessionOptions {
+  std::shared_ptr<DeviceRuntime> runtime;
+  std::shared_ptr<Group> group;     // the launch's ranks
+  std::shared_ptr<MpiLibrary> mpi;  // nullptr without MPI; its world's ranks are the launch's
+  LibraryPlaces libraries;
+  Heartbeat heartbeat;
+  ClockFacts host_clock;  // measured once per process
+};
+
+struct CaseResult {
+  Measurement measurement;
+  std::vector<std::string> lanes;
+};
+
+class Session {
+ public:
+  explicit Session(SessionOptions options);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Empty: the case can run. Otherwise why not. Not collective.
+  std::string supports(const CaseSpec& spec);
+
+  // Collective over the launch's ranks, in the thread that plays this rank: those of spec.rank_list measure, the others
+  // sleep until they are done and get nothing. Returns or throws on all ranks before any starts its next case. Throws
+  // Unsupported where the transport cannot, PeerError where another rank failed, and what this rank failed with; the
+  // launch's group stays usable.
+  std::optional<CaseResult> measure(const CaseSpec& spec);
+
+  ClockFacts host_clock() const { return options_.host_clock; }
+  ClockFacts event_clock(int device);
+
+  // For tests: something goes wrong at the moment that `fault` names, in every later case until it is cleared.
+  void set_fault(std::optional<Fault> fault);
+
+ private:
+  using Kept = std::map<std::string, std::shared_ptr<void>>;
+  CaseResult measure_as_member(const CaseSpec& spec, Group& group, std::uint64_t communicator);
+  CaseResult run_operation(Transport& transport, const RankContext& context, const CaseSpec& spec, Group& group);
+  RankContext context_for(const CaseSpec& spec, Group& group, DeviceRuntime& runtime);
+  void check(const CaseSpec& spec) const;
+
+  SessionOptions options_;
+  // Every injector that there was stays: what transports keep may have been made through its runtime.
+  std::vector<std::unique_ptr<FaultInjector>> injectors_;
+  FaultInjector* injector_ = nullptr;       // nullptr: nothing is to go wrong
+  std::map<int, ClockFacts> event_clocks_;  // by device
+  struct Communicator {
+    std::vector<int> ranks;
+    std::uint64_t handle;  // 0 where this rank is no member
+  };
+  std::uint64_t communicator_of(const std::vector<int>& ranks);
+  std::deque<Communicator> communicators_;  // the oldest first
+  std::map<std::vector<int>, Kept> kept_;
+};
+
+}  // namespace linkgauge

@@ -228,6 +228,10 @@ void CudaDriver::leave(std::uintptr_t previous) noexcept {
   if (context_before != nullptr) (void)api_.cuCtxSetCurrent(context_before);
 }
 
+bool CudaDriver::in_use(int device) const {
+  return devices_[static_cast<std::size_t>(device)]->context.load(std::memory_order_acquire) != nullptr;
+}
+
 bool CudaDriver::can_access_peer(int device, int peer) const {
   int possible = 0;
   check(api_.cuDeviceCanAccessPeer(&possible, native(device), native(peer)), "cuDeviceCanAccessPeer");

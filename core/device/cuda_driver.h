@@ -41,6 +41,7 @@ class CudaDriver final : public GpuDriver {
   IpcBytes share(void* base) const override;
   void* open_shared(const IpcBytes& bytes) override;
   void close_shared(void* base) noexcept override;
+  bool in_use(int device) const override;
   bool can_access_peer(int device, int peer) const override;
   void enable_peer_access(int peer) override;
   StreamHandle create_stream() override;

@@ -54,6 +54,8 @@ class GpuDriver {
   virtual void* open_shared(const IpcBytes& bytes) = 0;  // (current)
   virtual void close_shared(void* base) noexcept = 0;    // (current)
 
+  // Whether this process uses the device already: whether its context is there.
+  virtual bool in_use(int device) const = 0;
   virtual bool can_access_peer(int device, int peer) const = 0;
   virtual void enable_peer_access(int peer) = 0;  // (current); twice does no harm
 

@@ -98,6 +98,7 @@ MemoryInfo GpuRuntime::memory(int device) const {
 void GpuRuntime::bind_thread(int device) {
   require(device);
   (void)driver_->enter(device);
+  enable_awaited_peers(device);
 }
 
 std::string GpuRuntime::peer_access(int device, int peer) {
@@ -109,12 +110,32 @@ std::string GpuRuntime::peer_access(int device, int peer) {
   if (!peer_access_allowed_) return pair + "peer access is off in this launch";
   try {
     if (!driver_->can_access_peer(device, peer)) return pair + "the driver says that there is no peer path";
+    // A peer that only other processes use: what they share is opened with access. A context there just for this would
+    // cost hundreds of megabytes in every process, so it waits until this process uses the peer itself.
+    const std::lock_guard lock(peers_mutex_);
+    if (!driver_->in_use(peer)) {
+      awaited_peers_.emplace_back(device, peer);
+      return {};
+    }
     const CurrentDevice current(*driver_, device);
     driver_->enable_peer_access(peer);
   } catch (const Error& error) {
     return pair + error.what();
   }
   return {};
+}
+
+void GpuRuntime::enable_awaited_peers(int device) {
+  const std::lock_guard lock(peers_mutex_);
+  for (auto pair = awaited_peers_.begin(); pair != awaited_peers_.end();) {
+    if (pair->second != device) {
+      ++pair;
+      continue;
+    }
+    const CurrentDevice current(*driver_, pair->first);
+    driver_->enable_peer_access(device);
+    pair = awaited_peers_.erase(pair);
+  }
 }
 
 // --- memory ------------------------------------------------------------------------------------------------------
@@ -169,6 +190,7 @@ void* GpuRuntime::allocate(int device, MemoryKind kind, std::size_t bytes, const
   const std::size_t taken =
       kind == MemoryKind::kDevice ? rounded_up(bytes, kShareBlockBytes) : std::max<std::size_t>(bytes, 1);
   const PreferNode prefer(options.numa_node < 0 ? infos_[static_cast<std::size_t>(device)].numa_node : -1);
+  enable_awaited_peers(device);
   void* memory = allocate_as(origin, device, taken, options);
   const std::unique_lock lock(memory_mutex_);
   allocations_[memory] = {origin, device, taken};

@@ -10,6 +10,7 @@
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "device/device_runtime.h"
@@ -86,6 +87,7 @@ class GpuRuntime : public DeviceRuntime {
   void* allocate_as(Origin origin, int device, std::size_t bytes, const AllocateOptions& options);
   void load_kernels(int device);
   bool is_opened(const void* memory) const;
+  void enable_awaited_peers(int device);
 
   std::unique_ptr<GpuDriver> driver_;
   std::function<std::unique_ptr<KernelCompiler>()> open_compiler_;
@@ -98,6 +100,10 @@ class GpuRuntime : public DeviceRuntime {
   std::unordered_map<void*, void*> opened_base_;  // what open_shared returned -> base of its mapping
   std::map<GpuDriver::IpcBytes, Opened> opened_;  // a handle can be opened once per process: further users share it
   std::atomic<int> opened_count_{0};
+
+  // Pairs (device, peer) that were asked for while this process had nothing on `peer`.
+  std::mutex peers_mutex_;
+  std::vector<std::pair<int, int>> awaited_peers_;
 
   std::mutex kernels_mutex_;
   std::vector<Kernels> kernels_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "device/kernel_tuning.h"
 #include "errors.h"
 #include "kernels/kernels.h"
 #include "pattern/data_check.h"
@@ -69,11 +70,16 @@ class DevicePattern : public Operation {
 // One way of a copy: a buffer to another of this rank, by the copy engine or by a kernel.
 class CopyWay {
  public:
-  void allocate(Buffer source, Buffer target, KernelHandle kernel, unsigned multiprocessors, unsigned blocks) {
+  void by_copy_engine(Buffer source, Buffer target) {
     source_ = std::move(source);
     target_ = std::move(target);
-    kernel_ = kernel;
-    shape_ = kernel_copy_shape(multiprocessors, blocks, source_.size());
+  }
+  void by_kernel(DeviceRuntime& runtime, int device, Buffer source, Buffer target, int blocks) {
+    by_copy_engine(std::move(source), std::move(target));
+    const CopyPath path{device, target_.copy_device(), source_.copy_device()};
+    const CopyVariant variant = fastest_copy(runtime, path, target_.data(), source_.data(), source_.size(), blocks);
+    kernel_ = runtime.kernel(device, variant.kernel);
+    shape_ = variant.shape;
   }
   void post(DeviceRuntime& runtime, StreamHandle stream) {
     if (kernel_ == nullptr) {
@@ -140,12 +146,14 @@ class LocalCopies final : public DevicePattern {
 
   void allocate() override {
     const bool by_kernel = spec().transport == "kernel";
-    KernelHandle kernel = by_kernel ? runtime().kernel(device(), kKernelCopy) : nullptr;
-    const auto multiprocessors = static_cast<unsigned>(std::max(1, runtime().describe(device()).multiprocessors));
-    const auto blocks = static_cast<unsigned>(std::max(0, spec().blocks));
     const auto add = [&](MemoryKind from, const AllocateOptions& from_options, MemoryKind to,
                          const AllocateOptions& to_options) {
-      copies_[ways_++].allocate(make(from, from_options), make(to, to_options), kernel, multiprocessors, blocks);
+      CopyWay& way = copies_[ways_++];
+      if (by_kernel) {
+        way.by_kernel(runtime(), device(), make(from, from_options), make(to, to_options), spec().blocks);
+      } else {
+        way.by_copy_engine(make(from, from_options), make(to, to_options));
+      }
     };
     ways_ = 0;
     add(spec().source_memory, spec().source_options, spec().target_memory, spec().target_options);
@@ -256,7 +264,7 @@ class Floor final : public DevicePattern {
       return;
     }
     const auto byte = [&] { return Buffer(runtime(), device(), MemoryKind::kDevice, 1); };
-    copy_.allocate(byte(), byte(), nullptr, 1, 0);
+    copy_.by_copy_engine(byte(), byte());
   }
   void free_buffers() noexcept override { copy_.free(); }
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "device/kernel_tuning.h"
 #include "pattern/operation.h"
 #include "transport/agreement.h"
 #include "transport/kernel_allreduce.h"
@@ -34,9 +34,12 @@ class KernelChannel final : public OneSidedChannel {
         source_(std::move(source)) {
     if (!starts()) return;
     stream_ = Stream(*runtime_, context.device());
-    kernel_ = runtime_->kernel(context.device(), kKernelCopy);
-    multiprocessors_ = static_cast<unsigned>(std::max(1, runtime_->describe(context.device()).multiprocessors));
-    blocks_ = static_cast<unsigned>(std::max(0, spec.blocks));
+    const std::size_t bytes =
+        std::min({static_cast<std::size_t>(std::max<std::int64_t>(0, spec.size_bytes)), target_.bytes, source_.bytes});
+    const CopyPath path{context.device(), target_.copy_device, source_.copy_device};
+    const CopyVariant variant = fastest_copy(*runtime_, path, target_.data, source_.data, bytes, spec.blocks);
+    kernel_ = runtime_->kernel(context.device(), variant.kernel);
+    shape_ = variant.shape;
   }
 
   StreamHandle stream() const override { return stream_.handle(); }
@@ -47,7 +50,7 @@ class KernelChannel final : public OneSidedChannel {
     const void* source = static_cast<const std::byte*>(source_.data) + source_offset;
     std::uint64_t length = bytes;
     void* arguments[] = {&target, &source, &length};
-    runtime_->launch(kernel_, kernel_copy_shape(multiprocessors_, blocks_, bytes), arguments, stream_.handle());
+    runtime_->launch(kernel_, shape_, arguments, stream_.handle());
   }
   void finish() override { runtime_->synchronize(stream_.handle()); }
 
@@ -56,8 +59,7 @@ class KernelChannel final : public OneSidedChannel {
   PeerBuffer source_;
   Stream stream_;
   KernelHandle kernel_ = nullptr;
-  unsigned multiprocessors_ = 1;
-  unsigned blocks_ = 0;
+  LaunchShape shape_;
 };
 
 class KernelTransport final : public Transport {
@@ -102,8 +104,12 @@ class KernelTransport final : public Transport {
       if (!ends.source && !ends.target) continue;
       PeerBuffer target = peers[i];
       PeerBuffer source = peers[i];
-      if (ends.target) target = {flows[i].target_buffer->data(), flows[i].target_buffer->copy_device(), nullptr};
-      if (ends.source) source = {flows[i].source_buffer->data(), flows[i].source_buffer->copy_device(), nullptr};
+      if (ends.target)
+        target = {flows[i].target_buffer->data(), flows[i].target_buffer->copy_device(), nullptr,
+                  flows[i].target_buffer->size()};
+      if (ends.source)
+        source = {flows[i].source_buffer->data(), flows[i].source_buffer->copy_device(), nullptr,
+                  flows[i].source_buffer->size()};
       channels[i] =
           std::make_unique<KernelChannel>(context, spec, flags[i], ends, std::move(target), std::move(source));
     }

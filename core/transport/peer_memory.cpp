@@ -56,6 +56,7 @@ class Reader {
 
 struct Exposed {
   std::uint64_t pointer = 0;
+  std::uint64_t bytes = 0;
   int copy_device = -1;
   SharedHandle handle;
 };
@@ -98,6 +99,7 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
       }
     }
     exposed.number(reinterpret_cast<std::uintptr_t>(buffer->data()));
+    exposed.number(buffer->size());
     exposed.number(static_cast<std::uint64_t>(buffer->copy_device() + 1));
     exposed.text(handle.bytes);
   }
@@ -118,6 +120,7 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
     Reader exposed_reader(exposed_bytes);
     for (Exposed& buffer : buffers) {
       buffer.pointer = exposed_reader.number();
+      buffer.bytes = exposed_reader.number();
       buffer.copy_device = static_cast<int>(exposed_reader.number()) - 1;
       buffer.handle.bytes = exposed_reader.text();
     }
@@ -130,6 +133,7 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
       if (is_new && reason.empty()) {
         const Exposed& buffer = buffers[number];
         place->second.copy_device = buffer.copy_device;
+        place->second.bytes = buffer.bytes;
         if (group.one_process()) {
           place->second.data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(buffer.pointer));
         } else {
@@ -150,6 +154,7 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
     if (owner_of(flows[i]) != me || user_of(flows[i]) != me) continue;
     result[i].data = buffer_of(flows[i])->data();
     result[i].copy_device = buffer_of(flows[i])->copy_device();
+    result[i].bytes = buffer_of(flows[i])->size();
   }
   agree_or_throw(group, reason);
   return result;

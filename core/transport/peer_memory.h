@@ -13,6 +13,7 @@ struct PeerBuffer {
   void* data = nullptr;          // nullptr: this rank does not need it
   int copy_device = -1;          // what DeviceRuntime::copy_async wants
   std::shared_ptr<void> opened;  // keeps an opened handle open; must go before the owner frees the buffer
+  std::size_t bytes = 0;         // of the whole buffer
 };
 
 enum class ExposedEnd : std::uint8_t { kSource, kTarget };

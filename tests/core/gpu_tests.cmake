@@ -45,3 +45,9 @@ if(LINKGAUGE_CUDA_INCLUDE)
     tests/core/stand_in/cuda_stand_in.cpp tests/core/stand_in/nvml_stand_in.cpp tests/core/stand_in/nvrtc_stand_in.cpp)
   target_compile_definitions(cuda_header_check PRIVATE LINKGAUGE_STAND_IN_NVRTC_MAJOR=13)
 endif()
+
+# The tests of real devices, on the stand-in: they then run everywhere, and cannot be wrong for long unseen.
+add_test(NAME real_device_tests_on_cuda_stand_in
+  COMMAND core_tests "--gtest_filter=*RealDevice*/cuda:-*OnePercent*")
+set_tests_properties(real_device_tests_on_cuda_stand_in PROPERTIES TIMEOUT 120
+  ENVIRONMENT "LD_LIBRARY_PATH=${stand_in_folder};LINKGAUGE_TEST_LIBRARY_FOLDERS=${stand_in_folder}/nvrtc12;XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/cache")

@@ -278,14 +278,28 @@ TEST_F(CudaRuntime, ErrorsNameCallCodeAndDevice) {
 
 // --- peers and shared handles --------------------------------------------------------------------------------------
 
+TEST_F(CudaRuntime, PeerAccessWaitsUntilThisProcessUsesThePeer) {
+  const auto runtime = open();
+  EXPECT_EQ(runtime->peer_access(0, 1), "");
+  EXPECT_EQ(control_.calls("cuDevicePrimaryCtxRetain"), 1);  // no context on the peer just for this
+  EXPECT_EQ(control_.calls("cuCtxEnablePeerAccess"), 0);
+  const Buffer buffer(*runtime, 1, MemoryKind::kDevice, 64);
+  EXPECT_EQ(control_.calls("cuCtxEnablePeerAccess"), 1);
+  const Buffer second(*runtime, 1, MemoryKind::kDevice, 64);
+  EXPECT_EQ(control_.calls("cuCtxEnablePeerAccess"), 1);
+}
+
 TEST_F(CudaRuntime, PeerAccessOrTheReason) {
   const auto runtime = open();
+  runtime->bind_thread(1);
+  runtime->bind_thread(0);
   EXPECT_EQ(runtime->peer_access(0, 0), "");
   EXPECT_EQ(runtime->peer_access(0, 1), "");
   EXPECT_EQ(runtime->peer_access(1, 0), "");
   EXPECT_EQ(runtime->peer_access(0, 1), "");  // the stand-in says that it is enabled already
   expect_contains(open("peer=0")->peer_access(0, 1), {"device 0", "device 1", "no peer path"});
-  expect_contains(open("fail=cuCtxEnablePeerAccess:1:217")->peer_access(1, 0),
+  const auto refused = open("fail=cuCtxEnablePeerAccess:1:217");
+  expect_contains(refused->peer_access(1, 0),
                   {"device 1", "cuCtxEnablePeerAccess", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)"});
   RuntimeRequest off = request();
   off.peer_access = false;

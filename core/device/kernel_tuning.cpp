@@ -1,0 +1,192 @@
+#include "device/kernel_tuning.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include "kernels/kernels.h"
+
+namespace linkgauge {
+namespace {
+
+// Enough for the steady state of any link; more only takes longer.
+constexpr std::size_t kSiftBytes = std::size_t{64} << 20;
+constexpr std::size_t kFinalBytes = std::size_t{256} << 20;
+constexpr std::size_t kFinalists = 8;
+constexpr int kSiftRepeats = 2;
+constexpr int kFinalRepeats = 7;
+// Events resolve about half a microsecond: below 1 % of an interval of this length.
+constexpr double kIntervalNs = 60'000;
+constexpr std::size_t kWordBytes = 16;
+
+struct Unrolled {
+  const char* kernel;
+  unsigned words;  // that a thread has under way
+  unsigned most_threads;
+};
+constexpr std::array<Unrolled, 5> kUnrolled{{{kKernelCopyU1, 1, 1024},
+                                             {kKernelCopyU2, 2, 1024},
+                                             {kKernelCopy, 4, 1024},
+                                             {kKernelCopyU8, 8, 1024},
+                                             {kKernelCopyU16, 16, 512}}};
+
+bool has_bulk(DeviceRuntime& runtime, int device) {
+  constexpr char kPrefix[] = "sm_";
+  const std::string architecture = runtime.describe(device).architecture;
+  return architecture.rfind(kPrefix, 0) == 0 && std::atoi(architecture.c_str() + sizeof(kPrefix) - 1) >= 90;
+}
+
+void add_unrolled(std::vector<CopyVariant>& variants, unsigned multiprocessors, std::size_t bytes, unsigned blocks) {
+  for (const Unrolled& unrolled : kUnrolled) {
+    for (const unsigned threads : {128U, 256U, 512U, 1024U}) {
+      if (threads > unrolled.most_threads) continue;
+      // More blocks than tiles have nothing to do.
+      const std::uint64_t tiles = bytes / (kWordBytes * threads * unrolled.words) + 1;
+      if (blocks > 0) {
+        variants.push_back({unrolled.kernel, {blocks, threads, 0}});
+        continue;
+      }
+      unsigned before = 0;
+      for (const unsigned each : {1U, 2U, 4U, 8U, 16U, 32U}) {
+        if (each * threads > 8192) continue;  // four times what a multiprocessor holds at once
+        const auto grid = static_cast<unsigned>(std::min<std::uint64_t>(tiles, std::uint64_t{multiprocessors} * each));
+        if (grid != before) variants.push_back({unrolled.kernel, {grid, threads, 0}});
+        before = grid;
+      }
+    }
+  }
+}
+
+void add_bulk(std::vector<CopyVariant>& variants, unsigned multiprocessors, std::size_t bytes, unsigned blocks) {
+  constexpr unsigned kWarp = 32;
+  constexpr std::size_t kLeastBytes = std::size_t{64} << 10;  // below, filling the ring costs more than it gives
+  if (bytes < kLeastBytes) return;
+  // Shared memory of a block is its ring of 8 chunks; the largest is what a multiprocessor of sm_90 has.
+  for (const unsigned ring : {16U << 10, 32U << 10, 64U << 10, 100U << 10, 200U << 10}) {
+    unsigned before = 0;
+    const std::uint64_t chunks = bytes / (ring / 8) + 1;
+    const std::array<unsigned, 6> grids{
+        16, multiprocessors / 4, multiprocessors / 2, multiprocessors, 2 * multiprocessors, 4 * multiprocessors};
+    for (const unsigned wanted : grids) {
+      if (blocks == 0 && (wanted == 0 || wanted * (ring >> 10) > multiprocessors * 224)) continue;  // not at once
+      const unsigned grid = blocks > 0 ? blocks : static_cast<unsigned>(std::min<std::uint64_t>(chunks, wanted));
+      if (grid != before) variants.push_back({kKernelCopyBulk, {grid, kWarp, ring}});
+      before = grid;
+    }
+  }
+}
+
+// Owns two timing events for a scope.
+class Interval {
+ public:
+  Interval(DeviceRuntime& runtime, int device) : runtime_(runtime), start_(runtime.create_event(device)) {
+    try {
+      stop_ = runtime.create_event(device);
+    } catch (...) {
+      runtime.destroy_event(start_);
+      throw;
+    }
+  }
+  ~Interval() {
+    runtime_.destroy_event(start_);
+    runtime_.destroy_event(stop_);
+  }
+  Interval(const Interval&) = delete;
+  Interval& operator=(const Interval&) = delete;
+
+  template <typename Queue>
+  double time_ns(StreamHandle stream, const Queue& queue) {
+    runtime_.record(start_, stream);
+    queue();
+    runtime_.record(stop_, stream);
+    runtime_.synchronize_event(stop_);
+    return static_cast<double>(runtime_.elapsed_ns(start_, stop_));
+  }
+
+ private:
+  DeviceRuntime& runtime_;
+  EventHandle start_ = nullptr;
+  EventHandle stop_ = nullptr;
+};
+
+using Timed = std::pair<double, CopyVariant>;
+
+std::vector<Timed> timed(DeviceRuntime& runtime, int device, const std::vector<CopyVariant>& variants, void* target,
+                         const void* source, std::size_t bytes, int repeats) {
+  std::vector<Timed> times;
+  for (const CopyVariant& variant : variants)
+    times.emplace_back(copy_time_ns(runtime, device, variant, target, source, bytes, repeats), variant);
+  std::stable_sort(times.begin(), times.end(), [](const Timed& a, const Timed& b) { return a.first < b.first; });
+  return times;
+}
+
+CopyVariant measured(DeviceRuntime& runtime, int device, void* target, const void* source, std::size_t bytes,
+                     int blocks) {
+  std::vector<Timed> sifted = timed(runtime, device, copy_variants(runtime, device, bytes, blocks), target, source,
+                                    std::min(bytes, kSiftBytes), kSiftRepeats);
+  if (sifted.size() == 1) return sifted.front().second;
+  sifted.resize(std::min(sifted.size(), kFinalists));
+  std::vector<CopyVariant> finalists;
+  for (Timed& entry : sifted) finalists.push_back(std::move(entry.second));
+  return timed(runtime, device, finalists, target, source, std::min(bytes, kFinalBytes), kFinalRepeats).front().second;
+}
+
+// What a choice is remembered by. Ordinals alone would mix up runtimes opened for other devices.
+using Key = std::tuple<std::string, std::string, std::string, unsigned, int>;
+
+std::string place(DeviceRuntime& runtime, int device) { return device < 0 ? "host" : runtime.describe(device).uuid; }
+
+}  // namespace
+
+std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::size_t bytes, int blocks) {
+  const auto multiprocessors = static_cast<unsigned>(std::max(1, runtime.describe(device).multiprocessors));
+  const auto fixed = static_cast<unsigned>(std::max(0, blocks));
+  std::vector<CopyVariant> variants;
+  if (runtime.name() == "host") {
+    variants.push_back({kKernelCopy, {std::max(1U, fixed), 1, 0}});
+    return variants;
+  }
+  add_unrolled(variants, multiprocessors, bytes, fixed);
+  if (has_bulk(runtime, device)) add_bulk(variants, multiprocessors, bytes, fixed);
+  return variants;
+}
+
+double copy_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& variant, void* target, const void* source,
+                    std::size_t bytes, int repeats) {
+  Stream stream(runtime, device);
+  Interval interval(runtime, device);
+  const KernelHandle kernel = runtime.kernel(device, variant.kernel);
+  std::uint64_t length = bytes;
+  void* arguments[] = {&target, &source, &length};
+  const auto copies = [&](int count) {
+    return interval.time_ns(stream.handle(), [&] {
+      for (int i = 0; i < count; ++i) runtime.launch(kernel, variant.shape, arguments, stream.handle());
+    });
+  };
+  const double first = copies(1);  // also the warm-up
+  const int count = static_cast<int>(std::clamp(kIntervalNs / std::max(first, 1.0), 1.0, 30.0));
+  double best = std::numeric_limits<double>::max();
+  for (int i = 0; i < repeats; ++i) best = std::min(best, copies(count) / count);
+  return best;
+}
+
+CopyVariant fastest_copy(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source,
+                         std::size_t bytes, int blocks) {
+  if (runtime.name() == "host") return copy_variants(runtime, path.device, bytes, blocks).front();
+  static std::mutex mutex;
+  static std::map<Key, CopyVariant> chosen;
+  const Key key{place(runtime, path.device), place(runtime, path.target_device), place(runtime, path.source_device),
+                static_cast<unsigned>(std::bit_width(std::min(bytes, kFinalBytes))), blocks};
+  const std::lock_guard lock(mutex);
+  const auto known = chosen.find(key);
+  if (known != chosen.end()) return known->second;
+  return chosen[key] = measured(runtime, path.device, target, source, bytes, blocks);
+}
+
+}  // namespace linkgauge

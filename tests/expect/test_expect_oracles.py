@@ -109,7 +109,7 @@ def smallest_cut_between(graph: Wires, source: str, target: str) -> float:
     return min(leaving(graph, s) for s in subsets(graph.vertices) if source in s and target not in s)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(machines(one_rate_both_ways=False))
 def test_cuts_agree_with_all_cuts_counted(system: System) -> None:
     graph = wires(system)
@@ -161,7 +161,7 @@ def test_allreduce_agrees_with_pairs_of_trees_listed(system: System) -> None:
     assert flows.allreduce_trees(graph, names) == pytest.approx(-float(done.fun) * 1e9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(machines(one_rate_both_ways=False))
 def test_concurrent_flow_agrees_with_cuts_and_paths(system: System) -> None:
     """At most every cut over its demand; and equal to the program over all simple paths listed one by one."""
@@ -201,7 +201,7 @@ def values(system: System, **case: object) -> dict[str, tuple[str, float]]:
     return {c.rule: (c.kind, c.value_bytes_per_s) for c in found if c.value_bytes_per_s is not None}
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(machines(), st.sampled_from([2, 5]))
 def test_scaling_all_links_scales_all_results(system: System, factor: int) -> None:
     def scaled(link: Link) -> Link:
@@ -218,7 +218,7 @@ def test_scaling_all_links_scales_all_results(system: System, factor: int) -> No
             assert large[rule][1] == pytest.approx(small[rule][1] * factor), (pattern, rule)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(machines(), st.randoms(use_true_random=False))
 def test_relabelling_changes_nothing(system: System, chance: random.Random) -> None:
     """The same wires under other names, in another order, with the ranks still on the same devices."""
@@ -237,7 +237,7 @@ def test_relabelling_changes_nothing(system: System, chance: random.Random) -> N
             assert after[rule][1] == pytest.approx(before[rule][1]), (pattern, rule)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(machines())
 def test_what_is_constructive_is_below_every_bound(system: System) -> None:
     for pattern in COLLECTIVES:
@@ -249,7 +249,11 @@ def test_what_is_constructive_is_below_every_bound(system: System) -> None:
                 assert value <= min(bounds) * (1 + 1e-9), (pattern, rule)
 
 
-@pytest.mark.parametrize("name", [n for n in systems.names() if n != "gb200-nvl72"])
+# The largest is slow, and of those that differ in rates alone one will do.
+DISTINCT = [n for n in systems.names() if not n.startswith(("gb200", "hgx-h100", "frontier", "p100", "summitdev"))]
+
+
+@pytest.mark.parametrize("name", DISTINCT)
 @pytest.mark.parametrize("transport", [None, "ccl", "staging", "mpi"])
 def test_constructive_values_of_described_systems_are_below_their_bounds(name: str, transport: str | None) -> None:
     system = systems.load(name)
@@ -267,7 +271,7 @@ def test_constructive_values_of_described_systems_are_below_their_bounds(name: s
                 assert c.value_bytes_per_s <= min(bounds) * (1 + 1e-6), (pattern, c)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(2, 5), st.integers(2, 4), st.integers(1, 5))
 def test_merging_switch_planes_changes_nothing(devices: int, planes: int, rate: int) -> None:
     """`planes` switches, each with a link from every device: the merged graph against the program on all of them."""

@@ -124,8 +124,8 @@ def _split(m: Floats, t: Floats, edges: Sequence[int], most: int) -> list[tuple[
     """Return the pieces as ranges of points: the least criterion over all splits, by dynamic programming."""
     count = len(edges) - 1
     cost: dict[tuple[int, int], float] = {}
-    for a in range(count):
-        for b in range(a + _LEAST_POINTS, count + 1):
+    for a in range(count if most > 1 else 1):
+        for b in range(a + _LEAST_POINTS if most > 1 else count, count + 1):
             cost[a, b] = _solve(m[edges[a] : edges[b]], t[edges[a] : edges[b]])[2]
     best: list[dict[int, tuple[float, int]]] = [{0: (0.0, 0)}]
     for _ in range(most):

@@ -91,6 +91,10 @@ def run_command(
     devices: Annotated[
         str, typer.Option("--devices", help="auto, host:N, cuda, hip, or ordinals: cuda:0,2.", rich_help_panel=_LAUNCH)
     ] = "auto",
+    system: Annotated[
+        str | None, typer.Option("--system", metavar="NAME|FILE", help="Judge against this system, not the discovered "
+                                    "one; with --dry-run: plan for it.", rich_help_panel=_PLAN)
+    ] = None,
     threads: Annotated[
         bool, typer.Option("--threads", help="One process, a thread a rank, no MPI.", rich_help_panel=_LAUNCH)
     ] = False,
@@ -151,6 +155,7 @@ def run_command(
         plan, quick, full, from_run, tuple(cases or ()), resume, retry, force, devices, threads, tuple(mpi or ()),
         tuple(env or ()), bind, launcher_args, _whole("--repeat", repeat, 1), _whole("--seed", seed, 0), out,
         time_limit, memory_limit, _whole("--max-failures", max_failures, 1) or 1, dimensions,
+        system,
     )  # fmt: skip
     asked.check()
     if resume is not None:
@@ -187,6 +192,7 @@ class Asked:
     memory_limit: str | None
     max_failures: int
     dimensions: Mapping[str, Sequence[str]]
+    system: str | None = None
 
     def check(self) -> None:
         """UsageError for flags that exclude each other or need one another."""

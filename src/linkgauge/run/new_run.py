@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan
 from linkgauge.plan.estimate import case_s
 from linkgauge.plan.launches import skips_of
@@ -18,6 +19,7 @@ from linkgauge.run.devices import DeviceSet, find_devices
 from linkgauge.run.info import run_info
 from linkgauge.run.measure import Work, check_out, default_out, measure, present
 from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.on_system import Expected, prepare_on, system_data
 from linkgauge.run.prepare import Prepared, new_pending, prepare, prepare_from
 from linkgauge.run.progress import case_text, reporter_for
 from linkgauge.run.runner import RunSettings
@@ -35,6 +37,13 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     if asked.out is not None:
         check_out(asked.out)
     given = options.resolve_mpis(asked.mpi)
+    if dry_run and asked.system is not None:
+        expected = Expected(asked.system)
+        if asked.from_run is not None or asked.devices != "auto":
+            raise UsageError("--dry-run --system plans for that system's devices: leave out --from and --devices")
+        plan = _asked_plan(asked, options.parse_env(asked.env), given)
+        print_plan(prepare_on(plan, expected.system, given), as_json=as_json, expected=expected)
+        return 0
     devices = find_devices(asked.devices)
     prepared = _prepared(asked, devices, given)
     if dry_run:
@@ -57,6 +66,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         seed=prepared.plan.seed,
         absent=prepared.machine.absent,
     )
+    info["system"] = system_data(asked.system, devices)
     folder = RunFolder.create(out, info)
     write_launches(folder.path, prepared.planned.launches)
     warn(devices, prepared, reporter)
@@ -96,10 +106,14 @@ def _prepared(asked: Asked, devices: DeviceSet, given: list[MpiInstallation]) ->
         plan = _launched(asked, builtin_plan("default"), given, env)
         words = [word for text in asked.cases for word in text.split(",")]
         return prepare_from(run, words, plan, devices, given)
+    return prepare(_asked_plan(asked, env, given), devices, given)
+
+
+def _asked_plan(asked: Asked, env: dict[str, tuple[str, ...]], given: list[MpiInstallation]) -> Plan:
     values = options.dimension_values(asked.dimensions)
     named = bool(asked.plan or asked.quick or asked.full)
     plan = options.apply_dimensions(options.asked_plan(asked.plan, asked.quick, asked.full), values, named=named)
-    return prepare(_launched(asked, plan, given, env), devices, given)
+    return _launched(asked, plan, given, env)
 
 
 def _launched(asked: Asked, plan: Plan, given: list[MpiInstallation], env: dict[str, tuple[str, ...]]) -> Plan:
@@ -114,8 +128,11 @@ def _launched(asked: Asked, plan: Plan, given: list[MpiInstallation], env: dict[
     return asked.settled(plan)
 
 
-def print_plan(prepared: Prepared, *, as_json: bool) -> None:
-    """What would be measured: the launches and their cases, what is skipped and why, estimated time and memory."""
+def print_plan(prepared: Prepared, *, as_json: bool, expected: Expected | None = None) -> None:
+    """What would be measured: the launches and their cases, what is skipped and why, estimated time and memory.
+
+    With `expected`, what that system allows each case too.
+    """
     planned, machine = prepared.planned, prepared.machine
     cases = [case for launch in planned.launches for case in launch.cases]
     memory = max((total_bytes(case, machine) for case in cases), default=0)
@@ -131,7 +148,8 @@ def print_plan(prepared: Prepared, *, as_json: bool) -> None:
                 "env": dict(launch.settings.env), "derived_env": dict(launch.settings.derived_env),
                 "ranks": launch.settings.ranks, "threads": launch.settings.threads,
                 "cases": [{"case_key": case.case_key, "estimated_s": round(case_s(case, machine), 4),
-                           "memory_bytes": total_bytes(case, machine), **case.dimensions()} for case in launch.cases],
+                           "memory_bytes": total_bytes(case, machine), **case.dimensions(),
+                           **({} if expected is None else {"expected": expected.of(case)})} for case in launch.cases],
                 "skipped": [{"case_key": case.case_key, "reason": reason, **case.dimensions()}
                             for case, reason in launch.skipped],
             } for launch in planned.launches],
@@ -145,6 +163,8 @@ def print_plan(prepared: Prepared, *, as_json: bool) -> None:
         for case in launch.cases:
             restated = f" (restated as {format_size(case.size)})" if case.size != case.size_asked else ""
             print(f"  {case.case_key}  {case_text(case)}{restated}")
+            if expected is not None and (allowed := expected.text(case)):
+                print(f"      {allowed}")
     for reason, count in skips_of(planned.launches).items():
         print(f"skipped: {count} cases: {reason}")
     for transport, reason in machine.absent.items():

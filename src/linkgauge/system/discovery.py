@@ -7,9 +7,10 @@ A recorded machine is a folder with `sys/`, `proc/cpuinfo` and, where it has NVI
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def discover(
     nvml_answers: Mapping[str, Any] | None = None,
     name: str | None = None,
     host_devices: int | None = None,
+    hosts_only: bool = False,
 ) -> System:
     """Return this machine as a system, or the one recorded in `folder`.
 
@@ -83,12 +85,12 @@ def discover(
     if folder is not None and not (folder / "sys").is_dir():
         raise UsageError(f"{folder}: is no recorded machine: it has no folder sys (linkgauge system --here --record)")
     answers = nvml_answers
-    if answers is None:
+    if answers is None and not hosts_only:
         answers = nvml.read() if folder is None else _recorded_nvml(folder)
     draft = _Draft(facts=sysfs.pci(root))
     listed = sysfs.hosts(root)
     _add_hosts(draft, listed)
-    devices = _nvidia(answers or {}) + _amd(root)
+    devices = [] if hosts_only else _nvidia(answers or {}) + _amd(root)
     devices.sort(key=lambda device: device.address)
     if devices:
         for ordinal, device in enumerate(devices):
@@ -431,7 +433,7 @@ def _add_xgmi(draft: _Draft, root: Path, devices: list[_Device]) -> None:
 def _add_host_devices(draft: _Draft, listed: list[HostFacts], wanted: int | None) -> None:
     cores = [(core, host.number) for host in listed for core in host.cores] or [(0, listed[0].number)]
     count = wanted if wanted is not None else min(_HOST_DEVICES, len(cores))
-    draft.notes.append("no GPU here: host devices stand for them; the rate of this machine's memory is not known")
+    draft.notes.append("host devices stand for GPUs here; the rate of this machine's memory is not known")
     for ordinal in range(count):
         core, numa = cores[ordinal % len(cores)]
         draft.nodes.append(
@@ -457,3 +459,33 @@ def _add_nics(draft: _Draft, root: Path) -> None:
         if not nic.active:
             draft.notes.append(f"{nic.name}: not active")
         _attach(draft, nic.name, nic.address, facts.numa if facts else None)
+
+
+def of_devices(kind: str, infos: Sequence[Mapping[str, Any]], folder: Path | None = None) -> System:
+    """Return this machine with the devices of a run under the run's ordinals; further ones of the machine come after.
+
+    `kind` is the runtime (`cuda`, `hip`, `host`), `infos` what it says of each device in order: `pci_address` finds the
+    device, `last_level_cache_bytes` fills in what NVML does not state. `UsageError` for a device that is not found.
+    """
+    if kind == "host":
+        return discover(folder, host_devices=len(infos), hosts_only=True)
+    system = discover(folder)
+    by_address = {device.identity.get("pci"): device for device in system.devices}
+    chosen: list[Node] = []
+    for ordinal, info in enumerate(infos):
+        address = str(info.get("pci_address") or "")
+        device = by_address.get(sysfs.normal_address(address)) if address.count(":") == 2 else None
+        if device is None:
+            raise UsageError(
+                f"device {ordinal} ({address or 'no PCI address'}) is not among those that are discovered here"
+            )
+        cache = info.get("last_level_cache_bytes")
+        if cache:
+            stated = _discovered(cache, "B", f"{kind} runtime: last-level cache")
+            device = dataclasses.replace(device, cache_bytes=stated)
+        chosen.append(device)
+    taken = {device.name for device in chosen}
+    rest = [device for device in system.devices if device.name not in taken]
+    devices = [dataclasses.replace(device, ordinal=i) for i, device in enumerate([*chosen, *rest])]
+    others = tuple(node for node in system.nodes if node.kind != "device")
+    return dataclasses.replace(system, nodes=(*devices, *others))

@@ -430,6 +430,11 @@ def _tidy(value: float) -> float | int:
 
 def to_json(system: System) -> str:
     """Return the JSON form of a system: indented, in the order of the description, ending in a newline."""
+    return json.dumps(to_data(system), indent=1, ensure_ascii=False) + "\n"
+
+
+def to_data(system: System) -> dict[str, Any]:
+    """Return the JSON form as plain tables and lists, which `read` takes back; run.json holds it under `system`."""
     data: dict[str, Any] = {"format": FORMAT, "name": system.name, "title": system.title}
     if system.sources:
         data["sources"] = dict(system.sources)
@@ -448,7 +453,7 @@ def to_json(system: System) -> str:
         data["cap"] = [_plain(entry) for entry in system.caps]
     if system.notes:
         data["notes"] = list(system.notes)
-    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    return data
 
 
 def _with_value(entry: Published) -> dict[str, Any]:

@@ -1,0 +1,77 @@
+"""Systems and runs: what run.json says of the machine, and plans for machines that are not here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import linkgauge.system as systems
+from linkgauge.cli import run_command
+from linkgauge.errors import UsageError
+from linkgauge.expect.of_run import system_of_run
+from linkgauge.run.devices import DeviceSet
+from linkgauge.run.on_system import described_devices, system_data
+from linkgauge.store.folder import RunFolder
+from linkgauge.store.run import load
+from linkgauge.system.discovery import of_devices
+from linkgauge.system.form import read
+
+
+def host_set(count: int) -> DeviceSet:
+    infos = tuple({"ordinal": i, "kind": "host", "name": "host"} for i in range(count))
+    return DeviceSet("host", tuple(range(count)), infos)
+
+
+def test_a_run_on_host_devices_stores_as_many() -> None:
+    data = system_data(None, host_set(3))
+    assert data is not None
+    assert [d.ordinal for d in read(data, "test").devices] == [0, 1, 2]
+    assert system_data("lumi-g", host_set(2)) == json.loads(systems.load("lumi-g").to_json())
+
+
+def test_the_runs_ordinals_are_the_systems(tmp_path: Path) -> None:
+    """A run on the third and the first device: its device 0 is the machine's third."""
+    root = tmp_path / "machine"
+    (root / "sys").mkdir(parents=True)
+    devices = [{"name": f"GPU {i}", "pci": f"00000000:{0x10 + i:02X}:00.0", "links": [], "pcie": {}} for i in range(3)]
+    (root / "nvml.json").write_text(json.dumps({"devices": devices}), encoding="utf-8")
+    infos = [{"pci_address": "0000:12:00.0", "last_level_cache_bytes": 1 << 20}, {"pci_address": "0000:10:00.0"}]
+    system = of_devices("cuda", infos, root)
+    assert [d.model for d in system.devices] == ["GPU 2", "GPU 0", "GPU 1"]
+    assert [d.ordinal for d in system.devices] == [0, 1, 2]
+    cache = system.devices[0].cache_bytes
+    assert cache is not None
+    assert cache.value == 1 << 20
+    with pytest.raises(UsageError, match=r"device 0 .* is not among those"):
+        of_devices("cuda", [{"pci_address": "0000:99:00.0"}], root)
+
+
+def test_a_stored_system_is_read_back(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", {"system": system_data("alps", host_set(2))})
+    assert system_of_run(load(folder.path)) == systems.load("alps")
+    bare = RunFolder.create(tmp_path / "bare", {"system": None})
+    with pytest.raises(UsageError, match="holds no system"):
+        system_of_run(load(bare.path))
+
+
+def test_described_devices_have_a_runtime() -> None:
+    assert described_devices(systems.load("lumi-g")).kind == "hip"
+    assert described_devices(systems.load("hgx-h200-8")).kind == "cuda"
+    assert described_devices(systems.load("dgx-2")).count == 16
+
+
+def test_dry_run_for_a_machine_that_is_not_here(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "--dry-run", "--threads", "--system", "lumi-g", "--pattern", "alltoall", "--transport", "kernel"]
+    assert run_command([*words, "--size", "1MiB", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    (case,) = data["launches"][0]["cases"]
+    assert case["ranks"] == 8
+    bounds = {c["rule"]: c["value_bytes_per_s"] for c in case["expected"] if c["kind"] == "bound"}
+    assert bounds["concurrent_flow"] == pytest.approx(1050e9 / 8)
+    assert case["estimated_s"] > 0
+    assert run_command([*words, "--size", "1MiB"]) == 0
+    assert "at most 131.2 GB/s (concurrent_flow)" in capsys.readouterr().out
+    assert run_command(["run", "--dry-run", "--system", "nope"]) == 2
+    assert "no described system 'nope'" in capsys.readouterr().err

@@ -1,0 +1,95 @@
+"""MPI libraries of this machine, and a way to run cases on all ranks of one.
+
+Tests run on every installation that `linkgauge list mpi` finds, and on those that LINKGAUGE_TEST_MPI names (prefixes,
+separated by colons): a second wheel lies in a prefix of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linkgauge.run.launcher import (
+    LaunchRequest,
+    launcher_for,
+    library_environment,
+    package_environment,
+    worker_environment,
+)
+from linkgauge.run.mpi_library import MpiInstallation, find_all, resolve
+from linkgauge.run.private_folder import PrivateFolders
+
+PROGRAM = Path(__file__).with_name("rank_program.py")
+TIMEOUT_S = 240
+
+
+@functools.cache
+def installations() -> tuple[MpiInstallation, ...]:
+    """Usable installations, each library once."""
+    found = [one for one in find_all() if not one.problem]
+    found += [resolve(prefix) for prefix in os.environ.get("LINKGAUGE_TEST_MPI", "").split(os.pathsep) if prefix]
+    return tuple({one.library.resolve(): one for one in found}.values())
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "mpi" in metafunc.fixturenames:
+        found = installations()
+        metafunc.parametrize("mpi", found, ids=[f"{one.name}-{one.source.strip('-')}" for one in found])
+
+
+RunCases = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def run_cases(tmp_path: Path) -> RunCases:
+    """A function (mpi, ranks, cases, fault) that measures cases on that many ranks; a result for each case."""
+
+    def run(
+        mpi: MpiInstallation, ranks: int, cases: list[dict[str, Any]], fault: dict[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        folders = PrivateFolders([tmp_path])
+        try:
+            launch = folders.launch(0)
+            request_file = tmp_path / "request.json"
+            answer_file = tmp_path / "answer.json"
+            answer_file.unlink(missing_ok=True)
+            request_file.write_text(
+                json.dumps(
+                    {
+                        "abi": mpi.abi,
+                        "ranks": ranks,
+                        "segment": str(launch.segments / "group"),
+                        "cases": cases,
+                        "fault": fault,
+                        "answer": str(answer_file),
+                    }
+                )
+            )
+            launcher = launcher_for(mpi)
+            env = {**library_environment(mpi, launch.temporary), **worker_environment(launch)}
+            env["PYTHONPATH"] = package_environment().get("PYTHONPATH", "")
+            request = LaunchRequest(ranks, [sys.executable, str(PROGRAM), str(request_file)], env, launch)
+            done = subprocess.run(
+                launcher.command(request),
+                env={**os.environ, **env, **launcher.environment(request)},
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+            assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+            answer: list[dict[str, Any]] = json.loads(answer_file.read_text())
+            return answer
+        finally:
+            folders.close()
+
+    return run

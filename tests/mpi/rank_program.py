@@ -1,0 +1,87 @@
+"""One rank of a test: measures the cases of a request; rank 0 writes what all ranks found."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import mpi4py
+
+mpi4py.rc.thread_level = "funneled"
+
+from mpi4py import MPI  # noqa: E402
+
+from linkgauge import _core  # noqa: E402
+
+
+def handles(bits: int) -> dict[str, int]:
+    named = {
+        "comm_world": MPI.COMM_WORLD,
+        "info_null": MPI.INFO_NULL,
+        "errors_return": MPI.ERRORS_RETURN,
+        "byte": MPI.BYTE,
+        "int8": MPI.INT8_T,
+        "uint8": MPI.UINT8_T,
+        "int32": MPI.INT32_T,
+        "uint32": MPI.UINT32_T,
+        "int64": MPI.INT64_T,
+        "uint64": MPI.UINT64_T,
+        "float32": MPI.FLOAT,
+        "float64": MPI.DOUBLE,
+        "sum": MPI.SUM,
+        "prod": MPI.PROD,
+        "min": MPI.MIN,
+        "max": MPI.MAX,
+    }
+    return {name: MPI._handleof(handle) & (2**bits - 1) for name, handle in named.items()}
+
+
+def loaded_library() -> str:
+    """The library that mpi4py opened, by the process map."""
+    wanted = os.path.realpath(os.environ["MPI4PY_LIBMPI"])
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if os.path.realpath(path) == wanted:
+            return path
+    raise SystemExit(f"{wanted} is not loaded")
+
+
+def measured(session: Any, case: dict[str, Any]) -> dict[str, Any]:
+    try:
+        result = session.measure(case)
+    except _core.Unsupported as error:
+        return {"status": "skipped", "reason": str(error)}
+    except Exception as error:  # every rank's own words go back to the test
+        return {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
+    if result is None:
+        return {"status": "idle"}
+    return {
+        "status": "ok" if result["verified"] else "corrupt",
+        "verify": result["verify"],
+        "samples": len(result["samples"]["ns"]),
+    }
+
+
+def main() -> None:
+    request = json.loads(Path(sys.argv[1]).read_text())
+    world = MPI.COMM_WORLD
+    mpi = _core.open_mpi(loaded_library(), request["abi"], handles(32 if request["abi"] == "mpich" else 64))
+    runtime = _core.open_runtime("host", host_devices=request["ranks"])
+    group = _core.process_group(world.rank, [0] * world.size, request["segment"])
+    session = _core.Session(runtime, group, mpi)
+    if request["fault"] is not None:
+        session.set_fault(request["fault"])
+    found = [measured(session, case) for case in request["cases"]]
+    everything = world.gather(found, root=0)
+    if everything is not None:
+        Path(request["answer"]).write_text(
+            json.dumps([{"ranks": list(ranks)} for ranks in zip(*everything, strict=True)])
+        )
+    session.close()
+    world.Barrier()
+
+
+main()

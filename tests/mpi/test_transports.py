@@ -1,0 +1,131 @@
+"""Every pattern over the transports that use MPI, on every MPI library of this machine, verified byte by byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import RunCases
+
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.run.mpi_library import MpiInstallation
+
+PAIRS = ("pingpong", "unidirectional", "bidirectional")
+OTHERS = ("ring_shift", "one_to_all", "all_to_one")
+COLLECTIVES = ("alltoall", "allreduce", "allgather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter")
+IN_PLACE = ("allreduce", "allgather", "reduce_scatter", "reduce", "gather", "scatter")
+
+
+def case(transport: str, pattern: str, ranks: int, size: int, **more: Any) -> dict[str, Any]:
+    fields = {
+        "transport": transport,
+        "pattern": pattern,
+        "size_bytes": size,
+        "rank_list": list(range(ranks)),
+        "devices": list(range(ranks)),
+        "warmup": 1,
+        "seed": 5,
+        "stop": {"kind": "count", "samples": 2},
+        **more,
+    }
+    return fields
+
+
+def sizes(pattern: str, ranks: int) -> list[int]:
+    """Small, odd and above the eager limits; whole elements, and as many for each rank, where the pattern needs it."""
+    info = PATTERNS[pattern]
+    if info.blocks:
+        return [4 * ranks, 4 * ranks * 333, 4 * ranks * 20_001]
+    if info.reduces:
+        return [4, 4 * 333, 4 * 70_001]
+    return [1, 1333, 300_007]
+
+
+def expect_verified(cases: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
+    assert len(cases) == len(results)
+    wrong = [
+        (asked, found) for asked, found in zip(cases, results, strict=True)
+        if any(rank["status"] not in ("ok", "idle") for rank in found["ranks"])
+        or all(rank["status"] == "idle" for rank in found["ranks"])
+    ]  # fmt: skip
+    assert not wrong, wrong[:3]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("transport", ["mpi", "staging"])
+def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, transport: str, ranks: int) -> None:
+    patterns = (PAIRS if ranks == 2 else ()) + OTHERS + COLLECTIVES
+    cases = [case(transport, pattern, ranks, size) for pattern in patterns for size in sizes(pattern, ranks)]
+    cases += [case(transport, pattern, ranks, 4 * ranks * 50, root=ranks - 1) for pattern in OTHERS + COLLECTIVES]
+    cases += [case(transport, pattern, ranks, 4 * ranks * 50, in_place=True) for pattern in IN_PLACE]
+    expect_verified(cases, run_cases(mpi, ranks, cases))
+
+
+def test_windows_variants_and_cadences(mpi: MpiInstallation, run_cases: RunCases) -> None:
+    cases = []
+    for pattern in PAIRS:
+        cases += [case("mpi", pattern, 2, size, window=16, batch=5, cadence="streaming") for size in (8, 100_001)]
+        cases += [case("mpi", pattern, 2, 3001, variant=variant, window=4) for variant in ("put", "get", "two_sided")]
+        cases += [case("staging", pattern, 2, 70_001, variant="pipelined", chunk_bytes=4096, window=3)]
+        cases += [case("staging", pattern, 2, 70_001, variant="pageable", window=3)]
+        cases += [case("staging", pattern, 2, 70_001, host_leg="memcpy", window=3)]
+        if pattern != "bidirectional":
+            cases += [case(transport, pattern, 1, 5001, window=2) for transport in ("mpi", "staging")]
+    for pattern in COLLECTIVES:
+        cases += [case(transport, pattern, 2, 8 * 1001, variant="composed") for transport in ("mpi", "staging")]
+        cases += [case("mpi", pattern, 2, 8 * 1001, cadence="barrier"), case("mpi", pattern, 2, 8 * 11, variant="put")]
+    cases += [case("mpi", "alltoall", 2, 4096, variant="alltoallv")]
+    expect_verified(cases, run_cases(mpi, 2, cases))
+
+
+def test_every_datatype_and_op_of_mpi(mpi: MpiInstallation, run_cases: RunCases) -> None:
+    cases = [
+        case(transport, pattern, 2, 16 * 101, datatype=datatype, op=op)
+        for transport, pattern in (("mpi", "allreduce"), ("mpi", "reduce_scatter"), ("staging", "reduce"))
+        for datatype in ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64")
+        for op in ("sum", "prod", "min", "max")
+    ]
+    expect_verified(cases, run_cases(mpi, 2, cases))
+
+
+def test_other_transports_between_processes(mpi: MpiInstallation, run_cases: RunCases) -> None:
+    cases = [
+        case(transport, pattern, 2, 8 * 501, initiator=initiator)
+        for transport in ("copy_engine", "kernel")
+        for pattern in PAIRS + OTHERS + COLLECTIVES
+        for initiator in ("sender", "receiver")
+    ]
+    cases += [case("kernel", "allreduce", 2, 4004, algorithm=word) for word in ("one_shot", "two_shot")]
+    expect_verified(cases, run_cases(mpi, 2, cases))
+
+
+def test_pairs_inside_a_launch_of_three(mpi: MpiInstallation, run_cases: RunCases) -> None:
+    cases = []
+    for pair in ([0, 1], [0, 2], [1, 2], [1]):
+        for transport in ("mpi", "staging", "copy_engine"):
+            cases.append(case(transport, "pingpong", 2, 777) | {"rank_list": pair, "devices": pair})
+    expect_verified(cases, run_cases(mpi, 3, cases))
+
+
+def test_a_wrong_last_operation_is_caught(mpi: MpiInstallation, run_cases: RunCases) -> None:
+    fault = {"kind": "corrupt", "phase": "final_check", "rank": 1}
+    cases = [case("mpi", pattern, 2, 8 * 501) for pattern in (*PAIRS, "alltoall", "allreduce", "allgather")]
+    for found in run_cases(mpi, 2, cases, fault):
+        assert "corrupt" in [rank["status"] for rank in found["ranks"]], found
+
+
+def test_reasons_are_sentences_to_act_on(mpi: MpiInstallation, run_cases: RunCases) -> None:
+    asked = [
+        (case("mpi", "allreduce", 2, 400, datatype="float16"), "no datatype float16"),
+        (case("mpi", "allreduce", 2, 400, op="avg"), "no op avg"),
+        (case("mpi", "pingpong", 2, 400, variant="pigeon"), "two_sided, put, get"),
+        (case("mpi", "broadcast", 2, 400, variant="alltoallv"), "alltoall only"),
+        (case("staging", "pingpong", 2, 400, source_memory="pinned", target_memory="pinned"), "use transport mpi"),
+        (case("staging", "pingpong", 2, 400, host_leg="wire"), "mpi or memcpy"),
+        (case("mpi", "unidirectional", 2, (1 << 31) + 5), "multiple of 1 MiB"),
+        (case("mpi", "allgather", 2, 4), "8 bytes are the least"),
+    ]
+    for (_, words), found in zip(asked, run_cases(mpi, 2, [one for one, _ in asked]), strict=True):
+        for rank in found["ranks"]:
+            assert rank["status"] == "skipped", rank
+            assert words in rank["reason"], rank

@@ -179,6 +179,22 @@ std::shared_ptr<MpiLibrary> open_mpi(const std::string& library_path, const std:
   return open_mpi_library(library_path, mpi_abi_from(abi), handles);
 }
 
+// For the tests, which compare them with the headers of MPI libraries.
+nb::dict constants_of_mpi(const std::string& abi) {
+  const MpiConstants& constants = mpi_constants(mpi_abi_from(abi));
+  nb::dict fields;
+  fields["handle_bytes"] = constants.handle_bytes;
+  fields["in_place"] = constants.in_place;
+  fields["status_ignore"] = constants.status_ignore;
+  fields["statuses_ignore"] = constants.statuses_ignore;
+  fields["any_source"] = constants.any_source;
+  fields["any_tag"] = constants.any_tag;
+  fields["undefined"] = constants.undefined;
+  fields["max_error_string"] = constants.max_error_string;
+  fields["max_library_version_string"] = constants.max_library_version_string;
+  return fields;
+}
+
 nb::dict to_python(const CaseResult& result) {
   const Measurement& measured = result.measurement;
   const std::vector<Sample>& rows = measured.samples;
@@ -381,6 +397,7 @@ void bind_session(nb::module_& module) {
       .def_prop_ro("path", [](const MpiLibrary& mpi) { return mpi.path(); })
       .def_prop_ro("version", [](const MpiLibrary& mpi) { return mpi.version(); });
   module.def("open_mpi", open_mpi, "library_path"_a, "abi"_a, "handles"_a);
+  module.def("mpi_constants", constants_of_mpi, "abi"_a);
   nb::class_<PythonSession>(module, "Session")
       .def(nb::init<std::shared_ptr<DeviceRuntime>, std::shared_ptr<Group>, std::shared_ptr<MpiLibrary>,
                     const nb::object&, const std::string&, const std::vector<std::string>&>(),

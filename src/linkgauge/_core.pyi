@@ -162,6 +162,9 @@ class Mpi:
     @property
     def version(self) -> str: ...
 
+def mpi_constants(abi: str) -> dict[str, int]:
+    """What the core takes mpi.h's constants to be under an ABI (mpich, openmpi, standard), for the tests."""
+
 def open_mpi(library_path: str, abi: str, handles: dict[str, int]) -> Mpi:
     """The library that mpi4py loaded: `abi` is mpich, openmpi or standard.
 

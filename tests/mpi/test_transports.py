@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import RunCases
 
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.run.mpi_library import MpiInstallation
+
+RunCases = Callable[..., list[dict[str, Any]]]
 
 PAIRS = ("pingpong", "unidirectional", "bidirectional")
 OTHERS = ("ring_shift", "one_to_all", "all_to_one")
@@ -85,7 +87,25 @@ def test_every_datatype_and_op_of_mpi(mpi: MpiInstallation, run_cases: RunCases)
         for datatype in ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64")
         for op in ("sum", "prod", "min", "max")
     ]
-    expect_verified(cases, run_cases(mpi, 2, cases))
+    results = run_cases(mpi, 2, cases)
+    wrong = [orders_unsigned_as_signed(mpi, one) for one in cases]
+    expect_verified(
+        [one for one, bad in zip(cases, wrong, strict=True) if not bad],
+        [one for one, bad in zip(results, wrong, strict=True) if not bad],
+    )
+    for found, bad in zip(results, wrong, strict=True):
+        if bad:
+            assert "corrupt" in [rank["status"] for rank in found["ranks"]], found
+
+
+def orders_unsigned_as_signed(mpi: MpiInstallation, one: dict[str, Any]) -> bool:
+    """MPICH 4.0.2's MIN and MAX of unsigned integers are those of signed ones; numpy over mpi4py shows the same."""
+    return (
+        mpi.vendor == "mpich"
+        and mpi.version == "4.0.2"
+        and one["datatype"].startswith("uint")
+        and one["op"] in ("min", "max")
+    )
 
 
 def test_other_transports_between_processes(mpi: MpiInstallation, run_cases: RunCases) -> None:

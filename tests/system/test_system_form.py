@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 
 import linkgauge.system as systems
 from linkgauge.errors import UsageError
-from linkgauge.system import System, from_toml, units
+from linkgauge.system import Link, System, from_toml, units
+from linkgauge.system.model import LINK_KINDS, TOPOLOGIES
 
 GOOD = """
 name = "small"
@@ -189,3 +191,18 @@ def test_described_degrees() -> None:
     assert {fabric("hgx-h200-4", f"gpu{i}") for i in range(4)} == {18}
     assert {fabric("mi300x-8", f"gpu{i}") for i in range(8)} == {7}
     assert {fabric("gb200-nvl72", f"gpu{i}") for i in range(72)} == {18}
+
+
+def test_the_page_on_systems_is_true() -> None:
+    """Its example loads, and it names every described system, kind of link and key."""
+    page = (Path(__file__).parents[2] / "docs/systems.md").read_text(encoding="utf-8")
+    example = page.split("```toml\n")[1].split("```")[0]
+    system = from_toml(example, "pair.toml")
+    assert system.links[0].rate("gpu0") == 100e9
+    assert system.hosts[0].copy_rate is not None
+    assert system.hosts[0].copy_rate.provenance == "measured"
+    for word in (*systems.names(), *LINK_KINDS, *TOPOLOGIES, *(f.name for f in dataclasses.fields(Link))):
+        assert f"`{word}`" in page, word
+    with pytest.raises(UsageError) as caught:
+        from_toml(example.replace('b = "gpu1"', 'b = "gpu9"'), "pair.toml")
+    assert f"`{caught.value}`" in page

@@ -15,6 +15,8 @@ import scipy.sparse
 
 from linkgauge.expect.graph import Wires
 
+_LARGE = 2000
+
 
 class _Program:
     """A linear program in the making: maximise one variable, all variables at least 0."""
@@ -58,7 +60,8 @@ class _Program:
             A_eq=matrices[True],
             b_eq=self._rows[True][3] or None,
             bounds=np.column_stack([np.zeros(self.columns), np.asarray(self.upper)]),
-            method="highs",
+            # Interior points are four times as fast on the flows of 64 devices, and the simplex on those of a node.
+            method="highs-ipm" if self.columns > _LARGE else "highs-ds",
         )
         if done.status != 0:
             raise RuntimeError(f"linear program: {done.message}")

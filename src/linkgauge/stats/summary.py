@@ -6,7 +6,6 @@ warm-up cut and the interval of the median are the core's, the very functions th
 
 from __future__ import annotations
 
-import importlib
 import json
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -135,16 +134,36 @@ class _Gathered:
             self.ticks.append(tick)
 
 
+# Our columns and the core's names for them.
+_CORE_NAMES = {
+    "median_ns": "median",
+    "interval_low_ns": "interval_low",
+    "interval_high_ns": "interval_high",
+    "mean_ns": "mean",
+    "q1_ns": "quartile_1",
+    "q3_ns": "quartile_3",
+    "p5_ns": "p5",
+    "p95_ns": "p95",
+    "p99_ns": "p99",
+    "min_ns": "min",
+    "max_ns": "max",
+    "samples": "count",
+    "warmup_cut": "warmup_cut",
+    "effective_samples": "effective_size",
+}
+
+
 def group_statistics(groups: list[Floats], ticks: list[float]) -> dict[str, npt.NDArray[Any]]:
     """Return the core's statistics of each group of values: arrays of one value a group, named as the columns.
 
     `ticks` is what the clock resolves, in the unit of the values; no interval is narrower.
     """
-    # By name: the core is a binary, and the type checker knows it only where it has been built.
-    core = importlib.import_module("linkgauge._core")
+    from linkgauge import _core
+
     offsets = np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64)
     values = np.concatenate(groups) if groups else np.empty(0)
-    return dict(core.summarise_groups(values, offsets, np.array(ticks, np.float64)))
+    found = _core.summarise_groups(values, offsets, np.array(ticks, np.float64))
+    return {column: found[name] for column, name in _CORE_NAMES.items()}
 
 
 def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternInfo], gathered: _Gathered) -> pa.Table:

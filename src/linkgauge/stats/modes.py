@@ -45,8 +45,11 @@ def find_modes(values: npt.ArrayLike, least_gap: float = 0.03, level: float = 0.
     series = as_series(values)
     if series.size < 40 or (series <= 0).any():
         return None
-    scale = min(1.0, 4.0 * _memoryless_size(series) / series.size)
     ordered = np.sort(series)
+    reach = int(series.size * _LEAST_SHARE / 2)
+    if ordered[-1 - reach] < ordered[reach] * (1 + least_gap):
+        return None  # no two levels so far apart: the usual case, told without more work
+    scale = min(1.0, 4.0 * _memoryless_size(series) / series.size)
     edges = sorted(_splits(np.log(ordered), 0, least_gap, level, scale, 3.0 * grain(series)))
     if not edges:
         return None

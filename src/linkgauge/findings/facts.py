@@ -1,0 +1,298 @@
+"""A run as the rules see it: one measure a case and launch key, the machine's devices, observations, and series.
+
+The rules never touch tables. What is here comes from summaries (medians and intervals); series are read only when a
+rule asks for them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from linkgauge.errors import LinkgaugeError
+from linkgauge.expect.rules import Ceiling
+from linkgauge.findings.wiring import Wiring
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.stats.basics import Floats
+from linkgauge.system.model import System
+
+DIMENSIONS = (
+    "transport", "variant", "pattern", "ranks_per_device", "source_memory", "target_memory", "source_node",
+    "target_node", "write_combined", "huge_pages", "cadence", "arrival", "skew_ns", "clock", "window", "batch", "root",
+    "datatype", "op", "in_place", "path", "algorithm", "buffer", "initiator", "host_leg", "chunk", "blocks", "via",
+)  # fmt: skip
+"""Dimensions that tell measures apart besides size and devices; stop rules, warm-up and verification do not."""
+
+_BOUND_BY = (
+    "transport", "pattern", "root", "source_memory", "target_memory", "source_node", "target_node", "via", "algorithm",
+)  # fmt: skip
+
+Identity = tuple[str, int, int, int]
+
+
+@dataclasses.dataclass
+class Measure:
+    """One case under one launch key, its repeats joined: what the rules compute on.
+
+    Times are of one iteration, in ns. `goodput` is in bytes per second at the median, None for latency-only patterns.
+    `spread` is the interquartile range over the median, `half_width` that of the median's 95 % interval over the
+    median.
+    """
+
+    case_key: str
+    launch_key: str
+    dims: dict[str, Any]
+    size: int
+    devices: tuple[int, ...]
+    time_ns: float
+    half_width: float
+    spread: float
+    tail: float
+    samples: int
+    effective: float
+    goodput: float | None
+    identities: tuple[Identity, ...]
+    repeats: tuple[float, ...]
+    settings: tuple[Any, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        """Dimensions read as attributes."""
+        try:
+            return self.dims[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks take part."""
+        return len(self.devices)
+
+    @property
+    def size_class(self) -> int:
+        """Return the size rounded up to a power of two, so that sizes cut into blocks of different counts compare."""
+        return 1 << max(0, self.size - 1).bit_length()
+
+    @property
+    def bus(self) -> float | None:
+        """Bus bandwidth in bytes per second."""
+        if self.goodput is None:
+            return None
+        return self.goodput * float(PATTERNS[self.pattern].bus_factor(self.ranks))
+
+    def without(self, *names: str) -> tuple[Any, ...]:
+        """Return the settings less some: equal for measures that differ in nothing else but size and devices."""
+        return tuple(
+            value for name, value in zip((*DIMENSIONS, "launch_key"), self.settings, strict=True) if name not in names
+        )
+
+    @property
+    def label(self) -> str:
+        """Transport and pattern in words, with the settings that were asked for."""
+        words = [str(self.transport), str(self.variant), str(self.pattern)]
+        words += [f"{name} {self.dims[name]}" for name in ("path", "algorithm") if self.dims.get(name)]
+        if self.dims.get("via", -1) >= 0:
+            words.append(f"via {self.dims['via']}")
+        return " ".join(word for word in words if word)
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """A device as the launches name it."""
+
+    ordinal: int
+    host: str
+    uuid: str
+    serial: str
+    pci_address: str
+    name: str
+    kind: str
+
+
+@dataclasses.dataclass(frozen=True)
+class RankSeries:
+    """All sample-phase rows of one row identity: one entry a row, in the order stored. Times in ns."""
+
+    rank: Floats
+    lane: Floats
+    sample: Floats
+    scheduled_ns: Floats
+    start_ns: Floats
+    ns: Floats
+    iterations: Floats
+    host_clock: bool
+
+
+class Facts:
+    """Everything that the rules may read."""
+
+    def __init__(
+        self,
+        measures: Sequence[Measure],
+        *,
+        failures: Sequence[Mapping[str, Any]] = (),
+        skipped: Sequence[Mapping[str, Any]] = (),
+        observations: Sequence[Mapping[str, Any]] = (),
+        launches: Sequence[Mapping[str, Any]] = (),
+        system: System | None = None,
+        series: Callable[[Identity], RankSeries | None] | None = None,
+        info: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Hold what was read; `series` gives the samples of a row identity when asked."""
+        self.measures = list(measures)
+        self.failures = list(failures)
+        self.skipped = list(skipped)
+        self.observations = list(observations)
+        self.launches = list(launches)
+        self.system = system
+        self.info = dict(info or {})
+        self._series = series
+        self._bounds: dict[tuple[Any, ...], Ceiling | None] = {}
+
+    @functools.cached_property
+    def wiring(self) -> Wiring | None:
+        """The system's wires, None without a system."""
+        return None if self.system is None else Wiring(self.system)
+
+    @functools.cached_property
+    def devices(self) -> dict[int, Device]:
+        """Devices by the number that cases use.
+
+        On one host that is the ordinal. With several hosts, devices are numbered through in the order of ranks.
+        """
+        found: dict[tuple[str, int], Device] = {}
+        for launch in self.launches:
+            for rank in sorted(launch.get("ranks") or [], key=lambda r: r.get("rank") or 0):
+                ordinal = rank.get("device_ordinal")
+                if ordinal is None:
+                    continue
+                place = (str(rank.get("host") or ""), int(ordinal))
+                words = {
+                    k: str(rank.get(f"device_{k}") or "") for k in ("uuid", "serial", "pci_address", "name", "kind")
+                }
+                found.setdefault(place, Device(place[1], place[0], **words))
+        if len({host for host, _ in found}) <= 1:
+            return {ordinal: device for (_, ordinal), device in found.items()}
+        return dict(enumerate(found.values()))
+
+    @functools.cached_property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that took part."""
+        return tuple(dict.fromkeys(device.host for device in self.devices.values()))
+
+    def host_of(self, device: int) -> str:
+        """Return the host of a device, empty where it is not known."""
+        known = self.devices.get(device)
+        return known.host if known else ""
+
+    def name_of(self, device: int) -> str:
+        """Return what a user calls a device: its name in the system, and its identity where that is known."""
+        known = self.devices.get(device)
+        if len(self.hosts) > 1 and known:
+            return f"device {known.ordinal} of {known.host}"
+        return f"device {device}"
+
+    def identity_of(self, device: int) -> str:
+        """Return UUID, serial and PCI address of a device as far as they are known, in brackets."""
+        known = self.devices.get(device)
+        if known is None:
+            return ""
+        words = [known.uuid, f"serial {known.serial}" if known.serial else "", known.pci_address]
+        text = ", ".join(word for word in words if word)
+        return f" ({text})" if text else ""
+
+    def series(self, identity: Identity) -> RankSeries | None:
+        """Return the samples of a row identity, None where they are not at hand."""
+        return None if self._series is None else self._series(identity)
+
+    def bound(self, measure: Measure) -> Ceiling | None:
+        """Return the lowest bound on a measure's goodput that the system's links set, None where none is known.
+
+        Solved once for all sizes beyond 16 MiB, where no cache lifts a memory's bound.
+        """
+        if self.system is None or len(self.hosts) > 1 or measure.size < 16 << 20:
+            return None
+        key = (*(measure.dims[name] for name in _BOUND_BY), tuple(measure.devices))
+        if key not in self._bounds:
+            from linkgauge.expect import ceilings
+
+            try:
+                known = ceilings(self.system, {**measure.dims, "size": measure.size, "devices": measure.devices})
+            except LinkgaugeError:
+                known = []
+            bounds = [c for c in known if c.kind == "bound" and c.value_bytes_per_s]
+            self._bounds[key] = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0) if bounds else None
+        return self._bounds[key]
+
+    def grouped(self, key: Callable[[Measure], Any]) -> dict[Any, list[Measure]]:
+        """Group the measures by a key; measures whose key is None are left out."""
+        groups: dict[Any, list[Measure]] = {}
+        for measure in self.measures:
+            value = key(measure)
+            if value is not None:
+                groups.setdefault(value, []).append(measure)
+        return groups
+
+    @functools.cached_property
+    def sweeps(self) -> list[list[Measure]]:
+        """Measures that differ in nothing but size, by size, at least three sizes."""
+        groups = self.grouped(lambda m: (m.settings, m.devices))
+        made = [sorted(group, key=lambda m: m.size) for group in groups.values()]
+        return [sweep for sweep in made if len({m.size for m in sweep}) >= 3]
+
+    @functools.cached_property
+    def pair_sets(self) -> list[dict[tuple[int, int], Measure]]:
+        """Measures of pairs that differ in nothing but the pair, at least two pairs; one set for each size."""
+        wanted = ("unidirectional", "bidirectional", "pingpong", "flag_pingpong")
+        groups = self.grouped(
+            lambda m: (
+                (m.settings, m.size) if m.pattern in wanted and m.ranks == 2 and len(set(m.devices)) == 2 else None
+            )
+        )
+        return [
+            {(m.devices[0], m.devices[1]): m for m in group}
+            for group in groups.values()
+            if len({m.devices for m in group}) >= 2
+        ]
+
+
+def large(measures: Iterable[Measure]) -> int:
+    """Return the largest size among measures, 0 for none."""
+    return max((m.size for m in measures), default=0)
+
+
+def rate_text(rate: float | None) -> str:
+    """Show a rate in GB/s (10^9)."""
+    if rate is None or not math.isfinite(rate):
+        return "unknown"
+    return f"{rate / 1e9:.3g} GB/s" if rate < 1e12 else f"{rate / 1e9:.0f} GB/s"
+
+
+def time_text(ns: float) -> str:
+    """Show a time in the unit that fits."""
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= scale:
+            return f"{ns / scale:.3g} {unit}"
+    return f"{ns:.3g} ns"
+
+
+def size_text(size: int) -> str:
+    """Show a size with its binary prefix."""
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size} B"
+
+
+def keys(measures: Iterable[Measure]) -> tuple[str, ...]:
+    """Return the case keys of measures, in their order."""
+    return tuple(dict.fromkeys(m.case_key for m in measures))
+
+
+def median(values: Iterable[float]) -> float:
+    """Return the median of some values."""
+    return float(np.median(np.fromiter(values, dtype=np.float64)))

@@ -1,0 +1,57 @@
+"""What a rule says: a finding, its evidence, and the order in which findings are told."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+Severity = Literal["fault", "loss", "note"]
+SEVERITIES: tuple[Severity, ...] = ("fault", "loss", "note")
+"""What a finding amounts to.
+
+fault: something is out of line with its siblings or reports errors. loss: it works as built or set up, and goodput
+is left on the table. note: a description that helps to read the figures; never an alarm.
+"""
+
+
+class Evidence(NamedTuple):
+    """One figure and the cases that it comes from."""
+
+    text: str
+    case_keys: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One finding.
+
+    `subject` names the thing (`link gpu0-gpu1`, `device 3`, `mpi allreduce`). `effect` is the share of the goodput
+    that should be there and is not (0 where that has no meaning). `confidence` is between 0 and 1: how often such
+    evidence is right, as far as the planted causes of the tests show it; it is not a probability that a technician
+    finds a broken part.
+    """
+
+    rule: str
+    severity: Severity
+    subject: str
+    sentence: str
+    evidence: tuple[Evidence, ...]
+    confidence: float
+    remedy: str
+    effect: float = 0.0
+    devices: tuple[int, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding as plain JSON values."""
+        plain = dataclasses.asdict(self)
+        plain["evidence"] = [{"text": item.text, "case_keys": list(item.case_keys)} for item in self.evidence]
+        plain["devices"] = list(self.devices)
+        return plain
+
+
+def ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings in the order of telling: faults, losses, notes; within each the sure and large ones first."""
+    return sorted(
+        findings, key=lambda f: (SEVERITIES.index(f.severity), -f.confidence * (0.2 + f.effect), f.rule, f.subject)
+    )

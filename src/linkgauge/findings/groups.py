@@ -1,0 +1,218 @@
+"""Rules about collectives: device counts out of line, far from the optimum, a rank that comes late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from linkgauge.findings.facts import Facts, Measure, RankSeries, keys, median, rate_text, size_text, time_text
+from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.shapes import LIBRARIES
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.stats.arrival import Split, find_straggler, slow_transfer, split
+
+_LARGE = 16 << 20
+
+
+def _collectives(facts: Facts) -> list[Measure]:
+    return [m for m in facts.measures if PATTERNS[m.pattern].collective and m.ranks > 1]
+
+
+def device_counts(facts: Facts) -> Iterable[Finding]:
+    """Counts of devices whose bus bandwidth lies well below that of both smaller and larger counts."""
+    for depth, low, counts in _lines(facts):
+        one = low[0]
+        numbers = ", ".join(str(m.ranks) for m in low)
+        around = "; ".join(f"{n}: {rate_text(m.bus)}" for n, m in sorted(counts.items()))
+        yield Finding(
+            "device_counts",
+            "loss",
+            f"{one.label} on {numbers} devices",
+            f"{one.label} on {numbers} of {max(counts)} devices falls out of line by {depth:.0%}: bus bandwidth "
+            f"by count at "
+            f"{size_text(one.size)}: {around}.",
+            tuple(Evidence(f"{m.ranks} devices: {rate_text(m.bus)}", (m.case_key,)) for m in low),
+            0.9,
+            "Use another count, or name the devices so that they have a ring of direct links; compare "
+            "algorithms (NCCL_ALGO, "
+            "NCCL_GRAPH_FILE).",
+            depth,
+        )
+
+
+def _lines(facts: Facts) -> list[tuple[float, list[Measure], dict[int, Measure]]]:
+    """Return for each setting with counts out of line: how far, those counts' measures, and all counts' measures."""
+    groups: dict[tuple[Any, ...], dict[int, Measure]] = {}
+    for measure in _collectives(facts):
+        if measure.size_class >= _LARGE and measure.bus:
+            best = groups.setdefault((measure.without("root"), measure.size_class), {})
+            if measure.ranks not in best or measure.bus > (best[measure.ranks].bus or 0.0):
+                best[measure.ranks] = measure
+    worst: dict[tuple[Any, ...], tuple[float, list[Measure], dict[int, Measure]]] = {}
+    for (settings, _), counts in groups.items():
+        values = {n: m.bus or 0.0 for n, m in counts.items()}
+        depths = {n: _depth(values, n) - 2 * counts[n].half_width for n in counts}
+        # Where the links allow more to some counts than to others, what they allow is the measure.
+        bounds = {n: c.value_bytes_per_s for n, m in counts.items() if (c := facts.bound(m)) and c.value_bytes_per_s}
+        if len(bounds) == len(counts):
+            shares = {n: (m.goodput or 0.0) / bounds[n] for n, m in counts.items()}
+            depths = {n: max(depth, _depth(shares, n) - 0.1) for n, depth in depths.items()}
+        low = [counts[n] for n in sorted(counts) if depths[n] >= 0.25]
+        if low:
+            depth = max(depths[m.ranks] for m in low)
+            if settings not in worst or depth > worst[settings][0]:
+                worst[settings] = (depth, low, counts)
+    return list(worst.values())
+
+
+def _depth(values: dict[int, float], count: int) -> float:
+    """How far a count's value lies below the lower of the best of smaller counts and the best of larger ones."""
+    smaller = [value for n, value in values.items() if n < count]
+    larger = [value for n, value in values.items() if n > count]
+    if not smaller or not larger:
+        return 0.0
+    return 1 - values[count] / min(max(smaller), max(larger))
+
+
+def collective_far(facts: Facts) -> Iterable[Finding]:
+    """A library's collective at large sizes well below the lowest bound that the links set."""
+    if facts.system is None:
+        return
+    top: dict[tuple[Any, ...], Measure] = {}
+    told = {(m.settings, m.ranks) for _, low, _ in _lines(facts) for m in low}
+    for measure in _collectives(facts):
+        if (measure.settings, measure.ranks) in told:
+            continue  # the count is what is odd about it
+        if (
+            measure.transport not in LIBRARIES
+            or measure.size < 4 * _LARGE
+            or len(facts.hosts) > 1
+            or measure.goodput is None
+        ):
+            continue
+        key = (measure.without(), tuple(sorted(measure.devices)))
+        if key not in top or measure.size > top[key].size:
+            top[key] = measure
+    low: dict[tuple[Any, ...], list[tuple[float, Measure, Any]]] = {}
+    for measure in top.values():
+        least = facts.bound(measure)
+        if least is None:
+            continue
+        share = (measure.goodput or 0.0) / (least.value_bytes_per_s or 1.0)
+        if share < 0.4:
+            low.setdefault((measure.transport, measure.variant, measure.pattern, measure.algorithm), []).append(
+                (share, measure, least)
+            )
+    for items in low.values():
+        share, one, bound = min(items, key=lambda item: item[0])
+        counts = ", ".join(str(n) for n in sorted({m.ranks for _, m, _ in items}))
+        yield Finding(
+            "collective_far",
+            "loss",
+            f"{one.label} on {counts} devices",
+            f"{one.label} on {one.ranks} devices reaches {share:.0%} of what the links allow at {size_text(one.size)}: "
+            f"{rate_text(one.goodput)} of {rate_text(bound.value_bytes_per_s)} ({bound.rule}).",
+            tuple(
+                Evidence(f"{m.ranks} devices: {rate_text(m.goodput)}, {s:.0%} of {c.rule}", (m.case_key,))
+                for s, m, c in items
+            ),
+            0.7,
+            "Compare with the direct algorithms (transport kernel, copy_engine) and with other settings of the "
+            "library; a bound need not be "
+            "reachable, see 'linkgauge expect' for schedules that are.",
+            1 - share,
+        )
+
+
+def straggler(facts: Facts) -> Iterable[Finding]:
+    """A rank that the others wait for, in most of the collectives that it takes part in."""
+    named: dict[int, list[tuple[Measure, float, float]]] = {}
+    slow: dict[int, list[Measure]] = {}
+    seen: dict[int, int] = {}
+    for measure in _collectives(facts):
+        if measure.arrival == "skewed" or measure.ranks_per_device != 1:
+            continue  # lateness was asked for
+        parts = _split(facts, measure)
+        if parts is None:
+            continue
+        for device in measure.devices:
+            seen[device] = seen.get(device, 0) + 1
+        late = find_straggler(parts, uncertainty_ns=_uncertainty(facts))
+        if late is not None:
+            named.setdefault(measure.devices[late.rank], []).append((measure, late.lateness_ns, late.cost_share))
+        elif not PATTERNS[measure.pattern].rooted and (rank := slow_transfer(parts)) is not None:
+            slow.setdefault(measure.devices[rank], []).append(measure)
+    for device, items in named.items():
+        share = len(items) / seen[device]
+        if len(items) < 3 or share < 0.2:
+            continue
+        lateness, cost = median(i[1] for i in items), max(i[2] for i in items)
+        yield Finding(
+            "straggler",
+            "fault",
+            f"rank of {facts.name_of(device)}",
+            f"The others wait for the rank of {facts.name_of(device)}{facts.identity_of(device)}: it comes last "
+            f"in {len(items)} of "
+            f"{seen[device]} collectives, {time_text(lateness)} after the next, up to {cost:.0%} of the operation.",
+            tuple(
+                Evidence(f"{m.label} at {size_text(m.size)}: {time_text(late)} late, {c:.0%}", (m.case_key,))
+                for m, late, c in items[:12]
+            ),
+            min(0.98, 0.85 + 0.13 * share),
+            "Look at what else runs on that rank's cores (binding, interrupts, daemons), at its clock, and at "
+            "its device's state.",
+            cost,
+            (device,),
+        )
+    for device, measures in slow.items():
+        if len(measures) >= 3 and len(measures) >= 0.5 * seen[device] and device not in named:
+            yield Finding(
+                "slow_transfer",
+                "note",
+                f"rank of {facts.name_of(device)}",
+                f"The rank of {facts.name_of(device)} is the last to finish in {len(measures)} of "
+                f"{seen[device]} collectives, though it starts "
+                "with the others.",
+                (Evidence("its transfer ends last", keys(measures[:12])),),
+                0.7,
+                "Compare its links and its device with their siblings.",
+                0.0,
+                (device,),
+            )
+
+
+def _split(facts: Facts, measure: Measure) -> Split | None:
+    held = [s for identity in measure.identities if (s := facts.series(identity)) is not None and s.host_clock]
+    parts = [p for s in held if (p := _matrix(s, measure.ranks)) is not None]
+    if not parts:
+        return None
+    starts, lengths, scheduled = (np.concatenate([p[i] for p in parts]) for i in range(3))
+    if (scheduled <= 0).any():
+        return None
+    return split(starts, lengths, scheduled)
+
+
+def _matrix(series: RankSeries, ranks: int) -> tuple[Any, Any, Any] | None:
+    """Return start, ns and scheduled as (samples, ranks), of samples that every rank has."""
+    order = np.lexsort((series.sample, series.rank))
+    rank, sample = series.rank[order], series.sample[order]
+    if rank.size == 0 or rank.size % ranks or np.unique(rank).size != ranks:
+        return None
+    shape = (ranks, rank.size // ranks)
+    if (sample.reshape(shape) != sample.reshape(shape)[0]).any():
+        return None
+    start, ns, scheduled = (v[order].reshape(shape).T for v in (series.start_ns, series.ns, series.scheduled_ns))
+    return start, ns, scheduled
+
+
+def _uncertainty(facts: Facts) -> float:
+    if len(facts.hosts) <= 1:
+        return 0.0
+    known = [
+        o["value"]
+        for o in facts.observations
+        if o.get("name") == "clock_offset_uncertainty" and o.get("value") is not None
+    ]
+    return max(known) if known else float("inf")

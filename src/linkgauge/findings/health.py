@@ -1,0 +1,351 @@
+"""Rules about the state of the machine and of the measurement: errors, throttling, noise, drift, too few samples."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from linkgauge.findings.facts import Facts, Measure, keys, median, size_text, time_text
+from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.groups import _matrix
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.stats.basics import Floats
+from linkgauge.stats.compare import false_discovery_rates
+from linkgauge.stats.drift import Drift, find_drift
+from linkgauge.stats.modes import find_modes
+from linkgauge.stats.spikes import find_spikes
+
+_ERRORS = re.compile(r"(ecc|replay|crc|xid|recovery|remap|flit|symbol_err|link_down|error)", re.IGNORECASE)
+_IDLE_OR_CHOSEN = 0x1 | 0x2 | 0x10 | 0x100  # NVML: idle, application clocks, sync boost, display clocks: no throttling
+_THROTTLE_BITS = {
+    0x4: "power cap", 0x8: "hardware slowdown", 0x20: "temperature (software)", 0x40: "temperature (hardware)",
+    0x80: "power brake",
+}  # fmt: skip
+
+
+def _before_after(facts: Facts) -> Iterable[tuple[Mapping[str, Any], float | None, float]]:
+    """Yield each observation made after a case with the value before it (None where there was none)."""
+    before: dict[tuple[Any, ...], float] = {}
+    for row in facts.observations:
+        key = tuple(row.get(name) for name in ("case_key", "launch", "repeat", "attempt", "rank", "subject", "name"))
+        if row.get("value") is None:
+            continue
+        if row.get("moment") == "before":
+            before[key] = float(row["value"])
+        else:
+            yield row, before.get(key), float(row["value"])
+
+
+def errors_rose(facts: Facts) -> Iterable[Finding]:
+    """ECC, link-replay and similar counters that rose while a case ran."""
+    rose: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for row, before, after in _before_after(facts):
+        name = str(row.get("name") or "")
+        if (
+            _ERRORS.search(name)
+            and row.get("unit") not in ("Hz", "W", "C", "B")
+            and before is not None
+            and after > before
+        ):
+            rose.setdefault((str(row.get("subject")), name), []).append((after - before, str(row["case_key"])))
+    for (subject, name), items in rose.items():
+        total = sum(count for count, _ in items)
+        yield Finding(
+            "errors_rose",
+            "fault",
+            subject,
+            f"{subject}: {name} rose by {total:g} during {len(items)} case{'s' if len(items) > 1 else ''}.",
+            (Evidence(f"{name} +{total:g}", tuple(dict.fromkeys(key for _, key in items))),),
+            0.98,
+            "Look at the link or memory that the counter belongs to (nvidia-smi nvlink -e, nvidia-smi -q -d "
+            "ECC, rocm-smi --showrasinfo); a "
+            "count that keeps rising under load is a part to reseat or replace.",
+            0.5,
+        )
+
+
+def throttled(facts: Facts) -> Iterable[Finding]:
+    """Devices that lowered their clocks for power or heat while a case ran."""
+    cases: dict[str, dict[str, list[str]]] = {}
+    for row, _, after in _before_after(facts):
+        name = str(row.get("name") or "").lower()
+        if "throttle" not in name and "clocks_event" not in name:
+            continue
+        bits = int(after)
+        reasons = [word for bit, word in _THROTTLE_BITS.items() if bits & bit]
+        if "reason" not in name:
+            reasons = [str(row["name"])] if after > 0 else []
+        elif not reasons and bits & ~_IDLE_OR_CHOSEN:
+            reasons = [f"reason {bits:#x}"]
+        for reason in reasons:
+            cases.setdefault(str(row.get("subject")), {}).setdefault(reason, []).append(str(row["case_key"]))
+    for subject, by_reason in cases.items():
+        words = ", ".join(f"{reason} ({len(set(k))} cases)" for reason, k in by_reason.items())
+        yield Finding(
+            "throttled",
+            "fault",
+            subject,
+            f"{subject} throttled: {words}. Figures of these cases say what it does when hot or capped, not "
+            f"what it can do.",
+            tuple(Evidence(reason, tuple(dict.fromkeys(k))) for reason, k in by_reason.items()),
+            0.97,
+            "Look at power limit, temperature and fans; lock clocks for comparisons (nvidia-smi -lgc), and "
+            "measure again.",
+            0.4,
+        )
+
+
+def other_processes(facts: Facts) -> Iterable[Finding]:
+    """Devices that others used at the same time."""
+    found: dict[str, tuple[float, set[str]]] = {}
+    for row in facts.observations:
+        name = str(row.get("name") or "").lower()
+        if "process" in name and "own" not in name and (row.get("value") or 0) > 0:
+            most, cases = found.get(str(row.get("subject")), (0.0, set()))
+            found[str(row.get("subject"))] = (max(most, float(row["value"])), cases | {str(row.get("case_key"))})
+    for subject, (most, cases) in found.items():
+        yield Finding(
+            "other_processes",
+            "fault",
+            subject,
+            f"{most:g} other process{'es' if most != 1 else ''} used {subject} during {len(cases)} "
+            f"case{'s' if len(cases) != 1 else ''}.",
+            (Evidence("processes on the device", tuple(sorted(cases))),),
+            0.95,
+            "Measure on devices of your own (exclusive allocation, compute mode EXCLUSIVE_PROCESS), or take the "
+            "figures as those of a shared device.",
+            0.3,
+        )
+
+
+def failed_cases(facts: Facts) -> Iterable[Finding]:
+    """Cases that failed, hung, crashed or gave wrong data, and the device that they share."""
+    by_status: dict[str, list[Mapping[str, Any]]] = {}
+    for row in facts.failures:
+        by_status.setdefault(str(row["status"]), []).append(row)
+    for status, rows in by_status.items():
+        count = Counter(device for row in rows for device in set(row["devices"]))
+        ran = Counter(device for m in facts.measures for device in set(m.devices))
+        shared = [d for d, n in count.items() if n == len(rows) and n >= 3 and len(ran) > 2 and not ran.get(d)]
+        words = {"corrupt": "gave wrong data", "hung": "hung", "crashed": "crashed", "timeout": "ran out of time"}.get(
+            status, "failed"
+        )
+        reasons = Counter(str(row.get("reason") or "no reason given") for row in rows)
+        whom = f"; all of them use {facts.name_of(shared[0])}, which no case measured" if len(shared) == 1 else ""
+        yield Finding(
+            "failed_cases",
+            "fault",
+            status,
+            f"{len(rows)} case{'s' if len(rows) != 1 else ''} {words}{whom}. Most often: "
+            f"{reasons.most_common(1)[0][0]}",
+            tuple(
+                Evidence(f"{n} times: "
+                f"{reason}", tuple(str(r["case_key"]) for r in rows if str(r.get("reason") or "no reason "
+                "given") == reason))
+                for reason, n in reasons.most_common(5)
+            ),
+            0.99 if status == "corrupt" else 0.95,
+            "Data that is wrong once is wrong: take the path out of use, look at IOMMU, ACS and "
+            "driver." if status == "corrupt"
+            else "'linkgauge show --cases failed' lists them with their evidence; 'linkgauge doctor' looks for "
+            "the usual causes.",
+            1.0 if status == "corrupt" else 0.6,
+            tuple(shared),
+        )  # fmt: skip
+
+
+def noisy(facts: Facts) -> Iterable[Finding]:
+    """Spread within cases above a threshold, over the run or for one device or transport."""
+    able = [m for m in facts.measures if m.samples >= 10]
+    if not able:
+        return
+    loud = [m for m in able if m.spread > 0.2 or m.tail > 3.0]
+    if len(loud) < max(3, 0.2 * len(able)):
+        return
+    by_transport = Counter(str(m.transport) for m in loud)
+    name, count = by_transport.most_common(1)[0]
+    where = f", {count} of them by {name}" if count > 0.7 * len(loud) else ""
+    yield Finding(
+        "noisy",
+        "loss",
+        "the run",
+        f"{len(loud)} of {len(able)} cases{where} are noisy: quartiles apart by more than 20 % of the median, "
+        f"or a 95th percentile above three times it. "
+        f"The middle one has {median(m.spread for m in loud):.0%}.",
+        tuple(
+            Evidence(
+                f"{m.label} at {size_text(m.size)}: quartiles {m.spread:.0%} apart, p95 {m.tail:.2g} times the median",
+                (m.case_key,),
+            )
+            for m in sorted(loud, key=lambda m: -m.spread)[:8]
+        ),
+        0.9,
+        "Bind ranks (--bind), keep other jobs off the node, lock clocks, sample longer; medians and their "
+        "intervals already allow for it.",
+        0.1,
+    )
+
+
+def _time_series(facts: Facts, measure: Measure) -> list[tuple[Floats, Floats | None]]:
+    """Return the case's times in order, one series for each repeat, with the times at which they were taken."""
+    result: list[tuple[Floats, Floats | None]] = []
+    for identity in measure.identities:
+        held = facts.series(identity)
+        if held is None:
+            continue
+        if PATTERNS[measure.pattern].timekeeper == "slowest" and (matrix := _matrix(held, measure.ranks)) is not None:
+            starts, ns, scheduled = matrix
+            whole = (
+                (starts + ns).max(axis=1) - scheduled[:, 0]
+                if held.host_clock and (scheduled > 0).all()
+                else ns.max(axis=1)
+            )
+            per = whole.size and np.median(held.iterations)
+            result.append((np.asarray(whole / per, dtype=np.float64), np.asarray(starts[:, 0], dtype=np.float64)))
+            continue
+        keeper = measure.root if PATTERNS[measure.pattern].timekeeper == "root" else 0
+        mine = (held.rank == keeper) & (held.lane == held.lane[held.rank == keeper].min(initial=0))
+        if mine.sum() >= 2:
+            order = np.argsort(held.sample[mine], kind="stable")
+            times = np.asarray((held.ns[mine] / held.iterations[mine])[order], dtype=np.float64)
+            starts = np.asarray(held.start_ns[mine][order], dtype=np.float64)
+            result.append((times, starts if (np.diff(starts) > 0).all() else None))
+    return result
+
+
+def drifting(facts: Facts) -> Iterable[Finding]:
+    """Cases whose times move while they are measured; the false-discovery rate is held over all cases of the run."""
+    tested, drifts = 0, list[tuple[Measure, Drift]]()
+    for measure in facts.measures:
+        for times, _ in _time_series(facts, measure):
+            if times.size < 40:
+                continue
+            tested += 1
+            drift = find_drift(times, least_share=0.03)
+            if drift is not None and min(abs(drift.low), abs(drift.high)) > 0.01:
+                drifts.append((measure, drift))
+    if not drifts:
+        return
+    p_values = [drift.p_value for _, drift in drifts] + [1.0] * (tested - len(drifts))
+    kept = [d for d, q in zip(drifts, false_discovery_rates(p_values), strict=False) if q <= 0.01]
+    if not kept:
+        return
+    kept.sort(key=lambda item: -abs(item[1].share))
+    worst, drift = kept[0]
+    slower = sum(d.share > 0 for _, d in kept)
+    way = "slower" if slower >= len(kept) / 2 else "faster"
+    share = median(abs(d.share) for _, d in kept)
+    devices = Counter(d for m, _ in kept for d in set(m.devices))
+    all_of = Counter(d for m in facts.measures for d in set(m.devices))
+    whose = [d for d, n in devices.items() if n == len(kept) and n >= 0.5 * all_of[d] and len(all_of) > 2]
+    where = f"; all use {facts.name_of(whose[0])}" if len(whose) == 1 and len(kept) > 2 else ""
+    yield Finding(
+        "drifting",
+        "loss",
+        "the run" if len(kept) > 1 else f"{worst.label} at {size_text(worst.size)}",
+        f"{len(kept)} of {tested} series drift while they are measured, {way} by {share:.0%} (middle "
+        f"one){where}; most: {worst.label} at "
+        f"{size_text(worst.size)}, {drift.share:+.0%}.",
+        (*tuple(Evidence(f"{m.label} at {size_text(m.size)} on {len(m.devices)} devices: {d.share:+.1%} "
+        f"({d.low:+.1%} to "
+        f"{d.high:+.1%})", (m.case_key,)) for m, d in kept[:12]), Evidence("all of them", keys(m for m, _ in kept))),
+        0.95,
+        "Look at temperature and clocks over time (a 'duration' stop rule shows where it settles); warm up "
+        "longer, or compare only what was "
+        "measured at the same heat.",
+        min(1.0, share),
+        tuple(whose),
+    )  # fmt: skip
+
+
+def periodic_spikes(facts: Facts) -> Iterable[Finding]:
+    """Delays at a steady period: a timer, a daemon, a scan. Named where several cases show it."""
+    found: list[tuple[Measure, float, float, float]] = []
+    tested = 0
+    for measure in facts.measures:
+        for times, starts in _time_series(facts, measure):
+            if times.size < 100:
+                continue
+            tested += 1
+            spikes = find_spikes(times, starts, level=0.0005)
+            if spikes is not None and spikes.period is not None and starts is not None:
+                found.append((measure, spikes.period, spikes.share, spikes.height))
+    if not found or len(found) <= 0.005 * tested:
+        return
+    found.sort(key=lambda item: -item[2] * item[3])
+    worst = found[0]
+    yield Finding(
+        "periodic_spikes",
+        "loss",
+        "the run",
+        f"{len(found)} of {tested} series are delayed at a steady period: every {time_text(worst[1])} in "
+        f"{worst[0].label} at "
+        f"{size_text(worst[0].size)} ({worst[2]:.1%} of samples, {worst[3]:.2g} times the median).",
+        tuple(
+            Evidence(
+                f"{m.label} at {size_text(m.size)}: every {time_text(p)}, {s:.1%} of samples, {h:.2g} times the median",
+                (m.case_key,),
+            )
+            for m, p, s, h in found[:12]
+        ),
+        0.9,
+        "Look for what runs at that period: monitoring (dcgm, nvidia-smi loops), timers and daemons on the "
+        "ranks' cores, page scans.",
+        0.05,
+    )
+
+
+def several_modes(facts: Facts) -> Iterable[Finding]:
+    """Cases whose times lie on several levels: routes, protocols or clocks that change between samples."""
+    found = []
+    for measure in facts.measures:
+        for times, _ in _time_series(facts, measure):
+            modes = find_modes(times, least_gap=0.05)
+            if modes is not None:
+                found.append((measure, modes))
+                break
+    if not found:
+        return
+    found.sort(key=lambda item: -item[1].modes[-1].centre / item[1].modes[0].centre)
+    measure, modes = found[0]
+    levels = ", ".join(f"{time_text(m.centre)} ({m.share:.0%})" for m in modes.modes)
+    yield Finding(
+        "several_modes",
+        "note",
+        "the run",
+        f"{len(found)} case{'s lie' if len(found) > 1 else ' lies'} on several levels; most apart: "
+        f"{measure.label} at {size_text(measure.size)}: {levels}"
+        + (", one change: a step in time." if modes.changes == 1 else "."),
+        tuple(
+            Evidence(
+                f"{m.label} at {size_text(m.size)}: {', '.join(time_text(x.centre) for x in found_modes.modes)}",
+                (m.case_key,),
+            )
+            for m, found_modes in found[:12]
+        ),
+        0.9,
+        "A median between two levels describes neither: look at the case's distribution in the report before "
+        "comparing it.",
+        0.0,
+    )
+
+
+def too_few_samples(facts: Facts) -> Iterable[Finding]:
+    """Cases with fewer than six effective samples: their interval is the whole range."""
+    few = [m for m in facts.measures if m.effective < 6]
+    if not few:
+        return
+    yield Finding(
+        "too_few_samples",
+        "note",
+        "the run",
+        f"{len(few)} of {len(facts.measures)} cases have fewer than six independent samples: no interval can be "
+        f"given, and no claim rests on them.",
+        (Evidence("fewest samples", keys(sorted(few, key=lambda m: m.effective)[:50])),),
+        0.99,
+        "Sample longer (--stop interval with a larger --time), or use the streaming cadence for short operations.",
+    )

@@ -1,0 +1,299 @@
+"""Rules that name the slow link, port, device or NIC from the pairs' rates."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Hashable, Iterable
+from fractions import Fraction
+
+from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
+from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.solve import Slow, solve
+from linkgauge.findings.wiring import Way, Wiring, over_host
+
+_WORDS = {
+    "link": "link",
+    "port": "port",
+    "device": "device",
+    "nic": "NIC",
+    "trunk": "trunk",
+    "node": "node",
+    "host": "host link",
+}
+_RULES = {
+    "link": "slow_link", "port": "slow_port", "device": "slow_device", "nic": "slow_nic", "trunk": "slow_link",
+    "node": "slow_node", "host": "slow_host_link",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Element:
+    """What may be slow. `ends` are devices or names of vertices; `direction` is `out`, `in`, `both` or `a->b`."""
+
+    kind: str
+    ends: tuple[int | str, ...]
+    direction: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    slow: Slow
+    element: Element
+    measures: tuple[Measure, ...]
+    rate: float
+    sibling_rate: float
+    links: int
+
+
+def slow_elements(facts: Facts) -> Iterable[Finding]:
+    """Links, ports, devices, NICs and host links that are slower than their siblings."""
+    seen: dict[tuple[str, tuple[int | str, ...]], list[_Seen]] = {}
+    tested: dict[tuple[str, tuple[int | str, ...]], int] = {}
+    for pairs in _sets(facts):
+        for found, candidates in (_solve_set(facts, pairs),):
+            for element in candidates:
+                tested[(element.kind, element.ends)] = tested.get((element.kind, element.ends), 0) + 1
+            for item in found:
+                seen.setdefault((item.element.kind, item.element.ends), []).append(item)
+    seen.update(_host_links(facts))
+    yield from _told(facts, seen, tested)
+
+
+def _sets(facts: Facts) -> Iterable[dict[tuple[int, int], Measure]]:
+    """Yield the pair sets of sizes at which the rate and not the overhead counts."""
+    for pairs in facts.pair_sets:
+        one = next(iter(pairs.values()))
+        if one.pattern != "flag_pingpong" and one.size >= 1 << 18:
+            yield pairs
+
+
+def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[list[_Seen], list[Element]]:
+    wiring = facts.wiring
+    one = next(iter(pairs.values()))
+    ways: dict[tuple[int, int], Way | None] = {}
+    kept: list[tuple[int, int]] = []
+    for pair in pairs:
+        between = facts.host_of(pair[0]) != facts.host_of(pair[1])
+        way = None
+        if wiring is not None and not between:
+            way = wiring.way(*pair, over_host=over_host(one.transport, one.path))
+            if way is None or way.kind == "routed":
+                continue  # which links a routed pair takes is not known
+        ways[pair] = way
+        kept.append(pair)
+    if len(kept) < 2 or (wiring is None and len(kept) < 6 and len(facts.hosts) < 2):
+        return [], []
+    measures = [pairs[pair] for pair in kept]
+    classes = [_class(facts, pair, ways[pair]) for pair in kept]
+    elements = _elements(facts, kept, ways, both=one.pattern != "unidirectional")
+    found = solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures])
+    result = []
+    for slow in found:
+        element = slow.element
+        assert isinstance(element, Element)
+        mine = tuple(measures[i] for i in slow.pairs)
+        like = {classes[i] for i in slow.pairs}
+        siblings = [m for i, m in enumerate(measures) if classes[i] in like and i not in slow.pairs]
+        rate = median(m.goodput or math.nan for m in mine)
+        usual = median(m.goodput or math.nan for m in siblings) if siblings else math.nan
+        counts = {way.count for pair in slow.pairs if (way := ways[kept[pair]]) is not None}
+        result.append(_Seen(slow, element, mine, rate, usual, counts.pop() if len(counts) == 1 else 0))
+    return result, [e for e in elements if isinstance(e, Element)]
+
+
+def _class(facts: Facts, pair: tuple[int, int], way: Way | None) -> Hashable:
+    if facts.host_of(pair[0]) != facts.host_of(pair[1]):
+        return "between nodes"
+    return "unknown" if way is None else way.shape
+
+
+def _elements(
+    facts: Facts, pairs: list[tuple[int, int]], ways: dict[tuple[int, int], Way | None], both: bool
+) -> dict[Hashable, list[int]]:
+    """Return candidate elements with the pairs that use them; of those with equal pairs the most specific one."""
+    wiring = facts.wiring
+    found: dict[Element, set[int]] = {}
+
+    def add(kind: str, ends: tuple[int | str, ...], direction: str, index: int) -> None:
+        for way in ("both",) if both else (direction, "both"):
+            found.setdefault(Element(kind, ends, way), set()).add(index)
+
+    for index, (source, target) in enumerate(pairs):
+        way = ways[(source, target)]
+        if facts.host_of(source) != facts.host_of(target):
+            _add_between(facts, add, source, target, index)
+            continue
+        if way is not None and wiring is not None:
+            for arc in way.arcs:
+                _add_arc(wiring, add, arc, way, index)
+        add("device", (source,), "out", index)
+        add("device", (target,), "in", index)
+    specific = {"link": 0, "port": 1, "host": 1, "nic": 2, "trunk": 3, "device": 4, "node": 5}
+    unique: dict[frozenset[int], Element] = {}
+    for element, members in found.items():
+        held = unique.get(frozenset(members))
+        rank = (specific[element.kind], element.direction == "both")
+        if held is None or rank < (specific[held.kind], held.direction == "both"):
+            unique[frozenset(members)] = element
+    everything = frozenset(range(len(pairs)))
+    return {element: sorted(members) for members, element in unique.items() if members != everything}
+
+
+def _add_between(facts: Facts, add: object, source: int, target: int, index: int) -> None:
+    """Between nodes a pair uses each end's NIC and node."""
+    assert callable(add)
+    for device, direction in ((source, "out"), (target, "in")):
+        host = facts.host_of(device)
+        known = facts.devices.get(device)
+        nic = facts.wiring.nics.get(known.ordinal) if facts.wiring and known else None
+        if nic:
+            add("nic", (host, nic), direction, index)
+        add("node", (host,), direction, index)
+        add("device", (device,), direction, index)
+
+
+def _add_arc(wiring: Wiring, add: object, arc: tuple[str, str], way: Way, index: int) -> None:
+    assert callable(add)
+    tail, head = (wiring.ordinals.get(end) for end in arc)
+    if tail is not None and head is not None:
+        low, high = sorted((tail, head))
+        add("link", (low, high), f"{tail}->{head}", index)
+    elif tail is not None:
+        add("host" if way.kind == "host" else "port", (tail,), "out", index)
+    elif head is not None:
+        add("host" if way.kind == "host" else "port", (head,), "in", index)
+    else:
+        low_name, high_name = sorted(arc)
+        add("trunk", (low_name, high_name), f"{arc[0]}->{arc[1]}", index)
+
+
+def _host_links(facts: Facts) -> dict[tuple[str, tuple[int | str, ...]], list[_Seen]]:
+    """Compare each device's own rate to and from host memory with that of devices whose host link is the same."""
+    wanted = ("host_to_device", "device_to_host", "host_device_both")
+    groups = facts.grouped(lambda m: m.settings if m.pattern in wanted and m.ranks == 1 and m.size >= 1 << 18 else None)
+    seen: dict[tuple[str, tuple[int | str, ...]], list[_Seen]] = {}
+    for group in groups.values():
+        size = max(m.size for m in group)
+        measures = [m for m in group if m.size == size]
+        shapes = facts.wiring.host_shapes if facts.wiring else {}
+        classes = [shapes.get(_ordinal(facts, m.devices[0]), ()) for m in measures]
+        direction = {"host_to_device": "in", "device_to_host": "out"}.get(measures[0].pattern, "both")
+        elements: dict[Hashable, list[int]] = {
+            Element("host", (m.devices[0],), direction): [i] for i, m in enumerate(measures)
+        }
+        if len(measures) < 3:
+            continue  # with two it cannot be told which of them is slow
+        for slow in solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures]):
+            element = slow.element
+            assert isinstance(element, Element)
+            index = slow.pairs[0]
+            siblings = [m.goodput or 0.0 for i, m in enumerate(measures) if classes[i] == classes[index] and i != index]
+            if len(siblings) < 2:
+                continue
+            item = _Seen(slow, element, (measures[index],), measures[index].goodput or 0.0, median(siblings), 0)
+            seen.setdefault((element.kind, element.ends), []).append(item)
+    return seen
+
+
+def _ordinal(facts: Facts, device: int) -> int:
+    known = facts.devices.get(device)
+    return known.ordinal if known else device
+
+
+def _told(
+    facts: Facts,
+    seen: dict[tuple[str, tuple[int | str, ...]], list[_Seen]],
+    tested: dict[tuple[str, tuple[int | str, ...]], int],
+) -> Iterable[Finding]:
+    for (kind, ends), items in seen.items():
+        worst = max(items, key=lambda item: item.slow.share)
+        share = median(item.slow.share for item in items)
+        loss = share / (1 + share)
+        subject = f"{_WORDS[kind]} {_place(facts, kind, ends)}"
+        directions = sorted({item.element.direction for item in items})
+        sentence = f"{subject} is {loss:.0%} below its siblings{_way_words(directions)}{_fraction(worst, loss)}."
+        if kind == "port":
+            sentence += " Behind a switch a pair shows a device's port only, not which of its links."
+        evidence = [
+            Evidence(
+                f"{item.measures[0].label} at {size_text(item.measures[0].size)}: {rate_text(item.rate)} over "
+                f"{len(item.measures)} "
+                f"pair{'s' if len(item.measures) > 1 else ''} against {rate_text(item.sibling_rate)} of the "
+                f"rest ({item.element.direction})",
+                keys(item.measures),
+            )
+            for item in sorted(items, key=lambda item: -item.slow.share)
+        ]
+        agree = len(items) / max(len(items), tested.get((kind, ends), len(items)))
+        score = max(item.slow.score for item in items)
+        confidence = min(0.99, (0.8 + 0.19 * (1 - math.exp(-score / 20))) * (0.8 + 0.2 * agree))
+        severity: Severity = "fault"
+        if all(len(item.slow.pairs) == 1 for item in items):
+            # One case of one pair may have met a passing disturbance: two cases must agree, or one stand out by far.
+            alone = len(items) == 1 and score < (15 if tested.get((kind, ends), 1) > 1 else 8)
+            if alone:
+                severity, confidence = "note", 0.5
+                sentence += " Only one case shows it: measure it again."
+        yield Finding(
+            _RULES[kind], severity, subject, sentence, tuple(evidence), confidence, _remedy(kind), loss, _devices(ends)
+        )
+
+
+def _place(facts: Facts, kind: str, ends: tuple[int | str, ...]) -> str:
+    names = facts.wiring.names if facts.wiring else {}
+    words = []
+    for end in ends:
+        if isinstance(end, str):
+            words.append(end)
+        elif len(facts.hosts) > 1:
+            words.append(facts.name_of(end))
+        else:
+            words.append(names.get(end, str(end)))
+    text = " - ".join(words)
+    if kind in ("device", "port", "host") and isinstance(ends[0], int):
+        text += facts.identity_of(ends[0])
+    return text
+
+
+def _way_words(directions: list[str]) -> str:
+    one = directions[0]
+    if len(directions) > 1 or one == "both":
+        return "" if len(directions) == 1 else " (" + ", ".join(directions) + ")"
+    return {"out": " in what it sends", "in": " in what it receives"}.get(one, f" in the direction {one}")
+
+
+def _fraction(item: _Seen, loss: float) -> str:
+    """Say which simple fraction is left, where the rate is within 3 % of one: so many of k links or lanes unused."""
+    left = 1 - loss
+    for parts in [item.links] if item.links > 1 else [2, 4]:
+        for missing in range(1, parts):
+            kept = Fraction(parts - missing, parts)
+            if abs(left / float(kept) - 1) < 0.03:
+                if item.links > 1:
+                    return f", as if {missing} of its {parts} links were down"
+                return f": {kept} of what they reach, as if so many of its lanes, rails or engines were unused"
+    return ""
+
+
+def _remedy(kind: str) -> str:
+    return {
+        "link": "Look at the link's state and error counters (nvidia-smi nvlink -s -e, rocm-smi --showxgmierr); "
+        "reseat or "
+        "replace the bridge, cable or device, and measure this pair again.",
+        "port": "Look at each link of this device (nvidia-smi nvlink -s -e): one that is down or replays names "
+        "itself there.",
+        "device": "All of this device's pairs are slow: look at its clocks, power limit, temperature and "
+        "errors, then at its slot.",
+        "nic": "Look at the port's rate and width (ibstat, ethtool), its PCIe width, and its cable; compare "
+        "counters of errors.",
+        "trunk": "Look at the links between these switches: their state, width and error counters.",
+        "node": "Every pair of this node is slow: look at its switch port, its routes, and what else runs there.",
+        "host": "Look at the PCIe link as trained (nvidia-smi -q -d PCIE, lspci -vv LnkSta), the slot, the "
+        "riser, and the NUMA "
+        "node of the buffers (--bind).",
+    }[kind]
+
+
+def _devices(ends: tuple[int | str, ...]) -> tuple[int, ...]:
+    return tuple(end for end in ends if isinstance(end, int))

@@ -1,0 +1,123 @@
+"""From a run folder, or from summary rows, to the facts that rules read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from linkgauge.errors import LinkgaugeError
+from linkgauge.findings.facts import DIMENSIONS, Facts, Identity, Measure, RankSeries
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.system.model import System
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
+HEADLINE = -1
+NEEDED = (
+    "case_key", "launch", "repeat", "attempt", "lane", "launch_key", "status", "reason", "size", "devices", "median_ns",
+    "interval_low_ns", "interval_high_ns", "q1_ns", "q3_ns", "p95_ns", "samples", "effective_samples",
+    "goodput_bytes_per_s", *DIMENSIONS,
+)  # fmt: skip
+"""Columns of a summary that the rules need."""
+
+
+def measures_of(rows: Iterable[Mapping[str, Any]]) -> list[Measure]:
+    """Join summary rows (columns NEEDED) to measures: of several attempts the last, of several repeats the median."""
+    latest: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    for row in rows:
+        if row.get("lane", HEADLINE) != HEADLINE or row["status"] != "ok" or not row.get("median_ns"):
+            continue
+        identity = (row["case_key"], row.get("launch_key") or "", row["launch"], row["repeat"])
+        held = latest.get(identity)
+        if held is None or row["attempt"] >= held["attempt"]:
+            latest[identity] = row
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for (case_key, launch_key, _, _), row in latest.items():
+        groups.setdefault((case_key, launch_key), []).append(row)
+    return [_measure(key, group) for key, group in groups.items()]
+
+
+def _measure(key: tuple[str, str], rows: list[Mapping[str, Any]]) -> Measure:
+    first = rows[0]
+    medians = [float(row["median_ns"]) for row in rows]
+    time = medians[0] if len(medians) == 1 else float(np.median(medians))
+    dims = {name: first.get(name) for name in DIMENSIONS}
+    goodputs = [float(row["goodput_bytes_per_s"]) for row in rows if row.get("goodput_bytes_per_s")]
+    return Measure(
+        case_key=key[0],
+        launch_key=key[1],
+        dims=dims,
+        size=int(first["size"]),
+        devices=tuple(first["devices"]),
+        time_ns=time,
+        half_width=_mean((row["interval_high_ns"] - row["interval_low_ns"]) / 2 / row["median_ns"] for row in rows),
+        spread=_mean((row["q3_ns"] - row["q1_ns"]) / row["median_ns"] for row in rows),
+        tail=_mean(row["p95_ns"] / row["median_ns"] for row in rows),
+        samples=sum(int(row["samples"]) for row in rows),
+        effective=sum(float(row["effective_samples"]) for row in rows),
+        goodput=float(np.median(goodputs)) if goodputs and not PATTERNS[first["pattern"]].latency_only else None,
+        identities=tuple((key[0], row["launch"], row["repeat"], row["attempt"]) for row in rows),
+        repeats=tuple(medians),
+        settings=(*dims.values(), key[1]),
+    )
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return sum(known) / len(known)
+
+
+def facts_of(run: Run, system: System | None = None) -> Facts:
+    """Read a run folder. `system`: the machine to judge against; by default what the run itself found there."""
+    from linkgauge.stats.summary import summarise
+
+    table = summarise(run)
+    rows = table.select([name for name in NEEDED if name in table.column_names]).to_pylist()
+    failed = [row for row in rows if row["status"] in ("failed", "hung", "timeout", "crashed", "corrupt")]
+    return Facts(
+        measures_of(rows),
+        failures=failed,
+        skipped=[row for row in rows if row["status"] == "skipped"],
+        observations=run.observations.to_pylist(),
+        launches=run.launches.to_pylist(),
+        system=system or system_of(run),
+        series=_series_reader(run),
+        info=run.info,
+    )
+
+
+def system_of(run: Run) -> System | None:
+    """Return the system that a run stored in its run.json, None where there is none that can be read."""
+    stored = run.info.get("system")
+    try:
+        if isinstance(stored, str):
+            from linkgauge.system import catalog
+
+            return catalog.load(stored)
+        if isinstance(stored, dict):
+            return System.from_json(json.dumps(stored), f"{run.path}/run.json")
+    except LinkgaugeError:
+        return None
+    return None
+
+
+def _series_reader(run: Run) -> Callable[[Identity], RankSeries | None]:
+    """Read all samples at the first call that asks for any, and keep them by row identity."""
+    held: dict[Identity, RankSeries] = {}
+
+    def reader(identity: Identity) -> RankSeries | None:
+        if not held:
+            from linkgauge.stats.series import run_blocks
+
+            for key, block in run_blocks(run):
+                kept = block.only(block.measured)
+                names = ("rank", "lane", "sample", "scheduled_ns", "start_ns", "ns", "iterations")
+                columns = {name: np.asarray(getattr(kept, name)) for name in names}
+                held[key] = RankSeries(**columns, host_clock=not block.event_clock)
+        return held.get(identity)
+
+    return reader

@@ -1,0 +1,76 @@
+"""The table of rules. A rule is a function from facts to findings; the table gives its name and what it looks for.
+
+docs/findings.md shows this table to users; a test keeps the two together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from linkgauge.findings import groups, health, localise, places, shapes
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.finding import Finding, ordered
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """One rule. `reads_samples` says that it goes through series and not only summaries, and so takes longer."""
+
+    name: str
+    find: Callable[[Facts], Iterable[Finding]]
+    looks_for: str
+    reads_samples: bool = False
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("slow_elements", localise.slow_elements, "a link, port, device, NIC, node or host link slower than its "
+    "siblings, "
+         "from the residuals of all pairs"),
+    Rule("failed_cases", health.failed_cases, "cases that failed, hung, crashed or gave wrong data, and what "
+    "they share"),
+    Rule("errors_rose", health.errors_rose, "ECC, link-replay and other error counters that rose during a case"),
+    Rule("throttled", health.throttled, "devices that lowered their clocks for power or heat"),
+    Rule("other_processes", health.other_processes, "devices that other processes used at the same time"),
+    Rule("straggler", groups.straggler, "a rank that comes late to collectives, or finishes last", True),
+    Rule("pcie_below_width", places.pcie_below_width, "PCIe links below the width or generation that both ends can do"),
+    Rule("host_staging", places.host_staging, "device memory that goes through the host where a direct way exists"),
+    Rule("part_unused", places.part_unused, "exactly one half, third or quarter of what the same way gives by "
+    "other means"),
+    Rule("copy_engine_cap", places.copy_engine_cap, "a copy engine that cannot fill a wide link"),
+    Rule("path_by_hops", places.path_by_hops, "a way of fewest hops taken where a wider one exists"),
+    Rule("anti_locality", places.anti_locality, "pairs over PCIe that are nearer and slower"),
+    Rule("falling_goodput", shapes.falling_goodput, "goodput that falls or dips as size grows"),
+    Rule("latency_step", shapes.latency_step, "jumps of time between two sizes: a switch of protocol"),
+    Rule("library_choice", shapes.library_choice, "sizes at which a library's own choice loses to another algorithm"),
+    Rule("device_counts", groups.device_counts, "device counts that fall out of line (5 of 8, 3 and 5 nodes)"),
+    Rule("collective_far", groups.collective_far, "a library's collective far from what the links allow"),
+    Rule("noisy", health.noisy, "spread within cases above a threshold"),
+    Rule("drifting", health.drifting, "times that move while a case is measured", True),
+    Rule("periodic_spikes", health.periodic_spikes, "delays at a steady period", True),
+    Rule("several_modes", health.several_modes, "times that lie on several levels", True),
+    Rule("bandwidth_tiers", places.bandwidth_tiers, "measured levels beside links of different width"),
+    Rule("numa_effects", places.numa_effects, "pairs that differ by where they lie: distance, width, route"),
+    Rule("crossing_points", shapes.crossing_points, "sizes at which one transport overtakes another"),
+    Rule("small_message_overhead", shapes.small_message_overhead, "what the smallest message costs by each transport"),
+    Rule("too_few_samples", health.too_few_samples, "cases with too few samples for a claim"),
+)  # fmt: skip
+
+
+def apply(facts: Facts, samples: bool = True) -> list[Finding]:
+    """Return all findings in the order of telling. `samples=False` leaves out the rules that go through series."""
+    found = [finding for rule in RULES if samples or not rule.reads_samples for finding in rule.find(facts)]
+    return ordered(_explained(found))
+
+
+def _explained(found: list[Finding]) -> list[Finding]:
+    """Make a slow element a note where its cases drift: that it slows down is the cause, and is told first."""
+    drifting = {key for f in found if f.rule == "drifting" for item in f.evidence for key in item.case_keys}
+    result = []
+    for finding in found:
+        mine = {key for item in finding.evidence for key in item.case_keys}
+        if finding.rule.startswith("slow_") and mine and len(mine & drifting) > 0.5 * len(mine):
+            sentence = f"{finding.sentence} Its cases drift while they are measured, which explains it."
+            finding = dataclasses.replace(finding, severity="note", sentence=sentence)
+        result.append(finding)
+    return result

@@ -1,0 +1,247 @@
+"""Rules about curves over size: falls, steps, choices that lose, crossing points, small-message overhead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from linkgauge.findings.facts import Facts, Measure, keys, rate_text, size_text, time_text
+from linkgauge.findings.finding import Evidence, Finding
+
+LIBRARIES = ("ccl", "mpi")
+
+
+def _apart(fast: Measure, slow: Measure, least: float) -> bool:
+    """Whether one time is above another by at least `least` even at the near ends of both intervals."""
+    return slow.time_ns * (1 - slow.half_width) > fast.time_ns * (1 + fast.half_width) * (1 + least)
+
+
+def falling_goodput(facts: Facts) -> Iterable[Finding]:
+    """Goodput that is lower at a larger size."""
+    for sweep in facts.sweeps:
+        peak: Measure | None = None
+        worst: tuple[float, Measure, Measure] | None = None
+        for measure in sweep:
+            if measure.goodput is None:
+                break
+            if peak is not None and peak.goodput is not None and measure.goodput < peak.goodput:
+                noise = measure.half_width + peak.half_width
+                fall = 1 - measure.goodput / peak.goodput
+                if fall >= 0.1 + noise and (worst is None or fall > worst[0]):
+                    worst = (fall, peak, measure)
+            if peak is None or measure.goodput > (peak.goodput or 0.0):
+                peak = measure
+        if worst is None:
+            continue
+        fall, top, low = worst
+        last = sweep[-1]
+        dip = last.size > low.size and (last.goodput or 0.0) > 0.95 * (top.goodput or 0.0)
+        words = f"dips at {size_text(low.size)}" if dip else f"falls beyond {size_text(top.size)}"
+        yield Finding(
+            "falling_goodput",
+            "loss",
+            f"{top.label} on {_devices(top)}",
+            f"Goodput of {top.label} on {_devices(top)} {words}: {rate_text(low.goodput)} after "
+            f"{rate_text(top.goodput)} ({fall:.0%} less).",
+            (
+                Evidence(f"peak at {size_text(top.size)}: {rate_text(top.goodput)}", (top.case_key,)),
+                Evidence(f"{size_text(low.size)}: {rate_text(low.goodput)}", (low.case_key,)),
+            ),
+            0.9,
+            "Send in pieces of the size of the peak, or change the library's threshold or chunk size at that "
+            "size; beyond a cache's "
+            "size the peak may be the cache's and not the link's.",
+            fall,
+        )
+
+
+def latency_step(facts: Facts) -> Iterable[Finding]:
+    """Times that jump from one size to the next by more than the bytes explain: a switch of protocol."""
+    for sweep in facts.sweeps:
+        for index in range(len(sweep) - 1):
+            before, after = sweep[index], sweep[index + 1]
+            if not 1 < after.size / max(1, before.size) <= 64:
+                continue
+            slopes = [0.0]
+            if index > 0:
+                slopes.append(_slope(sweep[index - 1], before))
+            if index + 2 < len(sweep):
+                slopes.append(_slope(after, sweep[index + 2]))
+            elif after.size >= 1 << 20:
+                continue  # the last interval has nothing after it that gives the rate
+            expected = before.time_ns + 1.1 * max(slopes) * (after.size - before.size)
+            noise = before.half_width * before.time_ns + after.half_width * after.time_ns
+            jump = after.time_ns - expected
+            if jump > 0.25 * before.time_ns + 2 * noise:
+                yield _step(before, after, expected, jump)
+
+
+def _slope(a: Measure, b: Measure) -> float:
+    return max(0.0, (b.time_ns - a.time_ns) / (b.size - a.size))
+
+
+def _step(before: Measure, after: Measure, expected: float, jump: float) -> Finding:
+    return Finding(
+        "latency_step",
+        "loss",
+        f"{after.label} on {_devices(after)} at {size_text(after.size)}",
+        f"{after.label} on {_devices(after)} jumps by {time_text(jump)} between {size_text(before.size)} and "
+        f"{size_text(after.size)}, beyond what "
+        f"the bytes explain ({time_text(after.time_ns)} where {time_text(expected)} was to be expected): a "
+        f"switch of protocol.",
+        (
+            Evidence(f"{size_text(before.size)}: {time_text(before.time_ns)}", (before.case_key,)),
+            Evidence(f"{size_text(after.size)}: {time_text(after.time_ns)}", (after.case_key,)),
+        ),
+        min(0.97, 0.8 + 0.3 * jump / after.time_ns),
+        "Move the threshold to where the protocols are equal (UCX_RNDV_THRESH, MPICH_GPU_IPC_THRESHOLD, "
+        "NCCL_PROTO, eager limits), "
+        "and measure both sides.",
+        jump / after.time_ns,
+    )
+
+
+def library_choice(facts: Facts) -> Iterable[Finding]:
+    """Sizes at which what a library chooses by itself loses to another algorithm that was asked for."""
+    groups = facts.grouped(
+        lambda m: (m.without("algorithm", "launch_key"), m.devices, m.size) if m.transport in LIBRARIES else None
+    )
+    losses: dict[tuple[Any, ...], list[tuple[Measure, Measure]]] = {}
+    for (settings, devices, _), group in groups.items():
+        default = [m for m in group if not m.algorithm]
+        asked = [m for m in group if m.algorithm]
+        if not default or not asked:
+            continue
+        best = min(asked, key=lambda m: m.time_ns)
+        own = min(default, key=lambda m: m.time_ns)
+        if _apart(best, own, 0.05):
+            losses.setdefault((settings, devices), []).append((own, best))
+    for items in losses.values():
+        items.sort(key=lambda pair: pair[0].size)
+        own, best = max(items, key=lambda pair: pair[0].time_ns / pair[1].time_ns)
+        effect = 1 - best.time_ns / own.time_ns
+        sizes = ", ".join(size_text(a.size) for a, _ in items)
+        yield Finding(
+            "library_choice",
+            "loss",
+            f"{own.transport} {own.pattern} on {_devices(own)}",
+            f"{own.label} on {_devices(own)} chooses badly at {sizes}: {best.algorithm} takes "
+            f"{time_text(best.time_ns)} where its own choice takes "
+            f"{time_text(own.time_ns)} at {size_text(own.size)}.",
+            tuple(
+                Evidence(
+                    f"{size_text(a.size)}: own {time_text(a.time_ns)}, {b.algorithm} {time_text(b.time_ns)}",
+                    keys((a, b)),
+                )
+                for a, b in items
+            ),
+            0.9,
+            f"Ask for {best.algorithm} at these sizes (NCCL_ALGO, the MPI library's collective selection), or "
+            f"raise it with the library's makers.",
+            effect,
+        )
+
+
+def crossing_points(facts: Facts) -> Iterable[Finding]:
+    """Sizes at which one transport overtakes another, with the interval that the medians' own intervals allow."""
+    groups: dict[tuple[Any, ...], dict[str, list[Measure]]] = {}
+    for sweep in facts.sweeps:
+        one = sweep[0]
+        if one.path or one.algorithm or one.via >= 0:
+            continue
+        key = (
+            one.pattern,
+            one.devices,
+            one.source_memory,
+            one.target_memory,
+            one.cadence,
+            one.window,
+            one.root,
+            one.in_place,
+        )
+        groups.setdefault(key, {}).setdefault(" ".join(w for w in (one.transport, one.variant) if w), []).extend(sweep)
+    for key, transports in groups.items():
+        names = sorted(transports)
+        found = [
+            c
+            for i, a in enumerate(names)
+            for b in names[i + 1 :]
+            if (c := _crossing(transports[a], transports[b], a, b))
+        ]
+        if not found:
+            continue
+        where = f"{key[0]} on {_devices(transports[names[0]][0])}"
+        yield Finding(
+            "crossing_points",
+            "note",
+            where,
+            f"{where}: {'; '.join(text for text, _ in found)}.",
+            tuple(Evidence(text, k) for text, k in found),
+            0.9,
+            "Choose by size: 'linkgauge advise' prints ranges and settings.",
+        )
+
+
+def _crossing(first: list[Measure], second: list[Measure], a: str, b: str) -> tuple[str, tuple[str, ...]] | None:
+    theirs = {m.size: m for m in second}
+    both = [(m, theirs[m.size]) for m in sorted(first, key=lambda m: m.size) if m.size in theirs]
+    ratios = [math.log(x.time_ns / y.time_ns) for x, y in both]
+    widths = [x.half_width + y.half_width for x, y in both]
+    changes = [i for i in range(len(both) - 1) if ratios[i] * ratios[i + 1] < 0]
+    sure = [i for i in range(len(both)) if abs(ratios[i]) > widths[i]]
+    clear = [i for i in changes if any(j <= i for j in sure) and any(j > i for j in sure)]
+    if len(clear) != 1:
+        return None  # none, or so close that they cross again and again
+    i = clear[0]
+    low = max(j for j in sure if j <= i)
+    high = min(j for j in sure if j > i)
+    if ratios[low] * ratios[high] > 0:
+        return None
+    x, y = (math.log(max(1, both[k][0].size)) for k in (i, i + 1))
+    at = math.exp(x + (y - x) * ratios[i] / (ratios[i] - ratios[i + 1]))
+    ahead = b if ratios[high] > 0 else a
+    behind = a if ahead == b else b
+    text = f"{ahead} overtakes {behind} near {size_text(round(at))} (between {size_text(both[low][0].size)} and "
+    f"{size_text(both[high][0].size)})"
+    return text, keys((*both[low], *both[high]))
+
+
+def small_message_overhead(facts: Facts) -> Iterable[Finding]:
+    """What the smallest message costs by each transport, beside the fastest."""
+    groups: dict[tuple[Any, ...], dict[str, Measure]] = {}
+    for sweep in facts.sweeps:
+        one = sweep[0]
+        if one.size > 1024 or one.path or one.algorithm or one.via >= 0:
+            continue
+        key = (one.pattern, one.devices, one.source_memory, one.target_memory, one.cadence, one.size)
+        held = groups.setdefault(key, {})
+        name = " ".join(w for w in (one.transport, one.variant) if w)
+        if name not in held or one.time_ns < held[name].time_ns:
+            held[name] = one
+    for key, transports in groups.items():
+        if len(transports) < 2:
+            continue
+        order = sorted(transports.items(), key=lambda item: item[1].time_ns)
+        best = order[0][1].time_ns
+        half = 2 if key[0] in ("pingpong", "flag_pingpong") else 1
+        texts = [f"{name} {time_text(m.time_ns / half)} ({m.time_ns / best:.2g} times)" for name, m in order]
+        where = f"{key[0]} of {size_text(key[-1])} on {_devices(order[0][1])}"
+        yield Finding(
+            "small_message_overhead",
+            "note",
+            where,
+            f"{where}: {', '.join(texts)}.",
+            tuple(Evidence(text, (m.case_key,)) for text, (_, m) in zip(texts, order, strict=True)),
+            0.9,
+            "Gather small messages, or use the transport that is first here for them.",
+        )
+
+
+def _devices(measure: Measure) -> str:
+    numbers = measure.devices
+    if len(numbers) == 1:
+        return f"device {numbers[0]}"
+    if len(numbers) == 2:
+        return f"{numbers[0]}-{numbers[1]}"
+    return f"{len(numbers)} devices"

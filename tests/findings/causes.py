@@ -1,0 +1,330 @@
+"""The planted causes: each changes a made-up machine by one fault and says which finding would be right."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+from planting import MIB, SWEEP, World
+
+from linkgauge.findings.facts import Facts, Identity, RankSeries
+from linkgauge.findings.finding import Finding
+from linkgauge.findings.read import measures_of
+from linkgauge.plan.case import Case
+from linkgauge.plan.patterns import pattern
+from linkgauge.system import catalog
+from linkgauge.system.model import System
+
+Right = Callable[[Finding], bool]
+SYSTEMS = tuple(name for name in catalog.names() if name != "gb200-nvl72")  # 5112 pairs: one variant, not many
+_LOADED: dict[str, System] = {}
+
+
+def system(name: str) -> System:
+    if name not in _LOADED:
+        _LOADED[name] = catalog.load(name)
+    return _LOADED[name]
+
+
+def facts_of(world: World) -> Facts:
+    def series(identity: Identity) -> RankSeries | None:
+        columns = world.samples_of.get(identity)
+        return None if columns is None else RankSeries(**columns, host_clock=True)
+
+    return Facts(
+        measures_of(world.rows),
+        observations=world.observations,
+        launches=world.launches(),
+        system=world.system,
+        series=series,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Planted:
+    world: World
+    right: Right
+    what: str
+
+
+def _new(seed: int, names: tuple[str, ...], **settings: object) -> World:
+    rng = np.random.default_rng(seed)
+    return World(system(names[seed % len(names)]), rng, **settings)  # type: ignore[arg-type]
+
+
+def clean(seed: int) -> Planted:
+    world = _new(seed, SYSTEMS)
+    world.measure_all()
+    return Planted(world, lambda f: f.severity == "note", f"clean {world.system.name}")
+
+
+def _joined(world: World) -> list[tuple[int, int]]:
+    """Pairs that one bundle of links, or switches, join."""
+    ordinals = sorted(world.names)
+    return [
+        (a, b)
+        for a in ordinals
+        for b in ordinals
+        if a != b
+        and (
+            world.fabric.has_edge(world.names[a], world.names[b])
+            or any(world.system.node(n).kind == "switch" for n in world.way(a, b)[0][1:-1] if n in world.fabric)
+        )
+    ]
+
+
+def slow_link(seed: int, names: tuple[str, ...] = SYSTEMS) -> Planted:
+    """One bundle between two devices, or one device's port of a switch, at 50 to 90 % of its rate."""
+    world = _new(seed, names)
+    rng, joined = world.rng, _joined(world)
+    a, b = joined[int(rng.integers(len(joined)))]
+    direct = world.fabric.has_edge(world.names[a], world.names[b])
+    # On a system of a single pair only one direction can be told from the other.
+    one_way = bool(rng.random() < 0.4) or len(world.names) == 2
+    factor = 1 / float(rng.uniform(0.5, 0.9))
+
+    def slowness(case: Case) -> float:
+        if pattern(case.pattern).ranks != "2" and not pattern(case.pattern).collective:
+            return 1.0
+        if case.pattern in ("pingpong", "bidirectional"):
+            both = {(case.devices[0], case.devices[1]), (case.devices[1], case.devices[0])}
+        else:
+            both = (
+                {(x, y) for x in case.devices for y in case.devices if x != y}
+                if len(case.devices) > 2
+                else {case.devices[:2]}
+            )
+        worst = 1.0
+        for x, y in both:
+            path = [world.names[x], world.names[y]] if direct else list(world.way(x, y)[0])
+            mine = list(world.way(x, y)[0])
+            arcs = set(itertools.pairwise(mine)) if direct else set()
+            if direct:
+                hit = (world.names[a], world.names[b]) in arcs or (
+                    not one_way and (world.names[b], world.names[a]) in arcs
+                )
+                # A longer way is slowed only where this bundle is its narrowest.
+                if hit and len(mine) > 2:
+                    hit = world.fabric[world.names[a]][world.names[b]]["rate"] <= world.way(x, y)[1]
+            else:
+                hit = x == a or (not one_way and y == a)
+            del path
+            worst = max(worst, factor if hit else 1.0)
+        return worst
+
+    world.slowness.append(slowness)
+    world.measure_all()
+    if direct:
+        words = {world.names[a], world.names[b]}
+        return Planted(
+            world,
+            lambda f: f.rule == "slow_link" and all(w in f.subject.replace(" - ", " ").split() for w in words),
+            f"{world.system.name}: link {a}-{b} x{1 / factor:.2f} {'one way' if one_way else 'both ways'}",
+        )
+    return Planted(
+        world,
+        lambda f: f.rule == "slow_port" and f.devices == (a,),
+        f"{world.system.name}: port of {a} x{1 / factor:.2f} {'out' if one_way else 'both'}",
+    )
+
+
+NETWORKED = ("alps", "leonardo-booster", "lumi-g", "summit", "frontier", "v100-dgx-1")
+
+
+def half_a_rail(seed: int) -> Planted:
+    """Device memory between nodes at one half of what host memory reaches: one of two rails (Merenda and Perchet,
+    Fig. 6).
+    """
+    world = _new(seed, NETWORKED, hosts=("n0", "n1"))
+    count = len(world.names)
+    pairs = [(a, count + b) for a in range(min(count, 4)) for b in range(min(count, 4))]
+    for a, b in pairs:
+        for size in (1 << 20, 64 * MIB):
+            world.add("mpi", "unidirectional", size, (a, b), source_memory="pinned", target_memory="pinned")
+    world.slowness.append(lambda case: 2.0 if case.source_memory == "device" else 1.0)
+    for a, b in pairs:
+        for size in (1 << 20, 64 * MIB):
+            world.add("mpi", "unidirectional", size, (a, b))
+            world.add("mpi", "unidirectional", size, (b, a))
+    return Planted(
+        world, lambda f: f.rule == "part_unused" and "half" in f.sentence, f"{world.system.name}: half a rail"
+    )
+
+
+def slow_nic(seed: int) -> Planted:
+    """One NIC at a half or less, on one of three nodes with one NIC a device."""
+    world = _new(seed, ("alps", "leonardo-booster"), hosts=("n0", "n1", "n2"))
+    count = len(world.names)
+    bad = int(world.rng.integers(3 * count))
+    factor = 1 / float(world.rng.uniform(0.4, 0.85))
+    world.slowness.append(lambda case: factor if bad in case.devices else 1.0)
+    for a in range(3 * count):
+        for b in range(3 * count):
+            if a // count != b // count:
+                world.add("mpi", "unidirectional", 64 * MIB, (a, b))
+    host = world.hosts[bad // count]
+
+    def right(f: Finding) -> bool:
+        return f.rule == "slow_nic" and host in f.subject and f.subject.endswith(str(bad % count))
+
+    return Planted(world, right, f"{world.system.name}: NIC of device {bad}")
+
+
+PCIE = ("p100-dgx-1", "v100-dgx-1", "dgx-2")
+
+
+def anti_locality(seed: int) -> Planted:
+    """Pairs under one PCIe switch at 50 to 80 % of the others (Li et al.: 9.3 to 10.5 against 17 to 18 GB/s, both
+    ways).
+    """
+    world = _new(seed, PCIE)
+    factor = 1 / float(world.rng.uniform(0.5, 0.8))
+    world.slowness.append(
+        lambda case: factor if case.path == "pcie" and len(world.way(*case.devices[:2], True)[0]) == 3 else 1.0
+    )
+    for a in sorted(world.names):
+        for b in sorted(world.names):
+            if a < b:
+                world.add("copy_engine", "bidirectional", 64 * MIB, (a, b), path="pcie")
+    world.measure_all(sweeps=False)
+    return Planted(world, lambda f: f.rule == "anti_locality", f"{world.system.name}: anti-locality x{1 / factor:.2f}")
+
+
+def protocol_step(seed: int) -> Planted:
+    """One transport's ping-pong takes longer by 0.5 to 2 times from some size on."""
+    world = _new(seed, SYSTEMS)
+    transport = str(world.rng.choice(["copy_engine", "kernel", "mpi"]))
+    at = int(world.rng.choice(SWEEP[2:6]))
+    extra = float(world.rng.uniform(0.5, 2.0))
+    below = max(size for size in SWEEP if size < at)
+
+    def step(case: Case) -> float:
+        if case.pattern != "pingpong" or case.transport != transport or case.size < at:
+            return 0.0
+        return extra * world.clean_time(Case(case.transport, case.pattern, below, below, case.devices))
+
+    world.extra_ns.append(step)
+    world.measure_all()
+    size = {512: "512 B", 4096: "4 KiB", 32768: "32 KiB", 262144: "256 KiB"}[at]
+    return Planted(
+        world,
+        lambda f: f.rule == "latency_step" and transport in f.subject and f.subject.endswith(size),
+        f"{world.system.name}: {transport} steps by {extra:.2f} at {at}",
+    )
+
+
+def drift(seed: int) -> Planted:
+    """All cases of one device, or of the run, get slower while they are measured."""
+    world = _new(seed, SYSTEMS, samples=240)
+    share = float(world.rng.uniform(0.06, 0.25))
+    device = int(world.rng.integers(min(8, len(world.names))))
+    everywhere = bool(world.rng.random() < 0.5)
+
+    def change(case: Case, index: np.ndarray) -> np.ndarray:
+        hit = everywhere or device in case.devices
+        return 1 + share * index / index[-1] if hit else np.ones(index.size)
+
+    world.over_time.append(change)
+    devices = sorted(world.names)[:8]
+    for a in devices:
+        for b in devices:
+            if a != b:
+                world.add("copy_engine", "unidirectional", 64 * MIB, (a, b))
+    for size in SWEEP[1:]:
+        world.add("ccl", "allreduce", size, tuple(devices))
+    return Planted(world, lambda f: f.rule == "drifting", f"{world.system.name}: drift {share:.2f}")
+
+
+def straggler(seed: int) -> Planted:
+    """One rank comes late to every collective by 20 to 60 % of a short one."""
+    world = _new(seed, tuple(name for name in SYSTEMS if name != "sli-rtx2080"))
+    devices = sorted(world.names)[:8]
+    late = int(world.rng.integers(len(devices)))
+    lateness = float(world.rng.uniform(3_000, 12_000))
+
+    def how(case: Case) -> np.ndarray:
+        ranks = np.zeros(case.ranks)
+        if pattern(case.pattern).collective and late in case.devices:
+            ranks[case.devices.index(late)] = lateness
+        return ranks
+
+    world.lateness.append(how)
+    world.measure_all()
+    return Planted(
+        world, lambda f: f.rule == "straggler" and f.devices == (late,), f"{world.system.name}: straggler {late}"
+    )
+
+
+def slow_host_link(seed: int) -> Planted:
+    """One device's PCIe link at a half or a quarter."""
+    world = _new(seed, tuple(name for name in SYSTEMS if len(system(name).devices) >= 4))
+    bad = int(world.rng.integers(len(world.names)))
+    factor = float(world.rng.choice([2.0, 4.0]))
+    world.slowness.append(
+        lambda case: factor if case.pattern in ("host_to_device", "device_to_host") and bad in case.devices else 1.0
+    )
+    world.measure_all()
+    return Planted(
+        world, lambda f: f.rule == "slow_host_link" and f.devices == (bad,), f"{world.system.name}: host link of {bad}"
+    )
+
+
+def engine_cap(seed: int) -> Planted:
+    """Copy engines that stop at 50 GB/s where links are wider (Schieffer et al., Fig. 7)."""
+    world = _new(seed, ("lumi-g", "frontier"))
+
+    def slowness(case: Case) -> float:
+        if case.transport != "copy_engine" or case.pattern not in ("unidirectional", "pingpong"):
+            return 1.0
+        return max(1.0, world.way(*case.devices[:2])[1] * 0.9 / 49e9)
+
+    world.slowness.append(slowness)
+    world.measure_all()
+    return Planted(world, lambda f: f.rule == "copy_engine_cap", f"{world.system.name}: cap")
+
+
+def staged(seed: int) -> Planted:
+    """A library that goes through the host between devices that are joined by much wider links."""
+    world = _new(seed, ("alps", "hgx-h100-8", "hgx-h200-4", "leonardo-booster", "dgx-2", "gb200-tray"))
+    ordinals = sorted(world.names)
+    host = np.median([world.host_rate(d) for d in ordinals])
+    if world.way(0, 1)[1] < 1.6 * host:
+        return staged(seed + 1)
+
+    def slowness(case: Case) -> float:
+        return (
+            world.way(*case.devices[:2])[1] * 0.82 / (0.7 * host)
+            if case.transport == "mpi" and pattern(case.pattern).ranks == "2"
+            else 1.0
+        )
+
+    world.slowness.append(slowness)
+    for a in ordinals:
+        for b in ordinals:
+            if a != b:
+                world.add("mpi", "unidirectional", 64 * MIB, (a, b))
+    world.measure_all()
+    return Planted(world, lambda f: f.rule == "host_staging" and "mpi" in f.subject, f"{world.system.name}: staged")
+
+
+def five_of_eight(seed: int) -> Planted:
+    """Allreduce on one count of devices at a tenth to six tenths (Li et al., Fig. 21: five of eight)."""
+    world = _new(seed, ("p100-dgx-1", "v100-dgx-1", "dgx-2", "hgx-h100-8", "lumi-g", "mi300x-8"))
+    count = int(world.rng.choice([3, 5, 6]))
+    factor = 1 / float(world.rng.uniform(0.1, 0.6))
+    world.slowness.append(lambda case: factor if case.pattern == "allreduce" and case.ranks == count else 1.0)
+    world.measure_all()
+
+    def right(f: Finding) -> bool:
+        return f.rule == "device_counts" and f"on {count} devices" in f.subject
+
+    return Planted(world, right, f"{world.system.name}: {count} devices")
+
+
+CAUSES = {
+    "slow_link": slow_link, "half_a_rail": half_a_rail, "slow_nic": slow_nic, "anti_locality": anti_locality,
+    "protocol_step": protocol_step, "drift": drift, "straggler": straggler, "slow_host_link": slow_host_link,
+    "engine_cap": engine_cap, "staged": staged, "five_of_eight": five_of_eight,
+}  # fmt: skip

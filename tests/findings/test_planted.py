@@ -1,0 +1,45 @@
+"""Planted causes: the right finding first, and no alarms where nothing is wrong.
+
+The thresholds of the rules were set on seeds below 1000; these are from 1000. './lg test --faults' plants 100
+variants of each cause, which takes some minutes; otherwise four of them are planted.
+"""
+
+from __future__ import annotations
+
+import os
+
+import causes
+import pytest
+
+from linkgauge.findings import rules
+
+ALL = os.environ.get("LINKGAUGE_FAULTS") == "all"
+SEEDS = range(1000, 1100) if ALL else range(1000, 1100, 33)
+
+
+@pytest.mark.parametrize("name", causes.CAUSES)
+def test_the_right_finding_comes_first(name: str) -> None:
+    wrong = []
+    for seed in SEEDS:
+        planted = causes.CAUSES[name](seed)
+        found = rules.apply(causes.facts_of(planted.world))
+        if not found or not planted.right(found[0]):
+            wrong.append((planted.what, [(f.rule, f.subject) for f in found[:3]]))
+    assert len(wrong) <= 0.05 * len(SEEDS), wrong
+
+
+def test_nothing_wrong_gives_no_alarm() -> None:
+    alarms = []
+    for seed in SEEDS:
+        planted = causes.clean(seed)
+        found = [f for f in rules.apply(causes.facts_of(planted.world)) if f.severity != "note"]
+        if found:
+            alarms.append((planted.what, [f.sentence for f in found]))
+    assert len(alarms) <= 0.05 * len(SEEDS), alarms
+
+
+def test_a_slow_port_of_a_rack_of_72_is_found() -> None:
+    name = "gb200-nvl72"
+    planted = causes.slow_link(1000, names=(name,))
+    found = rules.apply(causes.facts_of(planted.world), samples=False)
+    assert planted.right(found[0]), found[0].sentence

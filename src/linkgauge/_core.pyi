@@ -23,7 +23,7 @@ class RuntimeCallError(RuntimeError):
 class PeerError(RuntimeError):
     """Another rank failed; this one only passes it on."""
 
-class Unsupported(RuntimeError):
+class Unsupported(RuntimeError):  # noqa: N818 - a case's reason to be skipped, not a fault
     """What was asked is not possible here, with the reason: such a case is skipped."""
 
 class Clock(TypedDict):
@@ -33,7 +33,7 @@ class Clock(TypedDict):
     resolution_ns: float
 
 class Probe(TypedDict):
-    """What a runtime shows: its devices (as Runtime.describe, with free_bytes and total_bytes), or why there is none."""
+    """What a runtime shows: devices (as Runtime.describe, with free_bytes and total_bytes), or why there is none."""
 
     devices: list[dict[str, Any]]
     version: str

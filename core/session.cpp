@@ -35,6 +35,7 @@ class PlannedGroup final : public Group {
   std::atomic<std::uint64_t>* flag(int /*source*/, int /*target*/, int /*channel*/) override { refuse(); }
   bool aborted() const override { return launch_.aborted(); }
   void abort_with(const std::string& /*reason*/) noexcept override {}
+  void part() noexcept override {}
 
  private:
   [[noreturn]] static void refuse() { throw CallerError("a planned group cannot meet"); }
@@ -140,6 +141,7 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
     if (group) result = measure_as_member(spec, *group, communicator);
   } catch (...) {
     error = std::current_exception();
+    if (group->aborted()) group->part();  // others may wait for this rank to give their operation back
   }
   options_.heartbeat.enter(Moment::kIdle);
   launch.barrier({}, Waiting::kSleep);

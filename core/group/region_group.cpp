@@ -39,6 +39,7 @@ struct RegionGroup::Header {
   std::array<char, kReasonBytes> reason{};
   alignas(kLine) std::atomic<std::uint32_t> bell{0};  // rung for sleepers
   std::atomic<std::uint32_t> sleepers{0};
+  std::atomic<std::uint32_t> parted{0};  // ranks that have come to part()
 };
 
 struct RegionGroup::Slot {
@@ -206,6 +207,15 @@ void RegionGroup::abort_with(const std::string& reason) noexcept {
   shared.abort_state.store(kAborted, std::memory_order_seq_cst);
   shared.bell.fetch_add(1, std::memory_order_seq_cst);
   wake_all(shared.bell);
+}
+
+void RegionGroup::part() noexcept {
+  if (std::exchange(parted_, true)) return;
+  std::atomic<std::uint32_t>& parted = header().parted;
+  parted.fetch_add(1, std::memory_order_acq_rel);
+  const Progress nothing;
+  Waiter waiter(nothing);
+  while (parted.load(std::memory_order_acquire) != static_cast<std::uint32_t>(size_)) waiter.pause();
 }
 
 void RegionGroup::throw_peer_error() const {

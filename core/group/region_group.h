@@ -53,6 +53,7 @@ class RegionGroup final : public Group {
   std::atomic<std::uint64_t>* flag(int source, int target, int channel) override;
   bool aborted() const override;
   void abort_with(const std::string& reason) noexcept override;
+  void part() noexcept override;
 
  private:
   struct Header;
@@ -68,7 +69,8 @@ class RegionGroup final : public Group {
   int rank_;
   int size_;
   std::uint64_t agreements_ = 0;  // how often agree() was called: which vote is in use
-  std::uint64_t rounds_ = 0;      // rounds of exchange(): which of a rank's two slots is in use
+  bool parted_ = false;
+  std::uint64_t rounds_ = 0;  // rounds of exchange(): which of a rank's two slots is in use
 };
 
 // `ranks` must be ascending ranks of a group of `size`; throws CallerError.

@@ -38,6 +38,8 @@ void BufferedOperation::prepare() {
     }
   } catch (const MemoryError& error) {
     reason = error.what();
+  } catch (const Unsupported& error) {
+    reason = error.what();
   }
   agree_or_throw(group(), reason, progress_);
   connect();
@@ -59,7 +61,8 @@ void BufferedOperation::release() noexcept {
   disconnect();
   try {
     group().barrier(progress_);  // no peer's handle is open when a buffer is freed
-  } catch (const Error&) {       // a peer that failed: what is ours goes all the same
+  } catch (const Error&) {       // a peer that failed
+    group().part();              // its copies into our buffers, and ours into its, have ended once all are here
   }
   free_scratch();
   source_ = Buffer();

@@ -266,6 +266,18 @@ TEST(ThreadGroup, AnAbortedSubsetLeavesItsParentUsable) {
   });
 }
 
+TEST(ThreadGroup, AFailedGroupPartsTogether) {
+  std::atomic<int> came{0};
+  on_threads(3, [&](Group& group) {
+    if (group.rank() == 0) group.abort_with("gone");
+    std::this_thread::sleep_for(std::chrono::milliseconds(2 * group.rank()));
+    ++came;
+    group.part();
+    EXPECT_EQ(came, 3);
+    group.part();
+  });
+}
+
 TEST(ThreadGroup, WrongSubsetsAreNamed) {
   on_threads(2, [](Group& group) {
     EXPECT_THROW(group.subset({}), CallerError);

@@ -1,0 +1,453 @@
+// The timed loop: phases, cadences, arrivals, stop rules, verification, failure of a rank.
+#include "measure/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+
+#include "errors.h"
+#include "fake_operation.h"
+#include "measure/stop_rule.h"
+#include "on_threads.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr std::int64_t kLongNs = 20'000'000'000;  // a rule's time that no test reaches
+
+CaseSpec case_of(Pattern pattern, StopRuleKind rule, std::int64_t samples) {
+  CaseSpec spec;
+  spec.transport = "fake";
+  spec.pattern = pattern;
+  spec.stop.kind = rule;
+  spec.stop.samples = samples;
+  spec.stop.time_ns = kLongNs;
+  return spec;
+}
+
+SamplerSettings settings_with(double resolution_ns = 1) {
+  SamplerSettings settings;
+  settings.host_clock = {20, resolution_ns};
+  return settings;
+}
+
+std::vector<Sample> of_phase(const Measurement& measurement, Phase phase) {
+  std::vector<Sample> found;
+  for (const Sample& sample : measurement.samples) {
+    if (sample.phase == phase) found.push_back(sample);
+  }
+  return found;
+}
+
+// Runs a case on `size` threads; what each rank measured and its operation.
+struct Ran {
+  std::vector<Measurement> measurements;
+  std::vector<std::int64_t> posts;
+  std::vector<std::int64_t> fills;
+  std::vector<std::int64_t> barriers;
+};
+Ran run(int size, const CaseSpec& spec, const SamplerSettings& settings, std::int64_t spin_ns,
+        const std::function<void(FakeOperation&, int)>& set_up = {}) {
+  Ran ran;
+  ran.measurements.resize(static_cast<std::size_t>(size));
+  ran.posts.resize(static_cast<std::size_t>(size));
+  ran.fills.resize(static_cast<std::size_t>(size));
+  ran.barriers.resize(static_cast<std::size_t>(size));
+  on_threads(size, [&](Group& group) {
+    FakeOperation operation(group, spin_ns);
+    if (set_up) set_up(operation, group.rank());
+    const auto rank = static_cast<std::size_t>(group.rank());
+    ran.measurements[rank] = sample(operation, group, spec, settings);
+    ran.posts[rank] = operation.posts;
+    ran.fills[rank] = static_cast<std::int64_t>(operation.seeds.size());
+    ran.barriers[rank] = operation.barriers;
+  });
+  return ran;
+}
+
+TEST(Sampler, CountTakesExactlySoMany) {
+  for (const std::int64_t samples : {1, 7, 100}) {
+    CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, samples);
+    spec.warmup = 5;
+    const Ran ran = run(3, spec, settings_with(), 500);
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      const Measurement& measured = ran.measurements[rank];
+      const std::vector<Sample> taken = of_phase(measured, Phase::kSample);
+      ASSERT_EQ(static_cast<std::int64_t>(taken.size()), samples);
+      for (std::size_t i = 0; i < taken.size(); ++i) {
+        EXPECT_EQ(taken[i].sample, static_cast<std::int32_t>(i));
+        EXPECT_EQ(taken[i].iterations, 1);
+        EXPECT_GE(taken[i].ns, 500);
+        EXPECT_EQ(taken[i].lane, 0);
+      }
+      EXPECT_EQ(of_phase(measured, Phase::kWarmup).size(), 5U);
+      EXPECT_EQ(measured.stopped_by, "count");
+      EXPECT_TRUE(measured.converged);
+      EXPECT_TRUE(measured.verified);
+      EXPECT_FALSE(measured.coarse);
+      EXPECT_EQ(measured.operations_total, ran.posts[rank]);
+      EXPECT_EQ(measured.operations_total, samples + 5 + 2) << "and a checked one before and after";
+      EXPECT_EQ(ran.fills[rank], 2);
+    }
+  }
+}
+
+TEST(Sampler, CommonStartsAreAgreedAndKept) {
+  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 20);
+  const Ran ran = run(3, spec, settings_with(), 0);
+  for (std::size_t i = 0; i < ran.measurements[0].samples.size(); ++i) {
+    const std::int64_t scheduled_ns = ran.measurements[0].samples[i].scheduled_ns;
+    EXPECT_GT(scheduled_ns, 0);
+    for (const Measurement& measured : ran.measurements) {
+      EXPECT_EQ(measured.samples[i].scheduled_ns, scheduled_ns);
+      EXPECT_GE(measured.samples[i].start_ns, scheduled_ns);
+    }
+  }
+}
+
+TEST(Sampler, ArrivalsAreSkewedOrFree) {
+  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 10);
+  spec.arrival = Arrival::kSkewed;
+  spec.skew_ns = 50'000;
+  const Ran skewed = run(3, spec, settings_with(), 0);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    for (const Sample& sample : skewed.measurements[rank].samples) {
+      EXPECT_GE(sample.start_ns, sample.scheduled_ns + 50'000 * static_cast<std::int64_t>(rank));
+    }
+  }
+  spec.arrival = Arrival::kFree;
+  const Ran free = run(2, spec, settings_with(), 0);
+  for (const Sample& sample : free.measurements[1].samples) EXPECT_EQ(sample.scheduled_ns, 0);
+}
+
+TEST(Sampler, BarrierCadenceUsesTheLibrarysBarrier) {
+  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 10);
+  spec.cadence = Cadence::kBarrier;
+  spec.warmup = 3;
+  const Ran ran = run(2, spec, settings_with(), 0);
+  EXPECT_EQ(ran.barriers[0], 13);
+  for (const Sample& sample : ran.measurements[0].samples) EXPECT_EQ(sample.scheduled_ns, 0);
+}
+
+TEST(Sampler, RanksThatKeepNoTimeStoreNone) {
+  const CaseSpec spec = case_of(Pattern::kPingpong, StopRuleKind::kInterval, 60);
+  const Ran ran =
+      run(2, spec, settings_with(), 200, [](FakeOperation& operation, int rank) { operation.keeps_time = rank == 0; });
+  EXPECT_GE(ran.measurements[0].samples.size(), 30U);
+  EXPECT_TRUE(ran.measurements[1].samples.empty());
+  EXPECT_EQ(ran.measurements[0].stopped_by, ran.measurements[1].stopped_by);
+  EXPECT_EQ(ran.posts[0], ran.posts[1]);
+}
+
+TEST(Sampler, StreamingQueuesABatchAndRaisesItToTheClock) {
+  CaseSpec spec = case_of(Pattern::kUnidirectional, StopRuleKind::kCount, 12);
+  spec.cadence = Cadence::kStreaming;
+  spec.batch = 20;
+  const Ran fine = run(2, spec, settings_with(1), 2'000);
+  for (const Sample& sample : of_phase(fine.measurements[0], Phase::kSample)) EXPECT_EQ(sample.iterations, 20);
+
+  // A clock of 10 us: a sample must last more than 1 ms, 500 operations of 2 us.
+  const Ran coarse = run(2, spec, settings_with(10'000), 2'000);
+  for (const Measurement& measured : coarse.measurements) {
+    EXPECT_GE(measured.batch, 400);
+    EXPECT_FALSE(measured.coarse);
+    for (const Sample& sample : of_phase(measured, Phase::kSample)) {
+      EXPECT_EQ(sample.iterations, measured.batch);
+      EXPECT_GT(sample.ns, 1'000'000);
+    }
+  }
+  EXPECT_EQ(coarse.measurements[0].batch, coarse.measurements[1].batch);
+}
+
+TEST(Sampler, IsolatedStaysAtOneOperationAndIsMarkedCoarse) {
+  const CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 8);
+  const Ran ran = run(2, spec, settings_with(1'000'000), 1'000);
+  for (const Measurement& measured : ran.measurements) {
+    EXPECT_TRUE(measured.coarse);
+    EXPECT_EQ(measured.batch, 1);
+  }
+}
+
+TEST(Sampler, IntervalLooksAtItsOwnNumbers) {
+  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kInterval, 1000);
+  spec.stop.relative_half_width = 100;
+  const Ran easy = run(2, spec, settings_with(), 1'000);
+  EXPECT_EQ(of_phase(easy.measurements[0], Phase::kSample).size(), 30U);
+  EXPECT_EQ(easy.measurements[1].stopped_by, "interval");
+  EXPECT_TRUE(easy.measurements[1].converged);
+
+  spec.stop.relative_half_width = 1e-12;
+  spec.stop.samples = 100;
+  const Ran hard = run(2, spec, settings_with(), 1'000);
+  EXPECT_EQ(of_phase(hard.measurements[0], Phase::kSample).size(), 100U);
+  EXPECT_EQ(hard.measurements[0].stopped_by, "count");
+  EXPECT_FALSE(hard.measurements[0].converged);
+}
+
+TEST(Sampler, TimeBoundsEveryRule) {
+  for (const StopRuleKind rule : {StopRuleKind::kCount, StopRuleKind::kInterval}) {
+    CaseSpec spec = case_of(Pattern::kAllreduce, rule, 1'000'000);
+    spec.stop.relative_half_width = 1e-12;
+    spec.stop.time_ns = 20'000'000;
+    const Ran ran = run(2, spec, settings_with(), 500'000);
+    const auto taken = of_phase(ran.measurements[0], Phase::kSample).size();
+    EXPECT_GE(taken, 5U);
+    EXPECT_LE(taken, 60U);
+    EXPECT_EQ(ran.measurements[0].stopped_by, "time");
+    EXPECT_FALSE(ran.measurements[0].converged);
+    EXPECT_TRUE(ran.measurements[0].verified);
+  }
+}
+
+TEST(Sampler, DurationSamplesForItsTime) {
+  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kDuration, 1);
+  spec.stop.time_ns = 30'000'000;
+  const std::int64_t before_ns = now_ns();
+  const Ran ran = run(2, spec, settings_with(), 100'000);
+  EXPECT_GE(now_ns() - before_ns, 30'000'000);
+  EXPECT_EQ(ran.measurements[0].stopped_by, "duration");
+  EXPECT_TRUE(ran.measurements[0].converged);
+  EXPECT_GE(ran.measurements[0].samples.size(), 10U);
+}
+
+TEST(Sampler, FewerThanFiveSamplesInTwiceTheTimeIsATimeout) {
+  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 100);
+  spec.stop.time_ns = 1'000'000;
+  spec.warmup = 0;
+  const Ran ran = run(2, spec, settings_with(), 5'000'000);
+  const auto taken = of_phase(ran.measurements[0], Phase::kSample).size();
+  EXPECT_GE(taken, 1U);
+  EXPECT_LT(taken, 5U);
+  EXPECT_EQ(ran.measurements[0].stopped_by, "timeout");
+}
+
+TEST(Sampler, WrongDataIsCaughtAlsoInTheLastOperationOnly) {
+  for (const std::int64_t wrong : {1, 2}) {  // the first check, the final one
+    const CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 10);
+    const Ran ran = run(3, spec, settings_with(), 0, [wrong](FakeOperation& operation, int rank) {
+      if (rank == 1) operation.wrong_verify = wrong;
+    });
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      const Measurement& measured = ran.measurements[rank];
+      EXPECT_FALSE(measured.verified) << "every rank knows";
+      EXPECT_EQ(measured.stopped_by, "corrupt");
+      EXPECT_EQ(measured.verify.ok, rank != 1);
+      EXPECT_EQ(of_phase(measured, Phase::kSample).size(), wrong == 1 ? 0U : 10U);
+    }
+    EXPECT_EQ(ran.measurements[1].verify.bad_bytes, 3U);
+    EXPECT_EQ(ran.measurements[1].verify.where,
+              std::string(wrong == 1 ? "the first operation" : "the final operation") + ": in the fake");
+  }
+}
+
+TEST(Sampler, EachOperationIsCheckedWhereAsked) {
+  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 10);
+  spec.verify_each = true;
+  spec.cadence = Cadence::kStreaming;  // a batch would overwrite what was lost
+  spec.warmup = 2;
+  const Ran good = run(2, spec, settings_with(), 0);
+  EXPECT_TRUE(good.measurements[0].verified);
+  EXPECT_EQ(good.fills[0], 1 + 2 + 10 + 1);
+  for (const Sample& sample : good.measurements[0].samples) EXPECT_EQ(sample.iterations, 1);
+  const Ran bad = run(2, spec, settings_with(), 0, [](FakeOperation& operation, int rank) {
+    if (rank == 0) operation.wrong_verify = 1 + 2 + 4;
+  });
+  EXPECT_FALSE(bad.measurements[1].verified);
+  EXPECT_EQ(of_phase(bad.measurements[1], Phase::kSample).size(), 4U);
+}
+
+TEST(Sampler, SeedsDifferFromFillToFillAndAgreeAmongRanks) {
+  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 3);
+  spec.verify_each = true;
+  spec.seed = 99;
+  std::mutex mutex;
+  std::map<int, std::vector<std::uint64_t>> seeds;
+  on_threads(2, [&](Group& group) {
+    FakeOperation operation(group);
+    sample(operation, group, spec, settings_with());
+    const std::lock_guard lock(mutex);
+    seeds[group.rank()] = operation.seeds;
+  });
+  EXPECT_EQ(seeds[0], seeds[1]);
+  EXPECT_EQ(std::set<std::uint64_t>(seeds[0].begin(), seeds[0].end()).size(), seeds[0].size());
+}
+
+// Wherever a rank fails, the others hear of it and nobody waits for ever.
+class FailingRank : public testing::TestWithParam<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Posts, FailingRank, testing::Values(1, 2, 7, 20, 46));
+
+TEST_P(FailingRank, IsToldToTheOthers) {
+  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 40);
+  spec.warmup = 5;
+  std::atomic<int> peers{0};
+  std::atomic<int> own{0};
+  on_threads(3, [&](Group& group) {
+    FakeOperation operation(group);
+    if (group.rank() == 2) {
+      operation.on_post = [](std::int64_t number) {
+        if (number == GetParam()) throw std::runtime_error("the link is down");
+      };
+    }
+    try {
+      sample(operation, group, spec, settings_with());
+      ADD_FAILURE() << "rank " << group.rank() << " must not return";
+    } catch (const PeerError& error) {
+      EXPECT_STREQ(error.what(), "rank 2 failed: the link is down");
+      ++peers;
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "the link is down");
+      ++own;
+    }
+  });
+  EXPECT_EQ(peers, 2);
+  EXPECT_EQ(own, 1);
+}
+
+TEST(Sampler, HooksSeeEveryPhase) {
+  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 3);
+  spec.warmup = 2;
+  std::vector<std::string> seen;
+  SamplerSettings settings = settings_with();
+  settings.hook = [&](const char* phase, std::int64_t number, bool after) {
+    if (!after) seen.push_back(std::string(phase) + std::to_string(number));
+  };
+  run(1, spec, settings, 0);
+  EXPECT_EQ(seen,
+            (std::vector<std::string>{"check-1", "warmup0", "warmup1", "time0", "time1", "time2", "final_check-1"}));
+}
+
+TEST(Sampler, TheHeartbeatRisesWithEverySample) {
+  const CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 50);
+  std::atomic<std::uint64_t> count{0};
+  std::atomic<std::uint64_t> phase{77};
+  SamplerSettings settings = settings_with();
+  settings.heartbeat = {&count, &phase};
+  run(1, spec, settings, 0);
+  EXPECT_GE(count, 55U);
+  EXPECT_EQ(phase, static_cast<std::uint64_t>(Moment::kIdle));
+}
+
+TEST(Sampler, DeviceQueuesAreNeededForEvents) {
+  for (const Cadence cadence : {Cadence::kGated, Cadence::kIsolated}) {
+    CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 3);
+    spec.cadence = cadence;
+    spec.clock = ClockKind::kEvent;
+    std::atomic<int> refused{0};
+    on_threads(2, [&](Group& group) {
+      FakeOperation operation(group);
+      try {
+        sample(operation, group, spec, settings_with());
+      } catch (const Unsupported&) {
+        ++refused;
+      }
+    });
+    EXPECT_EQ(refused, 2);
+  }
+}
+
+// Copies on streams of a host device.
+class QueuedOperation final : public FakeOperation {
+ public:
+  QueuedOperation(Group& group, DeviceRuntime& runtime, int streams)
+      : FakeOperation(group), runtime_(runtime), memory_(runtime, 0, MemoryKind::kDevice, 2 * kBytes) {
+    for (int i = 0; i < streams; ++i) streams_.emplace_back(runtime, 0);
+  }
+  void post() override {
+    FakeOperation::post();
+    for (Stream& stream : streams_) {
+      runtime_.copy_async(memory_.at(kBytes), 0, memory_.data(), 0, kBytes, stream.handle());
+    }
+  }
+  void complete() override {
+    FakeOperation::complete();
+    for (Stream& stream : streams_) stream.synchronize();
+  }
+  std::vector<DeviceQueue> queues() const override {
+    std::vector<DeviceQueue> queues;
+    for (const Stream& stream : streams_) queues.push_back({stream.handle(), 0});
+    return queues;
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 65'536;
+  DeviceRuntime& runtime_;
+  Buffer memory_;
+  std::vector<Stream> streams_;
+};
+
+TEST(Sampler, EventsAndGatesTimeTheQueues) {
+  RuntimeRequest request;
+  request.which = "host";
+  request.host_devices = 2;
+  const auto runtime = open_runtime(request);
+  for (const Cadence cadence : {Cadence::kGated, Cadence::kStreaming, Cadence::kIsolated}) {
+    CaseSpec spec = case_of(Pattern::kUnidirectional, StopRuleKind::kCount, 10);
+    spec.cadence = cadence;
+    spec.clock = ClockKind::kEvent;
+    spec.batch = 8;
+    std::mutex mutex;
+    on_threads(2, [&](Group& group) {
+      SamplerSettings settings = settings_with();
+      settings.runtime = runtime.get();
+      settings.event_clock = measure_event_clock(*runtime, 0);
+      EXPECT_GT(settings.event_clock.cost_ns, 0);
+      QueuedOperation operation(group, *runtime, 1 + group.rank());
+      const Measurement measured = sample(operation, group, spec, settings);
+      const std::lock_guard lock(mutex);
+      EXPECT_TRUE(measured.verified);
+      const std::vector<Sample> taken = of_phase(measured, Phase::kSample);
+      EXPECT_EQ(taken.size(), 10U);
+      for (const Sample& sample : taken) {
+        EXPECT_EQ(sample.clock, ClockKind::kEvent);
+        EXPECT_GT(sample.ns, 0);
+        EXPECT_GT(sample.start_ns, 0);
+        EXPECT_EQ(sample.iterations, cadence == Cadence::kIsolated ? 1 : measured.batch);
+      }
+    });
+  }
+}
+
+TEST(Sampler, GatedIsTimedByEvents) {
+  CaseSpec spec = case_of(Pattern::kUnidirectional, StopRuleKind::kCount, 3);
+  spec.cadence = Cadence::kGated;
+  EXPECT_THROW(run(1, spec, settings_with(), 0), Unsupported);
+}
+
+TEST(StopRule, LooksAt30AndDoubles) {
+  StopRuleSpec spec;
+  spec.kind = StopRuleKind::kInterval;
+  spec.samples = 500;
+  const auto rule = make_stop_rule(spec);
+  std::vector<std::int64_t> looks;
+  for (std::int64_t taken = 0; taken < 500;) looks.push_back(taken = rule->next_look(taken));
+  EXPECT_EQ(looks, (std::vector<std::int64_t>{30, 60, 120, 240, 480, 500}));
+  spec.samples = 10;
+  EXPECT_EQ(make_stop_rule(spec)->next_look(0), 10);
+}
+
+TEST(StopRule, NamesWhatIsWrong) {
+  StopRuleSpec spec;
+  spec.time_ns = 0;
+  EXPECT_THROW(make_stop_rule(spec), CallerError);
+  spec.time_ns = 1;
+  spec.samples = 0;
+  EXPECT_THROW(make_stop_rule(spec), CallerError);
+  spec.samples = 1;
+  spec.relative_half_width = 0;
+  EXPECT_THROW(make_stop_rule(spec), CallerError);
+}
+
+TEST(HostClock, IsMeasured) {
+  const ClockFacts facts = measure_host_clock();
+  EXPECT_GT(facts.cost_ns, 0);
+  EXPECT_GE(facts.resolution_ns, 1);
+  EXPECT_LT(facts.resolution_ns, 1e6);
+}
+
+}  // namespace
+}  // namespace linkgauge

@@ -1,0 +1,165 @@
+// Cases from end to end on host devices, with ranks that sit out, refusals, and faults.
+#include "session.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "errors.h"
+#include "on_threads.h"
+
+namespace linkgauge {
+namespace {
+
+CaseSpec copy_case(std::vector<int> ranks, Pattern pattern = Pattern::kUnidirectional) {
+  CaseSpec spec;
+  spec.transport = "copy_engine";
+  spec.pattern = pattern;
+  spec.size_bytes = 65'536;
+  spec.rank_list = ranks;
+  spec.devices = std::move(ranks);
+  spec.stop.kind = StopRuleKind::kCount;
+  spec.stop.samples = 6;
+  spec.stop.time_ns = 20'000'000'000;
+  return spec;
+}
+
+// Each rank's session on threads of this process; `body` is collective.
+void with_sessions(int size, const std::function<void(Session&, Group&)>& body) {
+  RuntimeRequest request;
+  request.which = "host";
+  request.host_devices = size;
+  const auto runtime = open_runtime(request);
+  const auto groups = make_thread_groups(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      SessionOptions options;
+      options.runtime = runtime;
+      options.group = groups[static_cast<std::size_t>(rank)];
+      options.host_clock = {20, 1};
+      Session session(options);
+      try {
+        body(session, *options.group);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        options.group->abort_with(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void expect_good(const std::optional<CaseResult>& result) {
+  ASSERT_TRUE(result.has_value());
+  EXPECT_TRUE(result->measurement.verified);
+  EXPECT_EQ(result->measurement.stopped_by, "count");
+}
+
+TEST(Session, RanksOutsideOfACaseSitOut) {
+  with_sessions(3, [](Session& session, Group& group) {
+    for (const std::vector<int>& pair : {std::vector<int>{0, 1}, {0, 2}, {1, 2}}) {
+      const auto result = session.measure(copy_case(pair));
+      if (std::find(pair.begin(), pair.end(), group.rank()) == pair.end()) {
+        EXPECT_FALSE(result.has_value());
+      } else {
+        expect_good(result);
+        EXPECT_EQ(result->lanes, std::vector<std::string>{"0->1"});
+      }
+    }
+    expect_good(session.measure(copy_case({0, 1, 2}, Pattern::kAlltoall)));
+  });
+}
+
+TEST(Session, WrongCasesAreNamedOnEveryRank) {
+  with_sessions(2, [](Session& session, Group& /*group*/) {
+    const auto wrong = [&](const std::function<void(CaseSpec&)>& change) {
+      CaseSpec spec = copy_case({0, 1});
+      change(spec);
+      EXPECT_THROW(session.measure(spec), CallerError);
+    };
+    wrong([](CaseSpec& spec) { spec.rank_list = {1, 0}; });
+    wrong([](CaseSpec& spec) { spec.rank_list = {0, 2}; });
+    wrong([](CaseSpec& spec) { spec.devices = {0}; });
+    wrong([](CaseSpec& spec) { spec.devices = {0, 2}; });
+    wrong([](CaseSpec& spec) { spec.root = 2; });
+    wrong([](CaseSpec& spec) { spec.window = 0; });
+    wrong([](CaseSpec& spec) { spec.size_bytes = -1; });
+    wrong([](CaseSpec& spec) { spec.transport = "pigeon"; });
+    wrong([](CaseSpec& spec) { spec.stop.time_ns = 0; });
+    expect_good(session.measure(copy_case({0, 1})));
+  });
+}
+
+TEST(Session, WhatCannotBeIsSaidBeforeAndThrown) {
+  with_sessions(2, [](Session& session, Group& /*group*/) {
+    EXPECT_EQ(session.supports(copy_case({0, 1})), "");
+    CaseSpec spec = copy_case({0, 1});
+    spec.transport = "mpi";  // threads have no MPI
+    EXPECT_NE(session.supports(spec), "");
+    EXPECT_THROW(session.measure(spec), Unsupported);
+    spec = copy_case({0, 1});
+    spec.source_memory = MemoryKind::kManaged;
+    EXPECT_THROW(session.measure(spec), Unsupported);
+    expect_good(session.measure(copy_case({0, 1})));
+  });
+}
+
+TEST(Session, MoreMemoryThanThereIsFailsOnEveryRank) {
+  with_sessions(2, [](Session& session, Group& /*group*/) {
+    CaseSpec spec = copy_case({0, 1});
+    spec.size_bytes = std::int64_t{1} << 50;
+    EXPECT_THROW(session.measure(spec), Error);
+    expect_good(session.measure(copy_case({0, 1})));
+  });
+}
+
+class FaultPhase : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Phases, FaultPhase, testing::Values("check", "warmup", "time", "final_check"));
+
+TEST_P(FaultPhase, AFailureReachesTheOthersAndLeavesTheSessionUsable) {
+  with_sessions(3, [](Session& session, Group& group) {
+    session.set_fault(Fault{FaultKind::kThrow, GetParam(), -1, 1});
+    try {
+      session.measure(copy_case({0, 1, 2}, Pattern::kAlltoall));
+      ADD_FAILURE() << "rank " << group.rank() << " must not return";
+    } catch (const PeerError&) {
+      EXPECT_NE(group.rank(), 1);
+    } catch (const RuntimeCallError& error) {
+      EXPECT_EQ(group.rank(), 1);
+      EXPECT_EQ(error.call(), "fault");
+    }
+    session.set_fault(std::nullopt);
+    expect_good(session.measure(copy_case({0, 1, 2}, Pattern::kAlltoall)));
+  });
+}
+
+TEST_P(FaultPhase, FlippedBytesAreCaught) {
+  const std::string phase = GetParam();
+  with_sessions(2, [&](Session& session, Group& group) {
+    CaseSpec spec = copy_case({0, 1});
+    // By default the first and the final operation are checked; each one where asked.
+    spec.verify_each = phase == "warmup" || phase == "time";
+    session.set_fault(Fault{FaultKind::kCorrupt, phase, phase == "time" ? 5 : -1, 1});
+    const auto result = session.measure(spec);
+    ASSERT_TRUE(result.has_value());
+    EXPECT_FALSE(result->measurement.verified);
+    EXPECT_EQ(result->measurement.stopped_by, "corrupt");
+    if (group.rank() == 1) {
+      EXPECT_FALSE(result->measurement.verify.ok);
+      EXPECT_EQ(result->measurement.verify.bad_bytes, 2U) << "one at either end";
+      EXPECT_EQ(result->measurement.verify.first_bad_offset, 0U);
+    }
+    session.set_fault(std::nullopt);
+    expect_good(session.measure(spec));
+  });
+}
+
+TEST(Fault, WordsAreChecked) {
+  EXPECT_EQ(fault_kind_from("kill"), FaultKind::kKill);
+  EXPECT_THROW(fault_kind_from("explode"), CallerError);
+}
+
+}  // namespace
+}  // namespace linkgauge

@@ -76,6 +76,16 @@ def test_direct_bundles_are_ports_of_their_own() -> None:
     assert both.pair == {(0, 1): 70 * GB, (1, 0): 60 * GB}
 
 
+def test_dies_that_pass_traffic_on_are_no_switch() -> None:
+    """From die 1 to die 7 nothing but that pair's own measurement counts, whatever went out of 1 to its neighbours."""
+    system = systems.load("lumi-g")
+    rows = [row("unidirectional", (1, 0), 190), row("unidirectional", (6, 7), 190)]
+    case = {"pattern": "unidirectional", "devices": (1, 7)}
+    assert from_ports(system, case, ports_of(rows)) == []
+    known = ports_of([*rows, row("unidirectional", (1, 7), 48)])
+    assert only(from_ports(system, case, known)).value_bytes_per_s == 48 * GB
+
+
 def test_what_was_not_measured_is_missing() -> None:
     system = systems.load("hgx-h200-8")
     ports = ports_of([row("unidirectional", (0, 1), 390)])

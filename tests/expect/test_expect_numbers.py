@@ -262,7 +262,9 @@ def test_local_copies_are_half_of_memory() -> None:
     same = ceilings_of("summit", pattern="unidirectional", devices=(0, 0))
     assert same["local_copy"].value_bytes_per_s == 450e9
     # Within twice the last-level cache (8 MiB here) memory binds nothing.
-    assert ceilings_of("lumi-g", pattern="local_copy", devices=(0,), size=1 << 20) == {}
+    assert ceilings_of("lumi-g", pattern="local_copy", devices=(0,), size=16 << 20)["local_copy"].kind == "typical"
+    assert ceilings_of("lumi-g", pattern="local_copy", devices=(0,), size=17 << 20)["local_copy"].kind == "bound"
+    assert "memory" not in ceilings_of("lumi-g", pattern="alltoall", size=1 << 20)
 
 
 def test_stream_to_hosts_follows_schieffer() -> None:

@@ -140,24 +140,29 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
         return None
     if q.transport == "staging":
         return None
+    if q.pattern in ("pingpong", "unidirectional"):
+        return _pair(q, ports)
     graph = measured_graph(q, ports)
     if graph is None:
         return None
-    if q.pattern in ("pingpong", "unidirectional"):
-        a, b = q.devices[:2]
-        if (q.names[0], q.names[1]) in graph.arcs:
-            rate = ports.pair.get((a, b))
-            words = f"the links from device {a} to {b}"
-        else:
-            leaving, entering = ports.out.get(a), ports.into.get(b)
-            rate = None if leaving is None or entering is None else min(leaving, entering)
-            words = f"out of device {a} {show_rate(leaving)}, into {b} {show_rate(entering)}"
-        return None if rate is None else (rate, words)
     found = [c for c in link_bounds(q, graph, "bound") if c.value_bytes_per_s is not None]
     if not found:
         return None
     least = min(found, key=lambda c: c.value_bytes_per_s or 0.0)
     return least.value_bytes_per_s or 0.0, f"{least.rule} on the ports as measured"
+
+
+def _pair(q: Query, ports: Ports) -> tuple[float, str] | None:
+    a, b = q.devices[0], q.devices[-1]
+    fabric = q.graph(FABRIC)
+    devices = set(fabric.devices.values())
+    through_switch = any(tail == q.names[0] and head not in devices for tail, head in fabric.arcs)
+    through_switch = through_switch and fabric.joined((a, b)) and (q.names[0], q.names[-1]) not in fabric.arcs
+    if through_switch and a in ports.out and b in ports.into:
+        leaving, entering = ports.out[a], ports.into[b]
+        return min(leaving, entering), f"out of device {a} {show_rate(leaving)}, into {b} {show_rate(entering)}"
+    rate = ports.pair.get((a, b))
+    return None if rate is None or through_switch else (rate, f"the way from device {a} to {b}")
 
 
 def measured_graph(q: Query, ports: Ports) -> Wires | None:

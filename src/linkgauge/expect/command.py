@@ -151,7 +151,13 @@ def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]
             case = row.case.dimensions()
             found = [*ceilings(system, case), *measured(case)]
             groups[row.case_key] = (case, found)
-    return list(groups.values())
+    order = {name: number for number, name in enumerate(PATTERNS)}
+
+    def place(group: tuple[dict[str, Any], list[Ceiling]]) -> tuple[int, str, int, list[int], int]:
+        case = group[0]
+        return order[case["pattern"]], case["transport"], len(case["devices"]), case["devices"], case["size"]
+
+    return sorted(groups.values(), key=place)
 
 
 def _plain(case: Mapping[str, Any], found: Sequence[Ceiling]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from linkgauge.expect.collectives import collective
 from linkgauge.expect.graph import FABRIC, Wires
 from linkgauge.expect.internode import several_nodes
-from linkgauge.expect.points import beyond_cache, finite, host_and_devices, local, point_to_point
+from linkgauge.expect.points import beyond_cache, finite, half_of_memory, host_and_devices, local, point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, query
 from linkgauge.expect.rules import Ceiling, ceiling
 from linkgauge.plan.patterns import PATTERNS
@@ -60,10 +60,10 @@ def _pair(q: Query) -> list[Ceiling]:
     if len(q.names) == 1 and plain:
         # Both buffers lie in one memory: read and written once, or twice where each way has its own.
         rate = q.device(q.names[0]).memory_rate
-        if rate is None or not beyond_cache(q, q.names):
+        if rate is None:
             return []
-        value = rate.value / (4 if both else 2)
-        return [ceiling("local_copy", value, f"payload read and written in {q.names[0]}: {show_rate(rate.value)}")]
+        words = f"payload read and written in {q.names[0]}: {show_rate(rate.value)}"
+        return [half_of_memory(q, q.names, rate.value / (4 if both else 2), words)]
     result = point_to_point(q)
     if q.on_host:
         result.extend(_host_copy(q))

@@ -135,12 +135,21 @@ def staging_point_to_point(q: Query) -> list[Ceiling]:
 def local(q: Query) -> list[Ceiling]:
     """Return the ceilings of copies inside each device: half of the memory rate, summed over devices."""
     rates = [q.device(name).memory_rate for name in q.names]
-    if any(rate is None for rate in rates) or not beyond_cache(q, list(q.names)):
+    if any(rate is None for rate in rates):
         return []
     total = sum(rate.value for rate in rates if rate is not None) / 2
     # local_copy is timed on each device by itself, stream_copy on all together.
     value = total if q.pattern == "stream_copy" else total / len(rates)
-    return [ceiling("local_copy", value, f"half of {show_rate(2 * value)} of memory")]
+    return [half_of_memory(q, q.names, value, f"half of {show_rate(2 * value)} of memory")]
+
+
+def half_of_memory(q: Query, names: Sequence[str], value: float, basis: str) -> Ceiling:
+    """Return the ceiling of copies inside a memory: a bound, and within the caches no more than typical."""
+    if beyond_cache(q, names):
+        return ceiling("local_copy", value, basis)
+    return ceiling(
+        "local_copy", value, f"{basis}; within twice the last-level cache, which may exceed it", kind="typical"
+    )
 
 
 def beyond_cache(q: Query, names: Sequence[str], factor: float = 1.0) -> bool:

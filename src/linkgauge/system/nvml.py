@@ -7,6 +7,7 @@ that this driver does not answer is None, never an error.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -166,7 +167,7 @@ def _fabric(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, Any
         return None
     info = library.c_nvmlGpuFabricInfo_v2_t()
     info.version = library.nvmlGpuFabricInfo_v2
-    if ask(library.nvmlDeviceGetGpuFabricInfoV, handle, library.byref(info)) is None:
+    if ask(library.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
         return None
     # One letter per byte: the id of the cluster that the fabric's manager gave this device.
     cluster = "".join(f"{byte if isinstance(byte, int) else ord(byte):02x}" for byte in info.clusterUuid)

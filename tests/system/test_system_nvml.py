@@ -1,0 +1,120 @@
+"""What is asked of NVML, with a library that answers as a driver does: some things, and errors for the rest."""
+
+from __future__ import annotations
+
+import ctypes
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from linkgauge.system import discover, nvml
+
+
+class Driver(types.SimpleNamespace):
+    """Stands for pynvml: two H100 with links to switches, and every other question is not supported."""
+
+    NVMLError = pynvml.NVMLError
+    NVML_CLOCK_MEM = pynvml.NVML_CLOCK_MEM
+    NVML_NVLINK_MAX_LINKS = pynvml.NVML_NVLINK_MAX_LINKS
+    c_nvmlGpuFabricInfo_v2_t = pynvml.c_nvmlGpuFabricInfo_v2_t  # noqa: N815  # the library's own name
+    nvmlGpuFabricInfo_v2 = pynvml.nvmlGpuFabricInfo_v2  # noqa: N815
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def refuse(*arguments: Any) -> Any:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+        return refuse
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def nvmlDeviceGetPciInfo(self, handle: int) -> Any:  # noqa: N802
+        return types.SimpleNamespace(busId=f"00000000:{0x18 + handle:02X}:00.0".encode())
+
+    def nvmlDeviceGetName(self, handle: int) -> bytes:  # noqa: N802
+        return b"NVIDIA H100 80GB HBM3"
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:  # noqa: N802
+        return types.SimpleNamespace(total=85520809984)
+
+    def nvmlDeviceGetMemoryBusWidth(self, handle: int) -> int:  # noqa: N802
+        return 5120
+
+    def nvmlDeviceGetMaxClockInfo(self, handle: int, clock: int) -> int:  # noqa: N802
+        return 2619
+
+    def nvmlDeviceGetMemoryAffinity(self, handle: int, count: int, scope: int) -> list[int]:  # noqa: N802
+        return [1 << handle, *[0] * (count - 1)]
+
+    def nvmlDeviceGetFieldValues(self, handle: int, fields: list[Any]) -> Any:  # noqa: N802
+        values = (pynvml.c_nvmlFieldValue_t * 1)()
+        field = fields[0][0] if isinstance(fields[0], tuple) else fields[0]
+        known = {91: 18, 164: 26562}
+        values[0].nvmlReturn = 0 if field in known else pynvml.NVML_ERROR_NOT_SUPPORTED
+        values[0].valueType = 1
+        values[0].value.uiVal = known.get(field, 0)
+        return values
+
+    def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> int:  # noqa: N802
+        return int(link != 7)
+
+    def nvmlDeviceGetNvLinkVersion(self, handle: int, link: int) -> int:  # noqa: N802
+        return 6
+
+    def nvmlDeviceGetNvLinkRemoteDeviceType(self, handle: int, link: int) -> int:  # noqa: N802
+        return 2
+
+    def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: int, link: int) -> Any:  # noqa: N802
+        return types.SimpleNamespace(busId=f"00000000:{3 + link % 4:02X}:00.0".encode())
+
+    def nvmlDeviceGetGpuFabricInfoV(self, handle: int, info: Any) -> int:  # noqa: N802
+        ctypes.cast(info, ctypes.POINTER(pynvml.c_nvmlGpuFabricInfo_v2_t)).contents.state = 3
+        return 0
+
+
+def test_a_driver_that_answers_some_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    import contextlib
+    from collections.abc import Iterator
+
+    @contextlib.contextmanager
+    def library() -> Iterator[Any]:
+        yield Driver()
+
+    monkeypatch.setattr(nvml, "_library", library)
+    answers = nvml.read()
+    assert answers is not None
+    assert answers["driver"] is None
+    first = answers["devices"][0]
+    assert first["name"] == "NVIDIA H100 80GB HBM3"
+    assert (first["serial"], first["vbios"], first["c2c"]) == (None, None, None)
+    assert first["pcie"] == {"generation": None, "width": None, "max_generation": None, "max_width": None}
+    assert first["numa"] == 0
+    assert first["fabric"] == {"state": 3, "cluster": "0" * 32, "clique": 0}
+    assert len(first["links"]) == 18
+    assert sum(link["active"] for link in first["links"]) == 17
+    assert {link["megabytes_per_s"] for link in first["links"]} == {26562}
+    system = discover(Path("/"), nvml_answers=answers)
+    bundles = [link for link in system.links_of("gpu0") if link.kind == "nvlink"]
+    assert sum(link.count for link in bundles) == 17
+    assert {link.version for link in bundles} == {"4"}
+    memory = system.devices[0].memory_rate
+    assert memory is not None
+    assert memory.value == pytest.approx(3.352e12, rel=1e-3)
+
+
+def test_no_driver_is_no_answer() -> None:
+    """Here NVML's library is absent, or there is none at all to import: both are None."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        assert nvml.read() is None
+    else:
+        pynvml.nvmlShutdown()
+        assert nvml.read() is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkgauge.expect.fit import hockney, identifies, loggp
+from linkgauge.expect.fits_of_run import as_data, sweeps_of
 
 SIZES = [2**k for k in range(25)]
 
@@ -115,3 +117,38 @@ def test_loggp_says_what_is_missing() -> None:
     assert identifies("unidirectional", "isolated", 64) == ("g", "G")
     assert identifies("unidirectional", "isolated", 1) == ()
     assert identifies("allreduce", "streaming") == ()
+
+
+def test_sweeps_of_a_run() -> None:
+    """A fit for each sweep; windowed times are divided, round trips halved, and what is not ok left out."""
+
+    def row(pattern: str, size: int, median_ns: float | None, **more: object) -> dict[str, object]:
+        return {
+            "transport": "kernel",
+            "pattern": pattern,
+            "devices": [0, 1],
+            "size": size,
+            "lane": -1,
+            "status": "ok",
+            "cadence": "isolated",
+            "window": 1,
+            "median_ns": median_ns,
+            **more,
+        }
+
+    sizes = [2**k for k in range(4, 20)]
+    rows = [row("pingpong", size, 2 * (3000 + size / 50)) for size in sizes]
+    rows += [row("unidirectional", size, 64 * (400 + size / 50), window=64) for size in sizes]
+    rows += [row("allreduce", size, 9000 + size / 20) for size in sizes]
+    rows += [row("broadcast", size, 9000 + size / 20) for size in sizes[:3]]
+    rows += [row("pingpong", 1 << 30, 1.0, status="failed"), row("pingpong", 1 << 30, None), row("chase", 64, 500.0)]
+    found = {str(sweep.dimensions["pattern"]): sweep for sweep in sweeps_of(rows)}
+    assert set(found) == {"pingpong", "unidirectional", "allreduce"}
+    assert found["pingpong"].fit.pieces[0].latency.value == pytest.approx(3000)
+    assert found["unidirectional"].fit.pieces[0].latency.value == pytest.approx(400)
+    assert found["pingpong"].loggp is not None
+    assert found["pingpong"].loggp.latency_and_overheads is not None
+    assert found["unidirectional"].loggp is not None
+    assert found["unidirectional"].loggp.gap is not None
+    assert found["allreduce"].loggp is None
+    assert json.loads(json.dumps(as_data(found["pingpong"])))["loggp"]["max(g, o)"] is None

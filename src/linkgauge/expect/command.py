@@ -39,6 +39,7 @@ def expect_command(
     nodes: Annotated[int, typer.Option(min=1, help="Several nodes of this kind, joined by its network.")] = 1,
     root: Annotated[int, typer.Option(min=0, help="The root's rank.")] = 0,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules: formula, source and limits.")] = False,
+    fits: Annotated[bool, typer.Option("--fits", help="Of a run: latency and rate fitted to its sweeps.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON: rates in bytes per second.")] = False,
     unit: Annotated[str, typer.Option(help="Unit of the rates shown.")] = "GB/s",
 ) -> None:
@@ -50,7 +51,13 @@ def expect_command(
         return
     if (system is not None) == here:
         raise UsageError("name a system, a run folder, or --here (linkgauge system lists the described ones)")
-    if system is not None and (Path(system) / "run.json").is_file():
+    is_run = system is not None and (Path(system) / "run.json").is_file()
+    if fits:
+        if not is_run:
+            raise UsageError("--fits needs a run folder: parameters are fitted to what was measured")
+        _fits(Path(str(system)), json=json, unit=unit)
+        return
+    if system is not None and is_run:
         if devices or transport or size or pattern != "all":
             raise UsageError("a run has its own cases: --pattern, --devices, --transport and --size go with a system")
         groups = _of_run(Path(system), system_name)
@@ -158,6 +165,35 @@ def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]
         return order[case["pattern"]], case["transport"], len(case["devices"]), case["devices"], case["size"]
 
     return sorted(groups.values(), key=place)
+
+
+def _fits(folder: Path, *, json: bool, unit: str) -> None:
+    from linkgauge.expect.fits_of_run import as_data, sweeps_of
+    from linkgauge.stats.summary import summarise
+    from linkgauge.store import run as store
+
+    sweeps = sweeps_of(summarise(store.load(folder)).to_pylist())
+    if json:
+        typer.echo(json_module.dumps([as_data(sweep) for sweep in sweeps], indent=1))
+        return
+    if not sweeps:
+        typer.echo("no sweep of four sizes or more in this run")
+    for sweep in sweeps:
+        d = sweep.dimensions
+        devices = ",".join(str(device) for device in d["devices"])
+        typer.echo(f"{d['transport']} {d['pattern']} {d['cadence']}, devices {devices}")
+        for piece in sweep.fit.pieces:
+            latency, rate = piece.latency, piece.rate
+            low, high = (show_rate(end, unit).split()[0] for end in (rate.low, rate.high))
+            typer.echo(
+                f"  {piece.first_bytes} to {piece.last_bytes} B ({piece.points} points): "
+                f"{latency.value / 1e3:.3g} us ({latency.low / 1e3:.3g} to {latency.high / 1e3:.3g}) + "
+                f"size / {show_rate(rate.value, unit)} ({low} to {high})"
+            )
+        if sweep.loggp is not None:
+            known = [name for name in ("L + 2o", "G", "g") if name not in sweep.loggp.missing]
+            lacking = "; ".join(f"{name}: {why}" for name, why in sweep.loggp.missing.items())
+            typer.echo(f"  identifies {', '.join(known)}; missing {lacking}")
 
 
 def _plain(case: Mapping[str, Any], found: Sequence[Ceiling]) -> dict[str, Any]:

@@ -1,0 +1,131 @@
+"""Hockney and LogGP parameters of a run: a fit for every sweep over sizes that differs in nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from linkgauge.expect.fit import Fit, LogGP, Parameter, hockney, identifies, loggp
+from linkgauge.plan.patterns import PATTERNS
+
+# What a sweep holds fixed: everything that is a dimension and neither a size nor a stop rule.
+_FIXED = (
+    "transport",
+    "variant",
+    "pattern",
+    "devices",
+    "source_memory",
+    "target_memory",
+    "source_node",
+    "target_node",
+    "write_combined",
+    "huge_pages",
+    "cadence",
+    "arrival",
+    "skew_ns",
+    "clock",
+    "window",
+    "root",
+    "datatype",
+    "op",
+    "in_place",
+    "path",
+    "buffer",
+    "algorithm",
+    "initiator",
+    "host_leg",
+    "chunk",
+    "blocks",
+    "via",
+    "launch_key",
+)
+_LEAST_SIZES = 4
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep's fixed dimensions, its fit (times of one message, or of one collective), and what that identifies."""
+
+    dimensions: Mapping[str, Any]
+    fit: Fit
+    loggp: LogGP | None
+
+
+def sweeps_of(rows: Iterable[Mapping[str, Any]]) -> list[Sweep]:
+    """Return a fit for each sweep of four sizes or more among the rows of a run's summary.
+
+    Times are medians in ns: of a ping-pong half a round trip, of windowed messages the time of one of them, of a
+    collective its own. Rows that are not `ok` or have no median are left out.
+    """
+    groups: dict[tuple[Any, ...], list[tuple[int, float]]] = {}
+    for row in rows:
+        info = PATTERNS.get(str(row["pattern"]))
+        median = row.get("median_ns")
+        if info is None or info.latency_only or row.get("status") != "ok" or row.get("lane", -1) != -1:
+            continue
+        if median is None or not math.isfinite(median) or median <= 0:
+            continue
+        time = float(median)
+        if row["pattern"] == "pingpong":
+            time /= 2
+        elif row["pattern"] in ("unidirectional", "bidirectional"):
+            time /= max(int(row.get("window") or 1), 1)
+        key = tuple(_still(row.get(name)) for name in _FIXED)
+        groups.setdefault(key, []).append((int(row["size"]), time))
+    result = []
+    for key, points in groups.items():
+        if len({size for size, _ in points}) < _LEAST_SIZES:
+            continue
+        dimensions = dict(zip(_FIXED, key, strict=True))
+        fit = hockney([size for size, _ in points], [time for _, time in points])
+        result.append(Sweep(dimensions, fit, _loggp(dimensions, fit)))
+    return result
+
+
+def _still(value: object) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _loggp(dimensions: Mapping[str, Any], fit: Fit) -> LogGP | None:
+    """Return the LogGP parameters that this sweep identifies; None where it identifies none."""
+    names = identifies(str(dimensions["pattern"]), str(dimensions["cadence"]), int(dimensions["window"] or 1))
+    if "L + 2o" in names:
+        return loggp(pingpong=fit)
+    return loggp(streaming=fit) if "g" in names else None
+
+
+def as_data(sweep: Sweep) -> dict[str, Any]:
+    """Return a sweep as plain JSON values; an infinite end of an interval is None."""
+
+    def plain(parameter: Parameter | None) -> dict[str, Any] | None:
+        if parameter is None:
+            return None
+        ends = (parameter.value, parameter.low, parameter.high)
+        value, low, high = (end if math.isfinite(end) else None for end in ends)
+        return {"value": value, "low": low, "high": high, "unit": parameter.unit}
+
+    data: dict[str, Any] = {
+        "dimensions": dict(sweep.dimensions),
+        "residual": sweep.fit.residual,
+        "breakpoints_bytes": [list(pair) for pair in sweep.fit.breakpoints],
+        "pieces": [
+            {
+                "first_bytes": piece.first_bytes,
+                "last_bytes": piece.last_bytes,
+                "points": piece.points,
+                "latency": plain(piece.latency),
+                "rate": plain(piece.rate),
+            }
+            for piece in sweep.fit.pieces
+        ],
+    }
+    if sweep.loggp is not None:
+        data["loggp"] = {
+            "L + 2o": plain(sweep.loggp.latency_and_overheads),
+            "G": plain(sweep.loggp.gap_per_byte),
+            "max(g, o)": plain(sweep.loggp.gap),
+            "missing": sweep.loggp.missing,
+        }
+    return data

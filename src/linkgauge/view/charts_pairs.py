@@ -46,7 +46,7 @@ def pair_matrix(
     scale = alt.Scale(scheme="viridis", reverse=reverse, domain=domain, clamp=True)
     side = 46 if len(devices) <= 8 else 26
     axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
-    base = alt.Chart(alt.InlineData(values=data)).encode(
+    base = alt.Chart(charts.data(data)).encode(
         x=alt.X("to:O", title="to device", scale=alt.Scale(domain=devices), axis=axis),
         y=alt.Y("from:O", title="from device", scale=alt.Scale(domain=devices), axis=axis),
     )
@@ -136,11 +136,11 @@ def topology(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | 
         "goodput:Q", title=f"goodput ({unit})", scale=alt.Scale(scheme="viridis", domain=domain), legend=gradient
     )
     line = (
-        alt.Chart(alt.InlineData(values=lines))
+        alt.Chart(charts.data(lines))
         .mark_line(strokeWidth=3)
         .encode(x=x, y=y, detail="pair:N", order="order:Q", color=colour, tooltip=["pair:N", "goodput:Q"])
     )
-    heads = alt.Chart(alt.InlineData(values=[item["head"] for item in arrows])).mark_point(
+    heads = alt.Chart(charts.data([item["head"] for item in arrows])).mark_point(
         shape="triangle", filled=True, size=130, opacity=1
     )
     head = heads.encode(
@@ -149,13 +149,11 @@ def topology(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | 
     layers = [*drawn, line, head]
     if len(arrows) <= 24:
         texts = [{**item["label"], "text": digits(item["goodput"])} for item in arrows]
-        halo = alt.Chart(alt.InlineData(values=texts)).mark_text(
-            fontSize=10, stroke="white", strokeWidth=4, fill="white"
-        )
-        mark = alt.Chart(alt.InlineData(values=texts)).mark_text(fontSize=10, fill="#111")
+        halo = alt.Chart(charts.data(texts)).mark_text(fontSize=10, stroke="white", strokeWidth=4, fill="white")
+        mark = alt.Chart(charts.data(texts)).mark_text(fontSize=10, fill="#111")
         layers += [halo.encode(x=x, y=y, text="text:N"), mark.encode(x=x, y=y, text="text:N")]
     nodes = [{"x": px, "y": py, "name": str(device)} for device, (px, py) in place.items()]
-    node = alt.Chart(alt.InlineData(values=nodes)).encode(x=x, y=y)
+    node = alt.Chart(charts.data(nodes)).encode(x=x, y=y)
     layers.append(node.mark_circle(size=900, color="#1b1b3a", opacity=1))
     layers.append(node.mark_text(color="white", fontWeight="bold", fontSize=12).encode(text="name:N"))
     return alt.layer(*layers).properties(width=460, height=440)
@@ -225,7 +223,7 @@ def _wires(ceilings: Ceilings | None, place: dict[int, tuple[float, float]]) -> 
             lines += [{"x": where[end][0], "y": where[end][1], "n": number, "link": name} for end in (link.a, link.b)]
     frame = alt.Scale(domain=[-1.45, 1.45])
     x, y = alt.X("x:Q", scale=frame, axis=None), alt.Y("y:Q", scale=frame, axis=None)
-    wires = alt.Chart(alt.InlineData(values=lines)).mark_line(color="#cccccc", strokeWidth=5, opacity=0.6)
+    wires = alt.Chart(charts.data(lines)).mark_line(color="#cccccc", strokeWidth=5, opacity=0.6)
     points = [{"x": where[node.name][0], "y": where[node.name][1], "name": node.name} for node in inner]
-    marks = alt.Chart(alt.InlineData(values=points)).mark_square(size=260, color="#bbbbbb", opacity=1)
+    marks = alt.Chart(charts.data(points)).mark_square(size=260, color="#bbbbbb", opacity=1)
     return [wires.encode(x=x, y=y, detail="n:N", tooltip="link:N"), marks.encode(x=x, y=y, tooltip="name:N")]

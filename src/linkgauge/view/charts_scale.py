@@ -22,7 +22,7 @@ def over_devices(results: Results, rows: list[Row], unit: str, size: int) -> Cha
     ]
     look = charts.mechanism_encoding(results, list(dict.fromkeys(item["mechanism"] for item in data)))
     counts = sorted({item["ranks"] for item in data})
-    base = alt.Chart(alt.InlineData(values=data)).encode(
+    base = alt.Chart(charts.data(data)).encode(
         x=alt.X("ranks:O", title="devices", axis=alt.Axis(labelAngle=0, values=counts)), color=look["color"]
     )
     y = alt.Y("goodput:Q", title=f"goodput ({unit})", scale=alt.Scale(zero=True))
@@ -61,7 +61,7 @@ def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart
     reach = max([1.25, *(max(item["ratio"], 1 / item["ratio"]) for item in data)])
     scale = alt.Scale(type="log", domain=[1 / reach, 1, reach], range=["#D55E00", "#F7F7F7", "#0072B2"])
     axis = alt.Axis(labelAngle=0, labelOverlap=True, grid=False)
-    base = alt.Chart(alt.InlineData(values=data)).encode(
+    base = alt.Chart(charts.data(data)).encode(
         x=alt.X("size_text:O", title="size", scale=alt.Scale(domain=sizes), axis=axis),
         y=alt.Y("ranks:O", title="devices", scale=alt.Scale(domain=counts), axis=axis),
     )
@@ -111,7 +111,7 @@ def share_of_peak(results: Results, ceilings: Ceilings, unit: str) -> Chart | No
     labels = [label for label in results.mechanisms.values() if any(item["mechanism"] == label for item in data)]
     tasks = list(dict.fromkeys(item["task"] for item in data))
     look = charts.mechanism_encoding(results, labels)
-    base = alt.Chart(alt.InlineData(values=data)).encode(
+    base = alt.Chart(charts.data(data)).encode(
         y=alt.Y("task:N", sort=tasks, title=None, axis=alt.Axis(labelLimit=260)),
         yOffset=alt.YOffset("mechanism:N", sort=labels),
     )
@@ -121,6 +121,6 @@ def share_of_peak(results: Results, ceilings: Ceilings, unit: str) -> Chart | No
         x=x, color=look["color"], tooltip=["task:N", "mechanism:N", "share:Q", "goodput:Q", "bound:N"]
     )
     text = base.mark_text(align="left", dx=3, fontSize=10).encode(x=x, text="text:N")
-    full = alt.Chart(alt.InlineData(values=[{"at": 100}])).mark_rule(strokeDash=[5, 4], color=charts.CEILING_COLOUR)
+    full = alt.Chart(charts.data([{"at": 100}])).mark_rule(strokeDash=[5, 4], color=charts.CEILING_COLOUR)
     layers: list[Any] = [bars, text, full.encode(x=alt.X("at:Q"))]
     return alt.layer(*layers).properties(height=max(60, 17 * len(data) + 10 * len(tasks)))

@@ -38,7 +38,7 @@ def small_sizes(results: Results, rows: list[Row], unit: str) -> Chart:
     few = [row for row in rows if row["size"] <= SMALL_BYTES]
     half = rows[0]["pattern"] in ("pingpong", "flag_pingpong")
     y = alt.Y("median:Q", title="one-way latency (µs)" if half else "time (µs)", scale=alt.Scale(zero=True))
-    return _lines(results, charts.chart_rows(results, few, unit), y, "q1", "q3", [])
+    return _lines(results, charts.chart_rows(results, few, unit), y, "q1", "q3", [], picking=False)
 
 
 def goodput_figure(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
@@ -52,17 +52,23 @@ def goodput_figure(results: Results, rows: list[Row], unit: str, ceilings: Ceili
 
 
 def _lines(
-    results: Results, data: list[dict[str, Any]], y: Any, low: str, high: str, limits: list[dict[str, Any]]
-) -> Any:
+    results: Results,
+    data: list[dict[str, Any]],
+    y: Any,
+    low: str,
+    high: str,
+    limits: list[dict[str, Any]],
+    picking: bool = True,
+) -> Chart:
     alt = charts.altair()
     shown = list(dict.fromkeys(row["mechanism"] for row in data))
     look = charts.mechanism_encoding(results, shown)
     x = charts.size_axis(row["size"] for row in data)
     picked = alt.selection_point(fields=["mechanism"], bind="legend")
-    strong = alt.condition(picked, alt.value(1.0), alt.value(0.12))
-    faint = alt.condition(picked, alt.value(0.22), alt.value(0.04))
+    strong = alt.condition(picked, alt.value(1.0), alt.value(0.12)) if picking else alt.value(1.0)
+    faint = alt.condition(picked, alt.value(0.22), alt.value(0.04)) if picking else alt.value(0.22)
     field = y.to_dict()["field"]
-    base = alt.Chart(alt.InlineData(values=data)).encode(x=x)
+    base = alt.Chart(charts.data(data)).encode(x=x)
     band = base.mark_area().encode(
         y=alt.Y(f"{low}:Q", title=y.to_dict().get("title")), y2=f"{high}:Q", color=look["color"], opacity=faint
     )
@@ -80,7 +86,7 @@ def _lines(
     points = base.mark_point(filled=True, size=42).encode(
         y=y, color=look["color"], shape=look["shape"], opacity=strong, tooltip=tips
     )
-    layers = [band, line, points.add_params(picked)]
+    layers = [band, line, points.add_params(picked) if picking else points]
     if limits:
         values = [*(row[field] for row in data), *(limit["value"] for limit in limits)]
         layers = [*_dashed(limits, x, math.log10(max(values) / min(values))), *layers]
@@ -123,11 +129,9 @@ def _dashed(limits: list[dict[str, Any]], x: Any, decades: float) -> list[Any]:
             near["text"] += f", {limit['rule']} ({limit['kind']})"
     axis = x.to_dict()
     at = alt.X("from:Q", scale=alt.Scale(**axis["scale"]), axis=alt.Axis(**axis["axis"]), title=axis["title"])
-    rules = alt.Chart(alt.InlineData(values=limits)).mark_rule(
-        strokeDash=[5, 4], color=charts.CEILING_COLOUR, strokeWidth=1.2
-    )
+    rules = alt.Chart(charts.data(limits)).mark_rule(strokeDash=[5, 4], color=charts.CEILING_COLOUR, strokeWidth=1.2)
     rules = rules.encode(x=at, x2="to:Q", y=alt.Y("value:Q"), tooltip=["rule:N", "kind:N", "value:Q"])
-    text = alt.Chart(alt.InlineData(values=placed)).mark_text(
+    text = alt.Chart(charts.data(placed)).mark_text(
         align="left", baseline="bottom", dx=4, dy=-2, fontSize=10, color=charts.CEILING_COLOUR
     )
     least = axis["scale"]["domain"][0]

@@ -11,7 +11,7 @@ from linkgauge.stats.series import Floats
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results, Row
-from linkgauge.view.units import digits, size_text
+from linkgauge.view.units import size_text, time_text
 
 TIMELINE_POINTS = 4000
 _TIME_TITLE = "time of one iteration (µs)"
@@ -28,8 +28,8 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
     alt = charts.altair()
     data = charts.chart_rows(results, rows if size is None else [row for row in rows if row["size"] == size], unit)
     for item in data:
-        item["least"] = f"min {digits(item['min'])}"
-        item["most"] = f"max {digits(item['max'])}"
+        item["least"] = f"min {time_text(1e3 * item['min'])}"
+        item["most"] = f"max {time_text(1e3 * item['max'])}"
         # The notch is cut out of the box: where the interval passes the quartiles the box ends there.
         item["notch_low"] = max(item["low"], item["q1"])
         item["notch_high"] = min(item["high"], item["q3"])
@@ -41,7 +41,10 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
     )
     half = rows[0]["pattern"] in ("pingpong", "flag_pingpong")
     title = "one-way latency (µs)" if half else _TIME_TITLE
-    x = alt.X("mechanism:N", title=None, sort=labels, axis=alt.Axis(labelAngle=0, labelLimit=150, labelOverlap=False))
+    angle = 0 if sum(map(len, labels)) < 26 else -28  # names that do not fit side by side on a phone
+    x = alt.X(
+        "mechanism:N", title=None, sort=labels, axis=alt.Axis(labelAngle=angle, labelLimit=150, labelOverlap=False)
+    )
     # Logarithmic: one staging that is twenty times slower would flatten all other boxes.
     scale = alt.Scale(type="log", nice=False, padding=26)
     axis = alt.Axis(format="~g", tickCount=6, labelOverlap=True)
@@ -49,7 +52,7 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
     def y(field: str) -> Any:
         return alt.Y(f"{field}:Q", title=title, scale=scale, axis=axis)
 
-    base = alt.Chart(alt.InlineData(values=data)).encode(x=x)
+    base = alt.Chart(charts.data(data)).encode(x=x)
     if size is None:
         sizes = sorted({row["size"] for row in rows})
         menu = alt.binding_select(options=sizes, labels=[size_text(one) for one in sizes], name="size ")
@@ -104,9 +107,7 @@ def time_line(row: Row, series: Floats, cut: int) -> Chart:
         for i in places
     ]
     colour = charts.colour_of(row["transport"])
-    base = alt.Chart(alt.InlineData(values=data)).encode(
-        x=alt.X("sample:Q", title="sample", scale=alt.Scale(nice=False))
-    )
+    base = alt.Chart(charts.data(data)).encode(x=alt.X("sample:Q", title="sample", scale=alt.Scale(nice=False)))
     parts = alt.Scale(domain=["measured", "warm-up"], range=[colour, "#bbbbbb"])
     half = row["pattern"] in ("pingpong", "flag_pingpong")
     y = alt.Y("time:Q", title="one-way latency (µs)" if half else _TIME_TITLE, scale=alt.Scale(zero=False))
@@ -115,7 +116,7 @@ def time_line(row: Row, series: Floats, cut: int) -> Chart:
         color=alt.Color("part:N", scale=parts, title=None, legend=alt.Legend(orient="top")),
         tooltip=["sample:Q", "time:Q"],
     )
-    middle = alt.Chart(alt.InlineData(values=[{"median": charts.short(row["median_ns"], scale)}]))
+    middle = alt.Chart(charts.data([{"median": charts.short(row["median_ns"], scale)}]))
     return alt.layer(points, middle.mark_rule(color="black", strokeDash=[4, 3]).encode(y=alt.Y("median:Q")))
 
 
@@ -156,5 +157,5 @@ def cumulative(named: list[tuple[str, str, Floats]]) -> Chart:
         "name:N", title=None, legend=alt.Legend(orient="top", columns=1, labelLimit=400), scale=alt.Scale(domain=names)
     )
     y = alt.Y("share:Q", title="samples at most this long (%)")
-    line = alt.Chart(alt.InlineData(values=data)).mark_line(interpolate="step-after", strokeWidth=1.8)
+    line = alt.Chart(charts.data(data)).mark_line(interpolate="step-after", strokeWidth=1.8)
     return line.encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=["name:N", "share:Q", "time:Q"])

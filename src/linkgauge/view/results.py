@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from linkgauge.errors import UsageError
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.stats.series import HEADLINE
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
+
+_CONTROLS = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
 
 TASK = (
     "pattern",
@@ -84,7 +88,7 @@ class Results:
         """Summarise `run`."""
         self.run = run
         self.table = summarise(run)
-        rows = _latest(self.table.to_pylist())
+        rows = [_inert(row) for row in _latest(self.table.to_pylist())]
         headlines = [row for row in rows if row["lane"] == HEADLINE]
         self.rows: list[Row] = _merged(
             [row for row in headlines if row["status"] == "ok" and row["median_ns"] is not None]
@@ -92,6 +96,15 @@ class Results:
         self.lanes: list[Row] = _merged([row for row in rows if row["lane"] != HEADLINE and row["status"] == "ok"])
         self.others: list[Row] = [row for row in headlines if row["status"] != "ok"]
         self._environments = _environments(run)
+
+    def keep_pattern(self, pattern: str) -> None:
+        """Leave out the rows of all other patterns. UsageError where the run has none of this one."""
+        if not any(row["pattern"] == pattern for row in (*self.rows, *self.others)):
+            there = sorted({row["pattern"] for row in (*self.rows, *self.others)})
+            raise UsageError(f"the run has no pattern '{pattern}': it has {', '.join(there)}")
+        self.rows = [row for row in self.rows if row["pattern"] == pattern]
+        self.lanes = [row for row in self.lanes if row["pattern"] == pattern]
+        self.others = [row for row in self.others if row["pattern"] == pattern]
 
     @functools.cached_property
     def mechanisms(self) -> dict[Key, str]:
@@ -185,6 +198,15 @@ def best_of(rows: list[Row]) -> tuple[Row | None, list[Row]]:
     return best, near
 
 
+def inert(text: str) -> str:
+    """Return a text without what a terminal would obey (escape sequences) or that would turn the text around it."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _inert(row: Row) -> Row:
+    return {name: inert(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
 def _key(row: Row, names: tuple[str, ...] | list[str]) -> Key:
     return tuple(tuple(row[name]) if isinstance(row[name], list) else row[name] for name in names)
 
@@ -236,7 +258,7 @@ def _environments(run: Run) -> dict[str, dict[str, str]]:
         except (ValueError, RecursionError):
             env = {}
         if isinstance(env, dict):
-            found[row["launch_key"] or ""] = {str(name): str(value) for name, value in env.items()}
+            found[row["launch_key"] or ""] = {inert(str(name)): inert(str(value)) for name, value in env.items()}
     return found
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from linkgauge.view.results import Results, Row, best_of, devices_text
+from linkgauge.view.results import Results, Row, best_of, devices_text, inert
 from linkgauge.view.units import count_text, digits, rate_text, size_text, time_text
 
 _HALF = ("pingpong", "flag_pingpong")
@@ -157,6 +158,19 @@ def counts_line(results: Results) -> Text:
     repeats = max((row["repeats"] for row in results.rows), default=1)
     more = f" (medians over {repeats} launches)"
     return Text(f"{count_text(ok + sum(counts.values()), 'case')}: {', '.join(parts)}{more if repeats > 1 else ''}")
+
+
+def findings_table(findings: Sequence[Any]) -> Group:
+    """Return the findings, each with its remedy and its first figures."""
+    styles = {"fault": "bold red", "loss": "bold yellow"}
+    parts: list[RenderableType] = []
+    for finding in findings:
+        parts.append(Text(f"{finding.severity}: {inert(finding.sentence)}", style=styles.get(finding.severity, "bold")))
+        for item in list(finding.evidence)[:3]:
+            parts.append(Text(f"  {inert(getattr(item, 'text', str(item)))}"))
+        if finding.remedy:
+            parts.append(Text(f"  -> {inert(finding.remedy)}"))
+    return Group(*parts, Text(""))
 
 
 def everything(results: Results, width: int, unit: str) -> Group:

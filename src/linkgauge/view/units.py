@@ -51,7 +51,8 @@ def digits(value: float | None) -> str:
     if places > 7:
         return f"{value:.2e}"
     rounded = round(value, places)
-    return f"{rounded:.{max(0, places)}f}" if places > 0 else f"{rounded:,.0f}".replace(",", "")
+    places = 2 - math.floor(math.log10(abs(rounded)))  # 0.9995 has become 1.00
+    return f"{rounded:.{max(0, places)}f}"
 
 
 def count_text(count: int, noun: str) -> str:

@@ -1,0 +1,150 @@
+"use strict";
+// Charts are drawn when they come near the view, so that a report with many opens at once; all of them before printing,
+// or at once where the address ends in #all. Everything from the run reaches the page as text, never as markup.
+(function () {
+  const data = JSON.parse(document.getElementById("report-data").textContent);
+
+  function drawChart(holder) {
+    if (holder.dataset.drawn) return;
+    holder.dataset.drawn = "1";
+    const spec = data.charts[holder.dataset.chart];
+    spec.datasets = {};
+    for (const name of spec.usermeta.datasets) spec.datasets[name] = data.datasets[name];
+    const options = {
+      renderer: "svg",
+      actions: { export: true, source: false, compiled: false, editor: false },
+      downloadFileName: holder.dataset.file,
+    };
+    window.vegaEmbed(holder, spec, options).then(
+      () => { holder.dataset.done = "1"; },
+      (error) => {
+        holder.textContent = "This chart could not be drawn: " + error.message;
+        window.reportErrors.push(String(error.message));
+      });
+  }
+
+  const holders = Array.from(document.querySelectorAll(".chart"));
+  const drawAll = () => holders.forEach(drawChart);
+  if (location.hash === "#all" || !("IntersectionObserver" in window)) {
+    drawAll();
+  } else {
+    const watcher = new IntersectionObserver((entries) => {
+      for (const entry of entries) if (entry.isIntersecting) drawChart(entry.target);
+    }, { rootMargin: "800px" });
+    holders.forEach((holder) => watcher.observe(holder));
+    window.addEventListener("beforeprint", drawAll);
+  }
+
+  const PAGE = 200;
+
+  function makeTable(box) {
+    const table = data.tables[box.dataset.table];
+    const words = table.words;
+    const text = (row, i) => {
+      const cell = row[i];
+      if (cell === null) return "";
+      return table.columns[i].word ? words[cell] : String(cell);
+    };
+    const lower = table.rows.map((row) => row.map((_, i) => text(row, i)).join(" ").toLowerCase());
+    let order = table.rows.map((_, i) => i);
+    let shown = order;
+    let limit = PAGE;
+    let sorted = { column: -1, down: false };
+
+    const tools = document.createElement("div");
+    tools.className = "tools";
+    const filter = document.createElement("input");
+    filter.type = "search";
+    filter.placeholder = "filter: words that must all occur, e.g. ccl allreduce";
+    filter.setAttribute("aria-label", "filter");
+    const count = document.createElement("span");
+    count.className = "dim";
+    const copy = document.createElement("button");
+    copy.textContent = "copy";
+    tools.append(filter, copy, count);
+
+    const scroll = document.createElement("div");
+    scroll.className = "scroll";
+    const element = document.createElement("table");
+    const head = element.createTHead().insertRow();
+    const body = element.createTBody();
+    scroll.append(element);
+    const more = document.createElement("button");
+    more.className = "more";
+    more.textContent = "show more";
+    box.append(tools, scroll, more);
+
+    table.columns.forEach((column, i) => {
+      const cell = document.createElement("th");
+      const button = document.createElement("button");
+      button.textContent = column.name;
+      if (!column.word) cell.className = "n";
+      button.addEventListener("click", () => sortBy(i));
+      cell.append(button);
+      head.append(cell);
+    });
+
+    function render() {
+      body.replaceChildren();
+      for (const at of shown.slice(0, limit)) {
+        const line = body.insertRow();
+        table.columns.forEach((column, i) => {
+          const cell = line.insertCell();
+          cell.textContent = text(table.rows[at], i);
+          if (!column.word) cell.className = "n"; else if (column.wide) cell.className = "wrap";
+        });
+      }
+      more.hidden = shown.length <= limit;
+      count.textContent = shown.length === table.rows.length ? shown.length + " rows" : shown.length + " of " + table.rows.length + " rows";
+    }
+
+    function apply() {
+      const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+      shown = order.filter((at) => wanted.every((word) => lower[at].includes(word)));
+      limit = PAGE;
+      render();
+    }
+
+    function sortBy(i) {
+      sorted = { column: i, down: sorted.column === i && !sorted.down };
+      const word = table.columns[i].word;
+      const sign = sorted.down ? -1 : 1;
+      order.sort((a, b) => {
+        const x = table.rows[a][i], y = table.rows[b][i];
+        if (x === null || y === null) return (x === null) - (y === null);  // missing last, either way
+        if (word) return sign * words[x].localeCompare(words[y], undefined, { numeric: true });
+        return sign * (x - y);
+      });
+      Array.from(head.cells).forEach((cell, at) => {
+        if (at === i) cell.setAttribute("aria-sort", sorted.down ? "descending" : "ascending");
+        else cell.removeAttribute("aria-sort");
+      });
+      apply();
+    }
+
+    copy.addEventListener("click", async () => {
+      const lines = [table.columns.map((column) => column.name).join("\t")];
+      for (const at of shown) lines.push(table.columns.map((_, i) => text(table.rows[at], i)).join("\t"));
+      const content = lines.join("\n");
+      try {
+        await navigator.clipboard.writeText(content);
+      } catch {
+        // A page opened from a file may not use the clipboard's interface: the old way still works.
+        const area = document.createElement("textarea");
+        area.value = content;
+        document.body.append(area);
+        area.select();
+        document.execCommand("copy");
+        area.remove();
+      }
+      copy.textContent = "copied " + shown.length + " rows";
+      setTimeout(() => { copy.textContent = "copy"; }, 2000);
+    });
+    filter.addEventListener("input", apply);
+    more.addEventListener("click", () => { limit += 5 * PAGE; render(); });
+    render();
+  }
+
+  document.querySelectorAll(".table").forEach(makeTable);
+  document.documentElement.dataset.ready = "1";
+})();

@@ -1,0 +1,252 @@
+"""`linkgauge plot`: the figures by name, each from a selection of a run's cases to one chart fit to print."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.store.folder import write_atomically
+from linkgauge.view import charts, charts_pairs, charts_scale, charts_size, charts_spread
+from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.charts import Chart
+from linkgauge.view.noisy import series_of_rows
+from linkgauge.view.results import Results, Row
+from linkgauge.view.units import size_text
+
+FORMATS = (".pdf", ".svg", ".png", ".json")
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """Which cases a figure shows: empty fields choose all. `transports` also takes names of mechanisms."""
+
+    pattern: str = ""
+    size_bytes: int | None = None
+    transports: tuple[str, ...] = ()
+    case_key: str = ""
+    devices: tuple[int, ...] = ()
+    quantity: str = ""
+    unit: str = "GB/s"
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """A chart, its title and what it leaves out, in one line."""
+
+    chart: Chart
+    title: str
+    note: str = ""
+
+
+class _Source:
+    """What the figures choose from."""
+
+    def __init__(self, results: Results, ceilings: Ceilings, selection: Selection) -> None:
+        self.results, self.ceilings, self.selection = results, ceilings, selection
+
+    def keeps(self, row: Row, by_size: bool = True) -> bool:
+        """Whether a row belongs to the selection."""
+        chosen = self.selection
+        label = self.results.label(row)
+        return (
+            (not chosen.pattern or row["pattern"] == chosen.pattern)
+            and (not chosen.transports or row["transport"] in chosen.transports or label in chosen.transports)
+            and (not chosen.case_key or row["case_key"].startswith(chosen.case_key))
+            and (not chosen.devices or tuple(row["devices"]) == chosen.devices)
+            and (not by_size or chosen.size_bytes is None or chosen.size_bytes in (row["size"], row["size_asked"]))
+        )
+
+    def panel(self, by_size: bool = False) -> tuple[list[Row], str]:
+        """Return the rows of the first task of the selection, and a note on the others."""
+        kept = [[row for row in rows if self.keeps(row, by_size)] for _, rows in self.results.panels]
+        kept = [rows for rows in kept if rows]
+        if not kept:
+            raise UsageError(f"no case of this run is in the selection: there are {_there(self.results)}")
+        rest = sorted({self.results.title(rows[0]) for rows in kept[1:]})
+        return kept[0], f"others, by --pattern and --on: {'; '.join(rest[:5])}" if rest else ""
+
+    def matrix(self) -> list[Row]:
+        """Return the pairs of one pattern, mechanism and size: the largest size unless one is chosen."""
+        kept = [rows for first, rows in self.results.matrices if self.keeps(first)]
+        if not kept:
+            raise UsageError("no pattern of the selection was measured on three or more pairs of devices")
+        smallest = self.selection.quantity == "latency" and self.selection.size_bytes is None
+        return (min if smallest else max)(kept, key=lambda rows: rows[0]["size"])
+
+
+def _there(results: Results) -> str:
+    patterns = list(dict.fromkeys(row["pattern"] for row in results.rows))
+    return (
+        f"patterns {', '.join(patterns)}; mechanisms {', '.join(results.mechanisms.values())}" if patterns else "none"
+    )
+
+
+def _over_size(draw: Callable[..., Chart]) -> Callable[[_Source], Drawn]:
+    def figure(source: _Source) -> Drawn:
+        rows, note = source.panel()
+        chart = draw(source.results, rows, source.selection.unit, source.ceilings)
+        return Drawn(chart, source.results.title(rows[0]), note)
+
+    return figure
+
+
+def _latency(source: _Source) -> Drawn:
+    drawn = _over_size(charts_size.latency_over_size)(source)
+    return dataclasses.replace(drawn, chart=drawn.chart.properties(width=420, height=300))
+
+
+def _boxes(source: _Source) -> Drawn:
+    rows, note = source.panel()
+    sizes = {row["size"] for row in rows}
+    size = source.selection.size_bytes
+    if size is not None:
+        size = next((row["size"] for row in rows if size in (row["size"], row["size_asked"])), None)
+    if size is None:
+        size = max(sizes)
+    chart = charts_spread.boxes(source.results, rows, source.selection.unit, size)
+    return Drawn(chart.properties(width=420, height=300), f"{source.results.title(rows[0])} · {size_text(size)}", note)
+
+
+def _matrix(source: _Source) -> Drawn:
+    rows = source.matrix()
+    quantity = source.selection.quantity or "goodput"
+    if quantity not in charts_pairs.QUANTITIES:
+        raise UsageError(f"unknown quantity '{quantity}': expected one of {', '.join(charts_pairs.QUANTITIES)}")
+    if quantity in ("share", "hops") and source.ceilings.system is None:
+        raise UsageError(f"quantity '{quantity}' needs the system that the run was measured on, which run.json lacks")
+    chart = charts_pairs.pair_matrix(source.results, rows, source.selection.unit, quantity, source.ceilings)
+    return Drawn(chart, _pair_title(source, rows))
+
+
+def _topology(source: _Source) -> Drawn:
+    rows = source.matrix()
+    return Drawn(
+        charts_pairs.topology(source.results, rows, source.selection.unit, source.ceilings), _pair_title(source, rows)
+    )
+
+
+def _pair_title(source: _Source, rows: list[Row]) -> str:
+    first = rows[0]
+    return f"{source.results.title(first, devices=False)} · {source.results.label(first)} · {size_text(first['size'])}"
+
+
+def _collective_rows(source: _Source) -> list[Row]:
+    rows = [row for row in source.results.rows if source.keeps(row, by_size=False)]
+    counts: dict[str, set[int]] = {}
+    for row in rows:
+        counts.setdefault(row["pattern"], set()).add(row["ranks"])
+    name = max(counts, key=lambda pattern: len(counts[pattern]), default="")
+    if not name or len(counts[name]) < 2:
+        raise UsageError("no pattern of the selection was measured on two or more numbers of devices")
+    return [row for row in rows if row["pattern"] == name]
+
+
+def _devices(source: _Source) -> Drawn:
+    rows = _collective_rows(source)
+    size = source.selection.size_bytes or max(row["size_asked"] for row in rows)
+    chart = charts_scale.over_devices(source.results, rows, source.selection.unit, size)
+    return Drawn(chart.properties(width=420, height=280), f"{rows[0]['pattern']} · {size_text(size)}")
+
+
+def _ratio(source: _Source) -> Drawn:
+    rows = _collective_rows(source)
+    labels = list(dict.fromkeys(source.results.label(row) for row in rows))
+    asked = [label for name in source.selection.transports for label in labels if name in (label, label.split(" ")[0])]
+    chosen = list(dict.fromkeys(asked or labels))
+    if len(chosen) < 2:
+        raise UsageError(f"the ratio needs two mechanisms, by --transport: there are {', '.join(labels)}")
+    chart = charts_scale.ratio_map(source.results, rows, chosen[0], chosen[1])
+    return Drawn(chart.properties(width=460), f"{rows[0]['pattern']}: {chosen[0]} against {chosen[1]}")
+
+
+def _one_each(source: _Source) -> tuple[list[tuple[Row, str]], str]:
+    rows, note = source.panel(by_size=True)
+    size = source.selection.size_bytes or max(row["size"] for row in rows)
+    rows = [row for row in rows if size in (row["size"], row["size_asked"])]
+    title = source.results.title(rows[0])
+    return [(row, f"{source.results.label(row)} · {size_text(row['size'])}") for row in rows], f"{title}\n{note}"
+
+
+def _timeline(source: _Source) -> Drawn:
+    named, words = _one_each(source)
+    title, _, note = words.partition("\n")
+    one = series_of_rows(source.results, named[:1])[0]
+    chart = charts_spread.time_line(one.row, one.series, one.cut).properties(width=520, height=260)
+    more = f"{len(named) - 1} more by --transport or --case" if len(named) > 1 else note
+    return Drawn(chart, f"{title} · {one.name}", more)
+
+
+def _distribution(source: _Source) -> Drawn:
+    named, words = _one_each(source)
+    title, _, note = words.partition("\n")
+    shown = series_of_rows(source.results, named)
+    lines = [(one.name, one.row["transport"], one.series[one.cut :]) for one in shown]
+    return Drawn(charts_spread.cumulative(lines).properties(width=460, height=280), title, note)
+
+
+def _shares(source: _Source) -> Drawn:
+    chart = charts_scale.share_of_peak(source.results, source.ceilings, source.selection.unit)
+    if chart is None:
+        raise UsageError("no ceilings: run.json does not say on what system the run was measured")
+    return Drawn(chart.properties(width=460), "best goodput over the least bound")
+
+
+FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
+    "goodput": (_over_size(charts_size.goodput_figure), "goodput over size, ceilings dashed, small sizes beside it"),
+    "latency": (_latency, "time over size"),
+    "boxes": (_boxes, "notched boxes of one size"),
+    "matrix": (_matrix, "pairs of devices: --quantity goodput, latency, share or hops"),
+    "topology": (_topology, "devices and links with what was measured on them"),
+    "devices": (_devices, "goodput over the number of devices"),
+    "ratio": (_ratio, "ratio of two mechanisms over size and number of devices"),
+    "timeline": (_timeline, "every sample of a case in order"),
+    "distribution": (_distribution, "cumulative distribution of a case's times"),
+    "shares": (_shares, "shares of what the links allow"),
+}
+
+
+def draw(results: Results, ceilings: Ceilings, name: str, selection: Selection) -> tuple[dict[str, Any], str]:
+    """Return a figure as a Vega-Lite specification, and a note on what it leaves out.
+
+    UsageError for an unknown figure, and where the selection holds nothing that it could show.
+    """
+    if name not in FIGURES:
+        raise UsageError(f"unknown figure '{name}': expected one of {', '.join(FIGURES)}")
+    if not results.rows:
+        raise UsageError("this run has no case with figures")
+    with charts.drawing():
+        drawn = FIGURES[name][0](_Source(results, ceilings, selection))
+        return charts.spec_of(charts.themed(drawn.chart, drawn.title), validate=False), drawn.note
+
+
+def write_figure(spec: dict[str, Any], path: Path) -> None:
+    """Write a figure as its name's ending says (FORMATS): PDF, SVG, PNG at 300 dots an inch, or Vega-Lite's JSON."""
+    if path.suffix not in FORMATS:
+        raise UsageError(f"'{path}': a figure's name ends with one of {', '.join(FORMATS)}")
+    if path.suffix == ".json":
+        import json
+
+        write_atomically(path, json.dumps(spec, indent=1).encode())
+        return
+    try:
+        import vl_convert
+    except ImportError:
+        raise EnvironmentLackingError(
+            "figures need vl-convert, which is not installed: pip install 'linkgauge[report]'"
+        ) from None
+    content: str | bytes
+    if path.suffix == ".pdf":
+        content = vl_convert.vegalite_to_pdf(spec)
+    elif path.suffix == ".svg":
+        content = vl_convert.vegalite_to_svg(spec)
+    else:
+        content = vl_convert.vegalite_to_png(spec, ppi=300)
+    write_atomically(path, content.encode() if isinstance(content, str) else content)
+
+
+def figure_names() -> Sequence[tuple[str, str]]:
+    """Return each figure's name and what it shows."""
+    return [(name, words) for name, (_, words) in FIGURES.items()]

@@ -1,0 +1,443 @@
+"""The report of a run: one HTML file that opens offline and starts with the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from linkgauge.errors import LinkgaugeError
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.store.folder import write_atomically
+from linkgauge.view import charts, charts_pairs, charts_scale, charts_size, charts_spread
+from linkgauge.view.answer import answers, best_ranges
+from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.noisy import noisiest
+from linkgauge.view.page import Page, escape
+from linkgauge.view.results import Results, Row, devices_text
+from linkgauge.view.tables import case_text, counts_line
+from linkgauge.view.units import RATE_UNITS, digits, rate_text, rate_unit, size_text, time_text
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
+_MAX_JSON_TEXT = 100_000
+
+
+class FindingLike(Protocol):
+    """What the report needs of a finding (linkgauge.findings)."""
+
+    @property
+    def severity(self) -> str: ...  # noqa: D102
+    @property
+    def sentence(self) -> str: ...  # noqa: D102
+    @property
+    def evidence(self) -> Sequence[Any]: ...  # noqa: D102
+    @property
+    def confidence(self) -> float: ...  # noqa: D102
+    @property
+    def remedy(self) -> str: ...  # noqa: D102
+
+
+def write_report(
+    run: Run, path: str | os.PathLike[str], unit: str = "GB/s", findings: Sequence[FindingLike] | None = None
+) -> Path:
+    """Write the report of a run and return its path.
+
+    `unit` is one of linkgauge.view.units.RATE_UNITS. `findings` are shown at the head in their order; None looks for
+    them. Raises EnvironmentLackingError, which says what to do, where Altair or vl-convert is not installed or the
+    file cannot be written.
+    """
+    path = Path(path)
+    with charts.drawing():
+        text = report_html(run, unit, findings)
+    write_atomically(path, text.encode("utf-8"))
+    return path
+
+
+def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | None = None) -> str:
+    """Return the report as one HTML text."""
+    rate_unit(unit)
+    results = Results(run)
+    ceilings = Ceilings(run)
+    page = Page()
+    title = _title(run, results)
+    _head(page, run, results, title)
+    page.html("<main>")
+    _answer(page, results, ceilings, unit)
+    _findings(page, _looked_for(run) if findings is None else findings)
+    _wrong(page, results)
+    _uses(page, results)
+    _patterns(page, results, ceilings, unit)
+    _pairs(page, results, ceilings, unit)
+    _over_devices(page, results, unit)
+    _shares(page, results, ceilings, unit)
+    _spread(page, results)
+    _cases(page, results, unit)
+    _skipped(page, results)
+    _machine(page, run)
+    page.html("</main><footer>Made by Linkgauge. GB/s is 10<sup>9</sup> bytes per second, KiB 1024 bytes.</footer>")
+    return page.document(title)
+
+
+def _looked_for(run: Run) -> Sequence[FindingLike]:
+    from linkgauge.view.judged import findings_of
+
+    return findings_of(run)
+
+
+def _title(run: Run, results: Results) -> str:
+    hosts: list[str] = []
+    names: dict[str, str] = {}
+    for launch in run.launches.select(["ranks"]).to_pylist():
+        for rank in launch["ranks"] or []:
+            if rank["host"]:
+                hosts.append(rank["host"])
+            if rank["device_name"]:
+                names[f"{rank['host']}/{rank['device_uuid'] or rank['device_ordinal']}"] = rank["device_name"]
+    where = (
+        ", ".join(list(dict.fromkeys(hosts))[:4])
+        or _text_of(run.info.get("machine"), "host")
+        or run.path.resolve().name
+    )
+    kinds = [f"{list(names.values()).count(name)} x {name}" for name in dict.fromkeys(names.values())]
+    return " · ".join(["Linkgauge", where, *kinds[:3]])
+
+
+def _text_of(mapping: object, name: str) -> str:
+    value = mapping.get(name) if isinstance(mapping, dict) else None
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
+def _head(page: Page, run: Run, results: Results, title: str) -> None:
+    origin = run.info.get("origin")
+    page.html(f"<header><h1>{escape(title)}</h1>")
+    when = " to ".join(filter(None, (_text_of(run.info, "start"), _text_of(run.info, "end"))))
+    page.html(f'<p class="dim">{escape(when)}</p>')
+    if origin:
+        said = origin if isinstance(origin, str) else json.dumps(origin)[:400]
+        page.html(f"<p><strong>Imported, not measured by Linkgauge:</strong> {escape(said)}</p>")
+    page.html(f'<p class="counts">{escape(counts_line(results).plain)}</p></header><nav><div>')
+    sections = {"answer": "Answer", "use": "What to use", "patterns": "Patterns", "pairs": "Pairs", "spread": "Spread"}
+    for anchor, name in (sections | {"cases": "All cases", "skipped": "Skipped", "machine": "Machine"}).items():
+        page.html(f'<a href="#{anchor}">{name}</a>')
+    page.html("</div></nav>")
+
+
+def _static_table(page: Page, columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> None:
+    head = "".join(f'<th class="{"" if words else "n"}">{escape(name)}</th>' for name, words in columns)
+    page.html(f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>')
+    for row in rows:
+        cells = zip(columns, row, strict=True)
+        page.html("<tr>" + "".join(f'<td class="{"" if w else "n"}">{escape(v)}</td>' for (_, w), v in cells) + "</tr>")
+    page.html("</tbody></table></div>")
+
+
+def _answer(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
+    page.heading(2, "What this machine can do", "answer")
+    rows = []
+    bounded = False
+    for answer in answers(results, ceilings):
+        wide = answer.widest
+        share = ""
+        if wide is not None and answer.bound is not None and answer.bound.goodput_bytes_per_s:
+            bounded = True
+            limit = rate_text(answer.bound.goodput_bytes_per_s, unit)
+            part = digits(100 * wide["goodput_bytes_per_s"] / answer.bound.goodput_bytes_per_s)
+            share = f"{part} % of {limit} ({answer.bound.rule})"
+        rows.append(
+            [
+                answer.title,
+                time_text(answer.fastest["latency_ns"]),
+                f"{results.label(answer.fastest)}, {size_text(answer.fastest['size'])}",
+                rate_text(wide["goodput_bytes_per_s"], unit) if wide else "",
+                f"{results.label(wide)}, {size_text(wide['size'])}" if wide else "",
+                share,
+            ]
+        )
+    columns = [("task", True), ("lowest time", False), ("by", True), (f"highest goodput, {unit}", False), ("by", True)]
+    if rows:
+        keep = 6 if bounded else 5
+        _static_table(page, [*columns, ("share of the least bound", True)][:keep], [row[:keep] for row in rows])
+        page.note(
+            "Times: medians at the smallest size, of a ping-pong half the round trip. Bidirectional: both ways' sum."
+        )
+    else:
+        page.note("No case ended with figures.")
+    if ceilings.problem:
+        page.note(f"No ceilings: {ceilings.problem}")
+    elif ceilings.system is None:
+        page.note("No ceilings: the run does not say on what system it was measured.")
+
+
+def _findings(page: Page, findings: Sequence[FindingLike]) -> None:
+    if not findings:
+        return
+    page.heading(2, "What is odd, and what to do", "findings")
+    for finding in findings:
+        page.html(f'<div class="finding {escape(finding.severity)}"><strong>{escape(finding.sentence)}</strong>')
+        page.html(f"<p>{escape(finding.remedy)}</p>" if finding.remedy else "")
+        texts = [item if isinstance(item, str) else getattr(item, "text", "") for item in finding.evidence]
+        sure = escape(digits(100 * finding.confidence))
+        items = "".join(f"<li>{escape(text)}</li>" for text in texts if text)
+        page.html(f"<details><summary>evidence ({sure} % sure)</summary><ul>{items}</ul></details></div>")
+
+
+def _wrong(page: Page, results: Results) -> None:
+    wrong = [row for row in results.others if row["status"] != "skipped"]
+    if wrong:
+        page.heading(2, "Cases that did not end well", "wrong")
+        rows = [(row["status"], case_text(row), row["launch"], row["reason"] or "") for row in wrong]
+        page.table([("status", True), ("case", True), ("launch", False), ("reason", True)], rows)
+
+
+def _uses(page: Page, results: Results) -> None:
+    page.heading(2, "What to use", "use")
+    rows = []
+    for first, all_rows in results.panels:
+        if len({results.label(row) for row in all_rows}) < 2:
+            continue
+        for place, use in enumerate(best_ranges(results, all_rows)):
+            margin = (
+                f"next is at least {digits(100 * use.margin)} % slower" if use.margin and use.margin >= 0.01 else ""
+            )
+            rows.append([results.title(first) if place == 0 else "", use.sizes, " or ".join(use.labels), margin])
+    if rows:
+        _static_table(page, [("task", True), ("sizes", True), ("best", True), ("margin", True)], rows)
+        page.note("By the median time at the sizes measured; “or” where the 95 % intervals of the medians overlap.")
+    else:
+        page.note("No task was measured by more than one mechanism.")
+
+
+def _patterns(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
+    page.heading(2, "Patterns", "patterns")
+    page.note(
+        "Lines are medians, bands the quartiles, dashed lines ceilings by the named rule. Click a name to bring it out."
+    )
+    for first, rows in results.panels:
+        title = results.title(first)
+        name = title.replace(" · ", "-").replace(" ", "_")
+        page.heading(3, title)
+        page.html('<div class="charts">')
+        if len({row["size"] for row in rows}) > 1:
+            page.chart(
+                charts_size.latency_over_size(results, rows, unit, ceilings),
+                "time over size",
+                f"{name}-time",
+                height=300,
+            )
+            if any(row["goodput_bytes_per_s"] is not None for row in rows):
+                chart = charts_size.goodput_over_size(results, rows, unit, ceilings)
+                page.chart(chart, "goodput over size", f"{name}-goodput", height=300)
+        box = charts_spread.boxes(results, rows, unit)
+        caption = "spread: quartiles, 5th to 95th percentile, notch: 95 % interval of the median, diamond: mean"
+        page.chart(
+            box, caption, f"{name}-spread", height=280, max_width=160 + 130 * len({results.label(row) for row in rows})
+        )
+        page.html("</div>")
+
+
+def _pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
+    page.heading(2, "Pairs of devices", "pairs")
+    families: dict[tuple[str, str], list[tuple[Row, list[Row]]]] = {}
+    for first, rows in results.matrices:
+        families.setdefault((results.title(first, devices=False), results.label(first)), []).append((first, rows))
+    if not families:
+        page.note("No pattern was measured on three or more pairs.")
+    for (title, label), group in families.items():
+        group.sort(key=lambda pair: pair[0]["size"])
+        page.heading(3, f"{title} · {label}")
+        page.html('<div class="charts">')
+        small, large = group[0], group[-1]
+        count = len({device for row in large[1] for device in row["devices"]})
+        width = 150 + 46 * count
+        shown = [("latency", small)] if len(group) > 1 or small[0]["size"] < 1 << 16 else []
+        if large[0]["goodput_bytes_per_s"] is not None and (len(group) > 1 or not shown):
+            shown.append(("goodput", large))
+            if any(ceilings.least_bound(row) for row in large[1]):
+                shown.append(("share", large))
+        for quantity, (first, rows) in shown:
+            chart = charts_pairs.pair_matrix(results, rows, unit, quantity, ceilings)
+            page.chart(
+                chart, f"{quantity}, {size_text(first['size'])}", f"{first['pattern']}-{quantity}", max_width=width
+            )
+        if any(quantity == "goodput" for quantity, _ in shown) and count <= 16:
+            chart = charts_pairs.topology(results, large[1], unit, ceilings)
+            page.chart(
+                chart,
+                f"measured on the links, {size_text(large[0]['size'])}",
+                f"{large[0]['pattern']}-links",
+                max_width=480,
+            )
+        page.html("</div>")
+
+
+def _over_devices(page: Page, results: Results, unit: str) -> None:
+    patterns: dict[str, list[Row]] = {}
+    for _, rows in results.panels:
+        if PATTERNS[rows[0]["pattern"]].collective:
+            patterns.setdefault(rows[0]["pattern"], []).extend(rows)
+    wide = {name: rows for name, rows in patterns.items() if len({row["ranks"] for row in rows}) > 1}
+    if not wide:
+        return
+    page.heading(2, "Over the number of devices", "devices")
+    for name, rows in wide.items():
+        counts = {row["ranks"] for row in rows}
+        common = [
+            s
+            for s in {row["size_asked"] for row in rows}
+            if {r["ranks"] for r in rows if r["size_asked"] == s} == counts
+        ]
+        sizes = sorted(common or {row["size_asked"] for row in rows})
+        page.heading(3, name)
+        page.html('<div class="charts">')
+        for size in dict.fromkeys((sizes[0], sizes[-1])):
+            chart = charts_scale.over_devices(results, rows, unit, size)
+            page.chart(chart, f"goodput, {size_text(size)}", f"{name}-devices-{size}", height=260)
+        labels = sorted(
+            {results.label(row) for row in rows}, key=lambda label: -sum(results.label(r) == label for r in rows)
+        )
+        if len(labels) > 1:
+            chart = charts_scale.ratio_map(results, rows, labels[0], labels[1])
+            page.chart(chart, f"{labels[0]} against {labels[1]}", f"{name}-ratio")
+        page.html("</div>")
+
+
+def _shares(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
+    chart = charts_scale.share_of_peak(results, ceilings, unit)
+    if chart is not None:
+        page.heading(2, "Shares of what the links allow", "shares")
+        page.chart(chart, "best goodput of each mechanism over the least bound", "share-of-peak", max_width=900)
+
+
+def _spread(page: Page, results: Results) -> None:
+    page.heading(2, "Spread", "spread")
+    chosen = noisiest(results)
+    if not chosen:
+        page.note("No case has enough samples to show its spread.")
+        return
+    page.note("The cases whose times spread most, one a task: every sample in order, and how they are distributed.")
+    page.html('<div class="charts">')
+    for one in chosen:
+        page.chart(charts_spread.time_line(one.row, one.series, one.cut), one.name, "time-line", height=240)
+    named = [(one.name, one.row["transport"], one.series[one.cut :]) for one in chosen]
+    page.chart(charts_spread.cumulative(named), "cumulative distribution, warm-up left out", "distribution", height=260)
+    page.html("</div>")
+
+
+def _cases(page: Page, results: Results, unit: str) -> None:
+    page.heading(2, "All cases", "cases")
+    scale = RATE_UNITS[unit]
+
+    def number(name: str, factor: float) -> Callable[[Row], float | None]:
+        return lambda row: charts.short(row[name], factor)
+
+    numbers: list[tuple[str, Callable[[Row], float | None]]] = [
+        ("median, µs", number("median_ns", 1e-3)),
+        ("95 % from", number("interval_low_ns", 1e-3)),
+        ("to", number("interval_high_ns", 1e-3)),
+        ("q1", number("q1_ns", 1e-3)),
+        ("q3", number("q3_ns", 1e-3)),
+        ("p95", number("p95_ns", 1e-3)),
+        ("p99", number("p99_ns", 1e-3)),
+        (f"goodput, {unit}", number("goodput_bytes_per_s", 1 / scale)),
+        ("bus bandwidth", number("bus_bandwidth_bytes_per_s", 1 / scale)),
+        ("max over ranks, µs", number("max_rank_median_ns", 1e-3)),
+    ]
+    columns = [
+        ("mechanism", True),
+        ("task", True),
+        ("devices", True),
+        ("size, B", False),
+        *((name, False) for name, _ in numbers),
+    ]
+    columns += [("samples", False), ("launches", False), ("marks", True), ("key", True)]
+    rows = []
+    for row in results.rows:
+        line: list[Any] = [
+            results.label(row),
+            results.title(row, devices=False),
+            " ".join(map(str, row["devices"])),
+            row["size"],
+        ]
+        line += [value(row) for _, value in numbers]
+        line += [row["samples"], row["repeats"], marks_text(row), row["case_key"]]
+        rows.append(line)
+    page.table(columns, rows)
+    page.note("Times are of one iteration, of a ping-pong the whole round trip. p99 only where enough samples bear it.")
+
+
+def marks_text(row: Row) -> str:
+    """Return in words what a reader must know of a case: not converged, coarse, oversubscribed, not verified."""
+    words = {
+        "converged": (False, "not converged"),
+        "coarse": (True, "coarse"),
+        "oversubscribed": (True, "oversubscribed"),
+    }
+    words["verified"] = (False, "not verified")
+    return ", ".join(text for name, (value, text) in words.items() if row[name] is value)
+
+
+def _skipped(page: Page, results: Results) -> None:
+    page.heading(2, "Skipped", "skipped")
+    skipped = [row for row in results.others if row["status"] == "skipped"]
+    if not skipped:
+        page.note("Nothing was skipped.")
+        return
+    rows = [
+        (
+            row["transport"],
+            row["pattern"],
+            row["size"],
+            devices_text(row["devices"], row["pattern"]),
+            row["reason"] or "",
+        )
+        for row in skipped
+    ]
+    page.table([("transport", True), ("pattern", True), ("size, B", False), ("devices", True), ("reason", True)], rows)
+
+
+def _machine(page: Page, run: Run) -> None:
+    page.heading(2, "Machine and settings", "machine")
+    for section in ("machine", "versions", "settings", "clock", "asked"):
+        values = run.info.get(section)
+        if isinstance(values, dict):
+            page.heading(3, section)
+            page.facts(
+                (name, value if isinstance(value, str | int | float) else json.dumps(value)[:500])
+                for name, value in values.items()
+            )
+    page.heading(3, "launches")
+    columns = [
+        ("launch", False),
+        ("key", True),
+        ("ranks", False),
+        ("hosts", True),
+        ("MPI", True),
+        ("environment", True),
+        ("versions", True),
+    ]
+    rows = []
+    for launch in run.launches.to_pylist():
+        ranks = launch["ranks"] or []
+        hosts = ", ".join(dict.fromkeys(str(rank["host"]) for rank in ranks))
+        rows.append(
+            (
+                launch["launch"],
+                launch["launch_key"],
+                len(ranks),
+                hosts,
+                launch["mpi"],
+                launch["env"],
+                launch["versions"],
+            )
+        )
+    page.table(columns, rows)
+    text = json.dumps(run.info, indent=1, default=str)
+    more = "\n... cut here" if len(text) > _MAX_JSON_TEXT else ""
+    page.html(f"<details><summary>run.json</summary><pre>{escape(text[:_MAX_JSON_TEXT] + more)}</pre></details>")
+
+
+__all__ = ["FindingLike", "LinkgaugeError", "marks_text", "report_html", "write_report"]

@@ -1,0 +1,194 @@
+"""Every chart is a valid specification, drawn from the right columns: checked against the samples themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from linkgauge.errors import UsageError
+from linkgauge.store.run import Run
+from linkgauge.view import charts, charts_pairs, charts_scale, charts_size, charts_spread
+from linkgauge.view.ceilings import CeilingLine, Ceilings
+from linkgauge.view.noisy import noisiest
+from linkgauge.view.results import Results, Row
+
+GB = 1e9
+
+
+class TenGigabytes(Ceilings):
+    """A system on which everything is bounded by 10 GB/s."""
+
+    def of(self, row: Row) -> list[CeilingLine]:
+        return [CeilingLine("max_flow", "bound", 10e9, None, ""), CeilingLine("payload_share", "typical", 9e9, 5e3, "")]
+
+
+def values(chart: Any, **required: Any) -> list[dict[str, Any]]:
+    """Return the longest dataset whose rows have the fields; the chart must be valid Vega-Lite."""
+    spec = charts.spec_of(charts.themed(chart), validate=True)
+    json.dumps(spec, allow_nan=False)
+    fitting = [rows for rows in spec["datasets"].values() if rows and set(required["fields"]) <= set(rows[0])]
+    return list(max(fitting, key=len))
+
+
+def times_ns(run: Run, row: Row) -> np.ndarray[Any, Any]:
+    """The time of each iteration of a row's launch, by the definition, written once more with plain numpy."""
+    table = run.samples.to_pylist()
+    mine = [
+        s for s in table if s["case_key"] == row["case_key"] and s["launch"] == row["launch"] and s["phase"] == "sample"
+    ]
+    numbers = sorted({s["sample"] for s in mine})
+    if row["pattern"] in ("pingpong", "unidirectional"):
+        return np.array([s["ns"] for s in mine if s["rank"] == 0], float)
+    if row["pattern"] == "bidirectional":
+        return np.array([max(s["ns"] for s in mine if s["sample"] == n) for n in numbers], float)
+    ends = [max(s["start_ns"] + s["ns"] - s["scheduled_ns"] for s in mine if s["sample"] == n) for n in numbers]
+    return np.array(ends, float)
+
+
+PAYLOAD = {
+    "pingpong": lambda m, n: 2 * m,
+    "unidirectional": lambda m, n: m,
+    "bidirectional": lambda m, n: 2 * m,
+    "alltoall": lambda m, n: (n - 1) * m,
+    "allreduce": lambda m, n: m,
+}
+
+
+@pytest.mark.parametrize("pattern", list(PAYLOAD))
+def test_goodput_and_latency_come_from_the_timekeepers(rich: Results, rich_run: Run, pattern: str) -> None:
+    first, rows = next(panel for panel in rich.panels if panel[0]["pattern"] == pattern)
+    drawn = values(charts_size.goodput_over_size(rich, rows, "GB/s"), fields=("goodput", "size"))
+    slow = values(charts_size.latency_over_size(rich, rows, "GB/s"), fields=("median", "size"))
+    row = max(rows, key=lambda r: (r["size"], r["transport"] == "ccl"))
+    # Two launches are one point: the median of their medians.
+    medians = [np.median(times_ns(rich_run, dict(row, launch=launch))) for launch in (0, 1)]
+    time = float(np.median(medians))
+    point = next(d for d in drawn if d["size"] == row["size"] and d["mechanism"] == rich.label(row))
+    assert point["goodput"] == pytest.approx(PAYLOAD[pattern](row["size"], row["ranks"]) / time * 1e9 / GB, rel=5e-3)
+    assert point["goodput_q1"] <= point["goodput"] <= point["goodput_q3"]
+    point = next(d for d in slow if d["size"] == row["size"] and d["mechanism"] == rich.label(row))
+    half = 2 if pattern == "pingpong" else 1
+    assert point["median"] == pytest.approx(time / half / 1e3, rel=5e-3)
+    assert point["q1"] <= point["median"] <= point["q3"]
+    assert first["pattern"] == pattern
+
+
+def test_ceilings_are_drawn_with_their_names(rich: Results, rich_run: Run) -> None:
+    _, rows = rich.panels[0]
+    ceilings = TenGigabytes(rich_run)
+    limits = values(charts_size.goodput_over_size(rich, rows, "Gb/s", ceilings), fields=("rule", "value", "from"))
+    assert {(limit["rule"], limit["value"]) for limit in limits} == {("max_flow", 80.0), ("payload_share", 72.0)}
+    latency = values(charts_size.latency_over_size(rich, rows, "GB/s", ceilings), fields=("rule", "value", "from"))
+    assert {(limit["rule"], limit["value"]) for limit in latency} == {("payload_share", 5.0)}
+
+
+def test_matrix_cells_are_the_pairs(rich: Results, rich_run: Run) -> None:
+    rows = next(rows for first, rows in rich.matrices if first["pattern"] == "unidirectional")
+    cells = values(charts_pairs.pair_matrix(rich, rows, "GB/s"), fields=("from", "to", "value"))
+    assert len(cells) == 16
+    found = {(cell["from"], cell["to"]): cell["value"] for cell in cells}
+    assert found[0, 3] == pytest.approx(found[3, 0] / 2, rel=0.03)  # the slow link is one way only
+    for row in rows:
+        assert found[tuple(row["devices"])] == pytest.approx(row["goodput_bytes_per_s"] / GB, rel=1e-4)
+    shares = values(
+        charts_pairs.pair_matrix(rich, rows, "GB/s", "share", TenGigabytes(rich_run)), fields=("from", "value")
+    )
+    assert {(c["from"], c["to"]): c["value"] for c in shares}[0, 3] == pytest.approx(found[0, 3] * 10, rel=1e-3)
+
+
+def test_topology_has_an_arrow_for_each_ordered_pair(rich: Results) -> None:
+    rows = next(rows for first, rows in rich.matrices if first["pattern"] == "unidirectional")
+    lines = values(charts_pairs.topology(rich, rows, "GB/s"), fields=("pair", "goodput", "order"))
+    assert {line["pair"] for line in lines} == {f"{a} to {b}" for a in range(4) for b in range(4) if a != b}
+
+
+def test_boxes_show_the_quantiles(rich: Results, rich_run: Run) -> None:
+    _, rows = rich.panels[0]
+    row = next(r for r in rows if r["size"] == 4096 and r["transport"] == "ccl")
+    drawn = values(charts_spread.boxes(rich, rows, "GB/s", 4096), fields=("p5", "p95", "notch_low"))
+    box = next(d for d in drawn if d["mechanism"] == "ccl")
+    series = [times_ns(rich_run, dict(row, launch=launch)) / 2e3 for launch in (0, 1)]
+    for name, share in (
+        ("p5", 0.05),
+        ("q1", 0.25),
+        ("median", 0.5),
+        ("q3", 0.75),
+        ("p95", 0.95),
+        ("min", 0),
+        ("max", 1),
+    ):
+        assert box[name] == pytest.approx(np.median([np.quantile(s, share) for s in series]), rel=5e-3), name
+    assert box["q1"] <= box["notch_low"] <= box["median"] <= box["notch_high"] <= box["q3"]
+    assert {d["size"] for d in drawn} == {4096}
+
+
+def test_time_line_has_every_sample_and_keeps_spikes(rich: Results) -> None:
+    one = noisiest(rich)[0]
+    points = values(charts_spread.time_line(one.row, one.series, one.cut), fields=("sample", "time", "part"))
+    assert len(points) == one.series.size == 65
+    assert sum(point["part"] == "warm-up" for point in points) == one.cut >= 5
+    spiky = np.full(100_000, 1000.0)
+    spiky[77_777] = 9e6
+    points = values(charts_spread.time_line(one.row, spiky, 0), fields=("sample", "time", "part"))
+    assert len(points) <= charts_spread.TIMELINE_POINTS
+    assert any(point["sample"] == 77_777 for point in points)
+
+
+def test_distribution_is_that_of_the_series() -> None:
+    series = np.arange(1.0, 1001.0) * 1e3
+    points = values(charts_spread.cumulative([("a", "ccl", series)]), fields=("share", "time"))
+    assert all(point["time"] == pytest.approx(1 + 9.99 * point["share"], rel=1e-3) for point in points)
+
+
+def test_over_devices_and_ratio(rich: Results) -> None:
+    rows = [row for row in rich.rows if row["pattern"] == "allreduce"]
+    points = values(charts_scale.over_devices(rich, rows, "GB/s", 1 << 30), fields=("ranks", "goodput"))
+    assert {(p["ranks"], p["mechanism"]) for p in points} >= {(n, t) for n in (2, 4) for t in ("ccl", "copy_engine")}
+    cells = values(charts_scale.ratio_map(rich, rows, "copy_engine", "ccl"), fields=("ranks", "ratio"))
+    times = {(r["size_asked"], r["ranks"], r["transport"]): r["median_ns"] for r in rows}
+    for cell in cells:
+        ccl, copies = (times[cell["size"], cell["ranks"], name] for name in ("ccl", "copy_engine"))
+        assert cell["ratio"] == pytest.approx(ccl / copies, rel=1e-4)
+
+
+def test_shares_are_of_the_least_bound(rich: Results, rich_run: Run) -> None:
+    chart = charts_scale.share_of_peak(rich, TenGigabytes(rich_run), "GB/s")
+    bars = values(chart, fields=("share", "bound"))
+    best = max(r["goodput_bytes_per_s"] for r in rich.panels[0][1] if r["transport"] == "ccl")
+    bar = next(b for b in bars if b["mechanism"] == "ccl" and b["task"] == rich.title(rich.panels[0][0]))
+    assert bar["share"] == pytest.approx(100 * best / 10e9, rel=1e-3)
+    assert charts_scale.share_of_peak(rich, Ceilings(rich_run), "GB/s") is None
+
+
+def test_a_transport_has_one_colour_everywhere(rich: Results) -> None:
+    for _, rows in rich.panels:
+        for chart in (
+            charts_size.goodput_over_size(rich, rows, "GB/s"),
+            charts_spread.boxes(rich, rows, "GB/s", 1 << 30),
+        ):
+            text = json.dumps(charts.spec_of(charts.themed(chart)))
+            for label in {rich.label(row) for row in rows if row["size"] == 1 << 30}:
+                assert charts.colour_of(charts.transport_of(label)) in text
+    assert len(set(charts.TRANSPORT_COLOURS.values())) == len(charts.TRANSPORT_COLOURS)
+
+
+def test_figures_are_files(rich: Results, rich_run: Run, tmp_path: Any) -> None:
+    from linkgauge.view.figures import FIGURES, Selection, draw, write_figure
+
+    pytest.importorskip("vl_convert")
+    ceilings = TenGigabytes(rich_run)
+    starts = {".pdf": b"%PDF", ".svg": b"<svg", ".png": b"\x89PNG"}
+    for number, name in enumerate(FIGURES):
+        spec, _ = draw(rich, ceilings, name, Selection())
+        suffix = list(starts)[number % 3]
+        write_figure(spec, tmp_path / f"{name}{suffix}")
+        assert (tmp_path / f"{name}{suffix}").read_bytes().startswith(starts[suffix])
+    with pytest.raises(UsageError, match="expected one of goodput"):
+        draw(rich, ceilings, "pie", Selection())
+    with pytest.raises(UsageError, match="mechanisms staging"):
+        draw(rich, ceilings, "goodput", Selection(pattern="gather"))
+    with pytest.raises(UsageError, match=r"\.pdf"):
+        write_figure({}, tmp_path / "figure.bmp")

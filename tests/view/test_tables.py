@@ -1,0 +1,91 @@
+"""The terminal's tables: approved baselines at three widths, marks of the best, nothing a terminal would obey."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import linkgauge
+from linkgauge.store.run import Run
+from linkgauge.view import tables
+from linkgauge.view.results import Results
+from linkgauge.view.summary import print_summary
+from synthetic import make_case, make_run, usual_cases
+
+APPROVED = Path(__file__).parent / "approved"
+
+
+def printed(results: Results, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+    console.print(tables.everything(results, width, "GB/s"))
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in output.splitlines()) + "\n"
+
+
+def approve(name: str, text: str) -> None:
+    """Compare with the approved text; LINKGAUGE_APPROVE=1 writes it, to be looked at before it is committed."""
+    path = APPROVED / name
+    if os.environ.get("LINKGAUGE_APPROVE"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [44, 80, 120])
+def test_show_is_as_approved(rich: Results, width: int) -> None:
+    text = printed(rich, width)
+    assert max(map(len, text.splitlines())) <= width
+    approve(f"show-{width}.txt", text)
+
+
+def test_summary_is_as_approved(rich_run: Run) -> None:
+    console = Console(file=io.StringIO(), width=100, color_system=None, legacy_windows=False)
+    print_summary(rich_run, console)
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+    approve("summary-100.txt", "\n".join(line.rstrip() for line in output.splitlines()) + "\n")
+
+
+def test_the_best_of_each_size_is_marked_once(rich: Results) -> None:
+    for _, rows in rich.panels:
+        for size in {row["size"] for row in rows}:
+            of_size = [row for row in rows if row["size"] == size]
+            best, near = tables.best_of(of_size)
+            assert best is not None
+            assert best["median_ns"] == min(row["median_ns"] for row in of_size)
+            assert all(row["interval_low_ns"] <= best["interval_high_ns"] for row in near)
+            assert best not in near
+
+
+def test_terminal_escapes_are_inert(tmp_path: Path) -> None:
+    case = make_case("mpi", "pingpong", 8, variant="\x1b[2J\x1b]0;owned\x07")
+    skipped = make_case("kernel", "pingpong", 8)
+    make_run(tmp_path / "run", cases=[case], skipped=[(skipped, "because \x1b[31m[bold]of\u202e this")])
+    text = printed(Results(linkgauge.load(tmp_path / "run")), 100)
+    assert not any(ord(letter) < 32 and letter != "\n" for letter in text)
+    assert "\u202e" not in text
+    assert "[bold]of" in text  # shown as it is, not as markup
+
+
+def test_mechanisms_of_one_transport_are_told_apart(tmp_path: Path) -> None:
+    launches = (
+        {"launch_key": "aaaa", "mpi": {"name": "MPICH", "version": "5.0.2"}, "env": {"UCX_TLS": "shm"}},
+        {"launch_key": "bbbb", "mpi": {"name": "MPICH", "version": "5.0.2"}},
+        {"launch_key": "cccc", "mpi": {"name": "Open MPI", "version": "5.0.11"}},
+    )
+    cases = usual_cases(transports=("mpi", "kernel"), patterns=("pingpong",), sizes=(8,))
+    make_run(tmp_path / "run", cases=cases, launches=launches, samples=20)
+    labels = set(Results(linkgauge.load(tmp_path / "run")).mechanisms.values())
+    assert "mpi (Open MPI 5.0.11)" in labels
+    assert "mpi (MPICH 5.0.2, UCX_TLS=shm)" in labels
+    assert "mpi (MPICH 5.0.2, default settings)" in labels
+
+
+def test_a_run_without_figures_is_shown(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", cases=[], skipped=[(make_case("ccl", "allreduce", 8), "libnccl.so.2 was not found")])
+    text = printed(Results(linkgauge.load(tmp_path / "run")), 80)
+    assert "libnccl.so.2 was not found" in text
+    assert "1 case: 0 ok, 1 skipped" in text

@@ -87,7 +87,7 @@ struct CaseSpec {
   MemoryKind target_memory = MemoryKind::kDevice;
   AllocateOptions source_options;
   AllocateOptions target_options;
-  std::vector<int> rank_list;  // ranks of the launch that take part, ascending order of their place in the case: entry
+  std::vector<int> rank_list;  // ranks of the launch that take part, in the order of their place in the case: entry
                                // k plays rank k
   std::vector<int> devices;    // the device of each entry of rank_list
   Cadence cadence = Cadence::kIsolated;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "errors.h"
+#include "group/region_group.h"
 #include "transport/mpi_library.h"
 
 namespace linkgauge {
@@ -76,14 +77,7 @@ Session::~Session() {
 void Session::check(const CaseSpec& spec) const {
   const int launch_size = options_.group->size();
   const auto ranks = static_cast<int>(spec.rank_list.size());
-  bool ascending = ranks > 0 && spec.rank_list.front() >= 0 && spec.rank_list.back() < launch_size;
-  for (std::size_t i = 1; i < spec.rank_list.size(); ++i) {
-    ascending = ascending && spec.rank_list[i - 1] < spec.rank_list[i];
-  }
-  if (!ascending) {
-    throw CallerError("rank_list " + listed(spec.rank_list) + " must be ascending ranks from 0 to " +
-                      std::to_string(launch_size - 1));
-  }
+  check_subset(spec.rank_list, launch_size);
   if (spec.devices.size() != spec.rank_list.size()) {
     throw CallerError("devices " + listed(spec.devices) + " must have one entry for each of the " +
                       std::to_string(ranks) + " ranks");
@@ -203,7 +197,8 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
 std::uint64_t Session::communicator_of(const std::vector<int>& ranks) {
   if (!options_.mpi) return 0;
   MpiLibrary& mpi = *options_.mpi;
-  if (static_cast<int>(ranks.size()) == options_.group->size()) return mpi.world();
+  const bool in_order = std::is_sorted(ranks.begin(), ranks.end());
+  if (in_order && static_cast<int>(ranks.size()) == options_.group->size()) return mpi.world();
   for (const Communicator& known : communicators_) {
     if (known.ranks == ranks) return known.handle;
   }
@@ -213,8 +208,9 @@ std::uint64_t Session::communicator_of(const std::vector<int>& ranks) {
     communicators_.pop_front();
   }
   const int rank = options_.group->rank();
-  const bool member = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-  communicators_.push_back({ranks, mpi.comm_split(mpi.world(), member ? 0 : -1, rank)});
+  const auto place = std::find(ranks.begin(), ranks.end(), rank);
+  const int colour = place != ranks.end() ? 0 : -1;
+  communicators_.push_back({ranks, mpi.comm_split(mpi.world(), colour, static_cast<int>(place - ranks.begin()))});
   return communicators_.back().handle;
 }
 

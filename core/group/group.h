@@ -38,8 +38,8 @@ class Group {
   virtual std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine,
                                                        const Progress& progress) = 0;
 
-  // The ranks of `ranks` (of this group, ascending) as a group of their own; ranks outside get nullptr. Collective
-  // over this group.
+  // The ranks of `ranks` (distinct, of this group) as a group of their own, in that order; ranks outside get nullptr.
+  // Collective over this group.
   virtual std::unique_ptr<Group> subset(const std::vector<int>& ranks) = 0;
 
   // Start alignment: every rank returns at about the same time of its node's clock, having spun to a deadline that all

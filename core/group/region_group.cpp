@@ -225,12 +225,13 @@ void RegionGroup::throw_peer_error() const {
 }
 
 void check_subset(const std::vector<int>& ranks, int size) {
-  bool good = !ranks.empty() && ranks.front() >= 0 && ranks.back() < size;
-  for (std::size_t i = 1; i < ranks.size(); ++i) good = good && ranks[i - 1] < ranks[i];
-  if (good) return;
+  std::vector<int> sorted = ranks;
+  std::sort(sorted.begin(), sorted.end());
+  const bool distinct = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+  if (!ranks.empty() && distinct && sorted.front() >= 0 && sorted.back() < size) return;
   std::string text;
   for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  throw CallerError("[" + text + "] is not an ascending list of ranks from 0 to " + std::to_string(size - 1));
+  throw CallerError("[" + text + "] is not a list of distinct ranks from 0 to " + std::to_string(size - 1));
 }
 
 }  // namespace linkgauge

@@ -73,7 +73,7 @@ class RegionGroup final : public Group {
   std::uint64_t rounds_ = 0;  // rounds of exchange(): which of a rank's two slots is in use
 };
 
-// `ranks` must be ascending ranks of a group of `size`; throws CallerError.
+// `ranks` must be distinct ranks of a group of `size`, in any order; throws CallerError.
 void check_subset(const std::vector<int>& ranks, int size);
 
 }  // namespace linkgauge

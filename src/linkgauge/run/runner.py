@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 FAILED = ("failed", "hung", "timeout", "crashed", "corrupt")
+# What counts against a transport: a slow case says nothing of the next one.
+BROKEN = ("failed", "hung", "crashed", "corrupt")
 # A launch that cannot start is tried once more; then its cases fail with what it said.
 _START_ATTEMPTS = 2
 # Launches in a row that end without any case to blame and without progress.
@@ -147,8 +149,8 @@ class Runner:
 
     def _run_planned(self, one: Pending) -> None:
         start_failures = idle = 0
+        self._skip_exhausted(one)
         while True:
-            self._skip_exhausted(one)
             if not one.entries or self._stopping():
                 return
             before = len(one.entries)
@@ -167,6 +169,7 @@ class Runner:
             if idle >= _MAX_IDLE_LAUNCHES:
                 self._fail_all(one, end)
                 return
+            self._skip_exhausted(one)
             if one.entries:
                 self._relaunch(one)
 
@@ -313,7 +316,7 @@ class Runner:
             durable=status != "skipped",
         )
         self.counts[status] = self.counts.get(status, 0) + 1
-        if status in FAILED:
+        if status in BROKEN:
             self._failures[entry.case.transport] = self._failures.get(entry.case.transport, 0) + 1
         self._reporter.state.estimated_done_s += case_s(entry.case, self._options.machine)
         if quiet:

@@ -114,6 +114,7 @@ def checked_case(dimensions: dict[str, Any]) -> Case:
         raise ValueError("a case without devices")
     for device in case.devices:
         _whole(device)
+    _check_types(dimensions)
     for name, value in case.dimensions().items():
         if name not in BY_NAME:
             continue
@@ -124,6 +125,17 @@ def checked_case(dimensions: dict[str, Any]) -> Case:
     if not isinstance(case.stop, StopRule) or isinstance(case.size_asked, bool) or not isinstance(case.size_asked, int):
         raise TypeError("a case without its size")
     return case
+
+
+_MODEL = Case("", "", 0, 0, (0,)).dimensions()
+
+
+def _check_types(dimensions: dict[str, Any]) -> None:
+    """Each dimension of its own type: flags and plan files may write a number as text, a stored plan does not."""
+    for name, model in _MODEL.items():
+        value = dimensions.get(name, model)
+        if type(value) is not type(model) and not (isinstance(model, float) and type(value) is int):
+            raise TypeError(f"'{name}' is {value!r}")
 
 
 def unsafe_settings(launch: PlannedLaunch, given: frozenset[str]) -> str:

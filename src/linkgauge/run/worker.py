@@ -31,7 +31,7 @@ from linkgauge.store.journal import JournalWriter
 EXIT_START = 70  # could not start: the note says why
 EXIT_FATAL = 71  # ended itself after a failure that the journal holds
 EXIT_JOURNAL = 74  # the journal could not be written
-_FAILED = ("failed", "hung", "timeout", "crashed", "corrupt")
+_BROKEN = ("failed", "hung", "crashed", "corrupt")  # what counts against a transport, as run/runner.py does
 
 
 class Recorder:
@@ -68,7 +68,7 @@ class Recorder:
         header = case_header(entry.case, outcomes, is_oversubscribed(self._spec, entry.case))
         self._journal.append("case", {**self.identity(entry), **header}, joined_samples(outcomes))
         status = str(header["status"])
-        if status in _FAILED:
+        if status in _BROKEN:
             transport = entry.case.transport
             self.failures[transport] = self.failures.get(transport, 0) + 1
         return status

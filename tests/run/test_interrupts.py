@@ -1,0 +1,229 @@
+"""Runs that are cut short: signals, killed parents, full disks; and going on with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linkgauge.errors import EnvironmentLackingError, RunFolderError
+from linkgauge.run.prepare import changes, resumed_pending
+from linkgauge.run.private_folder import clean_leftovers
+from linkgauge.run.stored_plan import FILE, read_launches, unsafe_settings
+from linkgauge.store.run import load
+
+HERE = Path(__file__).parent
+PLAN = """
+[[case]]
+transport = ["kernel", "copy_engine"]
+pattern = ["pingpong", "allreduce", "alltoall"]
+size = "8:8KiB:x2"
+pairs = "first"
+"""
+# A parent of its own, so that it can be killed: measures or resumes with the fake core, in threads mode.
+PARENT = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+from pathlib import Path
+from conftest import FAKE_WORKER, devices_of, machine_of
+from linkgauge.plan.expand import expand
+from linkgauge.plan.launches import plan_run
+from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run import options
+from linkgauge.run.measure import Work, measure
+from linkgauge.run.prepare import new_pending, resumed_pending
+from linkgauge.run.progress import Reporter
+from linkgauge.run.runner import RunSettings
+from linkgauge.run.stored_plan import read_launches, write_launches
+from linkgauge.store.folder import RunFolder
+from linkgauge.store.run import load
+
+path, limit = Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else None
+machine, devices = machine_of(2), devices_of(2)
+if path.exists():
+    folder = RunFolder.open(path)
+    folder.confirm_unjudged(); folder.close(); folder.compact()
+    pending, number = resumed_pending(read_launches(path), load(path), folder.info.get("relaunched", {{}}), frozenset())
+    relaunched = {{str(one.number): one.planned.number for one in pending}}
+    folder.update_info({{"relaunched": {{**folder.info.get("relaunched", {{}}), **relaunched}}}})
+else:
+    plan = parse_plan({PLAN!r}, "t", "t")
+    plan = options.apply_launches(plan, mpis=[], env={{}}, threads=True, bind=None, launcher_args=())
+    planned = plan_run(plan, expand(plan, machine), machine)
+    folder = RunFolder.create(path, {{"seed": 1}})
+    write_launches(path, planned.launches)
+    pending, number = new_pending(planned), len(planned.launches)
+work = Work(folder, pending, number, devices, machine, {{}}, RunSettings(1, 3, limit), (), 0, FAKE_WORKER)
+sys.exit(measure(work, Reporter()))
+"""
+
+
+def parent(path: Path, tmp: Path, *words: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "TMPDIR": str(tmp)}
+    log = (tmp / "parent.log").open("a")
+    with log:
+        return subprocess.Popen(
+            [sys.executable, "-c", PARENT, str(path), *words], env=environment, text=True, stderr=log
+        )
+
+
+def measured(path: Path) -> dict[str, int]:
+    """Case keys that are ok, with how often."""
+    counts: dict[str, int] = {}
+    for row in load(path).rows():
+        if row.status == "ok":
+            counts[row.case_key] = counts.get(row.case_key, 0) + 1
+    return counts
+
+
+def journal_cases(path: Path) -> int:
+    return sum(row.status == "ok" for row in load(path).rows()) if (path / "run.json").exists() else 0
+
+
+def wait_for(path: Path, cases: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline and journal_cases(path) < cases:
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_ends_after_the_case_in_hand_and_the_run_can_be_resumed(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "run"
+    process = parent(path, tmp_path)
+    wait_for(path, 3, process)
+    process.send_signal(number)
+    assert process.wait(60) == 130, (tmp_path / "parent.log").read_text()
+    some = measured(path)
+    assert 3 <= len(some) < 66
+    info = json.loads((path / "run.json").read_text())
+    assert info["left"] == 66 - len(some)
+    assert info["ended_by"] == ("interrupted" if number == signal.SIGINT else "SIGTERM")
+    resumed = parent(path, tmp_path)
+    assert resumed.wait(120) == 0
+    assert measured(path) == dict.fromkeys(measured(path), 1)
+    assert len(measured(path)) == 66
+
+
+def test_two_signals_end_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    process = parent(path, tmp_path)
+    wait_for(path, 1, process)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert load(path).info["exit_status"] == 130
+
+
+def test_runs_killed_at_random_moments_and_resumed_measure_what_an_undisturbed_one_does(tmp_path: Path) -> None:
+    generator = random.Random(20)
+    whole = tmp_path / "whole"
+    assert parent(whole, tmp_path).wait(120) == 0
+    expected = set(measured(whole))
+    assert len(expected) == 66
+    path = tmp_path / "killed"
+    for _ in range(6):
+        process = parent(path, tmp_path)
+        start = time.monotonic()
+        while process.poll() is None and time.monotonic() - start < 20 and not (path / "plan.json").exists():
+            time.sleep(0.01)
+        time.sleep(generator.uniform(0.0, 1.2))
+        process.kill()
+        process.wait(30)
+        if (path / "plan.json").exists():
+            load(path).cases  # noqa: B018  # readable at every moment
+    assert parent(path, tmp_path).wait(120) == 0
+    found = measured(path)
+    assert set(found) == expected
+    assert set(found.values()) == {1}
+    clean_leftovers([tmp_path])
+    assert list((tmp_path / f"linkgauge-{os.getuid()}").rglob("*")) == []
+
+
+def test_a_time_limit_ends_the_run_with_what_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    process = parent(path, tmp_path, "1.0")
+    assert process.wait(60) == 0
+    assert 0 < len(measured(path)) <= 66
+
+
+def test_a_full_disk_ends_with_what_was_written_intact(run_plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from linkgauge.store import journal
+
+    real, written = journal._write_all, {"count": 0}
+
+    def full(descriptor: int, body: bytes) -> None:
+        written["count"] += 1
+        if written["count"] > 3:
+            os.write(descriptor, body[: len(body) // 2])
+            raise OSError(28, "No space left on device")
+        real(descriptor, body)
+
+    monkeypatch.setattr(journal, "_write_all", full)
+    with pytest.raises(EnvironmentLackingError, match=r"No space left.*intact.*--resume"):
+        run_plan(threads=True)
+    monkeypatch.undo()
+
+
+def test_a_stored_plan_is_read_back_and_a_damaged_one_is_named(run_plan: Any) -> None:
+    path = run_plan(threads=True).path
+    launches = read_launches(path)
+    assert sum(len(launch.cases) for launch in launches) == 4
+    good = (path / FILE).read_text()
+    swaps = [
+        ('"linkgauge-plan"', '"other"'), ("pingpong", "pinpong"), ('"size":8', '"size":"8"'), ('"size":8', '"size":-8'),
+        ('"devices":[0,1]', '"devices":[-1]'), ('"number":0', '"number":7'), ('"window":1', '"window":true'),
+    ]  # fmt: skip
+    changed = [good.replace(old, new) for old, new in swaps]
+    assert good not in changed
+    for bad in ("", "{}", "[]", good[: len(good) // 2], *changed):
+        (path / FILE).write_text(bad)
+        with pytest.raises(RunFolderError, match=r"plan\.json|nothing to resume"):
+            read_launches(path)
+    (path / FILE).unlink()
+    (path / FILE).symlink_to("/etc/passwd")
+    with pytest.raises(RunFolderError):
+        read_launches(path)
+
+
+def test_what_a_strangers_folder_would_execute_is_refused(run_plan: Any) -> None:
+    path = run_plan(threads=True).path
+    good = (path / FILE).read_text()
+    (path / FILE).write_text(good.replace('"env":{}', '"env":{"LD_PRELOAD":"/tmp/evil.so"}'))
+    [launch] = read_launches(path)
+    assert "LD_PRELOAD" in unsafe_settings(launch, frozenset())
+    assert unsafe_settings(launch, frozenset({"LD_PRELOAD"})) == ""
+    (path / FILE).write_text(good.replace('"launcher_args":[]', '"launcher_args":["--evil"]'))
+    assert "--evil" in unsafe_settings(read_launches(path)[0], frozenset())
+
+
+def test_cases_skipped_after_failures_are_measured_on_resume_and_other_statuses_stand(run_plan: Any) -> None:
+    path = run_plan(threads=True, fault={"kind": "corrupt", "transport": "kernel"}, max_failures=2).path
+    before = {row.case_key: row.status for row in load(path).rows() if row.case.transport == "kernel"}
+    assert sorted(before.values()) == ["corrupt", "corrupt", "skipped", "skipped"]
+    pending, number = resumed_pending(read_launches(path), load(path), {}, frozenset())
+    left = {entry.case.case_key for one in pending for entry in one.entries.values()}
+    skipped_mpi = {row.case_key for row in load(path).rows() if row.case.transport == "mpi"}
+    assert left == {key for key, status in before.items() if status == "skipped"}
+    assert not left & skipped_mpi
+    assert number > pending[0].number >= 1
+    pending, _ = resumed_pending(read_launches(path), load(path), {}, frozenset({"corrupt"}))
+    entries = [entry for one in pending for entry in one.entries.values()]
+    assert {entry.case.case_key for entry in entries} == set(before)
+    assert {entry.attempt for entry in entries} == {1}
+
+
+def test_changes_are_named() -> None:
+    now = {"machine": {"host": "b", "kernel": "6", "cpu": "x", "available_cores": 2, "memory_bytes": 1},
+           "devices": {"kind": "host", "ordinals": [0], "infos": []}, "versions": {"numpy": "2"}}  # fmt: skip
+    before = json.loads(json.dumps(now))
+    assert changes(before, now) == []
+    before["machine"]["host"], before["versions"] = "a", {"numpy": "1", "scipy": "1"}
+    assert changes(before, now) == ["host was a, is b", "numpy was 1, is 2", "scipy was 1, is absent"]

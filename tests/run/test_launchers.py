@@ -1,0 +1,221 @@
+"""Launchers, MPI discovery and private folders: with fakes, and with what this machine has."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from linkgauge.errors import UsageError
+from linkgauge.run import mpi_library, processes
+from linkgauge.run.binding import cores_by_rank, parse_core_list, share_out
+from linkgauge.run.evidence import how_it_ended
+from linkgauge.run.launcher import Launcher, LaunchRequest, launcher_for, library_environment
+from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.private_folder import LaunchFolders, PrivateFolders, clean_leftovers
+
+FOLDERS = LaunchFolders(Path("/t/1"), Path("/s/1"), "1.2.3")
+
+
+def fake_mpi(kind: str, **changed: object) -> MpiInstallation:
+    values: dict[str, object] = {
+        "name": "x", "vendor": "mpich", "version": "1", "abi": "mpich", "library": Path("/p/lib/libmpi.so.12"),
+        "launcher": Path("/p/bin/mpiexec"), "launcher_kind": kind, "source": "test",
+    }  # fmt: skip
+    return MpiInstallation(**{**values, **changed})  # type: ignore[arg-type]
+
+
+REQUEST = LaunchRequest(4, ["python", "worker"], {"A": "1"}, FOLDERS, ["--extra"])
+
+
+def test_every_family_starts_that_many_ranks_of_the_command() -> None:
+    for kind, launcher in Launcher.registry.items():
+        words = launcher(fake_mpi(kind)).command(REQUEST)
+        assert words[-2:] == ["python", "worker"]
+        if kind != "single":
+            assert words[words.index("-n") + 1] == "4"
+            assert "--extra" in words
+    assert isinstance(launcher_for(None), Launcher.registry["single"])
+
+
+def test_open_mpi_puts_its_files_into_the_launchs_folders_and_may_run_as_root() -> None:
+    values = Launcher.registry["openmpi"](fake_mpi("openmpi")).environment(REQUEST)
+    assert values["OMPI_MCA_btl_sm_backing_directory"] == "/s/1"
+    assert values["OMPI_MCA_orte_tmpdir_base"] == "/t/1"
+    assert ("OMPI_ALLOW_RUN_AS_ROOT" in values) == (os.geteuid() == 0)
+    words = Launcher.registry["openmpi"](fake_mpi("openmpi")).command(REQUEST)
+    assert "--oversubscribe" in words
+    assert words[words.index("-x") + 1] == "A"
+
+
+@pytest.mark.parametrize(
+    ("abi", "vendor", "interface"),
+    [("openmpi", "openmpi", "pmix"), ("mpich", "mpich", "pmi2"), ("mpich", "cray", "cray")],
+)
+def test_srun_speaks_the_librarys_interface(abi: str, vendor: str, interface: str) -> None:
+    words = Launcher.registry["srun"](fake_mpi("srun", abi=abi, vendor=vendor)).command(REQUEST)
+    assert any(word.startswith(f"--mpi={interface}") for word in words)
+    assert "--kill-on-bad-exit=1" in words
+
+
+def test_a_library_of_another_name_gets_a_link_of_the_name_that_mpi4py_asks_for(tmp_path: Path) -> None:
+    plain = fake_mpi("hydra")
+    assert library_environment(plain, tmp_path) == {"MPI4PY_LIBMPI": "/p/lib/libmpi.so.12"}
+    debian = fake_mpi("hydra", library=Path("/usr/lib/x/libmpich.so.12"))
+    values = library_environment(debian, tmp_path)
+    link = Path(values["MPI4PY_LIBMPI"])
+    assert link.name == "libmpi.so.12"
+    assert os.readlink(link) == "/usr/lib/x/libmpich.so.12"
+    assert values["LD_LIBRARY_PATH"].split(":")[0] == str(link.parent)
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("HYDRA build details:", "hydra"), ("mpirun (Open MPI) 4.1.4", "openmpi"), ("slurm 23.02", "srun"),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.9", "hydra"), ("prterun (PRRTE) 3.0.11", "openmpi"),
+        ("something else", ""),
+    ],
+)  # fmt: skip
+def test_a_launchers_family_is_what_it_says_not_what_it_is_called(said: str, kind: str, tmp_path: Path) -> None:
+    assert mpi_library.launcher_kind(script(tmp_path / "bin/mpiexec", f"echo '{said}'")) == kind
+
+
+def test_the_library_is_of_the_launchers_own_installation(tmp_path: Path) -> None:
+    launcher = script(tmp_path / "bin/mpiexec", "echo HYDRA")
+    library = tmp_path / "lib/libmpi.so.12"
+    library.parent.mkdir()
+    (tmp_path / "lib/libmpi.so").write_text("libmpi.so.12")  # as in wheels: text where a link should be
+    assert mpi_library.library_beside(launcher, "hydra") is None
+    library.write_bytes(b"\x7fELF")
+    assert mpi_library.library_beside(launcher, "hydra") == library
+    link = tmp_path / "elsewhere/mpiexec"
+    link.parent.mkdir()
+    link.symlink_to(launcher)
+    assert mpi_library.library_beside(link, "hydra") == library
+    assert mpi_library.launcher_beside(library) == launcher
+
+
+def test_a_launcher_with_another_installations_library_is_a_problem() -> None:
+    default = mpi_library.default_installation()
+    mixed = mpi_library.installation(default.library, Path("/x/mpiexec"), "openmpi", "test")
+    assert "different installations" in mixed.problem
+
+
+def test_what_is_installed_here_is_found_with_version_and_abi() -> None:
+    found = mpi_library.find_all()
+    assert found
+    assert len({one.name for one in found}) == len(found)
+    usable = [one for one in found if not one.problem]
+    assert usable
+    for one in usable:
+        assert one.version
+        assert one.abi in ("mpich", "openmpi")
+        assert mpi_library.resolve(one.name).library.resolve() == one.library.resolve()
+        assert mpi_library.resolve(str(one.library)).library.resolve() == one.library.resolve()
+    with pytest.raises(UsageError, match="expected"):
+        mpi_library.resolve("/bin/true")
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "expected"),
+    [
+        ("process rank 1 with PID 0 on node vm exited on signal 11 (Segmentation fault).", 139, ("signal", 11)),
+        ("=   KILLED BY SIGNAL: 9 (Killed)", 9, ("signal", 9)),
+        ("=   EXIT CODE: 9\nEXIT STRING: Killed (signal 9)", 9, ("signal", 9)),
+        ("=   EXIT CODE: 3", 3, ("exit_status", 3)),
+        ("=   EXIT CODE: 139", 139, ("signal", 11)),
+        ("Process name: [[1,1],0]\nExit code:    7", 7, ("exit_status", 7)),
+        ("", -9, ("signal", 9)),
+        ("", 134, ("signal", 6)),
+        ("", 5, ("exit_status", 5)),
+    ],
+)  # fmt: skip
+def test_how_a_rank_died_is_read_from_what_its_launcher_says(output: str, code: int, expected: tuple[str, int]) -> None:
+    found = how_it_ended(code, output.splitlines(), "")
+    assert found[expected[0]] == expected[1]
+
+
+def test_a_ranks_own_fatal_handler_tells_the_signal() -> None:
+    assert how_it_ended(1, [], "Fatal Python error: Segmentation fault\n")["signal"] == 11
+
+
+def test_cores() -> None:
+    assert parse_core_list("0-3,8") == [0, 1, 2, 3, 8]
+    assert share_out([0, 1, 2, 3, 4], 2) == [[0, 1], [2, 3, 4]]
+    assert share_out([5], 3) == [[5], [5], [5]]
+    assert cores_by_rank("none", [0, 1], []) is None
+    assert cores_by_rank("0:1", [0, 1], [], [0, 1]) == [[0], [1]]
+    nearest = cores_by_rank("nearest", [0, 1], [{}, {}], [0, 1, 2, 3])
+    assert nearest == [[0, 1], [2, 3]]
+    for wrong in ("0", "0:9", "x:y", "0:1:2"):
+        with pytest.raises(UsageError):
+            cores_by_rank(wrong, [0, 1], [], [0, 1])
+
+
+KILLED_PARENT = """
+import json, mmap, os, signal, subprocess, sys
+from pathlib import Path
+from linkgauge.run.private_folder import PrivateFolders
+bases = [Path(p) for p in sys.argv[1:]]
+folders = PrivateFolders(bases)
+launch = folders.launch(0)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL, env={**os.environ, "LINKGAUGE_LAUNCH": launch.token})
+(launch.temporary / "left").write_text("x")
+(launch.segments / "segment").write_text("x")
+segment = Path("/dev/shm") / f"linkgauge_test_{os.getpid()}"
+segment.write_text("x")
+folders.note_segments([segment, Path("/etc/passwd")])
+print(json.dumps([child.pid, str(segment)]), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_parent_left_is_cleaned_at_the_next_start(tmp_path: Path) -> None:
+    bases = [tmp_path / "a", tmp_path / "b"]
+    for base in bases:
+        base.mkdir()
+    done = subprocess.run([sys.executable, "-c", KILLED_PARENT, *map(str, bases)], capture_output=True, text=True,
+                          timeout=60, check=False)  # fmt: skip
+    child, segment = json.loads(done.stdout)
+    assert Path(segment).exists()
+    assert processes.start_time(child) != 0
+    mine = PrivateFolders(bases)  # of a parent that runs: must stay
+    try:
+        removed = clean_leftovers(bases)
+        assert len(removed) == 2
+        assert not Path(segment).exists()
+        assert Path("/etc/passwd").exists()
+        deadline = time.monotonic() + 10
+        while processes.start_time(child) and processes.state_of(child) != "Z" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert processes.state_of(child) in ("", "Z")
+        assert mine.temporary.exists()
+    finally:
+        mine.close()
+    assert [path for base in bases for path in base.rglob("*")] == []
+
+
+def test_a_folder_that_somebody_else_made_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / f"linkgauge-{os.getuid()}").mkdir(mode=0o777)
+    (tmp_path / f"linkgauge-{os.getuid()}").chmod(0o777)
+    folders = PrivateFolders([tmp_path])
+    try:
+        assert folders.temporary.parent == tmp_path
+        assert stat.S_IMODE(folders.temporary.stat().st_mode) == 0o700
+    finally:
+        folders.close()

@@ -281,3 +281,15 @@ def test_alltoall_program_is_tight_at_the_bisection(lumi: Wires) -> None:
     cut = cuts.max_flow_between(lumi, left, right).value
     assert cut is not None
     assert rate == pytest.approx(cut / 16)
+
+
+def test_a_path_off_the_fabric_is_bound_by_host_links() -> None:
+    case = {"pattern": "unidirectional", "devices": (0, 1), "transport": "copy_engine"}
+    direct = ceilings_of("hgx-h200-8", **case)
+    pcie = ceilings_of("hgx-h200-8", **case, path="pcie")
+    assert direct["max_flow"].value_bytes_per_s == 450e9
+    assert pcie["max_flow"].value_bytes_per_s == pytest.approx(63.015e9)
+    # NCCL off its usual path may take any way of the machine.
+    library = ceilings(systems.load("hgx-h200-8"), {**case, "transport": "ccl", "path": "host"})
+    bound = max(c.value_bytes_per_s or 0.0 for c in library if c.rule == "max_flow" and c.kind == "bound")
+    assert bound == pytest.approx(450e9 + 63.015e9)

@@ -15,7 +15,7 @@ from linkgauge.errors import UsageError
 from linkgauge.expect import ceilings
 from linkgauge.expect.graph import FABRIC, NODE, wires
 from linkgauge.expect.paths import hop_matrix
-from linkgauge.system import System, discover, sysfs
+from linkgauge.system import System, amdsmi, discover, sysfs
 from linkgauge.system.record import record
 
 
@@ -379,3 +379,35 @@ def test_small_readers() -> None:
     assert signalling == 32e9
     assert data == pytest.approx(31.508e9, rel=1e-4)
     assert sysfs.pcie_rates(2.5, 1) == (312.5e6, 250e6)
+
+
+class AmdSmi:
+    """Stands for amdsmi: one device answers fully, one hardly, and one handle raises."""
+
+    def amdsmi_init(self) -> None:
+        pass
+
+    def amdsmi_shut_down(self) -> None:
+        pass
+
+    def amdsmi_get_processor_handles(self) -> list[int]:
+        return [0, 1, 2]
+
+    def amdsmi_get_gpu_device_bdf(self, handle: int) -> str:
+        if handle == 2:
+            raise RuntimeError("AMDSMI_STATUS_NOT_SUPPORTED")
+        return f"0000:C{handle + 1}:00.0"
+
+    def amdsmi_get_gpu_asic_info(self, handle: int) -> dict[str, str]:
+        return {"market_name": "AMD Instinct MI250X", "asic_serial": "0x1"} if handle == 0 else {"asic_serial": "N/A"}
+
+    def amdsmi_get_gpu_device_uuid(self, handle: int) -> str:
+        return f"uuid-{handle}"
+
+
+def test_amdsmi_is_optional_and_partial() -> None:
+    assert amdsmi.read() == {}
+    assert amdsmi.read(AmdSmi()) == {
+        "0000:c1:00.0": {"name": "AMD Instinct MI250X", "serial": "0x1", "uuid": "uuid-0"},
+        "0000:c2:00.0": {"uuid": "uuid-1"},
+    }

@@ -25,10 +25,10 @@ def ceilings(system: System, case: Mapping[str, Any]) -> list[Ceiling]:
 
     `case` has the names of docs/definitions.md's dimensions: `pattern` (the only one that must be there), `transport`,
     `variant`, `devices` (ordinals, one for each rank; all by default), `size` or `size_bytes`, `root`, `source_memory`,
-    `target_memory`, `source_node`, `target_node`, `via`, `algorithm`, and `nodes` (several nodes of this kind,
-    `devices` on each). Values are goodputs as that page counts them for the pattern, in bytes per second, or latencies
-    in ns. What no figure of the system supports is left out: missing, never 0. Raises `UsageError` for an unknown
-    pattern or device.
+    `target_memory`, `source_node`, `target_node`, `via`, `path` (`pcie`, `host`: not by the fabric), `algorithm`, and
+    `nodes` (several nodes of this kind, `devices` on each). Values are goodputs as that page counts them for the
+    pattern, in bytes per second, or latencies in ns. What no figure of the system supports is left out: missing, never
+    0. Raises `UsageError` for an unknown pattern or device.
     """
     q = query(system, case)
     result = _of_links(q)

@@ -37,6 +37,7 @@ class Query:
     target_node: int
     via: int
     algorithm: str
+    path: str
     nodes: int
 
     @property
@@ -70,7 +71,7 @@ class Query:
     @cached_property
     def scope(self) -> str:
         """The links of the transport's own way: the devices' fabric where it joins them all, else the whole node."""
-        if self.transport == "staging" or self.pattern in HOST_PATTERNS:
+        if self.transport == "staging" or self.pattern in HOST_PATTERNS or self.path in ("pcie", "host"):
             return HOST
         if self.source_memory in HOST_MEMORY or self.target_memory in HOST_MEMORY:
             return HOST
@@ -137,6 +138,7 @@ def query(system: System, case: Mapping[str, Any]) -> Query:
         target_node=_node(case.get("target_node")),
         via=-1 if via is None else int(via),
         algorithm=str(case.get("algorithm") or ""),
+        path=str(case.get("path") or ""),
         nodes=int(case.get("nodes") or 1),
     )
 

@@ -55,6 +55,7 @@ def system_command(
             svg_file.write_text(svg(system), encoding="utf-8")
         except OSError as error:
             raise EnvironmentLackingError(f"{svg_file}: cannot be written ({error.strerror})") from None
+        typer.echo(f"drawn in {svg_file}", err=True)
     if json:
         typer.echo(system.to_json(), nl=False)
     elif svg_file is None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.system import kfd, nvml, sysfs
+from linkgauge.system import amdsmi, kfd, nvml, sysfs
 from linkgauge.system.model import NODE_KINDS, Figure, Link, Node, System
 from linkgauge.system.sysfs import HostFacts, PciFacts
 
@@ -87,10 +87,12 @@ def discover(
     answers = nvml_answers
     if answers is None and not hosts_only:
         answers = nvml.read() if folder is None else _recorded_nvml(folder)
+    # Only where there is an AMD driver: the import of amdsmi is slow, and noisy where its library is missing.
+    ask_amdsmi = folder is None and (root / "sys/class/kfd").exists()
     draft = _Draft(facts=sysfs.pci(root))
     listed = sysfs.hosts(root)
     _add_hosts(draft, listed)
-    devices = [] if hosts_only else _nvidia(answers or {}) + _amd(root)
+    devices = [] if hosts_only else _nvidia(answers or {}) + _amd(root, amdsmi.read() if ask_amdsmi else {})
     devices.sort(key=lambda device: device.address)
     if devices:
         for ordinal, device in enumerate(devices):
@@ -211,7 +213,7 @@ def _described(value: float | None, source: str) -> Figure | None:
     return Figure(float(value), "B", "described", source) if value else None
 
 
-def _amd(root: Path) -> list[_Device]:
+def _amd(root: Path, said: Mapping[str, Mapping[str, str]]) -> list[_Device]:
     nodes, links = kfd.read(root)
     hosts = {node.number: index for index, node in enumerate(n for n in nodes if not n.gpu_id)}
     found = []
@@ -222,7 +224,10 @@ def _amd(root: Path) -> list[_Device]:
         identity = {"pci": node.address}
         if node.unique_id:
             identity["unique_id"] = node.unique_id
-        model = sysfs.text(root / f"sys/bus/pci/devices/{node.address}/product_name") or node.name or "AMD device"
+        more = said.get(node.address, {})
+        identity.update({key: value for key, value in more.items() if key != "name"})
+        product = sysfs.text(root / f"sys/bus/pci/devices/{node.address}/product_name")
+        model = more.get("name") or product or node.name or "AMD device"
         found.append(
             _Device(
                 node.address,

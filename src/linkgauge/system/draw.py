@@ -31,6 +31,7 @@ _LINK_COLOURS = {
 }
 # More links of one kind than this and their labels would hide each other; the legend states the bundles instead.
 _MOST_LABELS = 28
+_MOST_CROSSING = 8
 # More links than this in all and lines are drawn thin.
 _DENSE = 60
 
@@ -45,11 +46,11 @@ def places(system: System) -> dict[str, tuple[float, float]]:
             rows.setdefault("pcie" if pcie else node.kind, []).append(node.name)
     start = max((y for _, y in known.values()), default=-1.0) + 1.3
     widest = max((len(row) for row in rows.values()), default=1)
-    # Fabric above devices, what leads to hosts below.
-    for kind in ("switch", "device", "pcie", "nic", "host"):
+    # Fabric above devices, what leads to hosts below; NICs between the lines that go down from devices.
+    for kind in ("switch", "device", "nic", "pcie", "host"):
         row = rows.get(kind, [])
         for number, name in enumerate(row):
-            known[name] = ((number + 0.5) * widest / len(row), start)
+            known[name] = ((number + (1.0 if kind == "nic" else 0.5)) * widest / len(row), start)
         start += 1.3 if row else 0.0
     return known
 
@@ -78,11 +79,15 @@ def svg(system: System) -> str:
     ]
     most = max((link.rate(link.a) or 0.0 for link in drawn), default=0.0)
     thickest = 10.0 if len(drawn) <= _DENSE else 3.0
+    kind_of = {node.name: node.kind for node in system.nodes}
     labels = []
-    for link in drawn:
-        line, label = _line(link, point(link.a), point(link.b), most, thickest)
+    for number, link in enumerate(drawn):
+        # Labels of neighbouring lines are staggered, and off the middle, where diagonals cross.
+        line, label = _line(link, point(link.a), point(link.b), most, thickest, (0.38, 0.26, 0.32)[number % 3])
         parts.append(line)
-        if sum(other.kind == link.kind for other in drawn) <= _MOST_LABELS:
+        alike = sum(other.kind == link.kind for other in drawn)
+        crossing = link.kind in FABRIC_KINDS and "switch" in (kind_of[link.a], kind_of[link.b])
+        if alike <= (_MOST_CROSSING if crossing else _MOST_LABELS):
             labels.append(label)
     parts.extend(labels)
     parts.extend(_box(node, point(node.name)) for node in system.nodes)
@@ -97,7 +102,9 @@ def _width(rate: float | None, most: float, thickest: float) -> float:
     return least if not rate or not most else max(least, thickest * math.sqrt(rate / most))
 
 
-def _line(link: Link, a: tuple[float, float], b: tuple[float, float], most: float, thickest: float) -> tuple[str, str]:
+def _line(
+    link: Link, a: tuple[float, float], b: tuple[float, float], most: float, thickest: float, along: float
+) -> tuple[str, str]:
     rate = link.rate(link.a)
     colour = _LINK_COLOURS.get(link.kind, "#444444")
     dash = "" if rate else ' stroke-dasharray="5 4"'
@@ -108,8 +115,7 @@ def _line(link: Link, a: tuple[float, float], b: tuple[float, float], most: floa
     if rate is None:
         return line, ""
     words = f"{link.count} x {_short(rate / link.count)}" if link.count > 1 else _short(rate)
-    # Off the middle, so that the labels of crossing diagonals do not fall on each other.
-    x, y = a[0] + 0.38 * (b[0] - a[0]), a[1] + 0.38 * (b[1] - a[1])
+    x, y = a[0] + along * (b[0] - a[0]), a[1] + along * (b[1] - a[1])
     half = 3.1 * len(words) + 3
     label = (
         f'<rect x="{x - half:.1f}" y="{y - 8:.1f}" width="{2 * half:.1f}" height="15" rx="3" fill="white" '

@@ -1,0 +1,62 @@
+"""What amdsmi says of AMD devices, where it is installed: names, serial numbers and firmware, by PCI address.
+
+The links come from the kernel's own topology (`linkgauge.system.kfd`), which needs no library. amdsmi comes with ROCm
+and is not a dependency: without it, or where it does not answer, devices have the kernel's names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+
+def read(library: Any = None) -> dict[str, dict[str, str]]:
+    """Return `name`, `uuid`, `serial` and `vbios` of each device by PCI address, as far as amdsmi gives them.
+
+    `library` stands for the module amdsmi; by default it is imported, and without it the answer is empty.
+    """
+    if library is None:
+        try:
+            library = importlib.import_module("amdsmi")
+        except Exception:  # its import fails in ways of its own where libamd_smi.so is missing
+            return {}
+    try:
+        library.amdsmi_init()
+    except Exception:  # amdsmi's exceptions have no base that is there in every version
+        return {}
+    try:
+        return _devices(library)
+    finally:
+        with contextlib.suppress(Exception):
+            library.amdsmi_shut_down()
+
+
+def _devices(library: Any) -> dict[str, dict[str, str]]:
+    def ask(function: str, *arguments: Any) -> Any:
+        call: Callable[..., Any] | None = getattr(library, function, None)
+        if call is None:
+            return None
+        with contextlib.suppress(Exception):
+            return call(*arguments)
+        return None
+
+    result: dict[str, dict[str, str]] = {}
+    for handle in ask("amdsmi_get_processor_handles") or []:
+        address = ask("amdsmi_get_gpu_device_bdf", handle)
+        if not isinstance(address, str):
+            continue
+        asic, vbios = ask("amdsmi_get_gpu_asic_info", handle), ask("amdsmi_get_gpu_vbios_info", handle)
+        known = {
+            "name": _item(asic, "market_name"),
+            "serial": _item(asic, "asic_serial"),
+            "uuid": ask("amdsmi_get_gpu_device_uuid", handle),
+            "vbios": _item(vbios, "version") or _item(vbios, "part_number"),
+        }
+        result[address.lower()] = {key: str(value) for key, value in known.items() if value not in (None, "", "N/A")}
+    return result
+
+
+def _item(table: object, key: str) -> object:
+    return table.get(key) if isinstance(table, dict) else None

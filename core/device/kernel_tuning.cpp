@@ -15,12 +15,16 @@
 namespace linkgauge {
 namespace {
 
-// Enough for the steady state of any link; more only takes longer.
-constexpr std::size_t kSiftBytes = std::size_t{64} << 20;
-constexpr std::size_t kFinalBytes = std::size_t{256} << 20;
-constexpr std::size_t kFinalists = 8;
-constexpr int kSiftRepeats = 2;
-constexpr int kFinalRepeats = 7;
+// Rounds of a knock-out: many variants roughly, few of them well. Sizes above the first round's share one choice, since
+// that is enough for the steady state of any link.
+struct Round {
+  std::size_t most_variants;
+  std::size_t most_bytes;
+  int repeats;
+};
+constexpr std::size_t kSteadyBytes = std::size_t{64} << 20;
+constexpr std::array<Round, 3> kRounds{
+    {{1000, kSteadyBytes, 2}, {24, std::size_t{128} << 20, 3}, {6, std::size_t{256} << 20, 7}}};
 // Events resolve about half a microsecond: below 1 % of an interval of this length.
 constexpr double kIntervalNs = 60'000;
 constexpr std::size_t kWordBytes = 16;
@@ -128,13 +132,15 @@ std::vector<Timed> timed(DeviceRuntime& runtime, int device, const std::vector<C
 
 CopyVariant measured(DeviceRuntime& runtime, int device, void* target, const void* source, std::size_t bytes,
                      int blocks) {
-  std::vector<Timed> sifted = timed(runtime, device, copy_variants(runtime, device, bytes, blocks), target, source,
-                                    std::min(bytes, kSiftBytes), kSiftRepeats);
-  if (sifted.size() == 1) return sifted.front().second;
-  sifted.resize(std::min(sifted.size(), kFinalists));
-  std::vector<CopyVariant> finalists;
-  for (Timed& entry : sifted) finalists.push_back(std::move(entry.second));
-  return timed(runtime, device, finalists, target, source, std::min(bytes, kFinalBytes), kFinalRepeats).front().second;
+  std::vector<CopyVariant> left = copy_variants(runtime, device, bytes, blocks);
+  for (const Round& round : kRounds) {
+    left.resize(std::min(left.size(), round.most_variants));
+    if (left.size() == 1) break;
+    std::vector<Timed> times =
+        timed(runtime, device, left, target, source, std::min(bytes, round.most_bytes), round.repeats);
+    for (std::size_t i = 0; i < left.size(); ++i) left[i] = std::move(times[i].second);
+  }
+  return left.front();
 }
 
 // What a choice is remembered by. Ordinals alone would mix up runtimes opened for other devices.
@@ -182,7 +188,7 @@ CopyVariant fastest_copy(DeviceRuntime& runtime, const CopyPath& path, void* tar
   static std::mutex mutex;
   static std::map<Key, CopyVariant> chosen;
   const Key key{place(runtime, path.device), place(runtime, path.target_device), place(runtime, path.source_device),
-                static_cast<unsigned>(std::bit_width(std::min(bytes, kFinalBytes))), blocks};
+                static_cast<unsigned>(std::bit_width(std::min(bytes, kSteadyBytes))), blocks};
   const std::lock_guard lock(mutex);
   const auto known = chosen.find(key);
   if (known != chosen.end()) return known->second;

@@ -15,6 +15,7 @@ function(linkgauge_stand_in target file)
   target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
 endfunction()
 linkgauge_stand_in(cuda_stand_in libcuda.so.1 tests/core/stand_in/cuda_stand_in.cpp tests/core/stand_in/machine.cpp)
+linkgauge_stand_in(hip_stand_in libamdhip64.so.7 tests/core/stand_in/hip_stand_in.cpp tests/core/stand_in/machine.cpp)
 linkgauge_stand_in(nvml_stand_in libnvidia-ml.so.1 tests/core/stand_in/nvml_stand_in.cpp)
 # Two compilers, so that one is newer than a driver of CUDA 12.
 foreach(major 12 13)
@@ -30,7 +31,7 @@ target_include_directories(gpu_tests PRIVATE tests/core tests/core/stand_in)
 target_compile_definitions(gpu_tests PRIVATE LINKGAUGE_STAND_IN_FOLDER="${stand_in_folder}")
 # The loader then finds the stand-ins before a real driver.
 set_target_properties(gpu_tests PROPERTIES BUILD_RPATH ${stand_in_folder})
-add_dependencies(gpu_tests cuda_stand_in nvml_stand_in nvrtc12_stand_in nvrtc13_stand_in)
+add_dependencies(gpu_tests linkgauge_hiprtc cuda_stand_in hip_stand_in nvml_stand_in nvrtc12_stand_in nvrtc13_stand_in)
 gtest_discover_tests(gpu_tests DISCOVERY_TIMEOUT 60)
 
 # linkgauge_header_check(target include sources...): compiles only.
@@ -45,9 +46,14 @@ if(LINKGAUGE_CUDA_INCLUDE)
     tests/core/stand_in/cuda_stand_in.cpp tests/core/stand_in/nvml_stand_in.cpp tests/core/stand_in/nvrtc_stand_in.cpp)
   target_compile_definitions(cuda_header_check PRIVATE LINKGAUGE_STAND_IN_NVRTC_MAJOR=13)
 endif()
+if(LINKGAUGE_HIP_INCLUDE)
+  linkgauge_header_check(hip_header_check "${LINKGAUGE_HIP_INCLUDE}" tests/core/vendor_headers/hip_headers.cpp
+    tests/core/stand_in/hip_stand_in.cpp)
+endif()
 
-# The tests of real devices, on the stand-in: they then run everywhere, and cannot be wrong for long unseen.
-add_test(NAME real_device_tests_on_cuda_stand_in
-  COMMAND core_tests "--gtest_filter=*RealDevice*/cuda:-*OnePercent*")
-set_tests_properties(real_device_tests_on_cuda_stand_in PROPERTIES TIMEOUT 120
-  ENVIRONMENT "LD_LIBRARY_PATH=${stand_in_folder};LINKGAUGE_TEST_LIBRARY_FOLDERS=${stand_in_folder}/nvrtc12;XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/cache")
+# The tests of real devices, on the stand-ins: they then run everywhere, and cannot be wrong for long unseen.
+add_test(NAME real_device_tests_on_stand_ins
+  COMMAND core_tests "--gtest_filter=*RealDevice*/cuda:*RealDevice*/hip:-*OnePercent*")
+set_tests_properties(real_device_tests_on_stand_ins PROPERTIES TIMEOUT 120
+  ENVIRONMENT "LD_LIBRARY_PATH=${stand_in_folder};XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/cache;\
+LINKGAUGE_TEST_LIBRARY_FOLDERS=${stand_in_folder}/nvrtc12")

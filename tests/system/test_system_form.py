@@ -206,3 +206,15 @@ def test_the_page_on_systems_is_true() -> None:
     with pytest.raises(UsageError) as caught:
         from_toml(example.replace('b = "gpu1"', 'b = "gpu9"'), "pair.toml")
     assert f"`{caught.value}`" in page
+
+
+def test_what_is_nearest() -> None:
+    lumi = systems.load("lumi-g")
+    # The NIC is at the odd die of each package; the even one reaches it over their links.
+    assert [lumi.nearest(f"gcd{i}", "nic") for i in range(8)] == [(f"hsn{i // 2}",) for i in range(8)]
+    assert lumi.nearest("gcd0", "host", over_fabric=False) == ("numa3",)
+    dgx = systems.load("p100-dgx-1")
+    assert dgx.nearest("gpu2", "nic") == ("mlx5_1",)
+    assert dgx.nearest("gpu6", "host", over_fabric=False) == ("cpu1",)
+    assert dgx.nearest("gpu0", "device", over_fabric=False) == ("gpu1",)
+    assert systems.load("summitdev").nearest("gpu0", "nic") == ()

@@ -60,22 +60,10 @@ def several_nodes(q: Query) -> list[Ceiling]:
 
 
 def _nearest(q: Query) -> tuple[float, str] | None:
-    """Return the rate of the NICs joined to a device's own package or host, summed over devices' distinct NICs."""
+    """Return the rate of the NICs nearest to the devices, each NIC counted once."""
     used: dict[str, float] = {}
     for name in q.names:
-        front, seen = [name], {name}
-        found: list[str] = []
-        while front and not found:
-            following = []
-            for vertex in front:
-                for link in q.system.links_of(vertex):
-                    other = link.other(vertex)
-                    if other not in seen:
-                        seen.add(other)
-                        following.append(other)
-            found = [v for v in following if q.system.node(v).kind == "nic"]
-            front = following
-        for nic in found:
+        for nic in q.system.nearest(name, "nic"):
             rate = q.system.node(nic).port_rate
             if rate is not None:
                 used[nic] = rate.value
@@ -136,7 +124,8 @@ def _network(q: Query, n: int) -> list[Ceiling]:
         # Groups joined evenly: a pair of groups shares 1 / (groups - 1) of a group's global links.
         halves = (groups // 2) * (groups - groups // 2)
         across = halves * group_rate / (groups - 1)
-        value = across / ((n / 2) * (n / 2) / (n - 1))
+        left = n * (groups // 2) / groups
+        value = across / (left * (n - left) / (n - 1))
         if finite(value):
             result.append(ceiling("network_bisection", value, f"{show_rate(across)} between two halves of the groups"))
     return result

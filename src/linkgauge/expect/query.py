@@ -11,7 +11,7 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.expect.graph import FABRIC, HOST, MACHINE, NODE, Wires, wires
 from linkgauge.plan.patterns import PATTERNS
-from linkgauge.system.model import FABRIC_KINDS, Node, System
+from linkgauge.system.model import Node, System
 
 HOST_MEMORY = ("pinned", "pageable")
 HOST_PATTERNS = ("host_to_device", "device_to_host", "host_device_both")
@@ -147,32 +147,12 @@ def _node(value: object) -> int:
     return -1 if value is None else int(value)  # type: ignore[call-overload]
 
 
-def nearest_hosts(system: System, device: str) -> tuple[str, ...]:
-    """Return the hosts that a device's host links lead to first, over as few links as possible."""
-    kinds = {node.name: node.kind for node in system.nodes}
-    front, seen = [device], {device}
-    while front:
-        found = [name for name in front if kinds[name] == "host"]
-        if found:
-            return tuple(found)
-        following: list[str] = []
-        for name in front:
-            for link in system.links_of(name):
-                other = link.other(name)
-                peer = link.kind in FABRIC_KINDS and {kinds[name], kinds[other]} <= {"device", "switch"}
-                if other not in seen and not peer and kinds[other] in ("switch", "host"):
-                    seen.add(other)
-                    following.append(other)
-        front = following
-    return ()
-
-
 def hosts_for(q: Query, device: str, node: int) -> tuple[str, ...]:
     """Return the hosts where a case's host memory for this device may be: the NUMA node it states, or the nearest."""
     if node >= 0:
         stated = tuple(host.name for host in q.system.hosts if (host.numa if host.numa is not None else -1) == node)
         return stated or tuple(h.name for i, h in enumerate(q.system.hosts) if i == node)
-    return nearest_hosts(q.system, device)
+    return q.system.nearest(device, "host", over_fabric=False)
 
 
 def show(names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.system import System, catalog
+from linkgauge.system import Link, System, catalog
 from linkgauge.system.draw import matrix, svg
 from linkgauge.system.units import rate_units, show_rate
 
@@ -80,22 +80,21 @@ def show(system: System, unit: str) -> None:
     console = Console(highlight=False)
     console.print(f"[bold]{system.name}[/]  {system.title}")
     devices = Table(title=None, box=None, pad_edge=False)
-    for heading in ("device", "model", "NUMA", "memory", f"memory {unit}", "joined to"):
+    for heading in ("device", "model", "memory", f"memory {unit}", "host", "NIC", "PCIe"):
         devices.add_column(heading, justify="right" if heading.startswith("memory") else "left", overflow="fold")
     for device in system.devices:
-        joined = ", ".join(
-            f"{link.other(device.name)} ({link.kind})"
-            for link in system.links_of(device.name)
-            if system.node(link.other(device.name)).kind in ("host", "nic")
-            or (system.node(link.other(device.name)).kind == "switch" and link.kind == "pcie")
-        )
         devices.add_row(
             f"{device.ordinal}  {device.name}",
             device.model or "",
-            "" if device.numa is None else str(device.numa),
             f"{device.memory_bytes.value / 2**30:.4g} GiB" if device.memory_bytes else "unknown",
             show_rate(device.memory_rate.value, unit).split()[0] if device.memory_rate else "unknown",
-            joined,
+            ", ".join(system.nearest(device.name, "host", over_fabric=False)),
+            ", ".join(system.nearest(device.name, "nic")),
+            ", ".join(
+                _pcie(link)
+                for link in system.links_of(device.name)
+                if link.kind == "pcie" and link.width and system.node(link.other(device.name)).kind != "nic"
+            ),
         )
     console.print(devices)
     _show_matrix(system, unit, console)
@@ -121,6 +120,14 @@ def show(system: System, unit: str) -> None:
     )
     for source in sources:
         console.print(f"source: {source}")
+
+
+def _pcie(link: Link) -> str:
+    """Return a PCIe link's generation and width, and what it could train to where that is more."""
+    words = f"{link.version or '?'} x{link.width}"
+    if link.data_rate and link.possible_rate and link.possible_rate.value > 1.01 * link.data_rate.value:
+        words += f" ({show_rate(link.possible_rate.value)} possible)"
+    return words
 
 
 def _cores(cores: str | None) -> str:

@@ -177,6 +177,28 @@ class System:
         """Yield the links that end at the node `name`."""
         return (link for link in self.links if name in (link.a, link.b))
 
+    def nearest(self, name: str, kind: str, *, over_fabric: bool = True) -> tuple[str, ...]:
+        """Return the nodes of `kind` that are the fewest links away from a node; more than one where several are.
+
+        `over_fabric`: also by way of other devices (a die whose neighbour has the NIC); else by host links alone.
+        """
+        kinds = {node.name: node.kind for node in self.nodes}
+        front, seen = [name], {name}
+        while front:
+            following: dict[str, None] = {}
+            for vertex in front:
+                for link in self.links_of(vertex):
+                    other = link.other(vertex)
+                    peer = link.kind in FABRIC_KINDS and {kinds[vertex], kinds[other]} <= {"device", "switch"}
+                    if other not in seen and (over_fabric or not peer):
+                        following[other] = None
+            seen.update(following)
+            found = tuple(other for other in following if kinds[other] == kind)
+            if found:
+                return found
+            front = [other for other in following if over_fabric or kinds[other] != "device"]
+        return ()
+
     def to_json(self) -> str:
         """Return the JSON form, which `from_json` reads back to an equal system."""
         from linkgauge.system.form import to_json

@@ -58,7 +58,11 @@ def build_wheel(folder: Path, architecture: str) -> Path:
     with tempfile.TemporaryDirectory() as raw:
         settings = [f"--config-settings=build-dir={ROOT}/build/wheelhouse-{{wheel_tag}}"]
         arguments = ["wheel", "--no-deps", "--no-build-isolation", "-w", raw, *settings, str(ROOT)]
-        run("the build of linkgauge's wheel", pip(*arguments), {"CXX": compiler, **caches})
+        run(
+            "the build of linkgauge's wheel",
+            pip(*arguments),
+            {"CXX": compiler, "CMAKE_CXX_COMPILER_LAUNCHER": "", **caches},
+        )
         (built,) = Path(raw).glob("linkgauge-*.whl")
         tag = f"manylinux_2_{GLIBC_MINOR}_{architecture}"
         # Refuses the wheel where a symbol is newer than the tag allows.
@@ -91,8 +95,12 @@ def try_install(folder: Path) -> None:
         offline = ["--no-index", "--find-links", str(folder)]
         environment = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         run("the trial installation", [python, "-m", "pip", "install", *offline, "linkgauge[report]"], environment)
-        run("the import of the core", [python, "-c", "import linkgauge._core, mpi4py, pyarrow, altair, duckdb"])
-        print(run("the installed program", [python.parent / "linkgauge", "--version"]).strip(), "installs from it")
+        program = python.parent / "linkgauge"
+        run("the import of what it needs", [python, "-c", "import linkgauge._core, mpi4py, pyarrow, altair, duckdb"])
+        # A small measurement takes the core, the MPI wheel and the data files that travel in linkgauge's own wheel.
+        measure = ["run", "--transport", "mpi", "--pattern", "allreduce", "--size", "8", "--devices", "host:2"]
+        run("a measurement from it", [program, *measure, "--out", Path(raw) / "measured"])
+        print(run("the installed program", [program, "--version"]).strip(), "installs from it")
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run import options
 from linkgauge.run.devices import DeviceSet
+from linkgauge.run.launch import WORKER
 from linkgauge.run.measure import Work, measure
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.prepare import named_mpis, new_pending
@@ -72,6 +73,7 @@ def run_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         max_failures: int = 3,
         hung_after_s: float = 10.0,
         env: Sequence[str] = (),
+        real: bool = False,
     ) -> Measured:
         plan = parse_plan(text, "test", "test")
         plan = options.apply_launches(plan, mpis=[one.name for one in mpis], env=options.parse_env(env),
@@ -81,8 +83,9 @@ def run_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         planned = plan_run(plan, expand(plan, machine), machine)
         folder = RunFolder.create(tmp_path / name, {"seed": 1})
         write_launches(folder.path, planned.launches)
+        worker = WORKER if real else FAKE_WORKER
         work = Work(folder, new_pending(planned), len(planned.launches), devices_of(devices), machine, known,
-                    RunSettings(1, max_failures, None, fault), planned.launches, planned.left_out, FAKE_WORKER,
+                    RunSettings(1, max_failures, None, fault), planned.launches, planned.left_out, worker,
                     hung_after_s)  # fmt: skip
         return Measured(folder.path, measure(work, Reporter()))
 

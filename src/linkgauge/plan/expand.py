@@ -24,8 +24,7 @@ ELEMENT_BYTES = {
     "float64": 8, "float8_e4m3": 1, "float8_e5m2": 1,
 }  # fmt: skip
 _NOT_CASE_FIELDS = {"ranks", "stop_rule", "stop_samples", "stop_relative_half_width", "stop_time_ns"}
-_HOST_SOURCE, _HOST_TARGET = ("host_to_device",), ("device_to_host",)
-# What only the plain default of a transport without one-sided copies ignores; named explicitly it is kept.
+_HOST_SOURCE, _HOST_TARGET = ("host_to_device", "host_device_both"), ("device_to_host",)
 _WINDOWED = ("unidirectional", "bidirectional")
 
 

@@ -152,7 +152,7 @@ def test_variance_prior_recovers_what_it_was_drawn_from() -> None:
     freedom, prior_freedom, prior = 8.0, 6.0, 4.0
     true = prior * prior_freedom / rng.chisquare(prior_freedom, 4000)
     variances = true * rng.chisquare(freedom, 4000) / freedom
-    fitted, scale = compare._fit_prior(variances, np.full(4000, freedom))
+    fitted, scale = compare.fit_prior(variances, np.full(4000, freedom))
     assert fitted == pytest.approx(prior_freedom, rel=0.2)
     assert scale == pytest.approx(prior, rel=0.1)
 

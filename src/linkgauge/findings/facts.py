@@ -141,8 +141,9 @@ class Facts:
         system: System | None = None,
         series: Callable[[Identity], RankSeries | None] | None = None,
         info: Mapping[str, Any] | None = None,
+        records: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None,
     ) -> None:
-        """Hold what was read; `series` gives the samples of a row identity when asked."""
+        """Hold what was read; `series` gives samples of a row identity, `records` whole dimensions, when asked."""
         self.measures = list(measures)
         self.failures = list(failures)
         self.skipped = list(skipped)
@@ -151,7 +152,13 @@ class Facts:
         self.system = system
         self.info = dict(info or {})
         self._series = series
+        self._records = records
         self._bounds: dict[tuple[Any, ...], Ceiling | None] = {}
+
+    @functools.cached_property
+    def records(self) -> Mapping[str, Mapping[str, Any]]:
+        """Every dimension of each case, by case key; empty where they are not at hand."""
+        return {} if self._records is None else self._records()
 
     @functools.cached_property
     def wiring(self) -> Wiring | None:

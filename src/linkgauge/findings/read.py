@@ -20,7 +20,7 @@ HEADLINE = -1
 NEEDED = (
     "case_key", "launch", "repeat", "attempt", "lane", "launch_key", "status", "reason", "size", "devices", "median_ns",
     "interval_low_ns", "interval_high_ns", "q1_ns", "q3_ns", "p95_ns", "samples", "effective_samples",
-    "goodput_bytes_per_s", *DIMENSIONS,
+    "goodput_bytes_per_s", "stop_rule", *DIMENSIONS,
 )  # fmt: skip
 """Columns of a summary that the rules need."""
 
@@ -50,7 +50,7 @@ def _measure(key: tuple[str, str], rows: list[Mapping[str, Any]]) -> Measure:
     return Measure(
         case_key=key[0],
         launch_key=key[1],
-        dims=dims,
+        dims={**dims, "stop_rule": first.get("stop_rule")},
         size=int(first["size"]),
         devices=tuple(first["devices"]),
         time_ns=time,
@@ -87,6 +87,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         system=system or system_of(run),
         series=_series_reader(run),
         info=run.info,
+        records=lambda: {record["case_key"]: record for record in run.cases.to_pylist()},
     )
 
 

@@ -202,8 +202,8 @@ def _crossing(first: list[Measure], second: list[Measure], a: str, b: str) -> tu
     at = math.exp(x + (y - x) * ratios[i] / (ratios[i] - ratios[i + 1]))
     ahead = b if ratios[high] > 0 else a
     behind = a if ahead == b else b
-    text = f"{ahead} overtakes {behind} near {size_text(round(at))} (between {size_text(both[low][0].size)} and "
-    f"{size_text(both[high][0].size)})"
+    between = f"between {size_text(both[low][0].size)} and {size_text(both[high][0].size)}"
+    text = f"{ahead} overtakes {behind} near {size_text(round(at))} ({between})"
     return text, keys((*both[low], *both[high]))
 
 

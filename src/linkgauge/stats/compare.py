@@ -172,7 +172,7 @@ def _moderated_p_values(first: list[Floats], second: list[Floats]) -> Floats:
         / freedom
     )
     variances = np.maximum(variances, 1e-12)
-    prior_freedom, prior = _fit_prior(variances, freedom)
+    prior_freedom, prior = fit_prior(variances, freedom)
     if math.isinf(prior_freedom):
         pooled, total = np.full_like(variances, prior), np.full_like(freedom, freedom.sum())
     else:
@@ -182,7 +182,11 @@ def _moderated_p_values(first: list[Floats], second: list[Floats]) -> Floats:
     return np.asarray(2 * stats.t.sf(scores, total), dtype=np.float64)
 
 
-def _fit_prior(variances: Floats, freedom: Floats) -> tuple[float, float]:
+def fit_prior(variances: Floats, freedom: Floats) -> tuple[float, float]:
+    """Fit degrees of freedom and scale of the inverse chi-square that true variances seem drawn from (Smyth 2004).
+
+    Infinite degrees: all cases share one variance. Fewer than three variances: (0, 1), no prior at all.
+    """
     if variances.size < 3:
         return 0.0, 1.0
     shifted = np.log(variances) - special.digamma(freedom / 2) + np.log(freedom / 2)

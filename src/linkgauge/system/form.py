@@ -20,6 +20,7 @@ from linkgauge.system.model import (
     NODE_KINDS,
     PROVENANCES,
     TOPOLOGIES,
+    Accepted,
     Cap,
     Figure,
     Link,
@@ -65,6 +66,7 @@ _TOP = {
     "network",
     "published",
     "cap",
+    "accepted",
     "notes",
     "link",
     *NODE_KINDS,
@@ -178,6 +180,7 @@ def read(data: Mapping[str, Any], place: str) -> System:
         network=_network(reader, data["network"]) if "network" in data else None,
         published=tuple(_published(reader, i, e, ordinals) for i, e in enumerate(_tables(reader, data, "published"))),
         caps=tuple(_cap(reader, i, e) for i, e in enumerate(_tables(reader, data, "cap"))),
+        accepted=tuple(_accepted(reader, i, e) for i, e in enumerate(_tables(reader, data, "accepted"))),
         notes=tuple(str(note) for note in data.get("notes", ())),
     )
 
@@ -399,6 +402,27 @@ def _cap(reader: _Reader, index: int, entry: Mapping[str, Any]) -> Cap:
     )
 
 
+def _accepted(reader: _Reader, index: int, entry: Mapping[str, Any]) -> Accepted:
+    where = f"accepted {entry.get('kind', index)}"
+    reader.only(where, entry, ("kind", "share", "size", "transport", "pattern", "note", "source"))
+    kind = reader.text(where, entry, "kind")
+    if kind not in LINK_KINDS:
+        raise reader.fail(where, f"unknown link kind {kind!r}; known are {', '.join(LINK_KINDS)}")
+    if "share" not in entry:
+        raise reader.fail(where, "needs a share")
+    share = reader.figure(where, "share", entry["share"], units.COUNT, entry.get("source"))
+    if not 0 < share.value <= 1:
+        raise reader.fail(where, f"share: {share.value:g} is not above 0 and at most 1")
+    return Accepted(
+        kind=kind,
+        share=share,
+        size=reader.figure(where, "size", entry.get("size", "1 MiB"), units.SIZE, entry.get("source")),
+        transport=entry.get("transport"),
+        pattern=entry.get("pattern"),
+        note=entry.get("note"),
+    )
+
+
 def _plain(item: object) -> Any:
     """Return dataclasses as tables without what is absent or empty."""
     if isinstance(item, Figure):
@@ -451,6 +475,8 @@ def to_data(system: System) -> dict[str, Any]:
         data["published"] = [_with_value(entry) for entry in system.published]
     if system.caps:
         data["cap"] = [_plain(entry) for entry in system.caps]
+    if system.accepted:
+        data["accepted"] = [_plain(entry) for entry in system.accepted]
     if system.notes:
         data["notes"] = list(system.notes)
     return data

@@ -125,6 +125,22 @@ class Cap:
 
 
 @dataclass(frozen=True)
+class Accepted:
+    """The share of a link kind's data rate that a source saw there, by which a new machine is judged on its first day.
+
+    `kind` is a link kind, or `memory`. Without a transport or pattern it holds for all. `size` is the least size
+    in bytes from which it holds. `check` asks for a little less than this share (docs/judging.md).
+    """
+
+    kind: str
+    share: Figure
+    size: Figure
+    transport: str | None = None
+    pattern: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
 class Network:
     """What joins nodes: its topology and the figures its sources give, by name (see docs/systems.md)."""
 
@@ -150,6 +166,7 @@ class System:
     network: Network | None = None
     published: tuple[Published, ...] = ()
     caps: tuple[Cap, ...] = ()
+    accepted: tuple[Accepted, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

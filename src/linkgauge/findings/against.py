@@ -1,0 +1,343 @@
+"""Runs judged against a system's accepted shares, and against a user's own rules."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from linkgauge.errors import UsageError
+from linkgauge.findings.facts import Measure, rate_text, time_text
+from linkgauge.findings.subjects import Subject, case_words, labels_of
+from linkgauge.findings.verdicts import Verdict
+from linkgauge.findings.wiring import Way, Wiring, over_host
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.system import units
+from linkgauge.system.model import Accepted, System
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TOLERANCE = 0.05
+"""What a case may stay below the share that the source saw: machines of one kind differ by a few per cent."""
+_MAX_BYTES = 1 << 20
+
+
+def check_system(
+    subject: Subject, system: System, tolerance: float = TOLERANCE
+) -> tuple[list[Verdict], list[str], int]:
+    """Judge a run against the shares that a system's description says were seen: verdicts, notes, cases without one.
+
+    A share is of the data rate of the links on the pair's way (both directions of `bidirectional`, the device's host
+    link for host copies), and for collectives of the lowest bound that the links set. The interval's near end counts,
+    so that noise alone does not fail a case.
+    """
+    if not system.accepted:
+        raise UsageError(
+            f"system '{system.name}' states no accepted shares ([[accepted]]): judge against a baseline, or a "
+            f"file of rules"
+        )
+    wiring = Wiring(system)
+    kinds = _kinds(wiring)
+    verdicts, without = [], 0
+    for measure in subject.facts.measures:
+        found = _required(measure, system, wiring, kinds, subject)
+        if found is None or measure.goodput is None:
+            without += 1
+            continue
+        entry, nominal = found
+        required = nominal * entry.share.value * (1 - tolerance)
+        best = measure.goodput / max(1e-9, 1 - measure.half_width)
+        short = best < required
+        share = measure.goodput / nominal
+        seen = f"{entry.share.value:.1%} was seen, {1 - tolerance:.0%} of that is asked"
+        reason = f"{share:.0%} of {rate_text(nominal)}; {seen}"
+        verdicts.append(
+            Verdict("short" if short else "holds", case_words(measure), reason, entry.share.source, subject.name,
+                    subject.host, measure.case_key, measure.devices, measure.goodput, required, "B/s",
+                    1 - measure.goodput / required if short else 0.0, labels_of(measure))
+        )  # fmt: skip
+    verdicts += _failed(subject, system.name)
+    return verdicts, [], without
+
+
+def _failed(subject: Subject, source: str) -> list[Verdict]:
+    """Return a shortfall for each case that did not end well: in `check` these count as 1."""
+    return [
+        Verdict("short", f"{row['transport']} {row['pattern']} on {'-'.join(map(str, row['devices']))}",
+                f"{row['status']}: {row.get('reason') or 'no reason given'}", source, subject.name, subject.host,
+                str(row["case_key"]), tuple(row["devices"]), shortfall=1.0)
+        for row in subject.facts.failures
+    ]  # fmt: skip
+
+
+failed_verdicts = _failed
+
+
+def _kinds(wiring: Wiring) -> dict[tuple[str, str], str]:
+    """Return the kind of link of each arc, over the fabric and the host links."""
+    kinds: dict[tuple[str, str], str] = {}
+    for ways, fabric in ((wiring.fabric_ways, True), (wiring.host_ways, False)):
+        for way in ways.values():
+            for arc in way.arcs:
+                links = wiring.links(arc, fabric)
+                if links:
+                    kinds[arc] = links[0].kind
+    return kinds
+
+
+def _required(
+    measure: Measure, system: System, wiring: Wiring, kinds: Mapping[tuple[str, str], str], subject: Subject
+) -> tuple[Accepted, float] | None:
+    """Return the entry that a case falls under and the nominal goodput that its share is of."""
+    info = PATTERNS[measure.pattern]
+    if measure.via >= 0 or len(subject.facts.hosts) > 1:
+        return None
+    if info.ranks == "2" and len(set(measure.devices)) == 2:
+        way = wiring.way(measure.devices[0], measure.devices[1], over_host(measure.transport, measure.path))
+        if way is None or way.rate is None or way.kind == "routed":
+            return None
+        kind = _narrowest_kind(way, wiring, kinds)
+        nominal = way.rate * (2 if measure.pattern == "bidirectional" else 1)
+    elif measure.pattern in ("host_to_device", "device_to_host") and measure.ranks == 1:
+        rate = wiring.host_rates.get(measure.devices[0])
+        if rate is None:
+            return None
+        kind, nominal = _host_kind(wiring, measure.devices[0]), rate
+    elif info.collective:
+        bound = subject.facts.bound(measure)
+        if bound is None or not bound.value_bytes_per_s:
+            return None
+        kind, nominal = "", bound.value_bytes_per_s
+    else:
+        return None
+    fitting = [entry for entry in system.accepted if _fits(entry, measure, kind)]
+    if not fitting:
+        return None
+    # The most particular entry speaks.
+    return max(fitting, key=lambda e: (e.pattern is not None, e.transport is not None, e.size.value)), nominal
+
+
+def _fits(entry: Accepted, measure: Measure, kind: str) -> bool:
+    if measure.size < entry.size.value or entry.transport not in (None, measure.transport):
+        return False
+    if PATTERNS[measure.pattern].collective:
+        return bool(entry.pattern == measure.pattern)
+    return bool(entry.kind == kind and entry.pattern in (None, measure.pattern))
+
+
+def _narrowest_kind(way: Way, wiring: Wiring, kinds: Mapping[tuple[str, str], str]) -> str:
+    fabric = way.kind != "host"
+    arc = next((arc for arc in way.arcs if wiring.rate(arc, fabric) == way.rate), way.arcs[0])
+    return kinds.get(arc, "")
+
+
+def _host_kind(wiring: Wiring, device: int) -> str:
+    name = wiring.names[device]
+    for link in wiring.system.links_of(name):
+        other = wiring.system.node(link.other(name))
+        if other.kind == "host" or (other.kind == "switch" and link.kind == "pcie"):
+            return link.kind
+    return ""
+
+
+# --- a user's own rules ----------------------------------------------------------------------------------------------
+
+_LIMITS: dict[str, tuple[str, str]] = {
+    "goodput_at_least": (units.RATE, "goodput"),
+    "bus_bandwidth_at_least": (units.RATE, "bus"),
+    "time_at_most": (units.TIME, "time"),
+    "latency_at_most": (units.TIME, "latency"),
+    "share_at_least": (units.COUNT, "share"),
+    "spread_at_most": (units.COUNT, "spread"),
+}
+_WHERE = (
+    "transport", "variant", "pattern", "source_memory", "target_memory", "cadence", "path", "algorithm", "window",
+    "datatype",
+)  # fmt: skip
+_KEYS = ("name", "where", "no_findings", *_LIMITS)
+
+
+@dataclasses.dataclass(frozen=True)
+class UserRule:
+    """One `[[rule]]` of a file: which cases it is about, and what it asks of them."""
+
+    name: str
+    where: Mapping[str, Any]
+    limits: Mapping[str, float]
+    no_findings: tuple[str, ...]
+
+
+def read_rules(path: Path) -> list[UserRule]:
+    """Read a file of rules (docs/judging.md). UsageError that names file, rule and key."""
+    try:
+        data = path.read_bytes()
+        if len(data) > _MAX_BYTES:
+            raise UsageError(f"{path}: too large for a file of rules: expected at most 1 MiB")
+        document = tomllib.loads(data.decode("utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read rules '{path}': {error.strerror or error}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from None
+    entries = document.get("rule")
+    extra = [key for key in document if key != "rule"]
+    if extra or not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
+        raise UsageError(f"{path}: expected [[rule]] tables{f' and not {extra[0]!r}' if extra else ''}")
+    return [_user_rule(entry, f"{path}: rule {entry.get('name', index)}") for index, entry in enumerate(entries)]
+
+
+def _user_rule(entry: Mapping[str, Any], place: str) -> UserRule:
+    for key in entry:
+        if key not in _KEYS:
+            raise UsageError(f"{place}: unknown key '{key}': expected one of {', '.join(_KEYS)}")
+    where = entry.get("where", {})
+    if not isinstance(where, dict):
+        raise UsageError(f"{place}: 'where' must be a table of dimensions")
+    checked: dict[str, Any] = {}
+    for key, value in where.items():
+        if key in ("size_from", "size_to"):
+            checked[key] = _quantity(value, units.SIZE, f"{place}: {key}")
+        elif key == "devices":
+            if not isinstance(value, list) or not all(isinstance(d, int) for d in value):
+                raise UsageError(f"{place}: 'devices' must be a list of ordinals")
+            checked[key] = tuple(value)
+        elif key == "ranks" or key in _WHERE:
+            checked[key] = value if isinstance(value, list) else [value]
+        else:
+            known = (*_WHERE, "size_from", "size_to", "devices", "ranks")
+            raise UsageError(f"{place}: unknown dimension '{key}': expected one of {', '.join(known)}")
+    limits = {key: _quantity(entry[key], unit, f"{place}: {key}") for key, (unit, _) in _LIMITS.items() if key in entry}
+    no_findings = entry.get("no_findings", [])
+    if not isinstance(no_findings, list) or not all(isinstance(name, str) for name in no_findings):
+        raise UsageError(f"{place}: 'no_findings' must be a list of names of rules")
+    if not limits and not no_findings:
+        raise UsageError(f"{place}: asks nothing: expected one of {', '.join(_LIMITS)} or no_findings")
+    return UserRule(str(entry.get("name") or "rule"), checked, limits, tuple(no_findings))
+
+
+def _quantity(value: object, unit: str, place: str) -> float:
+    try:
+        return units.parse(value, unit)
+    except ValueError as error:
+        raise UsageError(f"{place}: {error}") from None
+
+
+def check_rules(
+    subject: Subject, rules: Sequence[UserRule], source: str, findings: Callable[[], Sequence[Any]]
+) -> tuple[list[Verdict], list[str], int]:
+    """Judge a run against a user's rules. A rule that no measured case falls under could not be judged."""
+    verdicts: list[Verdict] = []
+    judged: set[str] = set()
+    for rule in rules:
+        if rule.no_findings:
+            verdicts += _no_findings(subject, rule, source, findings())
+        if not rule.limits:
+            continue
+        fitting = [m for m in subject.facts.measures if _matches(rule.where, m)]
+        if not fitting:
+            verdicts.append(
+                Verdict(
+                    "cannot judge",
+                    rule.name,
+                    "no measured case falls under this rule",
+                    source,
+                    subject.name,
+                    subject.host,
+                )
+            )
+        for measure in fitting:
+            judged.add(measure.case_key)
+            verdicts += [_against(subject, rule, key, limit, measure, source) for key, limit in rule.limits.items()]
+    verdicts += _failed(subject, source)
+    return verdicts, [], sum(m.case_key not in judged for m in subject.facts.measures)
+
+
+def _no_findings(subject: Subject, rule: UserRule, source: str, findings: Sequence[Any]) -> list[Verdict]:
+    wanted = [f for f in findings if f.rule in rule.no_findings or ("any" in rule.no_findings and f.severity != "note")]
+    if not wanted:
+        return [
+            Verdict(
+                "holds", rule.name, f"no finding of {', '.join(rule.no_findings)}", source, subject.name, subject.host
+            )
+        ]
+    return [
+        Verdict(
+            "short",
+            f"{rule.name}: {f.subject}",
+            f.sentence,
+            source,
+            subject.name,
+            subject.host,
+            devices=f.devices,
+            shortfall=f.effect,
+        )
+        for f in wanted
+    ]
+
+
+def _matches(where: Mapping[str, Any], measure: Measure) -> bool:
+    for key, wanted in where.items():
+        fits: bool
+        if key == "size_from":
+            fits = measure.size >= wanted
+        elif key == "size_to":
+            fits = measure.size <= wanted
+        elif key == "devices":
+            fits = measure.devices == wanted
+        elif key == "ranks":
+            fits = measure.ranks in wanted
+        else:
+            fits = bool(measure.dims.get(key) in wanted)
+        if not fits:
+            return False
+    return True
+
+
+def _against(subject: Subject, rule: UserRule, key: str, limit: float, measure: Measure, source: str) -> Verdict:
+    unit, quantity = _LIMITS[key]
+    half = 0.5 if measure.pattern in ("pingpong", "flag_pingpong") else 1.0
+    values: dict[str, float | None] = {
+        "goodput": measure.goodput,
+        "bus": measure.bus,
+        "time": measure.time_ns,
+        "latency": measure.time_ns * half,
+        "spread": measure.spread,
+        "share": None,
+    }
+    bound = subject.facts.bound(measure) if quantity == "share" else None
+    if bound is not None and bound.value_bytes_per_s and measure.goodput is not None:
+        values["share"] = measure.goodput / bound.value_bytes_per_s
+    value = values[quantity]
+    common = (source, subject.name, subject.host, measure.case_key, measure.devices)
+    what = f"{rule.name}: {case_words(measure)}"
+    if value is None:
+        reason = "no bound is known for this case" if quantity == "share" else f"this pattern has no {quantity}"
+        return Verdict("cannot judge", what, reason, *common, labels=labels_of(measure))
+    at_least = key.endswith("at_least")
+    # The interval's near end counts, so that noise alone does not fail a case.
+    reach = 0.0 if quantity == "spread" else measure.half_width
+    short = value * (1 + reach) < limit if at_least else value * (1 - reach) > limit
+    shortfall = 0.0 if not short else (1 - value / limit if at_least else 1 - limit / value)
+    asked = f"{'at least' if at_least else 'at most'} {_shown(limit, unit)} asked"
+    reason = f"{quantity} {_shown(value, unit)}, {asked}"
+    return Verdict(
+        "short" if short else "holds",
+        what,
+        reason,
+        *common,
+        value,
+        limit,
+        "" if unit == units.COUNT else unit,
+        shortfall,
+        labels_of(measure),
+    )
+
+
+def _shown(value: float, unit: str) -> str:
+    if unit == units.RATE:
+        return rate_text(value)
+    return time_text(value) if unit == units.TIME else f"{value:.1%}"

@@ -1,0 +1,63 @@
+"""What is checked: runs as facts, each with its name, its host and the words for a case."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from linkgauge.findings.facts import Facts, Measure, size_text
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A run that is checked."""
+
+    name: str
+    facts: Facts
+
+    @property
+    def host(self) -> str:
+        """The host, or the hosts, that it ran on."""
+        return ", ".join(self.facts.hosts)
+
+    @property
+    def uuids(self) -> dict[int, str]:
+        """UUIDs by device, where they are known."""
+        return {number: device.uuid for number, device in self.facts.devices.items() if device.uuid}
+
+
+def case_words(measure: Measure) -> str:
+    """Return what a user calls a case."""
+    words = [measure.label, size_text(measure.size)]
+    words.append("device" if measure.ranks == 1 else "pair" if measure.ranks == 2 else f"{measure.ranks} ranks:")
+    words.append(
+        "-".join(str(d) for d in measure.devices)
+        if measure.ranks <= 8
+        else f"{measure.devices[0]}..{measure.devices[-1]}"
+    )
+    memory = {measure.source_memory, measure.target_memory} - {"device", None}
+    if memory:
+        words.append("(" + " to ".join(str(m) for m in (measure.source_memory, measure.target_memory)) + ")")
+    return " ".join(words)
+
+
+def labels_of(measure: Measure) -> tuple[tuple[str, str], ...]:
+    """Return the labels by which a case is known in other tools' files."""
+    names = ("transport", "variant", "pattern", "source_memory", "target_memory", "cadence", "path", "algorithm")
+    found = [(name, str(measure.dims.get(name) or "")) for name in names]
+    found += [("size_bytes", str(measure.size)), ("devices", ",".join(str(d) for d in measure.devices))]
+    return tuple((name, value) for name, value in found if value)
+
+
+def load_subjects(paths: Sequence[Path], system_name: str = "") -> list[Subject]:
+    """Open run folders. Errors are those of `linkgauge.load`."""
+    from linkgauge.findings.read import facts_of
+    from linkgauge.store.run import load
+
+    system = None
+    if system_name:
+        from linkgauge.system import catalog
+
+        system = catalog.load(system_name)
+    return [Subject(str(path), facts_of(load(path), system)) for path in paths]

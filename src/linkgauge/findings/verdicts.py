@@ -1,0 +1,72 @@
+"""What `check` says: one verdict a requirement, and what they amount to together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal
+
+Outcome = Literal["holds", "short", "cannot judge"]
+EXIT_HOLDS, EXIT_SHORT, EXIT_CANNOT_JUDGE = 0, 1, 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """One requirement against what was measured.
+
+    `measured` and `required` are in `unit` (`B/s` or `ns`; empty for what is no quantity). `shortfall` is the share
+    by which the requirement is missed: 0.2 is a fifth too slow, or a fifth too late.
+    """
+
+    outcome: Outcome
+    what: str
+    reason: str
+    source: str
+    run: str = ""
+    host: str = ""
+    case_key: str = ""
+    devices: tuple[int, ...] = ()
+    measured: float | None = None
+    required: float | None = None
+    unit: str = ""
+    shortfall: float = 0.0
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the verdict as plain JSON values."""
+        plain = dataclasses.asdict(self)
+        plain["devices"] = list(self.devices)
+        plain["labels"] = dict(self.labels)
+        return plain
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """All verdicts of a check, the worst first, and how many cases no requirement was stated for."""
+
+    verdicts: tuple[Verdict, ...]
+    unrequired: int = 0
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, verdicts: Sequence[Verdict], unrequired: int = 0, notes: Sequence[str] = ()) -> Checked:
+        """Order the verdicts: what falls short by how far, then what could not be judged, then what holds."""
+        order = {"short": 0, "cannot judge": 1, "holds": 2}
+        return cls(
+            tuple(sorted(verdicts, key=lambda v: (order[v.outcome], -v.shortfall, v.run, v.what))),
+            unrequired,
+            tuple(notes),
+        )
+
+    def count(self, outcome: Outcome) -> int:
+        """Return how many verdicts have this outcome."""
+        return sum(verdict.outcome == outcome for verdict in self.verdicts)
+
+    @property
+    def exit_status(self) -> int:
+        """1 if something falls short; 3 if something, or everything, could not be judged; else 0."""
+        if self.count("short"):
+            return EXIT_SHORT
+        if self.count("cannot judge") or not self.verdicts:
+            return EXIT_CANNOT_JUDGE
+        return EXIT_HOLDS

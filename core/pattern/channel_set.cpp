@@ -43,6 +43,10 @@ void ChannelSet::complete_all(Completion completion) {
   for (Channel* channel : completing_) channel->complete(completion);
 }
 
+void ChannelSet::consumed_all() {
+  for (const End& end : arriving_) end.channel->consumed();
+}
+
 void ChannelSet::put_one_now() {
   const End& end = leaving_.front();
   end.channel->put_now(end.flow.target_offset, end.flow.source_offset, end.flow.bytes);

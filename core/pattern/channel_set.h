@@ -19,6 +19,7 @@ class ChannelSet {
   void put_all();  // one message of each flow that leaves this rank
   void get_all();  // and of each that arrives
   void complete_all(Completion completion);
+  void consumed_all();  // what has arrived may be overwritten
   // The one flow that leaves, and the one that arrives.
   void put_one_now();
   void get_one_now();

@@ -14,6 +14,8 @@ bool reduces(Pattern pattern) {
   return pattern == Pattern::kAllreduce || pattern == Pattern::kReduceScatter || pattern == Pattern::kReduce;
 }
 
+bool reads_what_arrives(Pattern pattern) { return pattern == Pattern::kReduce || pattern == Pattern::kReduceScatter; }
+
 bool is_point_to_point(Pattern pattern) { return pattern <= Pattern::kAllToOne; }
 
 std::size_t block_bytes(const CaseSpec& spec, int ranks) {

@@ -33,6 +33,9 @@ struct Layout {
 // Whether the pattern cuts the size into one block a rank, and whether it reduces elements.
 bool cuts_blocks(Pattern pattern);
 bool reduces(Pattern pattern);
+// Whether a rank reads what has arrived within an iteration and tells nobody: reduce and reduce_scatter. (Allreduce's
+// result tells that the operands were read.)
+bool reads_what_arrives(Pattern pattern);
 // The patterns that are messages between named ranks (pingpong to all_to_one), against collectives.
 bool is_point_to_point(Pattern pattern);
 // Bytes of one block: size_bytes / ranks where the pattern cuts blocks, else size_bytes.

@@ -24,6 +24,7 @@ class Reduction final : public BufferedOperation {
     operands_.get_all();
     operands_.complete_all(Completion::kLocal);
     if (reduces_here_) reduce();
+    if (reads_what_arrives(spec().pattern)) operands_.consumed_all();
     if (spec().pattern != Pattern::kAllreduce) return;
     results_.put_all();
     results_.get_all();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "pattern/layout.h"
 #include "pattern/operation.h"
 #include "transport/one_sided.h"
 #include "transport/peer_memory.h"
@@ -65,7 +66,7 @@ class CopyEngineTransport final : public Transport {
     std::vector<std::unique_ptr<Channel>> channels(flows.size());
     for (std::size_t i = 0; i < flows.size(); ++i) {
       const OneSidedChannel::Ends ends{flows[i].source == context.rank(), flows[i].target == context.rank(),
-                                       sender_starts};
+                                       sender_starts, reads_what_arrives(spec.pattern)};
       if (!ends.source && !ends.target) continue;
       PeerBuffer target = peers[i];
       PeerBuffer source = peers[i];

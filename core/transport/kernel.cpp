@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/kernel_tuning.h"
+#include "pattern/layout.h"
 #include "pattern/operation.h"
 #include "transport/agreement.h"
 #include "transport/kernel_allreduce.h"
@@ -100,7 +101,7 @@ class KernelTransport final : public Transport {
     std::vector<std::unique_ptr<Channel>> channels(flows.size());
     for (std::size_t i = 0; i < flows.size(); ++i) {
       const OneSidedChannel::Ends ends{flows[i].source == context.rank(), flows[i].target == context.rank(),
-                                       sender_starts};
+                                       sender_starts, reads_what_arrives(spec.pattern)};
       if (!ends.source && !ends.target) continue;
       PeerBuffer target = peers[i];
       PeerBuffer source = peers[i];

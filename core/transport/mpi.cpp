@@ -239,7 +239,8 @@ class MpiTransport final : public Transport {
     const auto window = std::make_shared<Window>(*context.mpi, context.communicator, exposed);
     std::vector<std::unique_ptr<Channel>> channels(flows.size());
     for (std::size_t i = 0; i < flows.size(); ++i) {
-      const OneSidedChannel::Ends ends{flows[i].source == context.rank(), flows[i].target == context.rank(), puts};
+      const OneSidedChannel::Ends ends{flows[i].source == context.rank(), flows[i].target == context.rank(), puts,
+                                       reads_what_arrives(spec.pattern)};
       if (!ends.source && !ends.target) continue;
       channels[i] = std::make_unique<WindowChannel>(context, flags[i], ends, flows[i], window, progress(context));
     }

@@ -46,6 +46,9 @@ OneSidedChannel::OneSidedChannel(const RankContext& context, const FlowFlags& fl
 void OneSidedChannel::put(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) {
   ++messages_;
   if (ends_.sender_starts) {
+    if (ends_.awaits_consumption && !alone()) {
+      wait_for_flag(*flags_.ready, flags_.ready_base + messages_ - 1, *group_, progress_);
+    }
     start(target_offset, source_offset, bytes);
   } else if (!alone()) {
     flags_.ready->store(flags_.ready_base + messages_, std::memory_order_release);
@@ -57,6 +60,11 @@ void OneSidedChannel::get(std::size_t target_offset, std::size_t source_offset, 
   if (ends_.sender_starts) return;
   if (!alone()) wait_for_flag(*flags_.ready, flags_.ready_base + messages_, *group_, progress_);
   start(target_offset, source_offset, bytes);
+}
+
+void OneSidedChannel::consumed() {
+  if (!ends_.sender_starts || !ends_.awaits_consumption || alone()) return;
+  flags_.ready->store(flags_.ready_base + messages_, std::memory_order_release);
 }
 
 void OneSidedChannel::complete(Completion) {

@@ -12,9 +12,10 @@ namespace linkgauge {
 
 // The two counters of a flow. A pair of ranks has Group::kFlagChannels of them, so at most two flows each way.
 struct FlowFlags {
-  std::atomic<std::uint64_t>* ready = nullptr;  // messages that the source has announced
-  std::atomic<std::uint64_t>* done = nullptr;   // messages that are where they belong
-  std::uint64_t ready_base = 0;                 // their values when the flow was connected
+  std::atomic<std::uint64_t>* ready =
+      nullptr;  // messages that the source has announced, or, where it starts them, that were read
+  std::atomic<std::uint64_t>* done = nullptr;  // messages that are where they belong
+  std::uint64_t ready_base = 0;                // their values when the flow was connected
   std::uint64_t done_base = 0;
 };
 
@@ -28,12 +29,14 @@ class OneSidedChannel : public Channel {
     bool source = false;  // this rank is
     bool target = false;
     bool sender_starts = true;
+    bool awaits_consumption = false;  // the source writes only what Channel::consumed has cleared
   };
   OneSidedChannel(const RankContext& context, const FlowFlags& flags, Ends ends, Progress progress);
 
   void put(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) final;
   void get(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) final;
   void complete(Completion completion) final;
+  void consumed() final;
   bool completes_first() const final { return starts(); }
 
  protected:

@@ -67,6 +67,11 @@ class Channel {
     complete(Completion::kLocal);
   }
 
+  // At the target: what has arrived was read. Patterns whose next message must not overwrite it before then
+  // (reads_what_arrives of pattern/layout.h) call it once a message; a mechanism whose source writes into the target's
+  // buffer unasked waits for it before its next put.
+  virtual void consumed() {}
+
   // Whether this end's complete() waits for no other rank's complete(). A rank with several ends completes these
   // first; otherwise two ranks would wait for each other.
   virtual bool completes_first() const = 0;

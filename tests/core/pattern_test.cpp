@@ -141,6 +141,7 @@ class FlippingChannel final : public Channel {
     if (flow_.target_buffer == nullptr || place_ == ~std::size_t{0}) return;
     if (g_completions_until_flip.fetch_sub(1) == 1) *flow_.target_buffer->at(place_) ^= std::byte{1};
   }
+  void consumed() override { inner_->consumed(); }
   bool completes_first() const override { return inner_->completes_first(); }
 
  private:

@@ -104,7 +104,9 @@ def summarise(run: Run) -> pa.Table:
         record = records[at]
         measured = block.only(block.measured)
         one_node = nodes.get(identity[1], True)
-        times, slowest = series.headline(measured, infos[at], record["ranks"], record["root"], one_node)
+        # An imported figure is one over all ranks: no rank lacks it.
+        ranks = 1 if "origin" in run.info else record["ranks"]
+        times, slowest = series.headline(measured, infos[at], ranks, record["root"], one_node)
         if times.size == 0:
             continue
         tick = ticks.get(identity[1], {}).get(block.event_clock, _EVENT_TICK_NS if block.event_clock else _HOST_TICK_NS)

@@ -1,0 +1,280 @@
+"""A run in other forms: CSV, JSON, and the tables that nccl-tests and OSU print."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.errors import UsageError
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
+FORMATS = ("csv", "json", "nccl-tests", "osu")
+Row = dict[str, Any]
+
+# Keys of run.json and of ranks whose values name a machine, a person or a place.
+_NAMING = re.compile(
+    r"host|uuid|serial|user|home|path|folder|command|library|launcher|pci|pid|job|address", re.IGNORECASE
+)
+
+
+def export(run: Run, form: str, anonymous: bool = False) -> str:
+    """Return a run as text in one of FORMATS, from its summary.
+
+    With `anonymous` hosts, device identities, process ids, paths and the command line are left out, and such names are
+    replaced wherever else they occur. UsageError for an unknown form, or where nothing in the run has that form.
+    """
+    from linkgauge.stats.summary import summarise
+
+    if form not in FORMATS:
+        raise UsageError(f"unknown format '{form}': expected one of {', '.join(FORMATS)}")
+    rows: list[Row] = summarise(run).to_pylist()
+    hide = _Hider(run) if anonymous else None
+    if hide is not None:
+        rows = [hide.row(row) for row in rows]
+    if form == "csv":
+        return _csv(rows, summarise(run).column_names)
+    if form == "json":
+        launches = run.launches.to_pylist()
+        info = dict(run.info)
+        if hide is not None:
+            info, launches = hide.tree(info), [hide.tree(launch) for launch in launches]
+        return json.dumps({"info": info, "launches": launches, "summary": rows}, indent=1, default=str) + "\n"
+    good = [row for row in rows if row["lane"] == -1 and row["status"] == "ok" and row["mean_ns"] is not None]
+    text = "".join(_nccl_tests(good) if form == "nccl-tests" else _osu(good))
+    if not text:
+        raise UsageError(f"no case of this run has the form of {form}")
+    return text
+
+
+def _csv(rows: list[Row], names: list[str]) -> str:
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow([_cell(row[name]) for name in names])
+    return output.getvalue()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value  # a spreadsheet would run it as a formula
+    return value
+
+
+# nccl-tests' size of a case (m, ranks) -> bytes it prints: total of all blocks, the own one included.
+_NCCL: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "allreduce": ("all_reduce_perf", lambda m, n: m),
+    "allgather": ("all_gather_perf", lambda m, n: m),
+    "reduce_scatter": ("reduce_scatter_perf", lambda m, n: m),
+    "broadcast": ("broadcast_perf", lambda m, n: m),
+    "reduce": ("reduce_perf", lambda m, n: m),
+    "alltoall": ("alltoall_perf", lambda m, n: m * n),
+    "ring_shift": ("sendrecv_perf", lambda m, n: m),
+    "gather": ("gather_perf", lambda m, n: m),
+    "scatter": ("scatter_perf", lambda m, n: m),
+}
+_NCCL_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "float16": "half",
+    "float8_e4m3": "f8e4m3",
+    "float8_e5m2": "f8e5m2",
+}
+_ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
+_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+_REDUCING = ("allreduce", "reduce_scatter", "reduce")
+
+
+def _groups(rows: list[Row], names: tuple[str, ...]) -> dict[tuple[Any, ...], list[Row]]:
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        key = tuple(tuple(row[name]) if isinstance(row[name], list) else row[name] for name in names)
+        groups.setdefault(key, []).append(row)
+    return groups
+
+
+_TASK = (
+    "pattern",
+    "devices",
+    "transport",
+    "variant",
+    "path",
+    "algorithm",
+    "library",
+    "launch",
+    "cadence",
+    "datatype",
+    "op",
+    "root",
+)
+
+
+def _nccl_tests(rows: list[Row]) -> Iterator[str]:
+    """Yield one table a collective, as nccl-tests prints them; times are means, which is its estimator."""
+    for group in _groups([row for row in rows if row["pattern"] in _NCCL], _TASK).values():
+        first = group[0]
+        name, restated = _NCCL[first["pattern"]]
+        n = first["ranks"]
+        element = _ELEMENT_BYTES[(re.findall(r"\d+", first["datatype"]) or ["8"])[0]]
+        library = f", {first['library']}" if first["library"] else ""
+        yield f"# Collective test starting: {name}\n"
+        yield f"# by Linkgauge, {first['transport']}{library}, cadence {first['cadence']}, launch {first['launch']}\n"
+        yield "# Using devices\n"
+        for rank, device in enumerate(first["devices"]):
+            yield f"#  Rank {rank:2d} Group  0 Pid {0:6d} on {'-':>10s} device {device:2d} [----] -\n"
+        head = ("time", "algbw", "busbw", "#wrong")
+        yield "#\n# " + " " * 52 + "  out-of-place                       in-place          \n"
+        yield _nccl_line("# ", ("size", "count", "type", "redop", "root"), (*head, *head))
+        units = ("(us)", "(GB/s)", "(GB/s)", "")
+        yield _nccl_line("# ", ("(B)", "(elements)", "", "", ""), (*units, *units))
+        sizes: dict[int, dict[bool, Row]] = {}
+        for row in group:
+            sizes.setdefault(restated(row["size"], n), {})[bool(row["in_place"])] = row
+        for size, both in sorted(sizes.items()):
+            redop = str(first["op"]) if first["pattern"] in _REDUCING else "none"
+            root = str(first["root"]) if first["pattern"] in _ROOTED else "-1"
+            block = n if first["pattern"] in ("allgather", "reduce_scatter", "gather", "scatter", "alltoall") else 1
+            kind = _NCCL_TYPES.get(first["datatype"], str(first["datatype"]))
+            cells: list[str] = []
+            for in_place in (False, True):
+                row_ = both.get(in_place)
+                cells += _nccl_cells(row_, size) if row_ else ["N/A"] * 4
+            yield _nccl_line("", (str(size), str(size // block // element), kind, redop, root), tuple(cells))
+        yield "# Out of bounds values : 0 OK\n#\n"
+
+
+def _nccl_cells(row: Row, size: int) -> list[str]:
+    time_us = row["mean_ns"] / 1e3
+    bus = row["bus_bandwidth_bytes_per_s"] * row["median_ns"] / row["mean_ns"] / 1e9
+    return [f"{time_us:.2f}", f"{size / row['mean_ns']:.2f}", f"{bus:.2f}", "0" if row["verified"] else "N/A"]
+
+
+def _nccl_line(start: str, left: tuple[str, ...], right: tuple[str, ...]) -> str:
+    width = 12 - len(start)
+    named = f"{start}{left[0]:>{width}}  {left[1]:>12}  {left[2]:>8}  {left[3]:>6}  {left[4]:>6}"
+    return named + "".join(f"  {a:>7}  {b:>6}  {c:>6}  {d:>6}" for a, b, c, d in (right[:4], right[4:])) + "\n"
+
+
+# OSU's name, what it prints, and its size of a case (m, ranks): per rank or peer.
+_OSU: dict[str, tuple[str, str, Callable[[int, int], int]]] = {
+    "pingpong": ("Latency Test", "latency", lambda m, n: m),
+    "unidirectional": ("Bandwidth Test", "bandwidth", lambda m, n: m),
+    "bidirectional": ("Bi-Directional Bandwidth Test", "bandwidth", lambda m, n: m),
+    "allreduce": ("Allreduce Latency Test", "time", lambda m, n: m),
+    "allgather": ("Allgather Latency Test", "time", lambda m, n: m // n),
+    "alltoall": ("All-to-All Personalized Exchange Latency Test", "time", lambda m, n: m),
+    "broadcast": ("Broadcast Latency Test", "time", lambda m, n: m),
+    "reduce": ("Reduce Latency Test", "time", lambda m, n: m),
+    "reduce_scatter": ("Reduce_scatter Latency Test", "time", lambda m, n: m),
+    "gather": ("Gather Latency Test", "time", lambda m, n: m // n),
+    "scatter": ("Scatter Latency Test", "time", lambda m, n: m // n),
+}
+_OSU_TYPES = {"float32": "MPI_FLOAT", "float64": "MPI_DOUBLE", "int8": "MPI_CHAR", "int32": "MPI_INT"}
+
+
+def _osu(rows: list[Row]) -> Iterator[str]:
+    """Yield one table a pattern, as OSU prints them; times are means, bandwidths in MB/s of 10^6 bytes."""
+    for group in _groups(
+        [row for row in rows if row["pattern"] in _OSU], (*_TASK, "window", "source_memory", "target_memory")
+    ).values():
+        first = group[0]
+        name, quantity, restated = _OSU[first["pattern"]]
+        column = {"latency": "Avg Latency(us)", "time": "Avg Latency(us)", "bandwidth": "Bandwidth (MB/s)"}[quantity]
+        yield f"# OSU MPI {name}\n"
+        ranks = first["ranks"]
+        yield f"# by Linkgauge, {first['transport']}, {ranks} ranks, {first['cadence']}, window {first['window']}\n"
+        if (first["source_memory"], first["target_memory"]) != ("pageable", "pageable"):
+            source, target = _osu_memory(first["source_memory"]), _osu_memory(first["target_memory"])
+            yield f"# Send Buffer on {source} and Receive Buffer on {target}\n"
+        yield f"# Datatype: {_OSU_TYPES.get(first['datatype'], 'MPI_CHAR')}.\n"
+        yield f"{'# Size':<10}{column:>20}\n"
+        for row in sorted(group, key=lambda row: row["size"]):
+            values = {
+                "latency": row["mean_ns"] / 2e3,
+                "time": row["mean_ns"] / 1e3,
+                "bandwidth": (row["goodput_mean_bytes_per_s"] or 0) / 1e6,
+            }
+            yield f"{restated(row['size'], row['ranks']):<10}{values[quantity]:>20.2f}\n"
+        yield "\n"
+
+
+def _osu_memory(kind: str) -> str:
+    return {"device": "DEVICE (D)", "managed": "MANAGED (M)"}.get(kind, "HOST (H)")
+
+
+class _Hider:
+    """Takes names of machines, devices, persons and places out of values."""
+
+    def __init__(self, run: Run) -> None:
+        words: set[str] = set()
+        for launch in run.launches.to_pylist():
+            for rank in launch["ranks"] or []:
+                words |= {
+                    str(rank[name])
+                    for name in ("host", "device_uuid", "device_serial", "device_pci_address")
+                    if rank[name]
+                }
+        words |= set(_named(run.info))
+        words |= {str(run.path.resolve()), str(Path.home()), os.environ.get("USER", ""), os.uname().nodename}
+        # Short words would tear holes into ordinary text.
+        self._words = sorted((word for word in words if len(word) >= 3), key=len, reverse=True)
+
+    def text(self, text: str) -> str:
+        """Return a text with every known name replaced."""
+        for word in self._words:
+            text = text.replace(word, "(hidden)")
+        return text
+
+    def row(self, row: Row) -> Row:
+        """Return a flat row with its texts hidden."""
+        return {name: self.text(value) if isinstance(value, str) else value for name, value in row.items()}
+
+    def tree(self, value: Any, name: str = "") -> Any:
+        """Return a JSON value without the entries whose name says that they identify something."""
+        if isinstance(value, Mapping):
+            kept = {
+                key: one
+                for key, one in value.items()
+                if not _NAMING.search(str(key)) or isinstance(one, Mapping | list)
+            }
+            return {self.text(str(key)): self.tree(one, str(key)) for key, one in kept.items()}
+        if isinstance(value, list):
+            return (
+                []
+                if _NAMING.search(name) and not all(isinstance(one, Mapping) for one in value)
+                else [self.tree(one) for one in value]
+            )
+        if isinstance(value, str):
+            return self._json_text(value)
+        return value
+
+    def _json_text(self, text: str) -> str:
+        """Hide within JSON texts (launches' mpi, env) as within objects."""
+        if text[:1] in "{[":
+            try:
+                return json.dumps(self.tree(json.loads(text)))
+            except (ValueError, RecursionError):
+                return self.text(text)
+        return self.text(text)
+
+
+def _named(value: object, name: str = "") -> Iterator[str]:
+    """Yield the texts in run.json under names that identify something."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _named(one, str(key))
+    elif isinstance(value, list):
+        for one in value:
+            yield from _named(one, name)
+    elif isinstance(value, str) and re.search(r"host|uuid|serial|user", name, re.IGNORECASE):
+        yield value

@@ -1,0 +1,72 @@
+"""blink's data.csv: one row an iteration, columns such as `0_Transfer Time_s`, the number being the application's.
+
+The file does not say what was measured: pattern, transport, ranks and size come from the user.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+
+from linkgauge.plan.case import TRANSPORTS
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.store.imported import Hints, ImportedCase, ImportedLog, make_case
+
+_TIME = re.compile(r"(\d+)_Transfer Time_s")
+
+
+def is_text(text: str) -> bool:
+    """Whether a text is blink's CSV."""
+    return _TIME.search(text.split("\n", 1)[0]) is not None
+
+
+def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
+    """Take the case of a data.csv into `log`: application 0, the one measured; others only load the network."""
+    reader = csv.reader(text.splitlines())
+    names = next(reader)
+    column = next((at for at, name in enumerate(names) if name.strip() == "0_Transfer Time_s"), None)
+    lacking = [
+        flag
+        for flag, value in (
+            ("--pattern", hints.pattern),
+            ("--transport", hints.transport),
+            ("--ranks", hints.ranks),
+            ("--size", hints.size_bytes),
+        )
+        if value is None
+    ]
+    if column is None or lacking:
+        log.problem(
+            1,
+            f"blink's file does not say it: give {', '.join(lacking)}" if lacking else "no column '0_Transfer Time_s'",
+        )
+        return
+    if hints.pattern not in PATTERNS or hints.transport not in TRANSPORTS:
+        log.problem(1, f"no pattern {hints.pattern!r}, or no transport {hints.transport!r}")
+        return
+    assert hints.pattern is not None
+    assert hints.transport is not None
+    assert hints.ranks is not None
+    assert hints.size_bytes is not None
+    # blink halves the round trip of its ping-pongs before it stores them.
+    factor = 2 if hints.pattern == "pingpong" else 1
+    intervals = []
+    for number, row in enumerate(reader, start=2):
+        text_ = row[column].strip() if column < len(row) else ""
+        if not text_:
+            continue  # this application made fewer iterations than another
+        try:
+            time_s = float(text_)
+        except ValueError:
+            log.problem(number, f"{text_[:40]!r} is not a time")
+            continue
+        if not 0 < time_s < 1e6:
+            log.problem(number, f"time {text_}: blink's mark of a launch that failed")
+            continue
+        intervals.append((time_s * 1e9 * factor, 1))
+    if intervals:
+        case = make_case(
+            hints.transport, hints.pattern, hints.size_bytes, range(hints.ranks), cadence="barrier", arrival="free"
+        )
+        evidence = {"estimator": "each iteration, slowest rank; barrier exit skew included"}
+        log.cases.append(ImportedCase(case, tuple(intervals), evidence=evidence, operations=len(intervals)))

@@ -1,0 +1,243 @@
+"""nccl-tests and rccl-tests: their printed tables and their JSON files.
+
+Sizes there are totals over all blocks, the own one included; times are means over the iterations and ranks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from linkgauge.plan.case import OPS
+from linkgauge.store.imported import Hints, ImportedCase, ImportedLog, make_case, restated
+
+_PROGRAMS = {
+    "all_reduce_perf": "allreduce",
+    "all_gather_perf": "allgather",
+    "reduce_scatter_perf": "reduce_scatter",
+    "broadcast_perf": "broadcast",
+    "reduce_perf": "reduce",
+    "alltoall_perf": "alltoall",
+    "sendrecv_perf": "ring_shift",
+    "gather_perf": "gather",
+    "scatter_perf": "scatter",
+}
+_TYPES = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "int8": "int8",
+    "char": "int8",
+    "uint8": "uint8",
+    "int32": "int32",
+    "int": "int32",
+    "uint32": "uint32",
+    "int64": "int64",
+    "uint64": "uint64",
+    "f8e4m3": "float8_e4m3",
+    "fp8_e4m3": "float8_e4m3",
+    "f8e5m2": "float8_e5m2",
+    "fp8_e5m2": "float8_e5m2",
+}
+_RANK = re.compile(
+    r"#\s+Rank\s+(\d+)(?:\s+Group\s+\d+)?\s+Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[([^\]]*)\]\s*(.*)"
+)
+_COLUMNS = ("time", "algbw", "busbw")
+
+
+@dataclasses.dataclass
+class _Settings:
+    """What a log says before its table."""
+
+    pattern: str | None
+    ranks: int
+    iterations: int = 20
+    warmup: int = 5
+
+
+def is_text(text: str) -> bool:
+    """Whether a text is the printed output of nccl-tests or rccl-tests."""
+    return re.search(r"^#\s+size\s+count\b.*\balgbw\s+busbw\b", text, re.MULTILINE) is not None
+
+
+def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
+    """Take the cases of a printed table into `log`."""
+    settings = _Settings(hints.pattern, hints.ranks or 0)
+    names: list[str] = []
+    warned = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith("#"):
+            names = _heading(line, log, settings) or names
+            continue
+        tokens = line.split()
+        if not tokens:
+            continue
+        if not names or not tokens[0].isdecimal():
+            log.problem(number, f"not a row of the table: {line.strip()[:80]!r}")
+            continue
+        if settings.pattern is None or settings.ranks == 0:
+            if not warned:
+                lacking = "--pattern" if settings.pattern is None else "--ranks"
+                log.problem(
+                    number, f"the log does not say it, so {lacking} must: this and the rows after it are left out"
+                )
+            warned = True
+            continue
+        _row(number, tokens, names, log, settings)
+
+
+def _heading(line: str, log: ImportedLog, settings: _Settings) -> list[str] | None:
+    """Take what a comment says; return the names of the columns where it is their line."""
+    if match := re.match(r"#\s*Collective test starting:\s*(\S+)", line):
+        settings.pattern = _PROGRAMS.get(PurePosixPath(match[1]).name, settings.pattern)
+    elif match := re.search(r"nccl-library=(\d+)", line):
+        log.versions["nccl"] = version_text(int(match[1]))
+        if tests := re.search(r"version (\S+)", line):
+            log.versions["nccl-tests"] = tests[1]
+    elif match := _RANK.match(line):
+        rank, pid, host, device, pci, name = match.groups()
+        identity = {"ordinal": int(device), "pci_address": pci, "name": name.strip(), "kind": "gpu"}
+        log.ranks.append({"rank": int(rank), "host": host, "pid": int(pid), "device": identity})
+        settings.ranks = len(log.ranks)
+    elif match := re.search(r"warmup iters: (\d+) iters: (\d+)(?: agg iters: (\d+))?", line):
+        settings.warmup = int(match[1])
+        settings.iterations = int(match[2]) * int(match[3] or 1)
+    elif re.match(r"#\s+size\s+count\b", line):
+        return line.lstrip("#").split()
+    return None
+
+
+def _row(number: int, tokens: list[str], names: list[str], log: ImportedLog, settings: _Settings) -> None:
+    timed = [at for at, name in enumerate(names) if name == "time"]
+    if not timed:
+        log.problem(number, "times of the CPU, not of the transfer (-C): left out")
+        return
+    # A timestamp at the end of the row has a column of its own, whose name may be absent.
+    if len(tokens) not in (len(names), len(names) + 1, len(names) + 2) or len(tokens) < timed[-1] + 3:
+        log.problem(number, f"{len(tokens)} columns where the heading has {len(names)}")
+        return
+    row = dict(zip(names[: timed[0]], tokens, strict=False))
+    for place, start in enumerate(timed):
+        figures = dict(zip((*_COLUMNS, "wrong"), tokens[start : start + 4], strict=False))
+        if len(timed) == 2 and figures["time"] == "N/A":
+            continue
+        _case(number, row, figures, place == 1, log, settings)
+
+
+def _case(
+    number: int,
+    row: Mapping[str, str],
+    figures: Mapping[str, str],
+    in_place: bool,
+    log: ImportedLog,
+    settings: _Settings,
+    intervals: Sequence[tuple[float, int]] = (),
+) -> None:
+    assert settings.pattern is not None
+    try:
+        total, time_us = int(row["size"]), float(figures["time"])
+        wrong = None if figures["wrong"] in ("N/A", "None") else float(figures["wrong"])
+        root = max(0, int(row.get("root", "-1")))
+        bus = float(figures["busbw"])
+    except (KeyError, ValueError):
+        log.problem(number, f"a figure that is not a number: {' '.join(figures.values())[:80]!r}")
+        return
+    datatype = _TYPES.get(row.get("type", ""))
+    op = row.get("redop", "none")
+    size = restated(settings.pattern, total, settings.ranks)
+    if datatype is None or op not in ("none", *OPS) or size is None or size <= 0 or not time_us > 0:
+        log.problem(number, f"no case: size {total}, type {row.get('type')}, operation {op}, time {time_us}")
+        return
+    reduces = settings.pattern in ("allreduce", "reduce_scatter", "reduce")
+    rooted = settings.pattern in ("broadcast", "reduce", "gather", "scatter")
+    case = make_case(
+        "ccl",
+        settings.pattern,
+        size,
+        range(settings.ranks),
+        cadence="streaming",
+        batch=settings.iterations,
+        in_place=in_place,
+        datatype=datatype,
+        op=op if reduces and op in OPS else "sum",
+        root=root if rooted else 0,
+        warmup=settings.warmup,
+        clock="event" if intervals else "host",
+    )
+    times = tuple(intervals) or ((time_us * 1e3 * settings.iterations, settings.iterations),)
+    bad = wrong is not None and wrong != 0
+    log.cases.append(
+        ImportedCase(
+            case,
+            times,
+            status="corrupt" if bad else "ok",
+            reason=f"{wrong:g} wrong values" if bad and wrong is not None else "",
+            verified=None if wrong is None else not bad,
+            operations=sum(iterations for _, iterations in times),
+            evidence={
+                "size_printed": total,
+                "busbw_printed_gb_per_s": bus,
+                "estimator": "mean over iterations and ranks",
+            },
+        )
+    )
+
+
+def is_json(data: object) -> bool:
+    """Whether a JSON value is what nccl-tests writes (-J)."""
+    return isinstance(data, dict) and {"nccl_version", "args", "results"} <= set(data)
+
+
+def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
+    """Take the cases of a JSON file into `log`."""
+    arguments = data["args"] if isinstance(data["args"], list) and data["args"] else [""]
+    program = PurePosixPath(str(arguments[0])).name
+    devices = data.get("devices") if isinstance(data.get("devices"), list) else []
+    raw = data.get("config")
+    config = raw if isinstance(raw, dict) else {}
+    log.versions["nccl"] = (
+        version_text(int(data["nccl_version"])) if str(data["nccl_version"]).isdecimal() else "unknown"
+    )
+    for one in devices or []:
+        identity = {
+            "ordinal": one["device"],
+            "pci_address": one.get("device_hex"),
+            "name": one.get("device_info"),
+            "kind": "gpu",
+        }
+        log.ranks.append({"rank": one["rank"], "host": one["hostname"], "pid": one["pid"], "device": identity})
+    settings = _Settings(
+        _PROGRAMS.get(program, hints.pattern),
+        len(log.ranks) or hints.ranks or 0,
+        int(config.get("iterations", 20)) * int(config.get("aggregated_iterations", 1)),
+        int(config.get("warmup_iters", 5)),
+    )
+    if settings.pattern is None or settings.ranks == 0:
+        log.problem(
+            1, f"{program or 'the program'} is no pattern that is known, or has no devices: say --pattern and --ranks"
+        )
+        return
+    for number, result in enumerate(data["results"], start=1):
+        row = {name: str(result.get(name, "")).strip() for name in ("size", "count", "type", "redop", "root")}
+        for in_place, name in ((False, "out_of_place"), (True, "in_place")):
+            figures = result.get(name)
+            if figures is None:
+                continue
+            if "time" not in figures:
+                log.problem(number, f"result {number}: times of the CPU, not of the transfer: left out")
+                continue
+            flat = {"time": figures["time"], "busbw": figures.get("bus_bw"), "wrong": figures.get("nwrong")}
+            single = (result.get(f"{name}_per_iter") or {}).get("times_us") or []
+            intervals = [(float(time) * 1e3, 1) for time in single]
+            _case(number, row, {key: str(value) for key, value in flat.items()}, in_place, log, settings, intervals)
+
+
+def version_text(code: int) -> str:
+    """Return NCCL's version of its code: 22809 is 2.28.9; before 2.9 the code had a digit less."""
+    if code >= 10_000:
+        return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
+    return f"{code // 1000}.{code // 100 % 10}.{code % 100}"

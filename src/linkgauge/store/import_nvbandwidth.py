@@ -1,0 +1,164 @@
+"""nvbandwidth: its printed matrices and its JSON. Only tests that measure one of our patterns are taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from linkgauge.store.imported import Hints, ImportedCase, ImportedLog, make_case
+
+_DEFAULT_SIZE = 512 << 20  # its --bufferSize is 512 MiB unless given, and is not printed
+_TEST = re.compile(r"(?P<what>.+?)(?:_(?P<way>read|write))?_(?P<engine>ce|sm)$")
+_PATTERNS = {
+    "host_to_device_memcpy": "host_to_device",
+    "device_to_host_memcpy": "device_to_host",
+    "device_to_device_memcpy": "unidirectional",
+    "device_to_device_bidirectional_memcpy": "bidirectional",
+    "all_to_one": "all_to_one",
+    "one_to_all": "one_to_all",
+}
+
+
+def is_text(text: str) -> bool:
+    """Whether a text is the printed output of nvbandwidth."""
+    return re.search(r"^nvbandwidth Version|^Running \w+_(?:ce|sm|copy)\.\s*$", text, re.MULTILINE) is not None
+
+
+def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
+    """Take the cases of printed matrices into `log`."""
+    lines = text.splitlines()
+    name, at = "", 0
+    while at < len(lines):
+        line = lines[at].strip()
+        at += 1
+        if match := re.match(r"nvbandwidth Version:\s*(\S+)", line):
+            log.versions["nvbandwidth"] = match[1]
+        elif match := re.match(r"Driver Version:\s*(\S+)", line):
+            log.versions["driver"] = match[1]
+        elif match := re.match(r"Device (\d+):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)", line):
+            identity = {"ordinal": int(match[1]), "name": match[2], "pci_address": match[3], "kind": "cuda"}
+            log.ranks.append({"rank": int(match[1]), "host": None, "device": identity})
+        elif match := re.match(r"Running (\w+)\.", line):
+            name = match[1]
+        elif re.search(r"bandwidth \(GB/s\)$", line):
+            first = at
+            rows = []
+            while at < len(lines) and re.match(r"\s*\d", lines[at]):
+                rows.append(lines[at].split())
+                at += 1
+            # The first line holds the columns' numbers, each further one starts with its own.
+            _matrix(first, name, line, [row[1:] for row in rows[1:]], log, hints)
+        elif line and re.match(r"\d+(\s|$)", line):
+            log.problem(at, f"a row outside of a matrix: {line[:80]!r}")
+        elif re.match(r"(ERROR|Error|Waived|Invalid)", line):
+            log.problem(at, f"{name}: {line[:120]}")
+
+
+def is_json(data: object) -> bool:
+    """Whether a JSON value is what nvbandwidth prints with --json."""
+    return isinstance(data, dict) and isinstance(data.get("nvbandwidth"), dict)
+
+
+def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
+    """Take the cases of JSON output into `log`."""
+    root = data["nvbandwidth"]
+    for key, name in (
+        ("version", "nvbandwidth"),
+        ("Driver Version", "driver"),
+        ("CUDA Runtime Version", "CUDA runtime"),
+    ):
+        if key in root:
+            log.versions[name] = str(root[key])
+    for text in root.get("GPU Device list") or []:
+        if match := re.match(r"(\d+):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)(?::\s*\((.*)\))?", str(text)):
+            identity = {"ordinal": int(match[1]), "name": match[2], "pci_address": match[3], "kind": "cuda"}
+            log.ranks.append({"rank": int(match[1]), "host": match[4], "device": identity})
+    for number, test in enumerate(root.get("testcases") or [], start=1):
+        name, matrix = str(test.get("name")), test.get("bandwidth_matrix")
+        if test.get("status") != "Passed" or not isinstance(matrix, list):
+            log.problem(number, f"{name}: {test.get('status')} {test.get('error', '')}".strip())
+            continue
+        _matrix(number, name, str(test.get("bandwidth_description", "")), matrix, log, hints)
+
+
+def _matrix(
+    number: int, name: str, description: str, matrix: Sequence[Sequence[Any]], log: ImportedLog, hints: Hints
+) -> None:
+    transport, pattern, initiator = _meaning(name)
+    if not pattern:
+        log.problem(number, f"{name}: {_why_not(name)}")
+        return
+    if pattern == "bidirectional" and "Total" not in description:
+        return  # Read1 and Read2 (Write1, Write2) are the parts of the total that follows
+    size = hints.size_bytes or _DEFAULT_SIZE
+    evidence: dict[str, Any] = {
+        "test": name,
+        "description": description,
+        "estimator": "median of 3 gated batches by default",
+    }
+    if hints.size_bytes is None:
+        evidence["size"] = "nvbandwidth's default; the log does not say"
+    into_row = "<-" in description and "<->" not in description
+    for i, row in enumerate(matrix):
+        for j, cell in enumerate(row):
+            if str(cell) == "N/A":
+                continue
+            try:
+                rate = float(cell)
+            except (TypeError, ValueError):
+                log.problem(number + i + 1, f"{name}: {str(cell)[:40]!r} is not a rate")
+                continue
+            if rate <= 0:
+                continue  # the diagonal in older versions: not measured
+            devices, root, payload = _who(pattern, i, j, len(row), size, into_row)
+            source, target = {"host_to_device": ("pinned", "device"), "device_to_host": ("device", "pinned")}.get(
+                pattern, ("device", "device")
+            )
+            case = make_case(
+                transport,
+                pattern,
+                size,
+                devices,
+                root=root,
+                cadence="gated",
+                clock="event",
+                initiator=initiator,
+                source_memory=source,
+                target_memory=target,
+                datatype="int8",
+            )
+            log.cases.append(ImportedCase(case, ((payload / rate, 1),), evidence=evidence))
+
+
+def _meaning(name: str) -> tuple[str, str, str]:
+    """Return transport, pattern and initiator of a test; an empty pattern where it measures none of ours."""
+    if name == "device_local_copy":
+        return "copy_engine", "local_copy", "sender"
+    match = _TEST.match(name)
+    pattern = _PATTERNS.get(match["what"], "") if match else ""
+    if not match or not pattern:
+        return "", "", ""
+    return (
+        "copy_engine" if match["engine"] == "ce" else "kernel",
+        pattern,
+        "receiver" if match["way"] == "read" else "sender",
+    )
+
+
+def _why_not(name: str) -> str:
+    if "latency" in name:
+        return "a latency by pointer chase through remote memory, for which there is no pattern: left out"
+    if "bidirectional" in name or "all_to_host" in name or "host_to_all" in name:
+        return "the rate of one flow beside others, which no pattern counts: left out"
+    return "no pattern measures this: left out"
+
+
+def _who(pattern: str, i: int, j: int, columns: int, size: int, into_row: bool) -> tuple[list[int], int, float]:
+    """Return the devices, the root and the payload in bytes of the cell in row i and column j."""
+    if pattern in ("host_to_device", "device_to_host", "local_copy"):
+        return [j], 0, size
+    if pattern in ("all_to_one", "one_to_all"):
+        return list(range(columns)), j, (columns - 1) * size
+    pair = [j, i] if into_row else [i, j]
+    return pair, 0, 2 * size if pattern == "bidirectional" else size

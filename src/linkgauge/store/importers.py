@@ -1,0 +1,91 @@
+"""`linkgauge import`: other tools' logs as a run folder. What is not understood is reported, never guessed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from linkgauge.errors import UsageError
+from linkgauge.plan.case import TRANSPORTS
+from linkgauge.plan.patterns import pattern
+from linkgauge.store import import_blink, import_nccl, import_nvbandwidth, import_osu
+from linkgauge.store.imported import Hints, ImportedLog, write_run
+
+__all__ = ["Hints", "Imported", "import_files", "read_log"]
+
+_MAX_BYTES = 1 << 30
+_TEXTS = (
+    ("nccl-tests", import_nccl.is_text, import_nccl.read_text),
+    ("OSU", import_osu.is_text, import_osu.read_text),
+    ("nvbandwidth", import_nvbandwidth.is_text, import_nvbandwidth.read_text),
+    ("blink", import_blink.is_text, import_blink.read_text),
+)
+_JSONS = (
+    ("nccl-tests", import_nccl.is_json, import_nccl.read_json),
+    ("nvbandwidth", import_nvbandwidth.is_json, import_nvbandwidth.read_json),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """How many cases were written, and what was left out, a line each."""
+
+    cases: int
+    problems: list[str]
+
+
+def import_files(files: Sequence[Path], output: Path, hints: Hints) -> Imported:
+    """Write the run folder `output` of the logs in `files`, one launch a log.
+
+    UsageError for a file that cannot be read or is of no known tool, where no case was understood, where the hints
+    name no pattern or transport, or where `output` exists.
+    """
+    if hints.pattern is not None:
+        pattern(hints.pattern)
+    if hints.transport is not None and hints.transport not in TRANSPORTS:
+        raise UsageError(f"unknown transport '{hints.transport}': expected one of {', '.join(TRANSPORTS)}")
+    if hints.ranks is not None and not 1 <= hints.ranks <= 1 << 20:
+        raise UsageError(f"--ranks {hints.ranks}: expected at least 1")
+    if output.exists():
+        raise UsageError(f"{output} exists already: give --out a folder that does not")
+    logs = [read_log(file, hints) for file in files]
+    problems = [problem for log in logs for problem in log.problems]
+    if not any(log.cases for log in logs):
+        raise UsageError(f"nothing was understood: {problems[0] if problems else 'the logs hold no results'}")
+    return Imported(write_run(output, logs), problems)
+
+
+def read_log(file: Path, hints: Hints) -> ImportedLog:
+    """Return what is understood of one log. UsageError where it cannot be read or is of no known tool."""
+    try:
+        if file.stat().st_size > _MAX_BYTES:
+            raise UsageError(f"{file}: more than {_MAX_BYTES >> 30} GiB, so no log of these tools")
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    if text.lstrip()[:1] in ("{", "["):
+        return _json_log(file, text, hints)
+    for tool, fits, read in _TEXTS:
+        if fits(text):
+            log = ImportedLog(tool, file.name)
+            read(text, log, hints)
+            return log
+    raise UsageError(f"{file}: not a log of nccl-tests, rccl-tests, OSU, nvbandwidth or blink")
+
+
+def _json_log(file: Path, text: str, hints: Hints) -> ImportedLog:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UsageError(f"{file}: JSON that is cut off or damaged") from None
+    for tool, fits, read in _JSONS:
+        if fits(data):
+            log = ImportedLog(tool, file.name)
+            try:
+                read(data, log, hints)
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+                raise UsageError(f"{file}: not as {tool} writes it: {type(error).__name__} {error}") from None
+            return log
+    raise UsageError(f"{file}: not JSON of nccl-tests or nvbandwidth")

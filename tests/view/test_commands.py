@@ -1,0 +1,86 @@
+"""The commands that read a run, through the command line: output, files, exit statuses, one line for a mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from linkgauge.cli import run_command
+from linkgauge.store.run import Run
+
+LOGS = Path(__file__).parent.parent / "store" / "logs"
+
+
+def test_show(rich_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["show", str(rich_run.path)]) == 0
+    output = capsys.readouterr().out
+    assert "pingpong" in output
+    assert "no heartbeat for 10 s" in output
+    assert run_command(["show", str(rich_run.path), "--pattern", "alltoall", "--unit", "Gb/s"]) == 0
+    output = capsys.readouterr().out
+    assert "goodput, Gb/s" in output
+    assert "pingpong" not in output
+    assert run_command(["show", str(rich_run.path), "--json"]) == 0
+    assert {"median_ns", "goodput_bytes_per_s", "transport"} <= set(json.loads(capsys.readouterr().out)[0])
+
+
+def test_report_plot_query_export(rich_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(rich_run.path)
+    report, figure, table = tmp_path / "r.html", tmp_path / "f.svg", tmp_path / "t.csv"
+    assert run_command(["report", run, "-o", str(report)]) == 0
+    assert report.stat().st_size > 500_000
+    assert run_command(["plot", run, "--figure", "matrix", "--pattern", "unidirectional", "-o", str(figure)]) == 0
+    assert "GB/s" in figure.read_text()
+    assert run_command(["export", run, "--format", "csv", "-o", str(table)]) == 0
+    assert table.read_text().startswith("case_key,")
+    capsys.readouterr()
+    assert run_command(["query", run, "SELECT count(*) AS n FROM cases", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["n"] == rich_run.cases.num_rows
+    assert run_command(["query", run, "SELECT 'a,b' AS x", "--csv"]) == 0
+    assert capsys.readouterr().out == 'x\n"a,b"\n'
+
+
+def test_import_then_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert run_command(["import", str(LOGS / "all_reduce.txt"), str(LOGS / "osu_bibw.txt"), "-o", str(run)]) == 0
+    said = capsys.readouterr()
+    assert "6 cases imported, 3 lines not" in said.out
+    assert said.err.count("\n") == 3
+    assert run_command(["show", str(run)]) == 0
+    assert run_command(["report", str(run), "-o", str(tmp_path / "r.html")]) == 0
+    assert "Imported, not measured by Linkgauge" in (tmp_path / "r.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["show", "{run}/nowhere"], "no such run folder"),
+        (["show", "{run}", "--unit", "MiB"], "unknown unit"),
+        (["show", "{run}", "--pattern", "chase"], "has no pattern 'chase'"),
+        (["report", "{run}", "-o", "/proc/none/r.html"], "cannot write"),
+        (["plot", "{run}", "--figure", "pie"], "unknown figure 'pie'"),
+        (["plot", "{run}", "--figure", "goodput", "-o", "x.bmp"], "ends with one of"),
+        (["plot", "{run}", "--figure", "goodput", "--size", "8MB"], "not a size"),
+        (["plot", "{run}", "--figure", "goodput", "--on", "a,b"], "are not devices"),
+        (["plot", "{run}", "--figure", "shares"], "no ceilings"),
+        (["plot", "{run}", "--figure", "matrix", "--quantity", "hops"], "needs the system"),
+        (["query", "{run}", "DROP TABLE cases"], "one SELECT"),
+        (["export", "{run}", "--format", "xml"], "unknown format 'xml'"),
+        (["import", "{run}/run.json", "-o", "{run}-x"], "not JSON of"),
+        (["import", "{logs}/osu_bibw.txt", "-o", "{run}"], "exists already"),
+        (["import", "{logs}/osu_bibw.txt", "-o", "{run}-x", "--pattern", "ping"], "unknown pattern"),
+        (["import", "{logs}/osu_bibw.txt", "-o", "{run}-x", "--transport", "tcp"], "unknown transport"),
+        (["import", "{logs}/osu_bibw.txt", "-o", "{run}-x", "--ranks", "0"], "--ranks 0"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    rich_run: Run, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled = [word.format(run=rich_run.path, logs=LOGS) for word in arguments]
+    assert run_command(filled) in (2, 5)
+    error = capsys.readouterr().err
+    assert error.startswith("linkgauge: error: ")
+    assert said in error
+    assert error.count("\n") == 1

@@ -244,7 +244,7 @@ class PythonSession {
     options.host_clock = host_clock();
     if (!heartbeat.is_none()) {
       HeartbeatWords words;
-      if (!nb::try_cast(heartbeat, words) || words.shape(0) < 2) {
+      if (!nb::try_cast(heartbeat, words, false) || words.shape(0) < 2) {
         throw CallerError("heartbeat must be a writable uint64 array of at least 2 words: count and phase");
       }
       static_assert(sizeof(std::atomic<std::uint64_t>) == sizeof(std::uint64_t));

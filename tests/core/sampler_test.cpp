@@ -354,13 +354,15 @@ TEST(Sampler, DeviceQueuesAreNeededForEvents) {
 class QueuedOperation final : public FakeOperation {
  public:
   QueuedOperation(Group& group, DeviceRuntime& runtime, int streams)
-      : FakeOperation(group), runtime_(runtime), memory_(runtime, 0, MemoryKind::kDevice, 2 * kBytes) {
+      : FakeOperation(group),
+        runtime_(runtime),
+        memory_(runtime, 0, MemoryKind::kDevice, static_cast<std::size_t>(streams + 1) * kBytes) {
     for (int i = 0; i < streams; ++i) streams_.emplace_back(runtime, 0);
   }
   void post() override {
     FakeOperation::post();
-    for (Stream& stream : streams_) {
-      runtime_.copy_async(memory_.at(kBytes), 0, memory_.data(), 0, kBytes, stream.handle());
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      runtime_.copy_async(memory_.at((i + 1) * kBytes), 0, memory_.data(), 0, kBytes, streams_[i].handle());
     }
   }
   void complete() override {

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from linkgauge.errors import UsageError
-
 from measure.core_ranks import as_ranks, copy_case, core
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from linkgauge.errors import UsageError
-
 from measure.core_ranks import core
 
 series = npst.arrays(np.float64, st.integers(1, 300), elements=st.floats(0, 1e12))
@@ -51,14 +52,15 @@ def test_groups_are_summarised_as_numpy_would() -> None:
     values = random.exponential(size=offsets[-1])
     found = core.summarise_groups(values, offsets, np.full(len(counts), 0.001))
     assert (found["count_all"] == counts).all()
-    for group, (first, last) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+    for group, (first, last) in enumerate(itertools.pairwise(offsets)):
         cut = found["warmup_cut"][group]
         kept = values[first + cut : last]
         assert found["count"][group] == len(kept)
         if len(kept) == 0:
             assert np.isnan(found["median"][group])
             continue
-        for name, share in [("p5", 5), ("quartile_1", 25), ("median", 50), ("quartile_3", 75), ("p95", 95), ("p99", 99)]:
+        shares = {"p5": 5, "quartile_1": 25, "median": 50, "quartile_3": 75, "p95": 95, "p99": 99}
+        for name, share in shares.items():
             assert found[name][group] == pytest.approx(np.percentile(kept, share))
         assert found["mean"][group] == pytest.approx(kept.mean())
         assert (found["min"][group], found["max"][group]) == (kept.min(), kept.max())

@@ -293,3 +293,23 @@ def test_a_path_off_the_fabric_is_bound_by_host_links() -> None:
     library = ceilings(systems.load("hgx-h200-8"), {**case, "transport": "ccl", "path": "host"})
     bound = max(c.value_bytes_per_s or 0.0 for c in library if c.rule == "max_flow" and c.kind == "bound")
     assert bound == pytest.approx(450e9 + 63.015e9)
+
+
+def test_bundles_of_five_and_four_are_one_port() -> None:
+    """An HGX device's eighteen links to four switches act as one way of 450 GB/s."""
+    graph = wires(systems.load("hgx-h200-8"))
+    assert len(graph.vertices) == 9
+    found = ceilings_of("hgx-h200-8", pattern="unidirectional", devices=(2, 5))
+    assert found["widest_path"].value_bytes_per_s == 450e9
+
+
+def test_nvlink_without_a_program_that_relays_binds_nothing() -> None:
+    """On DGX-1 not every pair has a link: what the fabric allows needs relays, and the bound counts PCIe too."""
+    found = ceilings(systems.load("p100-dgx-1"), {"pattern": "alltoall", "transport": "kernel"})
+    flows_by_kind = {c.kind: c.value_bytes_per_s or 0.0 for c in found if c.rule == "concurrent_flow"}
+    assert flows_by_kind["constructive"] / GBIT == pytest.approx(280)
+    assert flows_by_kind["bound"] > flows_by_kind["constructive"]
+    # On MI250X hardware relays, and the fabric binds.
+    assert {
+        c.kind for c in ceilings(systems.load("lumi-g"), {"pattern": "alltoall"}) if c.rule == "concurrent_flow"
+    } == {"bound"}

@@ -313,3 +313,22 @@ def test_throughput_of_a_vertex_limits_what_enters_it() -> None:
     assert values(free, **ring)["concurrent_flow"][1] == pytest.approx(1e9)
     assert values(limited, **ring)["concurrent_flow"][1] == pytest.approx(0.5e9)
     assert values(limited, pattern="unidirectional", devices=(0, 1))["max_flow"][1] == pytest.approx(1e9)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(2, 4), st.lists(st.lists(st.integers(1, 3), min_size=4, max_size=4), min_size=2, max_size=4))
+def test_merging_unlike_planes_changes_nothing(devices: int, planes: list[list[int]]) -> None:
+    """Planes whose links differ from device to device: merged only where that is exact, so every answer stays."""
+    text = f'name = "s"\nsource = "t"\n[[device]]\nname = "d0..{devices - 1}"\n[[switch]]\nname = "s0..{len(planes) - 1}"\n'
+    arcs = {}
+    for plane, rates in enumerate(planes):
+        for device in range(devices):
+            text += f'[[link]]\nkind = "nvlink"\ndata_rate = "{rates[device]} GB/s"\na = "d{device}"\nb = "s{plane}"\n'
+            arcs[f"d{device}", f"s{plane}"] = arcs[f"s{plane}", f"d{device}"] = rates[device] * 1e9
+    graph = wires(systems.from_toml(text))
+    apart = graph.with_arcs(arcs)
+    names = list(graph.devices.values())
+    demands = flows.all_pairs(dict.fromkeys(names, 1))
+    assert flows.concurrent(graph, demands) == pytest.approx(flows.concurrent(apart, demands))
+    assert flows.allreduce_trees(graph, names) == pytest.approx(flows.allreduce_trees(apart, names))
+    assert cuts.max_flow(graph, "d0", "d1").value == pytest.approx(cuts.max_flow(apart, "d0", "d1").value)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
+from linkgauge.stats.basics import effective_size, grain
 from linkgauge.stats.drift import find_drift
 from linkgauge.stats.modes import find_modes
-from linkgauge.stats.basics import effective_size, grain
 from linkgauge.stats.spikes import find_spikes
 from linkgauge.stats.tails import tail, values_needed
 

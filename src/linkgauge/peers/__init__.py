@@ -1,1 +1,1 @@
-"""Installed peers (OSU, nccl-tests, nvbandwidth) driven alternately with our cases, compared by the peer's own estimator."""
+"""Installed peers (OSU, nccl-tests, nvbandwidth) alternated with our cases, compared by their own estimators."""

@@ -15,8 +15,8 @@ from linkgauge.errors import EnvironmentLackingError, UsageError
 class PeerTest:
     """One program (or test name) of a peer, beside our case table.
 
-    `case` is a `[[case]]` table of a plan without sizes; `estimator` a name in estimators.ESTIMATORS. `tolerance` is the
-    share within which the two should agree at a size. `figure` says what both sides give: `latency_ns` (less is better)
+    `case` is a `[[case]]` table of a plan without sizes; `estimator` a name in estimators.ESTIMATORS. `tolerance` is
+    the share within which the two should agree at a size. `figure` says what both sides give: `latency_ns` (less is better)
     or `rate_bytes_per_s`. `payload(size, ranks)` is what a rate divides by the estimator's time.
     """
 
@@ -53,7 +53,9 @@ def find_program(folder: Path, name: str) -> Path:
     for found in sorted(folder.rglob(name)):
         if found.is_file():
             return found
-    raise EnvironmentLackingError(f"no program '{name}' in '{folder}': expected the folder of the peer's built programs")
+    raise EnvironmentLackingError(
+        f"no program '{name}' in '{folder}': expected the folder of the peer's built programs"
+    )
 
 
 _NUMBER = re.compile(r"^[0-9]+(\.[0-9]+)?$")

@@ -1,7 +1,8 @@
 """The ratio of two tools over alternated pairs of launches, and when it holds.
 
-docs/definitions.md, Sample, timekeeper, cadence: at least 9 alternated pairs; the ratio holds when its median is in range and
-its 95 % interval is no wider than twice the tolerance; a wider one needs more pairs, up to 31, then it is "cannot tell".
+docs/definitions.md, Sample, timekeeper, cadence: at least 9 alternated pairs; the ratio holds when its median is in
+range and its 95 % interval is no wider than twice the tolerance; a wider one needs more pairs, up to 31, then it is
+"cannot tell".
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Ratio:
 def sign_interval_ranks(n: int, coverage: float = 0.95) -> tuple[int, int]:
     """Order statistics (from 0, inclusive) that enclose the median of n independent values with `coverage`.
 
-    Exact binomial: the largest k with P(X < k) <= (1 - coverage) / 2, X ~ B(n, 1/2). Below 6 values none does: (0, n - 1).
+    Exact binomial: the largest k with P(X < k) <= (1 - coverage) / 2, X ~ B(n, 1/2). Below 6 values none does:
+    (0, n - 1).
     """
     tail = (1 - coverage) / 2
     below = 0.0

@@ -313,3 +313,13 @@ def test_nvlink_without_a_program_that_relays_binds_nothing() -> None:
     assert {
         c.kind for c in ceilings(systems.load("lumi-g"), {"pattern": "alltoall"}) if c.rule == "concurrent_flow"
     } == {"bound"}
+
+
+def test_typical_shares_of_links() -> None:
+    """What a description accepts of a link kind for a transport and pattern, from the size on that it holds for."""
+    case = {"pattern": "unidirectional", "devices": (0, 1), "transport": "copy_engine"}
+    found = ceilings_of("hgx-h200-8", **case, size=256 << 20)
+    assert found["payload_share"].kind == "typical"
+    assert found["payload_share"].value_bytes_per_s == pytest.approx(0.877 * 450e9)
+    assert "payload_share" not in ceilings_of("hgx-h200-8", **case, size=1 << 20)
+    assert "payload_share" not in ceilings_of("hgx-h200-8", **{**case, "transport": "kernel"})

@@ -319,7 +319,8 @@ def test_throughput_of_a_vertex_limits_what_enters_it() -> None:
 @given(st.integers(2, 4), st.lists(st.lists(st.integers(1, 3), min_size=4, max_size=4), min_size=2, max_size=4))
 def test_merging_unlike_planes_changes_nothing(devices: int, planes: list[list[int]]) -> None:
     """Planes whose links differ from device to device: merged only where that is exact, so every answer stays."""
-    text = f'name = "s"\nsource = "t"\n[[device]]\nname = "d0..{devices - 1}"\n[[switch]]\nname = "s0..{len(planes) - 1}"\n'
+    text = f'name = "s"\nsource = "t"\n[[device]]\nname = "d0..{devices - 1}"\n'
+    text += f'[[switch]]\nname = "s0..{len(planes) - 1}"\n'
     arcs = {}
     for plane, rates in enumerate(planes):
         for device in range(devices):

@@ -11,9 +11,9 @@ from linkgauge.expect.graph import FABRIC, Wires
 from linkgauge.expect.internode import several_nodes
 from linkgauge.expect.points import beyond_cache, finite, half_of_memory, host_and_devices, local, point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, query
-from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.expect.rules import RULES, Ceiling, ceiling
 from linkgauge.plan.patterns import PATTERNS
-from linkgauge.system.model import FABRIC_KINDS, Link, System
+from linkgauge.system.model import FABRIC_KINDS, Figure, Link, System
 from linkgauge.system.units import RATE, show_rate
 
 # A TLP of PCIe 3.0 to 5.0 with 64-bit addresses: header 16 B, framing and sequence 4 B, LCRC 4 B.
@@ -126,16 +126,15 @@ def _typical(q: Query, found: Sequence[Ceiling]) -> list[Ceiling]:
     if not values:
         return []
     used = _links_used(q)
-    shares = [(s, link) for link in used if (s := _share(link)) is not None]
+    shares = [(s, link) for link in used if (s := _share(q, link)) is not None]
     if not shares or len(shares) < len(used):
         return []
-    share, link = min(shares, key=lambda pair: pair[0])
+    share, link = min(shares, key=lambda pair: pair[0].value)
     # A bound that no known schedule reaches is no base for what is typical: constructive values come first.
     least = min([c for c in values if c.kind == "bound"] or values, key=lambda c: c.value_bytes_per_s or 0.0)
-    value = (least.value_bytes_per_s or 0.0) * share
-    basis = f"{share:.1%} of {least.rule}: payload on {link.kind} ({link.a} - {link.b})"
-    source = link.payload_share.source if link.payload_share is not None else None
-    return [ceiling("payload_share", value, basis, source=source)]
+    value = (least.value_bytes_per_s or 0.0) * share.value
+    basis = f"{share.value:.1%} of {least.rule}: payload on {link.kind} ({link.a} - {link.b})"
+    return [ceiling("payload_share", value, basis, source=share.source)]
 
 
 def _links_used(q: Query) -> list[Link]:
@@ -160,11 +159,18 @@ def _in_scope(q: Query, link: Link, kinds: Mapping[str, str]) -> bool:
     return peer if q.scope == FABRIC else not peer
 
 
-def _share(link: Link) -> float | None:
+def _share(q: Query, link: Link) -> Figure | None:
+    """Return the payload's share of a link's data rate: as described, by PCIe's packets, or as a source accepted it."""
     if link.payload_share is not None:
-        return link.payload_share.value
+        return link.payload_share
     if link.kind == "pcie" and link.max_payload_bytes is not None:
-        return link.max_payload_bytes / (link.max_payload_bytes + _TLP_OVERHEAD_BYTES)
+        payload = link.max_payload_bytes
+        provenance = link.data_rate.provenance if link.data_rate is not None else "described"
+        return Figure(payload / (payload + _TLP_OVERHEAD_BYTES), "1", provenance, RULES["payload_share"].source)
+    for entry in q.system.accepted:
+        fits = entry.transport in (None, q.transport) and entry.pattern in (None, q.pattern)
+        if fits and entry.kind == link.kind and (q.size_bytes is None or q.size_bytes >= entry.size.value):
+            return entry.share
     return None
 
 

@@ -141,7 +141,7 @@ _TABLE = (
         "payload_share",
         "typical",
         "all",
-        "the least bound or constructive value times payload over data rate; PCIe: MPS / (MPS + 24)",
+        "the least bound times payload over data rate: as described or accepted; PCIe: MPS / (MPS + 24)",
         "PCI Express Base Specification (4-word header 16 B, framing 4 B, LCRC 4 B); NVLink as described",
         "Never a bound: packets may be larger, and acknowledgements cost more.",
     ),

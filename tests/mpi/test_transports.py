@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -106,6 +107,16 @@ def orders_unsigned_as_signed(mpi: MpiInstallation, one: dict[str, Any]) -> bool
         and one["datatype"].startswith("uint")
         and one["op"] in ("min", "max")
     )
+
+
+@pytest.mark.skipif("LINKGAUGE_TEST_LARGE" not in os.environ, reason="needs 6 GiB; set LINKGAUGE_TEST_LARGE=1")
+def test_messages_beyond_32_bit_counts(mpi: MpiInstallation, run_cases: RunCases) -> None:
+    size = (1 << 31) + (1 << 20)
+    cases = [
+        case("mpi", pattern, 2, size, stop={"kind": "count", "samples": 1})
+        for pattern in ("unidirectional", "broadcast")
+    ]
+    expect_verified(cases, run_cases(mpi, 2, cases))
 
 
 def test_other_transports_between_processes(mpi: MpiInstallation, run_cases: RunCases) -> None:

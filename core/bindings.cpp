@@ -120,9 +120,9 @@ const ClockFacts& host_clock() {
 
 std::shared_ptr<DeviceRuntime> open_runtime_from(const std::string& which, const std::vector<int>& devices,
                                                  int host_devices, const std::string& kernel_cache,
-                                                 const std::vector<std::string>& library_folders) {
+                                                 const std::vector<std::string>& library_folders, bool peer_access) {
   const nb::gil_scoped_release release;
-  return open_runtime({which, devices, host_devices, kernel_cache, library_folders});
+  return open_runtime({which, devices, host_devices, kernel_cache, library_folders, peer_access});
 }
 
 nb::dict probe(const std::string& which, int host_devices, const std::vector<std::string>& library_folders) {
@@ -132,7 +132,7 @@ nb::dict probe(const std::string& which, int host_devices, const std::vector<std
   found["version"] = "";
   found["reason"] = "";
   try {
-    const auto runtime = open_runtime_from(which, {}, host_devices, "", library_folders);
+    const auto runtime = open_runtime_from(which, {}, host_devices, "", library_folders, true);
     found["version"] = runtime->version();
     for (int device = 0; device < runtime->count(); ++device) {
       nb::dict info = described(runtime->describe(device));
@@ -358,7 +358,7 @@ void bind_devices(nb::module_& module) {
       .def("peer_access", &DeviceRuntime::peer_access, Release())
       .def("bind_thread", &DeviceRuntime::bind_thread, Release());
   module.def("open_runtime", open_runtime_from, "which"_a, "devices"_a = std::vector<int>{}, "host_devices"_a = 0,
-             "kernel_cache"_a = "", "library_folders"_a = std::vector<std::string>{});
+             "kernel_cache"_a = "", "library_folders"_a = std::vector<std::string>{}, "peer_access"_a = true);
   module.def("probe", probe, "which"_a, "host_devices"_a = 0, "library_folders"_a = std::vector<std::string>{});
 }
 

@@ -141,7 +141,8 @@ __device__ __forceinline__ void reduce_vectors(void* target, const void* const* 
 
 // Target and sources are read and written in the same place by the same thread, so that target may be a source.
 template <u32 kDatatype, typename Word = uint4>
-__device__ __noinline__ void reduce_elements(void* target, const void* const* sources, int count, u64 elements, u32 op) {
+__device__ __noinline__ void reduce_elements(void* target, const void* const* sources, int count, u64 elements,
+                                             u32 op) {
   using Stored = typename Element<kDatatype>::Stored;
   constexpr u64 kEach = sizeof(Word) / sizeof(Stored);
   u64 addresses = reinterpret_cast<u64>(target);

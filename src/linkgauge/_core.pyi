@@ -104,8 +104,12 @@ def open_runtime(
     host_devices: int = 0,
     kernel_cache: str = "",
     library_folders: Sequence[str] = [],
+    peer_access: bool = True,
 ) -> Runtime:
     """Open the runtime `which`: host, cuda or hip.
+
+    `library_folders` is where a run-time compiler may lie besides the system's; `peer_access` False keeps GPUs from
+    reaching each other's memory, so that the driver stages.
 
     `devices` are ordinals, empty for all; the host has as many as `host_devices` says, 0 for min(4, cores).
     Raises Unsupported with the reason where there is none.

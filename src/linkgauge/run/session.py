@@ -146,7 +146,13 @@ def _core() -> Any:
 
 def _runtime(core: Any, spec: WorkerSpec) -> Any:
     host = spec.runtime == "host"
-    return core.open_runtime(spec.runtime, [] if host else list(spec.ordinals), len(spec.ordinals) if host else 0)
+    return core.open_runtime(
+        spec.runtime,
+        [] if host else list(spec.ordinals),
+        len(spec.ordinals) if host else 0,
+        library_folders=[str(folder) for folder in library_folders()],
+        peer_access=spec.peer_access,
+    )
 
 
 def open_process_session(spec: WorkerSpec, world: Any, heartbeat: Any) -> Session:

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from linkgauge.expect.fit import hockney, identifies, loggp
@@ -20,7 +20,7 @@ def eager_then_rendezvous(size: int) -> float:
     return 2000 + size / 5.0 if size <= 8192 else 6000 + size / 20.0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.floats(200, 50_000), st.floats(0.05, 400), st.integers(3, 25))
 def test_exact_data_gives_its_parameters(latency: float, bytes_per_ns: float, count: int) -> None:
     sizes = SIZES[-count:]

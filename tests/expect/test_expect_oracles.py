@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import linkgauge.system as systems
@@ -18,6 +18,12 @@ from linkgauge.expect import ceilings, cuts, flows
 from linkgauge.expect.graph import Wires, wires
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.system import Figure, Link, Node, System
+
+
+def examples(count: int) -> settings:
+    """So many examples, however slow the machine is."""
+    return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 
 COLLECTIVES = [name for name, info in PATTERNS.items() if info.collective]
 
@@ -109,7 +115,7 @@ def smallest_cut_between(graph: Wires, source: str, target: str) -> float:
     return min(leaving(graph, s) for s in subsets(graph.vertices) if source in s and target not in s)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(machines(one_rate_both_ways=False))
 def test_cuts_agree_with_all_cuts_counted(system: System) -> None:
     graph = wires(system)
@@ -128,7 +134,7 @@ def test_cuts_agree_with_all_cuts_counted(system: System) -> None:
     assert cuts.smallest_pair_cut(graph, names).value == pytest.approx(every)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(machines(one_rate_both_ways=False))
 def test_packings_agree_with_trees_listed(system: System) -> None:
     graph = wires(system)
@@ -141,7 +147,7 @@ def test_packings_agree_with_trees_listed(system: System) -> None:
         assert cuts.broadcast(graph, root, names).value == pytest.approx(rooted)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(machines(most=4, one_rate_both_ways=False))
 def test_allreduce_agrees_with_pairs_of_trees_listed(system: System) -> None:
     """A schedule of lambda_v is a packing of reducing trees into v and broadcasting trees out of v, equal in amount."""
@@ -161,7 +167,7 @@ def test_allreduce_agrees_with_pairs_of_trees_listed(system: System) -> None:
     assert flows.allreduce_trees(graph, names) == pytest.approx(-float(done.fun) * 1e9)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(machines(one_rate_both_ways=False))
 def test_concurrent_flow_agrees_with_cuts_and_paths(system: System) -> None:
     """At most every cut over its demand; and equal to the program over all simple paths listed one by one."""
@@ -201,7 +207,7 @@ def values(system: System, **case: object) -> dict[str, tuple[str, float]]:
     return {c.rule: (c.kind, c.value_bytes_per_s) for c in found if c.value_bytes_per_s is not None}
 
 
-@settings(max_examples=6, deadline=None)
+@examples(6)
 @given(machines(), st.sampled_from([2, 5]))
 def test_scaling_all_links_scales_all_results(system: System, factor: int) -> None:
     def scaled(link: Link) -> Link:
@@ -218,7 +224,7 @@ def test_scaling_all_links_scales_all_results(system: System, factor: int) -> No
             assert large[rule][1] == pytest.approx(small[rule][1] * factor), (pattern, rule)
 
 
-@settings(max_examples=6, deadline=None)
+@examples(6)
 @given(machines(), st.randoms(use_true_random=False))
 def test_relabelling_changes_nothing(system: System, chance: random.Random) -> None:
     """The same wires under other names, in another order, with the ranks still on the same devices."""
@@ -237,7 +243,7 @@ def test_relabelling_changes_nothing(system: System, chance: random.Random) -> N
             assert after[rule][1] == pytest.approx(before[rule][1]), (pattern, rule)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(machines())
 def test_what_is_constructive_is_below_every_bound(system: System) -> None:
     for pattern in COLLECTIVES:
@@ -271,7 +277,7 @@ def test_constructive_values_of_described_systems_are_below_their_bounds(name: s
                 assert c.value_bytes_per_s <= min(bounds) * (1 + 1e-6), (pattern, c)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(st.integers(2, 5), st.integers(2, 4), st.integers(1, 5))
 def test_merging_switch_planes_changes_nothing(devices: int, planes: int, rate: int) -> None:
     """`planes` switches, each with a link from every device: the merged graph against the program on all of them."""
@@ -315,7 +321,7 @@ def test_throughput_of_a_vertex_limits_what_enters_it() -> None:
     assert values(limited, pattern="unidirectional", devices=(0, 1))["max_flow"][1] == pytest.approx(1e9)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(st.integers(2, 4), st.lists(st.lists(st.integers(1, 3), min_size=4, max_size=4), min_size=2, max_size=4))
 def test_merging_unlike_planes_changes_nothing(devices: int, planes: list[list[int]]) -> None:
     """Planes whose links differ from device to device: merged only where that is exact, so every answer stays."""

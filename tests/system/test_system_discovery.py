@@ -411,3 +411,28 @@ def test_amdsmi_is_optional_and_partial() -> None:
         "0000:c1:00.0": {"name": "AMD Instinct MI250X", "serial": "0x1", "uuid": "uuid-0"},
         "0000:c2:00.0": {"uuid": "uuid-1"},
     }
+
+
+def test_coherent_devices_are_no_hosts(tmp_path: Path) -> None:
+    """Two GH200: processors on nodes 0 and 1, their GPUs' memory as nodes 4 and 12, and an empty node between."""
+    machine = Machine(tmp_path / "grace")
+    for number, cores in ((0, "0-71"), (1, "72-143"), (4, ""), (5, ""), (12, "")):
+        machine.numa(number, cores, "10", 0 if number == 5 else 96)
+    answers: dict[str, Any] = {"devices": []}
+    for i in range(2):
+        domain = f"{9 + i:04x}"
+        machine.pci(f"{domain}:00:00.0/{domain}:01:00.0", numa=i)
+        peer = f"0000{10 - i:04X}:01:00.0"
+        links = [
+            {"link": k, "active": True, "version": "4", "megabytes_per_s": 26562, "remote": "gpu", "remote_pci": peer}
+            for k in range(6)
+        ]
+        entry = h200(f"0000{domain.upper()}:01:00.0", links, name="NVIDIA GH200 120GB", own_numa=4 + 8 * i)
+        entry["c2c"] = {"links": 10, "megabytes_per_s": 45000}
+        answers["devices"].append(entry)
+    system = discover(machine.root, nvml_answers=answers)
+    assert [host.name for host in system.hosts] == ["numa0", "numa1"]
+    graph = wires(system, FABRIC)
+    assert graph.arcs["gpu0", "gpu1"] == 150e9
+    (c2c,) = [link for link in system.links_of("gpu1") if link.kind == "c2c"]
+    assert (c2c.other("gpu1"), c2c.rate("gpu1")) == ("numa1", 450e9)

@@ -90,7 +90,10 @@ def discover(
     # Only where there is an AMD driver: the import of amdsmi is slow, and noisy where its library is missing.
     ask_amdsmi = folder is None and (root / "sys/class/kfd").exists()
     draft = _Draft(facts=sysfs.pci(root))
-    listed = sysfs.hosts(root)
+    # Coherent devices' memory shows as NUMA nodes of its own, and some nodes are empty: neither is a host.
+    own = {entry.get("own_numa") for entry in (answers or {}).get("devices", ())}
+    every = sysfs.hosts(root)
+    listed = [h for h in every if h.cores or (h.memory_bytes and h.number not in own)] or every[:1]
     _add_hosts(draft, listed)
     devices = [] if hosts_only else _nvidia(answers or {}) + _amd(root, amdsmi.read() if ask_amdsmi else {})
     devices.sort(key=lambda device: device.address)

@@ -81,7 +81,10 @@ void BufferedOperation::library_barrier() {
 int BufferedOperation::lane() const {
   switch (timekeeper_of(spec_.pattern)) {
     case Timekeeper::kStarter:
+      return rank() == 0 ? 0 : -1;
     case Timekeeper::kSender:
+      // Events are of a device's queue, and a one-sided copy is queued at one end only: that end keeps the time.
+      if (spec_.clock == ClockKind::kEvent && transport_->one_sided()) return queues().empty() ? -1 : 0;
       return rank() == 0 ? 0 : -1;
     case Timekeeper::kRoot:
       return rank() == spec_.root ? 0 : -1;

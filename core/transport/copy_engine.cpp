@@ -43,6 +43,7 @@ class CopyEngineChannel final : public OneSidedChannel {
 class CopyEngineTransport final : public Transport {
  public:
   std::string_view name() const override { return "copy_engine"; }
+  bool one_sided() const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     if (!spec.variant.empty()) {

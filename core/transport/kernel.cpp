@@ -66,6 +66,7 @@ class KernelChannel final : public OneSidedChannel {
 class KernelTransport final : public Transport {
  public:
   std::string_view name() const override { return "kernel"; }
+  bool one_sided() const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     if (!spec.variant.empty() && spec.variant != "pull" && spec.variant != "push") {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -27,9 +26,7 @@ def nvidia_gpus() -> tuple[list[GpuFacts], str]:
         return [_facts(nvml, index) for index in range(nvml.nvmlDeviceGetCount())], ""
     except nvml.NVMLError as error:
         return [], f"NVML: {error}"
-    finally:
-        with contextlib.suppress(nvml.NVMLError):
-            nvml.nvmlShutdown()
+    # No nvmlShutdown: with a CUDA driver in the same process it was seen to wait for ever (two H200, driver 580.159).
 
 
 def _facts(nvml: Any, index: int) -> GpuFacts:

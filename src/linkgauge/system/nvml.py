@@ -34,11 +34,8 @@ def _library() -> Iterator[Any]:
     except pynvml.NVMLError:
         yield None
         return
-    try:
-        yield pynvml
-    finally:
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
+    # No nvmlShutdown: with a CUDA driver in the same process it was seen to wait for ever (two H200, driver 580.159).
+    yield pynvml
 
 
 def read() -> dict[str, Any] | None:

@@ -10,7 +10,8 @@ import pytest
 
 import linkgauge.system as systems
 from linkgauge.cli import run_command
-from linkgauge.expect.rules import KINDS, RULES
+from linkgauge.expect.command import measured_words
+from linkgauge.expect.rules import KINDS, RULES, Ceiling
 
 
 def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -129,3 +130,33 @@ def test_docs_hold_every_rule() -> None:
     for name, rule in RULES.items():
         assert f"| `{name}` | {rule.kind} |" in page
         assert rule.formula.replace("|", "\\|") in page
+
+
+def test_expect_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A run's cases with what was measured beside what its system allows; without a system one must be named."""
+    pytest.importorskip("linkgauge._core", reason="medians are the core's")
+    from synthetic import make_case, make_run
+
+    cases = [make_case("kernel", "pingpong", 1 << 20, (0, 1)), make_case("mpi", "alltoall", 1 << 20, (0, 1, 2, 3))]
+    make_run(tmp_path / "run", cases=cases)
+    assert "holds no system" in error(capsys, "expect", str(tmp_path / "run"))
+    words = ["expect", str(tmp_path / "run"), "--system", "leonardo-booster"]
+    groups = json.loads(output(capsys, *words, "--json"))
+    assert [group["case"]["pattern"] for group in groups] == ["pingpong", "alltoall"]
+    for group in groups:
+        assert group["case"]["measured_bytes_per_s"] > 0
+        assert {c["kind"] for c in group["ceilings"]} >= {"bound", "constructive"}
+    # The ping-pong by kernels is a lowest-level primitive, and so sets what is achievable on its links.
+    achieved = [c for c in groups[0]["ceilings"] if c["kind"] == "achievable"]
+    assert achieved[0]["value_bytes_per_s"] == pytest.approx(groups[0]["case"]["measured_bytes_per_s"])
+    assert "of the bound" in output(capsys, *words)
+    assert "no sweep" in output(capsys, "expect", str(tmp_path / "run"), "--fits")
+    assert "has its own cases" in error(capsys, *words, "--pattern", "alltoall")
+    assert "--fits needs a run" in error(capsys, "expect", "lumi-g", "--fits")
+
+
+def test_what_is_measured_above_a_bound_is_said_to_be_wrong() -> None:
+    bound = Ceiling("max_flow", "bound", 100e9, "basis", "source")
+    assert measured_words(90e9, [bound], "GB/s") == "90 GB/s, 90.0% of the bound max_flow"
+    assert "measurement is wrong" in measured_words(101e9, [bound], "GB/s")
+    assert measured_words(5e9, [], "GB/s") == "5 GB/s"

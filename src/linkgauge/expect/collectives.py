@@ -136,7 +136,8 @@ def _constructive(q: Query) -> list[Ceiling]:
     if units is not None and listed:
         links, rate = units
         count = rings.most_disjoint(links, listed, directed=True)
-        words = f"{count} directed rings of {show_rate(rate)} ({len(listed)} Hamiltonian cycles)"
+        cycles = f"{len(listed)} Hamiltonian cycle{'' if len(listed) == 1 else 's'}"
+        words = f"{count} directed ring{'' if count == 1 else 's'} of {show_rate(rate)} ({cycles})"
         result.append(ceiling("rings", count * rate * k / (k - 1) / half, words))
         if q.pattern == "allreduce" and not _full_mesh(graph, q):
             result.append(ceiling("sc24_rings", count * rate / 2, words))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json as json_module
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -143,20 +144,33 @@ def _pairs(devices: Sequence[int], stated: bool) -> list[tuple[int, ...]]:
 
 
 def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]]]:
-    """Return the ceilings of each distinct case of a run on the system that it was measured on."""
+    """Return the ceilings of each distinct case of a run on the system that it was measured on.
+
+    A case that was measured carries the largest of its medians as `measured_bytes_per_s`, counted as its ceilings are:
+    of `bidirectional`, whose headline is the sum of both directions, the half.
+    """
     from linkgauge.expect import ceilings
     from linkgauge.expect.achieved import achieved_ceilings
     from linkgauge.expect.of_run import system_of_run
+    from linkgauge.stats.summary import summarise
     from linkgauge.store import run as store
 
     run = store.load(folder)
     system = catalog.load(name) if name else system_of_run(run)
     measured = achieved_ceilings(run, system)
+    best: dict[str, float] = {}
+    for summary in summarise(run).to_pylist():
+        rate = summary["goodput_bytes_per_s"]
+        if summary["lane"] == -1 and summary["status"] == "ok" and rate and math.isfinite(rate):
+            rate /= 2 if summary["pattern"] == "bidirectional" else 1
+            best[summary["case_key"]] = max(best.get(summary["case_key"], 0.0), rate)
     groups = {}
     for row in run.rows():
         if row.case_key not in groups:
             case = row.case.dimensions()
             found = [*ceilings(system, case), *measured(case)]
+            if row.case_key in best:
+                case["measured_bytes_per_s"] = best[row.case_key]
             groups[row.case_key] = (case, found)
     order = {name: number for number, name in enumerate(PATTERNS)}
 
@@ -217,6 +231,8 @@ def _show(console: Console, case: Mapping[str, Any], found: Sequence[Ceiling], u
     if case.get("size"):
         shown.append(f"{case['size']} B")
     console.print(f"[bold]{shown[0]}[/]  {', '.join(shown[1:])}")
+    if "measured_bytes_per_s" in case:
+        console.print(f"  measured {measured_words(float(case['measured_bytes_per_s']), found, unit)}")
     if not found:
         console.print("  no figure of this system supports a ceiling here")
         return
@@ -232,6 +248,19 @@ def _show(console: Console, case: Mapping[str, Any], found: Sequence[Ceiling], u
             value = show_rate(ceiling.value_bytes_per_s, unit)
         table.add_row(f"  {ceiling.rule}", ceiling.kind, value, ceiling.basis)
     console.print(table)
+
+
+def measured_words(rate: float, found: Sequence[Ceiling], unit: str) -> str:
+    """Return a measured goodput and its share of the least bound; what is above a bound is said to be wrong."""
+    words = show_rate(rate, unit)
+    bounds = [c for c in found if c.kind == "bound" and c.value_bytes_per_s]
+    if not bounds:
+        return words
+    least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0)
+    share = rate / (least.value_bytes_per_s or 1.0)
+    if share > 1:
+        return f"{words}, {share:.1%} of the bound {least.rule}: the rule, the description or the measurement is wrong"
+    return f"{words}, {share:.1%} of the bound {least.rule}"
 
 
 def _show_rules() -> None:

@@ -164,9 +164,9 @@ def _advice(facts: Facts, task: str, part: Sequence[tuple[int, list[Measure], se
     others = [m for m in middle if _mechanism(facts, m) not in common]
     margin = low = high = None
     if others:
-        a, b = mine.half_width, others[0].half_width
+        a, b = (min(0.9, m.half_width) for m in (mine, others[0]))
         ratio = others[0].time_ns / mine.time_ns
-        margin, low, high = ratio - 1, ratio * (1 - b) / (1 + a) - 1, ratio * (1 + b) / max(1e-9, 1 - a) - 1
+        margin, low, high = ratio - 1, ratio * (1 - b) / (1 + a) - 1, ratio * (1 + b) / (1 - a) - 1
     return Advice(
         task,
         mine.devices,

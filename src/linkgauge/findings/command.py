@@ -163,3 +163,56 @@ def advise_command(
     else:
         typer.echo("No task of this run was measured by two transports or more: nothing to choose between.")
     return 0 if found else 3
+
+
+@app.command("reproduce", help="A paper's figures, measured here; without a figure, the list of them.")
+def reproduce_command(
+    figure: Annotated[
+        str, typer.Argument(metavar="[PAPER[:FIGURE]]", help="Such as sc24, sc24:3, openpower:table2.")
+    ] = "",
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="The run folder to make.")] = None,
+    of_run: Annotated[
+        Path | None,
+        typer.Option("--of", metavar="RUN", help="Do not measure: show this run beside the paper's numbers."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan's launches and cases; measure nothing.")
+    ] = False,
+    system: Annotated[
+        str, typer.Option("--system", metavar="NAME|FILE", help="With --dry-run: for this machine.")
+    ] = "",
+    list_only: Annotated[bool, typer.Option("--list", help="List, even where one figure is named.")] = False,
+) -> int:
+    """List the papers' figures, or measure one with the paper's sizes, warm-up and counts and show both numbers."""
+    from linkgauge.findings import present, reproduce
+
+    found = reproduce.chosen(figure)
+    screen = present.console()
+    if list_only or len(found) > 1:
+        present.print_figures(screen, found)
+        return 0
+    one = found[0]
+    if of_run is None:
+        from linkgauge.cli import run_command
+        from linkgauge.run.devices import find_devices
+
+        extra = ["--dry-run"] if dry_run else []
+        extra += ["--system", system] if system else []
+        extra += ["--out", str(out)] if out is not None else []
+        if system and dry_run:
+            from linkgauge.system import catalog
+
+            count = len(catalog.load(system).devices)
+        else:
+            count = find_devices("auto").count
+        status = run_command(reproduce.run_arguments(one, count, extra))
+        present.print_numbers(screen, one)
+        if dry_run or status not in (0, 4) or out is None:
+            return status
+        of_run = out
+    else:
+        status = 0
+    from linkgauge.store.run import load
+
+    present.print_reproduced(screen, one, reproduce.measured(load(of_run), one))
+    return status

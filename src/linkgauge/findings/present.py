@@ -15,14 +15,19 @@ from linkgauge.findings.facts import rate_text, time_text
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.fleet import Standing
 from linkgauge.findings.outputs import clean
+from linkgauge.findings.reproduce import Figure, Row
 from linkgauge.findings.verdicts import Checked, Verdict
-from linkgauge.stats.compare import Comparison
+from linkgauge.stats.compare import LEAST_REPEATS, Comparison
 
 _STYLES = {
     "fault": "bold red", "loss": "yellow", "note": "dim", "short": "bold red",
     "cannot judge": "yellow", "holds": "green",
     "worse": "bold red", "better": "green", "same": "dim", "cannot tell": "yellow",
 }  # fmt: skip
+
+
+_WORDS = ("why", "verdict", "what", "plan", "use", "over", "or as well", "export", "source", "run", "identity", "kind")
+"""Columns that hold words, set left; all others are numbers."""
 
 
 def console() -> Console:
@@ -99,6 +104,8 @@ def _shift(comparison: Comparison) -> tuple[Text, str, str]:
     verdict = Text(comparison.verdict, style=_STYLES[comparison.verdict])
     if comparison.shift is None:
         return verdict, "-", "-"
+    if min(comparison.repeats) < LEAST_REPEATS:  # the range of a few ratios is no interval
+        return verdict, f"{comparison.shift.share:+.2%}", "-"
     return verdict, f"{comparison.shift.share:+.2%}", f"{comparison.shift.low:+.1%} to {comparison.shift.high:+.1%}"
 
 
@@ -109,7 +116,7 @@ def _table(*columns: str) -> Table:
             name,
             overflow="fold",
             no_wrap=False,
-            justify="left" if index == 0 or name in ("why", "verdict") else "right",
+            justify="left" if index == 0 or name in _WORDS else "right",
         )
     return table
 
@@ -186,3 +193,37 @@ def print_advice(out: Console, advice: Sequence[Advice]) -> None:
             table.add_row(one.sizes, _text(one.best), margin, interval, _text(one.second), _text(alike), _text(exports))
         out.print(table)
         out.print()
+
+
+def print_figures(out: Console, figures: Sequence[Figure]) -> None:
+    """List the papers' figures with their plans."""
+    for paper in dict.fromkeys(one.paper for one in figures):
+        mine = [one for one in figures if one.paper == paper]
+        out.print(_text(f"{paper}: {mine[0].title}", "bold"))
+        table = _table("figure", "plan", "nodes", "what")
+        for one in mine:
+            counts = "; on 2, 3, ... devices" if one.ranks == "each" else ""
+            what = _text(f"{one.load().description} {one.estimator} in {one.unit}{counts}")
+            table.add_row(one.name, one.plan, str(one.nodes), what)
+        out.print(table)
+        out.print()
+    out.print(
+        "linkgauge reproduce PAPER:FIGURE measures one here; more nodes need --launcher-args of 'linkgauge run --plan'."
+    )
+
+
+def print_numbers(out: Console, figure: Figure) -> None:
+    """Print a figure's check numbers."""
+    out.print(_text(f"{figure.name} ({figure.title}), {figure.estimator} in {figure.unit}; the paper:", "bold"))
+    for text in figure.numbers:
+        out.print(_text("  " + text))
+
+
+def print_reproduced(out: Console, figure: Figure, rows: Sequence[Row]) -> None:
+    """Print what was measured by the paper's estimator and unit, above the paper's numbers."""
+    table = _table("measured", f"{figure.estimator}, {figure.unit}", "why")
+    for row in rows:
+        value = f"{row.value:.4g}" if row.value is not None else row.status
+        table.add_row(_text(row.words), value, _text(row.reason if row.value is None else ""))
+    out.print(table)
+    print_numbers(out, figure)

@@ -1,0 +1,123 @@
+"""The papers' figures as plans: what there is, how to run one, and its numbers beside the paper's."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.errors import UsageError
+from linkgauge.plan.builtin import builtin_plan
+from linkgauge.plan.dimensions import nearest
+from linkgauge.plan.model import Plan
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
+_FILE = Path(__file__).with_name("papers.toml")
+ESTIMATORS = {"mean": "mean_ns", "median": "median_ns", "best": "min_ns"}
+_UNITS = {"GB/s": 1e9, "Gb/s": 1e9 / 8, "us": 1e3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """One figure or table of a paper. `ranks` is `each` where it is measured on 2, 3, ... devices."""
+
+    name: str
+    title: str
+    plan: str
+    draws: str
+    estimator: str
+    unit: str
+    numbers: tuple[str, ...]
+    ranks: str = ""
+    nodes: int = 1
+
+    @property
+    def paper(self) -> str:
+        """The paper's short name."""
+        return self.name.partition(":")[0]
+
+    def load(self) -> Plan:
+        """Return the built-in plan."""
+        return builtin_plan(self.plan)
+
+
+def figures() -> list[Figure]:
+    """Return all figures in the order of the papers."""
+    data: dict[str, Any] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    titles = {name: paper["title"] for name, paper in data["paper"].items()}
+    return [
+        Figure(
+            name=entry["id"],
+            title=titles[entry["id"].partition(":")[0]],
+            plan=entry["plan"],
+            draws=entry["draws"],
+            estimator=entry["estimator"],
+            unit=entry["unit"],
+            numbers=tuple(entry["numbers"]),
+            ranks=entry.get("ranks", ""),
+            nodes=entry.get("nodes", 1),
+        )
+        for entry in data["figure"]
+    ]
+
+
+def chosen(asked: str) -> list[Figure]:
+    """Return the figures that `PAPER` or `PAPER:FIGURE` names, all for an empty text. UsageError for an unknown one."""
+    known = figures()
+    if not asked:
+        return known
+    found = [one for one in known if asked in (one.paper, one.name)]
+    if not found:
+        names = [one.name for one in known] + sorted({one.paper for one in known})
+        raise UsageError(f"no figure '{asked}'{nearest(asked, names)}: 'linkgauge reproduce' lists those there are")
+    return found
+
+
+def run_arguments(figure: Figure, device_count: int, extra: list[str]) -> list[str]:
+    """Return the arguments of `linkgauge run` that repeat a figure on a machine with so many devices."""
+    arguments = ["run", "--plan", figure.plan]
+    if figure.ranks == "each" and device_count >= 2:
+        arguments += ["--ranks", ",".join(str(count) for count in range(2, device_count + 1))]
+    return [*arguments, *extra]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One measured case by the paper's estimator, in the paper's unit."""
+
+    words: str
+    value: float | None
+    status: str
+    reason: str
+
+
+def measured(run: Run, figure: Figure) -> list[Row]:
+    """Return a run's cases as the figure's paper would print them: its estimator, its unit."""
+    from linkgauge.findings.compare_runs import words_of
+    from linkgauge.findings.read import HEADLINE
+    from linkgauge.plan.patterns import pattern
+    from linkgauge.stats.summary import summarise
+
+    rows = []
+    for row in summarise(run).to_pylist():
+        if row["lane"] != HEADLINE:
+            continue
+        time = row[ESTIMATORS[figure.estimator]]
+        value = None
+        if time and figure.unit == "us":
+            value = time / _UNITS["us"] * (0.5 if row["pattern"] in ("pingpong", "flag_pingpong") else 1.0)
+        elif time and row["goodput_bytes_per_s"]:
+            # Goodput scales with the estimator's time; of collectives Li et al. print bus bandwidth.
+            value = row["goodput_bytes_per_s"] * row["median_ns"] / time / _UNITS[figure.unit]
+            if figure.paper == "tartan":
+                value *= float(pattern(row["pattern"]).bus_factor(row["ranks"]))
+        rows.append(Row(words_of(row), value, str(row["status"]), str(row["reason"] or "")))
+    return rows

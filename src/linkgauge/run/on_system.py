@@ -26,7 +26,7 @@ def system_data(name_or_file: str | None, devices: DeviceSet) -> dict[str, Any] 
 
     A run is worth having without its ceilings, so a machine that discovery does not understand stops nothing.
     """
-    from linkgauge.system.form import to_data
+    from linkgauge.system.dump import to_data
 
     if name_or_file is not None:
         return to_data(load(name_or_file))

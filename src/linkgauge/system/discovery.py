@@ -11,19 +11,17 @@ import dataclasses
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.system import amdsmi, kfd, nvml, sysfs
+from linkgauge.system.draft import Draft, FoundDevice, discovered, figure
+from linkgauge.system.fabric import add_nvlinks, add_xgmi
 from linkgauge.system.model import NODE_KINDS, Figure, Link, Node, System
 from linkgauge.system.sysfs import HostFacts, PciFacts
 
 _HOST_DEVICES = 4
-# Data rate of one link and direction in bytes per second by NVML's signalling rate in MB/s (makers' figures).
-_NVLINK_DATA = {19200: 19.2e9, 20000: 20e9, 25000: 25e9, 25781: 25e9, 26562: 25e9, 50000: 50e9, 53125: 50e9}
-_NVLINK_VERSIONS = {19200: "1", 20000: "1", 26562: "4", 50000: "5", 53125: "5"}
 # NVML does not state caches; makers' architecture papers do.
 _L2_BYTES = {
     "GH200": 50 << 20,
@@ -38,36 +36,6 @@ _L2_BYTES = {
 }
 
 
-@dataclass
-class _Draft:
-    """A system in the making."""
-
-    nodes: list[Node] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    hosts: dict[int, str] = field(default_factory=dict)
-    switches: dict[str, str] = field(default_factory=dict)
-    facts: dict[str, PciFacts] = field(default_factory=dict)
-
-    def add_link(self, link: Link) -> None:
-        self.links.append(link)
-
-
-@dataclass(frozen=True)
-class _Device:
-    """A device before it has an ordinal."""
-
-    address: str
-    node: Node
-    numa: int | None
-    pcie: tuple[float | None, int | None, float | None, int | None]
-    note: str | None = None
-
-
-def _discovered(value: float, unit: str, source: str) -> Figure:
-    return Figure(float(value), unit, "discovered", source)
-
-
 def discover(
     folder: Path | None = None,
     *,
@@ -79,7 +47,8 @@ def discover(
     """Return this machine as a system, or the one recorded in `folder`.
 
     `nvml_answers` stands for NVML (an empty mapping: none). `host_devices` is how many host devices a machine without
-    GPU gets (by default the lesser of 4 and its cores). `UsageError` where `folder` is no recorded machine.
+    GPU gets (by default the lesser of 4 and its cores); with `hosts_only` a machine with GPUs gets them instead of
+    these. `UsageError` where `folder` is no recorded machine.
     """
     root = Path("/") if folder is None else folder
     if folder is not None and not (folder / "sys").is_dir():
@@ -89,7 +58,7 @@ def discover(
         answers = nvml.read() if folder is None else _recorded_nvml(folder)
     # Only where there is an AMD driver: the import of amdsmi is slow, and noisy where its library is missing.
     ask_amdsmi = folder is None and (root / "sys/class/kfd").exists()
-    draft = _Draft(facts=sysfs.pci(root))
+    draft = Draft(facts=sysfs.pci(root))
     # Coherent devices' memory shows as NUMA nodes of its own, and some nodes are empty: neither is a host.
     own = {entry.get("own_numa") for entry in (answers or {}).get("devices", ())}
     every = sysfs.hosts(root)
@@ -100,8 +69,8 @@ def discover(
     if devices:
         for ordinal, device in enumerate(devices):
             _add_device(draft, device, ordinal)
-        _add_nvlinks(draft, answers or {}, devices)
-        _add_xgmi(draft, root, devices)
+        add_nvlinks(draft, answers or {}, devices)
+        add_xgmi(draft, root, devices)
     else:
         _add_host_devices(draft, listed, host_devices)
     _add_nics(draft, root)
@@ -128,7 +97,7 @@ def _recorded_nvml(folder: Path) -> Mapping[str, Any] | None:
     return answers
 
 
-def _add_hosts(draft: _Draft, listed: list[HostFacts]) -> None:
+def _add_hosts(draft: Draft, listed: list[HostFacts]) -> None:
     for host in listed:
         name = f"numa{host.number}"
         draft.hosts[host.number] = name
@@ -139,12 +108,10 @@ def _add_hosts(draft: _Draft, listed: list[HostFacts]) -> None:
                 model=host.model,
                 numa=host.number,
                 cores=_ranges(host.cores),
-                memory_bytes=_discovered(host.memory_bytes, "B", "sysfs: meminfo of the node")
+                memory_bytes=discovered(host.memory_bytes, "B", "sysfs: meminfo of the node")
                 if host.memory_bytes
                 else None,
-                cache_bytes=_discovered(host.cache_bytes, "B", "sysfs: last-level caches")
-                if host.cache_bytes
-                else None,
+                cache_bytes=discovered(host.cache_bytes, "B", "sysfs: last-level caches") if host.cache_bytes else None,
             )
         )
     for i, one in enumerate(listed):
@@ -165,7 +132,7 @@ def _ranges(cores: tuple[int, ...]) -> str:
     return ",".join("-".join(str(core) for core in part) for part in parts)
 
 
-def _nvidia(answers: Mapping[str, Any]) -> list[_Device]:
+def _nvidia(answers: Mapping[str, Any]) -> list[FoundDevice]:
     found = []
     for entry in answers.get("devices", ()):
         if not entry.get("pci"):
@@ -187,13 +154,13 @@ def _nvidia(answers: Mapping[str, Any]) -> list[_Device]:
             kind="device",
             model=model,
             vendor="nvidia",
-            memory_bytes=_figure(entry.get("memory_bytes"), "B", "NVML: memory info"),
-            memory_rate=_figure(rate, "B/s", f"NVML: {bits} bits at {clock} MHz, two transfers a clock"),
+            memory_bytes=figure(entry.get("memory_bytes"), "B", "NVML: memory info"),
+            memory_rate=figure(rate, "B/s", f"NVML: {bits} bits at {clock} MHz, two transfers a clock"),
             cache_bytes=_described(cache, "NVIDIA architecture white papers: last-level cache by model"),
             identity=_identity(address, entry),
         )
         link = (sysfs.speed_of(generation), pcie.get("width"), sysfs.speed_of(possible), pcie.get("max_width"))
-        found.append(_Device(address, node, entry.get("numa"), link, note))
+        found.append(FoundDevice(address, node, entry.get("numa"), link, note))
     return found
 
 
@@ -208,15 +175,11 @@ def _identity(address: str, entry: Mapping[str, Any]) -> dict[str, str]:
     return identity
 
 
-def _figure(value: float | None, unit: str, source: str) -> Figure | None:
-    return _discovered(value, unit, source) if value else None
-
-
 def _described(value: float | None, source: str) -> Figure | None:
     return Figure(float(value), "B", "described", source) if value else None
 
 
-def _amd(root: Path, said: Mapping[str, Mapping[str, str]]) -> list[_Device]:
+def _amd(root: Path, said: Mapping[str, Mapping[str, str]]) -> list[FoundDevice]:
     nodes, links = kfd.read(root)
     hosts = {node.number: index for index, node in enumerate(n for n in nodes if not n.gpu_id)}
     found = []
@@ -232,7 +195,7 @@ def _amd(root: Path, said: Mapping[str, Mapping[str, str]]) -> list[_Device]:
         product = sysfs.text(root / f"sys/bus/pci/devices/{node.address}/product_name")
         model = more.get("name") or product or node.name or "AMD device"
         found.append(
-            _Device(
+            FoundDevice(
                 node.address,
                 Node(
                     name="",
@@ -241,11 +204,11 @@ def _amd(root: Path, said: Mapping[str, Mapping[str, str]]) -> list[_Device]:
                     vendor="amd",
                     # Infinity Fabric passes traffic through dies that lie on the way.
                     routes=True,
-                    memory_bytes=_figure(node.memory_bytes, "B", "KFD: memory banks"),
-                    memory_rate=_figure(
+                    memory_bytes=figure(node.memory_bytes, "B", "KFD: memory banks"),
+                    memory_rate=figure(
                         node.memory_rate, "B/s", "KFD: width and clock of memory, two transfers a clock"
                     ),
-                    cache_bytes=_figure(node.cache_bytes, "B", "KFD: caches"),
+                    cache_bytes=figure(node.cache_bytes, "B", "KFD: caches"),
                     identity=identity,
                 ),
                 near[0] if near else None,
@@ -255,7 +218,7 @@ def _amd(root: Path, said: Mapping[str, Mapping[str, str]]) -> list[_Device]:
     return found
 
 
-def _add_device(draft: _Draft, device: _Device, ordinal: int) -> None:
+def _add_device(draft: Draft, device: FoundDevice, ordinal: int) -> None:
     name = f"gpu{ordinal}"
     facts = draft.facts.get(device.address)
     numa = facts.numa if facts is not None and facts.numa is not None else device.numa
@@ -268,7 +231,7 @@ def _add_device(draft: _Draft, device: _Device, ordinal: int) -> None:
 
 
 def _attach(
-    draft: _Draft,
+    draft: Draft,
     name: str,
     address: str | None,
     numa: int | None,
@@ -328,117 +291,15 @@ def _pcie(
     if speed is not None and width:
         signalling, data = sysfs.pcie_rates(speed, width)
         words = f"{source}, {speed:g} GT/s x{width} as trained"
-        result["signalling_rate"] = _discovered(signalling, "B/s", words)
-        result["data_rate"] = _discovered(data, "B/s", words)
+        result["signalling_rate"] = discovered(signalling, "B/s", words)
+        result["data_rate"] = discovered(data, "B/s", words)
     if max_speed is not None and max_width:
         words = f"{source}, {max_speed:g} GT/s x{max_width} as possible"
-        result["possible_rate"] = _discovered(sysfs.pcie_rates(max_speed, max_width)[1], "B/s", words)
+        result["possible_rate"] = discovered(sysfs.pcie_rates(max_speed, max_width)[1], "B/s", words)
     return result
 
 
-def _add_nvlinks(draft: _Draft, answers: Mapping[str, Any], devices: list[_Device]) -> None:
-    names = {device.address: f"gpu{ordinal}" for ordinal, device in enumerate(devices)}
-    numas = {node.name: node.numa for node in draft.nodes if node.kind == "device"}
-    bundles: dict[tuple[str, str, int | None, str | None], int] = {}
-    switches: dict[str, str] = {}
-    for entry in answers.get("devices", ()):
-        name = names.get(sysfs.normal_address(entry["pci"])) if entry.get("pci") else None
-        if name is None:
-            continue
-        for link in entry.get("links") or ():
-            if not link.get("active"):
-                continue
-            other = _other_end(draft, link, names, switches, numas.get(name))
-            rate = link.get("megabytes_per_s")
-            # Both ends report a link between devices; it counts once.
-            if other is not None and not (other in names.values() and other < name):
-                version = _NVLINK_VERSIONS.get(rate or 0) or link.get("version")
-                key = (name, other, rate, version)
-                bundles[key] = bundles.get(key, 0) + 1
-        idle = [link["link"] for link in entry.get("links") or () if not link.get("active")]
-        if idle:
-            draft.notes.append(f"{name}: NVLink {', '.join(str(i) for i in idle)} not active")
-        c2c = entry.get("c2c")
-        if c2c:
-            host = draft.hosts.get(numas.get(name) or 0) or next(iter(draft.hosts.values()))
-            rate = _discovered(c2c["megabytes_per_s"] * 1e6, "B/s", "NVML: C2C link")
-            draft.add_link(Link(name, host, "c2c", count=c2c["links"], data_rate=rate))
-    versions: dict[str, float] = {}
-    for (name, other, rate, version), count in bundles.items():
-        draft.add_link(_nvlink(name, other, rate, version, count))
-        if other in switches.values():
-            versions[other] = float(version or 0)
-    for address, switch in switches.items():
-        # From the third NVSwitch on (NVLink 4) switches repeat and add; whether a library uses it is its own affair.
-        able = versions.get(switch, 0) >= 4
-        identity = {} if address == "unknown" else {"pci": address}
-        node = Node(switch, "switch", model="NVSwitch", multicast=able, reduction=able, routes=True, identity=identity)
-        draft.nodes.append(node)
-
-
-def _nvlink(a: str, b: str, rate: int | None, version: str | None, count: int) -> Link:
-    if not rate:
-        return Link(a, b, "nvlink", count=count, version=version)
-    source = f"NVML: NVLink {version or ''} at {rate} MB/s".replace("  ", " ")
-    signalling = _discovered(rate * 1e6, "B/s", source)
-    data = _NVLINK_DATA.get(rate)
-    if data is None:
-        # Of a signalling rate that is not in the table the data rate is at most that.
-        figure = _discovered(rate * 1e6, "B/s", f"{source}; data rate not known, at most this")
-    else:
-        figure = Figure(data, "B/s", "discovered", f"{source}: {data / 1e9:g} GB/s of data")
-    return Link(a, b, "nvlink", count=count, version=version, signalling_rate=signalling, data_rate=figure)
-
-
-def _other_end(
-    draft: _Draft, link: Mapping[str, Any], names: Mapping[str, str], switches: dict[str, str], numa: int | None
-) -> str | None:
-    """Return the node at a link's far end: a device, a switch (made when first met), or a host."""
-    remote, address = link.get("remote"), _remote_address(link.get("remote_pci"))
-    if address in names:
-        return names[address]
-    if remote == "npu":
-        return draft.hosts.get(numa or 0) or next(iter(draft.hosts.values()))
-    if remote == "gpu":
-        # A device that this process may not see: the link leads out of what is described here.
-        return None
-    return switches.setdefault(address, f"nvswitch{len(switches)}")
-
-
-def _remote_address(raw: str | None) -> str:
-    """Return the PCI address of a link's far end; `unknown` where the fabric's manager hides it."""
-    try:
-        address = sysfs.normal_address(raw or "")
-    except ValueError:
-        return "unknown"
-    return "unknown" if address.startswith("ffff") or address == "0000:00:00.0" else address
-
-
-def _add_xgmi(draft: _Draft, root: Path, devices: list[_Device]) -> None:
-    nodes, links = kfd.read(root)
-    names = {device.address: f"gpu{ordinal}" for ordinal, device in enumerate(devices)}
-    known = {node.number: names.get(node.address or "") for node in nodes if node.gpu_id}
-    hosts = {n.number: draft.hosts.get(i) for i, n in enumerate(node for node in nodes if not node.gpu_id)}
-    done = set()
-    for link in links:
-        if not link.xgmi:
-            continue
-        a = known.get(link.source)
-        b = known.get(link.target) or hosts.get(link.target)
-        if a is None or b is None or frozenset((a, b)) in done:
-            continue
-        done.add(frozenset((a, b)))
-        rate = _figure(link.link_rate, "B/s", "KFD: xGMI link")
-        if b in draft.hosts.values():
-            # The PCIe function that the kernel shows is the same wires.
-            hosts_of = set(draft.hosts.values())
-            draft.links[:] = [k for k in draft.links if not (k.kind == "pcie" and k.a == a and k.b in hosts_of)]
-            draft.add_link(Link(a, b, "infinity_fabric", count=link.count, data_rate=rate))
-        else:
-            draft.add_link(Link(a, b, "xgmi", count=link.count, data_rate=rate))
-
-
-def _add_host_devices(draft: _Draft, listed: list[HostFacts], wanted: int | None) -> None:
+def _add_host_devices(draft: Draft, listed: list[HostFacts], wanted: int | None) -> None:
     cores = [(core, host.number) for host in listed for core in host.cores] or [(0, listed[0].number)]
     count = wanted if wanted is not None else min(_HOST_DEVICES, len(cores))
     draft.notes.append("host devices stand for GPUs here; the rate of this machine's memory is not known")
@@ -450,7 +311,7 @@ def _add_host_devices(draft: _Draft, listed: list[HostFacts], wanted: int | None
         draft.add_link(Link(f"host{ordinal}", draft.hosts[numa], "memory"))
 
 
-def _add_nics(draft: _Draft, root: Path) -> None:
+def _add_nics(draft: Draft, root: Path) -> None:
     for nic in sysfs.nics(root):
         facts = draft.facts.get(nic.address or "")
         rate = nic.rate_bits_per_s / 8 if nic.active and nic.rate_bits_per_s else None
@@ -460,7 +321,7 @@ def _add_nics(draft: _Draft, root: Path) -> None:
                 "nic",
                 model="RDMA" if nic.rdma else "Ethernet",
                 numa=facts.numa if facts else None,
-                port_rate=_figure(rate, "B/s", "sysfs: rate of the port"),
+                port_rate=figure(rate, "B/s", "sysfs: rate of the port"),
                 identity={"pci": nic.address} if nic.address else {},
             )
         )
@@ -489,7 +350,7 @@ def of_devices(kind: str, infos: Sequence[Mapping[str, Any]], folder: Path | Non
             )
         cache = info.get("last_level_cache_bytes")
         if cache:
-            stated = _discovered(cache, "B", f"{kind} runtime: last-level cache")
+            stated = discovered(cache, "B", f"{kind} runtime: last-level cache")
             device = dataclasses.replace(device, cache_bytes=stated)
         chosen.append(device)
     taken = {device.name for device in chosen}

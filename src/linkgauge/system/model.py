@@ -2,7 +2,7 @@
 network.
 
 The graph is full duplex: a link has a rate in each direction. A rate that nobody states is None (unknown),
-never 0. Every figure says where it comes from. `linkgauge.system.form` reads and writes the JSON and TOML
+never 0. Every figure says where it comes from. `linkgauge.system.form` reads and `dump` writes the JSON and TOML
 forms.
 """
 
@@ -218,7 +218,7 @@ class System:
 
     def to_json(self) -> str:
         """Return the JSON form, which `from_json` reads back to an equal system."""
-        from linkgauge.system.form import to_json
+        from linkgauge.system.dump import to_json
 
         return to_json(self)
 

@@ -1,0 +1,45 @@
+"""A system while discovery puts it together, and a device before it has an ordinal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from linkgauge.system.model import Figure, Link, Node
+from linkgauge.system.sysfs import PciFacts
+
+
+@dataclass
+class Draft:
+    """A system in the making."""
+
+    nodes: list[Node] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    hosts: dict[int, str] = field(default_factory=dict)
+    switches: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, PciFacts] = field(default_factory=dict)
+
+    def add_link(self, link: Link) -> None:
+        """Add a link."""
+        self.links.append(link)
+
+
+@dataclass(frozen=True)
+class FoundDevice:
+    """A device before it has an ordinal."""
+
+    address: str
+    node: Node
+    numa: int | None
+    pcie: tuple[float | None, int | None, float | None, int | None]
+    note: str | None = None
+
+
+def discovered(value: float, unit: str, source: str) -> Figure:
+    """Return a figure that `source` stated on the machine itself."""
+    return Figure(float(value), unit, "discovered", source)
+
+
+def figure(value: float | None, unit: str, source: str) -> Figure | None:
+    """Return a discovered figure, or None where nothing (or 0) was stated."""
+    return discovered(value, unit, source) if value else None

@@ -29,8 +29,9 @@ add_executable(gpu_tests ${LINKGAUGE_GPU_TEST_SOURCES})
 target_link_libraries(gpu_tests PRIVATE linkgauge_core GTest::gtest GTest::gtest_main)
 target_include_directories(gpu_tests PRIVATE tests/core tests/core/stand_in)
 target_compile_definitions(gpu_tests PRIVATE LINKGAUGE_STAND_IN_FOLDER="${stand_in_folder}")
-# The loader then finds the stand-ins before a real driver.
+# The loader then finds the stand-ins before a real driver, also where LD_LIBRARY_PATH names that (old dtags: RPATH).
 set_target_properties(gpu_tests PROPERTIES BUILD_RPATH ${stand_in_folder})
+target_link_options(gpu_tests PRIVATE -Wl,--disable-new-dtags)
 add_dependencies(gpu_tests linkgauge_hiprtc cuda_stand_in hip_stand_in nvml_stand_in nvrtc12_stand_in nvrtc13_stand_in)
 gtest_discover_tests(gpu_tests DISCOVERY_TIMEOUT 60)
 

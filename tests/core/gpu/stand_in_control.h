@@ -12,6 +12,8 @@ class StandInControl {
  public:
   explicit StandInControl(const char* library) : handle_(dlopen(library, RTLD_NOW)) {
     if (handle_ == nullptr) throw std::runtime_error(dlerror());
+    if (dlsym(handle_, "stand_in_configure") == nullptr)
+      throw std::runtime_error(std::string(library) + " is the vendor's own, not the stand-in");
   }
   // Back to the defaults, then what `settings` says (machine.h).
   void configure(const std::string& settings) const {

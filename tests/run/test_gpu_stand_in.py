@@ -1,0 +1,113 @@
+"""The whole path over GPUs that are not there: stand-ins for the vendors' libraries, and every fault they can show.
+
+The stand-ins are built with the C++ tests (`./lg test`); LINKGAUGE_TEST_STAND_INS names their folder otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from linkgauge.store.run import load
+
+STAND_INS = Path(
+    os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in")
+)
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
+    pytest.mark.skipif(
+        not (STAND_INS / "libcuda.so.1").exists(), reason="no stand-in GPU libraries: build the C++ tests"
+    ),
+]
+CASES = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--plan", "plan.toml")
+PAIRS = """
+[[case]]
+transport = ["copy_engine", "kernel"]
+pattern = ["unidirectional", "allgather", "host_to_device", "chase"]
+size = "64KiB"
+pairs = "first"
+"""
+
+
+def linkgauge(*words: str, cwd: Path, compiler: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
+    places = [str(STAND_INS), *([str(STAND_INS / "nvrtc12")] if compiler else [])]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "LD_LIBRARY_PATH": os.pathsep.join(places),
+        "XDG_CACHE_HOME": str(cwd / "cache"),
+        **variables,
+    }
+    return subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False,
+                          timeout=200, cwd=cwd, env=environment)  # fmt: skip
+
+
+def run_pairs(cwd: Path, *words: str, devices: str = "cuda", **variables: str) -> tuple[int, list[tuple[str, ...]]]:
+    """Exit status, and (transport, pattern, status, reason) of every case."""
+    (cwd / "plan.toml").write_text(PAIRS)
+    done = linkgauge("run", "--devices", devices, "--out", "run", *CASES, *words, cwd=cwd, **variables)
+    assert (cwd / "run").exists(), done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    rows = load(cwd / "run").rows()
+    return done.returncode, [(r.case.transport, r.case.pattern, str(r.status), r.reason or "") for r in rows]
+
+
+@pytest.mark.parametrize("devices", ["cuda", "hip"])
+@pytest.mark.parametrize("threads", [False, True])
+def test_gpus_are_measured_and_verified(tmp_path: Path, devices: str, threads: bool) -> None:
+    status, cases = run_pairs(tmp_path, *(["--threads"] if threads else []), devices=devices)
+    assert status == 0
+    good = {(transport, pattern) for transport, pattern, status, _ in cases if status == "ok"}
+    for transport in ("copy_engine", "kernel"):
+        assert {(transport, p) for p in ("unidirectional", "allgather", "host_to_device")} <= good
+    assert ("kernel", "chase") in good
+    assert all(status in ("ok", "skipped") for _, _, status, _ in cases)
+
+
+def test_a_refused_handle_fails_its_cases_and_the_run_goes_on(tmp_path: Path) -> None:
+    status, cases = run_pairs(tmp_path, LINKGAUGE_STAND_IN="fail=cuIpcOpenMemHandle_v2:1:201")
+    bad = [case for case in cases if case[2] in ("failed", "skipped") and "cuIpcOpenMemHandle_v2" in case[3]]
+    assert bad
+    assert all("CUDA_ERROR_INVALID_CONTEXT (201)" in case[3] for case in bad)
+    assert sum(case[2] == "ok" for case in cases) > len(bad)
+    assert status in (0, 4)
+
+
+def test_memory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    _, cases = run_pairs(tmp_path, LINKGAUGE_STAND_IN="fail=cuMemAlloc_v2:5:2;fail=cuMemAlloc_v2:6:2")
+    said = [reason for _, _, status, reason in cases if status in ("failed", "skipped")]
+    assert any("cuMemAlloc_v2" in reason and "CUDA_ERROR_OUT_OF_MEMORY (2)" in reason for reason in said)
+    assert any(status == "ok" for _, _, status, _ in cases)
+
+
+def test_refused_peer_access_skips_with_the_reason(tmp_path: Path) -> None:
+    _, cases = run_pairs(tmp_path, "--threads", LINKGAUGE_STAND_IN="peer=0")
+    pairs = [case for case in cases if case[:2] == ("kernel", "unidirectional")]
+    assert any(status == "skipped" and "no peer path" in reason for _, _, status, reason in pairs)
+    assert any(case[1] == "host_to_device" and case[2] == "ok" for case in cases)
+
+
+def test_without_a_compiler_the_reason_is_that(tmp_path: Path) -> None:
+    # A driver so old that no compiler of this machine can serve it.
+    _, cases = run_pairs(tmp_path, LINKGAUGE_STAND_IN="driver=11040", compiler=False)
+    said = {reason for _, _, status, reason in cases if status in ("failed", "skipped")}
+    assert any("kernels cannot be compiled" in reason and "nvidia-cuda-nvrtc" in reason for reason in said)
+    assert all(status != "crashed" for _, _, status, _ in cases)
+
+
+def test_a_hidden_device_is_a_plain_error(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(PAIRS)
+    words = ("run", "--devices", "cuda:1", "--out", "run", *CASES)
+    done = linkgauge(*words, cwd=tmp_path, CUDA_VISIBLE_DEVICES="0")
+    assert done.returncode in (2, 5)
+    assert "Traceback" not in done.stderr
+    assert "cuda" in done.stderr
+    assert "1" in done.stderr
+    done = linkgauge(*words, cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode in (2, 5)
+    assert "CUDA_VISIBLE_DEVICES" in done.stderr

@@ -100,7 +100,7 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
     }
     exposed.number(reinterpret_cast<std::uintptr_t>(buffer->data()));
     exposed.number(buffer->size());
-    exposed.number(static_cast<std::uint64_t>(buffer->copy_device() + 1));
+    exposed.number(static_cast<std::uint64_t>(buffer->copy_device()) + 1);
     exposed.text(handle.bytes);
   }
   Writer message;
@@ -121,7 +121,7 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
     for (Exposed& buffer : buffers) {
       buffer.pointer = exposed_reader.number();
       buffer.bytes = exposed_reader.number();
-      buffer.copy_device = static_cast<int>(exposed_reader.number()) - 1;
+      buffer.copy_device = static_cast<int>(exposed_reader.number() - 1);
       buffer.handle.bytes = exposed_reader.text();
     }
     Reader flow_reader(flow_bytes);

@@ -166,6 +166,7 @@ class StagingTransport final : public Transport {
       connect_memcpy(context, flows, channels);
     }
     std::vector<std::unique_ptr<Channel>> result;
+    result.reserve(channels.size());
     for (std::unique_ptr<StagingChannel>& channel : channels) result.push_back(std::move(channel));
     return result;
   }

@@ -160,7 +160,7 @@ def mechanism_encoding(results: Results, shown: Sequence[str] | None = None) -> 
     legend = alt.Legend(
         title=None,
         orient="top",
-        columns=0 if len(labels) < 5 else 3 if max(map(len, labels)) < 18 else 1,
+        columns=0 if len(labels) < 4 else 3 if max(map(len, labels)) < 18 else 1,
         labelLimit=320,
         symbolOpacity=1,
     )

@@ -12,6 +12,7 @@ from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results, Row
 from linkgauge.view.units import RATE_UNITS, digits
 
+_LABELLED_ARROWS = 24
 QUANTITIES = ("latency", "goodput", "share", "hops")
 
 
@@ -31,7 +32,14 @@ def pair_matrix(
         number = value(row)
         if number is not None:
             source, target = row["devices"]
-            data.append({"from": source, "to": target, "value": charts.short(number), "text": digits(number)})
+            data.append(
+                {
+                    "from": source,
+                    "to": target,
+                    "value": charts.short(number),
+                    "text": str(number) if isinstance(number, int) else digits(number),
+                }
+            )
     low = min((item["value"] for item in data), default=0)
     high = max((item["value"] for item in data), default=1)
     # The diagonal, inside one device, is often far from the rest: it may not take the colours from the pairs.
@@ -131,10 +139,11 @@ def topology(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | 
     y = alt.Y("y:Q", scale=frame, axis=None)
     rates = [item["goodput"] for item in arrows]
     domain = [min(rates) * 0.98, max(rates) * 1.02] if rates else [0, 1]
-    gradient = alt.Legend(type="gradient", gradientLength=140)
-    colour = alt.Color(
-        "goodput:Q", title=f"goodput ({unit})", scale=alt.Scale(scheme="viridis", domain=domain), legend=gradient
-    )
+    # Few arrows carry their figures, many need a legend. One channel each for lines and heads keeps it one.
+    scale = alt.Scale(scheme="viridis", domain=domain)
+    legend = None if len(arrows) <= _LABELLED_ARROWS else alt.Legend(title=f"goodput ({unit})")
+    colour = alt.Color("goodput:Q", scale=scale, legend=legend)
+    fill = alt.Fill("goodput:Q", scale=scale, legend=None)
     line = (
         alt.Chart(charts.data(lines))
         .mark_line(strokeWidth=3)
@@ -144,10 +153,10 @@ def topology(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | 
         shape="triangle", filled=True, size=130, opacity=1
     )
     head = heads.encode(
-        x=x, y=y, color=colour, angle=alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
+        x=x, y=y, fill=fill, angle=alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
     )
     layers = [*drawn, line, head]
-    if len(arrows) <= 24:
+    if len(arrows) <= _LABELLED_ARROWS:
         texts = [{**item["label"], "text": digits(item["goodput"])} for item in arrows]
         halo = alt.Chart(charts.data(texts)).mark_text(fontSize=10, stroke="white", strokeWidth=4, fill="white")
         mark = alt.Chart(charts.data(texts)).mark_text(fontSize=10, fill="#111")

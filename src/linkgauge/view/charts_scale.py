@@ -66,7 +66,10 @@ def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart
         y=alt.Y("ranks:O", title="devices", scale=alt.Scale(domain=counts), axis=axis),
     )
     legend = alt.Legend(
-        title=[f"times faster: {of}", f"than {against}"], format="~g", values=[1 / reach, 1, reach], gradientLength=120
+        title=[f"times faster: {of}", f"than {against}"],
+        format=".3~g",
+        values=[charts.short(1 / reach), 1, charts.short(reach)],
+        gradientLength=120,
     )
     cells = base.mark_rect(stroke="white").encode(
         color=alt.Color("ratio:Q", scale=scale, legend=legend), tooltip=["size_text:N", "ranks:O", "ratio:Q"]

@@ -94,12 +94,19 @@ def _lines(
 
 
 def _limits(rows: list[Row], ceilings: Ceilings | None, unit: str, latency: bool) -> list[dict[str, Any]]:
-    """Return the ceilings to draw: of each rule its value at each size, the same for several mechanisms once."""
+    """Return the ceilings to draw: of each rule its value at each size, the same for several mechanisms once.
+
+    Of the bounds only the least one binds, and what lies above it is never reached: those are left out.
+    """
     if ceilings is None:
         return []
     values: dict[tuple[str, str, float], set[int]] = {}
     for row in rows:
+        least = ceilings.least_bound(row)
+        top = least.goodput_bytes_per_s if least is not None else None
         for line in ceilings.of(row):
+            if not latency and ((line.kind == "bound" and line != least) or _above(line.goodput_bytes_per_s, top)):
+                continue
             value = line.latency_ns if latency else line.goodput_bytes_per_s
             drawn = charts.short(value, 1e-3 if latency else 1 / RATE_UNITS[unit])
             if drawn:
@@ -118,15 +125,22 @@ def _limits(rows: list[Row], ceilings: Ceilings | None, unit: str, latency: bool
     ]
 
 
+def _above(value: float | None, top: float | None) -> bool:
+    return value is not None and top is not None and value > 1.001 * top
+
+
 def _dashed(limits: list[dict[str, Any]], x: Any, decades: float) -> list[Any]:
     alt = charts.altair()
     placed: list[dict[str, Any]] = []
     for limit in limits:  # lines closer together than a text is high share one
         near = next((one for one in placed if abs(math.log10(one["value"] / limit["value"])) < 0.05 * decades), None)
         if near is None:
-            placed.append(dict(limit, text=f"{limit['rule']} ({limit['kind']})"))
-        elif limit["rule"] not in near["text"]:
-            near["text"] += f", {limit['rule']} ({limit['kind']})"
+            placed.append(dict(limit, rules=[f"{limit['rule']} ({limit['kind']})"]))
+        elif not any(rule.startswith(limit["rule"]) for rule in near["rules"]):
+            near["rules"].append(f"{limit['rule']} ({limit['kind']})")
+    for one in placed:  # a text as long as the chart is wide would run through the curves
+        names = one.pop("rules")
+        one["text"] = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     axis = x.to_dict()
     at = alt.X("from:Q", scale=alt.Scale(**axis["scale"]), axis=alt.Axis(**axis["axis"]), title=axis["title"])
     rules = alt.Chart(charts.data(limits)).mark_rule(strokeDash=[5, 4], color=charts.CEILING_COLOUR, strokeWidth=1.2)

@@ -123,9 +123,9 @@ def _matrix(source: _Source) -> Drawn:
 
 def _topology(source: _Source) -> Drawn:
     rows = source.matrix()
-    return Drawn(
-        charts_pairs.topology(source.results, rows, source.selection.unit, source.ceilings), _pair_title(source, rows)
-    )
+    unit = source.selection.unit
+    chart = charts_pairs.topology(source.results, rows, unit, source.ceilings)
+    return Drawn(chart, f"{_pair_title(source, rows)} · {unit}")
 
 
 def _pair_title(source: _Source, rows: list[Row]) -> str:

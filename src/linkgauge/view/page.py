@@ -62,7 +62,7 @@ class Page:
 
     def note(self, text: str) -> None:
         """Add a line of explanation."""
-        self.html(f'<p class="note">{escape(text)}</p>')
+        self.html(f'<p class="hint">{escape(text)}</p>')
 
     def chart(self, chart: charts.Chart, caption: str, file_name: str, max_width: int = 0, height: int = 0) -> None:
         """Add a chart that takes the width there is, up to `max_width` pixels where that is not 0."""

@@ -18,7 +18,7 @@ from linkgauge.view.noisy import noisiest
 from linkgauge.view.page import Page, escape
 from linkgauge.view.results import Results, Row, devices_text
 from linkgauge.view.tables import case_text, counts_line
-from linkgauge.view.units import RATE_UNITS, digits, rate_text, rate_unit, size_text, time_text
+from linkgauge.view.units import RATE_UNITS, count_text, digits, rate_text, rate_unit, size_text, time_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -176,6 +176,17 @@ def _findings(page: Page, findings: Sequence[FindingLike]) -> None:
     if not findings:
         return
     page.heading(2, "What is odd, and what to do", "findings")
+    told = [finding for finding in findings if finding.severity != "note"]
+    _told(page, told)
+    notes = [finding for finding in findings if finding.severity == "note"]
+    if notes:
+        opened = "" if told else " open"
+        page.html(f"<details{opened}><summary>{escape(count_text(len(notes), 'note'))}</summary>")
+        _told(page, notes)
+        page.html("</details>")
+
+
+def _told(page: Page, findings: Sequence[FindingLike]) -> None:
     for finding in findings:
         page.html(f'<div class="finding {escape(finding.severity)}"><strong>{escape(finding.sentence)}</strong>')
         page.html(f"<p>{escape(finding.remedy)}</p>" if finding.remedy else "")
@@ -200,15 +211,21 @@ def _uses(page: Page, results: Results) -> None:
         if len({results.label(row) for row in all_rows}) < 2:
             continue
         for place, use in enumerate(best_ranges(results, all_rows)):
-            margin = (
-                f"next is at least {digits(100 * use.margin)} % slower" if use.margin and use.margin >= 0.01 else ""
-            )
+            margin = _margin_text(use.margin)
             rows.append([results.title(first) if place == 0 else "", use.sizes, " or ".join(use.labels), margin])
     if rows:
         _static_table(page, [("task", True), ("sizes", True), ("best", True), ("margin", True)], rows)
         page.note("By the median time at the sizes measured; “or” where the 95 % intervals of the medians overlap.")
     else:
         page.note("No task was measured by more than one mechanism.")
+
+
+def _margin_text(margin: float | None) -> str:
+    if margin is None or margin < 0.01:
+        return ""
+    if margin < 1:
+        return f"next takes at least {digits(100 * margin)} % longer"
+    return f"next takes at least {digits(1 + margin)} times as long"
 
 
 def _patterns(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
@@ -267,7 +284,7 @@ def _pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
             chart = charts_pairs.topology(results, large[1], unit, ceilings)
             page.chart(
                 chart,
-                f"measured on the links, {size_text(large[0]['size'])}",
+                f"goodput of each pair, {unit}, {size_text(large[0]['size'])}",
                 f"{large[0]['pattern']}-links",
                 max_width=480,
             )

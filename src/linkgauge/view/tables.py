@@ -164,12 +164,17 @@ def findings_table(findings: Sequence[Any]) -> Group:
     """Return the findings, each with its remedy and its first figures."""
     styles = {"fault": "bold red", "loss": "bold yellow"}
     parts: list[RenderableType] = []
+    notes = sum(finding.severity == "note" for finding in findings)
     for finding in findings:
+        if finding.severity == "note":
+            continue
         parts.append(Text(f"{finding.severity}: {inert(finding.sentence)}", style=styles.get(finding.severity, "bold")))
         for item in list(finding.evidence)[:3]:
             parts.append(Text(f"  {inert(getattr(item, 'text', str(item)))}"))
         if finding.remedy:
             parts.append(Text(f"  -> {inert(finding.remedy)}"))
+    if notes:
+        parts.append(Text(f"{count_text(notes, 'note')} more: linkgauge findings", style="dim"))
     return Group(*parts, Text(""))
 
 

@@ -15,9 +15,9 @@ from linkgauge.errors import EnvironmentLackingError, UsageError
 class PeerTest:
     """One program (or test name) of a peer, beside our case table.
 
-    `case` is a `[[case]]` table of a plan without sizes; `estimator` a name in estimators.ESTIMATORS. `tolerance` is
-    the share within which the two should agree at a size. `figure` says what both sides give: `latency_ns` (less is better)
-    or `rate_bytes_per_s`. `payload(size, ranks)` is what a rate divides by the estimator's time.
+    `case` is a `[[case]]` table of a plan without sizes; `estimator` a name in estimators.ESTIMATORS. `tolerance`
+    is the share within which the two should agree at a size. `figure` says what both sides give: `latency_ns` (less
+    is better) or `rate_bytes_per_s`. `payload(size, ranks)` is what a rate divides by the estimator's time.
     """
 
     peer: str

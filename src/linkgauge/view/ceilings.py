@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import LinkgaugeError
@@ -36,6 +37,7 @@ class Ceilings:
     def __init__(self, run: Run) -> None:
         """Read the system of run.json, if there is one."""
         self.problem = ""
+        self._run = run
         self._system: Any = None
         self._known: dict[str, list[CeilingLine]] = {}
         described = run.info.get("system")
@@ -67,9 +69,16 @@ class Ceilings:
         bounds = [line for line in self.of(row) if line.kind == "bound" and line.goodput_bytes_per_s]
         return min(bounds, key=lambda line: line.goodput_bytes_per_s or 0.0, default=None)
 
+    @functools.cached_property
+    def _achieved(self) -> Callable[[Row], Sequence[Any]]:
+        """What the lowest-level primitives reached in this run on the ports that a case needs."""
+        from linkgauge.expect.achieved import achieved_ceilings
+
+        return achieved_ceilings(self._run, self._system)
+
     def _lines(self, row: Row) -> list[CeilingLine]:
         try:
-            found = _solver()(self._system, row)
+            found = [*_solver()(self._system, row), *self._achieved(row)]
         except LinkgaugeError as error:
             self.problem = str(error)
             return []

@@ -1,0 +1,60 @@
+"""Ceilings reach the charts by name, counted as the shown figure is; a system that cannot be read stops nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import linkgauge
+from linkgauge.system.catalog import load
+from linkgauge.system.dump import to_data
+from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.judged import findings_of
+from linkgauge.view.report import report_html
+from linkgauge.view.results import Results
+from synthetic import make_case, make_run
+
+CASES = [make_case("copy_engine", p, 1 << 30) for p in ("pingpong", "unidirectional", "bidirectional", "allreduce")]
+
+
+def run_on(path: Path, system: Any) -> linkgauge.store.run.Run:  # type: ignore[name-defined]
+    return linkgauge.load(make_run(path, cases=CASES, samples=30, info={"system": system}))
+
+
+def test_ceilings_are_those_of_the_system(tmp_path: Path) -> None:
+    run = run_on(tmp_path / "run", to_data(load("hgx-h200-4")))
+    results, ceilings = Results(run), Ceilings(run)
+    rows = {row["pattern"]: row for row in results.rows}
+    one_way = ceilings.least_bound(rows["unidirectional"])
+    both = ceilings.least_bound(rows["bidirectional"])
+    assert one_way is not None
+    assert both is not None
+    # The headline of a bidirectional case is the sum of its ways, so its ceilings are doubled.
+    assert both.goodput_bytes_per_s == pytest.approx(2 * (one_way.goodput_bytes_per_s or 0))
+    assert one_way.goodput_bytes_per_s == pytest.approx(450e9)
+    for row in results.rows:
+        kinds = {line.kind for line in ceilings.of(row)}
+        assert "bound" in kinds
+        assert all(line.rule and line.basis for line in ceilings.of(row))
+    assert "achievable" in {line.kind for row in results.rows for line in ceilings.of(row)}
+    assert "450 (max_flow)" in report_html(run, findings=())
+
+
+@pytest.mark.parametrize("system", [{"format": "nonsense"}, {"links": 4}, {}, [1], "nowhere", {"a": {"b": {}}}])
+def test_a_system_that_cannot_be_read_stops_nothing(tmp_path: Path, system: Any) -> None:
+    run = run_on(tmp_path / "run", system)
+    ceilings = Ceilings(run)
+    assert all(ceilings.of(row) == [] for row in Results(run).rows)
+    assert "No ceilings" in report_html(run, findings=())
+
+
+def test_a_rule_that_fails_is_said_and_stops_nothing(rich_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(run: object) -> None:
+        raise ZeroDivisionError("division by zero\nand more")
+
+    monkeypatch.setattr("linkgauge.findings.judge", failing)
+    (said,) = findings_of(rich_run)
+    assert "ZeroDivisionError division by zero" in said.sentence
+    assert "no findings" in report_html(rich_run)

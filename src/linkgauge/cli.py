@@ -46,6 +46,8 @@ COMMANDS: tuple[CommandEntry, ...] = (
                  _MEASURE),
     CommandEntry("doctor", "linkgauge.doctor.command", "What is wrong with this set-up, and the remedy, before a run.",
                  _MEASURE),
+    CommandEntry("against", "linkgauge.peers.command", "An installed peer and us in turn, by the peer's own estimator.",
+                 _MEASURE),
     CommandEntry("show", "linkgauge.view.command", "A run's results as tables.", _READ),
     CommandEntry("report", "linkgauge.view.command", "A run's report: one HTML file that opens offline.", _READ),
     CommandEntry("plot", "linkgauge.view.command", "One figure of a run, fit to print.", _READ),

@@ -12,14 +12,8 @@ from typing import Any
 Samples = dict[str, Any]  # columns rank, lane, ns, iterations of phase `sample`, as numpy arrays of one length
 
 
-def osu_latency_ns(samples: Samples) -> float:
-    """osu_latency: mean of a back-to-back loop on rank 0, half of a round trip."""
-    first = samples["rank"] == samples["rank"].min()
-    return float(samples["ns"][first].sum() / samples["iterations"][first].sum() / 2)
-
-
-def osu_bandwidth_ns(samples: Samples) -> float:
-    """osu_bw: mean time of a window on the sender; osu_bibw the same on its rank 0."""
+def mean_of_rank_0_ns(samples: Samples) -> float:
+    """osu_latency, osu_bw and osu_bibw: mean on rank 0, of a round trip (OSU prints half of it) or of a window."""
     first = samples["rank"] == samples["rank"].min()
     return float(samples["ns"][first].sum() / samples["iterations"][first].sum())
 
@@ -40,8 +34,7 @@ def nvbandwidth_ns(samples: Samples) -> float:
 
 
 ESTIMATORS: dict[str, Callable[[Samples], float]] = {
-    "osu_latency": osu_latency_ns,
-    "osu_bandwidth": osu_bandwidth_ns,
+    "mean_of_rank_0": mean_of_rank_0_ns,
     "mean_of_rank_means": mean_of_rank_means_ns,
     "nvbandwidth": nvbandwidth_ns,
 }

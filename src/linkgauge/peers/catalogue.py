@@ -1,0 +1,95 @@
+"""Which tests of each peer are compared, and the case of ours that is the same measurement.
+
+A `PeerTest` pairs a peer's program with a `[[case]]` table of a plan: same pattern, sizes, buffers and cadence, so that
+only the tools differ. Estimators are the peer's own (estimators.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from linkgauge.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class PeerTest:
+    """One test of a peer.
+
+    `case`: dimensions of our case. `figure`: `time` (less is better) or `rate`. `tolerance(size)`: the share within
+    which the two should agree. `sizes`: `same`, or `times ranks` where the peer's size is the total of n of ours.
+    """
+
+    name: str  # osu_latency, all_reduce_perf, device_to_device_memcpy_read_ce
+    case: Mapping[str, Any]
+    estimator: str
+    figure: str
+    tolerance: float
+    small_tolerance: float  # below 1 MiB
+    sizes: str = "same"
+    least_size: int = 1
+
+    def tolerance_at(self, size: int) -> float:
+        """The tolerance at a size in bytes."""
+        return self.tolerance if size >= 1 << 20 else self.small_tolerance
+
+
+def _osu(name: str, pattern: str, estimator: str, figure: str, tolerance: float, **case: Any) -> PeerTest:
+    return PeerTest(name, {"transport": "mpi", "pattern": pattern, **case}, estimator, figure, tolerance, tolerance)
+
+
+def _nccl(name: str, pattern: str, sizes: str = "same") -> PeerTest:
+    case = {"transport": "ccl", "pattern": pattern, "cadence": "streaming"}
+    return PeerTest(name, case, "mean_of_rank_means", "time", 0.02, 0.05, sizes)
+
+
+def _nvbandwidth(name: str, transport: str, pattern: str, **case: Any) -> PeerTest:
+    table = {"transport": transport, "pattern": pattern, "cadence": "gated", "clock": "event", "batch": 16, **case}
+    return PeerTest(name, table, "nvbandwidth", "rate", 0.01, 0.01)
+
+
+_BARRIER = {"cadence": "barrier"}
+_TESTS: dict[str, tuple[PeerTest, ...]] = {
+    "osu": (
+        _osu("osu_latency", "pingpong", "mean_of_rank_0", "time", 0.05, cadence="streaming"),
+        _osu("osu_bw", "unidirectional", "mean_of_rank_0", "rate", 0.05, window=64, cadence="streaming", batch=1),
+        _osu("osu_bibw", "bidirectional", "mean_of_rank_0", "rate", 0.05, window=64, cadence="streaming", batch=1),
+        _osu("osu_allreduce", "allreduce", "mean_of_rank_means", "time", 0.05, **_BARRIER),
+        _osu("osu_alltoall", "alltoall", "mean_of_rank_means", "time", 0.05, **_BARRIER),
+        _osu("osu_bcast", "broadcast", "mean_of_rank_means", "time", 0.05, **_BARRIER),
+        _osu("osu_reduce", "reduce", "mean_of_rank_means", "time", 0.05, **_BARRIER),
+    ),
+    "nccl-tests": (
+        _nccl("all_reduce_perf", "allreduce"),
+        _nccl("all_gather_perf", "allgather"),
+        _nccl("reduce_scatter_perf", "reduce_scatter"),
+        _nccl("broadcast_perf", "broadcast"),
+        _nccl("reduce_perf", "reduce"),
+        _nccl("alltoall_perf", "alltoall", "times ranks"),
+        _nccl("sendrecv_perf", "ring_shift"),
+    ),
+    "nvbandwidth": (
+        _nvbandwidth("device_to_device_memcpy_read_ce", "copy_engine", "unidirectional", initiator="receiver"),
+        _nvbandwidth("device_to_device_memcpy_write_ce", "copy_engine", "unidirectional", initiator="sender"),
+        _nvbandwidth("device_to_device_memcpy_read_sm", "kernel", "unidirectional", initiator="receiver"),
+        _nvbandwidth("device_to_device_memcpy_write_sm", "kernel", "unidirectional", initiator="sender"),
+        _nvbandwidth("host_to_device_memcpy_ce", "copy_engine", "host_to_device", source_memory="pinned"),
+        _nvbandwidth("device_to_host_memcpy_ce", "copy_engine", "device_to_host", target_memory="pinned"),
+        _nvbandwidth("host_to_device_memcpy_sm", "kernel", "host_to_device", source_memory="pinned"),
+        _nvbandwidth("device_to_host_memcpy_sm", "kernel", "device_to_host", target_memory="pinned"),
+        _nvbandwidth("device_local_copy", "copy_engine", "local_copy"),
+    ),
+}
+PEERS = tuple(_TESTS)
+
+
+def peer_tests(peer: str, names: tuple[str, ...] = ()) -> tuple[PeerTest, ...]:
+    """The tests of a peer, all or those named; UsageError naming what there is."""
+    if peer not in _TESTS:
+        raise UsageError(f"unknown peer '{peer}': expected one of {', '.join(PEERS)}")
+    known = {test.name: test for test in _TESTS[peer]}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"unknown test '{name}' of {peer}: expected one of {', '.join(known)}")
+    return tuple(known[name] for name in names) if names else _TESTS[peer]

@@ -1,0 +1,95 @@
+"""`linkgauge against`: an installed peer and our cases in turn, by the peer's own estimator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from linkgauge.errors import UsageError
+
+app = typer.Typer()
+
+
+@app.command("against")
+def against_command(
+    peer: Annotated[
+        str, typer.Argument(metavar="PEER=FOLDER", help="osu, nccl-tests or nvbandwidth, and where it lies.")
+    ],
+    tests: Annotated[str, typer.Option(help="Its tests, comma-separated; all by default.")] = "",
+    size: Annotated[str, typer.Option(help="Sizes: 8, 64KiB, or a range 8:1GiB:x8.")] = "8,1MiB",
+    ranks: Annotated[int, typer.Option(help="How many ranks.")] = 2,
+    iterations: Annotated[int, typer.Option(help="Operations that each side times.")] = 1000,
+    warmup: Annotated[int, typer.Option(help="Operations before.")] = 100,
+    mpi: Annotated[str, typer.Option(help="The MPI library of both; without it threads of one process.")] = "",
+    devices: Annotated[str, typer.Option(help="As in linkgauge run.")] = "auto",
+    memory: Annotated[str, typer.Option(help="Kinds sent from and received into: device,device.")] = "device,device",
+    pairs: Annotated[int, typer.Option(help="At most so many pairs of launches; at least 9 are made.")] = 31,
+    out: Annotated[Path, typer.Option(help="Folder for both sides' results.")] = Path("against"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Measure an installed peer and our same cases alternately; show both, the ratio and its interval.
+
+    Example: linkgauge against osu=/opt/osu --tests osu_latency --size 8,1MiB --mpi openmpi-4.1.4 --devices host:2
+    """
+    from linkgauge.peers.catalogue import peer_tests
+    from linkgauge.peers.drive import Request, alternate
+    from linkgauge.plan.quantity import format_size, parse_sizes
+
+    name, _, folder = peer.partition("=")
+    if not folder or not Path(folder).exists():
+        raise UsageError(f"'{peer}' names no folder that exists: expected PEER=FOLDER, such as osu=/opt/osu")
+    kinds = memory.split(",")
+    if len(kinds) != 2:
+        raise UsageError(f"--memory '{memory}': expected two kinds, such as device,device")
+    if out.exists() and any(out.iterdir()):
+        raise UsageError(f"--out '{out}' is not empty: expected a new folder")
+    sizes = tuple(size_bytes for word in size.split(",") for size_bytes in parse_sizes(word))
+    request = Request(
+        peer=name,
+        folder=Path(folder),
+        tests=peer_tests(name, tuple(word for word in tests.split(",") if word)),
+        sizes=sizes,
+        ranks=ranks,
+        iterations=iterations,
+        warmup=warmup,
+        mpi=mpi,
+        devices=devices,
+        memory=(kinds[0], kinds[1]),
+        out=out,
+        max_pairs=pairs,
+    )
+    lines = alternate(request, lambda text: typer.echo(text, err=True))
+    rows = [
+        {
+            "test": line.test.name,
+            "size": line.size,
+            "ours_ns": line.ours_ns,
+            "peer_ns": line.peer_ns,
+            "figure": line.test.figure,
+            "ratio": line.ratio.median,
+            "low": line.ratio.low,
+            "high": line.ratio.high,
+            "pairs": line.ratio.pairs,
+            "tolerance": line.test.tolerance_at(line.size),
+            "verdict": line.verdict,
+        }
+        for line in lines
+    ]
+    (out / "ratios.json").write_text(json.dumps(rows, indent=1))
+    if as_json:
+        typer.echo(json.dumps(rows))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        "test", "size", "ours, ns", "peer, ns", "ratio of", "ratio", "95 % interval", "pairs", "verdict", box=None
+    )
+    for line in lines:
+        shown = [format_size(line.size), f"{line.ours_ns:.1f}", f"{line.peer_ns:.1f}", line.test.figure + "s"]
+        interval = f"{line.ratio.low:.4f} to {line.ratio.high:.4f}"
+        table.add_row(line.test.name, *shown, f"{line.ratio.median:.4f}", interval, str(line.ratio.pairs), line.verdict)
+    Console().print(table)

@@ -150,12 +150,23 @@ nb::dict probe(const std::string& which, int host_devices, const std::vector<std
 }
 
 // A Python function that C++ calls, and lets go of, from threads that do not hold the interpreter lock.
+std::shared_ptr<nb::object> held_function(const nb::object& function) {
+  return {new nb::object(function), [](nb::object* object) {
+            const nb::gil_scoped_acquire acquire;
+            delete object;
+          }};
+}
+
+std::function<void(const std::string&)> failure_listener(const nb::object& function) {
+  return [held = held_function(function)](const std::string& reason) {
+    const nb::gil_scoped_acquire acquire;
+    (*held)(reason);
+  };
+}
+
 ProcessExchange exchange_from(const nb::object& function) {
   if (function.is_none()) return {};
-  const std::shared_ptr<nb::object> held(new nb::object(function), [](nb::object* object) {
-    const nb::gil_scoped_acquire acquire;
-    delete object;
-  });
+  const std::shared_ptr<nb::object> held = held_function(function);
   return [held](const Bytes& mine, const std::vector<int>& ranks) {
     const nb::gil_scoped_acquire acquire;
     const nb::object answer = (*held)(nb::bytes(reinterpret_cast<const char*>(mine.data()), mine.size()), ranks);
@@ -234,7 +245,7 @@ class PythonSession {
  public:
   PythonSession(std::shared_ptr<DeviceRuntime> runtime, std::shared_ptr<Group> group, std::shared_ptr<MpiLibrary> mpi,
                 const nb::object& heartbeat, const std::string& ccl_library,
-                const std::vector<std::string>& library_folders)
+                const std::vector<std::string>& library_folders, const nb::object& on_failure)
       : heartbeat_(heartbeat) {
     SessionOptions options;
     options.runtime = std::move(runtime);
@@ -242,6 +253,7 @@ class PythonSession {
     options.mpi = std::move(mpi);
     options.libraries = {ccl_library, library_folders};
     options.host_clock = host_clock();
+    if (!on_failure.is_none()) options.on_failure = failure_listener(on_failure);
     if (!heartbeat.is_none()) {
       HeartbeatWords words;
       if (!nb::try_cast(heartbeat, words, false) || words.shape(0) < 2) {
@@ -400,9 +412,9 @@ void bind_session(nb::module_& module) {
   module.def("mpi_constants", constants_of_mpi, "abi"_a);
   nb::class_<PythonSession>(module, "Session")
       .def(nb::init<std::shared_ptr<DeviceRuntime>, std::shared_ptr<Group>, std::shared_ptr<MpiLibrary>,
-                    const nb::object&, const std::string&, const std::vector<std::string>&>(),
+                    const nb::object&, const std::string&, const std::vector<std::string>&, const nb::object&>(),
            "runtime"_a, "group"_a, "mpi"_a.none() = nb::none(), "heartbeat"_a.none() = nb::none(), "ccl_library"_a = "",
-           "library_folders"_a = std::vector<std::string>{})
+           "library_folders"_a = std::vector<std::string>{}, "on_failure"_a.none() = nb::none())
       .def("supports", &PythonSession::supports, "case"_a)
       .def("measure", &PythonSession::measure, "case"_a)
       .def("event_clock", &PythonSession::event_clock, "device"_a)

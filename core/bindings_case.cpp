@@ -178,10 +178,15 @@ CaseSpec case_from(const nb::dict& fields) {
 Fault fault_from(const nb::dict& fields) {
   Fault fault;
   read_fields(kFaultFields, fields, "fault.", fault);
-  for (const char* phase : {"check", "warmup", "time", "final_check"}) {
+  const bool throws =
+      fault.kind == FaultKind::kThrow || fault.kind == FaultKind::kMemory || fault.kind == FaultKind::kCall;
+  if (throws && fault.phase == "release") throw CallerError("'fault.kind' cannot be a failure at release");
+  std::string expected;
+  for (const std::string_view phase : kFaultPhases) {
     if (fault.phase == phase) return fault;
+    expected += (expected.empty() ? "" : ", ") + std::string(phase);
   }
-  throw CallerError("'fault.phase' is '" + fault.phase + "', expected one of: check, warmup, time, final_check");
+  throw CallerError("'fault.phase' is '" + fault.phase + "', expected one of: " + expected);
 }
 
 }  // namespace linkgauge

@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <map>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 
 #include "errors.h"
 #include "words.h"
@@ -15,11 +18,14 @@
 namespace linkgauge {
 namespace {
 
-constexpr Words<FaultKind, 5> kFaults{"fault",
+constexpr Words<FaultKind, 8> kFaults{"fault",
                                       {{{FaultKind::kKill, "kill"},
+                                        {FaultKind::kSegv, "segv"},
                                         {FaultKind::kStop, "stop"},
                                         {FaultKind::kHang, "hang"},
                                         {FaultKind::kThrow, "throw"},
+                                        {FaultKind::kMemory, "memory"},
+                                        {FaultKind::kCall, "call"},
                                         {FaultKind::kCorrupt, "corrupt"}}}};
 
 }  // namespace
@@ -42,6 +48,7 @@ class WatchedRuntime final : public DeviceRuntime {
     return blocks_;
   }
   DeviceRuntime& real() { return real_; }
+  void fail_next_call() { fail_next_ = true; }
 
   std::string_view name() const override { return real_.name(); }
   std::string version() const override { return real_.version(); }
@@ -51,6 +58,7 @@ class WatchedRuntime final : public DeviceRuntime {
   void bind_thread(int device) override { real_.bind_thread(device); }
   std::string peer_access(int device, int peer) override { return real_.peer_access(device, peer); }
   void* allocate(int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) override {
+    called("allocate");
     void* memory = real_.allocate(device, kind, bytes, options);
     const std::lock_guard lock(mutex_);
     blocks_[static_cast<std::byte*>(memory)] = {device, kind, bytes};
@@ -64,15 +72,22 @@ class WatchedRuntime final : public DeviceRuntime {
     real_.deallocate(memory);
   }
   bool can_share(MemoryKind kind) const override { return real_.can_share(kind); }
-  SharedHandle share(void* memory) override { return real_.share(memory); }
+  SharedHandle share(void* memory) override {
+    called("share");
+    return real_.share(memory);
+  }
   void* open_shared(int device, const SharedHandle& handle) override { return real_.open_shared(device, handle); }
   void close_shared(void* memory) noexcept override { real_.close_shared(memory); }
   StreamHandle create_stream(int device) override { return real_.create_stream(device); }
   void destroy_stream(StreamHandle stream) noexcept override { real_.destroy_stream(stream); }
-  void synchronize(StreamHandle stream) override { real_.synchronize(stream); }
+  void synchronize(StreamHandle stream) override {
+    called("synchronize");
+    real_.synchronize(stream);
+  }
   bool done(StreamHandle stream) override { return real_.done(stream); }
   void copy_async(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
                   StreamHandle stream) override {
+    called("copy_async");
     real_.copy_async(target, target_device, source, source_device, bytes, stream);
   }
   EventHandle create_event(int device) override { return real_.create_event(device); }
@@ -83,14 +98,21 @@ class WatchedRuntime final : public DeviceRuntime {
   std::int64_t elapsed_ns(EventHandle start, EventHandle stop) override { return real_.elapsed_ns(start, stop); }
   KernelHandle kernel(int device, std::string_view kernel_name) override { return real_.kernel(device, kernel_name); }
   void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) override {
+    called("launch");
     real_.launch(kernel, shape, arguments, stream);
   }
   void copy_now(void* target, int target_device, const void* source, int source_device, std::size_t bytes) override {
+    called("copy_now");
     real_.copy_now(target, target_device, source, source_device, bytes);
   }
 
  private:
+  void called(const char* name) {
+    if (fail_next_.exchange(false)) throw RuntimeCallError(name, "injected", 1, -1, "this failure was asked for by a test");
+  }
+
   DeviceRuntime& real_;
+  std::atomic<bool> fail_next_{false};
   std::mutex mutex_;
   std::map<std::byte*, Block> blocks_;
 };
@@ -111,19 +133,39 @@ void FaultInjector::at(const char* phase, std::int64_t sample, bool after) {
   if (after != needs_data) return;
   switch (fault_.kind) {
     case FaultKind::kKill:
-      kill(getpid(), SIGKILL);
+      send(SIGKILL);
+      break;
+    case FaultKind::kSegv:
+      send(SIGSEGV);
       break;
     case FaultKind::kStop:
-      kill(getpid(), SIGSTOP);
+      send(SIGSTOP);
       break;
     case FaultKind::kHang:
       while (true) pause();
     case FaultKind::kThrow:
       throw RuntimeCallError("fault", "injected", 1, -1, "this failure was asked for by a test");
+    case FaultKind::kMemory:
+      throw MemoryError("out of memory, as a test asked for");
+    case FaultKind::kCall:
+      runtime_->fail_next_call();
+      break;
     case FaultKind::kCorrupt:
       flip_bytes();
       break;
   }
+}
+
+// At "time" the signal comes from a thread of its own while the operation is under way.
+void FaultInjector::send(int signal) const {
+  if (fault_.phase != "time") {
+    kill(getpid(), signal);
+    return;
+  }
+  std::thread([signal] {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    kill(getpid(), signal);
+  }).detach();
 }
 
 void FaultInjector::flip_bytes() {

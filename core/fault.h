@@ -1,6 +1,7 @@
 // Faults for tests of what watches and verifies: a rank that dies, stops, hangs, fails, or receives wrong data.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,16 +16,24 @@ namespace linkgauge {
 
 enum class FaultKind : std::uint8_t {
   kKill,     // the process ends by SIGKILL
+  kSegv,     // the process ends by SIGSEGV
   kStop,     // the process stops by SIGSTOP
   kHang,     // the rank waits for ever
   kThrow,    // the rank's operation fails
+  kMemory,   // the rank's memory is used up
+  kCall,     // the runtime's next call fails
   kCorrupt,  // a byte at either end of each of the rank's large buffers is flipped once the operation is complete
 };
 FaultKind fault_kind_from(std::string_view word);  // throws CallerError
 
+// In the order of a case. "verify" is before the first and the final check's data are looked at. Data are corrupted at
+// "check", "warmup", "time" and "final_check" only; at "release" a rank can no longer fail, only die, stop or hang.
+inline constexpr std::array<std::string_view, 10> kFaultPhases{
+    "prepare", "check", "warmup", "align", "time", "record", "finished", "final_check", "verify", "release"};
+
 struct Fault {
   FaultKind kind = FaultKind::kThrow;
-  std::string phase;         // "check", "warmup", "time" or "final_check"
+  std::string phase;         // one of kFaultPhases
   std::int64_t sample = -1;  // number of the sample; -1: any
   int rank = 0;              // of the launch
 };
@@ -45,6 +54,7 @@ class FaultInjector {
   void at(const char* phase, std::int64_t sample, bool after);
 
  private:
+  void send(int signal) const;
   void flip_bytes();
 
   Fault fault_;

@@ -51,14 +51,18 @@ std::string listed(const std::vector<int>& numbers) {
   return "[" + text + "]";
 }
 
-// A rank that fails alone tells the others of its case; what all of them find alike, they throw alike.
+// A rank that fails alone tells the others of its case, and whoever watches; what all of them find alike, they throw
+// alike.
 template <typename Body>
-auto telling_others(Group& group, const Body& body) -> decltype(body()) {
+auto telling_others(Group& group, const std::function<void(const std::string&)>& on_failure, const Body& body)
+    -> decltype(body()) {
   try {
     return body();
   } catch (const PeerError&) {
     throw;
   } catch (const std::exception& error) {
+    const bool refusal = dynamic_cast<const Unsupported*>(&error) != nullptr;
+    if (on_failure && !refusal) on_failure(error.what());
     group.abort_with(error.what());
     throw;
   }
@@ -144,7 +148,7 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
 }
 
 CaseResult Session::measure_as_member(const CaseSpec& spec, Group& group, std::uint64_t communicator) {
-  return telling_others(group, [&] {
+  return telling_others(group, options_.on_failure, [&] {
     DeviceRuntime* runtime = options_.runtime.get();
     if (injector_ != nullptr) {
       injector_->begin_case(spec);
@@ -176,16 +180,19 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
   struct Release {
     Operation& operation;
     const Heartbeat& heartbeat;
+    FaultInjector* injector;
     ~Release() {
       heartbeat.enter(Moment::kRelease);
+      if (injector != nullptr) injector->at("release", -1, false);
       operation.release();
     }
   };
   CaseResult result;
   result.lanes = lanes_of(spec);
   {
-    const Release release{*operation, options_.heartbeat};
-    telling_others(group, [&] {
+    const Release release{*operation, options_.heartbeat, injector_};
+    telling_others(group, options_.on_failure, [&] {
+      if (injector_ != nullptr) injector_->at("prepare", -1, false);
       operation->prepare();
       result.measurement = sample(*operation, group, spec, settings);
     });

@@ -126,6 +126,7 @@ class Sampler {
 
   bool verify(const char* which) {
     group_.barrier(progress_);
+    hook("verify", -1, false);
     const VerifyResult mine = operation_.verify(seed_of(spec_.seed, fills_));
     measurement_.verified = group_.agree(mine.ok, progress_);
     settings_.heartbeat.beat();
@@ -184,6 +185,7 @@ class Sampler {
     const bool time_up = elapsed_ns >= spec_.stop.time_ns;
     if (taken_ >= look_at || (time_up && taken_ >= kFewSamples)) {
       settings_.heartbeat.enter(Moment::kLook);
+      hook("finished", taken_, false);
       if (!duration) gather_series();
       const Verdict verdict = rule_->look(series_, elapsed_ns, resolution_ns_ / context_.batch);
       if (verdict.finished) return stop(std::string(verdict.stopped_by), verdict.converged);
@@ -218,6 +220,7 @@ class Sampler {
     const char* name = phase == Phase::kWarmup ? "warmup" : "time";
     if (spec_.verify_each) fill();
     hook(name, number, false);
+    if (phase == Phase::kSample) hook("align", number, false);
     Sample sample;
     section_->take(sample);
     hook(name, number, true);
@@ -226,6 +229,7 @@ class Sampler {
   }
 
   void record(Sample& sample, Phase phase, std::int64_t number) {
+    if (phase == Phase::kSample) hook("record", number, false);
     measurement_.operations_total += sample.iterations;
     settings_.heartbeat.beat();
     const int lane = operation_.lane();

@@ -66,8 +66,9 @@ struct Heartbeat {
   }
 };
 
-// For tests only: called before and after the operations of a phase, "check", "warmup", "time" and "final_check", with
-// the number of the sample (-1 where there is none) and outside of the clock.
+// For tests only: called before and after the operations of a phase, "check", "warmup", "time" and "final_check", and
+// once in "align", "record", "finished" and "verify" (kFaultPhases), with the number of the sample (-1 where there is
+// none) and outside of the clock.
 using PhaseHook = std::function<void(const char* phase, std::int64_t sample, bool after)>;
 
 struct SamplerSettings {

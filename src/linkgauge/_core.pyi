@@ -187,11 +187,13 @@ class Session:
         heartbeat: NDArray[np.uint64] | None = None,
         ccl_library: str = "",
         library_folders: Sequence[str] = [],
+        on_failure: Callable[[str], None] | None = None,
     ) -> None:
         """`group` holds the launch's ranks, which are those of MPI's world.
 
         `heartbeat`: at least two writable words, usually in memory that the parent process maps: the first is raised
-        once a completed sample and phase, the second is the number of the phase in hand.
+        once a completed sample and phase, the second is the number of the phase in hand. `on_failure` is told what this
+        rank failed with before measure waits for the others.
         """
 
     def supports(self, case: dict[str, Any]) -> str:

@@ -89,10 +89,12 @@ def test_every_mpi_library_here_lands_in_one_run_folder(tmp_path: Path) -> None:
     assert {row.status for row in run.rows()} == {"ok"}
 
 
-def test_a_corrupted_case_is_caught_also_when_only_the_final_operation_is_wrong(run_plan: Any) -> None:
+def test_a_corrupted_case_is_caught_also_when_only_the_final_operation_is_wrong(run_plan: Any, tmp_path: Path) -> None:
     text = '[[case]]\ntransport = ["mpi", "kernel"]\npattern = "pingpong"\nsize = "4KiB"\npairs = "first"\n'
     text += 'stop_rule = "count"\nstop_samples = 5\nstop_time_ns = "20s"\n'
-    fault = {"transport": "mpi", "plant": {"kind": "corrupt", "phase": "final_check", "rank": 1}}
+    planted = {"transport": "mpi", "size": 4096, "kind": "corrupt", "phase": "final_check", "rank": 1}
+    planter = Path(__file__).parents[1] / "faults" / "planter.py"
+    fault = {"planter": str(planter), "folder": str(tmp_path), "faults": [planted]}
     run = run_plan(text, fault=fault, real=True)
     assert run.status == 4
     rows = {row.case.transport: row for row in load(run.path).rows()}

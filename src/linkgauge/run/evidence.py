@@ -58,6 +58,31 @@ def notes(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def say_segments(folder: Path) -> None:
+    """A rank's word, once its libraries are up, of which files in shared memory it maps: they outlive a killed rank."""
+    mapped = sorted(str(path) for path in processes.mapped_files([os.getpid()]))
+    (folder / f"segments-{os.getpid()}.json").write_text(json.dumps(mapped))
+
+
+def said_segments(folder: Path) -> set[Path]:
+    """What the ranks of a launch have said of it."""
+    found = set()
+    for path in folder.glob("segments-*.json"):
+        with contextlib.suppress(OSError, ValueError):
+            found |= {Path(name) for name in json.loads(path.read_text()) if isinstance(name, str)}
+    return found
+
+
+def failure_of(folder: Path, case_key: str) -> dict[str, Any] | None:
+    """The word that a rank left when it failed in this case; None where none did."""
+    for path in sorted(folder.glob("failed-*.json")):
+        with contextlib.suppress(OSError, ValueError):
+            note: dict[str, Any] = json.loads(path.read_text())
+            if note.get("case_key") == case_key:
+                return note
+    return None
+
+
 def rank_states(watch: HeartbeatFile) -> list[dict[str, Any]]:
     """Where each rank stands: process id and state, phase, samples completed."""
     states = []

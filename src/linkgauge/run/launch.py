@@ -183,7 +183,7 @@ class Launch:
         return None
 
     def _note_segments(self) -> None:
-        mapped = processes.mapped_files(processes.marked(self._folders.token))
+        mapped = processes.mapped_files(processes.marked(self._folders.token)) | evidence.said_segments(self._evidence)
         inside = (self._folders.temporary, self._folders.segments)
         outside = [path for path in mapped if not any(folder in path.parents for folder in inside)]
         self._options.folders.note_segments(outside)
@@ -205,6 +205,11 @@ class Launch:
             return dataclasses.replace(end, blamed=None)
         if output:
             found["output"] = output
+        failure = evidence.failure_of(self._evidence, end.blamed.case.case_key) if end.blamed is not None else None
+        if failure is not None:
+            # One rank failed and another waited for it where nothing could tell it so.
+            reason = f"rank {failure['rank']}: {failure['reason']}"
+            return dataclasses.replace(end, status="failed", reason=reason, evidence={**found, "failure": failure})
         if trouble is None:
             return self._crashed(end, found, output, notes)
         return dataclasses.replace(end, status=trouble.status, reason=trouble.reason, evidence=found)
@@ -235,8 +240,8 @@ class Launch:
         process = self._process
         if process is None:
             return
+        self._note_segments()
         if process.poll() is None:
-            self._note_segments()
             process.kill()
         processes.end_marked(self._folders.token)
         process.wait()

@@ -148,10 +148,22 @@ def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
                 continue
             if owner is not None:
                 processes.end_marked(f"{owner[0]}.{owner[1]}.")
+            _take_over_said_segments(root)
             _remove_segments(root)
             shutil.rmtree(root, ignore_errors=True)
             removed.append(root)
     return removed
+
+
+def _take_over_said_segments(root: Path) -> None:
+    """What ranks said of their segments while their parent could not note it any more."""
+    found = set(_read_segments(root))
+    for path in root.glob("*/evidence/segments-*.json"):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            found |= {name for name in json.loads(path.read_text()) if isinstance(name, str)}
+    if found:
+        with contextlib.suppress(OSError):
+            (root / _SEGMENTS).write_text(json.dumps(sorted(found)))
 
 
 def _owner(root: Path) -> tuple[int, int] | None:

@@ -10,11 +10,13 @@ import json
 import sys
 from typing import Any
 
+from linkgauge.run.transports import library_folders
+
 
 def look(which: str, host_devices: int) -> dict[str, Any]:
     """The devices of a runtime, its version, or the reason why there is none."""
     core = importlib.import_module("linkgauge._core")
-    return dict(core.probe(which, host_devices))
+    return dict(core.probe(which, host_devices, [str(folder) for folder in library_folders()]))
 
 
 def main() -> None:

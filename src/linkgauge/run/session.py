@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,8 +51,9 @@ class CoreSession:
         self.rank: int = group.rank
         ccl = ccl_library(spec.runtime)
         folders = [str(folder) for folder in library_folders()]
-        self._session = core.Session(runtime, group, mpi, heartbeat, str(ccl or ""), folders)
-        self._fault = dict(spec.fault) if spec.fault else None
+        self._session = core.Session(runtime, group, mpi, heartbeat, str(ccl or ""), folders, self._note_failure)
+        self._case_key = ""
+        self._planter = _planter(spec, self) if spec.fault else None
 
     def exchange(self, mine: bytes) -> list[bytes]:
         """Each rank's bytes, by rank."""
@@ -72,8 +75,10 @@ class CoreSession:
 
     def measure(self, case: Case) -> RankOutcome:
         """Measure one case, and turn whatever the core raises into an outcome."""
-        self._plant(case)
+        if self._planter is not None:
+            self._planter.before(case)
         core = self._core
+        self._case_key = case.case_key
         fields = core_case(case, self._spec.devices, self._spec.seed)
         try:
             result = self._session.measure(fields)
@@ -119,25 +124,33 @@ class CoreSession:
         numbers = samples["sample"][samples["phase"] == 1]
         return int(np.unique(numbers).size)
 
-    def _plant(self, case: Case) -> None:
-        """Tests only: what the spec's fault says, in the cases that it names, once where it names a marker file."""
-        if self._fault is None:
-            return
-        fault = self._fault
-        named = all(getattr(case, name) == fault[name] for name in ("transport", "pattern", "size") if name in fault)
-        marker = fault.get("once")
-        if not named or (marker and os.path.exists(marker)):
-            self._session.set_fault(None)
-            return
-        # All ranks have looked before any makes the marker.
+    def _note_failure(self, reason: str) -> None:
+        """Leave word of this rank's failure at once: others may wait for it inside a library until they are ended."""
+        note = {"rank": self.rank, "kind": "case", "case_key": self._case_key, "reason": reason}
+        (Path(self._spec.evidence) / f"failed-{self.rank}.json").write_text(json.dumps(note))
+
+    def set_fault(self, fault: dict[str, Any] | None) -> None:
+        """Tests only: what goes wrong in the cases to come (core/fault.h)."""
+        self._session.set_fault(fault)
+
+    def barrier(self) -> None:
+        """Meet all ranks of the launch."""
         self._group.barrier()
-        if marker and self.rank == int(fault["plant"]["rank"]):
-            Path(marker).touch()
-        self._session.set_fault(fault["plant"])
 
     def close(self) -> None:
         """Give everything back."""
         self._session.close()
+
+
+def _planter(spec: WorkerSpec, session: CoreSession) -> Any:
+    """Tests only: who plants the spec's faults. The module is the tests' own, named by the spec."""
+    assert spec.fault is not None
+    module_spec = importlib.util.spec_from_file_location("linkgauge_fault_planter", spec.fault["planter"])
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
+    return module.Planter(spec, session)
 
 
 def _core() -> Any:

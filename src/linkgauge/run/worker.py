@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.plan.case import Case
+from linkgauge.run import evidence
 from linkgauge.run import heartbeat as beat
 from linkgauge.run.heartbeat import HeartbeatFile
 from linkgauge.run.outcome import RankOutcome, case_header, joined_samples
@@ -201,6 +202,7 @@ def run_process(spec: WorkerSpec) -> None:
     except (ImportError, RuntimeError) as error:
         _note(spec, -1, f"mpi4py cannot use {os.environ.get('MPI4PY_LIBMPI', 'its MPI library')}: {error}", "start")
         _end_now(EXIT_START)
+    evidence.say_segments(Path(spec.evidence))
     world = MPI.COMM_WORLD
     rank = world.Get_rank()
     if world.Get_size() != spec.ranks:

@@ -1,0 +1,55 @@
+"""One faulted run in a process of its own: `python run_job.py FOLDER`; begins FOLDER/run, or resumes it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from linkgauge.errors import LinkgaugeError
+from linkgauge.plan.expand import expand
+from linkgauge.plan.launches import plan_run
+from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run.devices import host_devices
+from linkgauge.run.measure import Work, measure
+from linkgauge.run.prepare import named_mpis, new_pending, plan_machine, resumed_mpis, resumed_pending
+from linkgauge.run.progress import Reporter
+from linkgauge.run.runner import RunSettings
+from linkgauge.run.stored_plan import read_launches, write_launches
+from linkgauge.store.folder import RunFolder
+from linkgauge.store.run import load
+
+
+def main(folder: Path) -> int:
+    """Measure; the exit status of a run."""
+    job = json.loads((folder / "job.json").read_text())
+    devices, path = host_devices(2), folder / "run"
+    machine = plan_machine(devices, {"ccl": "host devices"})
+    if path.exists():
+        run_folder = RunFolder.open(path)
+        launches = read_launches(path)
+        run_folder.confirm_unjudged()
+        run_folder.close()
+        run_folder.compact()
+        relaunched = run_folder.info.get("relaunched", {})
+        pending, number = resumed_pending(launches, load(path), relaunched, frozenset())
+        named = {str(one.number): one.planned.number for one in pending}
+        run_folder.update_info({"relaunched": {**relaunched, **named}})
+        mpis = resumed_mpis(launches, [], path)
+    else:
+        plan, mpis = named_mpis(parse_plan(job["plan"], "faults", "faults"), [])
+        planned = plan_run(plan, expand(plan, machine), machine)
+        run_folder = RunFolder.create(path, {"seed": 1})
+        write_launches(path, planned.launches)
+        pending, number = new_pending(planned), len(planned.launches)
+    settings = RunSettings(seed=1, max_failures=1000, fault=job["fault"])
+    work = Work(run_folder, pending, number, devices, machine, mpis, settings, hung_after_s=1.5)
+    try:
+        return measure(work, Reporter())
+    except LinkgaugeError as error:
+        print(error, file=sys.stderr)
+        return error.exit_status
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -192,3 +192,14 @@ def test_other_collectives_between_nodes() -> None:
     pair = rules(system, pattern="pingpong", nodes=2, devices=(0,))
     assert value(pair, "nic_bundle") == 8
     assert value(pair, "nic_nearest") == 8
+
+
+def test_what_is_remembered_is_what_is_computed() -> None:
+    """Asked again, and in another order of cases, a system answers as a fresh copy of it does."""
+    used, patterns = hosted(), ("alltoall", "allreduce", "broadcast", "allgather", "host_to_device")
+    for pattern in (*patterns, *reversed(patterns)):
+        for transport in ("kernel", "staging", "mpi"):
+            case = {"pattern": pattern, "transport": transport}
+            assert ceilings(used, case) == ceilings(hosted(), case)
+    assert used == hosted()
+    assert System.from_json(used.to_json()) == used

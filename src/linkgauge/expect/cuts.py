@@ -14,7 +14,7 @@ from typing import Any
 
 import networkx
 
-from linkgauge.expect.graph import Wires
+from linkgauge.expect.graph import Wires, remembered
 
 _SOURCE = "\0source"
 _SINK = "\0sink"
@@ -52,6 +52,7 @@ def max_flow(wires: Wires, source: str, target: str) -> Cut:
     return max_flow_between(wires, [source], [target])
 
 
+@remembered
 def max_flow_between(wires: Wires, sources: Sequence[str], targets: Sequence[str]) -> Cut:
     """Return the max flow from a set of vertices to another."""
     arcs, unit = wires.whole()
@@ -64,6 +65,7 @@ def max_flow_between(wires: Wires, sources: Sequence[str], targets: Sequence[str
     return Cut(None if value is None else float(value * unit), tuple(sorted(side - {_SOURCE})))
 
 
+@remembered
 def smallest_pair_cut(wires: Wires, names: Sequence[str]) -> Cut:
     """Return the smallest cut that separates any of these vertices from any other, in either direction."""
     best = Cut(None, ())
@@ -76,6 +78,7 @@ def smallest_pair_cut(wires: Wires, names: Sequence[str]) -> Cut:
     return best
 
 
+@remembered
 def broadcast(wires: Wires, root: str, names: Sequence[str]) -> Cut:
     """Return min over v of max flow(root, v): the rate of a broadcast (Edmonds' branchings)."""
     best = Cut(None, ())
@@ -87,6 +90,7 @@ def broadcast(wires: Wires, root: str, names: Sequence[str]) -> Cut:
     return best
 
 
+@remembered
 def gather_all(wires: Wires, weights: Mapping[str, int]) -> Cut:
     """Return the largest rate x at which every vertex v sends `weights[v]` x to all others at once (an allgather).
 
@@ -108,6 +112,7 @@ def gather_all(wires: Wires, weights: Mapping[str, int]) -> Cut:
     return _newton(wires, weights, violated)
 
 
+@remembered
 def scatter(wires: Wires, root: str, weights: Mapping[str, int]) -> Cut:
     """Return the largest rate x at which `root` sends x times `weights[v]` of its own to each other vertex v.
 
@@ -127,6 +132,7 @@ def scatter(wires: Wires, root: str, weights: Mapping[str, int]) -> Cut:
     return _newton(wires, peers, violated, entering=True)
 
 
+@remembered
 def fill(wires: Wires, sources: Sequence[str], weights: Mapping[str, int]) -> Cut:
     """Return the largest rate x at which a set of sources together sends x times `weights[v]` to each vertex v."""
     arcs = dict(wires.arcs)

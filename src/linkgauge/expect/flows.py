@@ -13,7 +13,7 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from linkgauge.expect.graph import Wires
+from linkgauge.expect.graph import Wires, remembered
 
 _LARGE = 2000
 
@@ -73,6 +73,7 @@ def _scale(wires: Wires) -> float:
     return max(finite, default=1.0)
 
 
+@remembered
 def concurrent(wires: Wires, demands: Mapping[tuple[str, str], float]) -> float | None:
     """Return the largest x in bytes per second at which every pair's demand times x flows at the same time.
 
@@ -117,6 +118,7 @@ def all_pairs(weights: Mapping[str, int]) -> dict[tuple[str, str], float]:
     return {(a, b): float(wa * wb) for a, wa in weights.items() for b, wb in weights.items() if a != b}
 
 
+@remembered
 def allreduce_trees(wires: Wires, names: Sequence[str], *, in_network: bool = False) -> float | None:
     """Return the goodput m/t of the best schedule of reducing and broadcasting trees, in bytes per second.
 

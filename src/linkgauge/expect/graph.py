@@ -10,12 +10,17 @@ for switches with the same neighbours in equal proportions.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Concatenate, ParamSpec, TypeVar
 
 from linkgauge.system.model import FABRIC_KINDS, Link, Node, System
+
+_Result = TypeVar("_Result")
+_Parameters = ParamSpec("_Parameters")
 
 FABRIC = "fabric"
 """Links between devices and their switches alone: what peer access uses."""
@@ -70,6 +75,12 @@ class Wires:
 
     def reversed(self) -> Wires:
         """Return the graph with every arc turned round; what repeats then adds, and the other way about."""
+        made: Wires | None = self.__dict__.get("_reversed")
+        if made is None:
+            made = self.__dict__["_reversed"] = self._turned()
+        return made
+
+    def _turned(self) -> Wires:
         return Wires(
             scope=self.scope,
             devices=self.devices,
@@ -118,6 +129,34 @@ def _reached(arcs: Mapping[tuple[str, str], float], start: str, through: frozens
                 seen.add(head)
                 queue.append(head)
     return seen
+
+
+def remembered(
+    function: Callable[Concatenate[Wires, _Parameters], _Result],
+) -> Callable[Concatenate[Wires, _Parameters], _Result]:
+    """Keep a function's results with the graph that it was asked of.
+
+    The cases of a run ask the same of the same few graphs, at every size anew.
+    """
+
+    @functools.wraps(function)
+    def ask(graph: Wires, /, *arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
+        known: dict[object, _Result] = graph.__dict__.setdefault("_known", {})
+        key = (function.__qualname__, _still(arguments), _still(options))
+        if key not in known:
+            known[key] = function(graph, *arguments, **options)
+        return known[key]
+
+    return ask
+
+
+def _still(value: object) -> object:
+    """Return a value that can be a key; mappings in their order, which some results depend on."""
+    if isinstance(value, Mapping):
+        return tuple((key, _still(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(_still(item) for item in value)
+    return value
 
 
 def wires(system: System, scope: str = FABRIC) -> Wires:

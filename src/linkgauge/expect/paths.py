@@ -9,7 +9,7 @@ import heapq
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from linkgauge.expect.graph import Wires
+from linkgauge.expect.graph import Wires, remembered
 
 Path = tuple[str, ...]
 
@@ -19,11 +19,13 @@ def rate_of(wires: Wires, path: Sequence[str]) -> float:
     return min(wires.arcs[arc] for arc in itertools.pairwise(path))
 
 
+@remembered
 def shortest(wires: Wires, source: str, target: str) -> Path | None:
     """Return a path of the fewest hops, the widest among those; None where there is no path."""
     return _best(wires, source, target, widest_first=False)
 
 
+@remembered
 def widest(wires: Wires, source: str, target: str) -> Path | None:
     """Return a path whose narrowest arc is widest, the shortest among those; None where there is no path."""
     best = _best(wires, source, target, widest_first=True)
@@ -73,6 +75,7 @@ def hop_matrix(wires: Wires, ordinals: Iterable[int]) -> list[list[int | None]]:
     return [[hops(wires, a, b) for b in names] for a in names]
 
 
+@remembered
 def loads(wires: Wires, pairs: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
     """Return the load on each arc when each pair's demand splits evenly over all its paths of fewest hops.
 

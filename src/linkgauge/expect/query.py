@@ -92,9 +92,9 @@ class Query:
         return MACHINE if self.transport in ("ccl", "mpi") else NODE
 
     def graph(self, scope: str | None = None) -> Wires:
-        """Return the graph of a scope (the case's own by default), made once."""
+        """Return the graph of a scope (the case's own by default), made once for a system."""
         scope = scope or self.scope
-        made: dict[str, Wires] = self.__dict__.setdefault("_graphs", {})
+        made: dict[str, Wires] = self.system.__dict__.setdefault("_graphs", {})
         if scope not in made:
             made[scope] = wires(self.system, scope)
         return made[scope]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -9,13 +10,14 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from linkgauge.expect.graph import Wires
+from linkgauge.expect.graph import Wires, remembered
 
 Cycle = tuple[str, ...]
 MOST_DEVICES = 8
 """Above this the cycles of a full mesh are too many to list (8 devices: 2520)."""
 
 
+@remembered
 def cycles(wires: Wires, names: Sequence[str]) -> list[Cycle]:
     """Return every undirected Hamiltonian cycle over direct links, each once, starting at the first name.
 
@@ -51,12 +53,21 @@ def unit_links(wires: Wires, names: Sequence[str]) -> tuple[dict[tuple[str, str]
     return {arc: wires.links[arc] for arc in direct}, next(iter(rates))
 
 
+@functools.lru_cache(maxsize=256)
+def _solved(links: tuple[tuple[tuple[str, str], int], ...], listed: tuple[Cycle, ...], directed: bool) -> int:
+    return _most_disjoint(dict(links), listed, directed=directed)
+
+
 def most_disjoint(links: Mapping[tuple[str, str], int], listed: Sequence[Cycle], *, directed: bool) -> int:
     """Return how many cycles fit on the links at once, each taking a whole link of every arc it crosses.
 
     `directed`: each cycle goes one way round and takes one direction of its links; else it takes both.
     An integer program over all cycles.
     """
+    return _solved(tuple(links.items()), tuple(listed), directed)
+
+
+def _most_disjoint(links: Mapping[tuple[str, str], int], listed: Sequence[Cycle], *, directed: bool) -> int:
     if not listed:
         return 0
     mesh = _mesh_answer(links, len(listed[0]), directed=directed)

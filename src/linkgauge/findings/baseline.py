@@ -163,10 +163,12 @@ def _judged(
 ) -> list[Verdict]:
     if not known:
         return []
-    logs = [np.log(baseline.cases[key].medians_ns) for key in known]
-    counts = np.array([values.size for values in logs], dtype=np.float64)
-    centres = np.array([values.mean() for values in logs])
-    variances = np.maximum(np.array([values.var(ddof=1) for values in logs]), 1e-12)
+    medians = [baseline.cases[key].medians_ns for key in known]
+    counts = np.array([len(values) for values in medians], dtype=np.float64)
+    logs = np.log(np.concatenate(medians))
+    owner = np.repeat(np.arange(len(medians)), counts.astype(np.int64))
+    centres = np.bincount(owner, logs) / counts
+    variances = np.maximum(np.bincount(owner, (logs - centres[owner]) ** 2) / (counts - 1), 1e-12)
     freedom = counts - 1
     weight, prior = fit_prior(variances, freedom)
     if math.isinf(weight):

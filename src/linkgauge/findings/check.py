@@ -54,15 +54,16 @@ def check(
             f"{LEAST_NODES} runs are "
             "compared with each other"
         )
-    found = (
-        {subject.name: rule_table.apply(subject.facts, _reads_samples(subject)) for subject in subjects}
-        if with_findings
-        else {}
-    )
+    found: dict[str, list[Finding]] = {}
+    for subject in subjects if with_findings else ():
+        burn_in = _reads_samples(subject)
+        # Only what can count: rules that never tell a fault are asked by 'linkgauge findings'.
+        asked = {rule.name for rule in rule_table.RULES if rule.faults or (burn_in and rule.name in BURN_IN)}
+        found[subject.name] = rule_table.apply(subject.facts, burn_in, asked)
     verdicts: list[Verdict] = []
     notes: list[str] = []
     unrequired = 0
-    judge = _judge(against, tolerance, margin, found)
+    judge = _judge(against, tolerance, margin)
     for subject in subjects:
         new, more, without = judge(subject)
         verdicts += new
@@ -100,7 +101,7 @@ def _faults(subject: Subject, found: Sequence[Finding]) -> list[Verdict]:
     ]
 
 
-def _judge(against: str, tolerance: float, margin: float, found: dict[str, list[Finding]]) -> Judge:
+def _judge(against: str, tolerance: float, margin: float) -> Judge:
     path = Path(against)
     if not against:
         return lambda subject: (failed_verdicts(subject, "the fleet"), [], 0)
@@ -114,9 +115,7 @@ def _judge(against: str, tolerance: float, margin: float, found: dict[str, list[
         return by_baseline
     if path.is_file() and path.suffix == ".toml" and _has_rules(path):
         rules = read_rules(path)
-        return lambda subject: check_rules(
-            subject, rules, str(path), lambda: found.get(subject.name) or rule_table.apply(subject.facts)
-        )
+        return lambda subject: check_rules(subject, rules, str(path), lambda: rule_table.apply(subject.facts))
     from linkgauge.system import catalog
 
     system = catalog.load(against)

@@ -153,6 +153,7 @@ class Facts:
         self.info = dict(info or {})
         self._series = series
         self._records = records
+        self.kept: dict[tuple[Any, ...], Any] = {}  # what rules worked out and others ask for again
         self._bounds: dict[tuple[Any, ...], Ceiling | None] = {}
 
     @functools.cached_property

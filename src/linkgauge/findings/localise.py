@@ -86,7 +86,11 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
         return [], []
     measures = [pairs[pair] for pair in kept]
     classes = [_class(facts, pair, ways[pair]) for pair in kept]
-    elements = _elements(facts, kept, ways, both=one.pattern != "unidirectional")
+    both = one.pattern != "unidirectional"
+    key = ("elements", tuple(kept), both, over_host(one.transport, one.path))
+    if key not in facts.kept:
+        facts.kept[key] = _elements(facts, kept, ways, both)
+    elements: dict[Hashable, list[int]] = facts.kept[key]
     found = solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures])
     result = []
     for slow in found:

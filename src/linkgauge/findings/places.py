@@ -20,6 +20,14 @@ _LARGE = 1 << 20
 
 def _placed(facts: Facts, patterns: tuple[str, ...], least_size: int = _LARGE, small: bool = False) -> list[Placed]:
     """Return pair sets inside one node with their ways: each setting's largest size (the smallest for `small`)."""
+    key = ("placed", patterns, least_size, small)
+    if key not in facts.kept:
+        facts.kept[key] = _place(facts, patterns, least_size, small)
+    result: list[Placed] = facts.kept[key]
+    return result
+
+
+def _place(facts: Facts, patterns: tuple[str, ...], least_size: int, small: bool) -> list[Placed]:
     wiring = facts.wiring
     if wiring is None:
         return []

@@ -47,6 +47,7 @@ def _measure(key: tuple[str, str], rows: list[Mapping[str, Any]]) -> Measure:
     time = medians[0] if len(medians) == 1 else float(np.median(medians))
     dims = {name: first.get(name) for name in DIMENSIONS}
     goodputs = [float(row["goodput_bytes_per_s"]) for row in rows if row.get("goodput_bytes_per_s")]
+    goodput = None if not goodputs else goodputs[0] if len(goodputs) == 1 else float(np.median(goodputs))
     return Measure(
         case_key=key[0],
         launch_key=key[1],
@@ -59,7 +60,7 @@ def _measure(key: tuple[str, str], rows: list[Mapping[str, Any]]) -> Measure:
         tail=_mean(row["p95_ns"] / row["median_ns"] for row in rows),
         samples=sum(int(row["samples"]) for row in rows),
         effective=sum(float(row["effective_samples"]) for row in rows),
-        goodput=float(np.median(goodputs)) if goodputs and not PATTERNS[first["pattern"]].latency_only else None,
+        goodput=None if PATTERNS[first["pattern"]].latency_only else goodput,
         identities=tuple((key[0], row["launch"], row["repeat"], row["attempt"]) for row in rows),
         repeats=tuple(medians),
         settings=(*dims.values(), key[1]),

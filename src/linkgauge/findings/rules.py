@@ -6,7 +6,7 @@ docs/findings.md shows this table to users; a test keeps the two together.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from linkgauge.findings import groups, health, localise, places, shapes
 from linkgauge.findings.facts import Facts
@@ -15,25 +15,31 @@ from linkgauge.findings.finding import Finding, ordered
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One rule. `reads_samples` says that it goes through series and not only summaries, and so takes longer."""
+    """One rule.
+
+    `reads_samples`: it goes through series and not only summaries, and so takes longer. `faults`: it can tell a fault.
+    """
 
     name: str
     find: Callable[[Facts], Iterable[Finding]]
     looks_for: str
     reads_samples: bool = False
+    faults: bool = False
 
 
 RULES: tuple[Rule, ...] = (
     Rule("slow_elements", localise.slow_elements, "a link, port, device, NIC, node or host link slower than its "
     "siblings, "
-         "from the residuals of all pairs"),
+         "from the residuals of all pairs", faults=True),
     Rule("failed_cases", health.failed_cases, "cases that failed, hung, crashed or gave wrong data, and what "
-    "they share"),
-    Rule("errors_rose", health.errors_rose, "ECC, link-replay and other error counters that rose during a case"),
-    Rule("throttled", health.throttled, "devices that lowered their clocks for power or heat"),
-    Rule("other_processes", health.other_processes, "devices that other processes used at the same time"),
-    Rule("straggler", groups.straggler, "a rank that comes late to collectives, or finishes last", True),
-    Rule("pcie_below_width", places.pcie_below_width, "PCIe links below the width or generation that both ends can do"),
+    "they share", faults=True),
+    Rule("errors_rose", health.errors_rose, "ECC, link-replay and other error counters that rose during a "
+    "case", faults=True),
+    Rule("throttled", health.throttled, "devices that lowered their clocks for power or heat", faults=True),
+    Rule("other_processes", health.other_processes, "devices that other processes used at the same time", faults=True),
+    Rule("straggler", groups.straggler, "a rank that comes late to collectives, or finishes last", True, True),
+    Rule("pcie_below_width", places.pcie_below_width, "PCIe links below the width or generation that both ends "
+    "can do", faults=True),
     Rule("host_staging", places.host_staging, "device memory that goes through the host where a direct way exists"),
     Rule("part_unused", places.part_unused, "exactly one half, third or quarter of what the same way gives by "
     "other means"),
@@ -57,10 +63,13 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def apply(facts: Facts, samples: bool = True) -> list[Finding]:
-    """Return all findings in the order of telling. `samples=False` leaves out the rules that go through series."""
-    found = [finding for rule in RULES if samples or not rule.reads_samples for finding in rule.find(facts)]
-    return ordered(_explained(found))
+def apply(facts: Facts, samples: bool = True, only: Container[str] | None = None) -> list[Finding]:
+    """Return findings in the order of telling.
+
+    `samples=False` leaves out the rules that go through series; `only` names the rules to ask, all by default.
+    """
+    asked = [rule for rule in RULES if (samples or not rule.reads_samples) and (only is None or rule.name in only)]
+    return ordered(_explained([finding for rule in asked for finding in rule.find(facts)]))
 
 
 def _explained(found: list[Finding]) -> list[Finding]:

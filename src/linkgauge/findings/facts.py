@@ -247,10 +247,17 @@ class Facts:
 
     @functools.cached_property
     def sweeps(self) -> list[list[Measure]]:
-        """Measures that differ in nothing but size, by size, at least three sizes."""
+        """Measures that differ in nothing but size, by size, one a size, at least three sizes.
+
+        A plan may hold a size twice, measured for different times; the one with more independent samples stands for
+        both.
+        """
         groups = self.grouped(lambda m: (m.settings, m.devices))
-        made = [sorted(group, key=lambda m: m.size) for group in groups.values()]
-        return [sweep for sweep in made if len({m.size for m in sweep}) >= 3]
+        made = []
+        for group in groups.values():
+            best = {m.size: m for m in sorted(group, key=lambda m: m.effective)}
+            made.append([best[size] for size in sorted(best)])
+        return [sweep for sweep in made if len(sweep) >= 3]
 
     @functools.cached_property
     def pair_sets(self) -> list[dict[tuple[int, int], Measure]]:

@@ -16,6 +16,8 @@ from linkgauge.peers.ratio import MAX_PAIRS, MIN_PAIRS, Ratio, ratio_of_pairs
 from linkgauge.plan.case import Case
 
 _LAUNCH_TIMEOUT_S = 600
+_NVBANDWIDTH_SAMPLES = 3  # its own defaults: three samples of 16 copies each
+_NVBANDWIDTH_WARMUP = 16
 Key = tuple[str, int]  # test, size of ours in bytes
 
 
@@ -156,12 +158,14 @@ def plan_text(request: Request) -> str:
     parts = []
     for test in request.tests:
         case = dict(test.case)
-        batch = int(case.setdefault("batch", 20 if case["cadence"] == "streaming" else 1))
-        samples = 3 if request.peer == "nvbandwidth" else max(1, request.iterations // batch)
+        # nccl-tests times one queue of all its operations; OSU's bandwidth tests one window after another.
+        streams = request.iterations if request.peer == "nccl-tests" else 20
+        batch = int(case.setdefault("batch", streams if case["cadence"] == "streaming" else 1))
+        samples = _NVBANDWIDTH_SAMPLES if request.peer == "nvbandwidth" else max(1, request.iterations // batch)
         pair = case["pattern"] in ("pingpong", "unidirectional", "bidirectional")
         case |= {
             "size": [size for size, _ in sizes_of(test, request)],
-            "warmup": request.warmup,
+            "warmup": _NVBANDWIDTH_WARMUP if request.peer == "nvbandwidth" else request.warmup,
             "stop_rule": "count",
             "stop_samples": samples,
             "stop_time_ns": "20s",

@@ -110,6 +110,10 @@ def run_command(
         str | None, typer.Option("--bind", help="Cores of the ranks: nearest, none, or by rank 0-3:4-7.",
                                     rich_help_panel=_LAUNCH)
     ] = None,
+    peer_access: Annotated[
+        bool | None, typer.Option("--peer-access/--no-peer-access", show_default=False, rich_help_panel=_LAUNCH,
+                                  help="Whether devices may reach each other's memory directly.")
+    ] = None,
     launcher_args: Annotated[
         str | None, typer.Option("--launcher-args", help="More arguments of mpiexec or srun.",
                                     rich_help_panel=_LAUNCH)
@@ -153,8 +157,8 @@ def run_command(
     refuse_ranks(os.environ)
     asked = Asked(
         plan, quick, full, from_run, tuple(cases or ()), resume, retry, force, devices, threads, tuple(mpi or ()),
-        tuple(env or ()), bind, launcher_args, _whole("--repeat", repeat, 1), _whole("--seed", seed, 0), out,
-        time_limit, memory_limit, _whole("--max-failures", max_failures, 1) or 1, dimensions,
+        tuple(env or ()), bind, peer_access, launcher_args, _whole("--repeat", repeat, 1), _whole("--seed", seed, 0),
+        out, time_limit, memory_limit, _whole("--max-failures", max_failures, 1) or 1, dimensions,
         system,
     )  # fmt: skip
     asked.check()
@@ -184,6 +188,7 @@ class Asked:
     mpi: tuple[str, ...]
     env: tuple[str, ...]
     bind: str | None
+    peer_access: bool | None
     launcher_args: str | None
     repeat: int | None
     seed: int | None

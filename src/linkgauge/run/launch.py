@@ -85,6 +85,7 @@ class Launch:
         self._output = folders.temporary / "output.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._aborted = False
+        self._spec_path: Path | None = None
         self._looked_at = 0.0
         self._gone_rank = -1
         self._heartbeat = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=True)
@@ -118,12 +119,16 @@ class Launch:
             return self._conclude(watch, trouble, on_record)
         finally:
             self._end_processes()
+            if self._spec_path is not None:
+                self._spec_path.unlink(missing_ok=True)
             self._options.folders.remove_launch(self._folders)
 
     def _start(self) -> None:
         self._evidence.mkdir(exist_ok=True)
-        spec_path = self._folders.temporary / "spec.json"
+        # Beside the journal, which ranks of other nodes can read where the run folder is shared between nodes.
+        spec_path = Path(self._spec.journal).with_suffix(".json")
         self._spec.write(spec_path)
+        self._spec_path = spec_path
         own = worker_environment(self._folders)
         if self._mpi is not None:
             own |= library_environment(self._mpi, self._folders.temporary)
@@ -210,7 +215,9 @@ class Launch:
             # One rank failed and another waited for it where nothing could tell it so.
             reason = f"rank {failure['rank']}: {failure['reason']}"
             return dataclasses.replace(end, status="failed", reason=reason, evidence={**found, "failure": failure})
-        if trouble is None:
+        # Ranks that were gone when the others' silence was noticed: they are the cause, whatever the launcher says.
+        died = any(rank["pid"] and rank["state"] in ("gone", "ended") for rank in found.get("ranks", []))
+        if trouble is None or (trouble.status == "hung" and died):
             return self._crashed(end, found, output, notes)
         return dataclasses.replace(end, status=trouble.status, reason=trouble.reason, evidence=found)
 
@@ -218,7 +225,7 @@ class Launch:
         self, end: LaunchEnd, found: dict[str, Any], output: list[str], notes: list[dict[str, Any]]
     ) -> LaunchEnd:
         assert self._process is not None
-        found["ranks"] = evidence.rank_states(self._heartbeat)
+        found.setdefault("ranks", evidence.rank_states(self._heartbeat))
         stacks = evidence.written_stacks(self._evidence)
         if stacks:
             found["stacks"] = stacks

@@ -114,6 +114,7 @@ def _finish(work: Work, runner: Runner, reporter: Reporter) -> int:
             "counts": runner.counts,
             "left": runner.left + work.left_out,
             "ended_by": _ended_by(runner),
+            "clock": runner.clocks,
         }
     )
     damaged = work.folder.compact(finish=True)

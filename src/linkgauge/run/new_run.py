@@ -123,6 +123,7 @@ def _launched(asked: Asked, plan: Plan, given: list[MpiInstallation], env: dict[
         env=env,
         threads=asked.threads,
         bind=asked.bind,
+        peer_access=asked.peer_access,
         launcher_args=asked.launcher_words(),
     )
     return asked.settled(plan)

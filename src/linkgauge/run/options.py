@@ -119,6 +119,7 @@ def apply_launches(
     threads: bool,
     bind: str | None,
     launcher_args: Sequence[str],
+    peer_access: bool | None = None,
 ) -> Plan:
     """The plan with the command line's launch settings: they replace what its [[launch]] tables say of the same thing.
 
@@ -133,6 +134,7 @@ def apply_launches(
                 env={**table.env, **env},
                 threads=threads or table.threads,
                 bind=bind or table.bind,
+                peer_access=table.peer_access if peer_access is None else peer_access,
                 launcher_args=tuple(launcher_args) or table.launcher_args,
             )
         )

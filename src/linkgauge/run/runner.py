@@ -101,6 +101,7 @@ class Runner:
         self.launches_started = 0
         self.last_start_problem = ""
         self.out_of_time = False
+        self.clocks: dict[str, Any] = dict(folder.info.get("clock") or {})  # of each launch, by its number
 
     @property
     def interrupted(self) -> int:
@@ -244,7 +245,9 @@ class Runner:
             self._launch.stop()
 
     def _on_record(self, one: Pending, record: Record) -> None:
-        if record.kind == "begin":
+        if record.kind == "launch":
+            self.clocks[str(one.number)] = record.header.get("clock", {})
+        elif record.kind == "begin":
             entry = one.entries.get((record.header["case_key"], record.header["attempt"]))
             if entry is not None:
                 self._reporter.begin(entry.case)

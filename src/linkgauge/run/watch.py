@@ -15,13 +15,15 @@ from typing import Any
 from linkgauge.plan.case import Case
 from linkgauge.plan.estimate import case_s, longest_sample_s
 from linkgauge.plan.machine import PlanMachine
-from linkgauge.run.heartbeat import HeartbeatFile
+from linkgauge.run.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile
 from linkgauge.run.spec import CaseEntry
 from linkgauge.store.journal import Record, read_journal
 
 HUNG_AFTER_S = 10.0
 HUNG_AFTER_SAMPLES = 20
 SETUP_S = 20.0  # buffers, handles and checks beside what is timed, before the backstop counts
+# Preparing a case on GPUs may compile all kernels, load NCCL and connect its communicator: taken as a sample this long.
+GPU_PREPARE_S = 4.0
 END_PATIENCE_S = 15.0
 
 
@@ -135,7 +137,8 @@ class LaunchWatch:
         if self.in_hand is None:
             limit = 2 * self._hung_after_s
             return Trouble("hung", f"no rank began a case within {limit:g} s") if quiet > limit else None
-        limits = patience_for(self.in_hand.case, self._machine, self._longest_gap_s, self._hung_after_s)
+        longest = max(self._longest_gap_s, GPU_PREPARE_S if self._prepares_gpus() else 0.0)
+        limits = patience_for(self.in_hand.case, self._machine, longest, self._hung_after_s)
         if quiet > limits.quiet_s:
             return Trouble(
                 "hung", f"no rank's heartbeat moved for {quiet:.1f} s (the limit was {limits.quiet_s:.1f} s)"
@@ -145,3 +148,9 @@ class LaunchWatch:
                 "timeout", f"went on for {now - self._began_at:.1f} s, past its budget of {limits.total_s:.1f} s"
             )
         return None
+
+    def _prepares_gpus(self) -> bool:
+        if self._machine.kind == "host":
+            return False
+        prepare = PHASE_NAMES.index("prepare")
+        return any(self._heartbeat.word(rank, PHASE) == prepare for rank in range(self._heartbeat.ranks))

@@ -7,12 +7,16 @@ go on leaves a note in the evidence folder and ends its process at once, so that
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import dataclasses
 import faulthandler
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -176,6 +180,10 @@ def _guarded(spec: WorkerSpec, rank: int, body: Callable[[], str]) -> str:
 
 def arm_evidence(spec: WorkerSpec) -> None:
     """Stacks of all threads go to a file of this process: on a fatal signal, and when the parent asks by SIGUSR1."""
+    # On a node other than the parent's the launch's folders are not there: such a rank's stacks stay on its node.
+    for folder in (os.environ.get("TMPDIR", ""), spec.evidence):
+        if folder:
+            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     path = Path(spec.evidence) / f"stacks-{os.getpid()}.txt"
     file = path.open("w")
     faulthandler.enable(file=file, all_threads=True)
@@ -211,10 +219,11 @@ def run_process(spec: WorkerSpec) -> None:
         _end_now(EXIT_START)
 
     def body() -> str:
-        watch = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=False)
+        here = _on_this_node(spec, world)
+        watch = HeartbeatFile(Path(here.heartbeat), spec.ranks, create=False)
         watch.set_word(rank, beat.PID, os.getpid())
         _bind(spec, rank)
-        session = open_process_session(spec, world, watch.rank_words(rank))
+        session = open_process_session(here, world, watch.rank_words(rank))
         ended = run_rank(spec, session, rank, watch)
         if ended != "fatal":
             session.close()
@@ -225,6 +234,29 @@ def run_process(spec: WorkerSpec) -> None:
         # Give rank 0 time to be seen ending first: its journal is complete.
         time.sleep(0.05 if rank else 0)
         _end_now(EXIT_FATAL)
+
+
+def _on_this_node(spec: WorkerSpec, world: Any) -> WorkerSpec:
+    """The spec with this node's own folder for segments: on nodes other than the parent's its first rank makes one.
+
+    The parent sees the heartbeats of its own node's ranks only. Collective.
+    """
+    node = world.Split_type(_COMM_TYPE_SHARED())
+    made = ""
+    if node.Get_rank() == 0 and not Path(spec.heartbeat).exists():
+        base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
+        made = tempfile.mkdtemp(prefix="linkgauge-", dir=base)
+        HeartbeatFile(Path(made) / "heartbeat", spec.ranks, create=True)
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+    made = node.bcast(made, root=0)
+    node.Free()
+    return dataclasses.replace(spec, folder=made, heartbeat=str(Path(made) / "heartbeat")) if made else spec
+
+
+def _COMM_TYPE_SHARED() -> int:  # noqa: N802  # MPI's own name
+    from mpi4py import MPI
+
+    return int(MPI.COMM_TYPE_SHARED)
 
 
 def run_threads(spec: WorkerSpec) -> None:

@@ -69,8 +69,8 @@ def usual_cases(
 def pair_cases(
     pattern_name: str, size: int, devices: Sequence[int] = (0, 1, 2, 3), transport: str = "copy_engine"
 ) -> list[Case]:
-    """Return one case for each ordered pair of devices, a device with itself included."""
-    return [make_case(transport, pattern_name, size, (a, b)) for a in devices for b in devices]
+    """Return one case for each ordered pair of devices, a device with itself (one rank) included."""
+    return [make_case(transport, pattern_name, size, (a, b) if a != b else (a,)) for a in devices for b in devices]
 
 
 def link_model(slow: Mapping[tuple[int, int], float] | None = None) -> Callable[[Case], float]:

@@ -9,7 +9,7 @@ from typing import Any
 from linkgauge.view import charts
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.charts import Chart
-from linkgauge.view.results import Results, Row
+from linkgauge.view.results import Results, Row, pair_of
 from linkgauge.view.units import RATE_UNITS, digits
 
 _LABELLED_ARROWS = 24
@@ -31,7 +31,7 @@ def pair_matrix(
     for row in rows:
         number = value(row)
         if number is not None:
-            source, target = row["devices"]
+            source, target = pair_of(row)
             data.append(
                 {
                     "from": source,
@@ -81,7 +81,7 @@ def _quantity(
     if quantity == "share":
         return lambda row: _share(row, ceilings), "share of the least bound (%)"
     hops = _hops(ceilings)
-    return lambda row: hops.get(tuple(row["devices"])), "hops"
+    return lambda row: hops.get(pair_of(row)), "hops"
 
 
 def _scaled(value: float | None, factor: float) -> float | None:
@@ -180,7 +180,7 @@ def _arrows(rows: list[Row], place: dict[int, tuple[float, float]], unit: str) -
     """Return each ordered pair as a slightly bent line beside that of the other direction."""
     made = []
     for row in rows:
-        source, target = row["devices"]
+        source, target = pair_of(row)
         if source == target or row["goodput_bytes_per_s"] is None:
             continue
         (ax, ay), (bx, by) = place[source], place[target]

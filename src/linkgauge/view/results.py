@@ -78,7 +78,12 @@ TRANSPORT_ORDER = ("staging", "copy_engine", "kernel", "ccl", "mpi", "sycl", "sh
 def is_pair(row: Row) -> bool:
     """Whether a row is of a pattern between two devices (or one and itself)."""
     info = PATTERNS.get(row["pattern"])
-    return info is not None and info.ranks == "2" and len(row["devices"]) == 2
+    return info is not None and info.ranks == "2" and len(row["devices"]) in (1, 2)
+
+
+def pair_of(row: Row) -> tuple[int, int]:
+    """Return source and target of a pair; a case of one device is from it to itself, the diagonal of a matrix."""
+    return (row["devices"][0], row["devices"][-1])
 
 
 class Results:
@@ -149,7 +154,7 @@ class Results:
         for row in self.rows:
             if is_pair(row):
                 groups.setdefault((*_key(row, apart), self.label(row), row["size"]), []).append(row)
-        return [(rows[0], rows) for rows in groups.values() if len({tuple(row["devices"]) for row in rows}) >= 3]
+        return [(rows[0], rows) for rows in groups.values() if len({pair_of(row) for row in rows}) >= 3]
 
     def title(self, row: Row, devices: bool = True) -> str:
         """Return what a row's task is, leaving out what is as by default: `allreduce · 4 devices · float32 sum`."""
@@ -178,9 +183,9 @@ class Results:
 
 def devices_text(devices: list[int], pattern: str = "") -> str:
     """Return the devices of a case: `0 to 1` for a pair, `4 devices` for 0 to 3, otherwise their list."""
-    if len(devices) == 1:
-        return f"device {devices[0]}"
     info = PATTERNS.get(pattern)
+    if len(devices) == 1:
+        return f"{'inside ' if info is not None and info.ranks == '2' else ''}device {devices[0]}"
     if len(devices) == 2 and info is not None and info.ranks == "2":
         return f"device {devices[0]} to {devices[1]}"
     if devices == list(range(len(devices))):
@@ -212,7 +217,7 @@ def _key(row: Row, names: tuple[str, ...] | list[str]) -> Key:
 
 
 def _looks_first(row: Row) -> tuple[Any, ...]:
-    a, b = row["devices"]
+    a, b = pair_of(row)
     return (a != b, -a, -b)
 
 

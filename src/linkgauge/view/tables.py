@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from linkgauge.view.results import Results, Row, best_of, devices_text, inert
+from linkgauge.view.results import Results, Row, best_of, devices_text, inert, pair_of
 from linkgauge.view.units import count_text, digits, rate_text, size_text, time_text
 
 _HALF = ("pingpong", "flag_pingpong")
@@ -87,7 +87,7 @@ def matrix_tables(results: Results, unit: str) -> Iterator[RenderableType]:
 
 def _matrix(title: str, rows: list[Row], text: Callable[[Row], str]) -> Table:
     devices = sorted({device for row in rows for device in row["devices"]})
-    cells = {tuple(row["devices"]): text(row) for row in rows}
+    cells = {pair_of(row): text(row) for row in rows}
     table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
     table.add_column("from \\ to", justify="right", no_wrap=True)
     for device in devices:

@@ -1,0 +1,286 @@
+"""check, baseline, rules, the fleet: exit statuses, what is named, and input that is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from linkgauge.cli import run_command
+from linkgauge.errors import UsageError
+from linkgauge.findings.against import read_rules
+from linkgauge.findings.verdicts import Checked, Verdict
+from linkgauge.plan.case import Case
+from linkgauge.system import catalog
+from synthetic import Noise, link_model, make_run, pair_cases, usual_cases
+
+QUIET = Noise(sigma=0.01, launch_sigma=0.002)
+SYSTEM = {"system": json.loads(catalog.load("summit").to_json())}
+RUNS = 6
+
+
+def plan() -> list[Case]:
+    pairs = [c for t in ("copy_engine", "kernel") for c in pair_cases("unidirectional", 1 << 26, transport=t)]
+    some = usual_cases(("mpi",), ("allreduce",), (1 << 10, 1 << 24))
+    return [c for c in pairs if len(set(c.devices)) == 2] + some
+
+
+def run(
+    path: Path,
+    seed: int,
+    slow: dict[tuple[int, int], float] | None = None,
+    info: dict[str, object] | None = None,
+    **more: object,
+) -> Path:
+    return make_run(path, cases=plan(), seed=seed, samples=40, time_ns=link_model(slow), noise=QUIET, info=info, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    for index in range(RUNS):
+        run(root / f"r{index}", index)
+    run(root / "slow", 90, {(0, 2): 0.9, (2, 0): 0.9})
+    assert run_command(["baseline", *(str(root / f"r{i}") for i in range(5)), "-o", str(root / "base.json")]) == 0
+    return root
+
+
+def verdicts(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> tuple[int, dict[str, object]]:
+    capsys.readouterr()
+    status = run_command([*arguments, "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_a_further_run_holds_against_the_machines_own_baseline(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = verdicts(capsys, ["check", str(folder / "r5"), "--against", str(folder / "base.json")])
+    assert status == 0
+    assert said["holds"] == len(plan())
+
+
+def test_a_slow_link_falls_short_and_is_named_worst_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    junit, prometheus = folder / "j.xml", folder / "p.prom"
+    arguments = [
+        "check",
+        str(folder / "slow"),
+        "--against",
+        str(folder / "base.json"),
+        "--junit",
+        str(junit),
+        "--prometheus",
+        str(prometheus),
+    ]
+    status, said = verdicts(capsys, arguments)
+    assert status == 1
+    short = [v for v in said["verdicts"] if v["outcome"] == "short" and v["case_key"]]
+    pairs = {tuple(v["devices"]) for v in short if len(v["devices"]) == 2}
+    assert pairs == {(0, 2), (2, 0)}
+    assert [v["shortfall"] for v in short] == sorted((v["shortfall"] for v in short), reverse=True)
+    suite = ElementTree.parse(junit).getroot()
+    assert int(suite.get("failures", "")) == said["short"] == len(suite.findall(".//failure"))
+    assert int(suite.get("tests", "")) == len(said["verdicts"])
+    lines = prometheus.read_text().splitlines()
+    assert "linkgauge_check_exit_status 1" in lines
+    series = [line.rsplit(" ", 1)[0] for line in lines if not line.startswith("#")]
+    assert len(series) == len(set(series))
+
+
+def test_a_case_that_is_missing_could_not_be_judged(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "part", cases=plan()[:-1], seed=91, samples=40, time_ns=link_model(), noise=QUIET)
+    status, said = verdicts(capsys, ["check", str(tmp_path / "part"), "--against", str(folder / "base.json")])
+    assert status == 3
+    assert [v["outcome"] for v in said["verdicts"]].count("cannot judge") == 1
+
+
+def test_a_failed_case_counts_as_short(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = plan()[0].case_key
+    run(tmp_path / "hung", 92, statuses={key: ("hung", "no heartbeat for 10 s")})
+    status, said = verdicts(
+        capsys, ["check", str(tmp_path / "hung"), "--against", str(folder / "base.json"), "--no-findings"]
+    )
+    assert status == 1
+    assert any("no heartbeat" in v["reason"] for v in said["verdicts"] if v["outcome"] == "short")
+
+
+def test_a_baseline_needs_five_runs_and_says_so(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [str(folder / f"r{i}") for i in range(4)]
+    assert run_command(["baseline", *runs, "-o", str(tmp_path / "b.json")]) == 2
+    assert "at least 5 runs, 4 given" in capsys.readouterr().err
+    assert not (tmp_path / "b.json").exists()
+
+
+_NEGATIVE = {"format": "linkgauge-baseline", "format_version": 1, "devices": {}, "runs": [], "hosts": []}
+DAMAGED = [
+    '{"format": "linkgauge-baseline"}',
+    '{"format": "linkgauge-baseline", "format_version": 9}',
+    "{ linkgauge-baseline",
+    json.dumps(_NEGATIVE | {"cases": {"a b": {"medians_ns": [-1], "words": "", "devices": []}}}),
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_baseline_is_one_clear_line(
+    content: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.json").write_text(content)
+    assert run_command(["check", str(folder / "r0"), "--against", str(tmp_path / "b.json")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("linkgauge: error: ")
+    assert error.count("\n") == 1
+
+
+def test_a_systems_accepted_shares_judge_a_first_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = [c for c in pair_cases("unidirectional", 1 << 28, (0, 1, 2)) if len(set(c.devices)) == 2]
+
+    def at(share: float) -> Callable[[Case], float]:
+        return lambda case: case.size / (50.0 * share)  # GB/s are bytes a ns; Summit's bundles have 50
+
+    make_run(tmp_path / "good", cases=cases, samples=30, time_ns=at(0.93), noise=QUIET)
+    make_run(tmp_path / "bad", cases=cases, samples=30, time_ns=at(0.85), noise=QUIET)
+    assert verdicts(capsys, ["check", str(tmp_path / "good"), "--against", "summit"])[0] == 0
+    status, said = verdicts(capsys, ["check", str(tmp_path / "bad"), "--against", "summit"])
+    assert (status, said["short"]) == (1, 6)
+    assert "Shafie Khorassani" in said["verdicts"][0]["source"]
+    assert said["verdicts"][0]["required"] == pytest.approx(0.94 * 0.95 * 50e9)
+
+
+def test_a_system_without_accepted_shares_and_an_unknown_one_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["check", str(folder / "r0"), "--against", "alps"]) == 2
+    assert "states no accepted shares" in capsys.readouterr().err
+    assert run_command(["check", str(folder / "r0"), "--against", "sumit"]) == 2
+    assert "did you mean 'summit'" in capsys.readouterr().err
+    assert run_command(["check", str(folder / "r0")]) == 2
+    assert "--against is missing" in capsys.readouterr().err
+
+
+RULES = """
+[[rule]]
+name = "pairs"
+where = { pattern = "unidirectional", transport = ["copy_engine", "kernel"], size_from = "1 MiB" }
+goodput_at_least = "250 GB/s"
+
+[[rule]]
+name = "small"
+where = { pattern = "allreduce", size_to = "64 KiB" }
+time_at_most = "1 ms"
+spread_at_most = 0.2
+"""
+
+
+def test_a_users_rules_hold_or_fall_short(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text(RULES)
+    status, said = verdicts(capsys, ["check", str(folder / "r0"), "--against", str(rules)])
+    assert status == 0
+    assert said["holds"] == 24 + 2
+    rules.write_text(RULES.replace("250 GB/s", "340 GB/s"))
+    status, said = verdicts(capsys, ["check", str(folder / "r0"), "--against", str(rules)])
+    assert status == 1
+    assert {v["labels"]["transport"] for v in said["verdicts"] if v["outcome"] == "short"} == {"kernel"}
+    rules.write_text('[[rule]]\nname = "none"\nwhere = { pattern = "gather" }\ngoodput_at_least = "1 GB/s"\n')
+    assert verdicts(capsys, ["check", str(folder / "r0"), "--against", str(rules)])[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("[[rule]]\n", "asks nothing"),
+        ("rule = 3\n", "expected [[rule]] tables"),
+        ("[[rule]]\ngoodput = 1\n", "unknown key 'goodput'"),
+        ('[[rule]]\ngoodput_at_least = "9 parsecs"\n', "unknown unit 'parsecs'"),
+        ('[[rule]]\nwhere = { colour = "red" }\ngoodput_at_least = "1 GB/s"\n', "unknown dimension 'colour'"),
+        ("[[rule]\n", "not valid TOML"),
+        ("x = 1\n[[rule]]\ntime_at_most = 1\n", "not 'x'"),
+    ],
+)
+def test_rules_that_are_wrong_name_the_key(text: str, word: str, tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        read_rules(tmp_path / "r.toml")
+    assert word in str(caught.value)
+
+
+def test_no_findings_is_a_rule_too(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path / "linked", 93, {(0, 2): 0.6, (2, 0): 0.6}, SYSTEM)
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nname = "links"\nno_findings = ["slow_link"]\n')
+    status, said = verdicts(capsys, ["check", str(tmp_path / "linked"), "--against", str(rules), "--no-findings"])
+    assert status == 1
+    assert "gpu0" in said["verdicts"][0]["reason"]
+
+
+def test_a_fleet_names_the_node_and_pair_that_stand_out(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = []
+    for index in range(6):
+        slow = {(1, 3): 0.8, (3, 1): 0.8} if index == 4 else None
+        nodes.append(str(run(tmp_path / f"n{index}", 200 + index, slow, host=f"node{index}")))
+    status, said = verdicts(capsys, ["check", *nodes, "--no-findings"])
+    assert status == 1
+    short = [v for v in said["verdicts"] if v["outcome"] == "short"]
+    assert {v["what"] for v in short} == {"pair 1-3 of node4"}
+    fine = [node for node in nodes if "n4" not in node]
+    assert verdicts(capsys, ["check", *fine, "--no-findings"])[0] == 0
+
+
+def test_exit_statuses_by_what_was_judged() -> None:
+    holds, short, cannot = (Verdict(o, "x", "", "") for o in ("holds", "short", "cannot judge"))  # type: ignore[arg-type]
+    assert Checked.of([holds]).exit_status == 0
+    assert Checked.of([holds, short, cannot]).exit_status == 1
+    assert Checked.of([holds, cannot]).exit_status == 3
+    assert Checked.of([]).exit_status == 3
+
+
+HOSTILE = '<script>alert(1)</script>\x1b[31m"\n} evil{'
+
+
+def test_hostile_text_in_a_run_is_inert_everywhere(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = plan()[0]
+    run(tmp_path / "evil", 94, host=HOSTILE, statuses={case.case_key: ("failed", HOSTILE + "[bold]x[/bold]")})
+    junit, prometheus = tmp_path / "j.xml", tmp_path / "p.prom"
+    arguments = [
+        "check",
+        str(tmp_path / "evil"),
+        "--against",
+        str(folder / "base.json"),
+        "--junit",
+        str(junit),
+        "--prometheus",
+        str(prometheus),
+    ]
+    assert run_command(arguments) == 1
+    shown = capsys.readouterr().out
+    assert "\x1b[31m" not in shown
+    assert run_command(["findings", str(tmp_path / "evil")]) == 0
+    assert "\x1b[31m" not in capsys.readouterr().out
+    names = [case.get("classname") for case in ElementTree.parse(junit).getroot()]
+    assert all("\x1b" not in str(name) and "script" in str(name) for name in names)
+    for line in prometheus.read_text().splitlines():
+        assert line.startswith(("#", "linkgauge_"))
+
+
+def test_a_run_that_is_none_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (
+        ["findings"],
+        ["check", "--against", "summit"],
+        ["advise"],
+        ["compare", str(tmp_path)],
+        ["reproduce", "sc24:3", "--of"],
+    ):
+        assert run_command([*command, str(tmp_path / "none")]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("linkgauge: error: ")
+        assert error.count("\n") == 1

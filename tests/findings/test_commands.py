@@ -1,0 +1,184 @@
+"""findings, compare, advise and reproduce, from run folders to what a user reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from linkgauge.cli import run_command
+from linkgauge.findings import judge, reproduce
+from linkgauge.plan.builtin import names
+from linkgauge.plan.case import Case
+from linkgauge.store.run import load
+from linkgauge.system import catalog
+from synthetic import Noise, link_model, make_case, make_run, pair_cases, usual_cases
+
+QUIET = Noise(sigma=0.01, launch_sigma=0.002)
+SYSTEM = {"system": json.loads(catalog.load("hgx-h200-4").to_json())}
+
+
+def plan() -> list[Case]:
+    pairs = [c for t in ("copy_engine", "kernel") for c in pair_cases("unidirectional", 1 << 26, transport=t)]
+    sweeps = usual_cases(("copy_engine", "mpi"), ("pingpong", "allreduce"), tuple(1 << p for p in range(6, 28, 3)))
+    return [c for c in pairs if len(set(c.devices)) == 2] + sweeps
+
+
+def test_a_slow_link_in_a_run_folder_is_told_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_run(
+        tmp_path / "r", cases=plan(), samples=60, time_ns=link_model({(1, 2): 0.7}), noise=QUIET, info=SYSTEM
+    )
+    found = judge(load(path))
+    assert (found[0].rule, found[0].severity) == ("slow_link", "fault")
+    assert found[0].devices == (1, 2)
+    assert found[0].effect == pytest.approx(0.3, abs=0.03)
+    cases = {case.case_key for case in plan()}
+    assert all(key in cases for finding in found for item in finding.evidence for key in item.case_keys)
+    assert run_command(["findings", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "gpu1 - gpu2" in shown.splitlines()[0]
+    assert "To do:" in shown
+    assert run_command(["findings", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["rule"] == "slow_link"
+
+
+def test_a_healthy_run_folder_has_no_faults(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "r", cases=plan(), samples=60, time_ns=link_model(), noise=QUIET, info=SYSTEM)
+    assert [f for f in judge(load(path)) if f.severity == "fault"] == []
+    without = make_run(tmp_path / "s", cases=plan(), samples=60, time_ns=link_model(), noise=QUIET)
+    assert [f for f in judge(load(without)) if f.severity == "fault"] == []
+
+
+def test_counters_throttling_and_strangers_are_faults(tmp_path: Path) -> None:
+    def seen(name: str, before: float, after: float) -> list[dict[str, object]]:
+        common = {"rank": 0, "subject": "device 1", "when_ns": 1, "name": name, "unit": ""}
+        return [{**common, "moment": "before", "value": before}, {**common, "moment": "after", "value": after}]
+
+    observed = [*seen("nvlink_replay_errors", 3, 5), *seen("throttle_reasons", 0, 0x40), *seen("ecc_corrected", 7, 7),
+                *seen("other_processes", 0, 2)]  # fmt: skip
+    path = make_run(tmp_path / "r", cases=plan()[:3], samples=30, observations=observed)
+    faults = {f.rule: f for f in judge(load(path)) if f.severity == "fault"}
+    assert set(faults) == {"errors_rose", "throttled", "other_processes"}
+    assert "rose by 6 during 3 cases" in faults["errors_rose"].sentence
+    assert "temperature (hardware)" in faults["throttled"].sentence
+    quiet = make_run(tmp_path / "q", cases=plan()[:3], samples=30, observations=seen("throttle_reasons", 0, 0x1))
+    assert [f for f in judge(load(quiet)) if f.severity == "fault"] == []
+
+
+def test_failed_cases_are_told_with_what_they_share(tmp_path: Path) -> None:
+    cases = plan()
+    statuses = {c.case_key: ("hung", "no heartbeat") for c in cases if 3 in c.devices}
+    path = make_run(tmp_path / "r", cases=cases, samples=30, noise=QUIET, statuses=statuses)
+    first = judge(load(path))[0]
+    assert first.rule == "failed_cases"
+    assert first.devices == (3,)
+
+
+@pytest.fixture(scope="module")
+def pair_of_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    root = tmp_path_factory.mktemp("compare")
+
+    def made(name: str, seed: int, slow: dict[tuple[int, int], float] | None = None) -> Path:
+        return make_run(
+            root / name, cases=plan(), seed=seed, samples=30, repeats=6, time_ns=link_model(slow), noise=QUIET
+        )
+
+    return made("a", 1), made("b", 2), made("c", 3, {(0, 2): 0.95, (2, 0): 0.95})
+
+
+def test_a_run_and_its_repetition_are_seldom_different(
+    pair_of_runs: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, again, _ = pair_of_runs
+    assert run_command(["compare", str(first), str(again), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)[0]
+    called = [c for c in said["cases"] if c["comparison"]["verdict"] in ("worse", "better")]
+    assert len(said["cases"]) == len(plan())
+    assert len(called) <= 0.05 * len(plan())
+    assert said["how"] == "devices matched by UUID"
+
+
+def test_a_link_that_got_slower_is_found_by_case_and_by_pool(
+    pair_of_runs: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _, slower = pair_of_runs
+    assert run_command(["compare", str(first), str(slower), "--bootstrap", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)[0]
+    worse = [c for c in said["cases"] if c["comparison"]["verdict"] == "worse"]
+    slow_pairs = [c for c in worse if sorted(c["dimensions"]["devices"]) == [0, 2]]
+    assert len(slow_pairs) == 4
+    assert all(c["bootstrap"]["low"] < 0.053 < c["bootstrap"]["high"] + 0.01 for c in slow_pairs)
+    assert "pair 0-2" in {p["name"] for p in said["pools"] if p["comparison"]["verdict"] == "worse"}
+    assert "pair 1-3" not in {p["name"] for p in said["pools"] if p["comparison"]["verdict"] == "worse"}
+    assert run_command(["compare", str(first), str(slower)]) == 0
+    assert "pair 0-2" in capsys.readouterr().out
+
+
+def test_compare_says_what_it_needs(pair_of_runs: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["compare", str(pair_of_runs[0])]) == 2
+    assert "two run folders" in capsys.readouterr().err
+    assert run_command(["compare", *map(str, pair_of_runs[:2]), "--dependence", "none"]) == 2
+    assert "expected positive or any" in capsys.readouterr().err
+
+
+def test_advice_names_the_best_by_size_and_where_it_does_not_matter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = (1 << 6, 1 << 10, 1 << 14, 1 << 22, 1 << 26)
+    cases = [make_case(t, "allreduce", s) for t in ("ccl", "mpi", "kernel") for s in sizes]
+
+    def model(case: Case) -> float:
+        small = case.size < 1 << 20
+        return {"ccl": 30e3 if small else 1e6, "mpi": 10e3 if small else 4e6, "kernel": 30e3 if small else 1.01e6}[
+            case.transport
+        ]
+
+    path = make_run(tmp_path / "r", cases=cases, samples=60, time_ns=model, noise=QUIET)
+    assert run_command(["advise", str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [(a["size_from"], a["size_to"]) for a in said] == [(1 << 6, 1 << 14), (1 << 22, 1 << 26)]
+    assert said[0]["best"].startswith("mpi")
+    assert said[0]["margin"] == pytest.approx(2.0, abs=0.1)
+    assert said[0]["low"] < said[0]["margin"] < said[0]["high"]
+    assert {said[1]["best"], *said[1]["alike"]} == {"ccl", "kernel"}
+    assert run_command(["advise", str(path)]) == 0
+    assert "64 B to 16 KiB" in capsys.readouterr().out
+
+
+def test_advice_needs_something_to_choose_between(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_run(tmp_path / "r", cases=[make_case("mpi", "allreduce", 1 << 10)], samples=20)
+    assert run_command(["advise", str(path)]) == 3
+    assert "nothing to choose between" in capsys.readouterr().out
+
+
+def test_every_figure_has_a_plan_and_check_numbers() -> None:
+    figures = reproduce.figures()
+    assert {figure.paper for figure in figures} == {"sc24", "infinity-fabric", "openpower", "tartan", "leonardo"}
+    for figure in figures:
+        assert figure.plan in names()
+        assert figure.load().cases
+        assert figure.numbers
+        assert figure.estimator in reproduce.ESTIMATORS
+    assert len({figure.name for figure in figures}) == len(figures)
+
+
+def test_figures_over_device_counts_are_measured_on_each_count() -> None:
+    figure = reproduce.chosen("sc24:10")[0]
+    assert reproduce.run_arguments(figure, 4, []) == ["run", "--plan", "sc24-10", "--ranks", "2,3,4"]
+    assert "--ranks" not in reproduce.run_arguments(reproduce.chosen("sc24:3")[0], 4, [])
+
+
+def test_a_run_is_shown_by_the_papers_estimator_and_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = make_case("copy_engine", "pingpong", 1 << 30)
+    path = make_run(tmp_path / "r", cases=[case], samples=400, time_ns=lambda c: 2 * c.size / 100.0, noise=Noise(0.2))
+    row = reproduce.measured(load(path), reproduce.chosen("sc24:3")[0])[0]
+    # Mean of a log-normal of 0.2: exp(0.02) above its median; 100 GB/s are 800 Gb/s.
+    assert row.value == pytest.approx(800 / 1.0202, rel=0.03)
+    assert run_command(["reproduce", "sc24:3", "--of", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "1200 (Alps)" in shown
+    assert run_command(["reproduce"]) == 0
+    assert "tartan:19" in capsys.readouterr().out
+    assert run_command(["reproduce", "sc24:33"]) == 2
+    assert "no figure 'sc24:33'" in capsys.readouterr().err

@@ -51,7 +51,8 @@ def best_ranges(results: Results, rows: list[Row]) -> list[Use]:
             continue
         labels = sorted({results.label(row) for row in (best, *near)}, key=order.index)
         common = [label for label in ranges[-1][1] if label in labels] if ranges else []
-        if common:
+        # What cannot be told from the best does not become it: a range goes on only with this size's own best.
+        if results.label(best) in common:
             ranges[-1] = ([*ranges[-1][0], size], common)
         else:
             ranges.append(([size], labels))

@@ -52,7 +52,7 @@ def pair_matrix(
     middle = (low + high) / 2
     domain = [low, high] if span > 0.1 * abs(middle) else [0.95 * middle, 1.05 * middle]
     scale = alt.Scale(scheme="viridis", reverse=reverse, domain=domain, clamp=True)
-    side = 46 if len(devices) <= 8 else 26
+    side = cell_width(len(devices))
     axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
     base = alt.Chart(charts.data(data)).encode(
         x=alt.X("to:O", title="to device", scale=alt.Scale(domain=devices), axis=axis),
@@ -69,6 +69,11 @@ def pair_matrix(
         text="text:N", color=alt.condition(dark, alt.value("white"), alt.value("black"))
     )
     return alt.layer(cells, text).properties(width=side * len(devices), height=side * 0.75 * len(devices))
+
+
+def cell_width(devices: int) -> int:
+    """Return how wide a cell of a matrix of so many devices is, in pixels: its figure must fit in."""
+    return 64 if devices <= 4 else 46 if devices <= 8 else 26
 
 
 def _quantity(

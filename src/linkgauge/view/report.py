@@ -269,7 +269,7 @@ def _pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
         page.html('<div class="charts">')
         small, large = group[0], group[-1]
         count = len({device for row in large[1] for device in row["devices"]})
-        width = 150 + 46 * count
+        width = 190 + charts_pairs.cell_width(count) * count
         shown = [("latency", small)] if len(group) > 1 or small[0]["size"] < 1 << 16 else []
         if large[0]["goodput_bytes_per_s"] is not None and (len(group) > 1 or not shown):
             shown.append(("goodput", large))

@@ -68,7 +68,7 @@ def session_error(runtime: Any, change: dict[str, Any]) -> BaseException:
         ({"stop": 3}, "'stop' is 3, expected a dict"),
         ({"source_options": {"numa_node": 1.5}}, "'source_options.numa_node' is 1.5"),
         ({"seed": -1}, "'seed' is -1"),
-        ({"rank_list": [1, 0]}, "rank_list [1, 0]"),
+        ({"rank_list": [0, 0]}, "[0, 0] is not a list of distinct ranks"),
         ({"root": 2}, "root 2"),
     ],
 )

@@ -102,7 +102,7 @@ void HostStream::run() {
 
 void HostStream::wait_for_command(std::uint64_t next) {
   const auto waiting = [&] { return queued_.load(std::memory_order_acquire) <= next; };
-  for (int i = 0; i < RisingCounter::kSpins && waiting(); ++i) pause_spin();
+  for (int i = spins_before_yield(); i > 0 && waiting(); --i) pause_spin();
   for (int i = 0; i < RisingCounter::kYields && waiting(); ++i) sched_yield();
   while (waiting()) {
     sleeping_.store(1, std::memory_order_seq_cst);

@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kFewSamples = 5;  // below, a time that is up is no measurement
 constexpr double kClockShare = 0.01;     // of a sample that the clock's resolution may be
 constexpr int kLargestBatch = 1 << 20;
-constexpr int kLargestGatedBatch = 512;  // all of it must fit into the device's queue
+constexpr int kMostHeldMessages = 512;  // CUDA queues take 1024 commands; all of a gated batch must fit
 constexpr std::int64_t kFirstLeadNs = 5'000;
 constexpr std::int64_t kCrowdedLeadNs = 50'000;  // more ranks than cores: they need the core in turn
 constexpr std::int64_t kLongestLeadNs = 2'000'000;
@@ -96,7 +96,13 @@ class Sampler {
   bool batched() const { return spec_.cadence == Cadence::kStreaming || spec_.cadence == Cadence::kGated; }
 
   // With each operation checked, a sample is one operation: a lost copy is overwritten by the next of a batch.
-  int first_batch(const CaseSpec& spec) const { return batched() && !spec.verify_each ? std::max(spec.batch, 1) : 1; }
+  int first_batch(const CaseSpec& spec) const {
+    return batched() && !spec.verify_each ? std::clamp(spec.batch, 1, largest_batch()) : 1;
+  }
+  int largest_batch() const {
+    if (spec_.cadence != Cadence::kGated) return kLargestBatch;
+    return std::max(1, kMostHeldMessages / std::max(spec_.window, 1));
+  }
 
   static std::int64_t first_lead_ns(const Group& group) {
     const auto cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -271,9 +277,8 @@ class Sampler {
     }
     const double wanted_ns = resolution_ns_ / kClockShare;
     if (shortest_ns == INT64_MAX || static_cast<double>(shortest_ns) > wanted_ns) return false;
-    const int largest = spec_.cadence == Cadence::kGated ? std::max(kLargestGatedBatch, spec_.batch) : kLargestBatch;
     const double factor = std::clamp(1.2 * wanted_ns / static_cast<double>(shortest_ns), 2.0, 100.0);
-    const int raised = static_cast<int>(std::min<double>(largest, std::ceil(factor * context_.batch)));
+    const int raised = static_cast<int>(std::min<double>(largest_batch(), std::ceil(factor * context_.batch)));
     return std::exchange(context_.batch, raised) != raised;
   }
 

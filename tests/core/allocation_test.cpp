@@ -1,0 +1,68 @@
+// The loop of samples takes no memory: what a measurement allocates does not grow with its samples.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <new>
+
+#include "fake_operation.h"
+#include "measure/sampler.h"
+#include "on_threads.h"
+
+namespace {
+
+std::atomic<std::int64_t> allocations{0};
+
+void* counted(std::size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  void* memory = std::malloc(bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted(bytes); }
+void* operator new[](std::size_t bytes) { return counted(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
+
+namespace linkgauge {
+namespace {
+
+std::int64_t allocations_of(std::int64_t samples, Cadence cadence) {
+  CaseSpec spec;
+  spec.transport = "fake";
+  spec.pattern = Pattern::kAllreduce;
+  spec.cadence = cadence;
+  spec.batch = 2;
+  spec.stop.kind = StopRuleKind::kCount;
+  spec.stop.samples = samples;
+  spec.stop.time_ns = 60'000'000'000;
+  std::atomic<std::int64_t> taken{0};
+  on_threads(2, [&](Group& group) {
+    FakeOperation operation(group);
+    SamplerSettings settings;
+    settings.host_clock = {20, 0};
+    const std::int64_t before = allocations;
+    sample(operation, group, spec, settings);
+    if (group.rank() == 0) taken = allocations - before;
+  });
+  return taken;
+}
+
+TEST(Allocation, DoesNotGrowWithTheSamples) {
+  for (const Cadence cadence : {Cadence::kIsolated, Cadence::kStreaming, Cadence::kBarrier}) {
+    const std::int64_t few = allocations_of(200, cadence);
+    const std::int64_t many = allocations_of(6'400, cadence);
+    EXPECT_GT(few, 0);
+    // Rounds double, so 32 times the samples are five rounds more, each with some messages between the two ranks.
+    EXPECT_LT(many - few, 400);
+  }
+}
+
+}  // namespace
+}  // namespace linkgauge

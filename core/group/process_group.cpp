@@ -2,12 +2,15 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -141,12 +144,38 @@ class FileRegionMaker final : public RegionMaker {
   std::shared_ptr<SegmentFile> file_;
 };
 
+bool is_in_memory(int fd) {
+  constexpr long kTmpfs = 0x01021994;  // linux/magic.h
+  struct statfs facts {};
+  return fstatfs(fd, &facts) == 0 && static_cast<long>(facts.f_type) == kTmpfs;
+}
+
+// The file under the name `unfinished`. Where its folder is on a disk, whose writing back would stall a barrier now and
+// then, the name is a link to memory without a name (as device/host_memory.h has it, with the same way out for ranks
+// that do not see this process).
+int create_file(const std::string& unfinished) {
+  unlink(unfinished.c_str());
+  const int plain = open(unfinished.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (plain < 0) throw MemoryError("cannot create " + unfinished + " for the group's shared memory: " + error_text());
+  if (is_in_memory(plain) || std::getenv("LINKGAUGE_SHARE_DIR") != nullptr) return plain;
+  const int memory = static_cast<int>(syscall(SYS_memfd_create, "linkgauge-group", 1U /* MFD_CLOEXEC */));
+  const std::string there = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(memory);
+  const int again = memory < 0 ? -1 : open(there.c_str(), O_RDWR | O_CLOEXEC);
+  if (again < 0) {
+    if (memory >= 0) close(memory);
+    return plain;
+  }
+  close(again);
+  close(plain);
+  unlink(unfinished.c_str());
+  if (symlink(there.c_str(), unfinished.c_str()) != 0) throw MemoryError("cannot link " + unfinished);
+  return memory;
+}
+
 // The first rank of a node makes the file whole before it gets its name, so whoever can open it can use it.
 std::shared_ptr<SegmentFile> create_segment(const std::string& path, int size) {
   const std::string unfinished = path + ".new";
-  const int fd = open(unfinished.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) throw MemoryError("cannot create " + unfinished + " for the group's shared memory: " + error_text());
-  auto file = std::make_shared<SegmentFile>(fd);
+  auto file = std::make_shared<SegmentFile>(create_file(unfinished));
   const std::size_t end = kPage + region_file_bytes(size);
   file->extend_to(end);
   file->head().magic = kMagic;

@@ -2,7 +2,7 @@
 #include "group/group.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ void expect_group_works(Group& group) {
   const auto require = [](bool holds, const char* what) {
     if (!holds) throw std::runtime_error(what);
   };
-  for (int round = 0; round < 200; ++round) group.barrier({});
+  for (int round = 0; round < 30; ++round) group.barrier({});
   group.barrier({}, Waiting::kSleep);
   for (int refuser = -1; refuser < group.size(); ++refuser) {
     require(group.agree(refuser != group.rank(), {}) == (refuser == -1), "agree");
@@ -90,9 +90,10 @@ void expect_subsets_work(Group& group) {
 // Runs `body` as rank r of `node_of_rank.size()` processes; true when every one of them ended well.
 class Processes {
  public:
-  explicit Processes(std::vector<int> node_of_rank) : node_of_rank_(std::move(node_of_rank)) {
-    char name[] = "/dev/shm/linkgauge-test-XXXXXX";
-    folder_ = mkdtemp(name);
+  explicit Processes(std::vector<int> node_of_rank, const std::string& parent = "/dev/shm")
+      : node_of_rank_(std::move(node_of_rank)) {
+    std::string name = parent + "/linkgauge-test-XXXXXX";
+    folder_ = mkdtemp(name.data());
     const std::size_t size = node_of_rank_.size();
     for (std::size_t i = 0; i < size * size; ++i) {
       int ends[2];
@@ -313,11 +314,39 @@ TEST(ProcessGroup, MeetsAgreesExchangesAndAligns) {
   EXPECT_EQ(processes.leftovers(), 0) << "the segment's file must be gone";
 }
 
+TEST(ProcessGroup, FolderMayBeOnADisk) {
+  Processes processes({0, 0}, std::filesystem::temp_directory_path());
+  EXPECT_EQ(processes.run(expect_group_works), std::vector<int>(2, 0));
+  EXPECT_EQ(processes.leftovers(), 0);
+}
+
+// Bytes that this process' group segment takes: the file has lost its name, not its descriptor.
+std::int64_t segment_bytes() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
+    struct stat facts {};
+    if (target.find("/segment (deleted)") != std::string::npos && stat(entry.path().c_str(), &facts) == 0) {
+      return static_cast<std::int64_t>(facts.st_blocks) * 512;
+    }
+  }
+  throw std::runtime_error("no segment is open");
+}
+
 TEST(ProcessGroup, SharedMemoryOfSubsetsIsGivenBack) {
   Processes processes({0, 0});
   EXPECT_EQ(processes.run([](Group& group) {
-    // A subset of 2 has some hundred KiB; a thousand of them unreturned would be seen as this process's shared pages.
-    for (int i = 0; i < 300; ++i) expect_group_works(*group.subset({0, 1}));
+    const auto use = [&] {
+      const std::unique_ptr<Group> both = group.subset({0, 1});
+      both->exchange(message_of(both->rank(), 16'000), {});
+      group.barrier({});
+    };
+    use();
+    group.barrier({});
+    const std::int64_t before = segment_bytes();
+    for (int i = 0; i < 60; ++i) use();
+    group.barrier({});
+    if (segment_bytes() > 2 * before) throw std::runtime_error("subsets leave memory behind");
   }),
             std::vector<int>(2, 0));
 }

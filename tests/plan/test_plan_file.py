@@ -149,3 +149,13 @@ def test_every_dimension_has_a_flag_and_a_plan_key_of_one_name() -> None:
     assert set(BY_NAME) - columns == set()
     assert all(dimension.flag == "--" + name.replace("_", "-") for name, dimension in BY_NAME.items())
     assert {field.name for field in dataclasses.fields(Case)} - {"stop", "size_asked", "devices"} <= set(BY_NAME)
+
+
+def test_the_page_on_plans_names_every_key_and_its_example_is_a_plan() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "plans.md").read_text()
+    for name, dimension in BY_NAME.items():
+        assert f"| `{name}` | {dimension.help} | {dimension.expected} |" in page, name
+    example = page.split("```toml\n")[1].split("```")[0]
+    plan = parse_plan(example, "docs/plans.md", "example")
+    assert len(plan.cases) == 2
+    assert plan.launches[1].env["UCX_TLS"] == ("sm,self", "tcp,self")

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from linkgauge.errors import LinkgaugeError
-from linkgauge.plan.patterns import PATTERNS
 from linkgauge.store.folder import write_atomically
-from linkgauge.view import charts, charts_pairs, charts_scale, charts_size, charts_spread
+from linkgauge.view import charts, report_charts
 from linkgauge.view.answer import answers, best_ranges
 from linkgauge.view.ceilings import Ceilings
-from linkgauge.view.noisy import noisiest
 from linkgauge.view.page import Page, escape
 from linkgauge.view.results import Results, Row, devices_text
 from linkgauge.view.tables import case_text, counts_line
@@ -70,11 +68,11 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | 
     _findings(page, _looked_for(run) if findings is None else findings)
     _wrong(page, results)
     _uses(page, results)
-    _patterns(page, results, ceilings, unit)
-    _pairs(page, results, ceilings, unit)
-    _over_devices(page, results, unit)
-    _shares(page, results, ceilings, unit)
-    _spread(page, results)
+    report_charts.patterns(page, results, ceilings, unit)
+    report_charts.pairs(page, results, ceilings, unit)
+    report_charts.over_devices(page, results, unit)
+    report_charts.shares(page, results, ceilings, unit)
+    report_charts.spread(page, results)
     _cases(page, results, unit)
     _skipped(page, results)
     _machine(page, run)
@@ -226,122 +224,6 @@ def _margin_text(margin: float | None) -> str:
     if margin < 1:
         return f"next takes at least {digits(100 * margin)} % longer"
     return f"next takes at least {digits(1 + margin)} times as long"
-
-
-def _patterns(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
-    page.heading(2, "Patterns", "patterns")
-    page.note(
-        "Lines are medians, bands the quartiles, dashed lines ceilings by the named rule. Click a name to bring it out."
-    )
-    for first, rows in results.panels:
-        title = results.title(first)
-        name = title.replace(" · ", "-").replace(" ", "_")
-        page.heading(3, title)
-        page.html('<div class="charts">')
-        if len({row["size"] for row in rows}) > 1:
-            page.chart(
-                charts_size.latency_over_size(results, rows, unit, ceilings),
-                "time over size",
-                f"{name}-time",
-                height=300,
-            )
-            if any(row["goodput_bytes_per_s"] is not None for row in rows):
-                chart = charts_size.goodput_over_size(results, rows, unit, ceilings)
-                page.chart(chart, "goodput over size", f"{name}-goodput", height=300)
-        box = charts_spread.boxes(results, rows, unit)
-        caption = "spread: quartiles, 5th to 95th percentile, notch: 95 % interval of the median, diamond: mean"
-        page.chart(
-            box, caption, f"{name}-spread", height=280, max_width=160 + 130 * len({results.label(row) for row in rows})
-        )
-        page.html("</div>")
-
-
-def _pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
-    page.heading(2, "Pairs of devices", "pairs")
-    families: dict[tuple[str, str], list[tuple[Row, list[Row]]]] = {}
-    for first, rows in results.matrices:
-        families.setdefault((results.title(first, devices=False), results.label(first)), []).append((first, rows))
-    if not families:
-        page.note("No pattern was measured on three or more pairs.")
-    for (title, label), group in families.items():
-        group.sort(key=lambda pair: pair[0]["size"])
-        page.heading(3, f"{title} · {label}")
-        page.html('<div class="charts">')
-        small, large = group[0], group[-1]
-        count = len({device for row in large[1] for device in row["devices"]})
-        width = 190 + charts_pairs.cell_width(count) * count
-        shown = [("latency", small)] if len(group) > 1 or small[0]["size"] < 1 << 16 else []
-        if large[0]["goodput_bytes_per_s"] is not None and (len(group) > 1 or not shown):
-            shown.append(("goodput", large))
-            if any(ceilings.least_bound(row) for row in large[1]):
-                shown.append(("share", large))
-        for quantity, (first, rows) in shown:
-            chart = charts_pairs.pair_matrix(results, rows, unit, quantity, ceilings)
-            page.chart(
-                chart, f"{quantity}, {size_text(first['size'])}", f"{first['pattern']}-{quantity}", max_width=width
-            )
-        if any(quantity == "goodput" for quantity, _ in shown) and count <= 16:
-            chart = charts_pairs.topology(results, large[1], unit, ceilings)
-            page.chart(
-                chart,
-                f"goodput of each pair, {unit}, {size_text(large[0]['size'])}",
-                f"{large[0]['pattern']}-links",
-                max_width=480,
-            )
-        page.html("</div>")
-
-
-def _over_devices(page: Page, results: Results, unit: str) -> None:
-    patterns: dict[str, list[Row]] = {}
-    for _, rows in results.panels:
-        if PATTERNS[rows[0]["pattern"]].collective:
-            patterns.setdefault(rows[0]["pattern"], []).extend(rows)
-    wide = {name: rows for name, rows in patterns.items() if len({row["ranks"] for row in rows}) > 1}
-    if not wide:
-        return
-    page.heading(2, "Over the number of devices", "devices")
-    for name, rows in wide.items():
-        counts = {row["ranks"] for row in rows}
-        common = [
-            s
-            for s in {row["size_asked"] for row in rows}
-            if {r["ranks"] for r in rows if r["size_asked"] == s} == counts
-        ]
-        sizes = sorted(common or {row["size_asked"] for row in rows})
-        page.heading(3, name)
-        page.html('<div class="charts">')
-        for size in dict.fromkeys((sizes[0], sizes[-1])):
-            chart = charts_scale.over_devices(results, rows, unit, size)
-            page.chart(chart, f"goodput, {size_text(size)}", f"{name}-devices-{size}", height=260)
-        labels = sorted(
-            {results.label(row) for row in rows}, key=lambda label: -sum(results.label(r) == label for r in rows)
-        )
-        if len(labels) > 1:
-            chart = charts_scale.ratio_map(results, rows, labels[0], labels[1])
-            page.chart(chart, f"{labels[0]} against {labels[1]}", f"{name}-ratio")
-        page.html("</div>")
-
-
-def _shares(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
-    chart = charts_scale.share_of_peak(results, ceilings, unit)
-    if chart is not None:
-        page.heading(2, "Shares of what the links allow", "shares")
-        page.chart(chart, "best goodput of each mechanism over the least bound", "share-of-peak", max_width=900)
-
-
-def _spread(page: Page, results: Results) -> None:
-    page.heading(2, "Spread", "spread")
-    chosen = noisiest(results)
-    if not chosen:
-        page.note("No case has enough samples to show its spread.")
-        return
-    page.note("The cases whose times spread most, one a task: every sample in order, and how they are distributed.")
-    page.html('<div class="charts">')
-    for one in chosen:
-        page.chart(charts_spread.time_line(one.row, one.series, one.cut), one.name, "time-line", height=240)
-    named = [(one.name, one.row["transport"], one.series[one.cut :]) for one in chosen]
-    page.chart(charts_spread.cumulative(named), "cumulative distribution, warm-up left out", "distribution", height=260)
-    page.html("</div>")
 
 
 def _cases(page: Page, results: Results, unit: str) -> None:

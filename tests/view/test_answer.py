@@ -45,3 +45,15 @@ def test_what_cannot_be_told_apart_is_named_together(tmp_path: Path) -> None:
     )
     results = Results(linkgauge.load(tmp_path / "run"))
     assert [set(use.labels) for use in best_ranges(results, results.panels[0][1])] == [{"mpi", "copy_engine"}]
+
+
+def test_findings_of_one_kind_share_a_card() -> None:
+    from linkgauge.findings.finding import Evidence, Finding
+    from linkgauge.view.judged import by_kind
+
+    def finding(rule: str, severity: str, sentence: str) -> Finding:
+        evidence = (Evidence("a figure", ()),)
+        return Finding(rule, severity, "device 0", sentence, evidence, 0.9, "do this")  # type: ignore[arg-type]
+
+    told = [finding("a", "loss", "1"), finding("b", "loss", "2"), finding("a", "loss", "3"), finding("a", "fault", "4")]
+    assert [[one.sentence for one in kind] for kind in by_kind(told)] == [["1", "3"], ["2"], ["4"]]

@@ -35,3 +35,11 @@ def findings_of(run: Run) -> Sequence[Any]:
     except Exception as error:
         first = (str(error).splitlines() or [""])[0][:200]
         return (Unjudged(f"The rules ended with an error, so there are no findings: {type(error).__name__} {first}"),)
+
+
+def by_kind(findings: Sequence[Any]) -> list[list[Any]]:
+    """Return the findings of one rule and severity together, each kind where its first stood."""
+    kinds: dict[tuple[str, str], list[Any]] = {}
+    for finding in findings:
+        kinds.setdefault((getattr(finding, "rule", finding.sentence), finding.severity), []).append(finding)
+    return list(kinds.values())

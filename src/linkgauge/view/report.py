@@ -13,6 +13,7 @@ from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts, report_charts
 from linkgauge.view.answer import answers, best_ranges
 from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.judged import by_kind
 from linkgauge.view.page import Page, escape
 from linkgauge.view.results import Results, Row, devices_text
 from linkgauge.view.tables import case_text, counts_line
@@ -185,13 +186,24 @@ def _findings(page: Page, findings: Sequence[FindingLike]) -> None:
 
 
 def _told(page: Page, findings: Sequence[FindingLike]) -> None:
-    for finding in findings:
-        page.html(f'<div class="finding {escape(finding.severity)}"><strong>{escape(finding.sentence)}</strong>')
-        page.html(f"<p>{escape(finding.remedy)}</p>" if finding.remedy else "")
-        texts = [item if isinstance(item, str) else getattr(item, "text", "") for item in finding.evidence]
-        sure = escape(digits(100 * finding.confidence))
-        items = "".join(f"<li>{escape(text)}</li>" for text in texts if text)
-        page.html(f"<details><summary>evidence ({sure} % sure)</summary><ul>{items}</ul></details></div>")
+    """One card a rule and severity: its first finding in full, others of the kind folded below."""
+    for first, *others in by_kind(findings):
+        page.html(f'<div class="finding {escape(first.severity)}"><strong>{escape(first.sentence)}</strong>')
+        page.html(f"<p>{escape(first.remedy)}</p>" if first.remedy else "")
+        page.html(_evidence(first))
+        if others:
+            page.html(f"<details><summary>{len(others)} more of this kind</summary>")
+            for finding in others:
+                page.html(f"<p>{escape(finding.sentence)}</p>{_evidence(finding)}")
+            page.html("</details>")
+        page.html("</div>")
+
+
+def _evidence(finding: FindingLike) -> str:
+    texts = [item if isinstance(item, str) else getattr(item, "text", "") for item in finding.evidence]
+    items = "".join(f"<li>{escape(text)}</li>" for text in texts if text)
+    sure = escape(digits(100 * finding.confidence))
+    return f"<details><summary>evidence ({sure} % sure)</summary><ul>{items}</ul></details>"
 
 
 def _wrong(page: Page, results: Results) -> None:

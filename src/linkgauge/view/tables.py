@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.view.judged import by_kind
 from linkgauge.view.results import Results, Row, best_of, devices_text, inert, pair_of
 from linkgauge.view.units import count_text, digits, rate_text, size_text, time_text
 
@@ -165,14 +166,14 @@ def findings_table(findings: Sequence[Any]) -> Group:
     styles = {"fault": "bold red", "loss": "bold yellow"}
     parts: list[RenderableType] = []
     notes = sum(finding.severity == "note" for finding in findings)
-    for finding in findings:
-        if finding.severity == "note":
-            continue
-        parts.append(Text(f"{finding.severity}: {inert(finding.sentence)}", style=styles.get(finding.severity, "bold")))
-        for item in list(finding.evidence)[:3]:
+    for first, *others in by_kind([finding for finding in findings if finding.severity != "note"]):
+        parts.append(Text(f"{first.severity}: {inert(first.sentence)}", style=styles.get(first.severity, "bold")))
+        for item in list(first.evidence)[:3]:
             parts.append(Text(f"  {inert(getattr(item, 'text', str(item)))}"))
-        if finding.remedy:
-            parts.append(Text(f"  -> {inert(finding.remedy)}"))
+        if first.remedy:
+            parts.append(Text(f"  -> {inert(first.remedy)}"))
+        if others:
+            parts.append(Text(f"  {len(others)} more of this kind: linkgauge findings", style="dim"))
     if notes:
         parts.append(Text(f"{count_text(notes, 'note')} more: linkgauge findings", style="dim"))
     return Group(*parts, Text(""))

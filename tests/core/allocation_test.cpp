@@ -23,12 +23,13 @@ void* counted(std::size_t bytes) {
 
 }  // namespace
 
-void* operator new(std::size_t bytes) { return counted(bytes); }
-void* operator new[](std::size_t bytes) { return counted(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
+// Not inlined: the compiler would take the pair for a mismatch of new and free.
+[[gnu::noinline]] void* operator new(std::size_t bytes) { return counted(bytes); }
+[[gnu::noinline]] void* operator new[](std::size_t bytes) { return counted(bytes); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
 
 namespace linkgauge {
 namespace {

@@ -108,7 +108,8 @@ class WatchedRuntime final : public DeviceRuntime {
 
  private:
   void called(const char* name) {
-    if (fail_next_.exchange(false)) throw RuntimeCallError(name, "injected", 1, -1, "this failure was asked for by a test");
+    if (fail_next_.exchange(false))
+      throw RuntimeCallError(name, "injected", 1, -1, "this failure was asked for by a test");
   }
 
   DeviceRuntime& real_;

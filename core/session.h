@@ -24,8 +24,8 @@ struct SessionOptions {
   std::shared_ptr<MpiLibrary> mpi;  // nullptr without MPI; its world's ranks are the launch's
   LibraryPlaces libraries;
   Heartbeat heartbeat;
-  // Told what this rank failed with as soon as it did: another rank may wait inside a library for ever, and then measure
-  // never returns. Empty: nobody asks.
+  // Told what this rank failed with as soon as it did: another rank may wait inside a library for ever, and then
+  // measure never returns. Empty: nobody asks.
   std::function<void(const std::string& reason)> on_failure;
   ClockFacts host_clock;  // measured once per process
 };

@@ -16,6 +16,7 @@ import numpy as np
 from linkgauge.plan.case import Case
 from linkgauge.run import heartbeat as beat
 from linkgauge.run import worker
+from linkgauge.run.observe import Value
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.spec import WorkerSpec, rank_list
 
@@ -121,7 +122,24 @@ def open_thread_sessions(spec: WorkerSpec, heartbeats: list[Any]) -> list[FakeSe
     return [FakeSession(spec, rank, heartbeats[rank], exchange) for rank in range(spec.ranks)]
 
 
+class FakeReader:
+    """Reads a device on which an error is counted in every case, and whose power is capped (tests/run/test_observe)."""
+
+    def __init__(self, ordinal: int) -> None:
+        self.subject = f"host:{ordinal}"
+        self.errors = 0
+
+    def read(self) -> list[Value]:
+        self.errors += 1
+        return [Value("ecc_corrected_errors", self.errors, "errors"), Value("throttle_reasons", 4, "")]
+
+    def refused(self) -> dict[str, str]:
+        return {"nvlink_raw_tx_bytes": "Insufficient Permissions"}
+
+
 if __name__ == "__main__":
+    if "LINKGAUGE_TEST_OBSERVED" in os.environ:
+        worker.open_reader = lambda runtime, device: (FakeReader(device["ordinal"]), "")
     worker.open_process_session = open_process_session
     worker.open_thread_sessions = open_thread_sessions  # type: ignore[assignment]
     worker.main()

@@ -20,6 +20,8 @@ from linkgauge.stats.modes import find_modes
 from linkgauge.stats.spikes import find_spikes
 
 _ERRORS = re.compile(r"(ecc|replay|crc|xid|recovery|remap|flit|symbol_err|link_down|error)", re.IGNORECASE)
+# Times that only grow while a device holds its clocks down (run/observe.py).
+VIOLATIONS = {"power_violation": "power cap", "thermal_violation": "temperature"}
 _IDLE_OR_CHOSEN = 0x1 | 0x2 | 0x10 | 0x100  # NVML: idle, application clocks, sync boost, display clocks: no throttling
 _THROTTLE_BITS = {
     0x4: "power cap", 0x8: "hardware slowdown", 0x20: "temperature (software)", 0x40: "temperature (hardware)",
@@ -71,8 +73,10 @@ def errors_rose(facts: Facts) -> Iterable[Finding]:
 def throttled(facts: Facts) -> Iterable[Finding]:
     """Devices that lowered their clocks for power or heat while a case ran."""
     cases: dict[str, dict[str, list[str]]] = {}
-    for row, _, after in _before_after(facts):
+    for row, before, after in _before_after(facts):
         name = str(row.get("name") or "").lower()
+        if name in VIOLATIONS and before is not None and after > before:
+            cases.setdefault(str(row.get("subject")), {}).setdefault(VIOLATIONS[name], []).append(str(row["case_key"]))
         if "throttle" not in name and "clocks_event" not in name:
             continue
         bits = int(after)

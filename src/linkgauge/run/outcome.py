@@ -32,11 +32,13 @@ class RankOutcome:
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)  # converged, coarse, verified, lanes, ...
     samples: dict[str, np.ndarray[Any, Any]] = dataclasses.field(default_factory=dict)
     fatal: bool = False  # this process or its device cannot be trusted with another case
+    observations: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # rows, as run/observe.py makes them
 
     def to_bytes(self) -> bytes:
         """As it travels between ranks."""
         lengths = {name: int(self.samples[name].size) for name in COLUMNS if name in self.samples}
-        head = json.dumps([self.rank, self.status, self.reason, self.facts, lengths, self.fatal]).encode()
+        head = json.dumps([self.rank, self.status, self.reason, self.facts, lengths, self.fatal,
+                           self.observations]).encode()  # fmt: skip
         arrays = [np.ascontiguousarray(self.samples[name], dtype=COLUMNS[name]).tobytes() for name in lengths]
         return b"".join([_LENGTH.pack(len(head)), head, *arrays])
 
@@ -45,12 +47,12 @@ class RankOutcome:
         """Back from `to_bytes`."""
         (length,) = _LENGTH.unpack_from(data)
         at = _LENGTH.size + length
-        rank, status, reason, facts, lengths, fatal = json.loads(data[_LENGTH.size : at])
+        rank, status, reason, facts, lengths, fatal, observations = json.loads(data[_LENGTH.size : at])
         samples = {}
         for name, count in lengths.items():
             samples[name] = np.frombuffer(data, dtype=COLUMNS[name], count=count, offset=at)
             at += count * np.dtype(COLUMNS[name]).itemsize
-        return cls(rank, status, reason, facts, samples, fatal)
+        return cls(rank, status, reason, facts, samples, fatal, observations)
 
 
 def joined_samples(outcomes: Sequence[RankOutcome]) -> dict[str, np.ndarray[Any, Any]]:

@@ -28,9 +28,10 @@ from linkgauge.plan.case import Case
 from linkgauge.run import evidence
 from linkgauge.run import heartbeat as beat
 from linkgauge.run.heartbeat import HeartbeatFile
+from linkgauge.run.observe import Observer, notable, open_reader
 from linkgauge.run.outcome import RankOutcome, case_header, joined_samples
 from linkgauge.run.session import Session, open_process_session, open_thread_sessions
-from linkgauge.run.spec import CaseEntry, WorkerSpec
+from linkgauge.run.spec import CaseEntry, WorkerSpec, rank_list
 from linkgauge.store.journal import JournalWriter
 
 EXIT_START = 70  # could not start: the note says why
@@ -50,8 +51,11 @@ class Recorder:
 
     def launch(self, ranks: list[dict[str, Any]], clock: dict[str, Any], versions: dict[str, Any]) -> None:
         """Who takes part, and under what."""
+        refused = {str(one["device"]["ordinal"]): one["not_observed"] for one in ranks if one.get("not_observed")}
         header = {"launch": self._spec.launch, "launch_key": self._spec.launch_key, **self._spec.launch_info}
         header["versions"] = {**header.get("versions", {}), **versions}
+        if refused:
+            header["not_observed"] = refused
         self._journal.append("launch", {**header, "ranks": ranks, "clock": clock})
 
     def identity(self, entry: CaseEntry) -> dict[str, Any]:
@@ -71,6 +75,11 @@ class Recorder:
     def case(self, entry: CaseEntry, outcomes: list[RankOutcome]) -> str:
         """A case has ended: durable before the next begins. Returns its status."""
         header = case_header(entry.case, outcomes, is_oversubscribed(self._spec, entry.case))
+        rows = [row for one in outcomes for row in one.observations]
+        if rows:
+            header["evidence"] |= notable(rows)
+            # Made durable together with the case's own record.
+            self._journal.append("observations", {**self.identity(entry), "rows": rows}, durable=False)
         self._journal.append("case", {**self.identity(entry), **header}, joined_samples(outcomes))
         status = str(header["status"])
         if status in _BROKEN:
@@ -101,7 +110,7 @@ def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile
     """
     recorder = Recorder(spec) if rank == 0 else None
     watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
-    _introduce(spec, session, rank, recorder)
+    observer = _introduce(spec, session, rank, recorder)
     ended = "done"
     for entry in spec.cases:
         word = b""
@@ -117,7 +126,12 @@ def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile
             recorder.begin(entry)
         watch.set_word(rank, beat.CASE, entry.index + 1)
         watch.set_word(rank, beat.STATE, beat.STATE_MEASURING)
+        ranks = rank_list(entry.case, spec.devices)
+        place = ranks.index(rank) if rank in ranks else -1
+        observer.look("before", place)
         outcome = session.measure(entry.case)
+        observer.look("after", place)
+        outcome.observations = observer.taken()
         watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
         outcomes = [RankOutcome.from_bytes(data) for data in session.exchange(outcome.to_bytes())]
         if recorder is not None:
@@ -131,8 +145,9 @@ def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile
     return ended
 
 
-def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder | None) -> None:
+def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder | None) -> Observer:
     device: dict[str, Any] = {**session.describe(), "ordinal": spec.devices[rank]}
+    reader, unread = open_reader(spec.runtime, device)
     mine = {
         "rank": rank,
         "host": os.uname().nodename,
@@ -141,10 +156,21 @@ def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder
         "memory_node": device.get("numa_node", -1),
         "device": device,
     }
+    # What could not be read is said once, by each rank for its device.
+    refused = {"NVML": unread} if unread else reader.refused() if reader is not None else {}
+    if refused:
+        mine["not_observed"] = refused
     everyone = [json.loads(data) for data in session.exchange(json.dumps(mine).encode())]
     if recorder is not None:
         facts = session.facts()
         recorder.launch(everyone, facts.get("clock", {}), facts.get("versions", {}))
+    # Of several ranks on one device the first one looks.
+    first = next(one["rank"] for one in everyone if _place_of(one) == _place_of(mine))
+    return Observer(reader if first == rank else None)
+
+
+def _place_of(rank: dict[str, Any]) -> tuple[str, int]:
+    return rank["host"], rank["device"]["ordinal"]
 
 
 def _note(spec: WorkerSpec, rank: int, reason: str, kind: str) -> None:

@@ -1,0 +1,259 @@
+"""What state a device was in before and after each case: clocks, power, heat, throttling, error and byte counters.
+
+Read through NVML by the rank that drives the device, outside of the timed part, and only where the runtime is CUDA. A
+question that the driver does not answer is asked once; that it refused, and why, is kept in the launch's record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+Row = dict[str, Any]
+# NVML's bits of reasons that lower a clock for power or heat, not by choice or for idleness (nvml.h,
+# nvmlClocksEventReason*): power cap, hardware slowdown, thermal in software and hardware, power brake.
+THROTTLE_BITS = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "temperature (software)",
+                 0x40: "temperature (hardware)", 0x80: "power brake"}  # fmt: skip
+THROTTLE_REASONS = "throttle_reasons"
+# Counters of time that only grow while a clock is held down, unlike the reasons, which tell of the moment.
+VIOLATIONS = {"power_violation": "power cap", "thermal_violation": "temperature"}
+_COUNTED_ERRORS = "errors"
+_ALL_LINKS = 0xFFFF_FFFF  # scope of a field of links: their sum (nvml.h, nvmlFieldValue_t)
+# At most so much a reading: of the reads below, the dearest are left out first. Two readings a case.
+BUDGET_NS = 2_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """One value that was read. `unit`: Hz, W, C, B, ns, lanes, errors, or empty."""
+
+    name: str
+    value: float
+    unit: str
+
+
+class Reader(Protocol):
+    """Reads one device. Each call costs well under two milliseconds."""
+
+    subject: str
+
+    def read(self) -> list[Value]:
+        """The values of this moment."""
+
+    def refused(self) -> dict[str, str]:
+        """What could not be read: name -> the reason, for the launch's record."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Field:
+    name: str
+    number: int  # NVML_FI_DEV_*
+    unit: str
+    scale: float = 1.0
+    scope: int = 0
+
+
+# Numbers of nvml.h. One call reads all; the driver answers for each field alone whether it has it.
+_FIELDS = (
+    _Field("power", 186, "W", 1e-3),
+    _Field("ecc_corrected_errors", 3, _COUNTED_ERRORS),
+    _Field("ecc_uncorrected_errors", 4, _COUNTED_ERRORS),
+    _Field("pcie_replay_errors", 94, _COUNTED_ERRORS),
+    _Field("power_violation", 74, "ns"),
+    _Field("thermal_violation", 75, "ns"),
+    _Field("pcie_tx_bytes", 197, "B"),
+    _Field("pcie_rx_bytes", 198, "B"),
+    _Field("nvlink_crc_flit_errors", 38, _COUNTED_ERRORS),
+    _Field("nvlink_replay_errors", 52, _COUNTED_ERRORS),
+    _Field("nvlink_recovery_errors", 59, _COUNTED_ERRORS),
+    _Field("nvlink_data_tx_bytes", 138, "B", 1024.0, _ALL_LINKS),  # the driver counts KiB
+    _Field("nvlink_data_rx_bytes", 139, "B", 1024.0, _ALL_LINKS),
+    _Field("nvlink_raw_tx_bytes", 140, "B", 1024.0, _ALL_LINKS),
+    _Field("nvlink_raw_rx_bytes", 141, "B", 1024.0, _ALL_LINKS),
+)
+_KINDS = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}
+
+_init_lock = threading.Lock()
+_initialised: list[Any] = []
+
+
+def _nvml() -> Any:
+    """Return pynvml with NVML initialised once in this process; raises where that is not possible.
+
+    Never shut down: with a CUDA driver in the same process nvmlShutdown was seen to wait for ever (two H200, driver
+    580.159).
+    """
+    import pynvml
+
+    with _init_lock:
+        if not _initialised:
+            pynvml.nvmlInit()
+            _initialised.append(pynvml)
+    return pynvml
+
+
+class NvmlReader:
+    """Reads one NVIDIA device, by its PCI address. Handles are looked up once."""
+
+    def __init__(self, pci_address: str, subject: str, nvml: Any = None) -> None:
+        """Find the device, and ask everything once to learn what this driver answers and what it costs."""
+        self.subject = subject
+        self._nvml = _nvml() if nvml is None else nvml
+        self._handle = self._nvml.nvmlDeviceGetHandleByPciBusId(pci_address.encode())
+        self._refused: dict[str, str] = {}
+        self._fields = list(_FIELDS)
+        self._calls = self._known_calls()
+        self._learn()
+
+    def _known_calls(self) -> list[tuple[str, str, float, Callable[[], Any]]]:
+        library, handle = self._nvml, self._handle
+        reasons = getattr(library, "nvmlDeviceGetCurrentClocksEventReasons", None)
+        reasons = reasons or library.nvmlDeviceGetCurrentClocksThrottleReasons
+        return [
+            (THROTTLE_REASONS, "", 1.0, lambda: reasons(handle)),
+            ("sm_clock", "Hz", 1e6, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM)),
+            ("memory_clock", "Hz", 1e6, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_MEM)),
+            ("temperature", "C", 1.0,
+             lambda: library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU)),
+            ("pcie_generation", "", 1.0, lambda: library.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
+            ("pcie_width", "lanes", 1.0, lambda: library.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+        ]  # fmt: skip
+
+    def _learn(self) -> None:
+        """Drop what is refused, and the calls that are too dear together, the dearest first."""
+        costs: dict[str, int] = {}
+        for name, _, _, call in list(self._calls):
+            began = time.perf_counter_ns()
+            try:
+                call()
+            except self._nvml.NVMLError as error:
+                self._refused[name] = str(error)
+            costs[name] = time.perf_counter_ns() - began
+        self._read_fields()  # learns which are refused
+        began = time.perf_counter_ns()
+        self._read_fields()
+        spent = time.perf_counter_ns() - began
+        self._calls = [entry for entry in self._calls if entry[0] not in self._refused]
+        for entry in sorted(self._calls, key=lambda entry: costs[entry[0]]):
+            spent += costs[entry[0]]
+            if spent > BUDGET_NS:
+                self._refused[entry[0]] = f"left out: reading it takes {costs[entry[0]] / 1e6:.1f} ms"
+        self._calls = [entry for entry in self._calls if entry[0] not in self._refused]
+
+    def _read_fields(self) -> list[Value]:
+        if not self._fields:
+            return []
+        try:
+            answers = self._nvml.nvmlDeviceGetFieldValues(
+                self._handle, [(field.number, field.scope) for field in self._fields]
+            )
+        except self._nvml.NVMLError as error:
+            self._refused |= {field.name: str(error) for field in self._fields}
+            self._fields = []
+            return []
+        values, kept = [], []
+        for field, answer in zip(self._fields, answers, strict=True):
+            if answer.nvmlReturn != 0:
+                self._refused[field.name] = str(self._nvml.NVMLError(answer.nvmlReturn))
+                continue
+            kept.append(field)
+            value = getattr(answer.value, _KINDS.get(answer.valueType, "ullVal"))
+            values.append(Value(field.name, float(value) * field.scale, field.unit))
+        self._fields = kept
+        return values
+
+    def read(self) -> list[Value]:
+        """The values of this moment; a call that fails now gives none."""
+        values = self._read_fields()
+        for name, unit, scale, call in self._calls:
+            with contextlib.suppress(self._nvml.NVMLError):
+                values.append(Value(name, float(call()) * scale, unit))
+        return values
+
+    def refused(self) -> dict[str, str]:
+        """What this driver does not answer, each with its reason."""
+        return dict(self._refused)
+
+
+def open_reader(runtime: str, device: Mapping[str, Any]) -> tuple[Reader | None, str]:
+    """The reader of a rank's device, and the reason where there is none.
+
+    `device` is as the runtime describes it, with the run's own `ordinal`. Empty reason: nothing to read here.
+    """
+    if runtime != "cuda":
+        return None, ""
+    try:
+        return NvmlReader(str(device["pci_address"]), f"{runtime}:{device['ordinal']}"), ""
+    except ImportError:
+        return None, "NVML cannot be asked: remedy: pip install nvidia-ml-py"
+    except Exception as error:  # whatever NVML raises: a measurement does without its observations
+        return None, f"NVML cannot be asked: {error}"
+
+
+class Observer:
+    """The observations of one rank: rows as docs/run-folder.md has them, without the identity."""
+
+    def __init__(self, reader: Reader | None) -> None:
+        """Observe through `reader`; nothing where it is None."""
+        self._reader = reader
+        self._rows: list[Row] = []
+
+    def look(self, moment: str, place: int) -> None:
+        """Read the device. `moment`: before or after; `place`: the rank's in the case, below 0 where it has none."""
+        if self._reader is None or place < 0:
+            return
+        when_ns = time.monotonic_ns()
+        self._rows += [
+            {
+                "rank": place,
+                "subject": self._reader.subject,
+                "moment": moment,
+                "when_ns": when_ns,
+                "name": value.name,
+                "value": value.value,
+                "unit": value.unit,
+            }
+            for value in self._reader.read()
+        ]
+
+    def taken(self) -> list[Row]:
+        """The rows since the last call."""
+        rows, self._rows = self._rows, []
+        return rows
+
+
+def notable(rows: Iterable[Row]) -> dict[str, Any]:
+    """What of a case's observations belongs into its evidence: `throttled` and `errors_rose`, by subject.
+
+    Throttled: a reason after the case that was none of choice, or a time of violation that grew while it ran.
+    """
+    before: dict[tuple[str, str], float] = {}
+    throttled: dict[str, list[str]] = {}
+    rose: dict[str, dict[str, float]] = {}
+    for row in rows:
+        key = (str(row["subject"]), str(row["name"]))
+        if row["moment"] == "before":
+            before[key] = row["value"]
+            continue
+        grown = row["value"] - before.get(key, row["value"])
+        words: Sequence[str] = ()
+        if row["name"] == THROTTLE_REASONS:
+            words = [word for bit, word in THROTTLE_BITS.items() if int(row["value"]) & bit]
+        elif row["name"] in VIOLATIONS and grown > 0:
+            words = [VIOLATIONS[row["name"]]]
+        elif row["unit"] == _COUNTED_ERRORS and grown > 0:
+            rose.setdefault(key[0], {})[key[1]] = grown
+        for word in words:
+            said = throttled.setdefault(key[0], [])
+            if word not in said:
+                said.append(word)
+    found: dict[str, Any] = {}
+    if throttled:
+        found["throttled"] = throttled
+    if rose:
+        found["errors_rose"] = rose
+    return found

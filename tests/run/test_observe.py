@@ -1,0 +1,200 @@
+"""Observations: what is read of a driver, what is refused, what it costs, and what of it becomes a case's evidence."""
+
+from __future__ import annotations
+
+import json
+import types
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from linkgauge.findings.health import throttled
+from linkgauge.run import observe
+from linkgauge.run.observe import NvmlReader, Observer, Value, notable, open_reader
+from linkgauge.store.run import load
+
+
+class Driver(types.SimpleNamespace):
+    """Stands for pynvml and one device. `fields`: number -> value; `refused`: number -> NVML's error."""
+
+    NVMLError = pynvml.NVMLError
+    NVML_CLOCK_SM = pynvml.NVML_CLOCK_SM
+    NVML_CLOCK_MEM = pynvml.NVML_CLOCK_MEM
+    NVML_TEMPERATURE_GPU = pynvml.NVML_TEMPERATURE_GPU
+
+    def __init__(self, fields: dict[int, int], refused: dict[int, int] | None = None, reasons: int = 0) -> None:
+        super().__init__(fields=fields, errors=refused or {}, reasons=reasons, asked=[])
+
+    def nvmlDeviceGetHandleByPciBusId(self, address: bytes) -> str:  # noqa: N802
+        return address.decode()
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:  # noqa: N802
+        return int(self.reasons)
+
+    def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:  # noqa: N802
+        return {pynvml.NVML_CLOCK_SM: 1980, pynvml.NVML_CLOCK_MEM: 3201}[which]
+
+    def nvmlDeviceGetTemperature(self, handle: str, which: int) -> int:  # noqa: N802
+        return 41
+
+    def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: str) -> int:  # noqa: N802
+        return 5
+
+    def nvmlDeviceGetCurrPcieLinkWidth(self, handle: str) -> int:  # noqa: N802
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    def nvmlDeviceGetFieldValues(self, handle: str, asked: list[tuple[int, int]]) -> Any:  # noqa: N802
+        self.asked.append(asked)
+        values = (pynvml.c_nvmlFieldValue_t * len(asked))()
+        for value, (number, _) in zip(values, asked, strict=True):
+            value.nvmlReturn = self.errors.get(number, 0 if number in self.fields else pynvml.NVML_ERROR_NOT_SUPPORTED)
+            value.valueType = 3
+            value.value.ullVal = self.fields.get(number, 0)
+        return values
+
+
+def values_of(reader: NvmlReader) -> dict[str, tuple[float, str]]:
+    return {value.name: (value.value, value.unit) for value in reader.read()}
+
+
+def test_units_are_those_that_are_stored() -> None:
+    driver = Driver({186: 71_500, 3: 2, 138: 7, 140: 8})
+    found = values_of(NvmlReader("0000:1b:00.0", "cuda:0", driver))
+    assert found["power"] == (71.5, "W")  # the driver says milliwatts
+    assert found["sm_clock"] == (1.98e9, "Hz")  # and MHz
+    assert found["temperature"] == (41, "C")
+    assert found["ecc_corrected_errors"] == (2, "errors")
+    assert found["nvlink_data_tx_bytes"] == (7 * 1024, "B")  # and KiB
+    assert found["nvlink_raw_tx_bytes"] == (8 * 1024, "B")
+    assert dict(driver.asked[0])[138] == 0xFFFFFFFF  # the sum over all links
+
+
+def test_what_is_refused_is_asked_once_and_kept_with_its_reason() -> None:
+    driver = Driver({186: 1, 138: 1}, {140: pynvml.NVML_ERROR_NO_PERMISSION})
+    reader = NvmlReader("0000:1b:00.0", "cuda:0", driver)
+    reader.read()
+    assert {number for number, _ in driver.asked[-1]} == {186, 138}
+    refused = reader.refused()
+    assert "ermission" in refused["nvlink_raw_tx_bytes"]
+    assert refused["pcie_width"] == str(pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED))
+    assert "power" not in refused
+
+
+def test_reads_that_are_too_dear_are_left_out_the_dearest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Driver):
+        def nvmlDeviceGetTemperature(self, handle: str, which: int) -> int:  # noqa: N802
+            clock[0] += 5_000_000
+            return 41
+
+    clock = [0]
+    monkeypatch.setattr("time.perf_counter_ns", lambda: clock[0])
+    reader = NvmlReader("0000:1b:00.0", "cuda:0", Slow({186: 1}))
+    assert "5.0 ms" in reader.refused()["temperature"]
+    before = clock[0]
+    assert {"power", "sm_clock"} <= set(values_of(reader))
+    assert clock[0] == before
+
+
+def test_other_runtimes_and_machines_without_nvml_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert open_reader("host", {}) == (None, "")
+    assert open_reader("hip", {"pci_address": "x"}) == (None, "")
+
+    def no_driver() -> Any:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(observe, "_nvml", no_driver)
+    reader, reason = open_reader("cuda", {"pci_address": "0000:1b:00.0", "ordinal": 0})
+    assert reader is None
+    assert "NVML" in reason
+
+
+class Scripted:
+    """A reader whose values are given, one list a reading."""
+
+    subject = "cuda:0"
+
+    def __init__(self, *readings: list[Value]) -> None:
+        self.readings = list(readings)
+
+    def read(self) -> list[Value]:
+        return self.readings.pop(0)
+
+    def refused(self) -> dict[str, str]:
+        return {}
+
+
+def rows_of(before: list[Value], after: list[Value]) -> list[dict[str, Any]]:
+    observer = Observer(Scripted(before, after))
+    observer.look("before", 1)
+    observer.look("after", 1)
+    rows = observer.taken()
+    assert observer.taken() == []
+    return rows
+
+
+def test_rows_have_the_columns_of_the_table() -> None:
+    rows = rows_of([Value("power", 70.0, "W")], [Value("power", 300.0, "W")])
+    assert [(row["moment"], row["value"]) for row in rows] == [("before", 70.0), ("after", 300.0)]
+    assert {row["rank"] for row in rows} == {1}
+    assert {row["subject"] for row in rows} == {"cuda:0"}
+    assert rows[0]["when_ns"] <= rows[1]["when_ns"]
+    idle = Observer(Scripted([Value("power", 70.0, "W")]))
+    idle.look("before", -1)  # takes no part
+    assert idle.taken() == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ([("throttle_reasons", 1, "")], [("throttle_reasons", 1, "")], {}),  # idle
+        ([("throttle_reasons", 0, "")], [("throttle_reasons", 0x44, "")],
+         {"throttled": {"cuda:0": ["power cap", "temperature (hardware)"]}}),
+        ([("power_violation", 5, "ns")], [("power_violation", 9, "ns")], {"throttled": {"cuda:0": ["power cap"]}}),
+        ([("power_violation", 5, "ns")], [("power_violation", 5, "ns")], {}),
+        ([("ecc_corrected_errors", 7, "errors")], [("ecc_corrected_errors", 9, "errors")],
+         {"errors_rose": {"cuda:0": {"ecc_corrected_errors": 2}}}),
+        ([], [("ecc_corrected_errors", 9, "errors")], {}),  # nothing to compare with
+        ([("nvlink_data_tx_bytes", 1, "B")], [("nvlink_data_tx_bytes", 9, "B")], {}),
+    ],
+)  # fmt: skip
+def test_evidence_is_what_throttled_and_what_rose(
+    before: list[tuple[Any, ...]], after: list[tuple[Any, ...]], expected: dict[str, Any]
+) -> None:
+    assert notable(rows_of([Value(*one) for one in before], [Value(*one) for one in after])) == expected
+
+
+def test_a_grown_time_of_violation_is_a_finding() -> None:
+    rows = rows_of([Value("thermal_violation", 5, "ns")], [Value("thermal_violation", 9, "ns")])
+    facts = types.SimpleNamespace(observations=[{"case_key": "k", **row} for row in rows])
+    (finding,) = throttled(facts)  # type: ignore[arg-type]
+    assert "temperature" in finding.sentence
+    rows = rows_of([Value("thermal_violation", 5, "ns")], [Value("thermal_violation", 5, "ns")])
+    facts = types.SimpleNamespace(observations=[{"case_key": "k", **row} for row in rows])
+    assert not list(throttled(facts))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_a_run_stores_them_with_its_cases(run_plan: Any, monkeypatch: pytest.MonkeyPatch, threads: bool) -> None:
+    from linkgauge.run.mpi_library import default_installation
+
+    monkeypatch.setenv("LINKGAUGE_TEST_OBSERVED", "1")
+    run = run_plan(threads=threads, mpis=[] if threads else [default_installation()])
+    assert run.status == 0
+    loaded = load(Path(run.path))
+    rows = loaded.observations.to_pylist()
+    measured = [row for row in loaded.rows() if str(row.status) == "ok"]
+    assert {row["case_key"] for row in rows} == {row.case.case_key for row in measured}
+    # Two ranks, two moments, two values a case; rank k looks at device k.
+    assert len(rows) == sum(2 * 2 * row.case.ranks for row in measured)
+    assert {(row["rank"], row["subject"]) for row in rows} == {(0, "host:0"), (1, "host:1")}
+    for row in measured:
+        evidence = json.loads(row.record["evidence"] or "{}")
+        assert evidence["errors_rose"]["host:0"]["ecc_corrected_errors"] == 1
+        assert evidence["throttled"]["host:1"] == ["power cap"]
+    (launch,) = loaded.launches.to_pylist()
+    assert json.loads(launch["extra"])["not_observed"] == {
+        "0": {"nvlink_raw_tx_bytes": "Insufficient Permissions"},
+        "1": {"nvlink_raw_tx_bytes": "Insufficient Permissions"},
+    }

@@ -233,15 +233,25 @@ def _told(
         score = max(item.slow.score for item in items)
         confidence = min(0.99, (0.8 + 0.19 * (1 - math.exp(-score / 20))) * (0.8 + 0.2 * agree))
         severity: Severity = "fault"
-        if all(len(item.slow.pairs) == 1 for item in items):
-            # One case of one pair may have met a passing disturbance: two cases must agree, or one stand out by far.
-            alone = len(items) == 1 and score < (15 if tested.get((kind, ends), 1) > 1 else 8)
-            if alone:
-                severity, confidence = "note", 0.5
-                sentence += " Only one case shows it: measure it again."
+        if _passing(items, tested.get((kind, ends), 2 if kind == "host" else 1), score, share):
+            severity, confidence = "note", 0.5
+            sentence += " Only one case shows it: measure it again."
         yield Finding(
             _RULES[kind], severity, subject, sentence, tuple(evidence), confidence, _remedy(kind), loss, _devices(ends)
         )
+
+
+def _passing(items: list[_Seen], tested: int, score: float, share: float) -> bool:
+    """Whether a passing disturbance may explain it.
+
+    One set of cases shows it, others (for a host link, the other direction) do not, and it does not stand out by far.
+    """
+    if len(items) > 1:
+        return False
+    alone = len(items[0].slow.pairs) == 1
+    if tested > 1:
+        return score < 15 or share < 0.12 if alone else score < 20 and share < 0.15
+    return alone and score < 8
 
 
 def _place(facts: Facts, kind: str, ends: tuple[int | str, ...]) -> str:

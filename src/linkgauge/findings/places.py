@@ -1,12 +1,10 @@
-"""Rules about where devices lie: tiers, copy-engine caps, ways by hops, unused parts, staging, NUMA effects, PCIe."""
+"""Rules about the ways between devices: tiers, copy-engine caps, ways by hops, unused parts, staging."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from typing import Any
-
-from scipy import stats
 
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
 from linkgauge.findings.finding import Evidence, Finding
@@ -15,10 +13,10 @@ from linkgauge.findings.wiring import Way, over_host
 Pair = tuple[int, int]
 Placed = dict[Pair, tuple[Measure, Way]]
 
-_LARGE = 1 << 20
+LARGE = 1 << 20
 
 
-def _placed(facts: Facts, patterns: tuple[str, ...], least_size: int = _LARGE, small: bool = False) -> list[Placed]:
+def placed_pairs(facts: Facts, patterns: tuple[str, ...], least_size: int = LARGE, small: bool = False) -> list[Placed]:
     """Return pair sets inside one node with their ways: each setting's largest size (the smallest for `small`)."""
     key = ("placed", patterns, least_size, small)
     if key not in facts.kept:
@@ -62,23 +60,26 @@ def _by_rate(placed: Placed, kinds: tuple[str, ...] = ("direct", "switch")) -> d
     return dict(sorted(groups.items()))
 
 
-def _one_way(measure: Measure) -> float:
+def one_way(measure: Measure) -> float:
     """Goodput of one direction, in bytes per second."""
     return (measure.goodput or 0.0) / (2 if measure.pattern == "bidirectional" else 1)
 
 
-def _level(measures: Iterable[Measure]) -> float:
-    return median(_one_way(m) for m in measures)
+def level_of(measures: Iterable[Measure]) -> float:
+    """Return the median one-way goodput of measures in bytes per second."""
+    return median(one_way(m) for m in measures)
 
 
 def bandwidth_tiers(facts: Facts) -> Iterable[Finding]:
     """Measured levels beside the described links, where these differ among pairs."""
-    for placed in _placed(facts, ("unidirectional", "pingpong", "bidirectional")):
+    for placed in placed_pairs(facts, ("unidirectional", "pingpong", "bidirectional")):
         groups = _by_rate(placed)
         if len(groups) < 2:
             continue
         one = next(iter(placed.values()))[0]
-        texts = [f"{rate_text(rate)}: {rate_text(_level(g))} ({_level(g) / rate:.0%})" for rate, g in groups.items()]
+        texts = [
+            f"{rate_text(rate)}: {rate_text(level_of(g))} ({level_of(g) / rate:.0%})" for rate, g in groups.items()
+        ]
         yield Finding(
             "bandwidth_tiers",
             "note",
@@ -86,7 +87,7 @@ def bandwidth_tiers(facts: Facts) -> Iterable[Finding]:
             f"{one.label} has {len(groups)} tiers by the links between the pairs; share of the links' nominal "
             f"rate: {'; '.join(texts)}.",
             tuple(
-                Evidence(f"{len(g)} pairs with {rate_text(rate)}: {rate_text(_level(g))} each way", keys(g))
+                Evidence(f"{len(g)} pairs with {rate_text(rate)}: {rate_text(level_of(g))} each way", keys(g))
                 for rate, g in groups.items()
             ),
             0.9,
@@ -97,25 +98,25 @@ def bandwidth_tiers(facts: Facts) -> Iterable[Finding]:
 def copy_engine_cap(facts: Facts) -> Iterable[Finding]:
     """A copy engine that gives the same rate on links of different width, or less than a kernel on the same link."""
     kernels = {
-        pair: _one_way(measure)
-        for placed in _placed(facts, ("unidirectional", "bidirectional"))
+        pair: one_way(measure)
+        for placed in placed_pairs(facts, ("unidirectional", "bidirectional"))
         for pair, (measure, _) in placed.items()
         if measure.transport == "kernel"
     }
-    for placed in _placed(facts, ("unidirectional", "pingpong", "bidirectional")):
+    for placed in placed_pairs(facts, ("unidirectional", "pingpong", "bidirectional")):
         one = next(iter(placed.values()))[0]
         groups = _by_rate(placed, ("direct",))
         if one.transport != "copy_engine" or not groups or one.via >= 0:
             continue
         rates = list(groups)
-        widest, level = rates[-1], _level(groups[rates[-1]])
+        widest, level = rates[-1], level_of(groups[rates[-1]])
         share = level / widest
-        alike = [rate for rate in rates[:-1] if widest >= 1.5 * rate and abs(_level(groups[rate]) / level - 1) < 0.05]
+        alike = [rate for rate in rates[:-1] if widest >= 1.5 * rate and abs(level_of(groups[rate]) / level - 1) < 0.05]
         by_kernel = [
             kernels[p] for p, (m, w) in placed.items() if w.rate == widest and w.kind == "direct" and p in kernels
         ]
         evidence = [
-            Evidence(f"links of {rate_text(r)}: {rate_text(_level(g))} ({_level(g) / r:.0%})", keys(g))
+            Evidence(f"links of {rate_text(r)}: {rate_text(level_of(g))} ({level_of(g) / r:.0%})", keys(g))
             for r, g in groups.items()
         ]
         if share > 0.65 or _staged(facts, level, widest):
@@ -151,24 +152,24 @@ def path_by_hops(facts: Facts) -> Iterable[Finding]:
     wiring = facts.wiring
     if wiring is None:
         return
-    for placed in _placed(facts, ("unidirectional", "pingpong", "bidirectional")):
+    for placed in placed_pairs(facts, ("unidirectional", "pingpong", "bidirectional")):
         one = next(iter(placed.values()))[0]
         found: list[tuple[Pair, Measure, float, float]] = []
         for pair, (measure, way) in placed.items():
             wide = wiring.widest_rates.get(pair)
-            level = _one_way(measure)
+            level = one_way(measure)
             if way.kind not in ("routed", "direct") or way.rate is None or wide is None or wide < 1.5 * way.rate:
                 continue
             # That the transport could fill a wider way is shown by the pairs that have one.
             able = [
-                _one_way(m) for m, w in placed.values() if w.kind == "direct" and w.rate is not None and w.rate >= wide
+                one_way(m) for m, w in placed.values() if w.kind == "direct" and w.rate is not None and w.rate >= wide
             ]
             if 0.4 * way.rate <= level <= 1.02 * way.rate and able and median(able) > 1.2 * level:
                 found.append((pair, measure, way.rate, wide))
         if not found:
             continue
         names = ", ".join(f"{a}-{b}" for (a, b), *_ in found[:8])
-        level = median(_one_way(m) for _, m, *_ in found)
+        level = median(one_way(m) for _, m, *_ in found)
         wide = median(item[3] for item in found)
         yield Finding(
             "path_by_hops",
@@ -176,7 +177,7 @@ def path_by_hops(facts: Facts) -> Iterable[Finding]:
             f"{one.label} between {names}",
             f"{one.label} between {names} gets {rate_text(level)}, the rate of the way with fewest hops "
             f"({rate_text(found[0][2])}); a way of more hops allows {rate_text(wide)}.",
-            tuple(Evidence(f"{a}-{b}: {rate_text(_one_way(m))}", (m.case_key,)) for (a, b), m, *_ in found),
+            tuple(Evidence(f"{a}-{b}: {rate_text(one_way(m))}", (m.case_key,)) for (a, b), m, *_ in found),
             0.85,
             "Relay such transfers through the devices on the wide way (dimension via), or place the exchange on "
             "other devices.",
@@ -190,7 +191,7 @@ def part_unused(facts: Facts) -> Iterable[Finding]:
     for pairs in facts.pair_sets:
         for pair, measure in pairs.items():
             if (
-                measure.size < _LARGE
+                measure.size < LARGE
                 or measure.pattern == "flag_pingpong"
                 or measure.via >= 0
                 or over_host(measure.transport, measure.path)
@@ -230,8 +231,8 @@ def _one_of_k(
     for other, theirs in means.items():
         if other == mine:
             continue
-        best = {pair: _one_way(m) for pair, m in theirs}
-        ratios = [_one_way(m) / best[pair] for pair, m in items if best.get(pair)]
+        best = {pair: one_way(m) for pair, m in theirs}
+        ratios = [one_way(m) / best[pair] for pair, m in items if best.get(pair)]
         if len(ratios) < 2:
             continue
         ratio = median(ratios)
@@ -239,7 +240,7 @@ def _one_of_k(
         for parts in (2, 3, 4):
             if abs(ratio * parts - 1) < 0.025 and sum(steady) >= 0.9 * len(steady):
                 where = "between nodes" if between else "inside the node"
-                level = median(_one_way(m) for _, m in items)
+                level = median(one_way(m) for _, m in items)
                 fraction = {2: "one half", 3: "one third", 4: "one quarter"}[parts]
                 return Finding(
                     "part_unused",
@@ -270,7 +271,7 @@ def _unused_remedy(between: bool) -> str:
 
 def host_staging(facts: Facts) -> Iterable[Finding]:
     """Device memory that travels at the rate of host links where a direct way is much wider."""
-    for placed in _placed(facts, ("unidirectional", "pingpong", "bidirectional")):
+    for placed in placed_pairs(facts, ("unidirectional", "pingpong", "bidirectional")):
         one = next(iter(placed.values()))[0]
         if (
             over_host(one.transport, one.path)
@@ -284,10 +285,10 @@ def host_staging(facts: Facts) -> Iterable[Finding]:
             (m, w.rate) for m, w in placed.values()
             if w.kind in ("direct", "switch") and w.rate is not None and hosts and w.rate >= 1.5 * median(hosts)
         ]  # fmt: skip
-        staged = [(m, rate) for m, rate in wide if _one_way(m) <= 1.1 * median(hosts) and _one_way(m) < 0.5 * rate]
+        staged = [(m, rate) for m, rate in wide if one_way(m) <= 1.1 * median(hosts) and one_way(m) < 0.5 * rate]
         if len(wide) < 2 or len(staged) < 0.75 * len(wide):
             continue
-        level, rate = median(_one_way(m) for m, _ in staged), median(r for _, r in staged)
+        level, rate = median(one_way(m) for m, _ in staged), median(r for _, r in staged)
         settings = _settings(facts, one)
         yield Finding(
             "host_staging",
@@ -335,170 +336,3 @@ def _staging_remedy(transport: str) -> str:
     return (
         "Switch peer access on, and check that IOMMU and ACS settings and the container allow it ('linkgauge doctor')."
     )
-
-
-def numa_effects(facts: Facts) -> Iterable[Finding]:
-    """Pairs that differ by where they lie: neighbour against remote, by width, and remote pairs by route."""
-    for small in (True, False):
-        for placed in _placed(facts, ("pingpong", "unidirectional", "flag_pingpong"), small=small):
-            one = next(iter(placed.values()))[0]
-            groups: dict[tuple[str, Any], list[Measure]] = {}
-            for measure, way in placed.values():
-                near = way.kind in ("direct", "switch")
-                groups.setdefault(
-                    ("neighbour" if near else "remote", way.rate if near else (way.hops, way.rate)), []
-                ).append(measure)
-            texts = _kinds(groups)
-            if not texts:
-                continue
-            yield Finding(
-                "numa_effects",
-                "note",
-                f"{one.label} at {size_text(one.size)}",
-                f"Where devices lie matters to {one.label} at {size_text(one.size)}: {'; '.join(texts)}.",
-                tuple(
-                    Evidence(
-                        f"{kind} {_shape_text(shape)}: {median(m.time_ns for m in g) / 1e3:.4g} us over {len(g)} pairs",
-                        keys(g),
-                    )
-                    for (kind, shape), g in groups.items()
-                ),
-                0.85,
-                "Order ranks so that neighbours in the program are neighbours in the machine "
-                "(CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES).",
-            )
-
-
-def _shape_text(shape: Any) -> str:
-    if isinstance(shape, tuple):
-        return f"over {shape[0]} links"
-    return f"with {rate_text(shape)}"
-
-
-def _kinds(groups: dict[tuple[str, Any], list[Measure]]) -> list[str]:
-    texts = []
-    near = {shape: g for (kind, shape), g in groups.items() if kind == "neighbour"}
-    far = {shape: g for (kind, shape), g in groups.items() if kind == "remote"}
-    if near and far:
-        a, b = (median(m.time_ns for g in side.values() for m in g) for side in (near, far))
-        if b > 1.1 * a:
-            texts.append(f"remote pairs take {b / a:.2g} times as long as neighbours")
-    for side, words in (
-        (near, "neighbours differ by the width of their links"),
-        (far, "remote pairs differ by their route"),
-    ):
-        medians = [median(m.time_ns for m in g) for g in side.values()]
-        if len(medians) > 1 and max(medians) > 1.1 * min(medians):
-            texts.append(f"{words}, by a factor of {max(medians) / min(medians):.2g}")
-    return texts
-
-
-def anti_locality(facts: Facts) -> Iterable[Finding]:
-    """Pairs over PCIe that are nearer and slower (Li et al., Section 3.2: pairs under one switch)."""
-    for placed in _placed(facts, ("unidirectional", "bidirectional", "pingpong")):
-        one = next(iter(placed.values()))[0]
-        hosts = list(facts.wiring.host_rates.values()) if facts.wiring else []
-        by_hops: dict[int, list[Measure]] = {}
-        for pair, (measure, way) in placed.items():
-            host = way if way.kind == "host" else (facts.wiring.host_ways.get(pair) if facts.wiring else None)
-            if host is None:
-                continue
-            if way.kind != "host" and not (
-                hosts and way.rate and way.rate >= 1.2 * median(hosts) and _one_way(measure) <= 0.95 * median(hosts)
-            ):
-                by_hops = {}
-                break
-            by_hops.setdefault(host.hops, []).append(measure)
-        if len(by_hops) < 2:
-            continue
-        nearest = min(by_hops)
-        near, far = by_hops[nearest], [m for hops, group in by_hops.items() if hops > nearest for m in group]
-        if len(near) < 2 or len(far) < 3:
-            continue
-        a, b = _level(near), _level(far)
-        p_value = float(
-            stats.mannwhitneyu([_one_way(m) for m in near], [_one_way(m) for m in far], alternative="less").pvalue
-        )
-        if a > 0.9 * b or p_value > 0.01:
-            continue
-        yield Finding(
-            "anti_locality",
-            "loss",
-            f"{one.label} over PCIe",
-            f"Pairs under one PCIe switch are slower than pairs further apart: {rate_text(a)} against "
-            f"{rate_text(b)} each way "
-            f"({one.label} at {size_text(one.size)}).",
-            (
-                Evidence(f"{len(near)} near pairs ({nearest} links): {rate_text(a)} each way", keys(near)),
-                Evidence(f"{len(far)} far pairs: {rate_text(b)} each way", keys(far)),
-            ),
-            0.95,
-            "Switch ACS off on the PCIe switches (peer traffic then need not go up to the root), or pair "
-            "devices of different switches.",
-            1 - a / b,
-        )
-
-
-def pcie_below_width(facts: Facts) -> Iterable[Finding]:
-    """PCIe links that trained below what both ends can, as discovery saw them or as host copies show."""
-    system = facts.system
-    if system is None:
-        return
-    for link in system.links:
-        trained, possible = link.data_rate, link.possible_rate
-        if link.kind == "pcie" and trained and possible and possible.value > 1.05 * trained.value:
-            subject = f"PCIe link {link.a} - {link.b}"
-            yield Finding(
-                "pcie_below_width",
-                "fault",
-                subject,
-                f"{subject} is trained at {rate_text(trained.value)} where both ends can do "
-                f"{rate_text(possible.value)}.",
-                (Evidence(f"trained: generation {link.version}, x{link.width} ({trained.source})"),),
-                0.95,
-                "Idle devices may lower their generation to save power: look under load (nvidia-smi -q -d "
-                "PCIE). If it stays, reseat the "
-                "device, look at slot, riser and the firmware's setting.",
-                1 - trained.value / possible.value,
-            )
-    yield from _narrow_by_rate(facts)
-
-
-def _narrow_by_rate(facts: Facts) -> Iterable[Finding]:
-    wiring = facts.wiring
-    if wiring is None:
-        return
-    wanted = ("host_to_device", "device_to_host")
-    groups = facts.grouped(lambda m: m.settings if m.pattern in wanted and m.ranks == 1 and m.size >= _LARGE else None)
-    told: dict[int, list[Measure]] = {}
-    for group in groups.values():
-        one = group[0]
-        if "pinned" not in (one.source_memory, one.target_memory):
-            continue
-        size = max(m.size for m in group)
-        measures = [m for m in group if m.size == size and m.goodput]
-        known = [(m, wiring.host_rates[m.devices[0]]) for m in measures if m.devices[0] in wiring.host_rates]
-        shares = [(m.goodput or 0.0) / rate for m, rate in known]
-        for parts in (2, 4):
-            # Payload is 80 to 95 % of a PCIe link's data rate: half of that is a band that full width never falls into.
-            if known and 0.78 / parts <= median(shares) <= 0.96 / parts and max(shares) < 1.1 / parts:
-                told.setdefault(parts, []).extend(m for m, _ in known)
-    for parts, measures in told.items():
-        shares = [(m.goodput or 0.0) / wiring.host_rates[m.devices[0]] for m in measures]
-        yield Finding(
-            "pcie_below_width",
-            "loss",
-            "host links of all devices",
-            f"Copies between host and every device reach {median(shares):.0%} of the described link: as if "
-            f"1/{parts} of its width or "
-            "one generation less were in use.",
-            (
-                Evidence(
-                    f"{len(measures)} cases: {rate_text(median(m.goodput or 0.0 for m in measures))}", keys(measures)
-                ),
-            ),
-            0.7,
-            "Compare with the link as trained (nvidia-smi -q -d PCIE, lspci -vv LnkSta) and with the memory "
-            "node of the buffers (--bind).",
-            1 - 1 / parts,
-        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Container, Iterable
 
-from linkgauge.findings import groups, health, localise, places, shapes
+from linkgauge.findings import groups, health, localise, nearness, places, shapes
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
 
@@ -38,14 +38,14 @@ RULES: tuple[Rule, ...] = (
     Rule("throttled", health.throttled, "devices that lowered their clocks for power or heat", faults=True),
     Rule("other_processes", health.other_processes, "devices that other processes used at the same time", faults=True),
     Rule("straggler", groups.straggler, "a rank that comes late to collectives, or finishes last", True, True),
-    Rule("pcie_below_width", places.pcie_below_width, "PCIe links below the width or generation that both ends "
+    Rule("pcie_below_width", nearness.pcie_below_width, "PCIe links below the width or generation that both ends "
     "can do", faults=True),
     Rule("host_staging", places.host_staging, "device memory that goes through the host where a direct way exists"),
     Rule("part_unused", places.part_unused, "exactly one half, third or quarter of what the same way gives by "
     "other means"),
     Rule("copy_engine_cap", places.copy_engine_cap, "a copy engine that cannot fill a wide link"),
     Rule("path_by_hops", places.path_by_hops, "a way of fewest hops taken where a wider one exists"),
-    Rule("anti_locality", places.anti_locality, "pairs over PCIe that are nearer and slower"),
+    Rule("anti_locality", nearness.anti_locality, "pairs over PCIe that are nearer and slower"),
     Rule("falling_goodput", shapes.falling_goodput, "goodput that falls or dips as size grows"),
     Rule("latency_step", shapes.latency_step, "jumps of time between two sizes: a switch of protocol"),
     Rule("library_choice", shapes.library_choice, "sizes at which a library's own choice loses to another algorithm"),
@@ -56,7 +56,7 @@ RULES: tuple[Rule, ...] = (
     Rule("periodic_spikes", health.periodic_spikes, "delays at a steady period", True),
     Rule("several_modes", health.several_modes, "times that lie on several levels", True),
     Rule("bandwidth_tiers", places.bandwidth_tiers, "measured levels beside links of different width"),
-    Rule("numa_effects", places.numa_effects, "pairs that differ by where they lie: distance, width, route"),
+    Rule("numa_effects", nearness.numa_effects, "pairs that differ by where they lie: distance, width, route"),
     Rule("crossing_points", shapes.crossing_points, "sizes at which one transport overtakes another"),
     Rule("small_message_overhead", shapes.small_message_overhead, "what the smallest message costs by each transport"),
     Rule("too_few_samples", health.too_few_samples, "cases with too few samples for a claim"),

@@ -73,7 +73,7 @@ def latency_step(facts: Facts) -> Iterable[Finding]:
             expected = before.time_ns + 1.1 * max(slopes) * (after.size - before.size)
             noise = before.half_width * before.time_ns + after.half_width * after.time_ns
             jump = after.time_ns - expected
-            if jump > 0.25 * before.time_ns + 2 * noise:
+            if jump > 0.25 * before.time_ns + noise:
                 yield _step(before, after, expected, jump)
 
 

@@ -1,0 +1,179 @@
+"""Rules about how near devices lie: NUMA effects among pairs, PCIe anti-locality, PCIe links below their width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from scipy import stats
+
+from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
+from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.places import LARGE, level_of, one_way, placed_pairs
+
+
+def numa_effects(facts: Facts) -> Iterable[Finding]:
+    """Pairs that differ by where they lie: neighbour against remote, by width, and remote pairs by route."""
+    for small in (True, False):
+        for placed in placed_pairs(facts, ("pingpong", "unidirectional", "flag_pingpong"), small=small):
+            one = next(iter(placed.values()))[0]
+            groups: dict[tuple[str, Any], list[Measure]] = {}
+            for measure, way in placed.values():
+                near = way.kind in ("direct", "switch")
+                groups.setdefault(
+                    ("neighbour" if near else "remote", way.rate if near else (way.hops, way.rate)), []
+                ).append(measure)
+            texts = _kinds(groups)
+            if not texts:
+                continue
+            yield Finding(
+                "numa_effects",
+                "note",
+                f"{one.label} at {size_text(one.size)}",
+                f"Where devices lie matters to {one.label} at {size_text(one.size)}: {'; '.join(texts)}.",
+                tuple(
+                    Evidence(
+                        f"{kind} {_shape_text(shape)}: {median(m.time_ns for m in g) / 1e3:.4g} us over {len(g)} pairs",
+                        keys(g),
+                    )
+                    for (kind, shape), g in groups.items()
+                ),
+                0.85,
+                "Order ranks so that neighbours in the program are neighbours in the machine "
+                "(CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES).",
+            )
+
+
+def _shape_text(shape: Any) -> str:
+    if isinstance(shape, tuple):
+        return f"over {shape[0]} links"
+    return f"with {rate_text(shape)}"
+
+
+def _kinds(groups: dict[tuple[str, Any], list[Measure]]) -> list[str]:
+    texts = []
+    near = {shape: g for (kind, shape), g in groups.items() if kind == "neighbour"}
+    far = {shape: g for (kind, shape), g in groups.items() if kind == "remote"}
+    if near and far:
+        a, b = (median(m.time_ns for g in side.values() for m in g) for side in (near, far))
+        if b > 1.1 * a:
+            texts.append(f"remote pairs take {b / a:.2g} times as long as neighbours")
+    for side, words in (
+        (near, "neighbours differ by the width of their links"),
+        (far, "remote pairs differ by their route"),
+    ):
+        medians = [median(m.time_ns for m in g) for g in side.values()]
+        if len(medians) > 1 and max(medians) > 1.1 * min(medians):
+            texts.append(f"{words}, by a factor of {max(medians) / min(medians):.2g}")
+    return texts
+
+
+def anti_locality(facts: Facts) -> Iterable[Finding]:
+    """Pairs over PCIe that are nearer and slower (Li et al., Section 3.2: pairs under one switch)."""
+    for placed in placed_pairs(facts, ("unidirectional", "bidirectional", "pingpong")):
+        one = next(iter(placed.values()))[0]
+        hosts = list(facts.wiring.host_rates.values()) if facts.wiring else []
+        by_hops: dict[int, list[Measure]] = {}
+        for pair, (measure, way) in placed.items():
+            host = way if way.kind == "host" else (facts.wiring.host_ways.get(pair) if facts.wiring else None)
+            if host is None:
+                continue
+            if way.kind != "host" and not (
+                hosts and way.rate and way.rate >= 1.2 * median(hosts) and one_way(measure) <= 0.95 * median(hosts)
+            ):
+                by_hops = {}
+                break
+            by_hops.setdefault(host.hops, []).append(measure)
+        if len(by_hops) < 2:
+            continue
+        nearest = min(by_hops)
+        near, far = by_hops[nearest], [m for hops, group in by_hops.items() if hops > nearest for m in group]
+        if len(near) < 2 or len(far) < 3:
+            continue
+        a, b = level_of(near), level_of(far)
+        p_value = float(
+            stats.mannwhitneyu([one_way(m) for m in near], [one_way(m) for m in far], alternative="less").pvalue
+        )
+        if a > 0.9 * b or p_value > 0.01:
+            continue
+        yield Finding(
+            "anti_locality",
+            "loss",
+            f"{one.label} over PCIe",
+            f"Pairs under one PCIe switch are slower than pairs further apart: {rate_text(a)} against "
+            f"{rate_text(b)} each way "
+            f"({one.label} at {size_text(one.size)}).",
+            (
+                Evidence(f"{len(near)} near pairs ({nearest} links): {rate_text(a)} each way", keys(near)),
+                Evidence(f"{len(far)} far pairs: {rate_text(b)} each way", keys(far)),
+            ),
+            0.95,
+            "Switch ACS off on the PCIe switches (peer traffic then need not go up to the root), or pair "
+            "devices of different switches.",
+            1 - a / b,
+        )
+
+
+def pcie_below_width(facts: Facts) -> Iterable[Finding]:
+    """PCIe links that trained below what both ends can, as discovery saw them or as host copies show."""
+    system = facts.system
+    if system is None:
+        return
+    for link in system.links:
+        trained, possible = link.data_rate, link.possible_rate
+        if link.kind == "pcie" and trained and possible and possible.value > 1.05 * trained.value:
+            subject = f"PCIe link {link.a} - {link.b}"
+            yield Finding(
+                "pcie_below_width",
+                "fault",
+                subject,
+                f"{subject} is trained at {rate_text(trained.value)} where both ends can do "
+                f"{rate_text(possible.value)}.",
+                (Evidence(f"trained: generation {link.version}, x{link.width} ({trained.source})"),),
+                0.95,
+                "Idle devices may lower their generation to save power: look under load (nvidia-smi -q -d "
+                "PCIE). If it stays, reseat the "
+                "device, look at slot, riser and the firmware's setting.",
+                1 - trained.value / possible.value,
+            )
+    yield from _narrow_by_rate(facts)
+
+
+def _narrow_by_rate(facts: Facts) -> Iterable[Finding]:
+    wiring = facts.wiring
+    if wiring is None:
+        return
+    wanted = ("host_to_device", "device_to_host")
+    groups = facts.grouped(lambda m: m.settings if m.pattern in wanted and m.ranks == 1 and m.size >= LARGE else None)
+    told: dict[int, list[Measure]] = {}
+    for group in groups.values():
+        one = group[0]
+        if "pinned" not in (one.source_memory, one.target_memory):
+            continue
+        size = max(m.size for m in group)
+        measures = [m for m in group if m.size == size and m.goodput]
+        known = [(m, wiring.host_rates[m.devices[0]]) for m in measures if m.devices[0] in wiring.host_rates]
+        shares = [(m.goodput or 0.0) / rate for m, rate in known]
+        for parts in (2, 4):
+            # Payload is 80 to 95 % of a PCIe link's data rate: half of that is a band that full width never falls into.
+            if known and 0.78 / parts <= median(shares) <= 0.96 / parts and max(shares) < 1.1 / parts:
+                told.setdefault(parts, []).extend(m for m, _ in known)
+    for parts, measures in told.items():
+        shares = [(m.goodput or 0.0) / wiring.host_rates[m.devices[0]] for m in measures]
+        yield Finding(
+            "pcie_below_width",
+            "loss",
+            "host links of all devices",
+            f"Copies between host and every device reach {median(shares):.0%} of the described link: as if "
+            f"1/{parts} of its width or "
+            "one generation less were in use.",
+            (
+                Evidence(
+                    f"{len(measures)} cases: {rate_text(median(m.goodput or 0.0 for m in measures))}", keys(measures)
+                ),
+            ),
+            0.7,
+            "Compare with the link as trained (nvidia-smi -q -d PCIE, lspci -vv LnkSta) and with the memory "
+            "node of the buffers (--bind).",
+            1 - 1 / parts,
+        )

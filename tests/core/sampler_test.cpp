@@ -317,8 +317,9 @@ TEST(Sampler, HooksSeeEveryPhase) {
     if (!after) seen.push_back(std::string(phase) + std::to_string(number));
   };
   run(1, spec, settings, 0);
-  EXPECT_EQ(seen,
-            (std::vector<std::string>{"check-1", "warmup0", "warmup1", "time0", "time1", "time2", "final_check-1"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"check-1", "verify-1", "warmup0", "warmup1", "time0", "align0", "record0",
+                                            "time1", "align1", "record1", "time2", "align2", "record2", "finished3",
+                                            "final_check-1", "verify-1"}));
 }
 
 TEST(Sampler, TheHeartbeatRisesWithEverySample) {

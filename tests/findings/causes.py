@@ -75,9 +75,9 @@ def _joined(world: World) -> list[tuple[int, int]]:
     ]
 
 
-def slow_link(seed: int, names: tuple[str, ...] = SYSTEMS) -> Planted:
+def slow_link(seed: int, names: tuple[str, ...] = SYSTEMS, samples: int = 48, sweeps: bool = True) -> Planted:
     """One bundle between two devices, or one device's port of a switch, at 50 to 90 % of its rate."""
-    world = _new(seed, names)
+    world = _new(seed, names, samples=samples)
     rng, joined = world.rng, _joined(world)
     a, b = joined[int(rng.integers(len(joined)))]
     direct = world.fabric.has_edge(world.names[a], world.names[b])
@@ -115,7 +115,7 @@ def slow_link(seed: int, names: tuple[str, ...] = SYSTEMS) -> Planted:
         return worst
 
     world.slowness.append(slowness)
-    world.measure_all()
+    world.measure_all(sweeps)
     if direct:
         words = {world.names[a], world.names[b]}
         return Planted(

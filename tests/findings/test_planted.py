@@ -6,6 +6,7 @@ variants of each cause, which takes some minutes; otherwise four of them are pla
 
 from __future__ import annotations
 
+import math
 import os
 
 import causes
@@ -15,6 +16,9 @@ from linkgauge.findings import rules
 
 ALL = os.environ.get("LINKGAUGE_FAULTS") == "all"
 SEEDS = range(1000, 1100) if ALL else range(1000, 1100, 33)
+ALLOWED = math.ceil(0.05 * len(SEEDS))  # 5 of 100; of a sample of four, one
+
+pytestmark = pytest.mark.timeout(3600)  # a hundred variants take minutes, on a busy machine many
 
 
 @pytest.mark.parametrize("name", causes.CAUSES)
@@ -25,7 +29,7 @@ def test_the_right_finding_comes_first(name: str) -> None:
         found = rules.apply(causes.facts_of(planted.world))
         if not found or not planted.right(found[0]):
             wrong.append((planted.what, [(f.rule, f.subject) for f in found[:3]]))
-    assert len(wrong) <= 0.05 * len(SEEDS), wrong
+    assert len(wrong) <= ALLOWED, wrong
 
 
 def test_nothing_wrong_gives_no_alarm() -> None:
@@ -35,11 +39,11 @@ def test_nothing_wrong_gives_no_alarm() -> None:
         found = [f for f in rules.apply(causes.facts_of(planted.world)) if f.severity != "note"]
         if found:
             alarms.append((planted.what, [f.sentence for f in found]))
-    assert len(alarms) <= 0.05 * len(SEEDS), alarms
+    assert len(alarms) <= ALLOWED, alarms
 
 
 def test_a_slow_port_of_a_rack_of_72_is_found() -> None:
     name = "gb200-nvl72"
-    planted = causes.slow_link(1000, names=(name,))
+    planted = causes.slow_link(1000, names=(name,), samples=16, sweeps=False)
     found = rules.apply(causes.facts_of(planted.world), samples=False)
     assert planted.right(found[0]), found[0].sentence

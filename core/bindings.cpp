@@ -23,6 +23,7 @@
 #include "measure/clock.h"
 #include "measure/statistics.h"
 #include "session.h"
+#include "transport/ccl_api.h"
 #include "transport/mpi_library.h"
 
 namespace nb = nanobind;
@@ -420,6 +421,13 @@ void bind_session(nb::module_& module) {
       .def("event_clock", &PythonSession::event_clock, "device"_a)
       .def("set_fault", &PythonSession::set_fault, "fault"_a.none())
       .def("close", &PythonSession::close);
+  module.def(
+      "ccl_version",
+      [](bool rccl, const std::string& path, const std::vector<std::string>& folders) {
+        const ccl::Library& library = ccl::Library::load(rccl, path, folders);
+        return std::pair(library.version(), library.path());
+      },
+      "rccl"_a, "library"_a = "", "library_folders"_a = std::vector<std::string>{});
   module.def("host_clock", [] { return to_python(host_clock()); });
 }
 

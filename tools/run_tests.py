@@ -82,7 +82,7 @@ def build_cpp_tests() -> bool:
     options = ["-DLINKGAUGE_TESTS=ON", "-DLINKGAUGE_PYTHON=OFF", f"-DLINKGAUGE_WARNINGS_AS_ERRORS={strict}"]
     # ninja's default of cores + 2 jobs needs more memory than a small machine has.
     # Folders of the vendors' headers, against which the GPU libraries' tables are checked where they are named.
-    names = ("LINKGAUGE_CUDA_INCLUDE", "LINKGAUGE_HIP_INCLUDE")
+    names = ("LINKGAUGE_CUDA_INCLUDE", "LINKGAUGE_NCCL_INCLUDE", "LINKGAUGE_HIP_INCLUDE")
     options += [f"-D{name}={os.environ[name]}" for name in names if name in os.environ]
     commands = [
         ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", *options],

@@ -314,12 +314,13 @@ bool wait_for(const std::uint64_t* flag, std::uint64_t value, std::uint64_t spin
 void run_flag_pingpong(void** arguments, const LaunchShape&) {
   auto* mine = argument<std::uint64_t*>(arguments, 0);
   auto* theirs = argument<std::uint64_t*>(arguments, 1);
-  const auto rounds = argument<std::uint64_t>(arguments, 2);
-  const auto starter = argument<std::int32_t>(arguments, 3);
-  const auto spin_limit = argument<std::uint64_t>(arguments, 4);
-  auto* gave_up = argument<std::uint64_t*>(arguments, 5);
+  const auto first = argument<std::uint64_t>(arguments, 2);
+  const auto rounds = argument<std::uint64_t>(arguments, 3);
+  const auto starter = argument<std::int32_t>(arguments, 4);
+  const auto spin_limit = argument<std::uint64_t>(arguments, 5);
+  auto* gave_up = argument<std::uint64_t*>(arguments, 6);
   std::atomic_ref<std::uint64_t> signal(*theirs);
-  for (std::uint64_t round = 1; round <= rounds; ++round) {
+  for (std::uint64_t round = first; round < first + rounds; ++round) {
     if (starter != 0) signal.store(round, std::memory_order_release);
     if (!wait_for(mine, round, spin_limit)) {
       *gave_up = round;
@@ -342,7 +343,7 @@ constexpr std::uint8_t kCheckArguments[] = {8, 8, 4, 4, 8, 4, 4, 8, 8};
 constexpr std::uint8_t kReduceArguments[] = {8, 8, 4, 8, 4, 4};
 constexpr std::uint8_t kCopyArguments[] = {8, 8, 8};
 constexpr std::uint8_t kChaseArguments[] = {8, 8, 8};
-constexpr std::uint8_t kFlagPingpongArguments[] = {8, 8, 8, 4, 8, 8};
+constexpr std::uint8_t kFlagPingpongArguments[] = {8, 8, 8, 8, 4, 8, 8};
 constexpr std::uint8_t kGateArguments[] = {8, 8, 8, 8};
 
 struct Named {

@@ -14,11 +14,12 @@ __global__ void lg_chase(const void* start, unsigned long long loads, const void
 
 // One thread on each of two devices (or one and the host): round r is the starter's write of r to the other's flag, and
 // the other's answer.
-__global__ void lg_flag_pingpong(unsigned long long* mine, unsigned long long* theirs, unsigned long long rounds,
-                                 int starter, unsigned long long spin_limit, unsigned long long* gave_up) {
+__global__ void lg_flag_pingpong(unsigned long long* mine, unsigned long long* theirs, unsigned long long first,
+                                 unsigned long long rounds, int starter, unsigned long long spin_limit,
+                                 unsigned long long* gave_up) {
   using namespace linkgauge;
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
-  for (u64 round = 1; round <= rounds; ++round) {
+  for (u64 round = first; round < first + rounds; ++round) {
     if (starter != 0) store_release_system(theirs, round);
     if (!wait_for(mine, round, spin_limit)) {
       store_release_system(gave_up, round);

@@ -50,7 +50,7 @@ class HostSection final : public TimedSection {
     const std::int64_t stop_ns = now_ns();
     sample.start_ns = start_ns;
     sample.ns = stop_ns - start_ns;
-    sample.iterations = batch;
+    sample.iterations = batch * operation.steps();
   }
 
  private:
@@ -116,7 +116,7 @@ class EventSection final : public TimedSection {
     events_.record_stops();
     context_.operation.complete();
     sample.ns = events_.elapsed_ns();
-    sample.iterations = context_.batch;
+    sample.iterations = context_.batch * context_.operation.steps();
   }
 
  private:
@@ -153,7 +153,7 @@ class GatedSection final : public TimedSection {
     open();
     context_.operation.complete();
     sample.ns = events_.elapsed_ns();
-    sample.iterations = context_.batch;
+    sample.iterations = context_.batch * context_.operation.steps();
     if (!events_.queues().empty() && words().gave_up.load() != 0) {
       throw Unsupported("the cadence gated: a queue did not take all operations while it was held");
     }

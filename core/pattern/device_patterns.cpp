@@ -1,71 +1,15 @@
-// What a rank does with its own device alone: copies between host memory and it, copies inside it, pointer chases, and
-// the floor of a launch. All ranks start together; each keeps the time of its own lane.
-#include <algorithm>
-#include <numeric>
-#include <optional>
-#include <random>
+// What a rank does with its own device alone: copies between host memory and it, copies inside it, and the floor of a
+// launch; and which cases of these and of the device latencies (pattern/device_latency.cpp) can be.
 #include <string>
 #include <vector>
 
 #include "device/kernel_tuning.h"
-#include "errors.h"
 #include "kernels/kernels.h"
-#include "pattern/data_check.h"
+#include "pattern/device_pattern.h"
 #include "pattern/operations.h"
-#include "transport/agreement.h"
-#include "transport/kernel_allreduce.h"
 
 namespace linkgauge {
 namespace {
-
-// A line further than any prefetch of the neighbouring line reaches.
-constexpr std::size_t kChaseStrideBytes = 128;
-
-class DevicePattern : public Operation {
- public:
-  DevicePattern(const RankContext& context, const CaseSpec& spec) : context_(context), spec_(spec) {}
-
-  void prepare() final {
-    std::string reason;
-    try {
-      data_.emplace(runtime(), device(), spec_, 1);
-      stream_ = Stream(runtime(), device());
-      allocate();
-    } catch (const MemoryError& error) {
-      reason = error.what();
-    }
-    agree_or_throw(*context_.group, reason);
-  }
-  void complete() override { stream_.synchronize(); }
-  void release() noexcept final {
-    free_buffers();
-    stream_ = Stream();
-    data_.reset();
-  }
-  int lane() const final { return context_.rank(); }
-  Progress progress() const final { return {}; }
-  std::vector<DeviceQueue> queues() const override { return {{stream_.handle(), device()}}; }
-  void library_barrier() final { context_.group->barrier({}); }
-
- protected:
-  virtual void allocate() = 0;
-  virtual void free_buffers() noexcept = 0;
-  DeviceRuntime& runtime() const { return *context_.runtime; }
-  int device() const { return context_.device(); }
-  int rank() const { return context_.rank(); }
-  const CaseSpec& spec() const { return spec_; }
-  DataCheck& data() { return *data_; }
-  StreamHandle stream() const { return stream_.handle(); }
-  Buffer make(MemoryKind kind, const AllocateOptions& options) {
-    return Buffer(runtime(), device(), kind, static_cast<std::size_t>(spec_.size_bytes), options);
-  }
-
- private:
-  RankContext context_;
-  CaseSpec spec_;
-  std::optional<DataCheck> data_;
-  Stream stream_;
-};
 
 // One way of a copy: a buffer to another of this rank, by the copy engine or by a kernel.
 class CopyWay {
@@ -172,67 +116,6 @@ class LocalCopies final : public DevicePattern {
   Stream second_;
 };
 
-// One operation walks once around a ring of pointers, one for each kChaseStrideBytes of the size, in random order.
-class Chase final : public DevicePattern {
- public:
-  using DevicePattern::DevicePattern;
-
-  void fill(std::uint64_t seed) override {
-    const std::size_t places = loads_;
-    std::vector<std::size_t> order(places);
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::mt19937_64 random(seed);
-    std::shuffle(order.begin() + 1, order.end(), random);
-    std::vector<std::byte> image(ring_.size());
-    for (std::size_t i = 0; i < places; ++i) {
-      void* next = ring_.at(order[(i + 1) % places] * kChaseStrideBytes);
-      std::copy_n(reinterpret_cast<const std::byte*>(&next), sizeof next, &image[order[i] * kChaseStrideBytes]);
-    }
-    runtime().copy_now(ring_.data(), ring_.copy_device(), image.data(), -1, image.size());
-    // One load less than a round: the end is a place that only a whole walk reaches.
-    due_ = ring_.at(order[places - 1] * kChaseStrideBytes);
-    void* poison = nullptr;
-    runtime().copy_now(end_.data(), device(), &poison, -1, sizeof poison);
-  }
-  void post() override {
-    const void* start = ring_.data();
-    std::uint64_t loads = loads_ - 1;
-    void* end = end_.data();
-    void* arguments[] = {&start, &loads, &end};
-    runtime().launch(kernel_, {1, 1, 0}, arguments, stream());
-  }
-  VerifyResult verify(std::uint64_t) override {
-    void* found = nullptr;
-    runtime().copy_now(&found, -1, end_.data(), device(), sizeof found);
-    VerifyResult result;
-    if (found == due_) return result;
-    result.ok = false;
-    result.bad_bytes = sizeof found;
-    result.expected = reinterpret_cast<std::uintptr_t>(due_);
-    result.found = reinterpret_cast<std::uintptr_t>(found);
-    result.where = "the pointer at which the chase ends";
-    return result;
-  }
-
- private:
-  void allocate() override {
-    ring_ = make(spec().source_memory, spec().source_options);
-    end_ = Buffer(runtime(), device(), MemoryKind::kDevice, sizeof(void*));
-    loads_ = ring_.size() / kChaseStrideBytes;
-    kernel_ = runtime().kernel(device(), kKernelChase);
-  }
-  void free_buffers() noexcept override {
-    ring_ = Buffer();
-    end_ = Buffer();
-  }
-
-  Buffer ring_;
-  Buffer end_;
-  std::size_t loads_ = 0;
-  void* due_ = nullptr;
-  KernelHandle kernel_ = nullptr;
-};
-
 // An empty kernel (transport kernel) or a copy of one byte (copy_engine), launched and completed: what every latency
 // of that mechanism holds besides moving bytes.
 class Floor final : public DevicePattern {
@@ -283,9 +166,7 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
   if (spec.transport != "copy_engine" && spec.transport != "kernel") {
     return pattern + " is of one device alone; its transports are copy_engine and kernel";
   }
-  if (spec.pattern == Pattern::kFlagPingpong) {
-    return "flag_pingpong needs two running kernels that share flags, which no runtime here offers yet";
-  }
+  if (spec.pattern == Pattern::kFlagPingpong) return why_not_flag_pingpong(context, spec);
   if (spec.pattern == Pattern::kFloor) return "";
   if (spec.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
   const bool pageable = spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable;
@@ -310,11 +191,7 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
       if (spec.transport != "kernel") return "stream_copy is a kernel's; its transport is kernel";
       break;
     case Pattern::kChase:
-      if (spec.transport != "kernel") return "chase is a kernel's; its transport is kernel";
-      if (spec.size_bytes < static_cast<std::int64_t>(2 * kChaseStrideBytes)) {
-        return "a chase needs " + std::to_string(2 * kChaseStrideBytes) + " bytes or more, for two places";
-      }
-      break;
+      return why_not_chase(context, spec);
     default:
       break;
   }
@@ -322,7 +199,8 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
 }
 
 std::unique_ptr<Operation> make_device_pattern(Transport&, const RankContext& context, const CaseSpec& spec) {
-  if (spec.pattern == Pattern::kChase) return std::make_unique<Chase>(context, spec);
+  if (spec.pattern == Pattern::kChase) return make_chase(context, spec);
+  if (spec.pattern == Pattern::kFlagPingpong) return make_flag_pingpong(context, spec);
   if (spec.pattern == Pattern::kFloor) return std::make_unique<Floor>(context, spec);
   return std::make_unique<LocalCopies>(context, spec);
 }

@@ -34,12 +34,13 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
       return {"0->" + last};
     case Pattern::kBidirectional:
       return {"0->1", "1->0"};
+    case Pattern::kChase:
+      return {ranks == 2 ? "0->1" : "0"};
     case Pattern::kHostToDevice:
     case Pattern::kDeviceToHost:
     case Pattern::kHostDeviceBoth:
     case Pattern::kLocalCopy:
     case Pattern::kStreamCopy:
-    case Pattern::kChase:
     case Pattern::kFloor: {
       std::vector<std::string> lanes;
       for (std::size_t rank = 0; rank < ranks; ++rank) {

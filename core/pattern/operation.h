@@ -41,6 +41,8 @@ class Operation {
 
   // The lane that this rank times, or -1: it takes part but keeps no time (docs/definitions.md, timekeepers).
   virtual int lane() const = 0;
+  // How many of what the pattern's time is of are in one post(): loads of a chase, round trips of flags, else one.
+  virtual std::int64_t steps() const { return 1; }
   virtual Progress progress() const = 0;
 
   // Gated cadence and event clock: the streams that post() queues on, with their device. Empty: not possible.

@@ -14,7 +14,7 @@ std::unique_ptr<Operation> make_pingpong(Transport& transport, const RankContext
 std::unique_ptr<Operation> make_exchange(Transport& transport, const RankContext& context, const CaseSpec& spec);
 // pattern/reduction.cpp: reduce, reduce_scatter, and allreduce as reduce on rank 0 and broadcast (SC'24's reference).
 std::unique_ptr<Operation> make_reduction(Transport& transport, const RankContext& context, const CaseSpec& spec);
-// pattern/device_patterns.cpp: what a rank does with its own device: host_to_device to floor.
+// pattern/device_patterns.cpp, device_latency.cpp: what a rank does with its own device: host_to_device to floor.
 std::unique_ptr<Operation> make_device_pattern(Transport& transport, const RankContext& context, const CaseSpec& spec);
 bool is_device_pattern(Pattern pattern);
 std::string why_not_device_pattern(const RankContext& context, const CaseSpec& spec);

@@ -45,9 +45,10 @@ class CclCommunicator {
       int other = 0;
       std::memcpy(&other, all[rank].data() + sizeof(id.internal), sizeof(int));
       if (other != version) {
-        throw Unsupported("ranks 0 to " + std::to_string(all.size() - 1) + " must load one version of " + product() +
-                          ": rank " + std::to_string(context.rank()) + " has " + std::to_string(version) + ", rank " +
-                          std::to_string(rank) + " has " + std::to_string(other));
+        throw Unsupported("all ranks must load one version of " + product() + ": rank " +
+                          std::to_string(context.rank()) + " has " + library.version() + ", rank " +
+                          std::to_string(rank) + " has " + ccl::version_text(other) +
+                          "; remedy: one installation on every node, or LD_LIBRARY_PATH to it");
       }
     }
     context.runtime->bind_thread(device_);
@@ -57,16 +58,18 @@ class CclCommunicator {
   CclCommunicator(const CclCommunicator&) = delete;
   CclCommunicator& operator=(const CclCommunicator&) = delete;
   ~CclCommunicator() {
-    // After a failure the library's own destroy may wait for ranks that are gone; abort does not.
-    if (broken_) {
-      library_->calls().ncclCommAbort(communicator_);
-    } else {
-      library_->calls().ncclCommDestroy(communicator_);
-    }
+    if (communicator_ != nullptr) library_->calls().ncclCommDestroy(communicator_);
   }
 
   ccl::Communicator get() const { return communicator_; }
   void mark_broken() { broken_ = true; }
+  bool broken() const { return broken_; }
+  // After a failure the library's own destroy may wait for ranks that are gone; abort does not, and ends the kernels
+  // that still wait for them, without which no memory of the device can be freed.
+  void abort() noexcept {
+    if (communicator_ != nullptr) library_->calls().ncclCommAbort(communicator_);
+    communicator_ = nullptr;
+  }
 
  private:
   std::string product() const { return library_->rccl() ? "RCCL" : "NCCL"; }
@@ -148,6 +151,12 @@ class CclOperation final : public BufferedOperation {
   }
 
   void disconnect() noexcept override {
+    if (communicator_ && (communicator_->broken() || group().aborted())) {
+      // The next case of these ranks makes a communicator anew.
+      registrations_.clear();
+      communicator_->abort();
+      context().kept("ccl").reset();
+    }
     for (void* handle : registrations_) library_->calls().ncclCommDeregister(communicator_->get(), handle);
     registrations_.clear();
     arrivals_.clear();
@@ -351,14 +360,20 @@ class CclOperation final : public BufferedOperation {
     int polls = 0;
     while (!runtime().done(stream_.handle())) {
       if (++polls % kPollsPerAbortCheck != 0) continue;
-      ccl::Result state = ccl::kSuccess;
-      check(library_->calls().ncclCommGetAsyncError(communicator_->get(), &state), "ncclCommGetAsyncError");
-      if (state != ccl::kInProgress) check(state, "an operation of NCCL");
+      check_state();
       if (group().aborted()) {
         communicator_->mark_broken();
         throw PeerError("another rank gave up during an operation of NCCL");
       }
     }
+    // An operation that the library gave up ends the stream's work too. Asking costs some nanoseconds.
+    check_state();
+  }
+
+  void check_state() {
+    ccl::Result state = ccl::kSuccess;
+    check(library_->calls().ncclCommGetAsyncError(communicator_->get(), &state), "ncclCommGetAsyncError");
+    if (state != ccl::kInProgress) check(state, "an operation of NCCL");
   }
 
   void tell_and_await_arrival() {

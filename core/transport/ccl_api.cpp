@@ -45,19 +45,22 @@ Library::Library(bool rccl, const std::vector<std::string>& names) : library_(na
 
 const Library& Library::load(bool rccl, const std::string& path, const std::vector<std::string>& folders) {
   static std::mutex mutex;
-  static std::map<bool, std::unique_ptr<Library>> loaded;
+  static std::map<std::vector<std::string>, std::unique_ptr<Library>> loaded;
   const std::lock_guard lock(mutex);
-  std::unique_ptr<Library>& library = loaded[rccl];
-  if (!library) library.reset(new Library(rccl, names_to_try(rccl, path, folders)));
+  const std::vector<std::string> names = names_to_try(rccl, path, folders);
+  std::unique_ptr<Library>& library = loaded[names];
+  if (!library) library.reset(new Library(rccl, names));
   return *library;
 }
 
-std::string Library::version() const {
+std::string version_text(int code) {
   // Since 2.9 the code is major * 10000 + minor * 100 + patch; before, major * 1000 + minor * 100 + patch.
-  const int major = version_code_ >= 10000 ? version_code_ / 10000 : version_code_ / 1000;
-  const int rest = version_code_ >= 10000 ? version_code_ % 10000 : version_code_ % 1000;
+  const int major = code >= 10000 ? code / 10000 : code / 1000;
+  const int rest = code >= 10000 ? code % 10000 : code % 1000;
   return std::to_string(major) + "." + std::to_string(rest / 100) + "." + std::to_string(rest % 100);
 }
+
+std::string Library::version() const { return version_text(version_code_); }
 
 void Library::check(Result result, const char* call, Communicator communicator, int device) const {
   if (result == kSuccess) return;
@@ -67,52 +70,6 @@ void Library::check(Result result, const char* call, Communicator communicator, 
     if (last != nullptr && last[0] != '\0') detail += std::string("; last: ") + last;
   }
   throw RuntimeCallError(call, name_of(result), result, device, detail);
-}
-
-Type type_of(Datatype datatype) {
-  switch (datatype) {
-    case Datatype::kInt8:
-      return 0;
-    case Datatype::kUint8:
-      return 1;
-    case Datatype::kInt32:
-      return 2;
-    case Datatype::kUint32:
-      return 3;
-    case Datatype::kInt64:
-      return 4;
-    case Datatype::kUint64:
-      return 5;
-    case Datatype::kFloat16:
-      return 6;
-    case Datatype::kFloat32:
-      return 7;
-    case Datatype::kFloat64:
-      return 8;
-    case Datatype::kBfloat16:
-      return 9;
-    case Datatype::kFloat8E4m3:
-      return 10;
-    case Datatype::kFloat8E5m2:
-      return 11;
-  }
-  throw CallerError("a datatype that NCCL does not know");
-}
-
-Op op_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return 0;
-    case ReduceOp::kProd:
-      return 1;
-    case ReduceOp::kMax:
-      return 2;
-    case ReduceOp::kMin:
-      return 3;
-    case ReduceOp::kAvg:
-      return 4;
-  }
-  throw CallerError("a reduction that NCCL does not know");
 }
 
 std::string supports_datatype(const Library& library, Datatype datatype) {

@@ -1,7 +1,7 @@
 // NCCL's functions (RCCL has the same under the same names) as one table over a library opened at run time.
 //
 // No header of NCCL is needed to build: types are restated here, and tests/core/vendor_headers/ compiles the table
-// against nccl.h. One library a process: the first load() decides.
+// against nccl.h.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +27,9 @@ inline constexpr Result kSuccess = 0;
 inline constexpr Result kInProgress = 7;
 inline constexpr int kWindowSymmetric = 1;             // NCCL_WIN_COLL_SYMMETRIC
 inline constexpr std::size_t kWindowAlignment = 4096;  // NCCL_WIN_REQUIRED_ALIGNMENT
+// By Datatype and ReduceOp of case_spec.h: ncclDataType_t and ncclRedOp_t.
+inline constexpr Type kDatatypes[] = {0, 1, 2, 3, 4, 5, 6, 9, 7, 8, 10, 11};
+inline constexpr Op kOps[] = {0, 1, 3, 2, 4};
 
 // REQUIRED(name, type): the library is too old without it. OPTIONAL(name, type): nullptr where absent.
 #define LINKGAUGE_CCL_API(REQUIRED, OPTIONAL)                                                          \
@@ -65,16 +68,18 @@ struct Table {
 #undef LINKGAUGE_CCL_MEMBER
 };
 
+std::string version_text(int code);  // "2.28.9"
+
 class Library {
  public:
   // Opens NCCL or RCCL: `path` when given, else the loader's name in `folders` (where wheels and ROCm put it), then the
-  // loader's own search. Throws Unsupported with the reason.
+  // loader's own search. A library that was opened stays open. Throws Unsupported with the reason.
   static const Library& load(bool rccl, const std::string& path, const std::vector<std::string>& folders);
 
   const Table& calls() const { return table_; }
   const std::string& path() const { return library_.path(); }
   int version_code() const { return version_code_; }
-  std::string version() const;  // "2.28.9"
+  std::string version() const;
   bool rccl() const { return rccl_; }
 
   // Throws RuntimeCallError with NCCL's own words when `result` is not success.
@@ -89,8 +94,8 @@ class Library {
   bool rccl_ = false;
 };
 
-Type type_of(Datatype datatype);
-Op op_of(ReduceOp op);
+inline Type type_of(Datatype datatype) { return kDatatypes[static_cast<std::size_t>(datatype)]; }
+inline Op op_of(ReduceOp op) { return kOps[static_cast<std::size_t>(op)]; }
 // Empty: the library has the datatype. Otherwise the reason.
 std::string supports_datatype(const Library& library, Datatype datatype);
 

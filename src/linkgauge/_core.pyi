@@ -225,6 +225,9 @@ class Session:
     def close(self) -> None:
         """Give back what the session holds. Further calls raise UsageError."""
 
+def ccl_version(rccl: bool, library: str = "", library_folders: Sequence[str] = []) -> tuple[str, str]:
+    """Version and file of NCCL or RCCL, which stays open. Raises Unsupported where it cannot be opened."""
+
 def host_clock() -> Clock:
     """Of the host's steady clock. Measured on the first call."""
 

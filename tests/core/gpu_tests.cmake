@@ -2,6 +2,8 @@
 # vendors' headers where those are (none is needed to build linkgauge).
 set(LINKGAUGE_CUDA_INCLUDE "" CACHE STRING
   "Folders with cuda.h, nvrtc.h and nvml.h (wheels nvidia-cuda-runtime, nvidia-cuda-nvrtc, nvidia-nvml-dev-cu12)")
+set(LINKGAUGE_NCCL_INCLUDE "" CACHE STRING
+  "Folders with nccl.h and what it includes of CUDA (wheels nvidia-nccl-cu13, nvidia-cuda-runtime, nvidia-cuda-crt)")
 set(LINKGAUGE_HIP_INCLUDE "" CACHE STRING "Folder with hip/hip_runtime_api.h (Debian: libamdhip64-dev, /usr/include)")
 
 set(stand_in_folder ${CMAKE_BINARY_DIR}/stand_in)
@@ -23,6 +25,15 @@ foreach(major 12 13)
   set_target_properties(nvrtc${major}_stand_in PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${stand_in_folder}/nvrtc${major})
   target_compile_definitions(nvrtc${major}_stand_in PRIVATE LINKGAUGE_STAND_IN_NVRTC_MAJOR=${major})
 endforeach()
+# Three ages: as of today, without the calls that came after 2.18, and too old to be of use.
+set(nccl_stand_ins)
+foreach(age 0 1 2)
+  linkgauge_stand_in(nccl${age}_stand_in libnccl.so.2 tests/core/stand_in/nccl_stand_in.cpp
+    tests/core/stand_in/machine.cpp)
+  set_target_properties(nccl${age}_stand_in PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${stand_in_folder}/nccl${age})
+  target_compile_definitions(nccl${age}_stand_in PRIVATE LINKGAUGE_STAND_IN_NCCL_AGE=${age})
+  list(APPEND nccl_stand_ins nccl${age}_stand_in)
+endforeach()
 
 file(GLOB LINKGAUGE_GPU_TEST_SOURCES CONFIGURE_DEPENDS tests/core/gpu/*.cpp)
 add_executable(gpu_tests ${LINKGAUGE_GPU_TEST_SOURCES})
@@ -32,7 +43,8 @@ target_compile_definitions(gpu_tests PRIVATE LINKGAUGE_STAND_IN_FOLDER="${stand_
 # The loader then finds the stand-ins before a real driver, also where LD_LIBRARY_PATH names that (old dtags: RPATH).
 set_target_properties(gpu_tests PROPERTIES BUILD_RPATH ${stand_in_folder})
 target_link_options(gpu_tests PRIVATE -Wl,--disable-new-dtags)
-add_dependencies(gpu_tests linkgauge_hiprtc cuda_stand_in hip_stand_in nvml_stand_in nvrtc12_stand_in nvrtc13_stand_in)
+add_dependencies(gpu_tests linkgauge_hiprtc cuda_stand_in hip_stand_in nvml_stand_in nvrtc12_stand_in nvrtc13_stand_in
+  ${nccl_stand_ins})
 gtest_discover_tests(gpu_tests DISCOVERY_TIMEOUT 60)
 
 # linkgauge_header_check(target include sources...): compiles only.
@@ -46,6 +58,10 @@ if(LINKGAUGE_CUDA_INCLUDE)
   linkgauge_header_check(cuda_header_check "${LINKGAUGE_CUDA_INCLUDE}" tests/core/vendor_headers/cuda_headers.cpp
     tests/core/stand_in/cuda_stand_in.cpp tests/core/stand_in/nvml_stand_in.cpp tests/core/stand_in/nvrtc_stand_in.cpp)
   target_compile_definitions(cuda_header_check PRIVATE LINKGAUGE_STAND_IN_NVRTC_MAJOR=13)
+endif()
+if(LINKGAUGE_NCCL_INCLUDE)
+  linkgauge_header_check(nccl_header_check "${LINKGAUGE_NCCL_INCLUDE}" tests/core/vendor_headers/nccl_headers.cpp
+    tests/core/stand_in/nccl_stand_in.cpp)
 endif()
 if(LINKGAUGE_HIP_INCLUDE)
   linkgauge_header_check(hip_header_check "${LINKGAUGE_HIP_INCLUDE}" tests/core/vendor_headers/hip_headers.cpp

@@ -293,9 +293,44 @@ TEST(DevicePatterns, CopiesChasesAndFloorsAreVerified) {
       spec.source_memory = row.source;
       spec.target_memory = row.target;
       expect_verified(spec);
-      EXPECT_EQ(lanes_of(spec).size(), static_cast<std::size_t>(ranks));
+      const bool each_its_own = row.pattern != Pattern::kChase;
+      EXPECT_EQ(lanes_of(spec).size(), each_its_own ? static_cast<std::size_t>(ranks) : 1U);
     }
   }
+}
+
+TEST(DevicePatterns, ChasesThroughEveryMemoryThatADeviceReaches) {
+  for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kPinned}) {
+    CaseSpec spec = case_of("kernel", Pattern::kChase, 1, 1 << 16);
+    spec.source_memory = kind;
+    expect_verified(spec);
+    spec = case_of("kernel", Pattern::kChase, 2, 1 << 16);
+    spec.source_memory = kind;
+    if (kind == MemoryKind::kDevice) {
+      expect_verified(spec);
+      EXPECT_EQ(lanes_of(spec), std::vector<std::string>{"0->1"});
+    } else {
+      EXPECT_NE(reason_for(spec).find("through device memory"), std::string::npos);
+    }
+  }
+  EXPECT_NE(reason_for(case_of("kernel", Pattern::kChase, 3, 1 << 16)).find("of one through"), std::string::npos);
+}
+
+TEST(DevicePatterns, FlagsGoBackAndForthBetweenKernels) {
+  for (const int ranks : {1, 2}) {
+    CaseSpec spec = case_of("kernel", Pattern::kFlagPingpong, ranks, 0);
+    expect_verified(spec);
+    if (ranks == 2) {
+      spec.devices = {0, 0};
+      expect_verified(spec);
+    }
+  }
+  EXPECT_NE(reason_for(case_of("copy_engine", Pattern::kFlagPingpong, 2, 0)).find("between kernels"),
+            std::string::npos);
+  EXPECT_NE(reason_for(case_of("kernel", Pattern::kFlagPingpong, 3, 0)).find("between 2 ranks"), std::string::npos);
+  CaseSpec pinned = case_of("kernel", Pattern::kFlagPingpong, 2, 0);
+  pinned.target_memory = MemoryKind::kPinned;
+  EXPECT_NE(reason_for(pinned).find("in device memory"), std::string::npos);
 }
 
 TEST(DevicePatterns, WrongMemoryKindsAreNamed) {

@@ -62,7 +62,8 @@ def device_sets(
     """The tuples of devices, one entry a rank, that a pattern runs on.
 
     Pair patterns: ordered pairs among the subset as `table.pairs` says, a diagonal entry being one rank with itself.
-    Single-device patterns: each alone. Host patterns: each alone, then all together. Others: the whole subset.
+    Single-device patterns: each alone; a chase also the pairs. Host patterns: each alone, then all together. Others:
+    the whole subset.
     """
     subsets = [tuple(rank for rank in all_ranks if rank in subset) for subset in table.devices] or [tuple(all_ranks)]
     found: dict[tuple[int, ...], None] = {}
@@ -78,8 +79,10 @@ def _sets_of(pattern: PatternInfo, table: CaseTable, subset: tuple[int, ...]) ->
     distinct = tuple(dict.fromkeys(subset))
     if pattern.ranks == "2":
         yield from _pairs(distinct, subset, table.pairs)
-    elif pattern.ranks == "1":
+    elif pattern.ranks in ("1", "1 or 2"):
         yield from ((device,) for device in distinct)
+        if pattern.ranks == "1 or 2" and len(distinct) > 1:
+            yield from (pair for pair in _pairs(distinct, distinct, table.pairs) if len(pair) == 2)
     elif not pattern.collective:  # host to devices and back, STREAM
         if not table.devices:
             yield from ((device,) for device in distinct)
@@ -151,6 +154,9 @@ def _cases_of(values: dict[str, Any], table: CaseTable, plan: Plan, machine: Pla
             f"{len(all_ranks)}; see --ranks-per-device and --devices"
         )
     for devices in device_sets(pattern, table, ranks, all_ranks):
+        # Host memory is no other device's: a chase through it is each device's own.
+        if pattern.ranks == "1 or 2" and len(devices) == 2 and values.get("source_memory", "device") != "device":
+            continue
         case, reason = _case(values, pattern, devices)
         if pattern.rooted and case.root >= case.ranks:
             raise UsageError(f"{table.where}: root {case.root} of {case.ranks} ranks: expected 0 to {case.ranks - 1}")

@@ -10,13 +10,20 @@ from linkgauge.plan.case import Case
 
 Settings = tuple[tuple[str, str], ...]
 
-# NCCL's and RCCL's own words (NCCL environment variables, NCCL user guide).
+# NCCL's and RCCL's own words (NCCL environment variables, NCCL user guide). Each path leaves no way back to another:
+# direct forbids what goes through host memory or a network card, and the others forbid peers and multicast. Whether
+# host memory is shared memory is left to the environment asked for: NCCL_SHM_DISABLE=1 takes that away too.
 _CCL_PATHS: dict[str, Settings] = {
-    "direct": (("NCCL_P2P_LEVEL", "NVL"), ("NCCL_SHM_DISABLE", "1"), ("NCCL_NET_DISABLE_INTRA", "1")),
-    "pcie": (("NCCL_P2P_LEVEL", "SYS"), ("NCCL_NVLS_ENABLE", "0")),
-    "host": (("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "0")),
-    "net": (("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "1")),
+    "direct": (("NCCL_P2P_LEVEL", "SYS"), ("NCCL_SHM_DISABLE", "1"), ("NCCL_NET_DISABLE_INTRA", "1")),
+    "host": (("NCCL_P2P_DISABLE", "1"), ("NCCL_NVLS_ENABLE", "0")),
+    "net": (("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "1"), ("NCCL_NVLS_ENABLE", "0")),
 }
+_NO_CCL_PATH = {
+    "pcie": "no setting of NCCL keeps peers off NVLink while they use PCIe; take path = host, which goes over PCIe",
+}
+# The transport's own way for patterns that newer libraries have a call for; no setting of the library.
+_CCL_MESSAGES = "send_recv"
+_CCL_MESSAGE_PATTERNS = ("alltoall", "gather", "scatter")
 _CCL_ALGORITHMS = ("ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
 
 # How each ABI's libraries are told which way device buffers go inside a node.
@@ -55,13 +62,21 @@ def library_settings(case: Case, abi: str) -> tuple[Settings, str]:
 def _ccl(case: Case) -> tuple[Settings, str]:
     settings: Settings = ()
     if case.path:
+        if case.path in _NO_CCL_PATH:
+            return (), _NO_CCL_PATH[case.path]
         if case.path not in _CCL_PATHS:
             return (), f"ccl knows no path '{case.path}': expected one of {', '.join(_CCL_PATHS)}"
         settings += _CCL_PATHS[case.path]
-    if case.algorithm:
+    if case.algorithm == _CCL_MESSAGES:
+        if case.pattern not in _CCL_MESSAGE_PATTERNS:
+            return (), f"send_recv is an algorithm of {', '.join(_CCL_MESSAGE_PATTERNS)}, not of {case.pattern}"
+    elif case.algorithm:
         name, _, protocol = case.algorithm.partition("+")
         if name.lower() not in _CCL_ALGORITHMS:
-            return (), f"ccl knows no algorithm '{name}': expected one of {', '.join(_CCL_ALGORITHMS)}"
+            return (
+                (),
+                f"ccl knows no algorithm '{name}': expected one of {', '.join((*_CCL_ALGORITHMS, _CCL_MESSAGES))}",
+            )
         settings += (("NCCL_ALGO", name),)
         if protocol:
             settings += (("NCCL_PROTO", protocol),)

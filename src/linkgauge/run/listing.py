@@ -76,7 +76,7 @@ def list_transports(
     from linkgauge.plan.case import TRANSPORTS
     from linkgauge.run.devices import find_devices
     from linkgauge.run.mpi_library import default_installation
-    from linkgauge.run.transports import absent_transports, describe
+    from linkgauge.run.transports import CclVersion, absent_transports, ccl_version, describe
 
     found = find_devices(devices)
     try:
@@ -85,17 +85,22 @@ def list_transports(
     except EnvironmentLackingError as error:
         without_mpi = str(error)
     absent = absent_transports(found.kind, found.count, mpi=without_mpi)
+    ccl = CclVersion() if "ccl" in absent else ccl_version(found.kind)
+    if ccl.reason:
+        absent = {**absent, "ccl": ccl.reason}
+    libraries = {"ccl": f"{'RCCL' if found.kind == 'hip' else 'NCCL'} {ccl.version} at {ccl.file}"}
     rows = [
         {
             "transport": transport,
             "here": "no" if transport in absent else "yes",
             "runs_on": "" if transport in absent else f"{found.count} {found.kind} devices",
+            "library": "" if transport in absent else libraries.get(transport, ""),
             "reason": absent.get(transport, ""),
             "what": describe(transport),
         }
         for transport in TRANSPORTS
     ]
-    print_table("transports", ("transport", "here", "runs_on", "reason", "what"), rows, as_json)
+    print_table("transports", ("transport", "here", "runs_on", "library", "reason", "what"), rows, as_json)
 
 
 @list_app.command("patterns", epilog="Example: linkgauge list patterns --json")
@@ -103,7 +108,12 @@ def list_patterns(as_json: AsJson = False) -> None:
     """Each pattern: what its size means, who keeps its time, on how many devices it runs."""
     from linkgauge.plan.patterns import PATTERNS
 
-    devices = {"2": "ordered pairs, and each with itself", "1": "each alone", "any": "all, or subsets"}
+    devices = {
+        "2": "ordered pairs, and each with itself",
+        "1": "each alone",
+        "1 or 2": "each alone, and ordered pairs",
+        "any": "all, or subsets",
+    }
     rows = [
         {
             "pattern": info.name,

@@ -50,8 +50,8 @@ class CoreSession:
         self._mpi = mpi
         self.rank: int = group.rank
         ccl = ccl_library(spec.runtime)
-        folders = [str(folder) for folder in library_folders()]
-        self._session = core.Session(runtime, group, mpi, heartbeat, str(ccl or ""), folders, self._note_failure)
+        self._ccl_places = (str(ccl or ""), [str(folder) for folder in library_folders()])
+        self._session = core.Session(runtime, group, mpi, heartbeat, *self._ccl_places, self._note_failure)
         self._case_key = ""
         self._planter = _planter(spec, self) if spec.fault else None
 
@@ -71,7 +71,19 @@ class CoreSession:
         if self._mpi is not None:
             versions["MPI library"] = " ".join(self._mpi.version.split())[:300]
             versions["MPI file"] = self._mpi.path
+        versions |= self._ccl_versions()
         return {"clock": self._core.host_clock(), "versions": versions}
+
+    def _ccl_versions(self) -> dict[str, str]:
+        """Version and file of NCCL or RCCL, where the launch has a case of it and it can be opened."""
+        if all(entry.case.transport != "ccl" for entry in self._spec.cases):
+            return {}
+        try:
+            version, file = self._core.ccl_version(self._spec.runtime == "hip", *self._ccl_places)
+        except self._core.Unsupported:
+            return {}  # each case says why
+        name = "rccl" if self._spec.runtime == "hip" else "nccl"
+        return {name: version, f"{name} file": file}
 
     def measure(self, case: Case) -> RankOutcome:
         """Measure one case, and turn whatever the core raises into an outcome."""

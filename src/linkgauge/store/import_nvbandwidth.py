@@ -148,7 +148,7 @@ def _meaning(name: str) -> tuple[str, str, str]:
 
 def _why_not(name: str) -> str:
     if "latency" in name:
-        return "a latency by pointer chase through remote memory, for which there is no pattern: left out"
+        return "a latency by pointer chase is not imported (pattern chase of two devices measures it): left out"
     if "bidirectional" in name or "all_to_host" in name or "host_to_all" in name:
         return "the rate of one flow beside others, which no pattern counts: left out"
     return "no pattern measures this: left out"

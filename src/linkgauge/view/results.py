@@ -78,7 +78,7 @@ TRANSPORT_ORDER = ("staging", "copy_engine", "kernel", "ccl", "mpi", "sycl", "sh
 def is_pair(row: Row) -> bool:
     """Whether a row is of a pattern between two devices (or one and itself)."""
     info = PATTERNS.get(row["pattern"])
-    return info is not None and info.ranks == "2" and len(row["devices"]) in (1, 2)
+    return info is not None and info.ranks in ("2", "1 or 2") and len(row["devices"]) in (1, 2)
 
 
 def pair_of(row: Row) -> tuple[int, int]:
@@ -185,8 +185,8 @@ def devices_text(devices: list[int], pattern: str = "") -> str:
     """Return the devices of a case: `0 to 1` for a pair, `4 devices` for 0 to 3, otherwise their list."""
     info = PATTERNS.get(pattern)
     if len(devices) == 1:
-        return f"{'inside ' if info is not None and info.ranks == '2' else ''}device {devices[0]}"
-    if len(devices) == 2 and info is not None and info.ranks == "2":
+        return f"{'inside ' if info is not None and info.ranks in ('2', '1 or 2') else ''}device {devices[0]}"
+    if len(devices) == 2 and info is not None and info.ranks in ("2", "1 or 2"):
         return f"device {devices[0]} to {devices[1]}"
     if devices == list(range(len(devices))):
         return f"{len(devices)} devices"

@@ -1,0 +1,83 @@
+// The part that every operation on a rank's own device shares. All ranks start together; each keeps the time of its own
+// lane.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "errors.h"
+#include "pattern/data_check.h"
+#include "pattern/operation.h"
+#include "transport/agreement.h"
+
+namespace linkgauge {
+
+class DevicePattern : public Operation {
+ public:
+  DevicePattern(const RankContext& context, const CaseSpec& spec) : context_(context), spec_(spec) {}
+
+  void prepare() final {
+    std::string reason;
+    try {
+      data_.emplace(runtime(), device(), spec_, 1);
+      stream_ = Stream(runtime(), device());
+      allocate();
+    } catch (const MemoryError& error) {
+      reason = error.what();
+    }
+    agree_or_throw(*context_.group, reason);
+    connect();
+  }
+  void complete() override { stream_.synchronize(); }
+  void release() noexcept final {
+    disconnect();
+    free_buffers();
+    stream_ = Stream();
+    data_.reset();
+  }
+  int lane() const override { return context_.rank(); }
+  Progress progress() const final { return {}; }
+  std::vector<DeviceQueue> queues() const override { return {{stream_.handle(), device()}}; }
+  void library_barrier() final { context_.group->barrier({}); }
+
+ protected:
+  virtual void allocate() = 0;
+  virtual void connect() {}              // collective, once the buffers of all ranks are there
+  virtual void disconnect() noexcept {}  // before any of them goes
+  virtual void free_buffers() noexcept = 0;
+  const RankContext& context() const { return context_; }
+  DeviceRuntime& runtime() const { return *context_.runtime; }
+  int device() const { return context_.device(); }
+  int rank() const { return context_.rank(); }
+  int ranks() const { return context_.size(); }
+  const CaseSpec& spec() const { return spec_; }
+  DataCheck& data() { return *data_; }
+  StreamHandle stream() const { return stream_.handle(); }
+  Buffer make(MemoryKind kind, const AllocateOptions& options) {
+    return Buffer(runtime(), device(), kind, static_cast<std::size_t>(spec_.size_bytes), options);
+  }
+  // For disconnect(): no peer has this rank's memory open when it returns.
+  void meet_before_freeing() const noexcept {
+    try {
+      context_.group->barrier({});
+    } catch (const Error&) {  // a peer that failed
+      context_.group->part();
+    }
+  }
+
+ private:
+  RankContext context_;
+  CaseSpec spec_;
+  std::optional<DataCheck> data_;
+  Stream stream_;
+};
+
+// pattern/device_latency.cpp
+std::unique_ptr<Operation> make_chase(const RankContext& context, const CaseSpec& spec);
+std::unique_ptr<Operation> make_flag_pingpong(const RankContext& context, const CaseSpec& spec);
+std::string why_not_chase(const RankContext& context, const CaseSpec& spec);
+std::string why_not_flag_pingpong(const RankContext& context, const CaseSpec& spec);
+
+}  // namespace linkgauge

@@ -1,0 +1,313 @@
+// NCCL's transport on a stand-in library that moves bytes between the threads of this process: every pattern verified,
+// and what becomes of each fault.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "case_maker.h"
+#include "device/device_runtime.h"
+#include "errors.h"
+#include "pattern/layout.h"
+#include "stand_in_control.h"
+#include "transport/ccl_api.h"
+
+namespace linkgauge {
+namespace {
+
+const std::string kStandIns = LINKGAUGE_STAND_IN_FOLDER;
+const std::string kNccl = kStandIns + "/nccl0/libnccl.so.2";
+const std::string kOlderNccl = kStandIns + "/nccl1/libnccl.so.2";
+const std::string kTooOldNccl = kStandIns + "/nccl2/libnccl.so.2";
+
+class Ccl : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    unsetenv("LINKGAUGE_STAND_IN_NCCL_VERSION");
+    cache_ = std::filesystem::temp_directory_path() / ("linkgauge_ccl_test_" + std::to_string(getpid()));
+    cuda_.configure("devices=4");
+    nccl_.configure("");
+    RuntimeRequest request;
+    request.which = "cuda";
+    request.kernel_cache = cache_.string();
+    request.library_folders = {kStandIns + "/nvrtc12"};
+    runtime_ = open_runtime(request);
+  }
+  void TearDown() override {
+    kept_.clear();
+    runtime_.reset();
+    std::filesystem::remove_all(cache_);
+  }
+
+  // Runs the case on its ranks; what the others threw because a rank did is in `errors_`, by rank.
+  std::vector<VerifyResult> run(const CaseSpec& spec, const std::string& library = kNccl, int operations = 3) {
+    const std::size_t ranks = spec.rank_list.size();
+    std::vector<VerifyResult> results(ranks);
+    errors_.assign(ranks, "");
+    on_threads(static_cast<int>(ranks), [&](Group& group) {
+      const auto rank = static_cast<std::size_t>(group.rank());
+      RankContext context = context_of(*runtime_, group, spec);
+      context.libraries.ccl = library;
+      {
+        const std::lock_guard lock(mutex_);
+        context.keep = &kept_[{spec.rank_list, group.rank()}];
+      }
+      try {
+        results[rank] = run_as_rank(context, spec, group, operations);
+      } catch (const std::exception& error) {
+        errors_[rank] = error.what();
+        throw;
+      }
+    });
+    return results;
+  }
+
+  void expect_verified(const CaseSpec& spec, const std::string& library = kNccl) {
+    const std::vector<VerifyResult> results = run(spec, library);
+    for (std::size_t rank = 0; rank < results.size(); ++rank) {
+      EXPECT_TRUE(results[rank].ok) << to_string(spec.pattern) << " of " << results.size() << " ranks, in place "
+                                    << spec.in_place << ", root " << spec.root << ", " << to_string(spec.datatype)
+                                    << ": rank " << rank << ", " << results[rank].bad_bytes << " bad bytes "
+                                    << results[rank].where;
+    }
+  }
+
+  template <typename Exception>
+  std::string message_of(const CaseSpec& spec, const std::string& library = kNccl) {
+    try {
+      run(spec, library);
+    } catch (const Exception& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "nothing of that kind was thrown";
+    return {};
+  }
+  bool some_error_has(const std::string& part) const {
+    for (const std::string& error : errors_) {
+      if (error.find(part) != std::string::npos) return true;
+    }
+    return false;
+  }
+
+  StandInControl cuda_{"libcuda.so.1"};
+  StandInControl nccl_{kNccl.c_str()};
+  std::filesystem::path cache_;
+  std::shared_ptr<DeviceRuntime> runtime_;
+  std::mutex mutex_;
+  std::map<std::pair<std::vector<int>, int>, std::map<std::string, std::shared_ptr<void>>> kept_;
+  std::vector<std::string> errors_;
+
+ private:
+  static VerifyResult run_as_rank(const RankContext& context, const CaseSpec& spec, Group& group, int operations) {
+    const std::unique_ptr<Transport> transport = make_transport("ccl");
+    const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
+    struct Release {
+      Operation& operation;
+      ~Release() { operation.release(); }
+    };
+    const Release release{*operation};
+    VerifyResult result;
+    try {
+      operation->prepare();
+      for (int round = 0; round < 2 && result.ok; ++round) {
+        const std::uint64_t seed = spec.seed + static_cast<std::uint64_t>(round);
+        operation->fill(seed);
+        group.barrier({});
+        for (int i = 0; i < (spec.in_place ? 1 : operations); ++i) operation->post();
+        operation->complete();
+        group.barrier({});
+        result = operation->verify(seed);
+        group.barrier({});
+      }
+    } catch (const std::exception& error) {
+      group.abort_with(error.what());  // as a session does, before the operation gives its memory back
+      throw;
+    }
+    return result;
+  }
+};
+
+constexpr std::int64_t kSize = 24 * 1000;  // whole elements for each of 2, 3 and 4 ranks
+
+CaseSpec ccl_case(Pattern pattern, int ranks) { return case_of("ccl", pattern, ranks, kSize); }
+
+TEST_F(Ccl, VerifiesEveryPattern) {
+  for (int ranks : {2, 3, 4}) {
+    for (int number = 0; number <= static_cast<int>(Pattern::kScatter); ++number) {
+      const auto pattern = static_cast<Pattern>(number);
+      if (ranks > 2 && pattern <= Pattern::kBidirectional) continue;
+      CaseSpec spec = ccl_case(pattern, ranks);
+      if (pattern != Pattern::kPingpong && is_point_to_point(pattern)) spec.window = 3;
+      expect_verified(spec);
+      for (int root = 1; root < ranks; ++root) {
+        spec.root = root;
+        expect_verified(spec);
+      }
+    }
+  }
+}
+
+TEST_F(Ccl, VerifiesInPlaceFromEveryRoot) {
+  for (int ranks : {2, 3, 4}) {
+    for (Pattern pattern : {Pattern::kAllreduce, Pattern::kAllgather, Pattern::kReduceScatter, Pattern::kBroadcast,
+                            Pattern::kReduce, Pattern::kGather, Pattern::kScatter}) {
+      for (int root = 0; root < ranks; ++root) {
+        CaseSpec spec = ccl_case(pattern, ranks);
+        spec.in_place = true;
+        spec.root = root;
+        expect_verified(spec);
+        if (!reduces(pattern)) {
+          spec.algorithm = "send_recv";
+          expect_verified(spec);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Ccl, UsesTheLibrarysOwnCallUnlessAskedForMessages) {
+  const std::map<Pattern, const char*> calls = {
+      {Pattern::kAlltoall, "ncclAlltoAll"}, {Pattern::kGather, "ncclGather"}, {Pattern::kScatter, "ncclScatter"}};
+  for (const auto& [pattern, call] : calls) {
+    nccl_.configure("");
+    CaseSpec spec = ccl_case(pattern, 3);
+    expect_verified(spec);
+    EXPECT_EQ(nccl_.calls(call), 3 * 2 * 3);  // ranks, rounds, operations
+    EXPECT_EQ(nccl_.calls("ncclSend"), 0);
+    spec.algorithm = "send_recv";
+    expect_verified(spec);
+    EXPECT_EQ(nccl_.calls(call), 3 * 2 * 3);
+    EXPECT_GT(nccl_.calls("ncclSend"), 0);
+  }
+}
+
+TEST_F(Ccl, ReducesEveryDatatypeByEveryOp) {
+  for (int datatype = 0; datatype <= static_cast<int>(Datatype::kFloat8E5m2); ++datatype) {
+    for (int op = 0; op <= static_cast<int>(ReduceOp::kAvg); ++op) {
+      CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+      spec.datatype = static_cast<Datatype>(datatype);
+      spec.op = static_cast<ReduceOp>(op);
+      if (why_not_laid_out(spec, 2).empty()) expect_verified(spec);
+    }
+  }
+}
+
+TEST_F(Ccl, KeepsACommunicatorForEachSetOfRanks) {
+  expect_verified(ccl_case(Pattern::kAllreduce, 4));
+  expect_verified(ccl_case(Pattern::kAllgather, 4));
+  EXPECT_EQ(nccl_.calls("ncclGetUniqueId"), 1);
+  expect_verified(ccl_case(Pattern::kAllreduce, 3));
+  EXPECT_EQ(nccl_.calls("ncclGetUniqueId"), 2);
+  kept_.clear();
+  EXPECT_EQ(nccl_.calls("ncclCommDestroy"), 4 + 3);
+}
+
+TEST_F(Ccl, RegistersBuffersAndGivesThemBack) {
+  for (bool in_place : {false, true}) {
+    nccl_.configure("");
+    CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+    spec.buffer = "registered";
+    spec.in_place = in_place;
+    expect_verified(spec);
+    EXPECT_EQ(nccl_.calls("ncclCommRegister"), in_place ? 2 : 4);
+    EXPECT_EQ(nccl_.calls("ncclCommDeregister"), in_place ? 2 : 4);
+  }
+}
+
+// --- faults ------------------------------------------------------------------------------------------------------
+
+TEST_F(Ccl, AFailedCallNamesItselfAndTheOthersGoOn) {
+  nccl_.configure("fail=ncclAllReduce:5:3");
+  (void)message_of<Error>(ccl_case(Pattern::kAllreduce, 3));
+  EXPECT_TRUE(some_error_has("ncclAllReduce failed with ncclInternalError (3)"));
+  EXPECT_TRUE(some_error_has("internal error"));
+  EXPECT_EQ(nccl_.calls("ncclCommAbort"), 3);  // also where the others' kernels would wait for ever
+  // The next case of these ranks begins anew.
+  nccl_.configure("");
+  expect_verified(ccl_case(Pattern::kAllreduce, 3));
+  EXPECT_EQ(nccl_.calls("ncclGetUniqueId"), 1);
+}
+
+TEST_F(Ccl, EveryCallsFaultIsReported) {
+  struct Fault {
+    const char* call;
+    Pattern pattern;
+    const char* buffer;
+  };
+  for (const Fault& fault : {Fault{"ncclGroupStart", Pattern::kRingShift, ""},
+                             {"ncclGroupEnd", Pattern::kRingShift, ""},
+                             {"ncclSend", Pattern::kUnidirectional, ""},
+                             {"ncclRecv", Pattern::kPingpong, ""},
+                             {"ncclReduce", Pattern::kReduce, ""},
+                             {"ncclBroadcast", Pattern::kBroadcast, ""},
+                             {"ncclAllGather", Pattern::kAllgather, ""},
+                             {"ncclReduceScatter", Pattern::kReduceScatter, ""},
+                             {"ncclAlltoAll", Pattern::kAlltoall, ""},
+                             {"ncclGather", Pattern::kGather, ""},
+                             {"ncclScatter", Pattern::kScatter, ""},
+                             {"ncclCommInitRank", Pattern::kAllreduce, ""},
+                             {"ncclCommGetAsyncError", Pattern::kAllreduce, ""},
+                             {"ncclCommRegister", Pattern::kAllreduce, "registered"}}) {
+    kept_.clear();
+    nccl_.configure(std::string("fail=") + fault.call + ":2:2");
+    CaseSpec spec = ccl_case(fault.pattern, 2);
+    spec.buffer = fault.buffer;
+    (void)message_of<Error>(spec);
+    EXPECT_TRUE(some_error_has(std::string(fault.call) + " failed with ncclSystemError (2)")) << fault.call;
+  }
+}
+
+TEST_F(Ccl, ANewIdThatCannotBeHadSkipsTheCase) {
+  nccl_.configure("fail=ncclGetUniqueId:1:2");
+  const std::string message = message_of<Unsupported>(ccl_case(Pattern::kAllreduce, 2));
+  EXPECT_NE(message.find("ncclGetUniqueId: unhandled system error"), std::string::npos) << message;
+}
+
+TEST_F(Ccl, ALibraryThatIsTooOldNamesWhatItLacks) {
+  const std::string message = message_of<Unsupported>(ccl_case(Pattern::kAllreduce, 2), kTooOldNccl);
+  EXPECT_NE(message.find("is too old: it lacks ncclSend, ncclRecv"), std::string::npos) << message;
+  EXPECT_NE(message.find(kTooOldNccl), std::string::npos) << message;
+}
+
+TEST_F(Ccl, AnOlderLibraryDoesWithMessages) {
+  EXPECT_EQ(ccl::Library::load(false, kOlderNccl, {}).version(), "2.18.5");
+  for (Pattern pattern : {Pattern::kAlltoall, Pattern::kGather, Pattern::kScatter}) {
+    expect_verified(ccl_case(pattern, 3), kOlderNccl);
+  }
+  CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+  spec.buffer = "registered";
+  EXPECT_NE(message_of<Unsupported>(spec, kOlderNccl).find("2.19 or newer"), std::string::npos);
+  spec.buffer = "";
+  spec.datatype = Datatype::kFloat8E4m3;
+  EXPECT_NE(message_of<Unsupported>(spec, kOlderNccl).find("2.24 or newer"), std::string::npos);
+}
+
+TEST_F(Ccl, WhatItCannotDoIsSkippedWithTheReason) {
+  CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+  EXPECT_NE(message_of<Unsupported>(spec, "/nowhere/libnccl.so.2").find("NCCL was not found"), std::string::npos);
+  spec.devices = {0, 0};
+  EXPECT_NE(message_of<Unsupported>(spec).find("two ranks on one device"), std::string::npos);
+  spec = ccl_case(Pattern::kAllreduce, 2);
+  spec.source_memory = MemoryKind::kPinned;
+  EXPECT_NE(message_of<Unsupported>(spec).find("device memory only"), std::string::npos);
+  spec = ccl_case(Pattern::kAllreduce, 2);
+  spec.buffer = "odd";
+  EXPECT_NE(message_of<Unsupported>(spec).find("'odd'"), std::string::npos);
+}
+
+TEST_F(Ccl, VersionsAreReadAsTheLibraryWritesThem) {
+  EXPECT_EQ(ccl::version_text(22809), "2.28.9");
+  EXPECT_EQ(ccl::version_text(2708), "2.7.8");
+  EXPECT_EQ(ccl::version_text(21003), "2.10.3");
+}
+
+}  // namespace
+}  // namespace linkgauge

@@ -1,0 +1,577 @@
+// A stand-in for libnccl.so.2 over the CUDA stand-in: ranks are threads of one process, memory is the host's, and what
+// a call queues runs on the stand-in's stream when its turn comes and all ranks have come to it. Compiled a second time
+// against the vendor's nccl.h (LINKGAUGE_VENDOR_HEADERS), where any difference of a signature is an error.
+//
+// Settings as machine.h says ("fail=ncclAllReduce:2:3"), and LINKGAUGE_STAND_IN_NCCL_VERSION: one version code, or
+// several, of which a rank of a launch of processes takes its own. LINKGAUGE_STAND_IN_NCCL_AGE at build: 0 as 2.28;
+// 1 without what came after 2.18; 2 without send and receive, as before 2.7.
+#ifdef LINKGAUGE_VENDOR_HEADERS
+#include <nccl.h>
+#else
+#include "nccl_types.h"
+#endif
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "case_spec.h"
+#include "device/host_kernels.h"
+#include "kernels/kernels.h"
+#include "machine.h"
+
+#ifndef LINKGAUGE_STAND_IN_NCCL_AGE
+#define LINKGAUGE_STAND_IN_NCCL_AGE 0
+#endif
+
+namespace {
+
+using stand_in::Machine;
+
+constexpr auto kPatience = std::chrono::seconds(20);  // a rank that never comes must not keep a test for ever
+
+enum class Kind : std::uint8_t {
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kAlltoAll,
+  kGather,
+  kScatter
+};
+
+// One rank's part of a collective, as it was called.
+struct Call {
+  Kind kind{};
+  const std::byte* send = nullptr;
+  std::byte* receive = nullptr;
+  std::size_t count = 0;
+  int type = 0;
+  int op = 0;
+  int root = 0;
+  bool same_as(const Call& other) const {
+    return kind == other.kind && count == other.count && type == other.type && op == other.op && root == other.root;
+  }
+};
+
+struct Message {
+  const void* data;
+  std::size_t bytes;
+  int type;
+  bool taken;
+};
+
+// What the ranks of a communicator share. All waits end at once when somebody aborts or calls differ.
+struct Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int ranks = 0;
+  int joined = 0;
+  int wrong = 0;                                       // an ncclResult_t that every rank gets to see
+  std::map<std::uint64_t, std::vector<Call>> arrived;  // by the number of the collective
+  std::map<std::uint64_t, int> done;
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> mail;  // (source, target)
+};
+
+struct Part {  // of a group: a send or a receive
+  bool sends;
+  std::byte* data;
+  std::size_t bytes;
+  int type;
+  int peer;
+};
+
+}  // namespace
+
+struct ncclComm {
+  std::shared_ptr<Shared> shared;
+  int rank = 0;
+  std::uint64_t collectives = 0;
+  std::map<void*, std::unique_ptr<char>> registered;  // by handle, which is no more than an address of its own
+  std::string last;
+};
+
+namespace {
+
+ncclResult_t code(int value) { return static_cast<ncclResult_t>(value); }
+
+std::mutex rendezvous_mutex;
+std::map<std::string, std::shared_ptr<Shared>> rendezvous;
+std::atomic<int> identifiers{0};
+std::atomic<int> communicators{0};
+
+struct Queued {
+  ncclComm* communicator;
+  stand_in::Stream* stream;
+  std::vector<Part> parts;
+};
+thread_local int group_depth = 0;
+thread_local std::vector<Queued> group_parts;  // a communicator and stream each
+
+std::size_t bytes_of(int type) {
+  static constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return type >= 0 && type < 12 ? kBytes[type] : 0;
+}
+
+linkgauge::Datatype datatype_of(int type) {
+  using linkgauge::Datatype;
+  switch (type) {
+    case ncclInt8:
+      return Datatype::kInt8;
+    case ncclUint8:
+      return Datatype::kUint8;
+    case ncclInt32:
+      return Datatype::kInt32;
+    case ncclUint32:
+      return Datatype::kUint32;
+    case ncclInt64:
+      return Datatype::kInt64;
+    case ncclUint64:
+      return Datatype::kUint64;
+    case ncclFloat16:
+      return Datatype::kFloat16;
+    case ncclFloat64:
+      return Datatype::kFloat64;
+    case ncclBfloat16:
+      return Datatype::kBfloat16;
+    case ncclFloat8e4m3:
+      return Datatype::kFloat8E4m3;
+    case ncclFloat8e5m2:
+      return Datatype::kFloat8E5m2;
+    default:
+      return Datatype::kFloat32;
+  }
+}
+
+linkgauge::ReduceOp op_of(int op) {
+  using linkgauge::ReduceOp;
+  static constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kAvg};
+  static_assert(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && ncclAvg == 4);
+  return kOps[op];
+}
+
+// The reduction of `elements` elements at `offset` bytes of every rank's operand.
+std::vector<std::byte> reduced(const std::vector<Call>& calls, std::size_t offset, std::size_t elements) {
+  const Call& any = calls[0];
+  std::vector<std::byte> result(elements * bytes_of(any.type));
+  std::vector<const void*> operands;
+  for (const Call& call : calls) operands.push_back(call.send + offset);
+  void* target = result.data();
+  const void* sources = operands.data();
+  auto count = static_cast<std::int32_t>(calls.size());
+  std::uint64_t length = elements;
+  auto datatype = static_cast<std::uint32_t>(datatype_of(any.type));
+  auto op = static_cast<std::uint32_t>(op_of(any.op));
+  void* arguments[] = {&target, &sources, &count, &length, &datatype, &op};
+  linkgauge::host_kernel(linkgauge::kKernelReduce).run(arguments, {1, 1, 0});
+  return result;
+}
+
+// What every rank receives, worked out of all operands before any result is written, so that in place is like out of
+// it.
+void move_bytes(const std::vector<Call>& calls) {
+  const Call& any = calls[0];
+  const std::size_t n = calls.size();
+  const std::size_t block = any.count * bytes_of(any.type);
+  std::vector<std::vector<std::byte>> results(n);
+  const auto add = [&](std::size_t rank, const std::byte* data) {
+    results[rank].insert(results[rank].end(), data, data + block);
+  };
+  const auto root = static_cast<std::size_t>(any.root);
+  for (std::size_t rank = 0; rank < n; ++rank) {
+    switch (any.kind) {
+      case Kind::kAllReduce:
+        results[rank] = reduced(calls, 0, any.count);
+        break;
+      case Kind::kReduce:
+        if (rank == root) results[rank] = reduced(calls, 0, any.count);
+        break;
+      case Kind::kReduceScatter:
+        results[rank] = reduced(calls, rank * block, any.count);
+        break;
+      case Kind::kBroadcast:
+        add(rank, calls[root].send);
+        break;
+      case Kind::kAllGather:
+        for (const Call& from : calls) add(rank, from.send);
+        break;
+      case Kind::kAlltoAll:
+        for (const Call& from : calls) add(rank, from.send + rank * block);
+        break;
+      case Kind::kGather:
+        for (const Call& from : calls) {
+          if (rank == root) add(rank, from.send);
+        }
+        break;
+      case Kind::kScatter:
+        add(rank, calls[root].send + rank * block);
+        break;
+    }
+  }
+  for (std::size_t rank = 0; rank < n; ++rank) {
+    if (!results[rank].empty()) std::memcpy(calls[rank].receive, results[rank].data(), results[rank].size());
+  }
+}
+
+struct Range {
+  const std::byte* begin;
+  std::size_t bytes;
+};
+bool overlap(const Range& one, const Range& other) {
+  return one.bytes > 0 && other.bytes > 0 && one.begin < other.begin + other.bytes &&
+         other.begin < one.begin + one.bytes;
+}
+
+// Buffers that are needed are there, and where the two overlap it is the in-place form that nccl.h names.
+bool buffers_are_right(const Call& call, int rank, int ranks) {
+  const std::size_t block = call.count * bytes_of(call.type);
+  const std::size_t all = block * static_cast<std::size_t>(ranks);
+  const std::size_t place = block * static_cast<std::size_t>(rank);
+  const bool is_root = rank == call.root;
+  Range sent{call.send, block};
+  Range received{call.receive, block};
+  const std::byte* in_place = call.send;  // where the result must begin when the buffers overlap
+  switch (call.kind) {
+    case Kind::kAllReduce:
+      break;
+    case Kind::kReduce:
+      if (!is_root) received.bytes = 0;
+      break;
+    case Kind::kBroadcast:
+      if (!is_root) sent.bytes = 0;
+      break;
+    case Kind::kAllGather:
+      received.bytes = all;
+      in_place = call.send - place;
+      break;
+    case Kind::kReduceScatter:
+      sent.bytes = all;
+      in_place = call.send + place;
+      break;
+    case Kind::kAlltoAll:
+      sent.bytes = received.bytes = all;
+      in_place = nullptr;
+      break;
+    case Kind::kGather:
+      received.bytes = is_root ? all : 0;
+      in_place = call.send - place;
+      break;
+    case Kind::kScatter:
+      sent.bytes = is_root ? all : 0;
+      in_place = call.send + place;
+      break;
+  }
+  if (sent.bytes > 0 && sent.begin == nullptr) return false;
+  if (received.bytes > 0 && received.begin == nullptr) return false;
+  return !overlap(sent, received) || received.begin == in_place;
+}
+
+// Waits for `ready`, an abort, or a difference; whether it is ready.
+template <typename Ready>
+bool await(Shared& shared, std::unique_lock<std::mutex>& lock, const Ready& ready) {
+  if (!shared.changed.wait_for(lock, kPatience, [&] { return shared.wrong != 0 || ready(); })) {
+    shared.wrong = ncclRemoteError;
+    shared.changed.notify_all();
+  }
+  return shared.wrong == 0;
+}
+
+void run_collective(const std::shared_ptr<Shared>& shared, int rank, std::uint64_t number, const Call& call) {
+  std::unique_lock lock(shared->mutex);
+  std::vector<Call>& calls = shared->arrived[number];
+  calls.resize(static_cast<std::size_t>(shared->ranks));
+  calls[static_cast<std::size_t>(rank)] = call;
+  if (++shared->done[number] == shared->ranks) {
+    for (const Call& other : calls) {
+      if (!other.same_as(call)) shared->wrong = ncclInvalidUsage;
+    }
+    if (shared->wrong == 0) move_bytes(calls);
+    shared->done[number] += shared->ranks;  // from here on the ranks that have left are counted
+    shared->changed.notify_all();
+  } else if (!await(*shared, lock, [&] { return shared->done[number] >= 2 * shared->ranks; })) {
+    return;
+  }
+  if (++shared->done[number] < 3 * shared->ranks) return;
+  shared->done.erase(number);
+  shared->arrived.erase(number);
+}
+
+// All sends and receives of a group at once: each waits for its partner, none for another of its own rank.
+void run_messages(const std::shared_ptr<Shared>& shared, int rank, const std::vector<Part>& parts) {
+  std::unique_lock lock(shared->mutex);
+  std::vector<std::shared_ptr<Message>> sent;
+  for (const Part& part : parts) {
+    if (!part.sends) continue;
+    sent.push_back(std::make_shared<Message>(Message{part.data, part.bytes, part.type, false}));
+    shared->mail[{rank, part.peer}].push_back(sent.back());
+  }
+  shared->changed.notify_all();
+  for (const Part& part : parts) {
+    if (part.sends) continue;
+    auto& box = shared->mail[{part.peer, rank}];
+    if (!await(*shared, lock, [&] { return !box.empty(); })) return;
+    const std::shared_ptr<Message> message = box.front();
+    box.pop_front();
+    if (message->bytes != part.bytes || message->type != part.type) {
+      shared->wrong = ncclInvalidUsage;
+    } else {
+      std::memmove(part.data, message->data, part.bytes);
+      message->taken = true;
+    }
+    shared->changed.notify_all();
+  }
+  for (const std::shared_ptr<Message>& message : sent) {
+    if (!await(*shared, lock, [&] { return message->taken; })) return;
+  }
+}
+
+stand_in::Stream* stream_of(cudaStream_t stream) { return reinterpret_cast<stand_in::Stream*>(stream); }
+
+ncclResult_t queue_collective(const Call& call, ncclComm_t communicator, cudaStream_t stream) {
+  const int ranks = communicator->shared->ranks;
+  if (stream == nullptr || bytes_of(call.type) == 0 || call.op < 0 || call.op > 4 || call.root < 0 ||
+      call.root >= ranks || group_depth > 0 || !buffers_are_right(call, communicator->rank, ranks)) {
+    communicator->last = "a collective's arguments";
+    return code(ncclInvalidArgument);
+  }
+  stream_of(stream)->push([shared = communicator->shared, rank = communicator->rank,
+                           number = communicator->collectives++, call] { run_collective(shared, rank, number, call); });
+  return code(0);
+}
+
+void push_group(const Queued& queued) {
+  queued.stream->push([shared = queued.communicator->shared, rank = queued.communicator->rank, parts = queued.parts] {
+    run_messages(shared, rank, parts);
+  });
+}
+
+[[maybe_unused]] ncclResult_t queue_part(const Part& part, ncclComm_t communicator, cudaStream_t stream) {
+  if (stream == nullptr || part.data == nullptr || bytes_of(part.type) == 0 || part.peer < 0 ||
+      part.peer >= communicator->shared->ranks) {
+    communicator->last = "a message's arguments";
+    return code(ncclInvalidArgument);
+  }
+  for (Queued& queued : group_parts) {
+    if (queued.communicator != communicator || queued.stream != stream_of(stream)) continue;
+    queued.parts.push_back(part);
+    return code(0);
+  }
+  Queued queued{communicator, stream_of(stream), {part}};
+  if (group_depth > 0) {
+    group_parts.push_back(std::move(queued));
+  } else {
+    push_group(queued);
+  }
+  return code(0);
+}
+
+int own_version(int built_as) {
+  const char* text = std::getenv("LINKGAUGE_STAND_IN_NCCL_VERSION");
+  if (text == nullptr) return built_as;
+  int rank = 0;
+  for (const char* variable : {"PMI_RANK", "OMPI_COMM_WORLD_RANK"}) {
+    if (const char* word = std::getenv(variable); word != nullptr) rank = std::atoi(word);
+  }
+  std::istringstream words(text);
+  std::string word;
+  for (int i = 0; std::getline(words, word, ',') && i < rank; ++i) continue;
+  return std::atoi(word.c_str());
+}
+
+}  // namespace
+
+#define STAND_IN(name) LINKGAUGE_STAND_IN_EXPORT ncclResult_t name
+#define FAULT(name) \
+  if (const int wrong = Machine::instance().fault(#name); wrong != 0) return code(wrong)
+#define COLLECTIVE(name, kind, send, receive, count, type, op, root) \
+  FAULT(name);                                                       \
+  const Call call{kind,                                              \
+                  static_cast<const std::byte*>(send),               \
+                  static_cast<std::byte*>(receive),                  \
+                  count,                                             \
+                  static_cast<int>(type),                            \
+                  static_cast<int>(op),                              \
+                  root};                                             \
+  return queue_collective(call, communicator, stream)
+
+STAND_IN(ncclGetVersion)(int* version) {
+  FAULT(ncclGetVersion);
+  constexpr int kBuiltAs[] = {22809, 21805, 2604};
+  *version = own_version(kBuiltAs[LINKGAUGE_STAND_IN_NCCL_AGE]);
+  return code(0);
+}
+STAND_IN(ncclGetUniqueId)(ncclUniqueId* id) {
+  FAULT(ncclGetUniqueId);
+  const std::string name = std::to_string(getpid()) + "/" + std::to_string(++identifiers);
+  std::memset(id, 0, sizeof *id);
+  std::memcpy(id->internal, name.c_str(), name.size());
+  return code(0);
+}
+STAND_IN(ncclCommInitRank)(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank) {
+  const std::string name(id.internal);
+  // Ranks of other processes are out of reach; the real library would meet them over sockets.
+  if (name.substr(0, name.find('/')) != std::to_string(getpid())) return code(ncclSystemError);
+  std::shared_ptr<Shared> shared;
+  {
+    const std::lock_guard lock(rendezvous_mutex);
+    std::shared_ptr<Shared>& place = rendezvous[name];
+    if (!place) place = std::make_shared<Shared>();
+    shared = place;
+  }
+  const int planted = Machine::instance().fault("ncclCommInitRank");
+  std::unique_lock lock(shared->mutex);
+  if (planted != 0) shared->wrong = ncclRemoteError;  // for the others: their peer's connection went
+  shared->ranks = ranks;
+  ++shared->joined;
+  shared->changed.notify_all();
+  if (planted != 0) return code(planted);
+  if (!await(*shared, lock, [&] { return shared->joined == ranks; })) return code(shared->wrong);
+  *communicator = new ncclComm{shared, rank, 0, {}, {}};
+  ++communicators;
+  return code(0);
+}
+STAND_IN(ncclCommDestroy)(ncclComm_t communicator) {
+  FAULT(ncclCommDestroy);
+  const bool leaks = !communicator->registered.empty();
+  delete communicator;
+  --communicators;
+  return leaks ? ncclInvalidUsage : code(0);
+}
+STAND_IN(ncclCommAbort)(ncclComm_t communicator) {
+  FAULT(ncclCommAbort);
+  {
+    const std::lock_guard lock(communicator->shared->mutex);
+    if (communicator->shared->wrong == 0) communicator->shared->wrong = ncclRemoteError;
+    communicator->shared->changed.notify_all();
+  }
+  delete communicator;
+  --communicators;
+  return code(0);
+}
+STAND_IN(ncclCommGetAsyncError)(ncclComm_t communicator, ncclResult_t* state) {
+  FAULT(ncclCommGetAsyncError);
+  const std::lock_guard lock(communicator->shared->mutex);
+  *state = code(communicator->shared->wrong);
+  return code(0);
+}
+LINKGAUGE_STAND_IN_EXPORT const char* ncclGetErrorString(ncclResult_t result) {
+  switch (static_cast<int>(result)) {
+    case 0:
+      return "no error";
+    case 2:
+      return "unhandled system error";
+    case 3:
+      return "internal error";
+    case 4:
+      return "invalid argument";
+    case 5:
+      return "invalid usage";
+    case 6:
+      return "remote process exited or there was a network error";
+    default:
+      return "unknown result code";
+  }
+}
+LINKGAUGE_STAND_IN_EXPORT const char* ncclGetLastError(ncclComm_t communicator) {
+  return communicator == nullptr ? "" : communicator->last.c_str();
+}
+STAND_IN(ncclGroupStart)() {
+  FAULT(ncclGroupStart);
+  ++group_depth;
+  return code(0);
+}
+STAND_IN(ncclGroupEnd)() {
+  if (group_depth == 0) return code(ncclInvalidUsage);
+  if (--group_depth > 0) return code(0);
+  const std::vector<Queued> parts = std::move(group_parts);
+  group_parts.clear();
+  FAULT(ncclGroupEnd);
+  for (const Queued& queued : parts) push_group(queued);
+  return code(0);
+}
+#if LINKGAUGE_STAND_IN_NCCL_AGE < 2
+STAND_IN(ncclSend)
+(const void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator, cudaStream_t stream) {
+  FAULT(ncclSend);
+  auto* bytes = static_cast<std::byte*>(const_cast<void*>(data));
+  return queue_part({true, bytes, count * bytes_of(type), static_cast<int>(type), peer}, communicator, stream);
+}
+STAND_IN(ncclRecv)
+(void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator, cudaStream_t stream) {
+  FAULT(ncclRecv);
+  auto* bytes = static_cast<std::byte*>(data);
+  return queue_part({false, bytes, count * bytes_of(type), static_cast<int>(type), peer}, communicator, stream);
+}
+#endif
+STAND_IN(ncclAllReduce)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t communicator,
+ cudaStream_t stream) {
+  COLLECTIVE(ncclAllReduce, Kind::kAllReduce, send, receive, count, type, op, 0);
+}
+STAND_IN(ncclReduce)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+ ncclComm_t communicator, cudaStream_t stream) {
+  COLLECTIVE(ncclReduce, Kind::kReduce, send, receive, count, type, op, root);
+}
+STAND_IN(ncclBroadcast)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root, ncclComm_t communicator,
+ cudaStream_t stream) {
+  COLLECTIVE(ncclBroadcast, Kind::kBroadcast, send, receive, count, type, 0, root);
+}
+STAND_IN(ncclAllGather)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclComm_t communicator,
+ cudaStream_t stream) {
+  COLLECTIVE(ncclAllGather, Kind::kAllGather, send, receive, count, type, 0, 0);
+}
+STAND_IN(ncclReduceScatter)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t communicator,
+ cudaStream_t stream) {
+  COLLECTIVE(ncclReduceScatter, Kind::kReduceScatter, send, receive, count, type, op, 0);
+}
+#if LINKGAUGE_STAND_IN_NCCL_AGE < 1
+STAND_IN(ncclAlltoAll)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclComm_t communicator,
+ cudaStream_t stream) {
+  COLLECTIVE(ncclAlltoAll, Kind::kAlltoAll, send, receive, count, type, 0, 0);
+}
+STAND_IN(ncclGather)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root, ncclComm_t communicator,
+ cudaStream_t stream) {
+  COLLECTIVE(ncclGather, Kind::kGather, send, receive, count, type, 0, root);
+}
+STAND_IN(ncclScatter)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root, ncclComm_t communicator,
+ cudaStream_t stream) {
+  COLLECTIVE(ncclScatter, Kind::kScatter, send, receive, count, type, 0, root);
+}
+STAND_IN(ncclCommRegister)(const ncclComm_t communicator, void* data, std::size_t bytes, void** handle) {
+  FAULT(ncclCommRegister);
+  if (data == nullptr || bytes == 0) return code(ncclInvalidArgument);
+  auto place = std::make_unique<char>();
+  *handle = place.get();
+  communicator->registered[*handle] = std::move(place);
+  return code(0);
+}
+STAND_IN(ncclCommDeregister)(const ncclComm_t communicator, void* handle) {
+  FAULT(ncclCommDeregister);
+  if (communicator->registered.erase(handle) == 0) return code(ncclInvalidArgument);
+  return code(0);
+}
+#endif
+
+// How many communicators were not given back.
+LINKGAUGE_STAND_IN_EXPORT int stand_in_communicators() { return communicators; }

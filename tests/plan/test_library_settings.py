@@ -1,0 +1,108 @@
+"""`path` and `algorithm` as what the libraries read when they start, and as launches."""
+
+from __future__ import annotations
+
+import pytest
+
+from linkgauge.plan.case import Case
+from linkgauge.plan.expand import expand
+from linkgauge.plan.launches import plan_run
+from linkgauge.plan.library_settings import library_settings
+from linkgauge.plan.machine import PlanMachine
+from linkgauge.plan.plan_file import parse_plan
+
+GIB = 1 << 30
+GPUS = PlanMachine("cuda", 4, 8 * GIB, 8 * GIB, 8 * GIB, 16)
+
+
+def case_of(transport: str, pattern: str = "allreduce", **words: str) -> Case:
+    return Case(transport=transport, pattern=pattern, size=64, size_asked=64, devices=(0, 1), **words)  # type: ignore[arg-type]
+
+
+def environments(text: str, abi: str = "openmpi") -> list[dict[str, str]]:
+    """What each launch of a plan is started with, in the plan's order."""
+    plan = parse_plan(text, "test", "test")
+    run = plan_run(plan, expand(plan, GPUS), GPUS, lambda _: abi)
+    assert all(launch.cases for launch in run.launches), [launch.skipped for launch in run.launches]
+    return [{**dict(one.settings.env), **dict(one.settings.derived_env)} for one in run.launches]
+
+
+def test_without_path_and_algorithm_nothing_is_set() -> None:
+    for transport in ("ccl", "mpi", "kernel", "staging"):
+        assert library_settings(case_of(transport), "openmpi") == ((), "")
+
+
+def test_direct_and_host_exclude_each_other() -> None:
+    found = environments(
+        '[[case]]\ntransport="ccl"\npattern="allreduce"\nsize="8"\npath=["default","direct","host","net"]'
+    )
+    default, direct, host, net = found
+    assert default == {}
+    # What NCCL's user guide says of each variable: peers off, shared memory off, network between devices of a node off.
+    assert direct["NCCL_SHM_DISABLE"] == direct["NCCL_NET_DISABLE_INTRA"] == "1"
+    assert "NCCL_P2P_DISABLE" not in direct
+    assert host["NCCL_P2P_DISABLE"] == net["NCCL_P2P_DISABLE"] == "1"
+    assert "NCCL_SHM_DISABLE" not in host
+    assert net["NCCL_SHM_DISABLE"] == "1"
+    assert host["NCCL_NVLS_ENABLE"] == net["NCCL_NVLS_ENABLE"] == "0"  # multicast goes between peers
+
+
+def test_shared_memory_goes_off_too_when_the_environment_says_so() -> None:
+    (found,) = environments(
+        '[[launch]]\nenv={ NCCL_SHM_DISABLE = "1" }\n'
+        '[[case]]\ntransport="ccl"\npattern="allreduce"\nsize="8"\npath="host"'
+    )
+    assert (found["NCCL_P2P_DISABLE"], found["NCCL_SHM_DISABLE"]) == ("1", "1")
+
+
+def test_multicast_on_and_off_are_launches_of_their_own_and_the_default_sets_nothing() -> None:
+    on_and_off = environments(
+        '[[launch]]\nenv={ NCCL_NVLS_ENABLE = ["0", "1"] }\n[[case]]\ntransport="ccl"\npattern="allreduce"\nsize="8"'
+    )
+    assert on_and_off == [{"NCCL_NVLS_ENABLE": "0"}, {"NCCL_NVLS_ENABLE": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("abi", "path", "variable"),
+    [
+        ("openmpi", "direct", "UCX_TLS"),
+        ("openmpi", "host", "UCX_TLS"),
+        ("mpich", "direct", "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD"),
+        ("mpich", "host", "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD"),
+    ],
+)
+def test_mpi_is_told_in_its_own_words(abi: str, path: str, variable: str) -> None:
+    text = f'[[case]]\ntransport="mpi"\npattern="pingpong"\nsize="8"\npairs="first"\npath="{path}"'
+    (found,) = environments(text, abi)
+    assert variable in found
+    assert ("ipc" in found[variable]) == (path == "direct") or abi == "mpich"
+    settings, reason = library_settings(case_of("mpi", path=path), "another")
+    assert settings == ()
+    assert path in reason
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ({"path": "pcie"}, ["NVLink", "host"]),
+        ({"path": "sideways"}, ["'sideways'", "direct, host, net"]),
+        ({"algorithm": "nonsense"}, ["'nonsense'", "ring", "send_recv"]),
+        ({"algorithm": "send_recv"}, ["alltoall, gather, scatter", "allreduce"]),
+    ],
+)
+def test_what_ccl_cannot_be_told_is_a_reason(words: dict[str, str], parts: list[str]) -> None:
+    settings, reason = library_settings(case_of("ccl", **words), "")
+    assert settings == ()
+    assert all(part in reason for part in parts), reason
+
+
+def test_messages_are_the_transports_own_and_need_no_launch_of_their_own() -> None:
+    for pattern in ("alltoall", "gather", "scatter"):
+        assert library_settings(case_of("ccl", pattern, algorithm="send_recv"), "") == ((), "")
+    found = environments('[[case]]\ntransport="ccl"\npattern="alltoall"\nsize="64"\nalgorithm=["default","send_recv"]')
+    assert found == [{}]
+
+
+def test_a_protocol_goes_with_its_algorithm() -> None:
+    (found,) = environments('[[case]]\ntransport="ccl"\npattern="allreduce"\nsize="64"\nalgorithm="tree+LL128"')
+    assert found == {"NCCL_ALGO": "tree", "NCCL_PROTO": "LL128"}

@@ -1,0 +1,137 @@
+"""Whole runs of transport ccl over a stand-in NCCL and stand-in GPUs: what is verified, stored and said of each fault.
+
+The stand-ins are built with the C++ tests (`./lg test`); LINKGAUGE_TEST_STAND_INS names their folder otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from linkgauge.store.run import load
+
+STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
+    pytest.mark.skipif(
+        not (STAND_INS / "nccl0" / "libnccl.so.2").exists(), reason="no stand-in NCCL: build the C++ tests"
+    ),
+]
+ALL = """
+[[case]]
+transport = "ccl"
+pattern = ["pingpong", "unidirectional", "ring_shift", "alltoall", "allreduce", "reduce_scatter", "gather"]
+size = "48KiB"
+pairs = "first"
+"""
+ONE = '[[case]]\ntransport = "ccl"\npattern = ["allreduce", "allgather"]\nsize = "24KiB"\n'
+
+
+def linkgauge(*words: str, cwd: Path, nccl: str = "nccl0", **variables: str) -> subprocess.CompletedProcess[str]:
+    places = [str(STAND_INS), str(STAND_INS / "nvrtc12"), *([str(STAND_INS / nccl)] if nccl else [])]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "LD_LIBRARY_PATH": os.pathsep.join(places),
+        "XDG_CACHE_HOME": str(cwd / "cache"),
+        "LINKGAUGE_STAND_IN": "devices=3",
+        **variables,
+    }
+    return subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False,
+                          timeout=200, cwd=cwd, env=environment)  # fmt: skip
+
+
+def run(cwd: Path, plan: str, *words: str, nccl: str = "nccl0", **variables: str) -> tuple[int, list[tuple[str, ...]]]:
+    """Exit status, and (pattern, status, reason) of every case."""
+    (cwd / "plan.toml").write_text(plan)
+    done = linkgauge("run", "--devices", "cuda", "--out", "run", "--stop-rule", "count", "--stop-samples", "5",
+                     "--stop-time-ns", "20s", "--no-report", "--plan", "plan.toml", *words, cwd=cwd, nccl=nccl,
+                     **variables)  # fmt: skip
+    assert (cwd / "run").exists(), done.stderr + done.stdout
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, [(r.case.pattern, str(r.status), r.reason or "") for r in load(cwd / "run").rows()]
+
+
+def test_every_pattern_is_verified_and_the_version_is_stored(tmp_path: Path) -> None:
+    status, cases = run(tmp_path, ALL, "--threads")
+    assert {(pattern, status) for pattern, status, _ in cases} == {
+        (pattern, "ok")
+        for pattern in (
+            "pingpong", "unidirectional", "ring_shift", "alltoall", "allreduce", "reduce_scatter", "gather"
+        )
+    }  # fmt: skip
+    assert status == 0
+    loaded = load(tmp_path / "run")
+    assert all(row.record["verified"] for row in loaded.rows())
+    (launch,) = loaded.launches.to_pylist()
+    versions = json.loads(launch["versions"])
+    assert versions["nccl"] == "2.28.9"
+    assert Path(versions["nccl file"]) == STAND_INS / "nccl0" / "libnccl.so.2"
+
+
+def test_paths_are_launches_whose_environment_is_stored(tmp_path: Path) -> None:
+    status, cases = run(tmp_path, ONE + 'path = ["default", "host"]\n', "--threads", "--env", "NCCL_SHM_DISABLE=1")
+    assert status == 0
+    assert len(cases) == 4
+    launches = load(tmp_path / "run").launches.to_pylist()
+    derived = [json.loads(row["extra"])["derived_env"] for row in launches]
+    assert sorted(derived, key=len) == [{}, {"NCCL_P2P_DISABLE": "1", "NCCL_NVLS_ENABLE": "0"}]
+    assert all(json.loads(row["env"]) == {"NCCL_SHM_DISABLE": "1"} for row in launches)
+
+
+def test_ranks_with_different_versions_skip_and_say_which(tmp_path: Path) -> None:
+    _, cases = run(tmp_path, ONE, LINKGAUGE_STAND_IN_NCCL_VERSION="22809,22703,22809")
+    assert {status for _, status, _ in cases} == {"skipped"}
+    assert all("2.28.9" in reason and "2.27.3" in reason and "one version of NCCL" in reason for _, _, reason in cases)
+
+
+def test_a_failed_call_is_one_cases_and_the_run_goes_on(tmp_path: Path) -> None:
+    status, cases = run(tmp_path, ONE, "--threads", LINKGAUGE_STAND_IN="devices=3;fail=ncclAllReduce:4:3")
+    found = {pattern: (status, reason) for pattern, status, reason in cases}
+    assert found["allreduce"][0] == "failed"
+    assert "ncclAllReduce failed with ncclInternalError (3)" in found["allreduce"][1]
+    assert found["allgather"][0] == "ok"
+    assert status == 4
+
+
+@pytest.mark.parametrize(("nccl", "part"), [("nccl2", "it lacks ncclSend, ncclRecv"), ("", "libnccl.so.2")])
+def test_a_library_of_no_use_is_a_reason(tmp_path: Path, nccl: str, part: str) -> None:
+    _, cases = run(tmp_path, ONE, "--threads", nccl=nccl)
+    assert {status for _, status, _ in cases} == {"skipped"}
+    assert all(part in reason for _, _, reason in cases)
+
+
+@pytest.mark.parametrize(("nccl", "version"), [("nccl0", "2.28.9"), ("nccl1", "2.18.5")])
+def test_the_library_in_use_is_listed(tmp_path: Path, nccl: str, version: str) -> None:
+    done = linkgauge("list", "transports", "--devices", "cuda", "--json", cwd=tmp_path, nccl=nccl)
+    assert done.returncode == 0, done.stderr
+    rows = {row["transport"]: row for row in json.loads(done.stdout)}
+    assert rows["ccl"]["here"] == "yes"
+    assert rows["ccl"]["library"] == f"NCCL {version} at {STAND_INS / nccl / 'libnccl.so.2'}"
+    done = linkgauge("list", "transports", "--devices", "cuda", "--json", cwd=tmp_path, nccl="nccl2")
+    rows = {row["transport"]: row for row in json.loads(done.stdout)}
+    assert rows["ccl"]["here"] == "no"
+    assert "too old" in rows["ccl"]["reason"]
+
+
+def test_flags_and_chases_between_devices_are_measured(tmp_path: Path) -> None:
+    plan = (
+        '[[case]]\ntransport = "kernel"\npattern = "flag_pingpong"\npairs = "all"\ndevices = [[0, 1]]\n'
+        '[[case]]\ntransport = "kernel"\npattern = "chase"\nsize = "64KiB"\npairs = "first"\ndevices = [[0, 1]]\n'
+        '[[case]]\ntransport = "kernel"\npattern = "chase"\nsize = "64KiB"\nsource_memory = "pinned"\n'
+        "devices = [[0, 1]]\n"
+    )
+    status, _ = run(tmp_path, plan)
+    assert status == 0
+    rows = load(tmp_path / "run").rows()
+    found = {(row.case.pattern, row.case.source_memory, tuple(row.case.devices)): str(row.status) for row in rows}
+    chases = {("chase", kind, (device,)) for kind in ("device", "pinned") for device in (0, 1)}
+    flags = {("flag_pingpong", "device", devices) for devices in ((0, 1), (1, 0), (0,), (1,))}
+    assert set(found) == {*chases, *flags, ("chase", "device", (0, 1))}
+    assert set(found.values()) == {"ok"}

@@ -82,6 +82,36 @@ def test_what_is_refused_is_asked_once_and_kept_with_its_reason() -> None:
     assert "power" not in refused
 
 
+def test_errors_of_links_are_added_up_over_those_that_are_there() -> None:
+    class FourLinks(Driver):
+        def nvmlDeviceGetFieldValues(self, handle: str, asked: list[tuple[int, int]]) -> Any:  # noqa: N802
+            values = super().nvmlDeviceGetFieldValues(handle, asked)
+            for value, (number, link) in zip(values, asked, strict=True):
+                if number == 161 and link < 4:
+                    value.nvmlReturn, value.value.ullVal = 0, link
+            return values
+
+    reader = NvmlReader("0000:1b:00.0", "cuda:0", FourLinks({}))
+    assert values_of(reader)["nvlink_dl_replay_errors"] == (0 + 1 + 2 + 3, "errors")
+    assert "nvlink_dl_replay_errors" not in reader.refused()
+    assert "nvlink_dl_crc_errors" in reader.refused()
+
+
+def test_fields_that_are_too_dear_lose_those_of_single_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Driver):
+        def nvmlDeviceGetFieldValues(self, handle: str, asked: list[tuple[int, int]]) -> Any:  # noqa: N802
+            clock[0] += 30_000 * len(asked)
+            return super().nvmlDeviceGetFieldValues(handle, asked)
+
+    clock = [0]
+    monkeypatch.setattr("time.perf_counter_ns", lambda: clock[0])
+    reader = NvmlReader("0000:1b:00.0", "cuda:0", Slow(dict.fromkeys([*range(200)], 1)))
+    assert "left out" in reader.refused()["nvlink_dl_crc_errors"]
+    before = clock[0]
+    assert {"power", "nvlink_raw_tx_bytes", "throttle_reasons"} <= set(values_of(reader))
+    assert clock[0] - before < observe.BUDGET_NS
+
+
 def test_reads_that_are_too_dear_are_left_out_the_dearest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(Driver):
         def nvmlDeviceGetTemperature(self, handle: str, which: int) -> int:  # noqa: N802

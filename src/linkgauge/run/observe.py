@@ -183,9 +183,9 @@ class NvmlReader:
             before = sums[field.name].value if field.name in sums else 0.0
             sums[field.name] = Value(field.name, before + value, field.unit)
         self._fields = kept
-        for name, error in refused.items():
+        for name, status in refused.items():
             if name not in sums:  # a link that is not there is no refusal where others answer
-                self._refused[name] = str(self._nvml.NVMLError(error))
+                self._refused[name] = str(self._nvml.NVMLError(status))
         return list(sums.values())
 
     def read(self) -> list[Value]:

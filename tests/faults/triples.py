@@ -7,7 +7,7 @@ import itertools
 import random
 
 TRANSPORTS = ("staging", "copy_engine", "kernel", "mpi")
-# Phases of issue and definitions -> the core's (core/fault.h, kFaultPhases).
+# Phases as they are listed -> the core's words for them (core/fault.h, kFaultPhases).
 PHASES = {
     "prepare": "prepare", "check": "check", "warm up": "warmup", "align": "align", "time": "time", "record": "record",
     "finished": "finished", "verify": "verify", "release": "release",

@@ -27,8 +27,8 @@ class Finding:
     """One finding.
 
     `subject` names the thing (`link gpu0-gpu1`, `device 3`, `mpi allreduce`). `effect` is the share of the goodput
-    that should be there and is not (0 where that has no meaning). `confidence` is between 0 and 1: how often such
-    evidence is right, as far as the planted causes of the tests show it; it is not a probability that a technician
+    that should be there and is not (0 where that has no meaning). `confidence` is between 0 and 1 and grows with the
+    evidence by each rule's own formula; it orders findings and is not calibrated: no probability that a technician
     finds a broken part.
     """
 

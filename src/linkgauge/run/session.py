@@ -101,7 +101,8 @@ class CoreSession:
         except UsageError as error:
             return RankOutcome(self.rank, "failed", f"the core refused the case: {error}")
         except MemoryError as error:
-            return RankOutcome(self.rank, "failed", f"out of memory: {error}")
+            # Another rank's message for this case may be on its way still, and would be the next case's first.
+            return RankOutcome(self.rank, "failed", f"out of memory: {error}", fatal=True)
         except core.RuntimeCallError as error:
             # After an error of a runtime or of MPI, messages may be on their way and a GPU's context may be lost.
             return RankOutcome(self.rank, "failed", str(error), fatal=True)

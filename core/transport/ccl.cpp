@@ -8,9 +8,11 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "errors.h"
+#include "measure/clock.h"
 #include "pattern/buffered_operation.h"
 #include "transport/agreement.h"
 #include "transport/ccl_api.h"
@@ -21,6 +23,7 @@ namespace linkgauge {
 
 namespace {
 
+constexpr std::int64_t kReasonPatienceNs = 1'000'000'000;
 constexpr int kPollsPerAbortCheck = 1024;  // a poll costs about half a microsecond; an abort may wait a millisecond
 
 class CclCommunicator {
@@ -373,7 +376,17 @@ class CclOperation final : public BufferedOperation {
   void check_state() {
     ccl::Result state = ccl::kSuccess;
     check(library_->calls().ncclCommGetAsyncError(communicator_->get(), &state), "ncclCommGetAsyncError");
+    // The library may tell of another rank's failure before that rank has: its own reason is the one worth having.
+    if (state == ccl::kRemoteError) await_reason();
     if (state != ccl::kInProgress) check(state, "an operation of NCCL");
+  }
+
+  void await_reason() {
+    const std::int64_t until_ns = now_ns() + kReasonPatienceNs;
+    while (!group().aborted() && now_ns() < until_ns) std::this_thread::yield();
+    if (!group().aborted()) return;
+    communicator_->mark_broken();
+    throw PeerError("another rank failed during an operation of NCCL");
   }
 
   void tell_and_await_arrival() {

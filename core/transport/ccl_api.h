@@ -24,6 +24,7 @@ struct UniqueId {
 };
 
 inline constexpr Result kSuccess = 0;
+inline constexpr Result kRemoteError = 6;
 inline constexpr Result kInProgress = 7;
 inline constexpr int kWindowSymmetric = 1;             // NCCL_WIN_COLL_SYMMETRIC
 inline constexpr std::size_t kWindowAlignment = 4096;  // NCCL_WIN_REQUIRED_ALIGNMENT

@@ -3,7 +3,7 @@
 set(LINKGAUGE_CUDA_INCLUDE "" CACHE STRING
   "Folders with cuda.h, nvrtc.h and nvml.h (wheels nvidia-cuda-runtime, nvidia-cuda-nvrtc, nvidia-nvml-dev-cu12)")
 set(LINKGAUGE_NCCL_INCLUDE "" CACHE STRING
-  "Folders with nccl.h and what it includes of CUDA (wheels nvidia-nccl-cu13, nvidia-cuda-runtime, nvidia-cuda-crt)")
+  "Folders with nccl.h and what it includes of CUDA (wheels nvidia-nccl-cu13, nvidia-cuda-runtime, -crt, -cccl)")
 set(LINKGAUGE_HIP_INCLUDE "" CACHE STRING "Folder with hip/hip_runtime_api.h (Debian: libamdhip64-dev, /usr/include)")
 
 set(stand_in_folder ${CMAKE_BINARY_DIR}/stand_in)

@@ -18,6 +18,7 @@ from linkgauge.plan.case import Case
 _LAUNCH_TIMEOUT_S = 600
 _NVBANDWIDTH_SAMPLES = 3  # its own defaults: three samples of 16 copies each
 _NVBANDWIDTH_WARMUP = 16
+_LONGEST_LOOP = 2000
 Key = tuple[str, int]  # test, size of ours in bytes
 
 
@@ -158,8 +159,9 @@ def plan_text(request: Request) -> str:
     parts = []
     for test in request.tests:
         case = dict(test.case)
-        # nccl-tests times one queue of all its operations; OSU's bandwidth tests one window after another.
-        streams = request.iterations if request.peer == "nccl-tests" else 20
+        # nccl-tests times one queue of all its operations, osu_latency one loop: a common start for every few of them would
+        # add its own cost to each. OSU's bandwidth tests time one window after another.
+        streams = min(request.iterations, _LONGEST_LOOP)
         batch = int(case.setdefault("batch", streams if case["cadence"] == "streaming" else 1))
         samples = _NVBANDWIDTH_SAMPLES if request.peer == "nvbandwidth" else max(1, request.iterations // batch)
         pair = case["pattern"] in ("pingpong", "unidirectional", "bidirectional")

@@ -159,8 +159,8 @@ def plan_text(request: Request) -> str:
     parts = []
     for test in request.tests:
         case = dict(test.case)
-        # nccl-tests times one queue of all its operations, osu_latency one loop: a common start for every few of them would
-        # add its own cost to each. OSU's bandwidth tests time one window after another.
+        # nccl-tests times one queue of all its operations, osu_latency one loop: a common start for every few of them
+        # would add its own cost to each. OSU's bandwidth tests time one window after another.
         streams = min(request.iterations, _LONGEST_LOOP)
         batch = int(case.setdefault("batch", streams if case["cadence"] == "streaming" else 1))
         samples = _NVBANDWIDTH_SAMPLES if request.peer == "nvbandwidth" else max(1, request.iterations // batch)

@@ -37,11 +37,8 @@ def _launcher(request: Request) -> list[str]:
     from linkgauge.run.mpi_library import resolve
 
     mpi = resolve(request.mpi)
-    if mpi.launcher_kind == "hydra":
-        return [str(mpi.launcher), "-n", str(request.ranks)]
-    if mpi.launcher_kind == "srun":
-        return [str(mpi.launcher), "-n", str(request.ranks)]
-    return [str(mpi.launcher), "--oversubscribe", "--bind-to", "none", "-n", str(request.ranks)]
+    own = ["--oversubscribe", "--bind-to", "none"] if mpi.launcher_kind == "openmpi" else []
+    return [str(mpi.launcher), *own, "-n", str(request.ranks)]
 
 
 def _root_allowed() -> dict[str, str]:

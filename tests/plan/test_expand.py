@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan, names
-from linkgauge.plan.case import Case
+from linkgauge.plan.case import MECHANISM, TASK, Case
 from linkgauge.plan.expand import ELEMENT_BYTES, expand, rank_devices, restated_size
 from linkgauge.plan.launches import LaunchSettings, plan_run
 from linkgauge.plan.machine import PlanMachine, free_host_memory
@@ -37,6 +37,13 @@ def cases_of(text: str, machine: PlanMachine = MACHINE) -> list[Case]:
 
 def reasons_of(text: str, machine: PlanMachine = MACHINE) -> set[str]:
     return {one.skip for one in expand(plan_of(text), machine) if one.skip}
+
+
+def test_every_dimension_is_of_the_task_or_of_the_mechanism() -> None:
+    """A dimension that is in neither list would silently join curves that differ in it."""
+    apart = {"size", "size_asked", "verify", "warmup", "stop_rule", "stop_samples", "stop_relative_half_width",
+             "stop_time_ns", "ranks"}  # fmt: skip
+    assert sorted((*TASK, *MECHANISM)) == sorted(set(Case("mpi", "pingpong", 8, 8, (0, 1)).dimensions()) - apart)
 
 
 def test_pair_patterns_run_on_all_ordered_pairs_and_the_diagonal() -> None:

@@ -11,6 +11,7 @@ import pynvml
 import pytest
 
 from linkgauge.findings.health import throttled
+from linkgauge.nvml import NvmlAbsentError
 from linkgauge.run import observe
 from linkgauge.run.observe import NvmlReader, Observer, Value, notable, open_reader
 from linkgauge.store.run import load
@@ -132,12 +133,12 @@ def test_other_runtimes_and_machines_without_nvml_are_not_asked(monkeypatch: pyt
     assert open_reader("hip", {"pci_address": "x"}) == (None, "")
 
     def no_driver() -> Any:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+        raise NvmlAbsentError("NVML: Library Not Found")
 
-    monkeypatch.setattr(observe, "_nvml", no_driver)
+    monkeypatch.setattr(observe, "open_nvml", no_driver)
     reader, reason = open_reader("cuda", {"pci_address": "0000:1b:00.0", "ordinal": 0})
     assert reader is None
-    assert "NVML" in reason
+    assert reason == "NVML: Library Not Found"
 
 
 class Scripted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pynvml
 import pytest
 
+from linkgauge import nvml as opener
+from linkgauge.doctor.nvml import nvidia_gpus
 from linkgauge.system import discover, nvml
 
 
@@ -80,14 +83,7 @@ class Driver(types.SimpleNamespace):
 
 
 def test_a_driver_that_answers_some_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    import contextlib
-    from collections.abc import Iterator
-
-    @contextlib.contextmanager
-    def library() -> Iterator[Any]:
-        yield Driver()
-
-    monkeypatch.setattr(nvml, "_library", library)
+    monkeypatch.setattr(nvml, "open_nvml", Driver)
     answers = nvml.read()
     assert answers is not None
     assert answers["driver"] is None
@@ -109,12 +105,36 @@ def test_a_driver_that_answers_some_questions(monkeypatch: pytest.MonkeyPatch) -
     assert memory.value == pytest.approx(3.352e12, rel=1e-3)
 
 
-def test_no_driver_is_no_answer() -> None:
-    """Here NVML's library is absent, or there is none at all to import: both are None."""
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        assert nvml.read() is None
-    else:
-        pynvml.nvmlShutdown()
-        assert nvml.read() is not None
+def test_no_driver_is_no_answer_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discovery and the doctor do without; the reason is the driver's own."""
+
+    def refuse() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(opener, "_opened", [])
+    monkeypatch.setattr(pynvml, "nvmlInit", refuse)
+    with pytest.raises(opener.NvmlAbsentError, match=r"^NVML: NVML Shared Library Not Found$"):
+        opener.open_nvml()
+    assert nvml.read() is None
+    assert nvidia_gpus() == ([], "NVML: NVML Shared Library Not Found")
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert nvidia_gpus()[1].startswith("nvidia-ml-py is not installed")
+
+
+def test_the_library_is_opened_once_and_never_shut_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(opener, "_opened", [])
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: calls.append("init"))
+    monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: calls.append("shutdown"))
+    assert opener.open_nvml() is pynvml
+    nvml.read()
+    nvidia_gpus()
+    assert calls == ["init"]
+
+
+def test_a_field_is_read_by_the_type_that_the_driver_gives_it() -> None:
+    for number, name, value in ((0, "dVal", 2.5), (1, "uiVal", 7), (3, "ullVal", 1 << 40), (4, "sllVal", -3)):
+        answer = pynvml.c_nvmlFieldValue_t()
+        answer.valueType = number
+        setattr(answer.value, name, value)
+        assert opener.field_value(answer) == value

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from linkgauge.doctor.readers import GpuFacts
+from linkgauge.nvml import NvmlAbsentError, open_nvml
 
 _Value = TypeVar("_Value")
 _MAX_LINKS = 18
@@ -15,18 +15,13 @@ _MAX_LINKS = 18
 def nvidia_gpus() -> tuple[list[GpuFacts], str]:
     """Facts of every NVIDIA GPU of the host; and why there are none. What a GPU does not tell stays unknown."""
     try:
-        nvml: Any = importlib.import_module("pynvml")
-    except ImportError:
-        return [], "nvidia-ml-py is not installed"
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as error:
-        return [], f"NVML: {error}"
+        nvml = open_nvml()
+    except NvmlAbsentError as error:
+        return [], str(error)
     try:
         return [_facts(nvml, index) for index in range(nvml.nvmlDeviceGetCount())], ""
     except nvml.NVMLError as error:
         return [], f"NVML: {error}"
-    # No nvmlShutdown: with a CUDA driver in the same process it was seen to wait for ever (two H200, driver 580.159).
 
 
 def _facts(nvml: Any, index: int) -> GpuFacts:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import subprocess
 import sys
 
@@ -47,9 +47,8 @@ def probe_ranks(mpi: MpiInstallation, ranks: int = 2) -> list[tuple[int, int]] |
             return f"{ranks} ranks did not come together within {_TIMEOUT_S} s under {mpi.name}"
         except OSError as error:
             return f"{mpi.launcher} cannot be started: {error.strerror}"
-        seen = [
-            json.loads(line.split("LINKGAUGE ", 1)[1]) for line in done.stdout.splitlines() if "LINKGAUGE [" in line
-        ]
+        # A launcher may put the ranks' output into one line.
+        seen = re.findall(r"LINKGAUGE \[(\d+), (\d+)\]", done.stdout)
         if done.returncode != 0 or not seen:
             said = (done.stderr or done.stdout).strip().splitlines()
             return f"{mpi.launcher} ended with {done.returncode}: {said[-1] if said else os.strerror(0)}"

@@ -8,39 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from linkgauge.expect.fit import Fit, LogGP, Parameter, hockney, identifies, loggp
+from linkgauge.plan.case import MECHANISM, TASK
 from linkgauge.plan.patterns import PATTERNS
 
 # What a sweep holds fixed: everything that is a dimension and neither a size nor a stop rule.
-_FIXED = (
-    "transport",
-    "variant",
-    "pattern",
-    "devices",
-    "source_memory",
-    "target_memory",
-    "source_node",
-    "target_node",
-    "write_combined",
-    "huge_pages",
-    "cadence",
-    "arrival",
-    "skew_ns",
-    "clock",
-    "window",
-    "root",
-    "datatype",
-    "op",
-    "in_place",
-    "path",
-    "buffer",
-    "algorithm",
-    "initiator",
-    "host_leg",
-    "chunk",
-    "blocks",
-    "via",
-    "launch_key",
-)
+_FIXED = (*MECHANISM, *TASK, "launch_key")
 _LEAST_SIZES = 4
 
 

@@ -17,15 +17,12 @@ import numpy as np
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import Ceiling
 from linkgauge.findings.wiring import Wiring
+from linkgauge.plan.case import MECHANISM, TASK
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.stats.basics import Floats
 from linkgauge.system.model import System
 
-DIMENSIONS = (
-    "transport", "variant", "pattern", "ranks_per_device", "source_memory", "target_memory", "source_node",
-    "target_node", "write_combined", "huge_pages", "cadence", "arrival", "skew_ns", "clock", "window", "batch", "root",
-    "datatype", "op", "in_place", "path", "algorithm", "buffer", "initiator", "host_leg", "chunk", "blocks", "via",
-)  # fmt: skip
+DIMENSIONS = tuple(name for name in (*MECHANISM, *TASK) if name != "devices")
 """Dimensions that tell measures apart besides size and devices; stop rules, warm-up and verification do not."""
 
 _BOUND_BY = (

@@ -24,6 +24,18 @@ OPS = ("sum", "prod", "min", "max", "avg")
 STATUSES = ("ok", "skipped", "failed", "hung", "timeout", "crashed", "corrupt")
 STOP_RULES = ("count", "interval", "duration")
 
+TASK = (
+    "pattern", "devices", "ranks_per_device", "source_memory", "target_memory", "source_node", "target_node", "cadence",
+    "arrival", "skew_ns", "clock", "window", "root", "datatype", "op", "in_place",
+)  # fmt: skip
+"""Dimensions that say what is done: with MECHANISM, all that tells curves apart. Not among them: sizes, which are along
+a curve, and what only says how long and how thoroughly is measured (verify, warmup, stop rule)."""
+MECHANISM = (
+    "transport", "variant", "path", "algorithm", "initiator", "host_leg", "chunk", "blocks", "via", "batch", "buffer",
+    "write_combined", "huge_pages",
+)  # fmt: skip
+"""Dimensions that say how it is done."""
+
 
 @dataclasses.dataclass(frozen=True)
 class StopRule:

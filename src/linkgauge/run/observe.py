@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
+
+from linkgauge.nvml import NvmlAbsentError, field_value, open_nvml
 
 Row = dict[str, Any]
 # NVML's bits of reasons that lower a clock for power or heat, not by choice or for idleness (nvml.h,
@@ -83,25 +84,6 @@ _LINK_FIELDS = tuple(
                          ("nvlink_dl_crc_errors", 163))
     for link in range(_MOST_LINKS)
 )  # fmt: skip
-_KINDS = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}
-
-_init_lock = threading.Lock()
-_initialised: list[Any] = []
-
-
-def _nvml() -> Any:
-    """Return pynvml with NVML initialised once in this process; raises where that is not possible.
-
-    Never shut down: with a CUDA driver in the same process nvmlShutdown was seen to wait for ever (two H200, driver
-    580.159).
-    """
-    import pynvml
-
-    with _init_lock:
-        if not _initialised:
-            pynvml.nvmlInit()
-            _initialised.append(pynvml)
-    return pynvml
 
 
 class NvmlReader:
@@ -110,7 +92,7 @@ class NvmlReader:
     def __init__(self, pci_address: str, subject: str, nvml: Any = None) -> None:
         """Find the device, and ask everything once to learn what this driver answers and what it costs."""
         self.subject = subject
-        self._nvml = _nvml() if nvml is None else nvml
+        self._nvml = open_nvml() if nvml is None else nvml
         self._handle = self._nvml.nvmlDeviceGetHandleByPciBusId(pci_address.encode())
         self._refused: dict[str, str] = {}
         self._fields = [*_FIELDS, *_LINK_FIELDS]
@@ -179,7 +161,7 @@ class NvmlReader:
                 refused.setdefault(field.name, answer.nvmlReturn)
                 continue
             kept.append(field)
-            value = float(getattr(answer.value, _KINDS.get(answer.valueType, "ullVal"))) * field.scale
+            value = field_value(answer) * field.scale
             before = sums[field.name].value if field.name in sums else 0.0
             sums[field.name] = Value(field.name, before + value, field.unit)
         self._fields = kept
@@ -210,8 +192,8 @@ def open_reader(runtime: str, device: Mapping[str, Any]) -> tuple[Reader | None,
         return None, ""
     try:
         return NvmlReader(str(device["pci_address"]), f"{runtime}:{device['ordinal']}"), ""
-    except ImportError:
-        return None, "NVML cannot be asked: remedy: pip install nvidia-ml-py"
+    except NvmlAbsentError as error:
+        return None, str(error)
     except Exception as error:  # whatever NVML raises: a measurement does without its observations
         return None, f"NVML cannot be asked: {error}"
 

@@ -6,10 +6,11 @@ that this driver does not answer is None, never an error.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from linkgauge.nvml import NvmlAbsentError, field_value, open_nvml
 
 _FI_SPEED_COMMON = 90
 _FI_LINK_COUNT = 91
@@ -19,23 +20,6 @@ _FI_C2C_STATUS = 171
 _FI_C2C_MAX_RATE = 172
 _VERSIONS = {1: "1", 2: "2", 3: "2.2", 4: "3", 5: "3.1", 6: "4", 7: "5", 8: "6"}
 _REMOTE = {0: "gpu", 1: "npu", 2: "switch"}
-
-
-@contextlib.contextmanager
-def _library() -> Iterator[Any]:
-    """Yield pynvml with NVML initialised, or None where there is no NVIDIA driver."""
-    try:
-        import pynvml
-    except ImportError:
-        yield None
-        return
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        yield None
-        return
-    # No nvmlShutdown: with a CUDA driver in the same process it was seen to wait for ever (two H200, driver 580.159).
-    yield pynvml
 
 
 def read() -> dict[str, Any] | None:
@@ -48,24 +32,25 @@ def read() -> dict[str, Any] | None:
     `c2c` (`links`, `megabytes_per_s`), `fabric` (`state`, `cluster`, `clique`); and `ancestors`, the common
     ancestor's level of every two devices by index.
     """
-    with _library() as library:
-        if library is None:
-            return None
-        ask = _asker(library)
-        count = ask(library.nvmlDeviceGetCount) or 0
-        handles = [ask(library.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
-        devices = [_device(library, ask, handle) for handle in handles if handle is not None]
-        ancestors = []
-        for i, one in enumerate(handles):
-            for j, other in enumerate(handles[:i]):
-                level = ask(library.nvmlDeviceGetTopologyCommonAncestor, one, other)
-                if level is not None:
-                    ancestors.append([j, i, int(level)])
-        return {
-            "driver": _text(ask(library.nvmlSystemGetDriverVersion)),
-            "devices": devices,
-            "ancestors": ancestors,
-        }
+    try:
+        library = open_nvml()
+    except NvmlAbsentError:
+        return None
+    ask = _asker(library)
+    count = ask(library.nvmlDeviceGetCount) or 0
+    handles = [ask(library.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
+    devices = [_device(library, ask, handle) for handle in handles if handle is not None]
+    ancestors = []
+    for i, one in enumerate(handles):
+        for j, other in enumerate(handles[:i]):
+            level = ask(library.nvmlDeviceGetTopologyCommonAncestor, one, other)
+            if level is not None:
+                ancestors.append([j, i, int(level)])
+    return {
+        "driver": _text(ask(library.nvmlSystemGetDriverVersion)),
+        "devices": devices,
+        "ancestors": ancestors,
+    }
 
 
 def _asker(library: Any) -> Callable[..., Any]:
@@ -89,9 +74,7 @@ def _field(library: Any, ask: Callable[..., Any], handle: Any, field: int, scope
     values = ask(library.nvmlDeviceGetFieldValues, handle, [field if scope is None else (field, scope)])
     if values is None or values[0].nvmlReturn != 0:
         return None
-    value = values[0].value
-    kinds = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}
-    return int(getattr(value, kinds.get(values[0].valueType, "uiVal")))
+    return int(field_value(values[0]))
 
 
 def _device(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, Any]:

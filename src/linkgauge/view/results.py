@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linkgauge.errors import UsageError
+from linkgauge.plan.case import MECHANISM, TASK
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.stats.series import HEADLINE
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
@@ -26,39 +27,6 @@ Key = tuple[Any, ...]
 
 _CONTROLS = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
 
-TASK = (
-    "pattern",
-    "devices",
-    "ranks_per_device",
-    "source_memory",
-    "target_memory",
-    "source_node",
-    "target_node",
-    "cadence",
-    "arrival",
-    "skew_ns",
-    "clock",
-    "window",
-    "root",
-    "datatype",
-    "op",
-    "in_place",
-)
-MECHANISM = (
-    "transport",
-    "variant",
-    "path",
-    "algorithm",
-    "initiator",
-    "host_leg",
-    "chunk",
-    "blocks",
-    "via",
-    "batch",
-    "buffer",
-    "write_combined",
-    "huge_pages",
-)
 _DEFAULTS = {
     "ranks_per_device": 1,
     "source_node": -1,

@@ -1,0 +1,44 @@
+"""NVIDIA's management library, opened once in a process for all that ask it: discovery, the doctor, observations.
+
+It is never shut down: with a CUDA driver in the same process nvmlShutdown was seen to wait for ever (two H200, driver
+580.159).
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import Any
+
+from linkgauge.errors import EnvironmentLackingError
+
+_lock = threading.Lock()
+_opened: list[Any] = []
+
+# How a field's value is to be read by its type (nvml.h, nvmlValueType_t).
+_KINDS = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}
+
+
+class NvmlAbsentError(EnvironmentLackingError):
+    """NVML cannot be asked here; the message says why, and the remedy where there is one."""
+
+
+def open_nvml() -> Any:
+    """Return the module pynvml with NVML initialised, once in this process; `NvmlAbsentError` says why it cannot."""
+    with _lock:
+        if not _opened:
+            try:
+                library: Any = importlib.import_module("pynvml")
+            except ImportError:
+                raise NvmlAbsentError("nvidia-ml-py is not installed; remedy: pip install nvidia-ml-py") from None
+            try:
+                library.nvmlInit()
+            except library.NVMLError as error:
+                raise NvmlAbsentError(f"NVML: {error}") from None
+            _opened.append(library)
+        return _opened[0]
+
+
+def field_value(answer: Any) -> float:
+    """Return the number in an nvmlFieldValue_t by the type that the driver gave it."""
+    return float(getattr(answer.value, _KINDS.get(answer.valueType, "ullVal")))

@@ -9,13 +9,15 @@ rates, gives the ceiling of a collective.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from linkgauge.expect.collectives import link_bounds
 from linkgauge.expect.graph import FABRIC, Wires
-from linkgauge.expect.query import Query, query
+from linkgauge.expect.latency import of_latency, way
+from linkgauge.expect.query import HOST_MEMORY, Query, query
 from linkgauge.expect.rules import RULES, Ceiling
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.system.model import System
@@ -25,7 +27,26 @@ if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
 PRIMITIVES = ("kernel", "copy_engine")
+PAIR_PATTERNS = ("pingpong", "unidirectional", "bidirectional")
 _HOST = {"host_to_device": "into", "device_to_host": "out"}
+
+
+class Load(NamedTuple):
+    """A chase: the device that walks, the one whose memory it is (or that is nearest to it), its kind, its bytes."""
+
+    walker: int
+    lender: int
+    memory: str
+    size: int
+
+
+class Floor(NamedTuple):
+    """An empty launch: how it was made and timed, and where."""
+
+    transport: str
+    cadence: str
+    clock: str
+    device: int
 
 
 @dataclass
@@ -37,20 +58,28 @@ class Ports:
     pair: dict[tuple[int, int], float] = field(default_factory=dict)
     host: dict[tuple[str, int], float] = field(default_factory=dict)
     local: dict[int, float] = field(default_factory=dict)
+    host_copy: dict[tuple[int, int, int, int], float] = field(default_factory=dict)
     latency_ns: dict[frozenset[int], float] = field(default_factory=dict)
+    load_ns: dict[Load, float] = field(default_factory=dict)
+    floor_ns: dict[Floor, float] = field(default_factory=dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Take in one row of a summary: a case's dimensions, `lane`, `goodput_bytes_per_s` and `latency_ns`."""
-        if row.get("transport") not in PRIMITIVES or row.get("status", "ok") != "ok":
+        if row.get("status", "ok") != "ok":
             return
         devices = [int(d) for d in row["devices"]]
         pattern, lane = str(row["pattern"]), int(row.get("lane", -1))
-        if pattern == "flag_pingpong":
+        ends = {str(row.get("source_memory") or "device"), str(row.get("target_memory") or "device")}
+        if ends <= set(HOST_MEMORY) and row.get("goodput_bytes_per_s") and lane in (-1, 0):
+            self._add_host_copy(row, pattern, devices, lane)
+        if row.get("transport") not in PRIMITIVES:
+            return
+        if PATTERNS[pattern].latency_only:
             if row.get("latency_ns") and lane == -1:
-                _raise(self.latency_ns, frozenset(devices), float(row["latency_ns"]), lowest=True)
+                self._add_latency(row, devices, float(row["latency_ns"]))
             return
         rate = row.get("goodput_bytes_per_s")
-        if not rate or PATTERNS[pattern].latency_only:
+        if not rate:
             return
         plain = row.get("source_memory", "device") == row.get("target_memory", "device") == "device"
         if pattern in _HOST and lane == -1 and len(devices) == 1:
@@ -59,6 +88,23 @@ class Ports:
             _raise(self.local, devices[0], float(rate))
         elif plain:
             self._add_flows(pattern, devices, lane, float(rate), int(row.get("root") or 0))
+
+    def _add_host_copy(self, row: Mapping[str, Any], pattern: str, devices: list[int], lane: int) -> None:
+        """Take in a copy between two host buffers: of both directions at once one lane, of the rest the headline."""
+        if pattern not in PAIR_PATTERNS or (lane == 0) != (pattern == "bidirectional"):
+            return
+        nodes = int(row.get("source_node", -1)), int(row.get("target_node", -1))
+        _raise(self.host_copy, (devices[0], devices[-1], *nodes), float(row["goodput_bytes_per_s"]))
+
+    def _add_latency(self, row: Mapping[str, Any], devices: list[int], latency_ns: float) -> None:
+        if row["pattern"] == "flag_pingpong":
+            _raise(self.latency_ns, frozenset(devices), latency_ns, lowest=True)
+        elif row["pattern"] == "chase":
+            memory = str(row.get("source_memory") or "device")
+            _raise(self.load_ns, Load(devices[0], devices[-1], memory, int(row["size"])), latency_ns, lowest=True)
+        elif row["pattern"] == "floor":
+            timing = str(row.get("cadence") or "isolated"), str(row.get("clock") or "host")
+            _raise(self.floor_ns, Floor(str(row["transport"]), *timing, devices[0]), latency_ns, lowest=True)
 
     def _add_flows(self, pattern: str, devices: list[int], lane: int, rate: float, root: int) -> None:
         if len(set(devices)) < len(devices) or len(devices) < 2:
@@ -113,9 +159,10 @@ def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Ce
     q = query(system, case)
     result = []
     rate = None if q.nodes > 1 else _goodput(q, ports)
-    rule = RULES["port"]
+    rule = RULES["host_copy" if q.on_host else "port"]
     if rate is not None:
         result.append(Ceiling(rule.name, rule.kind, rate[0], rate[1], rule.source))
+    result.extend(_primitive_latency(q, ports, case))
     latency = _latency(q, ports)
     if latency is not None:
         rule = RULES["latency"]
@@ -136,6 +183,10 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
             return None
         return sum(rate or 0.0 for rate in rates), "each device's local copy"
     info = PATTERNS[q.pattern]
+    if q.on_host and q.pattern in PAIR_PATTERNS:
+        # Of two host buffers nothing below the transports is measured: the best of them, between the same two.
+        rate = ports.host_copy.get((q.devices[0], q.devices[-1], q.source_node, q.target_node))
+        return None if rate is None else (rate, f"host memory of ranks on devices {q.devices[0]} and {q.devices[-1]}")
     if info.latency_only or q.source_memory != "device" or q.target_memory != "device" or len(q.names) < 2:
         return None
     if q.transport == "staging":
@@ -186,6 +237,57 @@ def measured_graph(q: Query, ports: Ports) -> Wires | None:
         elif tail in q.names or head in q.names:
             return None
     return graph.with_arcs(arcs)
+
+
+def _primitive_latency(q: Query, ports: Ports, case: Mapping[str, Any]) -> list[Ceiling]:
+    """Return what this run's own primitives allow a chase, a flag or a floor."""
+    if q.pattern == "chase":
+        return _fastest_load(q, ports)
+    if q.pattern == "flag_pingpong":
+        return _flag_crossing(q, ports)
+    if q.pattern == "floor":
+        asked = q.transport, str(case.get("cadence") or "isolated"), q.clock
+        known = {floor.device: ns for floor, ns in ports.floor_ns.items() if floor[:3] == asked}
+        if known:
+            device = min(known, key=lambda key: known[key])
+            return [of_latency("fastest_floor", known[device], f"device {device}")]
+    return []
+
+
+def _fastest_load(q: Query, ports: Ports) -> list[Ceiling]:
+    joined = way(q)
+    alike: dict[Load, float] = {}
+    for load, ns in ports.load_ns.items():
+        if load.memory == q.source_memory and load.size == (q.size_bytes or load.size):
+            devices = (load.walker,) if load.walker == load.lender else (load.walker, load.lender)
+            if way(dataclasses.replace(q, devices=devices, source_memory=load.memory)) == joined:
+                alike[load] = ns
+    if not alike:
+        return []
+    fastest = min(alike, key=lambda key: alike[key])
+    return [of_latency("fastest_load", alike[fastest], f"device {fastest.walker} through {_lender(fastest)}")]
+
+
+def _lender(load: Load) -> str:
+    if load.memory != "device":
+        return f"{load.memory} memory"
+    return "its own memory" if load.walker == load.lender else f"memory of device {load.lender}"
+
+
+def _flag_crossing(q: Query, ports: Ports) -> list[Ceiling]:
+    """Return one crossing of the link and one look at the flag, both as this run's chases saw them."""
+    a, b = q.devices[0], q.devices[-1]
+    device = [(load, ns) for load, ns in ports.load_ns.items() if load.memory == "device"]
+    own = [ns for load, ns in device if load.walker == load.lender and load.walker in (a, b)]
+    if a == b:
+        return [of_latency("flag_crossing", min(own), f"a load of device {a}'s own memory")] if own else []
+    remote = [ns for load, ns in device if {load.walker, load.lender} == {a, b}]
+    if not remote:
+        return []
+    look = min(own, default=0.0)
+    words = f"half of a load of {min(remote):.0f} ns between devices {a} and {b}"
+    words += f", and a look of {look:.0f} ns" if own else ""
+    return [of_latency("flag_crossing", min(remote) / 2 + look, words)]
 
 
 def _latency(q: Query, ports: Ports) -> tuple[float, frozenset[int]] | None:

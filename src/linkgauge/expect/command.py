@@ -121,13 +121,13 @@ def _of_system(
         info = PATTERNS.get(name)
         if info is None:
             raise UsageError(f"unknown pattern {name!r}: expected all or some of {', '.join(PATTERNS)}")
-        if info.latency_only:
-            continue
         devices = wanted["devices"] or tuple(range(len(system.devices)))
         if info.ranks == "2" and nodes == 1:
             sets = _pairs(devices, bool(wanted["devices"]))
         elif info.ranks == "1":
             sets = [(devices[0],)]
+        elif info.ranks == "1 or 2":
+            sets = [(devices[0],), *_pairs(devices, bool(wanted["devices"]))] if len(devices) > 1 else [(devices[0],)]
         else:
             sets = [devices]
         for chosen in sets:
@@ -147,7 +147,8 @@ def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]
     """Return the ceilings of each distinct case of a run on the system that it was measured on.
 
     A case that was measured carries the largest of its medians as `measured_bytes_per_s`, counted as its ceilings are:
-    of `bidirectional`, whose headline is the sum of both directions, the half.
+    of `bidirectional`, whose headline is the sum of both directions, the half. Where only latency is measured it
+    carries the least as `measured_ns`.
     """
     from linkgauge.expect import ceilings
     from linkgauge.expect.achieved import achieved_ceilings
@@ -159,9 +160,15 @@ def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]
     system = catalog.load(name) if name else system_of_run(run)
     measured = achieved_ceilings(run, system)
     best: dict[str, float] = {}
+    fastest: dict[str, float] = {}
     for summary in summarise(run).to_pylist():
         rate = summary["goodput_bytes_per_s"]
-        if summary["lane"] == -1 and summary["status"] == "ok" and rate and math.isfinite(rate):
+        if summary["lane"] != -1 or summary["status"] != "ok":
+            continue
+        if PATTERNS[summary["pattern"]].latency_only and summary["latency_ns"]:
+            key = summary["case_key"]
+            fastest[key] = min(fastest.get(key, math.inf), summary["latency_ns"])
+        if rate and math.isfinite(rate):
             rate /= 2 if summary["pattern"] == "bidirectional" else 1
             best[summary["case_key"]] = max(best.get(summary["case_key"], 0.0), rate)
     groups = {}
@@ -171,6 +178,8 @@ def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]
             found = [*ceilings(system, case), *measured(case)]
             if row.case_key in best:
                 case["measured_bytes_per_s"] = best[row.case_key]
+            if row.case_key in fastest:
+                case["measured_ns"] = fastest[row.case_key]
             groups[row.case_key] = (case, found)
     order = {name: number for number, name in enumerate(PATTERNS)}
 
@@ -233,6 +242,8 @@ def _show(console: Console, case: Mapping[str, Any], found: Sequence[Ceiling], u
     console.print(f"[bold]{shown[0]}[/]  {', '.join(shown[1:])}")
     if "measured_bytes_per_s" in case:
         console.print(f"  measured {measured_words(float(case['measured_bytes_per_s']), found, unit)}")
+    if "measured_ns" in case:
+        console.print(f"  measured {latency_words(float(case['measured_ns']), found)}")
     if not found:
         console.print("  no figure of this system supports a ceiling here")
         return
@@ -243,7 +254,7 @@ def _show(console: Console, case: Mapping[str, Any], found: Sequence[Ceiling], u
     table.add_column(overflow="fold")
     for ceiling in found:
         if ceiling.latency_ns is not None:
-            value = f"{ceiling.latency_ns / 1e3:.3g} us"
+            value = show_time(ceiling.latency_ns)
         else:
             value = show_rate(ceiling.value_bytes_per_s, unit)
         table.add_row(f"  {ceiling.rule}", ceiling.kind, value, ceiling.basis)
@@ -261,6 +272,22 @@ def measured_words(rate: float, found: Sequence[Ceiling], unit: str) -> str:
     if share > 1:
         return f"{words}, {share:.1%} of the bound {least.rule}: the rule, the description or the measurement is wrong"
     return f"{words}, {share:.1%} of the bound {least.rule}"
+
+
+def latency_words(latency_ns: float, found: Sequence[Ceiling]) -> str:
+    """Return a measured latency over the best that this run reached; one below a bound is said to be wrong."""
+    words = show_time(latency_ns)
+    known = {c.rule: c.latency_ns for c in found if c.latency_ns is not None}
+    broken = [c.rule for c in found if c.kind == "bound" and c.latency_ns is not None and latency_ns < c.latency_ns]
+    if broken:
+        return f"{words}, faster than the bound {broken[0]}: the rule, the description or the measurement is wrong"
+    best = [c.rule for c in found if c.kind == "achievable" and c.rule in known]
+    return f"{words}, {latency_ns / (known[best[0]] or 1.0):.2f} of {best[0]}" if best else words
+
+
+def show_time(ns: float) -> str:
+    """Return a time in ns below a microsecond, else in us."""
+    return f"{ns:.3g} ns" if ns < 1e3 else f"{ns / 1e3:.3g} us"
 
 
 def _show_rules() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from linkgauge.expect.collectives import collective
 from linkgauge.expect.graph import FABRIC, Wires
 from linkgauge.expect.internode import several_nodes
+from linkgauge.expect.latency import latencies
 from linkgauge.expect.points import beyond_cache, finite, half_of_memory, host_and_devices, local, point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, query
 from linkgauge.expect.rules import RULES, Ceiling, ceiling
@@ -35,6 +36,7 @@ def ceilings(system: System, case: Mapping[str, Any]) -> list[Ceiling]:
     result.extend(_caps(q))
     result.extend(_published(q))
     result.extend(_typical(q, result))
+    result.extend(latencies(q))
     return _judged(result)
 
 

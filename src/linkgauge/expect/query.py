@@ -39,6 +39,7 @@ class Query:
     algorithm: str
     path: str
     nodes: int
+    clock: str
 
     @property
     def ranks(self) -> int:
@@ -140,6 +141,7 @@ def query(system: System, case: Mapping[str, Any]) -> Query:
         algorithm=str(case.get("algorithm") or ""),
         path=str(case.get("path") or ""),
         nodes=int(case.get("nodes") or 1),
+        clock=str(case.get("clock") or "host"),
     )
 
 

@@ -12,6 +12,7 @@ from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import Plan
+from linkgauge.plan.patterns import PATTERNS
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.prepare import Prepared, named_mpis
@@ -92,7 +93,12 @@ class Expected:
         """The least bound and the best of what is constructive, in words; empty where no figure supports one."""
         from linkgauge.system.units import show_rate
 
-        found = [c for c in self.of(case) if "value_bytes_per_s" in c]
+        known = self.of(case)
+        times = {c["rule"]: c["latency_ns"] for c in known if "latency_ns" in c}
+        if times and PATTERNS[case.pattern].latency_only:
+            rule = max(times, key=lambda name: times[name])
+            return f"{'at least' if rule in ('wire_time', 'cycle') else 'seen'} {times[rule]:.4g} ns ({rule})"
+        found = [c for c in known if "value_bytes_per_s" in c]
         words = []
         for kind, choose, label in (("bound", min, "at most"), ("constructive", max, "by a known schedule")):
             rates = {c["rule"]: c["value_bytes_per_s"] for c in found if c["kind"] == kind}

@@ -157,6 +157,7 @@ def _nvidia(answers: Mapping[str, Any]) -> list[FoundDevice]:
             memory_bytes=figure(entry.get("memory_bytes"), "B", "NVML: memory info"),
             memory_rate=figure(rate, "B/s", f"NVML: {bits} bits at {clock} MHz, two transfers a clock"),
             cache_bytes=_described(cache, "NVIDIA architecture white papers: last-level cache by model"),
+            cycle=_cycle(entry.get("sm_clock_mhz"), "NVML: highest clock of the multiprocessors"),
             identity=_identity(address, entry),
         )
         link = (sysfs.speed_of(generation), pcie.get("width"), sysfs.speed_of(possible), pcie.get("max_width"))
@@ -177,6 +178,10 @@ def _identity(address: str, entry: Mapping[str, Any]) -> dict[str, str]:
 
 def _described(value: float | None, source: str) -> Figure | None:
     return Figure(float(value), "B", "described", source) if value else None
+
+
+def _cycle(clock_mhz: float | None, source: str) -> Figure | None:
+    return figure(1e3 / clock_mhz, "ns", f"{source}, {clock_mhz:g} MHz") if clock_mhz else None
 
 
 def _amd(root: Path, said: Mapping[str, Mapping[str, str]]) -> list[FoundDevice]:
@@ -209,6 +214,7 @@ def _amd(root: Path, said: Mapping[str, Mapping[str, str]]) -> list[FoundDevice]
                         node.memory_rate, "B/s", "KFD: width and clock of memory, two transfers a clock"
                     ),
                     cache_bytes=figure(node.cache_bytes, "B", "KFD: caches"),
+                    cycle=_cycle(node.clock_mhz, "KFD: highest clock of the engine"),
                     identity=identity,
                 ),
                 near[0] if near else None,

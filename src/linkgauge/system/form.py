@@ -36,6 +36,7 @@ _NODE_FIGURES = {
     "memory_rate": units.RATE,
     "cache_bytes": units.SIZE,
     "copy_rate": units.RATE,
+    "cycle": units.TIME,
     "throughput": units.RATE,
     "port_rate": units.RATE,
 }

@@ -41,6 +41,7 @@ class KfdNode:
     memory_bytes: int | None
     memory_rate: float | None
     cache_bytes: int | None
+    clock_mhz: int | None
 
 
 def _properties(path: Path) -> dict[str, int]:
@@ -103,6 +104,7 @@ def _node(folder: Path, number: int, gpu_id: int, facts: dict[str, int]) -> KfdN
         memory_bytes=size or None,
         memory_rate=rate or None,
         cache_bytes=None if last is None else caches[last] or None,
+        clock_mhz=facts.get("max_engine_clk_fcompute") or None,
     )
 
 

@@ -36,10 +36,10 @@ class Node:
 
     `memory_rate` is what the memory moves in all, reads and writes together; `copy_rate` is what a copy from
     host buffer to host buffer was seen to reach (payload); `throughput` is the most that may enter a vertex
-    in all, where its ports could bring more; `port_rate` is a NIC's rate to the network per direction.
-    `multicast` and `reduction` say whether a switch repeats or adds data itself; None is unknown. `routes`
-    says that the hardware passes others' traffic on without a program (switches; MI250X's dies, but no NVLink
-    device).
+    in all, where its ports could bring more; `port_rate` is a NIC's rate to the network per direction;
+    `cycle` is the shortest cycle of its clock. `multicast` and `reduction` say whether a switch repeats or
+    adds data itself; None is unknown. `routes` says that the hardware passes others' traffic on without a
+    program (switches; MI250X's dies, but no NVLink device).
     """
 
     name: str
@@ -57,6 +57,7 @@ class Node:
     copy_rate: Figure | None = None
     throughput: Figure | None = None
     port_rate: Figure | None = None
+    cycle: Figure | None = None
     multicast: bool | None = None
     reduction: bool | None = None
     routes: bool = False

@@ -26,11 +26,11 @@ def read() -> dict[str, Any] | None:
     """Return NVML's answers on this machine, or None where there is no NVIDIA driver.
 
     Keys: `driver`, and `devices`, a list in NVML's order with `name`, `uuid`, `serial`, `pci`, `vbios`, `memory_bytes`,
-    `memory_bus_bits`, `memory_clock_mhz`, `performance_state`, `numa` (of the nearest host memory), `own_numa` (of the
-    device's own memory, where the processor sees it as a NUMA node), `pcie` (`generation`, `width`,
-    `max_generation`, `max_width`), `links` (`link`, `active`, `version`, `megabytes_per_s`, `remote`, `remote_pci`),
-    `c2c` (`links`, `megabytes_per_s`), `fabric` (`state`, `cluster`, `clique`); and `ancestors`, the common
-    ancestor's level of every two devices by index.
+    `memory_bus_bits`, `memory_clock_mhz` and `sm_clock_mhz` (the highest), `performance_state`, `numa` (of the nearest
+    host memory), `own_numa` (of the device's own memory, where the processor sees it as a NUMA node), `pcie`
+    (`generation`, `width`, `max_generation`, `max_width`), `links` (`link`, `active`, `version`, `megabytes_per_s`,
+    `remote`, `remote_pci`), `c2c` (`links`, `megabytes_per_s`), `fabric` (`state`, `cluster`, `clique`); and
+    `ancestors`, the common ancestor's level of every two devices by index.
     """
     try:
         library = open_nvml()
@@ -89,6 +89,7 @@ def _device(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, Any
         "memory_bytes": None if memory is None else int(memory.total),
         "memory_bus_bits": ask(library.nvmlDeviceGetMemoryBusWidth, handle),
         "memory_clock_mhz": ask(library.nvmlDeviceGetMaxClockInfo, handle, library.NVML_CLOCK_MEM),
+        "sm_clock_mhz": ask(library.nvmlDeviceGetMaxClockInfo, handle, getattr(library, "NVML_CLOCK_SM", None)),
         "performance_state": ask(library.nvmlDeviceGetPerformanceState, handle),
         "numa": _memory_node(ask, library, handle),
         "own_numa": ask(library.nvmlDeviceGetNumaNodeId, handle),

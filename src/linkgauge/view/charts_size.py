@@ -107,6 +107,8 @@ def _limits(rows: list[Row], ceilings: Ceilings | None, unit: str, latency: bool
         for line in ceilings.of(row):
             if not latency and ((line.kind == "bound" and line != least) or _above(line.goodput_bytes_per_s, top)):
                 continue
+            if latency and line.kind == "bound":  # a least time, orders below the curves: it would only shrink them
+                continue
             value = line.latency_ns if latency else line.goodput_bytes_per_s
             drawn = charts.short(value, 1e-3 if latency else 1 / RATE_UNITS[unit])
             if drawn:

@@ -1,0 +1,80 @@
+"""Every case that a built-in plan measures on these machines has a ceiling."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import linkgauge.system as systems
+from linkgauge.expect import ceilings
+from linkgauge.expect.achieved import Ports, from_ports, ports_of
+from linkgauge.plan.builtin import builtin_plan, names
+from linkgauge.plan.case import MECHANISM, TASK, Case
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.run.on_system import prepare_on
+from linkgauge.system import System, discover
+
+
+def discovered_h200() -> System:
+    """Four H200 as a virtual machine showed them: one hidden switch, PCIe without bridges, hosts of unknown memory."""
+    links = [
+        {"link": i, "active": True, "version": "4", "megabytes_per_s": 26562, "remote": "switch", "remote_pci": None}
+        for i in range(18)
+    ]
+    pcie = {"generation": 5, "width": 16, "max_generation": 5, "max_width": 16}
+    facts = {
+        "name": "NVIDIA H200", "memory_bytes": 150754820096, "memory_bus_bits": 6016, "memory_clock_mhz": 3201,
+        "sm_clock_mhz": 1980, "pcie": pcie, "links": links,
+    }  # fmt: skip
+    answers = {"devices": [{**facts, "pci": f"00000000:00:{6 + i:02X}.0"} for i in range(4)]}
+    return discover(Path("/"), nvml_answers=answers)
+
+
+def cases_of(plan: str, system: System) -> list[Case]:
+    """The cases of a plan; of each sweep the smallest and the largest, between which rules only come or go once."""
+    planned = prepare_on(builtin_plan(plan), system, []).planned
+    sweeps: dict[tuple[Any, ...], list[Case]] = {}
+    for case in (case for launch in planned.launches for case in launch.cases):
+        sweeps.setdefault(tuple(getattr(case, name) for name in (*TASK, *MECHANISM)), []).append(case)
+    ends = [pick(sweep, key=lambda case: case.size) for sweep in sweeps.values() for pick in (min, max)]
+    return list({case.case_key: case for case in ends}.values())
+
+
+def as_measured(case: Case) -> dict[str, Any]:
+    """A row of a summary in which a case was measured, however slowly."""
+    latency = PATTERNS[case.pattern].latency_only
+    figures = {"latency_ns": 1e3} if latency else {"goodput_bytes_per_s": 1e6}
+    return {**case.dimensions(), "lane": 0 if case.pattern == "bidirectional" else -1, "status": "ok", **figures}
+
+
+@pytest.fixture(scope="module", params=["hgx-h200-4", "hgx-h200-8", "discovered"])
+def system(request: pytest.FixtureRequest) -> System:
+    return discovered_h200() if request.param == "discovered" else systems.load(request.param)
+
+
+@pytest.mark.parametrize("plan", names())
+def test_every_case_has_a_ceiling(system: System, plan: str) -> None:
+    """From the links alone; between two host buffers, whose memory nobody states, from the run's own copies."""
+    lacking: Counter[tuple[str, str, tuple[int, ...], int]] = Counter()
+    cases = cases_of(plan, system)
+    ports = ports_of(as_measured(case) for case in cases)
+    for case in cases:
+        dimensions = case.dimensions()
+        on_host = {case.source_memory, case.target_memory} <= {"pinned", "pageable"}
+        found = ceilings(system, dimensions) or (from_ports(system, dimensions, ports) if on_host else [])
+        assert all((c.value_bytes_per_s or 0) > 0 or (c.latency_ns or 0) > 0 for c in found)
+        if not found:
+            lacking[case.transport, case.pattern, case.devices, case.size] += 1
+    assert cases
+    assert not lacking
+
+
+def test_without_measured_copies_host_memory_stays_unknown() -> None:
+    """The rule above leans on the run only where nothing else is known."""
+    case = {"transport": "mpi", "pattern": "pingpong", "size": 64, "devices": (0, 1)}
+    case |= {"source_memory": "pageable", "target_memory": "pageable"}
+    assert ceilings(systems.load("hgx-h200-4"), case) == []
+    assert from_ports(systems.load("hgx-h200-4"), case, Ports()) == []

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tomllib
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.peers.catalogue import PEERS, peer_tests

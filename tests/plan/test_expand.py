@@ -233,6 +233,7 @@ def test_launch_key_is_of_its_contents_and_not_of_what_the_cases_imply() -> None
     others = [
         settings(env=(("A", "2"),)), settings(launcher_args=("-x",)), settings(bind="none"), settings(threads=True),
         settings(ranks_per_device=2), settings(peer_access=False), settings(devices=(0, 1, 2)),
+        settings(thread_level="single"),
     ]  # fmt: skip
     keys = {other.launch_key("MPICH 5") for other in others} | {settings().launch_key("MPICH 4")}
     assert base not in keys

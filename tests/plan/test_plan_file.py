@@ -48,6 +48,7 @@ GOOD = '[[case]]\npattern = "pingpong"\nsize = "8"\n'
         (GOOD + '[[launch]]\nthreads = "yes"', ["[[launch]] 1", "'threads'", "true or false"]),
         (GOOD + '[[launch]]\nenvironment = {}', ["[[launch]] 1", "unknown key 'environment'"]),
         (GOOD + '[[launch]]\nbind = "somewhere"', ["'bind'", "nearest"]),
+        (GOOD + '[[launch]]\nthread_level = "double"', ["'thread_level'", "funneled"]),
         (GOOD + 'launch = "absent"', ["launch 'absent'"]),
         (GOOD + '[[launch]]\nmpi = "/tmp/evil"', ["is a path", "--mpi"]),
         (GOOD + '[[launch]]\nlauncher_args = ["--evil"]', ["unknown key 'launcher_args'"]),

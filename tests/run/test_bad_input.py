@@ -44,6 +44,7 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--time-limit", "0s"], ["0s", "above 0"]),
         (["--memory-limit", "0%"], ["0%", "above 0%"]),
         (["--bind", "cores", "--quick"], ["cores", "nearest"]),
+        (["--thread-level", "many", "--quick"], ["--thread-level", "many", "funneled"]),
         (["--bind", "999", "--devices", "host:1", "--pattern", "floor"], ["999", "not available"]),
         (["--repeat", "0"], ["--repeat", "at least 1"]),
         (["--repeat", "x"], ["--repeat", "x"]),

@@ -26,6 +26,7 @@ def against_command(
     mpi: Annotated[str, typer.Option(help="The MPI library of both; without it threads of one process.")] = "",
     devices: Annotated[str, typer.Option(help="As in linkgauge run.")] = "auto",
     memory: Annotated[str, typer.Option(help="Kinds sent from and received into: device,device.")] = "device,device",
+    bind: Annotated[str, typer.Option(help="Cores of the ranks on both sides: none, or core for one each.")] = "none",
     pairs: Annotated[int, typer.Option(help="At most so many pairs of launches; at least 9 are made.")] = 31,
     out: Annotated[Path, typer.Option(help="Folder for both sides' results.")] = Path("against"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
@@ -46,6 +47,8 @@ def against_command(
         raise UsageError(f"--memory '{memory}': expected two kinds, such as device,device")
     if out.exists() and any(out.iterdir()):
         raise UsageError(f"--out '{out}' is not empty: expected a new folder")
+    if bind not in ("none", "core"):
+        raise UsageError(f"--bind '{bind}': expected none or core")
     sizes = tuple(size_bytes for word in size.split(",") for size_bytes in parse_sizes(word))
     request = Request(
         peer=name,
@@ -59,6 +62,7 @@ def against_command(
         devices=devices,
         memory=(kinds[0], kinds[1]),
         out=out,
+        bind=bind,
         max_pairs=pairs,
     )
     lines = alternate(request, lambda text: typer.echo(text, err=True))

@@ -37,7 +37,10 @@ def _launcher(request: Request) -> list[str]:
     from linkgauge.run.mpi_library import resolve
 
     mpi = resolve(request.mpi)
-    own = ["--oversubscribe", "--bind-to", "none"] if mpi.launcher_kind == "openmpi" else []
+    if request.bind == "core":
+        own = ["--map-by", "core", "--bind-to", "core"] if mpi.launcher_kind == "openmpi" else ["-bind-to", "core"]
+    else:
+        own = ["--oversubscribe", "--bind-to", "none"] if mpi.launcher_kind == "openmpi" else []
     return [str(mpi.launcher), *own, "-n", str(request.ranks)]
 
 

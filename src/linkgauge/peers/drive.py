@@ -37,6 +37,7 @@ class Request:
     devices: str
     memory: tuple[str, str]
     out: Path
+    bind: str = "none"  # none | core: rank i on the i-th core that is allowed
     max_pairs: int = MAX_PAIRS
 
 
@@ -127,7 +128,8 @@ def measure_ours(request: Request, pair: int) -> dict[Key, float]:
     out = request.out / f"ours-{pair:02d}"
     command = [sys.executable, "-m", "linkgauge", "run", "--plan", str(plan), "--out", str(out), "--no-report"]
     command += ["--devices", request.devices]
-    command += ["--mpi", request.mpi, "--bind", "none"] if request.mpi else ["--threads"]
+    command += ["--mpi", request.mpi, "--bind", _binding(request)] if request.mpi else ["--threads"]
+    command += ["--thread-level", "single"] if request.peer == "osu" else []  # as MPI_Init, which OSU calls
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LAUNCH_TIMEOUT_S, check=False
     )
@@ -145,6 +147,15 @@ def measure_ours(request: Request, pair: int) -> dict[Key, float]:
         chosen = {name: values[measured] for name, values in columns.items()}
         found[(test.name, row.case.size_asked)] = ESTIMATORS[test.estimator](chosen)
     return found
+
+
+def _binding(request: Request) -> str:
+    if request.bind == "none":
+        return "none"
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < request.ranks:
+        raise EnvironmentLackingError(f"--bind core: {request.ranks} ranks have {len(cores)} cores, expected one each")
+    return ":".join(map(str, cores[: request.ranks]))
 
 
 def _test_of(request: Request, record: dict[str, object]) -> PeerTest | None:

@@ -1,8 +1,8 @@
 """Cases grouped into launches: what shares an MPI library, environment, rank layout and mode is started once.
 
 `launch_key` is the hash of docs/definitions.md: mpi build, environment asked for, launcher arguments, rank layout,
-process or threads, peer access. What the planner derives from `path` and `algorithm` sets the launch's environment but
-is not repeated in the key: those are dimensions of the case.
+process or threads, peer access, thread level. What the planner derives from `path` and `algorithm` sets the launch's
+environment but is not repeated in the key: those are dimensions of the case.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class LaunchSettings:
     ranks_per_device: int
     peer_access: bool
     devices: tuple[int, ...]  # the device of each rank
+    thread_level: str = "funneled"
 
     @property
     def ranks(self) -> int:
@@ -46,8 +47,10 @@ class LaunchSettings:
         return len(self.devices)
 
     def key_contents(self, mpi_build: str) -> dict[str, Any]:
-        """What `launch_key` hashes."""
+        """What `launch_key` hashes. The usual thread level is left out: runs made before it could be set match."""
+        level = {} if self.thread_level == "funneled" else {"thread_level": self.thread_level}
         return {
+            **level,
             "mpi": mpi_build,
             "env": dict(self.env),
             "launcher_args": list(self.launcher_args),
@@ -136,6 +139,7 @@ def _place(
         threads=table.threads,
         ranks_per_device=case.ranks_per_device,
         peer_access=table.peer_access,
+        thread_level=table.thread_level,
         devices=rank_devices(machine.device_count, case.ranks_per_device),
     )
     cases, skips = groups.setdefault(settings, ({}, {}))

@@ -10,6 +10,7 @@ from linkgauge.plan.quantity import Share
 
 PAIRS = ("all", "ordered", "first", "root", "diagonal")
 BINDINGS = ("nearest", "none")
+THREAD_LEVELS = ("single", "funneled", "serialized", "multiple")
 HALF = Share(fraction=0.5)
 
 
@@ -39,6 +40,7 @@ class LaunchTable:
     bind: str = "nearest"  # nearest | none | lists of cores by rank, 0-3:4-7
     threads: bool = False
     peer_access: bool = True
+    thread_level: str = "funneled"  # what the ranks ask of the MPI library
 
 
 @dataclasses.dataclass(frozen=True)

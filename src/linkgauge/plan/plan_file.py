@@ -16,7 +16,7 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.plan import quantity
 from linkgauge.plan.dimensions import BY_NAME, Value, nearest
-from linkgauge.plan.model import BINDINGS, PAIRS, CaseTable, LaunchTable, Plan
+from linkgauge.plan.model import BINDINGS, PAIRS, THREAD_LEVELS, CaseTable, LaunchTable, Plan
 from linkgauge.plan.patterns import PATTERNS
 
 if sys.version_info >= (3, 11):
@@ -27,7 +27,7 @@ else:
 MAX_FILE_BYTES = 1 << 20
 _TOP_KEYS = ("name", "description", "repeat", "seed", "time_limit", "memory_limit", "case", "launch")
 _CASE_KEYS = (*BY_NAME, "devices", "pairs", "launch")
-_LAUNCH_KEYS = ("name", "mpi", "env", "bind", "threads", "peer_access")
+_LAUNCH_KEYS = ("name", "mpi", "env", "bind", "threads", "peer_access", "thread_level")
 
 _TUNING_PREFIXES = (
     "NCCL_", "RCCL_", "UCX_", "UCC_", "MPICH_", "MPIR_CVAR_", "FI_", "PSM2_", "HSA_", "HIP_", "GPU_", "ROCR_", "CUDA_",
@@ -204,6 +204,11 @@ def _launch_table(table: Mapping[str, Any], where: str) -> LaunchTable:
     bind = _text(table, "bind", "nearest", where)
     if bind not in BINDINGS and re.fullmatch(r"[0-9,:-]+", bind) is None:
         raise UsageError(f"{where}: 'bind': unknown value '{bind}': expected nearest, none or cores by rank, 0-3:4-7")
+    thread_level = _text(table, "thread_level", "funneled", where)
+    if thread_level not in THREAD_LEVELS:
+        raise UsageError(
+            f"{where}: 'thread_level': unknown value '{thread_level}': expected one of {', '.join(THREAD_LEVELS)}"
+        )
     return LaunchTable(
         name=_text(table, "name", "", where),
         mpi=mpi,
@@ -211,6 +216,7 @@ def _launch_table(table: Mapping[str, Any], where: str) -> LaunchTable:
         bind=bind,
         threads=_yes_no(table, "threads", False, where),
         peer_access=_yes_no(table, "peer_access", True, where),
+        thread_level=thread_level,
     )
 
 

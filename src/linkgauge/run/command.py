@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from linkgauge.errors import UsageError
-from linkgauge.plan.model import Plan
+from linkgauge.plan.model import THREAD_LEVELS, Plan
 from linkgauge.plan.quantity import parse_duration, parse_share
 from linkgauge.run import options
 
@@ -114,6 +114,11 @@ def run_command(
         bool | None, typer.Option("--peer-access/--no-peer-access", show_default=False, rich_help_panel=_LAUNCH,
                                   help="Whether devices may reach each other's memory directly.")
     ] = None,
+    thread_level: Annotated[
+        str | None, typer.Option("--thread-level", metavar="LEVEL", rich_help_panel=_LAUNCH,
+                                 help="What the ranks ask of the MPI library: single, funneled (default), "
+                                      "serialized or multiple.")
+    ] = None,
     launcher_args: Annotated[
         str | None, typer.Option("--launcher-args", help="More arguments of mpiexec or srun.",
                                     rich_help_panel=_LAUNCH)
@@ -157,9 +162,9 @@ def run_command(
     refuse_ranks(os.environ)
     asked = Asked(
         plan, quick, full, from_run, tuple(cases or ()), resume, retry, force, devices, threads, tuple(mpi or ()),
-        tuple(env or ()), bind, peer_access, launcher_args, _whole("--repeat", repeat, 1), _whole("--seed", seed, 0),
-        out, time_limit, memory_limit, _whole("--max-failures", max_failures, 1) or 1, dimensions,
-        system,
+        tuple(env or ()), bind, peer_access, thread_level, launcher_args, _whole("--repeat", repeat, 1),
+        _whole("--seed", seed, 0), out, time_limit, memory_limit, _whole("--max-failures", max_failures, 1) or 1,
+        dimensions, system,
     )  # fmt: skip
     asked.check()
     if resume is not None:
@@ -189,6 +194,7 @@ class Asked:
     env: tuple[str, ...]
     bind: str | None
     peer_access: bool | None
+    thread_level: str | None
     launcher_args: str | None
     repeat: int | None
     seed: int | None
@@ -205,6 +211,8 @@ class Asked:
             raise UsageError("--cases needs --from RUN")
         if self.from_run is not None and not self.cases:
             raise UsageError("--from needs --cases failed or case keys")
+        if self.thread_level is not None and self.thread_level not in THREAD_LEVELS:
+            raise UsageError(f"--thread-level '{self.thread_level}': expected one of {', '.join(THREAD_LEVELS)}")
         if self.threads and self.mpi:
             raise UsageError("--threads has no MPI: leave out --mpi, or --threads")
         if self.retry is not None and self.resume is None:

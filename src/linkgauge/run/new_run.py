@@ -124,6 +124,7 @@ def _launched(asked: Asked, plan: Plan, given: list[MpiInstallation], env: dict[
         threads=asked.threads,
         bind=asked.bind,
         peer_access=asked.peer_access,
+        thread_level=asked.thread_level,
         launcher_args=asked.launcher_words(),
     )
     return asked.settled(plan)

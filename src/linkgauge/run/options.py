@@ -120,6 +120,7 @@ def apply_launches(
     bind: str | None,
     launcher_args: Sequence[str],
     peer_access: bool | None = None,
+    thread_level: str | None = None,
 ) -> Plan:
     """The plan with the command line's launch settings: they replace what its [[launch]] tables say of the same thing.
 
@@ -135,6 +136,7 @@ def apply_launches(
                 threads=threads or table.threads,
                 bind=bind or table.bind,
                 peer_access=table.peer_access if peer_access is None else peer_access,
+                thread_level=thread_level or table.thread_level,
                 launcher_args=tuple(launcher_args) or table.launcher_args,
             )
         )

@@ -212,6 +212,7 @@ class Runner:
             cores=cores_by_rank(settings.bind, settings.devices, self._devices.infos),
             available_cores=self._options.machine.cores,
             peer_access=settings.peer_access,
+            thread_level=settings.thread_level,
             seed=self._settings.seed,
             max_failures=self._settings.max_failures,
             failures=dict(self._failures),

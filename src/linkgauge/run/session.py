@@ -71,6 +71,7 @@ class CoreSession:
         if self._mpi is not None:
             versions["MPI library"] = " ".join(self._mpi.version.split())[:300]
             versions["MPI file"] = self._mpi.path
+            versions["MPI thread level"] = _granted_thread_level()
         versions |= self._ccl_versions()
         return {"clock": self._core.host_clock(), "versions": versions}
 
@@ -244,3 +245,11 @@ def _mpi(core: Any, spec: WorkerSpec) -> Any:
     abi = str(spec.launch_info["mpi"]["abi"])
     bits = {name: MPI._handleof(handle) & 0xFFFF_FFFF_FFFF_FFFF for name, handle in handles.items()}
     return core.open_mpi(library, abi, bits)
+
+
+def _granted_thread_level() -> str:
+    """The thread level that the MPI library gave, which may be another than was asked for."""
+    from mpi4py import MPI
+
+    levels = {MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_SERIALIZED: "serialized"}
+    return levels.get(MPI.Query_thread(), "multiple")

@@ -15,6 +15,7 @@ from linkgauge.plan.case import Case, StopRule
 from linkgauge.plan.dimensions import BY_NAME
 from linkgauge.plan.expand import MAX_CASES
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
+from linkgauge.plan.model import THREAD_LEVELS
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.plan.plan_file import safe_variable
 
@@ -40,6 +41,7 @@ def write_launches(folder: Path, launches: tuple[PlannedLaunch, ...]) -> None:
                 "threads": launch.settings.threads,
                 "ranks_per_device": launch.settings.ranks_per_device,
                 "peer_access": launch.settings.peer_access,
+                "thread_level": launch.settings.thread_level,
                 "devices": list(launch.settings.devices),
             },
             "cases": [case.dimensions() for case in launch.cases],
@@ -85,9 +87,16 @@ def _launch(plain: dict[str, Any]) -> PlannedLaunch:
         ranks_per_device=_whole(stored["ranks_per_device"]),
         peer_access=bool(stored["peer_access"]),
         devices=tuple(_whole(device) for device in stored["devices"]),
+        thread_level=_thread_level(stored.get("thread_level", "funneled")),
     )
     cases = tuple(checked_case(dimensions) for dimensions in plain["cases"])
     return PlannedLaunch(_whole(plain["number"]), _whole(plain["repeat"]), settings, cases)
+
+
+def _thread_level(value: object) -> str:
+    if value not in THREAD_LEVELS:
+        raise ValueError(f"{value!r} is no thread level")
+    return str(value)
 
 
 def _text(value: object) -> str:

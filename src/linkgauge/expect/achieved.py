@@ -147,11 +147,14 @@ def ports_of(rows: Iterable[Mapping[str, Any]]) -> Ports:
 
 
 def achieved_ceilings(run: Run, system: System) -> Callable[[Mapping[str, Any]], list[Ceiling]]:
-    """Return the function that gives a case of this run its achievable ceilings."""
+    """Return the function that gives a case of this run what the run itself says of it: its achievable ceilings, and
+    what is typical by the bytes that its links counted."""
+    from linkgauge.expect.wire_shares import counted_share, wire_shares
     from linkgauge.stats.summary import summarise
 
     ports = ports_of(summarise(run).to_pylist())
-    return lambda case: from_ports(system, case, ports)
+    shares = wire_shares(run)
+    return lambda case: [*counted_share(system, case, shares), *from_ports(system, case, ports)]
 
 
 def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Ceiling]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.expect.collectives import collective
@@ -123,20 +123,25 @@ def _typical(q: Query, found: Sequence[Ceiling]) -> list[Ceiling]:
     """Return the payload's share of the least link ceiling, where the links' packets are known."""
     if q.nodes > 1 or q.pattern in ("local_copy", "stream_copy"):
         return []
-    of_links = [c for c in found if c.kind in ("bound", "constructive") and c.rule not in ("memory", "local_copy")]
-    values = [c for c in of_links if finite(c.value_bytes_per_s)]
-    if not values:
+    least = least_of_links(found)
+    if least is None:
         return []
     used = _links_used(q)
     shares = [(s, link) for link in used if (s := _share(q, link)) is not None]
     if not shares or len(shares) < len(used):
         return []
     share, link = min(shares, key=lambda pair: pair[0].value)
-    # A bound that no known schedule reaches is no base for what is typical: constructive values come first.
-    least = min([c for c in values if c.kind == "bound"] or values, key=lambda c: c.value_bytes_per_s or 0.0)
     value = (least.value_bytes_per_s or 0.0) * share.value
     basis = f"{share.value:.1%} of {least.rule}: payload on {link.kind} ({link.a} - {link.b})"
     return [ceiling("payload_share", value, basis, source=share.source)]
+
+
+def least_of_links(found: Iterable[Ceiling]) -> Ceiling | None:
+    """Return the ceiling of the links that what is typical is a share of: the least bound, else the least schedule."""
+    of_links = [c for c in found if c.kind in ("bound", "constructive") and c.rule not in ("memory", "local_copy")]
+    values = [c for c in of_links if finite(c.value_bytes_per_s)]
+    bounds = [c for c in values if c.kind == "bound"]
+    return min(bounds or values, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
 
 
 def _links_used(q: Query) -> list[Link]:

@@ -146,6 +146,14 @@ _TABLE = (
         "Never a bound: packets may be larger, and acknowledgements cost more.",
     ),
     Rule(
+        "payload_counted",
+        "typical",
+        "all but local copies",
+        "the least bound times payload over raw bytes, as NVML's byte counters saw them in a case of this run",
+        "the run's observations: NVLink's data and raw bytes; PCIe's bytes and what the case's copies moved",
+        "Needs a run with counters; of the same transport, in one direction or both at once, nearest in size.",
+    ),
+    Rule(
         "concurrent_flow",
         "bound",
         "ring_shift, bidirectional, alltoall",

@@ -1,0 +1,199 @@
+"""The payload's share of what crossed the links, as a run's own byte counters saw it.
+
+NVLink counts data and raw bytes: their ratio, in a direction that carries payload, is the share. Where payload flows
+one way, raw bytes the other way are acknowledgements and requests; where it flows both ways at once, they ride in the
+same direction and lower the share. So the two are kept apart, and a ping-pong, which alternates, gives neither. PCIe
+counts packets alone, so payload comes from the case: what its copies bring into a device or take out of it. Those
+counters have 32 bits and wrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.expect.graph import FABRIC, HOST
+from linkgauge.expect.of_case import ceilings, least_of_links
+from linkgauge.expect.query import Query, query
+from linkgauge.expect.rules import RULES, Ceiling
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.system.model import System
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
+ONE_WAY, BOTH_WAYS, INTO, OUT = "one way", "both ways", "into devices", "out of devices"
+_ONE_WAY_PATTERNS = ("unidirectional", "one_to_all", "all_to_one", "scatter", "gather")
+_BOTH_WAYS_PATTERNS = ("bidirectional", "ring_shift", "alltoall")
+# NCCL and RCCL send and receive at once in these too; other transports' steps may follow each other.
+_BOTH_WAYS_IN_CCL = ("allreduce", "allgather", "reduce_scatter")
+# Whether each rank's copies take the case's size out of its device, and bring it in, by transport and pattern.
+_COPIED = {
+    ("copy_engine", "device_to_host"): (True, False),
+    ("copy_engine", "host_to_device"): (False, True),
+    ("copy_engine", "host_device_both"): (True, True),
+    ("staging", "pingpong"): (True, True),
+    ("staging", "allreduce"): (True, True),
+}
+_LEAST_BYTES = 1 << 26  # counters move for other reasons too: fewer bytes say little
+_WRAP_BYTES = 1 << 32
+_MOST_BYTES = 3 << 30  # beyond it a counter of 32 bits may have gone round more than once
+
+Identity = tuple[str, int, int, int]
+
+
+@dataclass(frozen=True)
+class WireShare:
+    """Payload over raw bytes of one case: on which kind of link, in which direction, and in which case it was seen."""
+
+    link_kind: str
+    direction: str
+    transport: str
+    pattern: str
+    size: int
+    devices: tuple[int, ...]
+    share: float
+
+    @property
+    def words(self) -> str:
+        """The case that it comes from."""
+        return f"{self.pattern} by {self.transport}, devices {' '.join(map(str, self.devices))}, {self.size} B"
+
+
+def wire_shares(run: Run) -> list[WireShare]:
+    """Return the shares that a run's counters give, largest sizes first."""
+    names = ["case_key", "launch", "repeat", "attempt", "rank", "subject", "moment", "name", "value"]
+    return shares_of(run.cases.to_pylist(), run.observations.select(names).to_pylist())
+
+
+def shares_of(cases: Iterable[Mapping[str, Any]], observations: Iterable[Mapping[str, Any]]) -> list[WireShare]:
+    """Return the shares from the rows of cases and of their observations."""
+    counted = _counted(observations)
+    found = []
+    for case in cases:
+        moved = counted.get(_identity(case))
+        if moved is not None and case.get("status", "ok") == "ok":
+            found.extend(_of_case(case, moved))
+    return sorted(found, key=lambda one: -one.size)
+
+
+def _identity(row: Mapping[str, Any]) -> Identity:
+    return row["case_key"], row["launch"], row["repeat"], row["attempt"]
+
+
+def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, dict[tuple[str, str], float]]:
+    """Return how far each counter of bytes moved in each case, by subject (of several ranks on one device once)."""
+    ends: dict[Identity, dict[tuple[str, str], dict[str, float]]] = {}
+    for row in observations:
+        if str(row["name"]).endswith("x_bytes"):
+            key = str(row["subject"]), str(row["name"])
+            ends.setdefault(_identity(row), {}).setdefault(key, {})[str(row["moment"])] = float(row["value"])
+    moved: dict[Identity, dict[tuple[str, str], float]] = {}
+    for identity, of_case in ends.items():
+        for key, values in of_case.items():
+            if {"before", "after"} <= set(values):
+                moved.setdefault(identity, {})[key] = values["after"] - values["before"]
+    return moved
+
+
+def _of_case(case: Mapping[str, Any], moved: Mapping[tuple[str, str], float]) -> list[WireShare]:
+    found: dict[tuple[str, str], float | None] = {}
+    pattern = str(case["pattern"])
+    if case["transport"] != "staging":
+        if pattern in _ONE_WAY_PATTERNS:
+            found["nvlink", ONE_WAY] = _nvlink(moved)
+        elif pattern in _BOTH_WAYS_PATTERNS or (case["transport"] == "ccl" and pattern in _BOTH_WAYS_IN_CCL):
+            found["nvlink", BOTH_WAYS] = _nvlink(moved)
+    out, into = _legs(case)
+    found["pcie", OUT] = _pcie(moved, "pcie_tx_bytes", out)
+    found["pcie", INTO] = _pcie(moved, "pcie_rx_bytes", into)
+    return [
+        WireShare(kind, direction, str(case["transport"]), pattern, int(case["size"]), tuple(case["devices"]), share)
+        for (kind, direction), share in found.items()
+        if share is not None and 0.5 <= share <= 1.0
+    ]
+
+
+def _nvlink(moved: Mapping[tuple[str, str], float]) -> float | None:
+    """Return data over raw bytes of the ports that send: those with at least half of the busiest one's data."""
+    data = {subject: value for (subject, name), value in moved.items() if name == "nvlink_data_tx_bytes"}
+    most = max(data.values(), default=0.0)
+    busy = [subject for subject, value in data.items() if value >= max(most / 2, _LEAST_BYTES)]
+    raw = sum(moved.get((subject, "nvlink_raw_tx_bytes"), 0.0) for subject in busy)
+    return sum(data[subject] for subject in busy) / raw if raw > 0 else None
+
+
+def _legs(case: Mapping[str, Any]) -> tuple[dict[int, float], dict[int, float]]:
+    """Return the payload that a case's copies took out of and into each device over PCIe, in bytes.
+
+    Only of cases that copy exactly their payload: kernels are tuned with further copies before their first case, and
+    staging's other collectives copy blocks that stay.
+    """
+    each = float(case["size"]) * float(case.get("operations_total") or 0)
+    leaves, enters = _COPIED.get((str(case["transport"]), str(case["pattern"])), (False, False))
+    out: dict[int, float] = {}
+    into: dict[int, float] = {}
+    for device in case["devices"]:
+        out[device] = out.get(device, 0.0) + (each if leaves else 0.0)
+        into[device] = into.get(device, 0.0) + (each if enters else 0.0)
+    return out, into
+
+
+def _pcie(moved: Mapping[tuple[str, str], float], name: str, payload: Mapping[int, float]) -> float | None:
+    """Return payload over counted bytes; None where too little or too much for the counters crossed."""
+    counted = wanted = 0.0
+    for device, count in payload.items():
+        raw = next((v for (subject, of), v in moved.items() if of == name and subject.endswith(f":{device}")), None)
+        if raw is None or not _LEAST_BYTES <= count <= _MOST_BYTES:
+            return None
+        counted += raw % _WRAP_BYTES
+        wanted += count
+    return wanted / counted if counted > 0 else None
+
+
+def counted_share(system: System, case: Mapping[str, Any], shares: Iterable[WireShare]) -> list[Ceiling]:
+    """Return what is typical of a case by the share that this run's counters saw; nothing where none fits."""
+    known = list(shares)
+    q = query(system, case)
+    fitting = _fitting(q, known) if known and q.nodes == 1 and not PATTERNS[q.pattern].latency_only else []
+    if not fitting:
+        return []
+    least = least_of_links(ceilings(system, case))
+    if least is None:
+        return []
+    chosen = min(fitting, key=lambda one: one.share)
+    rule = RULES["payload_counted"]
+    basis = f"{chosen.share:.1%} of {least.rule}: payload on {chosen.link_kind} {chosen.direction} as counted in "
+    value = (least.value_bytes_per_s or 0.0) * chosen.share
+    return [Ceiling(rule.name, rule.kind, value, basis + chosen.words, rule.source)]
+
+
+def _fitting(q: Query, known: list[WireShare]) -> list[WireShare]:
+    """Return the share of each direction that the case needs: of its own transport, its own pattern and size first."""
+    kind, wanted = _needed(q)
+    found = []
+    for direction in wanted:
+        alike = [one for one in known if (one.link_kind, one.direction) == (kind, direction)]
+        alike = [one for one in alike if q.transport == one.transport or kind == "pcie"]
+        if not alike:
+            return []
+        own = [one for one in alike if one.pattern == q.pattern and one.transport == q.transport]
+        size = q.size_bytes
+        best = own or alike
+        found.append(best[0] if size is None else min(best, key=lambda one: (abs(one.size - size), -one.size)))
+    return found
+
+
+def _needed(q: Query) -> tuple[str, tuple[str, ...]]:
+    if q.scope == FABRIC:
+        # A ping-pong's message has the link to itself.
+        both = q.pattern in (*_BOTH_WAYS_PATTERNS, *_BOTH_WAYS_IN_CCL)
+        return "nvlink", (BOTH_WAYS if both else ONE_WAY,)
+    if q.scope == HOST and (q.transport == "staging" or q.pattern == "host_device_both"):
+        return "pcie", (OUT, INTO)
+    if q.scope == HOST and q.pattern == "host_to_device":
+        return "pcie", (INTO,)
+    if q.scope == HOST and q.pattern == "device_to_host":
+        return "pcie", (OUT,)
+    return "", ()

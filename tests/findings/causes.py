@@ -54,8 +54,8 @@ def _new(seed: int, names: tuple[str, ...], **settings: object) -> World:
     return World(system(names[seed % len(names)]), rng, **settings)  # type: ignore[arg-type]
 
 
-def clean(seed: int) -> Planted:
-    world = _new(seed, SYSTEMS)
+def clean(seed: int, loudness: float = 1.0) -> Planted:
+    world = _new(seed, SYSTEMS, loudness=loudness)
     world.measure_all()
     return Planted(world, lambda f: f.severity == "note", f"clean {world.system.name}")
 
@@ -75,9 +75,11 @@ def _joined(world: World) -> list[tuple[int, int]]:
     ]
 
 
-def slow_link(seed: int, names: tuple[str, ...] = SYSTEMS, samples: int = 48, sweeps: bool = True) -> Planted:
+def slow_link(
+    seed: int, loudness: float = 1.0, names: tuple[str, ...] = SYSTEMS, samples: int = 48, sweeps: bool = True
+) -> Planted:
     """One bundle between two devices, or one device's port of a switch, at 50 to 90 % of its rate."""
-    world = _new(seed, names, samples=samples)
+    world = _new(seed, names, samples=samples, loudness=loudness)
     rng, joined = world.rng, _joined(world)
     a, b = joined[int(rng.integers(len(joined)))]
     direct = world.fabric.has_edge(world.names[a], world.names[b])
@@ -133,11 +135,11 @@ def slow_link(seed: int, names: tuple[str, ...] = SYSTEMS, samples: int = 48, sw
 NETWORKED = ("alps", "leonardo-booster", "lumi-g", "summit", "frontier", "v100-dgx-1")
 
 
-def half_a_rail(seed: int) -> Planted:
+def half_a_rail(seed: int, loudness: float = 1.0) -> Planted:
     """Device memory between nodes at one half of what host memory reaches: one of two rails (Merenda and Perchet,
     Fig. 6).
     """
-    world = _new(seed, NETWORKED, hosts=("n0", "n1"))
+    world = _new(seed, NETWORKED, hosts=("n0", "n1"), loudness=loudness)
     count = len(world.names)
     pairs = [(a, count + b) for a in range(min(count, 4)) for b in range(min(count, 4))]
     for a, b in pairs:
@@ -153,9 +155,9 @@ def half_a_rail(seed: int) -> Planted:
     )
 
 
-def slow_nic(seed: int) -> Planted:
+def slow_nic(seed: int, loudness: float = 1.0) -> Planted:
     """One NIC at a half or less, on one of three nodes with one NIC a device."""
-    world = _new(seed, ("alps", "leonardo-booster"), hosts=("n0", "n1", "n2"))
+    world = _new(seed, ("alps", "leonardo-booster"), hosts=("n0", "n1", "n2"), loudness=loudness)
     count = len(world.names)
     bad = int(world.rng.integers(3 * count))
     factor = 1 / float(world.rng.uniform(0.4, 0.85))
@@ -175,11 +177,11 @@ def slow_nic(seed: int) -> Planted:
 PCIE = ("p100-dgx-1", "v100-dgx-1", "dgx-2")
 
 
-def anti_locality(seed: int) -> Planted:
+def anti_locality(seed: int, loudness: float = 1.0) -> Planted:
     """Pairs under one PCIe switch at 50 to 80 % of the others (Li et al.: 9.3 to 10.5 against 17 to 18 GB/s, both
     ways).
     """
-    world = _new(seed, PCIE)
+    world = _new(seed, PCIE, loudness=loudness)
     factor = 1 / float(world.rng.uniform(0.5, 0.8))
     world.slowness.append(
         lambda case: factor if case.path == "pcie" and len(world.way(*case.devices[:2], True)[0]) == 3 else 1.0
@@ -192,9 +194,9 @@ def anti_locality(seed: int) -> Planted:
     return Planted(world, lambda f: f.rule == "anti_locality", f"{world.system.name}: anti-locality x{1 / factor:.2f}")
 
 
-def protocol_step(seed: int) -> Planted:
+def protocol_step(seed: int, loudness: float = 1.0) -> Planted:
     """One transport's ping-pong takes longer by 0.5 to 2 times from some size on."""
-    world = _new(seed, SYSTEMS)
+    world = _new(seed, SYSTEMS, loudness=loudness)
     transport = str(world.rng.choice(["copy_engine", "kernel", "mpi"]))
     at = int(world.rng.choice(SWEEP[2:6]))
     extra = float(world.rng.uniform(0.5, 2.0))
@@ -215,9 +217,9 @@ def protocol_step(seed: int) -> Planted:
     )
 
 
-def drift(seed: int) -> Planted:
+def drift(seed: int, loudness: float = 1.0) -> Planted:
     """All cases of one device, or of the run, get slower while they are measured."""
-    world = _new(seed, SYSTEMS, samples=240)
+    world = _new(seed, SYSTEMS, samples=240, loudness=loudness)
     share = float(world.rng.uniform(0.06, 0.25))
     device = int(world.rng.integers(min(8, len(world.names))))
     everywhere = bool(world.rng.random() < 0.5)
@@ -237,9 +239,9 @@ def drift(seed: int) -> Planted:
     return Planted(world, lambda f: f.rule == "drifting", f"{world.system.name}: drift {share:.2f}")
 
 
-def straggler(seed: int) -> Planted:
+def straggler(seed: int, loudness: float = 1.0) -> Planted:
     """One rank comes late to every collective by 20 to 60 % of a short one."""
-    world = _new(seed, tuple(name for name in SYSTEMS if name != "sli-rtx2080"))
+    world = _new(seed, tuple(name for name in SYSTEMS if name != "sli-rtx2080"), loudness=loudness)
     devices = sorted(world.names)[:8]
     late = int(world.rng.integers(len(devices)))
     lateness = float(world.rng.uniform(3_000, 12_000))
@@ -257,9 +259,9 @@ def straggler(seed: int) -> Planted:
     )
 
 
-def slow_host_link(seed: int) -> Planted:
+def slow_host_link(seed: int, loudness: float = 1.0) -> Planted:
     """One device's PCIe link at a half or a quarter."""
-    world = _new(seed, tuple(name for name in SYSTEMS if len(system(name).devices) >= 4))
+    world = _new(seed, tuple(name for name in SYSTEMS if len(system(name).devices) >= 4), loudness=loudness)
     bad = int(world.rng.integers(len(world.names)))
     factor = float(world.rng.choice([2.0, 4.0]))
     world.slowness.append(
@@ -271,9 +273,9 @@ def slow_host_link(seed: int) -> Planted:
     )
 
 
-def engine_cap(seed: int) -> Planted:
+def engine_cap(seed: int, loudness: float = 1.0) -> Planted:
     """Copy engines that stop at 50 GB/s where links are wider (Schieffer et al., Fig. 7)."""
-    world = _new(seed, ("lumi-g", "frontier"))
+    world = _new(seed, ("lumi-g", "frontier"), loudness=loudness)
 
     def slowness(case: Case) -> float:
         if case.transport != "copy_engine" or case.pattern not in ("unidirectional", "pingpong"):
@@ -285,13 +287,15 @@ def engine_cap(seed: int) -> Planted:
     return Planted(world, lambda f: f.rule == "copy_engine_cap", f"{world.system.name}: cap")
 
 
-def staged(seed: int) -> Planted:
+def staged(seed: int, loudness: float = 1.0) -> Planted:
     """A library that goes through the host between devices that are joined by much wider links."""
-    world = _new(seed, ("alps", "hgx-h100-8", "hgx-h200-4", "leonardo-booster", "dgx-2", "gb200-tray"))
+    world = _new(
+        seed, ("alps", "hgx-h100-8", "hgx-h200-4", "leonardo-booster", "dgx-2", "gb200-tray"), loudness=loudness
+    )
     ordinals = sorted(world.names)
     host = np.median([world.host_rate(d) for d in ordinals])
     if world.way(0, 1)[1] < 1.6 * host:
-        return staged(seed + 1)
+        return staged(seed + 1, loudness)
 
     def slowness(case: Case) -> float:
         return (
@@ -309,9 +313,9 @@ def staged(seed: int) -> Planted:
     return Planted(world, lambda f: f.rule == "host_staging" and "mpi" in f.subject, f"{world.system.name}: staged")
 
 
-def five_of_eight(seed: int) -> Planted:
+def five_of_eight(seed: int, loudness: float = 1.0) -> Planted:
     """Allreduce on one count of devices at a tenth to six tenths (Li et al., Fig. 21: five of eight)."""
-    world = _new(seed, ("p100-dgx-1", "v100-dgx-1", "dgx-2", "hgx-h100-8", "lumi-g", "mi300x-8"))
+    world = _new(seed, ("p100-dgx-1", "v100-dgx-1", "dgx-2", "hgx-h100-8", "lumi-g", "mi300x-8"), loudness=loudness)
     count = int(world.rng.choice([3, 5, 6]))
     factor = 1 / float(world.rng.uniform(0.1, 0.6))
     world.slowness.append(lambda case: factor if case.pattern == "allreduce" and case.ranks == count else 1.0)
@@ -323,8 +327,86 @@ def five_of_eight(seed: int) -> Planted:
     return Planted(world, right, f"{world.system.name}: {count} devices")
 
 
+def falling(seed: int, loudness: float = 1.0) -> Planted:
+    """One transport's ping-pong takes 1.4 to 3 times as long from some large size on."""
+    world = _new(seed, SYSTEMS, loudness=loudness)
+    transport = str(world.rng.choice(["copy_engine", "kernel", "mpi"]))
+    at = int(world.rng.choice(SWEEP[-3:]))
+    factor = float(world.rng.uniform(1.4, 3.0))
+    world.slowness.append(
+        lambda case: factor if (case.pattern, case.transport) == ("pingpong", transport) and case.size >= at else 1.0
+    )
+    world.measure_all()
+    return Planted(
+        world,
+        lambda f: f.rule == "falling_goodput" and f.subject.startswith(f"{transport} pingpong"),
+        f"{world.system.name}: {transport} falls by {factor:.2f} at {at}",
+    )
+
+
+def bad_choice(seed: int, loudness: float = 1.0) -> Planted:
+    """A library's own choice for allreduce takes 1.15 to 2 times what another algorithm takes, at two sizes or more."""
+    world = _new(seed, tuple(name for name in SYSTEMS if name != "sli-rtx2080"), loudness=loudness)
+    first = int(world.rng.integers(1, len(SWEEP) - 2))
+    sizes = SWEEP[first : first + int(world.rng.integers(2, 5))]
+    factor = 1 / float(world.rng.uniform(1.15, 2.0))
+    world.slowness.append(lambda case: factor if case.algorithm == "RING" and case.size_asked in sizes else 1.0)
+    world.measure_all()
+    group = tuple(sorted(world.names)[:8])
+    for size in SWEEP[1:]:
+        world.add("ccl", "allreduce", size, group, algorithm="RING")
+    return Planted(
+        world,
+        lambda f: f.rule == "library_choice" and "allreduce" in f.subject,
+        f"{world.system.name}: RING better by {1 / factor:.2f} at {sizes}",
+    )
+
+
+def far(seed: int, loudness: float = 1.0) -> Planted:
+    """A library's allreduce at 12 to 50 % of what it reaches elsewhere, on every count of devices."""
+    world = _new(seed, tuple(name for name in SYSTEMS if name != "sli-rtx2080"), loudness=loudness)
+    factor = 1 / float(world.rng.uniform(0.12, 0.5))
+    world.slowness.append(lambda case: factor if case.pattern == "allreduce" else 1.0)
+    world.measure_all()
+    return Planted(
+        world,
+        lambda f: f.rule == "collective_far" and "allreduce" in f.subject,
+        f"{world.system.name}: allreduce x{1 / factor:.2f}",
+    )
+
+
+def narrow_host(seed: int, loudness: float = 1.0) -> Planted:
+    """Every device's PCIe link at a half or a quarter of its described rate."""
+    world = _new(seed, tuple(name for name in SYSTEMS if len(system(name).devices) >= 4), loudness=loudness)
+    factor = float(world.rng.choice([2.0, 4.0]))
+    world.slowness.append(lambda case: factor if case.pattern in ("host_to_device", "device_to_host") else 1.0)
+    world.measure_all()
+    return Planted(world, lambda f: f.rule == "pcie_below_width", f"{world.system.name}: all host links /{factor:g}")
+
+
+def spikes(seed: int, loudness: float = 1.0) -> Planted:
+    """Every so many samples one takes 1.6 to 3 times as long, in every case."""
+    world = _new(seed, SYSTEMS, samples=240, loudness=loudness)
+    period, height = int(world.rng.integers(10, 25)), float(world.rng.uniform(1.6, 3.0))
+    world.over_time.append(lambda case, index: np.where(index % period == period // 2, height, 1.0))
+    devices = sorted(world.names)[:8]
+    for a in devices:
+        for b in devices:
+            if a != b:
+                world.add("copy_engine", "unidirectional", 64 * MIB, (a, b))
+    return Planted(world, lambda f: f.rule == "periodic_spikes", f"{world.system.name}: spikes of {height:.1f}")
+
+
 CAUSES = {
     "slow_link": slow_link, "half_a_rail": half_a_rail, "slow_nic": slow_nic, "anti_locality": anti_locality,
     "protocol_step": protocol_step, "drift": drift, "straggler": straggler, "slow_host_link": slow_host_link,
     "engine_cap": engine_cap, "staged": staged, "five_of_eight": five_of_eight,
+    "falling": falling, "bad_choice": bad_choice, "far": far, "narrow_host": narrow_host, "spikes": spikes,
 }  # fmt: skip
+
+CONSEQUENCES = {
+    "slow_link": ("collective_far", "device_counts"), "five_of_eight": ("collective_far",),
+    "far": ("device_counts",), "falling": ("latency_step",), "protocol_step": ("falling_goodput",),
+    "half_a_rail": ("host_staging",), "slow_host_link": ("pcie_below_width",), "straggler": ("latency_step",),
+}  # fmt: skip
+"""Rules that may tell a further truth of a planted cause: these findings are no mistakes, only not the cause."""

@@ -60,6 +60,7 @@ class World:
     samples: int = 48
     sigma: float = 0.0  # relative spread of samples; 0: drawn from the seed
     case_sigma: float = 0.0  # how far a case in a launch is off as a whole; 0: drawn from the seed
+    loudness: float = 1.0  # factor on all noise
     hosts: tuple[str, ...] = ("n0",)
     rows: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     observations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -89,8 +90,8 @@ class World:
                 graph[link.a][link.b]["rate"] += rate
             else:
                 graph.add_edge(link.a, link.b, rate=rate)
-        self.sigma = self.sigma or float(self.rng.uniform(0.003, 0.04))
-        self.case_sigma = self.case_sigma or float(self.rng.uniform(0.001, 0.008))
+        self.sigma = (self.sigma or float(self.rng.uniform(0.003, 0.04))) * self.loudness
+        self.case_sigma = (self.case_sigma or float(self.rng.uniform(0.001, 0.008))) * self.loudness
         self.recorded = bool(self.rng.random() < 0.5)
         self.vary = {name: float(np.exp(0.02 * self.rng.normal())) for name in TRANSPORTS}
         self._ways: dict[Any, tuple[tuple[str, ...], float]] = {}
@@ -220,7 +221,8 @@ class World:
             known = _recorded("large" if size >= MIB else "small")
             pool = known[int(self.rng.integers(len(known)))]
             starts = self.rng.integers(0, pool.size, -(-self.samples // 8))
-            return np.asarray(pool[(starts[:, None] + np.arange(8)).reshape(-1)[: self.samples] % pool.size])
+            drawn = np.asarray(pool[(starts[:, None] + np.arange(8)).reshape(-1)[: self.samples] % pool.size])
+            return drawn if self.loudness == 1.0 else np.minimum(drawn**self.loudness, 100.0)
         rho = float(self.rng.choice([0.0, 0.3, 0.7]))
         innovations = self.rng.standard_t(4, self.samples) * math.sqrt(1 - rho * rho) * self.sigma / math.sqrt(2)
         start = rho * float(self.rng.normal() * self.sigma)

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,9 @@ class FakeReader:
 
     def refused(self) -> dict[str, str]:
         return {"nvlink_raw_tx_bytes": "Insufficient Permissions"}
+
+    def own(self, pids: Iterable[int]) -> None:
+        assert os.getpid() in set(pids)
 
 
 if __name__ == "__main__":

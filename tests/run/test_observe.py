@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import types
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ from typing import Any
 import pynvml
 import pytest
 
-from linkgauge.findings.health import throttled
 from linkgauge.nvml import NvmlAbsentError
 from linkgauge.run import observe
 from linkgauge.run.observe import NvmlReader, Observer, Value, notable, open_reader
 from linkgauge.store.run import load
+from scripted_reader import ScriptedReader
 
 
 class Driver(types.SimpleNamespace):
@@ -26,7 +27,7 @@ class Driver(types.SimpleNamespace):
     NVML_TEMPERATURE_GPU = pynvml.NVML_TEMPERATURE_GPU
 
     def __init__(self, fields: dict[int, int], refused: dict[int, int] | None = None, reasons: int = 0) -> None:
-        super().__init__(fields=fields, errors=refused or {}, reasons=reasons, asked=[])
+        super().__init__(fields=fields, errors=refused or {}, reasons=reasons, asked=[], pids=[os.getpid()])
 
     def nvmlDeviceGetHandleByPciBusId(self, address: bytes) -> str:  # noqa: N802
         return address.decode()
@@ -45,6 +46,9 @@ class Driver(types.SimpleNamespace):
 
     def nvmlDeviceGetCurrPcieLinkWidth(self, handle: str) -> int:  # noqa: N802
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:  # noqa: N802
+        return [types.SimpleNamespace(pid=pid) for pid in self.pids]
 
     def nvmlDeviceGetFieldValues(self, handle: str, asked: list[tuple[int, int]]) -> Any:  # noqa: N802
         self.asked.append(asked)
@@ -81,6 +85,18 @@ def test_what_is_refused_is_asked_once_and_kept_with_its_reason() -> None:
     assert "ermission" in refused["nvlink_raw_tx_bytes"]
     assert refused["pcie_width"] == str(pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED))
     assert "power" not in refused
+
+
+def test_other_processes_are_those_that_are_not_the_runs() -> None:
+    driver = Driver({})
+    reader = NvmlReader("0000:1b:00.0", "cuda:0", driver)
+    reader.own([os.getpid(), 11, 12])
+    assert values_of(reader)["other_processes"] == (0, "")
+    driver.pids += [11, 77, 78]
+    assert values_of(reader)["other_processes"] == (2, "")
+    driver.pids = [77]  # without this process: those of another PID namespace, which say nothing
+    assert "other_processes" not in values_of(reader)
+    assert "PID namespace" in NvmlReader("0000:1b:00.0", "cuda:0", driver).refused()["other_processes"]
 
 
 def test_errors_of_links_are_added_up_over_those_that_are_there() -> None:
@@ -141,23 +157,8 @@ def test_other_runtimes_and_machines_without_nvml_are_not_asked(monkeypatch: pyt
     assert reason == "NVML: Library Not Found"
 
 
-class Scripted:
-    """A reader whose values are given, one list a reading."""
-
-    subject = "cuda:0"
-
-    def __init__(self, *readings: list[Value]) -> None:
-        self.readings = list(readings)
-
-    def read(self) -> list[Value]:
-        return self.readings.pop(0)
-
-    def refused(self) -> dict[str, str]:
-        return {}
-
-
 def rows_of(before: list[Value], after: list[Value]) -> list[dict[str, Any]]:
-    observer = Observer(Scripted(before, after))
+    observer = Observer(ScriptedReader(before, after))
     observer.look("before", 1)
     observer.look("after", 1)
     rows = observer.taken()
@@ -171,7 +172,7 @@ def test_rows_have_the_columns_of_the_table() -> None:
     assert {row["rank"] for row in rows} == {1}
     assert {row["subject"] for row in rows} == {"cuda:0"}
     assert rows[0]["when_ns"] <= rows[1]["when_ns"]
-    idle = Observer(Scripted([Value("power", 70.0, "W")]))
+    idle = Observer(ScriptedReader([Value("power", 70.0, "W")]))
     idle.look("before", -1)  # takes no part
     assert idle.taken() == []
 
@@ -194,16 +195,6 @@ def test_evidence_is_what_throttled_and_what_rose(
     before: list[tuple[Any, ...]], after: list[tuple[Any, ...]], expected: dict[str, Any]
 ) -> None:
     assert notable(rows_of([Value(*one) for one in before], [Value(*one) for one in after])) == expected
-
-
-def test_a_grown_time_of_violation_is_a_finding() -> None:
-    rows = rows_of([Value("thermal_violation", 5, "ns")], [Value("thermal_violation", 9, "ns")])
-    facts = types.SimpleNamespace(observations=[{"case_key": "k", **row} for row in rows])
-    (finding,) = throttled(facts)  # type: ignore[arg-type]
-    assert "temperature" in finding.sentence
-    rows = rows_of([Value("thermal_violation", 5, "ns")], [Value("thermal_violation", 5, "ns")])
-    facts = types.SimpleNamespace(observations=[{"case_key": "k", **row} for row in rows])
-    assert not list(throttled(facts))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("threads", [True, False])

@@ -180,3 +180,64 @@ def test_a_browser_draws_every_chart_without_an_error(report: Path, tmp_path: Pa
 @pytest.mark.timeout(280)
 def test_a_hostile_run_runs_no_script_in_a_browser(hostile: Path, tmp_path: Path) -> None:
     check_page(hostile, tmp_path)
+
+
+USE_TABLES = """
+<script>
+const boxes = Array.from(document.querySelectorAll(".table"));
+const box = boxes.find((one) => one.querySelector("thead").textContent.includes("mechanism"));
+const columns = Array.from(box.querySelectorAll("th")).map((cell) => cell.textContent);
+const column = (name) => Array.from(box.querySelectorAll("tbody tr")).map(
+  (row) => row.cells[columns.indexOf(name)].textContent);
+const click = (name) => box.querySelectorAll("th button")[columns.indexOf(name)].click();
+const said = { columns };
+click("median, µs"); said.rising = column("median, µs");
+click("median, µs"); said.falling = column("median, µs");
+click("mechanism"); said.words = column("mechanism");
+const filter = box.querySelector("input");
+filter.value = "CCL allreduce"; filter.dispatchEvent(new Event("input"));
+said.filtered = Array.from(box.querySelectorAll("tbody tr")).map((row) => row.textContent);
+said.count = box.querySelector(".tools .dim").textContent;
+document.execCommand = () => { said.copied = document.querySelector("body > textarea").value; return true; };
+Object.defineProperty(navigator, "clipboard", { value: { writeText: () => Promise.reject(new Error("no")) } });
+box.querySelector(".tools button").click();
+setTimeout(() => {
+  said.button = box.querySelector(".tools button").textContent;
+  filter.value = "nothing has this"; filter.dispatchEvent(new Event("input"));
+  said.none = box.querySelectorAll("tbody tr").length;
+  const holder = document.createElement("script");
+  holder.type = "application/json"; holder.id = "said";
+  holder.textContent = JSON.stringify(said).replaceAll("<", "\\u003c");
+  document.body.append(holder);
+}, 500);
+</script>"""
+
+
+@pytest.mark.timeout(280)
+def test_tables_sort_filter_and_copy_in_a_browser(report: Path, tmp_path: Path, rich: Results) -> None:
+    page = tmp_path / "used.html"
+    body, _, end = report.read_text(encoding="utf-8").rpartition("</body>")
+    page.write_text(f"{body}{USE_TABLES}</body>{end}", encoding="utf-8")
+    tree, log = dumped(page, tmp_path)
+    found = re.search(r'<script type="application/json" id="said">(.*?)</script>', tree, re.DOTALL)
+    assert found is not None, log
+    said = json.loads(found[1])
+    rising = [float(text) for text in said["rising"]]
+    expected = sorted(row["median_ns"] for row in rich.rows)
+    assert rising == sorted(rising)
+    assert rising[0] == pytest.approx(expected[0] / 1e3, rel=1e-3)
+    falling = [float(text) for text in said["falling"]]
+    assert falling == sorted(falling, reverse=True)
+    assert falling[0] == pytest.approx(expected[-1] / 1e3, rel=1e-3)
+    assert said["words"] == sorted(said["words"])
+    wanted = [row for row in rich.rows if row["transport"] == "ccl" and row["pattern"] == "allreduce"]
+    assert len(said["filtered"]) == len(wanted) > 0
+    assert all("ccl" in text and "allreduce" in text for text in said["filtered"])
+    assert said["count"] == f"{len(wanted)} of {len(rich.rows)} rows"
+    copied = [line.split("\t") for line in said["copied"].split("\n")]
+    assert copied[0] == said["columns"]
+    assert len(copied) == 1 + len(wanted)
+    assert {len(line) for line in copied} == {len(said["columns"])}
+    assert {line[-1] for line in copied[1:]} == {row["case_key"] for row in wanted}
+    assert said["button"] == f"copied {len(wanted)} rows"
+    assert said["none"] == 0

@@ -13,6 +13,7 @@ from linkgauge.findings.facts import Facts, Measure, keys, median, size_text, ti
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.groups import _matrix
 from linkgauge.plan.patterns import PATTERNS
+from linkgauge.run.observe import THROTTLE_BITS, VIOLATIONS
 from linkgauge.stats.basics import Floats
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.drift import Drift, find_drift
@@ -20,40 +21,43 @@ from linkgauge.stats.modes import find_modes
 from linkgauge.stats.spikes import find_spikes
 
 _ERRORS = re.compile(r"(ecc|replay|crc|xid|recovery|remap|flit|symbol_err|link_down|error)", re.IGNORECASE)
-# Times that only grow while a device holds its clocks down (run/observe.py).
-VIOLATIONS = {"power_violation": "power cap", "thermal_violation": "temperature"}
 _IDLE_OR_CHOSEN = 0x1 | 0x2 | 0x10 | 0x100  # NVML: idle, application clocks, sync boost, display clocks: no throttling
-_THROTTLE_BITS = {
-    0x4: "power cap", 0x8: "hardware slowdown", 0x20: "temperature (software)", 0x40: "temperature (hardware)",
-    0x80: "power brake",
-}  # fmt: skip
+_LEAST_HELD = 0.01  # of a case's time with clocks held down: a trace of it explains nothing
 
 
-def _before_after(facts: Facts) -> Iterable[tuple[Mapping[str, Any], float | None, float]]:
-    """Yield each observation made after a case with the value before it (None where there was none)."""
-    before: dict[tuple[Any, ...], float] = {}
+def _before_after(facts: Facts) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
+    """Yield each observation made after a case with the one before it (None where there was none)."""
+    before: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for row in facts.observations:
         key = tuple(row.get(name) for name in ("case_key", "launch", "repeat", "attempt", "rank", "subject", "name"))
         if row.get("value") is None:
             continue
         if row.get("moment") == "before":
-            before[key] = float(row["value"])
+            before[key] = row
         else:
-            yield row, before.get(key), float(row["value"])
+            yield row, before.get(key)
+
+
+def _grown(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> float:
+    """By how much a counter has grown; 0 where it was not read before."""
+    return 0.0 if before is None else float(row["value"]) - float(before["value"])
+
+
+def _held_down(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool:
+    """Whether a time of violation has grown by a share of the case's own time."""
+    if before is None:
+        return False
+    lasted = float(row.get("when_ns") or 0) - float(before.get("when_ns") or 0)
+    return _grown(row, before) > max(0.0, _LEAST_HELD * lasted)
 
 
 def errors_rose(facts: Facts) -> Iterable[Finding]:
     """ECC, link-replay and similar counters that rose while a case ran."""
     rose: dict[tuple[str, str], list[tuple[float, str]]] = {}
-    for row, before, after in _before_after(facts):
-        name = str(row.get("name") or "")
-        if (
-            _ERRORS.search(name)
-            and row.get("unit") not in ("Hz", "W", "C", "B")
-            and before is not None
-            and after > before
-        ):
-            rose.setdefault((str(row.get("subject")), name), []).append((after - before, str(row["case_key"])))
+    for row, before in _before_after(facts):
+        name, grown = str(row.get("name") or ""), _grown(row, before)
+        if _ERRORS.search(name) and row.get("unit") not in ("Hz", "W", "C", "B") and grown > 0:
+            rose.setdefault((str(row.get("subject")), name), []).append((grown, str(row["case_key"])))
     for (subject, name), items in rose.items():
         total = sum(count for count, _ in items)
         yield Finding(
@@ -73,16 +77,16 @@ def errors_rose(facts: Facts) -> Iterable[Finding]:
 def throttled(facts: Facts) -> Iterable[Finding]:
     """Devices that lowered their clocks for power or heat while a case ran."""
     cases: dict[str, dict[str, list[str]]] = {}
-    for row, before, after in _before_after(facts):
+    for row, before in _before_after(facts):
         name = str(row.get("name") or "").lower()
-        if name in VIOLATIONS and before is not None and after > before:
+        if name in VIOLATIONS and _held_down(row, before):
             cases.setdefault(str(row.get("subject")), {}).setdefault(VIOLATIONS[name], []).append(str(row["case_key"]))
         if "throttle" not in name and "clocks_event" not in name:
             continue
-        bits = int(after)
-        reasons = [word for bit, word in _THROTTLE_BITS.items() if bits & bit]
+        bits = int(row["value"])
+        reasons = [word for bit, word in THROTTLE_BITS.items() if bits & bit]
         if "reason" not in name:
-            reasons = [str(row["name"])] if after > 0 else []
+            reasons = [str(row["name"])] if row["value"] > 0 else []
         elif not reasons and bits & ~_IDLE_OR_CHOSEN:
             reasons = [f"reason {bits:#x}"]
         for reason in reasons:

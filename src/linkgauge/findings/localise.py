@@ -56,7 +56,7 @@ def slow_elements(facts: Facts) -> Iterable[Finding]:
                 tested[(element.kind, element.ends)] = tested.get((element.kind, element.ends), 0) + 1
             for item in found:
                 seen.setdefault((item.element.kind, item.element.ends), []).append(item)
-    seen.update(_host_links(facts))
+    _host_links(facts, seen, tested)
     yield from _told(facts, seen, tested)
 
 
@@ -172,11 +172,17 @@ def _add_arc(wiring: Wiring, add: object, arc: tuple[str, str], way: Way, index:
         add("trunk", (low_name, high_name), f"{arc[0]}->{arc[1]}", index)
 
 
-def _host_links(facts: Facts) -> dict[tuple[str, tuple[int | str, ...]], list[_Seen]]:
-    """Compare each device's own rate to and from host memory with that of devices whose host link is the same."""
+def _host_links(
+    facts: Facts,
+    seen: dict[tuple[str, tuple[int | str, ...]], list[_Seen]],
+    tested: dict[tuple[str, tuple[int | str, ...]], int],
+) -> None:
+    """Compare each device's own rate to and from host memory with that of devices whose host link is the same.
+
+    Adds to `seen` and `tested`, which pairs over host links may have begun.
+    """
     wanted = ("host_to_device", "device_to_host", "host_device_both")
     groups = facts.grouped(lambda m: m.settings if m.pattern in wanted and m.ranks == 1 and m.size >= 1 << 18 else None)
-    seen: dict[tuple[str, tuple[int | str, ...]], list[_Seen]] = {}
     for group in groups.values():
         size = max(m.size for m in group)
         measures = [m for m in group if m.size == size]
@@ -188,6 +194,8 @@ def _host_links(facts: Facts) -> dict[tuple[str, tuple[int | str, ...]], list[_S
         }
         if len(measures) < 3:
             continue  # with two it cannot be told which of them is slow
+        for measure in measures:
+            tested[("host", measure.devices)] = tested.get(("host", measure.devices), 0) + 1
         for slow in solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures]):
             element = slow.element
             assert isinstance(element, Element)
@@ -197,7 +205,6 @@ def _host_links(facts: Facts) -> dict[tuple[str, tuple[int | str, ...]], list[_S
                 continue
             item = _Seen(slow, element, (measures[index],), measures[index].goodput or 0.0, median(siblings), 0)
             seen.setdefault((element.kind, element.ends), []).append(item)
-    return seen
 
 
 def _ordinal(facts: Facts, device: int) -> int:
@@ -233,7 +240,7 @@ def _told(
         score = max(item.slow.score for item in items)
         confidence = min(0.99, (0.8 + 0.19 * (1 - math.exp(-score / 20))) * (0.8 + 0.2 * agree))
         severity: Severity = "fault"
-        if _passing(items, tested.get((kind, ends), 2 if kind == "host" else 1), score, share):
+        if _passing(items, max(tested.get((kind, ends), 1), 2 if kind == "host" else 1), score, share):
             severity, confidence = "note", 0.5
             sentence += " Only one case shows it: measure it again."
         yield Finding(

@@ -73,13 +73,29 @@ def apply(facts: Facts, samples: bool = True, only: Container[str] | None = None
 
 
 def _explained(found: list[Finding]) -> list[Finding]:
-    """Make a slow element a note where its cases drift: that it slows down is the cause, and is told first."""
-    drifting = {key for f in found if f.rule == "drifting" for item in f.evidence for key in item.case_keys}
+    """Make notes of what another finding explains, so that the cause is told first.
+
+    A slow element whose cases drift: that it slows down is the cause. A step between two sizes of which one is a
+    library's bad choice, or that goodput falls by: it is told once.
+    """
+    drifting, chosen, falls = (
+        {key for f in found if f.rule == rule for key in _cases(f)}
+        for rule in ("drifting", "library_choice", "falling_goodput")
+    )
     result = []
     for finding in found:
-        mine = {key for item in finding.evidence for key in item.case_keys}
+        mine, why = _cases(finding), ""
         if finding.rule.startswith("slow_") and mine and len(mine & drifting) > 0.5 * len(mine):
-            sentence = f"{finding.sentence} Its cases drift while they are measured, which explains it."
-            finding = dataclasses.replace(finding, severity="note", sentence=sentence)
+            why = "Its cases drift while they are measured, which explains it."
+        elif finding.rule == "latency_step" and mine & chosen:
+            why = "At one of these sizes the library's own choice is not the best, which explains it."
+        elif finding.rule == "latency_step" and mine <= falls:
+            why = "Goodput falls by it."
+        if why:
+            finding = dataclasses.replace(finding, severity="note", sentence=f"{finding.sentence} {why}")
         result.append(finding)
     return result
+
+
+def _cases(finding: Finding) -> set[str]:
+    return {key for item in finding.evidence for key in item.case_keys}

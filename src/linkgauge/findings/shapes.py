@@ -65,7 +65,7 @@ def latency_step(facts: Facts) -> Iterable[Finding]:
                 continue
             slopes = [0.0]
             if index > 0:
-                slopes.append(_slope(sweep[index - 1], before))
+                slopes.append(_sure_slope(sweep[index - 1], before))
             if index + 2 < len(sweep):
                 slopes.append(_slope(after, sweep[index + 2]))
             elif after.size >= 1 << 20:
@@ -79,6 +79,15 @@ def latency_step(facts: Facts) -> Iterable[Finding]:
 
 def _slope(a: Measure, b: Measure) -> float:
     return max(0.0, (b.time_ns - a.time_ns) / (b.size - a.size))
+
+
+def _sure_slope(a: Measure, b: Measure) -> float:
+    """The slope that both intervals allow at least.
+
+    What lies before a step is carried over a distance several times as long as it was seen on: so is its noise.
+    """
+    noise = a.half_width * a.time_ns + b.half_width * b.time_ns
+    return max(0.0, (b.time_ns - a.time_ns - noise) / (b.size - a.size))
 
 
 def _step(before: Measure, after: Measure, expected: float, jump: float) -> Finding:

@@ -120,7 +120,9 @@ def _confirm(
         share = float(np.median(rest[pairs]))
         agree = float(np.mean(rest[pairs] > share / 2))
         score = share / (1.25 * scale / math.sqrt(len(pairs)))
-        if share >= math.log1p(least_share) and agree >= 0.75 and score >= limit:
+        # Nor may its own pairs' intervals reach down to what is no fault.
+        sure = share - float(np.median(half_widths[pairs])) / math.sqrt(len(pairs))
+        if sure >= math.log1p(least_share) and agree >= 0.75 and score >= limit:
             rest[pairs] -= share
             result.append(Slow(names[k], math.expm1(share), tuple(pairs), score, scale))
     return sorted(result, key=lambda slow: -slow.share * math.sqrt(len(slow.pairs)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ THROTTLE_BITS = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "temperature 
 THROTTLE_REASONS = "throttle_reasons"
 # Counters of time that only grow while a clock is held down, unlike the reasons, which tell of the moment.
 VIOLATIONS = {"power_violation": "power cap", "thermal_violation": "temperature"}
+OTHER_PROCESSES = "other_processes"
 _COUNTED_ERRORS = "errors"
 _ALL_LINKS = 0xFFFF_FFFF  # scope of a field of links: their sum (nvml.h, nvmlFieldValue_t)
 # At most so much a reading: of the reads below, the dearest are left out first. Two readings a case.
@@ -47,6 +49,9 @@ class Reader(Protocol):
 
     def refused(self) -> dict[str, str]:
         """What could not be read: name -> the reason, for the launch's record."""
+
+    def own(self, pids: Iterable[int]) -> None:
+        """Say which processes of this host are the run's: all others are other processes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +91,10 @@ _LINK_FIELDS = tuple(
 )  # fmt: skip
 
 
+class _NotComparableError(Exception):
+    """What NVML says cannot be told from what this run itself does."""
+
+
 class NvmlReader:
     """Reads one NVIDIA device, by its PCI address. Handles are looked up once."""
 
@@ -95,6 +104,7 @@ class NvmlReader:
         self._nvml = open_nvml() if nvml is None else nvml
         self._handle = self._nvml.nvmlDeviceGetHandleByPciBusId(pci_address.encode())
         self._refused: dict[str, str] = {}
+        self._own = {os.getpid()}
         self._fields = [*_FIELDS, *_LINK_FIELDS]
         self._calls = self._known_calls()
         self._learn()
@@ -111,7 +121,19 @@ class NvmlReader:
              lambda: library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU)),
             ("pcie_generation", "", 1.0, lambda: library.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
             ("pcie_width", "lanes", 1.0, lambda: library.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+            (OTHER_PROCESSES, "", 1.0, self._count_others),
         ]  # fmt: skip
+
+    def _count_others(self) -> int:
+        """How many processes compute on the device that are not the run's."""
+        found = {int(process.pid) for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)}
+        if os.getpid() not in found:
+            raise _NotComparableError("NVML does not list this process: its numbers are of another PID namespace")
+        return len(found - self._own)
+
+    def own(self, pids: Iterable[int]) -> None:
+        """Say which processes of this host are the run's; this process always is."""
+        self._own |= set(pids)
 
     def _learn(self) -> None:
         """Drop what is refused, and the calls that are too dear together, the dearest first."""
@@ -120,7 +142,7 @@ class NvmlReader:
             began = time.perf_counter_ns()
             try:
                 call()
-            except self._nvml.NVMLError as error:
+            except (self._nvml.NVMLError, _NotComparableError) as error:
                 self._refused[name] = str(error)
             costs[name] = time.perf_counter_ns() - began
         self._read_fields()  # learns which are refused
@@ -174,7 +196,7 @@ class NvmlReader:
         """The values of this moment; a call that fails now gives none."""
         values = self._read_fields()
         for name, unit, scale, call in self._calls:
-            with contextlib.suppress(self._nvml.NVMLError):
+            with contextlib.suppress(self._nvml.NVMLError, _NotComparableError):
                 values.append(Value(name, float(call()) * scale, unit))
         return values
 

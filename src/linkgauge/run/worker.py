@@ -166,6 +166,8 @@ def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder
         recorder.launch(everyone, facts.get("clock", {}), facts.get("versions", {}))
     # Of several ranks on one device the first one looks.
     first = next(one["rank"] for one in everyone if _place_of(one) == _place_of(mine))
+    if reader is not None:
+        reader.own(one["pid"] for one in everyone if one["host"] == mine["host"])
     return Observer(reader if first == rank else None)
 
 

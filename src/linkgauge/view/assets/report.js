@@ -123,8 +123,9 @@
     }
 
     copy.addEventListener("click", async () => {
-      const lines = [table.columns.map((column) => column.name).join("\t")];
-      for (const at of shown) lines.push(table.columns.map((_, i) => text(table.rows[at], i)).join("\t"));
+      const cell = (value) => value.replace(/[\t\r\n]+/g, " ");  // one cell stays one cell where it is pasted
+      const lines = [table.columns.map((column) => cell(column.name)).join("\t")];
+      for (const at of shown) lines.push(table.columns.map((_, i) => cell(text(table.rows[at], i))).join("\t"));
       const content = lines.join("\n");
       try {
         await navigator.clipboard.writeText(content);

@@ -56,6 +56,20 @@ Stream::~Stream() {
   if (handle_ != nullptr) runtime_->destroy_stream(handle_);
 }
 
+OtherDevice::OtherDevice(DeviceRuntime& runtime, int device, int own)
+    : runtime_(device == own ? nullptr : &runtime), own_(own) {
+  if (runtime_ != nullptr) runtime_->bind_thread(device);
+}
+
+OtherDevice::~OtherDevice() {
+  if (runtime_ == nullptr) return;
+  try {
+    runtime_->bind_thread(own_);
+  } catch (const Error&) {
+    // It was current before; what is wrong with it now, the next call on it says.
+  }
+}
+
 std::shared_ptr<DeviceRuntime> open_runtime(const RuntimeRequest& request) {
   if (request.which == "host") return open_host_runtime(request);
   if (request.which == "cuda") return open_cuda_runtime(request);

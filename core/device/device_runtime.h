@@ -164,6 +164,20 @@ class Stream {
   StreamHandle handle_ = nullptr;
 };
 
+// Makes a device current for a scope, where that is not the calling rank's own. The rank's own device is current
+// outside of it: some vendors launch kernels and record events on streams of the current device only.
+class OtherDevice {
+ public:
+  OtherDevice(DeviceRuntime& runtime, int device, int own);
+  ~OtherDevice();
+  OtherDevice(const OtherDevice&) = delete;
+  OtherDevice& operator=(const OtherDevice&) = delete;
+
+ private:
+  DeviceRuntime* runtime_;  // nullptr: it is its own
+  int own_;
+};
+
 // Which runtime to open: `which` is "host", "cuda" or "hip"; `devices` the ordinals to use, empty for all; the host has
 // as many as `host_devices` says.
 struct RuntimeRequest {

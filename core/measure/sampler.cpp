@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kFewSamples = 5;  // below, a time that is up is no measurement
 constexpr double kClockShare = 0.01;     // of a sample that the clock's resolution may be
 constexpr int kLargestBatch = 1 << 20;
-constexpr int kMostHeldMessages = 512;  // CUDA queues take 1024 commands; all of a gated batch must fit
+constexpr int kMostHeldCommands = 512;  // CUDA queues take 1024; all of a gated batch must fit, and events besides
 constexpr std::int64_t kFirstLeadNs = 5'000;
 constexpr std::int64_t kCrowdedLeadNs = 50'000;  // more ranks than cores: they need the core in turn
 constexpr std::int64_t kLongestLeadNs = 2'000'000;
@@ -101,7 +101,7 @@ class Sampler {
   }
   int largest_batch() const {
     if (spec_.cadence != Cadence::kGated) return kLargestBatch;
-    return std::max(1, kMostHeldMessages / std::max(spec_.window, 1));
+    return std::max(1, kMostHeldCommands / std::max(operation_.commands_per_post(), 1));
   }
 
   static std::int64_t first_lead_ns(const Group& group) {

@@ -131,8 +131,8 @@ class GatedSection final : public TimedSection {
   explicit GatedSection(SectionContext& context)
       : context_(context), events_(*context.runtime, context.operation.queues()) {
     if (events_.queues().empty()) return;
-    const int device = events_.queues().front().device;
-    words_ = Buffer(*context.runtime, device, MemoryKind::kPinned, sizeof(Words));
+    own_ = events_.queues().front().device;
+    words_ = Buffer(*context.runtime, own_, MemoryKind::kPinned, sizeof(Words));
     new (words_.data()) Words();
     for (const Operation::DeviceQueue& queue : events_.queues()) {
       kernels_.push_back(context.runtime->kernel(queue.device, kKernelGate));
@@ -181,10 +181,12 @@ class GatedSection final : public TimedSection {
   }
   void shut() {
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
+      const Operation::DeviceQueue& queue = events_.queues()[i];
+      const OtherDevice current(*context_.runtime, queue.device, own_);
       const void* open = &words().open;
       void* gave_up = &words().gave_up;
       void* arguments[] = {&open, &turn_, &looks_, &gave_up};
-      context_.runtime->launch(kernels_[i], LaunchShape{}, arguments, events_.queues()[i].stream);
+      context_.runtime->launch(kernels_[i], LaunchShape{}, arguments, queue.stream);
     }
   }
 
@@ -192,6 +194,7 @@ class GatedSection final : public TimedSection {
   QueueEvents events_;
   Buffer words_;
   std::vector<KernelHandle> kernels_;
+  int own_ = -1;  // the rank's own device, which is current: the first queue's
   std::uint64_t turn_ = 0;
   std::uint64_t looks_ = 0;
 };

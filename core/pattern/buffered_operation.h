@@ -19,6 +19,7 @@ class BufferedOperation : public Operation {
   void release() noexcept final;
   int lane() const override;
   Progress progress() const override { return progress_; }
+  int commands_per_post() const override { return spec_.window; }
   void library_barrier() override;
 
  protected:

@@ -57,10 +57,11 @@ void ChannelSet::get_one_now() {
   end.channel->get_now(end.flow.target_offset, end.flow.source_offset, end.flow.bytes);
 }
 
-std::vector<Operation::DeviceQueue> ChannelSet::queues(int device) const {
-  std::vector<Operation::DeviceQueue> result;
+std::vector<DeviceQueue> ChannelSet::queues() const {
+  std::vector<DeviceQueue> result;
   for (const auto& channel : channels_) {
-    if (channel != nullptr && channel->stream() != nullptr) result.push_back({channel->stream(), device});
+    if (channel == nullptr) continue;
+    for (const DeviceQueue& queue : channel->queues()) result.push_back(queue);
   }
   return result;
 }

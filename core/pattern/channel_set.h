@@ -23,7 +23,7 @@ class ChannelSet {
   // The one flow that leaves, and the one that arrives.
   void put_one_now();
   void get_one_now();
-  std::vector<Operation::DeviceQueue> queues(int device) const;
+  std::vector<DeviceQueue> queues() const;
 
  private:
   struct End {

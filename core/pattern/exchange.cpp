@@ -1,6 +1,7 @@
 #include "pattern/buffered_operation.h"
 #include "pattern/channel_set.h"
 #include "pattern/operations.h"
+#include "transport/routed.h"
 
 namespace linkgauge {
 namespace {
@@ -23,7 +24,8 @@ class Exchange final : public BufferedOperation {
     }
   }
   void complete() override { channels_.complete_all(completion_); }
-  std::vector<DeviceQueue> queues() const override { return channels_.queues(context().device()); }
+  std::vector<DeviceQueue> queues() const override { return channels_.queues(); }
+  int commands_per_post() const override { return rounds_ * (spec().via >= 0 ? routed_commands(spec()) : 1); }
 
  private:
   void connect() override {

@@ -46,11 +46,10 @@ class Operation {
   virtual Progress progress() const = 0;
 
   // Gated cadence and event clock: the streams that post() queues on, with their device. Empty: not possible.
-  struct DeviceQueue {
-    StreamHandle stream;
-    int device;
-  };
+  using DeviceQueue = linkgauge::DeviceQueue;
   virtual std::vector<DeviceQueue> queues() const { return {}; }
+  // Commands that one post() puts into one of them, at most: a held queue takes so many and no more.
+  virtual int commands_per_post() const { return 1; }
   // The library's own barrier for cadence `barrier`; falls back on the group's.
   virtual void library_barrier() = 0;
 };

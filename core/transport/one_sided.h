@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/copy_leg.h"
 #include "transport/transport.h"
 
 namespace linkgauge {
@@ -53,5 +54,17 @@ class OneSidedChannel : public Channel {
   Progress progress_;
   std::uint64_t messages_ = 0;  // queued at this end since the flow was connected
 };
+
+// How a mechanism's copies come about.
+struct OneSidedMeans {
+  bool sender_starts = true;
+  bool needs_peer_access = false;  // where the devices refuse it: the case is skipped, or the runtime stages by itself
+  MakeLeg make_leg;
+};
+
+// Transport::connect of the one-sided transports: peer access, the peers' buffers, the flags, and a channel for each
+// flow that this rank is an end of, direct or through the device that the case names (transport/routed.h).
+std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& context, const CaseSpec& spec,
+                                                        const std::vector<Flow>& flows, const OneSidedMeans& means);
 
 }  // namespace linkgauge

@@ -70,6 +70,11 @@ std::string why_not_shareable(const RankContext& context, MemoryKind kind) {
 }
 
 std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector<Flow>& flows, ExposedEnd end) {
+  return open_peers(context, flows, end, context.device());
+}
+
+std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector<Flow>& flows, ExposedEnd end,
+                                   int device) {
   Group& group = *context.group;
   const int me = group.rank();
   const auto owner_of = [&](const Flow& flow) { return end == ExposedEnd::kTarget ? flow.target : flow.source; };
@@ -138,7 +143,7 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
           place->second.data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(buffer.pointer));
         } else {
           try {
-            void* data = context.runtime->open_shared(context.device(), buffer.handle);
+            void* data = context.runtime->open_shared(device, buffer.handle);
             place->second.data = data;
             place->second.opened = std::shared_ptr<void>(
                 data, [runtime = context.runtime](void* memory) { runtime->close_shared(memory); });

@@ -44,6 +44,12 @@ struct RankContext {
 // have arrived.
 enum class Completion : std::uint8_t { kLocal, kRemote };
 
+// A stream that operations are queued on, and its device.
+struct DeviceQueue {
+  StreamHandle stream;
+  int device;
+};
+
 // One directed flow of messages from a buffer of rank `source` to a buffer of rank `target`. Both ends call in the same
 // order with the same offsets and sizes. Where one rank is both ends it calls put, then get, then complete once.
 class Channel {
@@ -75,8 +81,8 @@ class Channel {
   // Whether this end's complete() waits for no other rank's complete(). A rank with several ends completes these
   // first; otherwise two ranks would wait for each other.
   virtual bool completes_first() const = 0;
-  // The stream that put or get queues on at this end; nullptr where messages are not queued on a device.
-  virtual StreamHandle stream() const { return nullptr; }
+  // The streams that put or get queue on at this end; none where messages are not queued on a device.
+  virtual std::vector<DeviceQueue> queues() const { return {}; }
 };
 
 struct Flow {

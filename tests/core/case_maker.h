@@ -1,6 +1,7 @@
 // Cases, contexts and runs of operations for the tests of transports and patterns.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,10 +47,10 @@ inline std::unique_ptr<Transport> plain_transport(const CaseSpec& spec) { return
 
 // Runs `rounds` rounds of `operations` operations on every rank, each round with a new seed, and returns each rank's
 // last verification.
-inline std::vector<VerifyResult> run_case(const CaseSpec& spec, int rounds = 2, int operations = 3,
-                                          TransportMaker make = plain_transport) {
+inline std::vector<VerifyResult> run_case_on(const std::shared_ptr<DeviceRuntime>& runtime, const CaseSpec& spec,
+                                             int rounds = 2, int operations = 3,
+                                             TransportMaker make = plain_transport) {
   const int ranks = static_cast<int>(spec.rank_list.size());
-  const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
   std::vector<VerifyResult> results(static_cast<std::size_t>(ranks));
   on_threads(ranks, [&](Group& group) {
     const RankContext context = context_of(*runtime, group, spec);
@@ -71,6 +72,12 @@ inline std::vector<VerifyResult> run_case(const CaseSpec& spec, int rounds = 2, 
     results[static_cast<std::size_t>(group.rank())] = result;
   });
   return results;
+}
+
+inline std::vector<VerifyResult> run_case(const CaseSpec& spec, int rounds = 2, int operations = 3,
+                                          TransportMaker make = plain_transport) {
+  const int ranks = static_cast<int>(spec.rank_list.size());
+  return run_case_on(host_devices(std::max(ranks, spec.via + 1)), spec, rounds, operations, make);
 }
 
 }  // namespace linkgauge

@@ -16,7 +16,7 @@ from linkgauge.plan.case import MECHANISM, TASK, Case
 from linkgauge.plan.expand import ELEMENT_BYTES, expand, rank_devices, restated_size
 from linkgauge.plan.launches import LaunchSettings, plan_run
 from linkgauge.plan.machine import PlanMachine, free_host_memory
-from linkgauge.plan.memory import memory_need
+from linkgauge.plan.memory import memory_need, over_limit
 from linkgauge.plan.model import Plan, narrowed
 from linkgauge.plan.order import coarse_first, shuffled, value_rounds
 from linkgauge.plan.patterns import PATTERNS
@@ -297,3 +297,19 @@ def test_the_memory_limit_is_of_the_plan() -> None:
                                memory_limit=Share(size=1 << 20))  # fmt: skip
     [one] = expand(plan, MACHINE)
     assert "1 MiB" in one.skip
+
+
+def test_routed_copies_go_through_a_third_device_and_count_its_memory() -> None:
+    text = '[[case]]\ntransport=["copy_engine","mpi"]\npattern=["unidirectional","alltoall"]\nsize="1MiB"\nvia=1'
+    routed = cases_of(text, PlanMachine("cuda", 3, GIB, GIB, GIB, 8))
+    assert {case.devices for case in routed} == {(0, 2), (2, 0)}
+    assert {case.transport for case in routed} == {"copy_engine"}
+    reasons = " ".join(reasons_of(text, PlanMachine("cuda", 3, GIB, GIB, GIB, 8)))
+    for word in ("device 1 is an end", "mpi chooses its own way", "alltoall is not routed", "inside one device"):
+        assert word in reasons
+    with pytest.raises(UsageError, match="no device 3: expected 0 to 2"):
+        cases_of(text.replace("via=1", "via=3"), PlanMachine("cuda", 3, GIB, GIB, GIB, 8))
+    both = Case("copy_engine", "bidirectional", 1 << 20, 1 << 20, (0, 2), via=1)
+    assert memory_need(both).via_bytes == 2 << 20
+    assert "device memory" in over_limit(both, PlanMachine("cuda", 3, 3 << 20, GIB, GIB, 8), Share(fraction=0.5))
+    assert memory_need(dataclasses.replace(both, via=-1)).via_bytes == 0

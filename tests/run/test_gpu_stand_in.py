@@ -45,9 +45,11 @@ def linkgauge(*words: str, cwd: Path, compiler: bool = True, **variables: str) -
                           timeout=200, cwd=cwd, env=environment)  # fmt: skip
 
 
-def run_pairs(cwd: Path, *words: str, devices: str = "cuda", **variables: str) -> tuple[int, list[tuple[str, ...]]]:
+def run_pairs(
+    cwd: Path, *words: str, devices: str = "cuda", plan: str = PAIRS, **variables: str
+) -> tuple[int, list[tuple[str, ...]]]:
     """Exit status, and (transport, pattern, status, reason) of every case."""
-    (cwd / "plan.toml").write_text(PAIRS)
+    (cwd / "plan.toml").write_text(plan)
     done = linkgauge("run", "--devices", devices, "--out", "run", *CASES, *words, cwd=cwd, **variables)
     assert (cwd / "run").exists(), done.stderr + done.stdout
     assert "Traceback" not in done.stderr
@@ -109,3 +111,41 @@ def test_a_hidden_device_is_a_plain_error(tmp_path: Path) -> None:
     done = linkgauge(*words, cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
     assert done.returncode in (2, 5)
     assert "CUDA_VISIBLE_DEVICES" in done.stderr
+
+
+ROUTED = """
+[[case]]
+transport = ["copy_engine", "kernel"]
+pattern = ["pingpong", "unidirectional", "bidirectional"]
+variant = ["store_and_forward", "pipelined"]
+initiator = ["sender", "receiver"]
+size = "64KiB"
+chunk = "24KiB"
+pairs = "all"
+via = 1
+"""
+
+
+@pytest.mark.parametrize("devices", ["cuda", "hip"])
+@pytest.mark.parametrize("threads", [False, True])
+def test_copies_through_a_third_device_are_measured_and_verified(tmp_path: Path, devices: str, threads: bool) -> None:
+    words = ["--threads"] if threads else []
+    status, cases = run_pairs(tmp_path, *words, plan=ROUTED, devices=devices, LINKGAUGE_STAND_IN="devices=3")
+    assert status == 0
+    measured = [case for case in cases if case[2] == "ok"]
+    assert len(measured) == 2 * 3 * 2 * 2 * 2  # transports, patterns, variants, initiators; devices 0 and 2, both ways
+    assert all(row.record["verified"] for row in load(tmp_path / "run").rows() if row.status == "ok")
+    reasons = {reason for _, _, status, reason in cases if status == "skipped"}
+    assert reasons == {
+        "device 1 is an end of the copy itself; via names a third device",
+        "a copy inside one device goes through no other",
+    }
+
+
+def test_a_leg_that_fails_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
+    # The third copy between devices is of a first leg or a second, in either rank's process.
+    _, cases = run_pairs(tmp_path, plan=ROUTED, LINKGAUGE_STAND_IN="devices=3;fail=cuMemcpyPeerAsync:3:700")
+    failed = [reason for _, _, status, reason in cases if status == "failed"]
+    assert failed
+    assert all("cuMemcpyPeerAsync" in reason and "CUDA_ERROR_ILLEGAL_ADDRESS (700)" in reason for reason in failed)
+    assert sum(case[2] == "ok" for case in cases) > len(failed)

@@ -12,8 +12,9 @@ from linkgauge.expect.internode import several_nodes
 from linkgauge.expect.latency import latencies
 from linkgauge.expect.points import beyond_cache, finite, half_of_memory, host_and_devices, local, point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, query
+from linkgauge.expect.relay import relay
 from linkgauge.expect.rules import RULES, Ceiling, ceiling
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.patterns import PATTERNS, ROUTED
 from linkgauge.system.model import FABRIC_KINDS, Figure, Link, System
 from linkgauge.system.units import RATE, show_rate
 
@@ -33,6 +34,8 @@ def ceilings(system: System, case: Mapping[str, Any]) -> list[Ceiling]:
     """
     q = query(system, case)
     result = _of_links(q)
+    if q.via >= 0 and q.nodes == 1 and q.pattern in ROUTED:
+        result.extend(relay(q))
     result.extend(_caps(q))
     result.extend(_published(q))
     result.extend(_typical(q, result))

@@ -51,8 +51,6 @@ def point_to_point(q: Query) -> list[Ceiling]:
     if q.scope == FABRIC and not q.graph().joined(q.devices, by_hardware=True):
         # No hardware passes traffic on over the fabric here: without a program that does, copies go by the host links.
         result.extend(_paths(q.graph(HOST), sources, targets))
-    if q.via >= 0 and len(q.names) == 2:
-        result.extend(_relay(q, q.graph()))
     return result
 
 
@@ -89,16 +87,6 @@ def _ends(q: Query, rank: int, memory: str, node: int) -> tuple[str, ...]:
     if memory == "managed":
         return (device, *hosts_for(q, device, node))
     return (device,)
-
-
-def _relay(q: Query, graph: Wires) -> list[Ceiling]:
-    middle = next((d.name for d in q.system.devices if d.ordinal == q.via), None)
-    legs = [paths.shortest(graph, a, b) for a, b in ((q.names[0], middle), (middle, q.names[1])) if a and b]
-    if len(legs) < 2 or legs[0] is None or legs[1] is None:
-        return []
-    first, second = (paths.rate_of(graph, leg) for leg in legs if leg is not None)
-    value = serial(first, second)
-    return [ceiling("relay", value, f"{show_rate(first)} to {middle}, then {show_rate(second)}")] if value else []
 
 
 def staging_point_to_point(q: Query) -> list[Ceiling]:

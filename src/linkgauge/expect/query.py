@@ -28,6 +28,7 @@ class Query:
     system: System
     pattern: str
     transport: str | None
+    variant: str
     devices: tuple[int, ...]
     size_bytes: int | None
     root: int
@@ -130,6 +131,7 @@ def query(system: System, case: Mapping[str, Any]) -> Query:
         system=system,
         pattern=pattern,
         transport=case.get("transport") or None,
+        variant=str(case.get("variant") or ""),
         devices=devices,
         size_bytes=None if size is None else int(size),
         root=root,

@@ -68,10 +68,18 @@ _TABLE = (
     Rule(
         "relay",
         "constructive",
-        "point to point via a device",
-        "1 / (1/r1 + 1/r2): two whole copies, one after the other",
+        "point to point and ring_shift via a device",
+        "1 / (1/r1 + 1/r2): two whole copies, one after the other; flows that share a link share its rate",
         "Li et al., Section 3.1.3 (routed copies: 9.18 of 18.41 GB/s)",
         "A pipelined relay does better, up to the narrower leg.",
+    ),
+    Rule(
+        "relay_pipelined",
+        "constructive",
+        "point to point and ring_shift via a device",
+        "the least of rate / legs over the links of both legs, which flow at once",
+        _DEFINITIONS,
+        "Each leg on its path of fewest hops; filling and draining the pipeline costs nothing.",
     ),
     Rule(
         "local_copy",

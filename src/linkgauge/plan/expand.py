@@ -16,7 +16,7 @@ from linkgauge.plan.case import TRANSPORTS, Case, StopRule
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, LaunchTable, Plan
-from linkgauge.plan.patterns import PATTERNS, PatternInfo
+from linkgauge.plan.patterns import PATTERNS, ROUTED, PatternInfo
 
 MAX_CASES = 1_000_000
 ELEMENT_BYTES = {
@@ -135,7 +135,7 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
 
 
 def _check_devices(table: CaseTable, machine: PlanMachine) -> None:
-    for device in itertools.chain.from_iterable(table.devices):
+    for device in itertools.chain(*table.devices, (int(str(one)) for one in table.values.get("via", ()))):
         if device >= machine.device_count:
             raise UsageError(
                 f"{table.where}: no device {device}: expected 0 to {machine.device_count - 1} "
@@ -200,12 +200,29 @@ def _meaningless(case: Case, pattern: PatternInfo) -> str:
         return f"{pattern.name} needs at least 2 ranks, here is 1 device; see --devices and --ranks-per-device"
     if case.in_place and not pattern.collective:
         return f"{pattern.name} has no in-place form"
+    if case.via >= 0:
+        reason = _not_routed(case, pattern)
+        if reason:
+            return reason
     if (
         case.op == "avg"
         and case.datatype in ("int8", "uint8", "int32", "uint32", "int64", "uint64")
         and pattern.reduces
     ):
         return f"avg of {case.datatype} is not defined alike by the libraries"
+    return ""
+
+
+def _not_routed(case: Case, pattern: PatternInfo) -> str:
+    """Why a case's copies cannot go through the device that it names; empty where they can."""
+    if case.transport not in ("copy_engine", "kernel"):
+        return f"{case.transport} chooses its own way; copy_engine and kernel go through the device that via names"
+    if pattern.name not in ROUTED:
+        return f"{pattern.name} is not routed; via is of {', '.join(ROUTED)}"
+    if case.via in case.devices:
+        return f"device {case.via} is an end of the copy itself; via names a third device"
+    if case.ranks < 2:
+        return "a copy inside one device goes through no other"
     return ""
 
 

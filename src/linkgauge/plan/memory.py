@@ -21,6 +21,7 @@ class MemoryNeed:
     device_bytes: int
     host_bytes: int
     shm_bytes: int
+    via_bytes: int = 0  # on the device that routed copies go through
 
 
 def _buffers(case: Case) -> tuple[int, int]:
@@ -55,10 +56,14 @@ def memory_need(case: Case) -> MemoryNeed:
     if case.transport == "staging":
         per_rank_host += source + target
     per_rank_device += scratch
+    # Each flow has its slots there; pipelined ones are fewer bytes than the message, or no more than small.
+    flows = {"bidirectional": 2, "pingpong": 2, "ring_shift": ranks}.get(case.pattern, 1)
+    via_bytes = flows * case.size if case.via >= 0 else 0
     return MemoryNeed(
         device_bytes=per_rank_device * case.ranks_per_device,
         host_bytes=per_rank_host * ranks,
         shm_bytes=_SHM_PER_RANK.get(case.transport, 0) * ranks,
+        via_bytes=via_bytes,
     )
 
 
@@ -66,7 +71,7 @@ def total_bytes(case: Case, machine: PlanMachine) -> int:
     """All memory of the case, devices and host together, for the estimate that is shown."""
     need = memory_need(case)
     devices = max(len(set(case.devices)), 1)
-    return need.device_bytes * devices + need.host_bytes
+    return need.device_bytes * devices + need.via_bytes + need.host_bytes
 
 
 def over_limit(case: Case, machine: PlanMachine, limit: Share) -> str:
@@ -74,9 +79,9 @@ def over_limit(case: Case, machine: PlanMachine, limit: Share) -> str:
     need = memory_need(case)
     host_bytes = need.host_bytes
     if machine.kind == "host":  # the devices' memory is the host's own
-        host_bytes += need.device_bytes * max(len(set(case.devices)), 1)
-    elif need.device_bytes > limit.of(machine.device_free_bytes):
-        return _reason(need.device_bytes, "device memory", limit, machine.device_free_bytes)
+        host_bytes += need.device_bytes * max(len(set(case.devices)), 1) + need.via_bytes
+    elif max(need.device_bytes, need.via_bytes) > limit.of(machine.device_free_bytes):
+        return _reason(max(need.device_bytes, need.via_bytes), "device memory", limit, machine.device_free_bytes)
     if host_bytes > limit.of(machine.host_free_bytes):
         return _reason(host_bytes, "host memory", limit, machine.host_free_bytes)
     if need.shm_bytes > machine.shm_free_bytes:

@@ -93,6 +93,9 @@ _TABLE = (
     PatternInfo("floor", "-", "lanes", _whole, _one, _whole, _whole, ranks="1", latency_only=True),
 )  # fmt: skip
 
+ROUTED = ("pingpong", "unidirectional", "bidirectional", "ring_shift")
+"""Patterns whose copies may go through a third device (dimension `via`)."""
+
 PATTERNS: dict[str, PatternInfo] = {info.name: info for info in _TABLE}
 
 

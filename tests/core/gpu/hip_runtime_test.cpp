@@ -22,13 +22,6 @@
 namespace linkgauge {
 namespace {
 
-// An emulated processor runs this program, but not the one that it starts.
-bool can_start_compiler() {
-  const int status = std::system(("'" + hiprtc_child_path() + "' 2>/dev/null").c_str());
-  constexpr int kUsage = 2;
-  return WIFEXITED(status) && WEXITSTATUS(status) == kUsage;
-}
-
 class HipRuntime : public ::testing::Test {
  protected:
   void SetUp() override {

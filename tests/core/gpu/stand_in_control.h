@@ -2,11 +2,22 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <sys/wait.h>
 
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
+#include "device/hiprtc_compiler.h"
+
 namespace linkgauge {
+
+// An emulated processor runs this program, but not the one that it starts.
+inline bool can_start_compiler() {
+  const int status = std::system(("'" + hiprtc_child_path() + "' 2>/dev/null").c_str());
+  constexpr int kUsage = 2;
+  return WIFEXITED(status) && WEXITSTATUS(status) == kUsage;
+}
 
 class StandInControl {
  public:

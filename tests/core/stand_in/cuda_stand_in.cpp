@@ -380,6 +380,7 @@ STAND_IN(cuLaunchKernel)
  CUstream stream, void** arguments, void**) {
   FAULT(cuLaunchKernel);
   if (function == nullptr || stream == nullptr) return code(kInvalidHandle);
+  if (stream_of(stream)->device() != current) return code(kInvalidContext);  // as strict as any driver may be
   auto* kernel = reinterpret_cast<stand_in::Kernel*>(function);
   return code(Machine::instance().launch(kernel, blocks, threads, shared_bytes, stream_of(stream), arguments)
                   ? 0

@@ -314,6 +314,7 @@ STAND_IN(hipModuleLaunchKernel)
  unsigned shared_bytes, hipStream_t stream, void** arguments, void**) {
   FAULT(hipModuleLaunchKernel);
   if (function == nullptr || stream == nullptr) return code(kInvalidHandle);
+  if (stream_of(stream)->device() != current) return code(kInvalidHandle);  // as strict as any driver may be
   auto* kernel = reinterpret_cast<stand_in::Kernel*>(function);
   return code(Machine::instance().launch(kernel, blocks, threads, shared_bytes, stream_of(stream), arguments)
                   ? 0

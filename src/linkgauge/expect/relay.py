@@ -1,0 +1,60 @@
+"""Ceilings of copies that a program takes through a third device: one whole leg after the other, or both at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+
+from linkgauge.expect import paths
+from linkgauge.expect.graph import Wires
+from linkgauge.expect.points import finite, serial
+from linkgauge.expect.query import Query
+from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.system.units import show_rate
+
+_Pair = tuple[str, str]
+
+
+def relay(q: Query) -> list[Ceiling]:
+    """Return the ceiling of a routed case: m / t of each flow, in bytes per second; nothing where a leg is unknown.
+
+    Every leg takes the path of fewest hops. Store and forward: all flows' first legs, then all second legs, one after
+    the other. Pipelined: all legs at once. In either, flows that share a link in one direction share its rate. Of a
+    ping-pong the two directions follow each other.
+    """
+    middle = next((device.name for device in q.system.devices if device.ordinal == q.via), None)
+    names = q.names
+    if middle is None or middle in names or len(names) < 2 or len(names) != q.ranks:
+        return []
+    ahead = list(itertools.pairwise((*names, names[0])))  # ring_shift; of two devices there and back
+    rounds = {"unidirectional": [ahead[:1]], "pingpong": [[pair] for pair in ahead]}.get(q.pattern, [ahead])
+    pipelined = q.variant == "pipelined"
+    rates: list[float | None] = []
+    for flows in rounds:
+        first, second = [(a, middle) for a, _ in flows], [(middle, b) for _, b in flows]
+        for legs in [[*first, *second]] if pipelined else [first, second]:
+            rates.append(_shared_rate(q.graph(), legs))
+    one = serial(*rates)
+    if one is None:
+        return []
+    value = one * len(rounds)  # half of a round trip is the mean of both ways
+    shown = [show_rate(rate) for rate in rates]
+    through = f"through {middle}, each flow: "
+    basis = through + (
+        ", then ".join(shown) if not pipelined or len(rounds) > 1 else f"{shown[0]} with both legs at once"
+    )
+    return [ceiling("relay_pipelined" if pipelined else "relay", value, basis)]
+
+
+def _shared_rate(graph: Wires, legs: Iterable[_Pair]) -> float | None:
+    """Return the rate that each leg gets when all flow at once over the paths of fewest hops."""
+    loads: Counter[_Pair] = Counter()
+    known = set(graph.vertices)
+    for a, b in legs:
+        path = paths.shortest(graph, a, b) if {a, b} <= known else None
+        if path is None:
+            return None
+        loads.update(itertools.pairwise(path))
+    rate = min(graph.arcs[arc] / load for arc, load in loads.items())
+    return rate if finite(rate) else None

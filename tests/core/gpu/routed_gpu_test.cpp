@@ -1,0 +1,150 @@
+// Routed copies on GPU runtimes: each message takes two copies, through memory of the device that the case names.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <ostream>
+#include <string>
+
+#include "case_maker.h"
+#include "errors.h"
+#include "measure/sampler.h"
+#include "stand_in_control.h"
+
+namespace linkgauge {
+namespace {
+
+const std::string kStandIns = LINKGAUGE_STAND_IN_FOLDER;
+
+struct Vendor {
+  const char* which;
+  const char* library;
+  const char* peer_copy;
+};
+std::ostream& operator<<(std::ostream& out, const Vendor& vendor) { return out << vendor.which; }
+
+class RoutedOnGpus : public testing::TestWithParam<Vendor> {
+ protected:
+  RoutedOnGpus() : control_(GetParam().library) {}
+  void SetUp() override {
+    if (std::string(GetParam().which) == "hip" && !can_start_compiler()) {
+      GTEST_SKIP() << "this machine cannot start linkgauge-hiprtc";
+    }
+    cache_ = std::filesystem::temp_directory_path() / ("linkgauge_routed_" + std::to_string(getpid()));
+    control_.configure("devices=3");
+  }
+  void TearDown() override {
+    control_.configure("");
+    std::filesystem::remove_all(cache_);
+  }
+  std::shared_ptr<DeviceRuntime> open() const {
+    RuntimeRequest request;
+    request.which = GetParam().which;
+    request.kernel_cache = cache_.string();
+    request.library_folders = {kStandIns + "/nvrtc12"};
+    return open_runtime(request);
+  }
+  int copies() const { return control_.calls(GetParam().peer_copy); }
+
+  StandInControl control_;
+  std::filesystem::path cache_;
+};
+
+CaseSpec from_0_to_1(const char* variant, Initiator initiator) {
+  CaseSpec spec = case_of("copy_engine", Pattern::kUnidirectional, 2, 10000);
+  spec.variant = variant;
+  spec.initiator = initiator;
+  return spec;
+}
+
+TEST_P(RoutedOnGpus, AMessageIsTwoCopiesAndAPipelinedOneTwoAChunk) {
+  const auto runtime = open();
+  for (const Initiator initiator : {Initiator::kSender, Initiator::kReceiver}) {
+    CaseSpec spec = from_0_to_1("", initiator);
+    int before = copies();
+    EXPECT_TRUE(run_case_on(runtime, spec, 1, 4)[1].ok);
+    EXPECT_EQ(copies() - before, 4);
+    spec.via = 2;
+    before = copies();
+    EXPECT_TRUE(run_case_on(runtime, spec, 1, 4)[1].ok);
+    EXPECT_EQ(copies() - before, 2 * 4);
+    spec.variant = "pipelined";
+    spec.chunk_bytes = 3000;
+    before = copies();
+    EXPECT_TRUE(run_case_on(runtime, spec, 1, 4)[1].ok);
+    EXPECT_EQ(copies() - before, 2 * 4 * 4);
+  }
+}
+
+TEST_P(RoutedOnGpus, KernelsRunOnTheDeviceThatCarriesTheirLeg) {
+  const auto runtime = open();
+  CaseSpec spec = from_0_to_1("pipelined", Initiator::kSender);
+  spec.transport = "kernel";
+  spec.via = 2;
+  spec.chunk_bytes = 3000;
+  spec.blocks = 1;
+  EXPECT_TRUE(run_case_on(runtime, spec, 2, 3)[1].ok);
+}
+
+TEST_P(RoutedOnGpus, GatedHoldsBothDevicesAndTheTimeIsOfBothLegs) {
+  const auto runtime = open();
+  for (const Initiator initiator : {Initiator::kSender, Initiator::kReceiver}) {
+    CaseSpec spec = from_0_to_1("pipelined", initiator);
+    spec.via = 2;
+    spec.chunk_bytes = 3000;
+    spec.cadence = Cadence::kGated;
+    spec.clock = ClockKind::kEvent;
+    spec.stop.kind = StopRuleKind::kCount;
+    spec.stop.samples = 3;
+    on_threads(2, [&](Group& group) {
+      const RankContext context = context_of(*runtime, group, spec);
+      const std::unique_ptr<Transport> transport = make_transport(spec.transport);
+      const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
+      operation->prepare();
+      const bool starts = group.rank() == (initiator == Initiator::kSender ? 0 : 1);
+      const auto queues = operation->queues();
+      ASSERT_EQ(queues.size(), starts ? 2U : 0U);
+      if (starts) {
+        EXPECT_EQ(queues[0].device, group.rank());
+        EXPECT_EQ(queues[1].device, 2);
+      }
+      SamplerSettings settings;
+      settings.runtime = runtime.get();
+      const Measurement measured = sample(*operation, group, spec, settings);
+      EXPECT_TRUE(measured.verified);
+      operation->release();
+    });
+  }
+}
+
+TEST_P(RoutedOnGpus, GivesEverythingBack) {
+  {
+    const auto runtime = open();
+    CaseSpec spec = from_0_to_1("pipelined", Initiator::kSender);
+    spec.via = 2;
+    (void)run_case_on(runtime, spec, 1, 1);
+    const int live = control_.live();
+    (void)run_case_on(runtime, spec, 1, 1);
+    EXPECT_EQ(control_.live(), live);
+  }
+}
+
+TEST_P(RoutedOnGpus, WithoutMemoryOnThatDeviceTheCaseIsSkippedOnAllRanks) {
+  control_.configure("devices=3;memory=67108864");
+  const auto runtime = open();
+  runtime->bind_thread(2);
+  Buffer all(*runtime, 2, MemoryKind::kDevice, std::size_t{60} << 20);
+  CaseSpec spec = from_0_to_1("", Initiator::kSender);
+  spec.size_bytes = 16 << 20;
+  EXPECT_TRUE(run_case_on(runtime, spec, 1, 1)[1].ok);
+  spec.via = 2;
+  EXPECT_THROW((void)run_case_on(runtime, spec, 1, 1), Unsupported);
+}
+
+INSTANTIATE_TEST_SUITE_P(Vendors, RoutedOnGpus,
+                         testing::Values(Vendor{"cuda", "libcuda.so.1", "cuMemcpyPeerAsync"},
+                                         Vendor{"hip", "libamdhip64.so.7", "hipMemcpyPeerAsync"}),
+                         [](const auto& vendor) { return std::string(vendor.param.which); });
+
+}  // namespace
+}  // namespace linkgauge

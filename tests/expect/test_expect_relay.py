@@ -1,0 +1,76 @@
+"""Copies through a third device: ceilings worked out by hand, and legs that share a link."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from linkgauge.expect import Ceiling, ceilings
+from linkgauge.system import System, from_toml
+
+GB = 1e9
+
+
+def relays(system: System, **case: Any) -> dict[str, float]:
+    found: list[Ceiling] = ceilings(system, {"transport": "copy_engine", "via": 2, **case})
+    return {c.rule: (c.value_bytes_per_s or 0) / GB for c in found if c.rule.startswith("relay")}
+
+
+def triangle(fast: int = 30, slow: int = 10) -> System:
+    """gpu0 and gpu1 are joined through gpu2 alone: a fast link to gpu0, a slow one to gpu1."""
+    return from_toml(
+        'name = "triangle"\nsource = "made up"\n[[device]]\nname = "gpu0..2"\n'
+        f'[[link]]\nkind = "nvlink"\ndata_rate = "{fast} GB/s"\nfrom = ["gpu0"]\nto = ["gpu2"]\n'
+        f'[[link]]\nkind = "nvlink"\ndata_rate = "{slow} GB/s"\nfrom = ["gpu1"]\nto = ["gpu2"]\n'
+    )
+
+
+def starred(rate: int = 12) -> System:
+    """Four devices at one switch, so that all that goes through gpu2 shares its port."""
+    return from_toml(
+        'name = "starred"\nsource = "made up"\n[[device]]\nname = "gpu0..3"\n[[switch]]\nname = "s"\n'
+        f'[[link]]\nkind = "nvlink"\ndata_rate = "{rate} GB/s"\nfrom = ["gpu0..3"]\nto = ["s"]\n'
+    )
+
+
+@pytest.mark.parametrize("pattern", ["unidirectional", "pingpong", "bidirectional"])
+def test_legs_in_turn_are_the_harmonic_sum_and_at_once_the_narrower(pattern: str) -> None:
+    case = {"pattern": pattern, "devices": (0, 1)}
+    # There and back take the same two links, each in one direction, so every pattern of a pair reaches the same.
+    stored = 1 / (1 / 30 + 1 / 10) if pattern != "bidirectional" else 1 / (1 / 10 + 1 / 10)
+    assert relays(triangle(), **case) == {"relay": pytest.approx(stored)}
+    assert relays(triangle(), variant="store_and_forward", **case) == {"relay": pytest.approx(stored)}
+    assert relays(triangle(), variant="pipelined", **case) == {"relay_pipelined": pytest.approx(10)}
+
+
+def test_flows_through_one_port_share_it() -> None:
+    both = {"pattern": "bidirectional", "devices": (0, 1)}
+    assert relays(starred(), **both) == {"relay": pytest.approx(12 / 2 / 2)}
+    assert relays(starred(), variant="pipelined", **both) == {"relay_pipelined": pytest.approx(12 / 2)}
+    ring = {"pattern": "ring_shift", "devices": (0, 1, 3)}
+    assert relays(starred(), **ring) == {"relay": pytest.approx(12 / 3 / 2)}
+    assert relays(starred(), variant="pipelined", **ring) == {"relay_pipelined": pytest.approx(12 / 3)}
+
+
+def test_a_bound_over_the_same_links_is_never_below_a_relay() -> None:
+    for pattern in ("unidirectional", "pingpong", "bidirectional"):
+        for variant in ("", "pipelined"):
+            case = {"pattern": pattern, "devices": (0, 1), "via": 2, "variant": variant, "transport": "copy_engine"}
+            found = ceilings(triangle(), case)
+            bounds = [c.value_bytes_per_s or 0 for c in found if c.kind == "bound"]
+            relay = next(c.value_bytes_per_s or 0 for c in found if c.rule.startswith("relay"))
+            assert all(relay <= bound * (1 + 1e-9) for bound in bounds)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"pattern": "unidirectional", "devices": (0, 2)},  # an end is no middle
+        {"pattern": "unidirectional", "devices": (0, 0)},
+        {"pattern": "unidirectional", "devices": (0, 1), "via": 7},
+        {"pattern": "alltoall", "devices": (0, 1)},
+    ],
+)
+def test_what_is_not_routed_has_no_such_ceiling(case: dict[str, Any]) -> None:
+    assert relays(triangle(), **case) == {}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.system import amdsmi, kfd, nvml, sysfs
+from linkgauge.system import amdsmi, ancestors, hwloc, kfd, nvml, sysfs
 from linkgauge.system.draft import Draft, FoundDevice, discovered, figure
 from linkgauge.system.fabric import add_nvlinks, add_xgmi
 from linkgauge.system.model import NODE_KINDS, Figure, Link, Node, System
@@ -58,7 +58,8 @@ def discover(
         answers = nvml.read() if folder is None else _recorded_nvml(folder)
     # Only where there is an AMD driver: the import of amdsmi is slow, and noisy where its library is missing.
     ask_amdsmi = folder is None and (root / "sys/class/kfd").exists()
-    draft = Draft(facts=sysfs.pci(root))
+    # What sysfs shows is the machine's own word; hwloc's file tells what a container hides of it.
+    draft = Draft(facts={**hwloc.pci(hwloc.xml_file(folder)), **sysfs.pci(root)})
     # Coherent devices' memory shows as NUMA nodes of its own, and some nodes are empty: neither is a host.
     own = {entry.get("own_numa") for entry in (answers or {}).get("devices", ())}
     every = sysfs.hosts(root)
@@ -67,6 +68,7 @@ def discover(
     devices = [] if hosts_only else _nvidia(answers or {}) + _amd(root, amdsmi.read() if ask_amdsmi else {})
     devices.sort(key=lambda device: device.address)
     if devices:
+        devices = ancestors.placed(devices, answers or {}, draft.facts)
         for ordinal, device in enumerate(devices):
             _add_device(draft, device, ordinal)
         add_nvlinks(draft, answers or {}, devices)
@@ -233,7 +235,7 @@ def _add_device(draft: Draft, device: FoundDevice, ordinal: int) -> None:
     draft.nodes.append(Node(**known))
     if device.note:
         draft.notes.append(device.note)
-    _attach(draft, name, device.address, numa, device.pcie)
+    _attach(draft, name, device.address, numa, device.pcie, device.behind)
 
 
 def _attach(
@@ -242,8 +244,9 @@ def _attach(
     address: str | None,
     numa: int | None,
     stated: tuple[float | None, int | None, float | None, int | None] = (None, None, None, None),
+    behind: str | None = None,
 ) -> None:
-    """Join a device or NIC to its host by way of the PCIe switches above it."""
+    """Join a device or NIC to its host by way of the PCIe switches above it; `behind` is one that sysfs hides."""
     facts = draft.facts.get(address or "")
     speed, width, max_speed, max_width = stated
     if facts is not None:
@@ -252,7 +255,16 @@ def _attach(
     payload = facts.max_payload_bytes if facts is not None else None
     source = "NVML: PCIe link" if stated[0] else "sysfs: PCIe link"
     lower = name
-    link = _pcie(speed, width, max_speed, max_width, payload, source)
+    link = _pcie(speed, width, max_speed, max_width, payload, source, facts.data_rate if facts is not None else None)
+    if behind is not None:
+        switch = f"pcie {behind}"
+        present = behind in draft.switches
+        draft.add_link(Link(lower, switch, "pcie", **link))
+        if present:
+            return
+        draft.switches[behind] = switch
+        draft.nodes.append(Node(switch, "switch", model="PCIe switch", routes=True))
+        lower, link = switch, {}
     # Above an endpoint lie pairs of bridges, a switch's downstream and upstream port, and then the root port.
     parents = list(facts.parents) if facts is not None else []
     while len(parents) >= 3:
@@ -270,7 +282,8 @@ def _attach(
         if present:
             return
         up = upstream or PciFacts(switch, None, None, None, None, (), None, None, None, None, None)
-        link = _pcie(up.speed, up.width, up.max_speed, up.max_width, up.max_payload_bytes, "sysfs: PCIe link")
+        rates = (up.speed, up.width, up.max_speed, up.max_width)
+        link = _pcie(*rates, up.max_payload_bytes, "sysfs: PCIe link", up.data_rate)
         numa = numa if numa is not None else up.numa
     host = draft.hosts.get(numa) if numa is not None else None
     if host is None:
@@ -287,8 +300,9 @@ def _pcie(
     max_width: int | None,
     payload: int | None,
     source: str,
+    data_rate: float | None = None,
 ) -> dict[str, Any]:
-    """Return a PCIe link's facts as `Link` takes them."""
+    """Return a PCIe link's facts as `Link` takes them; `data_rate` is hwloc's, for where nothing tells more."""
     result: dict[str, Any] = {"max_payload_bytes": payload}
     if width:
         result["width"] = width
@@ -299,6 +313,8 @@ def _pcie(
         words = f"{source}, {speed:g} GT/s x{width} as trained"
         result["signalling_rate"] = discovered(signalling, "B/s", words)
         result["data_rate"] = discovered(data, "B/s", words)
+    elif data_rate is not None:
+        result["data_rate"] = discovered(data_rate, "B/s", "hwloc: speed of the PCI link")
     if max_speed is not None and max_width:
         words = f"{source}, {max_speed:g} GT/s x{max_width} as possible"
         result["possible_rate"] = discovered(sysfs.pcie_rates(max_speed, max_width)[1], "B/s", words)

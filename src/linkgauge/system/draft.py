@@ -26,13 +26,14 @@ class Draft:
 
 @dataclass(frozen=True)
 class FoundDevice:
-    """A device before it has an ordinal."""
+    """A device before it has an ordinal. `behind` names the PCIe switch above it where sysfs does not show one."""
 
     address: str
     node: Node
     numa: int | None
     pcie: tuple[float | None, int | None, float | None, int | None]
     note: str | None = None
+    behind: str | None = None
 
 
 def discovered(value: float, unit: str, source: str) -> Figure:

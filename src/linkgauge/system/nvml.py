@@ -30,7 +30,8 @@ def read() -> dict[str, Any] | None:
     host memory), `own_numa` (of the device's own memory, where the processor sees it as a NUMA node), `pcie`
     (`generation`, `width`, `max_generation`, `max_width`), `links` (`link`, `active`, `version`, `megabytes_per_s`,
     `remote`, `remote_pci`), `c2c` (`links`, `megabytes_per_s`), `fabric` (`state`, `cluster`, `clique`); and
-    `ancestors`, the common ancestor's level of every two devices by index.
+    `ancestors`, the common ancestor's level of every two of these devices by their place in the list
+    (nvmlGpuTopologyLevel_t: 0 one board, 10 one PCIe switch, 20 several, 30 a host bridge, 40 a NUMA node, 50 beyond).
     """
     try:
         library = open_nvml()
@@ -38,8 +39,9 @@ def read() -> dict[str, Any] | None:
         return None
     ask = _asker(library)
     count = ask(library.nvmlDeviceGetCount) or 0
-    handles = [ask(library.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
-    devices = [_device(library, ask, handle) for handle in handles if handle is not None]
+    found = [ask(library.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
+    handles = [handle for handle in found if handle is not None]
+    devices = [_device(library, ask, handle) for handle in handles]
     ancestors = []
     for i, one in enumerate(handles):
         for j, other in enumerate(handles[:i]):

@@ -2,7 +2,8 @@
 FOLDER`.
 
 The folder has the few files of `/sys` and `/proc` that `linkgauge.system.sysfs` and `kfd` read, with the links between
-them, and NVML's answers as `nvml.json`. Nothing else is copied; serial numbers and UUIDs are blanked unless asked for.
+them, NVML's answers as `nvml.json`, and hwloc's file as `hwloc.xml` where `HWLOC_XMLFILE` names one. Nothing else is
+copied; serial numbers and UUIDs are blanked unless asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.system import nvml
+from linkgauge.system import hwloc, nvml
 
 _PCI_FILES = (
     "class",
@@ -80,6 +81,11 @@ def record(folder: Path, root: Path = Path("/"), *, identities: bool = False) ->
         real.mkdir(parents=True, exist_ok=True)
         if not target.exists():
             target.symlink_to(os.path.relpath(real, target.parent))
+    topology = hwloc.xml_file(None) if root == Path("/") else None
+    if topology is not None and topology.is_file():
+        file = folder / "hwloc.xml"
+        file.write_bytes(topology.read_bytes())
+        written.append(file)
     answers = nvml.read() if root == Path("/") else None
     if answers is not None:
         if not identities:

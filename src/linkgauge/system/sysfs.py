@@ -29,7 +29,10 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class PciFacts:
-    """One PCI function. `parents` are the bridges above it, from the root port down; speeds in GT/s a lane."""
+    """One PCI function. `parents` are the bridges above it, from the root port down; speeds in GT/s a lane.
+
+    `data_rate` in bytes per second where speed and width are not told apart.
+    """
 
     address: str
     vendor: int | None
@@ -42,6 +45,7 @@ class PciFacts:
     max_speed: float | None
     max_width: int | None
     max_payload_bytes: int | None
+    data_rate: float | None = None
 
     @property
     def is_bridge(self) -> bool:

@@ -6,6 +6,7 @@ The stand-ins are built with the C++ tests (`./lg test`); LINKGAUGE_TEST_STAND_I
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -85,10 +86,24 @@ def test_memory_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert any(status == "ok" for _, _, status, _ in cases)
 
 
-def test_refused_peer_access_skips_with_the_reason(tmp_path: Path) -> None:
-    _, cases = run_pairs(tmp_path, "--threads", LINKGAUGE_STAND_IN="peer=0")
-    pairs = [case for case in cases if case[:2] == ("kernel", "unidirectional")]
-    assert any(status == "skipped" and "no peer path" in reason for _, _, status, reason in pairs)
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize(
+    ("stand_in", "reason"),
+    [
+        ("peer=0", "no peer path"),
+        (
+            ";".join(f"fail=cuCtxEnablePeerAccess:{call}:217" for call in range(1, 100)),
+            "cuCtxEnablePeerAccess failed with CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)",
+        ),
+    ],
+)
+def test_refused_peer_access_skips_with_the_reason(tmp_path: Path, threads: bool, stand_in: str, reason: str) -> None:
+    if not threads and stand_in != "peer=0":
+        pytest.skip("processes open what is shared with access, and enable none")
+    _, cases = run_pairs(tmp_path, *(["--threads"] if threads else []), LINKGAUGE_STAND_IN=stand_in)
+    refused = [case for case in cases if case[0] == "kernel" and reason in case[3]]
+    assert refused
+    assert {case[2] for case in refused} == {"skipped"}
     assert any(case[1] == "host_to_device" and case[2] == "ok" for case in cases)
 
 
@@ -98,6 +113,56 @@ def test_without_a_compiler_the_reason_is_that(tmp_path: Path) -> None:
     said = {reason for _, _, status, reason in cases if status in ("failed", "skipped")}
     assert any("kernels cannot be compiled" in reason and "nvidia-cuda-nvrtc" in reason for reason in said)
     assert all(status != "crashed" for _, _, status, _ in cases)
+
+
+def test_a_compiler_newer_than_the_driver_is_named_with_its_place(tmp_path: Path) -> None:
+    _, cases = run_pairs(tmp_path, LINKGAUGE_STAND_IN="driver=11040")
+    said = [reason for _, _, status, reason in cases if status in ("failed", "skipped")]
+    newer = [reason for reason in said if "only newer compilers are here: NVRTC 12" in reason]
+    assert newer
+    assert all("the driver supports CUDA 11" in reason and str(STAND_INS / "nvrtc12") in reason for reason in newer)
+    assert {status for _, _, status, _ in cases} <= {"failed", "skipped"}  # data is made and checked by kernels
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_kernel_that_is_wrong_only_in_its_last_iteration_is_corrupt(tmp_path: Path, threads: bool) -> None:
+    # Fills of a case: one for each buffer, before the first operation and before the last. Threads share a process.
+    fills = 4 if threads else 2
+    plan = """
+        [[case]]
+        transport = "kernel"
+        pattern = "unidirectional"
+        size = "64KiB"
+        devices = [0, 1]
+        pairs = "first"
+        blocks = 1
+    """
+    words = ["--threads"] if threads else []
+    status, cases = run_pairs(tmp_path, *words, plan=plan, LINKGAUGE_STAND_IN=f"break_after_fills={fills}")
+    assert status == 4
+    [(_, _, case_status, reason)] = cases
+    assert case_status == "corrupt"
+    [row] = load(tmp_path / "run").rows()
+    found = json.loads(row.record["evidence"])["verify"]
+    assert found["rank"] == 1  # who received
+    assert found["bad_bytes"] == 1
+    assert found["first_bad_offset"] == (64 << 10) - 1
+    assert found["expected"] ^ found["found"] == 0xFF  # every bit of the one byte, and none else
+    assert "the final operation" in reason
+    values = f"expected {found['expected']:#x}, found {found['found']:#x}"
+    assert all(shown in reason for shown in ("1 wrong bytes", "offset 65535", values))
+    # Everything before was right: all that was to be timed is there, and none of it counts as a result.
+    assert row.record["verified"] is False
+
+
+def test_a_device_that_a_launch_hides_fails_its_cases_and_the_next_launch_is_measured(tmp_path: Path) -> None:
+    _, cases = run_pairs(tmp_path, "--max-failures", "99", "--env", r"CUDA_VISIBLE_DEVICES=0,0\,1")
+    hidden = [reason for _, _, status, reason in cases if status == "failed"]
+    assert hidden
+    assert all("device cuda:1 does not exist" in reason for reason in hidden)
+    assert all("CUDA_VISIBLE_DEVICES=0 hides all others" in reason for reason in hidden)
+    measured = {(row.launch, row.case_key) for row in load(tmp_path / "run").rows() if row.status in ("ok", "skipped")}
+    assert len(measured) == len(hidden) == len(cases) // 2
 
 
 def test_a_hidden_device_is_a_plain_error(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ void Machine::configure(const char* text) {
   settings_ = Settings{};
   faults_.clear();
   breaks_.clear();
+  break_after_ = 0;
   calls_.clear();
   std::istringstream parts(text);
   std::string part;
@@ -113,6 +114,7 @@ void Machine::configure(const char* text) {
     if (key == "memory") settings_.memory_bytes = std::strtoull(value.c_str(), nullptr, 10);
     if (key == "peer") settings_.peer = value != "0";
     if (key == "compiler") settings_.compiler = value;
+    if (key == "break_after_fills") break_after_ = std::atoi(value.c_str());
     if (key == "fail" || key == "break") {
       Fault fault{value.substr(0, value.find(':')), 1, 1};
       std::sscanf(value.c_str() + fault.call.size(), ":%d:%d", &fault.nth, &fault.code);
@@ -316,6 +318,12 @@ bool Machine::launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned
     const std::lock_guard lock(mutex_);
     const int number = ++calls_[kernel->name];
     for (const Fault& fault : breaks_) broken = broken || (fault.call == kernel->name && fault.nth == number);
+    const auto fills = calls_.find(linkgauge::kKernelFill);
+    const bool copies = kernel->name.rfind(linkgauge::kKernelCopy, 0) == 0;
+    if (copies && break_after_ > 0 && fills != calls_.end() && fills->second == break_after_) {
+      broken = true;
+      break_after_ = 0;
+    }
   }
   stream->push([host, held, blocks, threads, shared_bytes, broken] {
     std::array<void*, kMost> pointers{};

@@ -3,7 +3,8 @@
 //
 // Settings are one text, from LINKGAUGE_STAND_IN or stand_in_configure(): "devices=2;memory=1048576;peer=0;
 // fail=cuMemAlloc_v2:3:2;break=lg_copy:17" - the third call of cuMemAlloc_v2 returns 2, the 17th launch of lg_copy
-// leaves its last byte wrong.
+// leaves its last byte wrong. "break_after_fills=2": the first copy by a kernel after the second launch of lg_fill
+// does; a case fills before its first operation and before its last one, so that only the last is wrong.
 #pragma once
 
 #include <atomic>
@@ -127,6 +128,7 @@ class Machine {
   Settings settings_;
   std::vector<Fault> faults_;
   std::vector<Fault> breaks_;
+  int break_after_ = 0;
   std::map<std::string, int> calls_;
   std::map<const void*, Allocation> allocations_;
   std::map<std::string, Kernel> kernels_;

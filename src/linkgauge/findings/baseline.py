@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from linkgauge.errors import UsageError
 from linkgauge.findings.facts import Measure
@@ -178,9 +178,9 @@ def _judged(
         total = np.minimum(weight + freedom, freedom.sum())
     mine = np.log([measure.time_ns for measure in known.values()])
     deviations = np.sqrt(pooled * (1 + 1 / counts))
-    p_values = stats.t.sf((mine - centres) / deviations, total)
+    p_values = scipy.special.stdtr(total, (centres - mine) / deviations)
     rates = false_discovery_rates(p_values)
-    limits = centres + stats.t.ppf(0.975, total) * deviations
+    limits = centres + scipy.special.stdtrit(total, 0.975) * deviations
     verdicts = []
     for i, (key, measure) in enumerate(known.items()):
         slower = math.expm1(float(mine[i] - centres[i]))

@@ -33,9 +33,10 @@ def findings_command(
     """Print the findings of a run, the surest and costliest first."""
     from linkgauge.findings import present
     from linkgauge.findings.rules import RULES, apply
-    from linkgauge.findings.subjects import load_subjects
+    from linkgauge.findings.subjects import load_subjects, uncollected
 
-    found = apply(load_subjects([run], system)[0].facts)
+    with uncollected():
+        found = apply(load_subjects([run], system)[0].facts)
     if json:
         typer.echo(json_module.dumps([finding.as_json() for finding in found], indent=1))
         return
@@ -68,6 +69,7 @@ def compare_command(
         raise UsageError(f"unknown dependence '{dependence}': expected positive or any")
     from linkgauge.findings import present
     from linkgauge.findings.compare_runs import compare_runs
+    from linkgauge.findings.subjects import uncollected
     from linkgauge.store.run import load
 
     first = load(runs[0])
@@ -75,7 +77,8 @@ def compare_command(
     out = None if json else present.console()
     for path in runs[1:]:
         kind = cast(Literal["positive", "any"], dependence)
-        found = compare_runs(first, load(path), level, margin, kind, bootstrap)
+        with uncollected():
+            found = compare_runs(first, load(path), level, margin, kind, bootstrap)
         if out is None:
             plain.append({"first": str(runs[0]), "second": str(path), **dataclasses.asdict(found)})
         else:
@@ -111,9 +114,10 @@ def check_command(
     """Judge runs, name what falls short worst first, and return the exit status."""
     from linkgauge.findings import outputs, present
     from linkgauge.findings.check import check
-    from linkgauge.findings.subjects import load_subjects
+    from linkgauge.findings.subjects import load_subjects, uncollected
 
-    result = check(load_subjects(runs, system), against, tolerance=tolerance, margin=margin, with_findings=findings)
+    with uncollected():
+        result = check(load_subjects(runs, system), against, tolerance=tolerance, margin=margin, with_findings=findings)
     if junit is not None:
         outputs.write(junit, outputs.as_junit(result.checked))
     if prometheus is not None:
@@ -133,9 +137,10 @@ def baseline_command(
     """Write a baseline file: what this machine measures, run by run."""
     from linkgauge.findings.baseline import make_baseline
     from linkgauge.findings.outputs import write
-    from linkgauge.findings.subjects import load_subjects
+    from linkgauge.findings.subjects import load_subjects, uncollected
 
-    made = make_baseline(load_subjects(runs))
+    with uncollected():
+        made = make_baseline(load_subjects(runs))
     write(out, json_module.dumps(made, indent=1) + "\n")
     left = f"; {made['left_out']} cases that fewer than five runs share were left out" if made["left_out"] else ""
     typer.echo(f"{out}: {len(made['cases'])} cases of {len(runs)} runs{left}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from scipy import stats
+import scipy
 
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
 from linkgauge.findings.finding import Evidence, Finding
@@ -92,7 +92,7 @@ def anti_locality(facts: Facts) -> Iterable[Finding]:
             continue
         a, b = level_of(near), level_of(far)
         p_value = float(
-            stats.mannwhitneyu([one_way(m) for m in near], [one_way(m) for m in far], alternative="less").pvalue
+            scipy.stats.mannwhitneyu([one_way(m) for m in near], [one_way(m) for m in far], alternative="less").pvalue
         )
         if a > 0.9 * b or p_value > 0.01:
             continue

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, sparse, stats
+import scipy
 
 from linkgauge.stats.basics import NORMAL_MAD, Floats
 
@@ -83,12 +83,12 @@ def _program(logs: Floats, owner: np.ndarray, classes: int, members: list[list[i
     count, width = logs.size, len(members)
     rows = np.concatenate([np.arange(count), *(np.array(m) for m in members)]).astype(np.int64)
     columns = np.concatenate([owner, *(np.full(len(m), classes + k) for k, m in enumerate(members))]).astype(np.int64)
-    design = sparse.coo_matrix((np.ones(rows.size), (rows, columns)), shape=(count, classes + width))
-    identity = sparse.identity(count)
+    design = scipy.sparse.coo_matrix((np.ones(rows.size), (rows, columns)), shape=(count, classes + width))
+    identity = scipy.sparse.identity(count)
     cost = np.concatenate([np.zeros(classes), [_PRICE * math.sqrt(len(m)) for m in members], np.ones(2 * count)])
     bounds = [(None, None)] * classes + [(0, None)] * (width + 2 * count)
-    done = optimize.linprog(
-        cost, A_eq=sparse.hstack([design, identity, -identity]).tocsc(), b_eq=logs, bounds=bounds, method="highs"
+    done = scipy.optimize.linprog(
+        cost, A_eq=scipy.sparse.hstack([design, identity, -identity]).tocsc(), b_eq=logs, bounds=bounds, method="highs"
     )
     if done.status != 0:
         raise RuntimeError(f"linear program: {done.message}")
@@ -113,7 +113,7 @@ def _confirm(
     excess = logs - levels[owner]
     scale = max(_LEAST_SCALE, _scale(excess, touched), float(np.median(half_widths)) / 1.96)
     # Heavy tails: a single pair must stand out further than a normal deviate among as many elements would.
-    limit = 1.3 * float(stats.norm.isf(0.001 / max(1, len(elements))))
+    limit = 1.3 * -float(scipy.special.ndtri(0.001 / max(1, len(elements))))
     rest, result = excess.copy(), []
     for k in chosen:
         pairs = list(elements[names[k]])

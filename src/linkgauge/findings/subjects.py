@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from linkgauge.findings.facts import Facts, Measure, size_text
@@ -25,6 +27,22 @@ class Subject:
     def uuids(self) -> dict[int, str]:
         """UUIDs by device, where they are known."""
         return {number: device.uuid for number, device in self.facts.devices.items() if device.uuid}
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Pause the collector of reference cycles.
+
+    A run of many thousand cases becomes a million objects that live until the end, and the collector would go through
+    them again and again: a fifth of the whole time.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def case_words(measure: Measure) -> str:

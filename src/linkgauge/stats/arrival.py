@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from linkgauge.stats.basics import Floats, effective_size
 
@@ -81,7 +81,7 @@ def find_straggler(
     whole = float(np.median(parts.transfer_ns.max(axis=1) + gap))
     independent = max(1, round(samples * effective_size(mine.astype(np.float64)) / samples))
     came = round(independent * counts[rank] / samples)
-    p_value = min(1.0, ranks * float(stats.binomtest(came, independent, 1 / ranks, alternative="greater").pvalue))
+    p_value = min(1.0, ranks * float(scipy.stats.binomtest(came, independent, 1 / ranks, alternative="greater").pvalue))
     cost = lateness / whole if whole > 0 else 0.0
     if p_value > level or counts[rank] <= samples / 2 or lateness <= 2 * uncertainty_ns or cost < least_cost_share:
         return None
@@ -100,6 +100,6 @@ def slow_transfer(parts: Split, level: float = 0.001, least_share: float = 0.05)
     rank = int(np.argmax(medians))
     others = np.delete(parts.transfer_ns, rank, axis=1).max(axis=1)
     later = int((parts.transfer_ns[:, rank] > others).sum())
-    p_value = ranks * float(stats.binomtest(later, samples, 1 / ranks, alternative="greater").pvalue)
+    p_value = ranks * float(scipy.stats.binomtest(later, samples, 1 / ranks, alternative="greater").pvalue)
     rest = float(np.median(others))
     return rank if p_value < level and rest > 0 and medians[rank] > rest * (1 + least_share) else None

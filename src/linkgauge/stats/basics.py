@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,7 +43,7 @@ def effective_size(values: npt.ArrayLike) -> float:
     n = series.size
     if n < 4:
         return float(n)
-    order = stats.rankdata(series)
+    order = scipy.stats.rankdata(series)
     centred = order - order.mean()
     size = 1 << int(2 * n - 1).bit_length()
     spectrum = np.fft.rfft(centred, size)

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+import scipy
 
 from linkgauge.stats.basics import Floats, as_series, effective_size
 
@@ -85,7 +85,7 @@ def hodges_lehmann(first: npt.ArrayLike, second: npt.ArrayLike, confidence: floa
         rank = int(np.searchsorted(np.cumsum(counts) / counts.sum(), tail, side="right"))
     else:
         spread = math.sqrt(a.size * b.size * (a.size + b.size + 1) / 12)
-        rank = int(a.size * b.size / 2 - stats.norm.ppf(1 - tail) * spread)
+        rank = int(a.size * b.size / 2 - scipy.stats.norm.ppf(1 - tail) * spread)
     rank = max(0, min(rank - 1, (differences.size - 1) // 2))
     centre, low, high = np.median(differences), differences[rank], differences[differences.size - 1 - rank]
     return Shift(float(np.expm1(centre)), float(np.expm1(low)), float(np.expm1(high)))
@@ -152,7 +152,7 @@ def _rank_p_values(first: list[Floats], second: list[Floats]) -> Floats:
     for index, (a, b) in enumerate(zip(first, second, strict=True)):
         tied = np.unique(np.concatenate([a, b])).size < a.size + b.size
         method = "asymptotic" if tied or a.size * b.size > 4096 else "exact"
-        values[index] = stats.mannwhitneyu(a, b, alternative="two-sided", method=method).pvalue
+        values[index] = scipy.stats.mannwhitneyu(a, b, alternative="two-sided", method=method).pvalue
     return values
 
 
@@ -179,7 +179,7 @@ def _moderated_p_values(first: list[Floats], second: list[Floats]) -> Floats:
         pooled = (prior_freedom * prior + freedom * variances) / (prior_freedom + freedom)
         total = np.minimum(prior_freedom + freedom, freedom.sum())
     scores = np.abs(shifts) / np.sqrt(pooled * (1 / sizes[:, 0] + 1 / sizes[:, 1]))
-    return np.asarray(2 * stats.t.sf(scores, total), dtype=np.float64)
+    return np.asarray(2 * scipy.stats.t.sf(scores, total), dtype=np.float64)
 
 
 def fit_prior(variances: Floats, freedom: Floats) -> tuple[float, float]:
@@ -189,24 +189,24 @@ def fit_prior(variances: Floats, freedom: Floats) -> tuple[float, float]:
     """
     if variances.size < 3:
         return 0.0, 1.0
-    shifted = np.log(variances) - special.digamma(freedom / 2) + np.log(freedom / 2)
+    shifted = np.log(variances) - scipy.special.digamma(freedom / 2) + np.log(freedom / 2)
     centre = float(shifted.mean())
     excess = float(
         np.mean((shifted - centre) ** 2) * variances.size / (variances.size - 1)
-        - np.mean(special.polygamma(1, freedom / 2))
+        - np.mean(scipy.special.polygamma(1, freedom / 2))
     )
     if excess <= 0:
         return math.inf, math.exp(centre)
     half = _inverse_trigamma(excess)
-    return 2 * half, math.exp(centre + float(special.digamma(half)) - math.log(half))
+    return 2 * half, math.exp(centre + float(scipy.special.digamma(half)) - math.log(half))
 
 
 def _inverse_trigamma(value: float) -> float:
     """Solve trigamma(x) = value by Newton's iteration on its reciprocal (Smyth 2004, appendix)."""
     x = 0.5 + 1 / value
     for _ in range(50):
-        trigamma = float(special.polygamma(1, x))
-        step = trigamma * (1 - trigamma / value) / float(special.polygamma(2, x))
+        trigamma = float(scipy.special.polygamma(1, x))
+        step = trigamma * (1 - trigamma / value) / float(scipy.special.polygamma(2, x))
         x += step
         if -step / x < 1e-10:
             break

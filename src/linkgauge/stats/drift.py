@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from linkgauge.stats.basics import as_series, block_medians, effective_size, robust_scale
 
@@ -46,14 +46,14 @@ def find_drift(values: npt.ArrayLike, least_share: float = 0.02, level: float = 
     # A drift itself looks like memory: the effective size is taken of what a straight line leaves.
     time = np.arange(series.size, dtype=np.float64)
     rough = block_medians(series, 10)
-    slope = stats.theilslopes(rough, block_medians(time, 10)).slope
+    slope = scipy.stats.theilslopes(rough, block_medians(time, 10)).slope
     independent = effective_size(series - slope * time)
     if independent < 40:
         return None
     blocks = int(min(40, independent // 4))
     levels, moments = block_medians(series, blocks), block_medians(time, blocks)
-    p_value = float(stats.kendalltau(moments, levels).pvalue)
-    fit = stats.theilslopes(levels, moments, alpha=0.95)
+    p_value = float(scipy.stats.kendalltau(moments, levels).pvalue)
+    fit = scipy.stats.theilslopes(levels, moments, alpha=0.95)
     start = float(fit.intercept)
     if not np.isfinite(p_value) or p_value > level or start <= 0 or fit.low_slope * fit.high_slope <= 0:
         return None

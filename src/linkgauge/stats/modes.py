@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from linkgauge.stats.basics import Floats, as_series, effective_size, grain
 
@@ -102,7 +102,7 @@ def _valley(logs: Floats, cut: int, least_gap: float, level: float, scale: float
     if peak == 0 or valley > peak / 2:
         return False
     scaled_valley, scaled_peak = round(valley * scale), round(peak * scale)
-    return float(stats.binom.cdf(scaled_valley, scaled_valley + scaled_peak, 0.5)) < level
+    return float(scipy.stats.binom.cdf(scaled_valley, scaled_valley + scaled_peak, 0.5)) < level
 
 
 def _bottom(logs: Floats, cut: int) -> int:

@@ -45,8 +45,12 @@ class Block:
         """Return the samples that `chosen` (one bool a sample) picks."""
         if chosen.all():
             return self
-        names = [field.name for field in dataclasses.fields(self) if field.name != "event_clock"]
-        return dataclasses.replace(self, **{name: getattr(self, name)[chosen] for name in names})
+        # By name and not by dataclasses.replace, which costs more than the choice itself.
+        return Block(
+            self.rank[chosen], self.lane[chosen], self.sample[chosen], self.measured[chosen],
+            self.scheduled_ns[chosen], self.start_ns[chosen], self.ns[chosen], self.iterations[chosen],
+            self.event_clock,
+        )  # fmt: skip
 
 
 def blocks(samples: pa.Table) -> Iterator[tuple[tuple[str, int, int, int], Block]]:

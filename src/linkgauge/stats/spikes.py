@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from linkgauge.stats.basics import Floats, as_series, robust_scale
 
@@ -65,7 +65,7 @@ def _period(moments: Floats, resolution: float, level: float) -> tuple[float | N
     turns = np.maximum(1.0, np.round(gaps / first))
     fits = np.abs(gaps / first - turns) <= tolerance
     # An independent event falls within the tolerance of a whole multiple with probability 2 tolerance.
-    p_value = float(stats.binomtest(int(fits.sum()), gaps.size, 2 * tolerance, alternative="greater").pvalue)
+    p_value = float(scipy.stats.binomtest(int(fits.sum()), gaps.size, 2 * tolerance, alternative="greater").pvalue)
     if p_value > level:
         return None, None
     return float(np.median(gaps[fits] / turns[fits])), p_value

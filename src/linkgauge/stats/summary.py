@@ -110,7 +110,7 @@ def summarise(run: Run) -> pa.Table:
         if times.size == 0:
             continue
         tick = ticks.get(identity[1], {}).get(block.event_clock, _EVENT_TICK_NS if block.event_clock else _HOST_TICK_NS)
-        tick /= float(np.median(measured.iterations))
+        tick /= _median(measured.iterations)
         gathered.add(at, series.HEADLINE, times, tick)
         gathered.slowest[at] = slowest
         lanes = np.unique(measured.lane)
@@ -264,7 +264,14 @@ def _rate(payload: Floats, times_ns: Floats) -> Floats:
 
 
 def _median_after(values: Floats, cut: int) -> float:
-    return float(np.median(values[cut:])) if values.size > cut else float("nan")
+    return _median(values[cut:]) if values.size > cut else float("nan")
+
+
+def _median(values: npt.NDArray[Any]) -> float:
+    """The median of values of which none is nan: numpy's own costs ten times as much for the few of a case."""
+    ordered = np.sort(values)
+    middle = ordered.size // 2
+    return float(ordered[middle] if ordered.size % 2 else (ordered[middle - 1] + ordered[middle]) / 2)
 
 
 def _lane_name(record: dict[str, Any], lane: int) -> str:

@@ -5,7 +5,7 @@
 namespace linkgauge {
 namespace {
 
-constexpr Words<Pattern, 22> kPatterns{"pattern",
+constexpr Words<Pattern, 23> kPatterns{"pattern",
                                        {{{Pattern::kPingpong, "pingpong"},
                                          {Pattern::kUnidirectional, "unidirectional"},
                                          {Pattern::kBidirectional, "bidirectional"},
@@ -25,6 +25,7 @@ constexpr Words<Pattern, 22> kPatterns{"pattern",
                                          {Pattern::kHostDeviceBoth, "host_device_both"},
                                          {Pattern::kLocalCopy, "local_copy"},
                                          {Pattern::kStreamCopy, "stream_copy"},
+                                         {Pattern::kCpuStream, "cpu_stream"},
                                          {Pattern::kChase, "chase"},
                                          {Pattern::kFlagPingpong, "flag_pingpong"},
                                          {Pattern::kFloor, "floor"}}}};

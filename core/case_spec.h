@@ -32,6 +32,7 @@ enum class Pattern : std::uint8_t {
   kHostDeviceBoth,
   kLocalCopy,
   kStreamCopy,
+  kCpuStream,
   kChase,
   kFlagPingpong,
   kFloor,
@@ -107,7 +108,11 @@ struct CaseSpec {
   std::string host_leg;          // staging: "mpi" or "memcpy"
   std::int64_t chunk_bytes = 0;  // pipelined variants; 0: chosen by the transport
   int blocks = 0;                // kernel: thread blocks; 0: chosen by measurement
-  int via = -1;                  // routed copies: the device that data goes through
+  ManagedUse managed = ManagedUse::kDefault;
+  int source_device = -1;  // stream_copy: whose memory it reads; -1: each device its own
+  int target_device = -1;  // stream_copy: whose memory it writes
+  int cpu_node = -1;       // cpu_stream: the NUMA node whose cores move the bytes; -1: the device's
+  int via = -1;            // routed copies: the device that data goes through
   bool verify_each = false;
   std::uint64_t seed = 0;   // of the case: data patterns
   std::int64_t warmup = 5;  // operations before the first sample (a sample's worth at least)

@@ -71,6 +71,15 @@ class WatchedRuntime final : public DeviceRuntime {
     }
     real_.deallocate(memory);
   }
+  std::string why_not_managed(int device, ManagedUse use) const override { return real_.why_not_managed(device, use); }
+  bool managed_migrates(int device) const override { return real_.managed_migrates(device); }
+  void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) override {
+    real_.advise_managed(memory, bytes, device, use);
+  }
+  void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) override {
+    called("prefetch_managed");
+    real_.prefetch_managed(memory, bytes, to_device, stream);
+  }
   bool can_share(MemoryKind kind) const override { return real_.can_share(kind); }
   SharedHandle share(void* memory) override {
     called("share");

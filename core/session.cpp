@@ -102,6 +102,11 @@ void Session::check(const CaseSpec& spec) const {
   at_least("batch", spec.batch, 1);
   at_least("skew_ns", spec.skew_ns, 0);
   at_least("warmup", spec.warmup, 0);
+  for (const int device : {spec.source_device, spec.target_device}) {
+    if (device < options_.runtime->count()) continue;
+    throw CallerError("there is no device " + std::to_string(device) + ", expected -1 to " +
+                      std::to_string(options_.runtime->count() - 1));
+  }
   if (spec.root < 0 || spec.root >= ranks) {
     throw CallerError("root " + std::to_string(spec.root) + " must be a rank of the case, 0 to " +
                       std::to_string(ranks - 1));

@@ -29,6 +29,10 @@ struct Uuid {
 struct IpcHandle {
   char reserved[64];
 };
+struct Location {  // CUmemLocation
+  int type;
+  int id;
+};
 
 // REQUIRED(name, type): the driver is too old without it. OPTIONAL(name, type): nullptr where absent.
 #define LINKGAUGE_CUDA_API(REQUIRED, OPTIONAL)                                                                    \
@@ -82,11 +86,20 @@ struct IpcHandle {
   REQUIRED(cuFuncSetAttribute, Result(Function, int, int))                                                        \
   REQUIRED(cuLaunchKernel, Result(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
                                   Stream, void**, void**))                                                        \
-  OPTIONAL(cuFuncLoad, Result(Function))
+  OPTIONAL(cuFuncLoad, Result(Function))                                                                          \
+  OPTIONAL(cuMemPrefetchAsync_v2, Result(DevicePointer, std::size_t, Location, unsigned, Stream))                 \
+  OPTIONAL(cuMemAdvise_v2, Result(DevicePointer, std::size_t, int, Location))
+
+// What drivers before CUDA 12.2 have in place of the _v2 calls: a device's ordinal, or kCpuDevice. cuda.h gives these
+// names to newer functions, so tests/core/vendor_headers compares them in a file of their own.
+#define LINKGAUGE_CUDA_API_BEFORE_12_2(OPTIONAL)                                   \
+  OPTIONAL(cuMemPrefetchAsync, Result(DevicePointer, std::size_t, Device, Stream)) \
+  OPTIONAL(cuMemAdvise, Result(DevicePointer, std::size_t, int, Device))
 
 struct Api {
 #define LINKGAUGE_MEMBER(name, type) std::add_pointer_t<type> name = nullptr;
   LINKGAUGE_CUDA_API(LINKGAUGE_MEMBER, LINKGAUGE_MEMBER)
+  LINKGAUGE_CUDA_API_BEFORE_12_2(LINKGAUGE_MEMBER)
 #undef LINKGAUGE_MEMBER
 
   std::vector<SymbolEntry> entries();
@@ -132,6 +145,13 @@ inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned kMemAttachGlobal = 1;
 inline constexpr unsigned kIpcLazyEnablePeerAccess = 1;
+
+inline constexpr int kLocationDevice = 1;  // CUmemLocationType
+inline constexpr int kLocationHost = 2;
+inline constexpr Device kCpuDevice = -1;
+inline constexpr int kAdviseReadMostly = 1;  // CUmem_advise
+inline constexpr int kAdvisePreferredLocation = 3;
+inline constexpr int kAdviseAccessedBy = 5;
 
 inline constexpr int kOldestDriver = 11040;  // as cuDriverGetVersion counts: 11.4 has every required function
 

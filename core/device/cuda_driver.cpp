@@ -275,6 +275,75 @@ void* CudaDriver::allocate_managed(std::size_t bytes) {
   return pointer(memory);
 }
 
+std::string CudaDriver::why_not_managed(int device, ManagedUse use) const {
+  if (attribute(cuda::kManagedMemory, native(device)) == 0) return "this device or its driver has no managed memory";
+  if (use == ManagedUse::kDefault) return "";
+  if (attribute(cuda::kConcurrentManagedAccess, native(device)) == 0)
+    return "managed memory moves as a whole with each kernel here (no concurrent managed access), so there is neither "
+           "migration by page nor advice nor prefetch; only managed = default";
+  if (use == ManagedUse::kMigrate) return "";
+  const bool prefetches = has_locations() || api_.cuMemPrefetchAsync != nullptr;
+  const bool advises = has_locations() || api_.cuMemAdvise != nullptr;
+  if (!(use == ManagedUse::kPrefetch ? prefetches : advises))
+    return std::string("this driver has no ") + (use == ManagedUse::kPrefetch ? "cuMemPrefetchAsync" : "cuMemAdvise");
+  return "";
+}
+
+// Page by page, or as a whole where there is no concurrent access.
+bool CudaDriver::managed_migrates(int /*device*/) const { return true; }
+
+bool CudaDriver::has_locations() const {
+  constexpr int kSince = 12020;
+  return supported_version_ >= kSince && api_.cuMemPrefetchAsync_v2 != nullptr && api_.cuMemAdvise_v2 != nullptr;
+}
+
+void CudaDriver::advise(void* memory, std::size_t bytes, int advice, int device) {
+  if (has_locations()) {
+    const cuda::Location location =
+        device < 0 ? cuda::Location{cuda::kLocationHost, 0} : cuda::Location{cuda::kLocationDevice, native(device)};
+    check(api_.cuMemAdvise_v2(address(memory), bytes, advice, location), "cuMemAdvise_v2");
+  } else {
+    const cuda::Device where = device < 0 ? cuda::kCpuDevice : native(device);
+    check(api_.cuMemAdvise(address(memory), bytes, advice, where), "cuMemAdvise");
+  }
+}
+
+void CudaDriver::advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) {
+  switch (use) {
+    case ManagedUse::kDefault:
+    case ManagedUse::kMigrate:
+    case ManagedUse::kPrefetch:
+      break;
+    case ManagedUse::kZeroCopy:  // what the driver documents for pages that are mapped, never moved
+      advise(memory, bytes, cuda::kAdvisePreferredLocation, -1);
+      advise(memory, bytes, cuda::kAdviseAccessedBy, device);
+      break;
+    case ManagedUse::kPreferredDevice:
+      advise(memory, bytes, cuda::kAdvisePreferredLocation, device);
+      break;
+    case ManagedUse::kPreferredHost:
+      advise(memory, bytes, cuda::kAdvisePreferredLocation, -1);
+      break;
+    case ManagedUse::kAccessedBy:
+      advise(memory, bytes, cuda::kAdviseAccessedBy, device);
+      break;
+    case ManagedUse::kReadMostly:
+      advise(memory, bytes, cuda::kAdviseReadMostly, device);
+      break;
+  }
+}
+
+void CudaDriver::prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) {
+  if (has_locations()) {
+    const cuda::Location location = to_device < 0 ? cuda::Location{cuda::kLocationHost, 0}
+                                                  : cuda::Location{cuda::kLocationDevice, native(to_device)};
+    check(api_.cuMemPrefetchAsync_v2(address(memory), bytes, location, 0, stream), "cuMemPrefetchAsync_v2");
+  } else {
+    const cuda::Device where = to_device < 0 ? cuda::kCpuDevice : native(to_device);
+    check(api_.cuMemPrefetchAsync(address(memory), bytes, where, stream), "cuMemPrefetchAsync");
+  }
+}
+
 void CudaDriver::register_host(void* memory, std::size_t bytes) {
   check_memory(api_.cuMemHostRegister_v2(memory, bytes, cuda::kHostRegisterPortable | cuda::kHostRegisterDeviceMap),
                "cuMemHostRegister_v2", bytes);

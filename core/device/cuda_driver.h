@@ -35,6 +35,10 @@ class CudaDriver final : public GpuDriver {
   void* allocate_pinned(std::size_t bytes, bool write_combined) override;
   void free_pinned(void* memory) noexcept override;
   void* allocate_managed(std::size_t bytes) override;
+  std::string why_not_managed(int device, ManagedUse use) const override;
+  bool managed_migrates(int device) const override;
+  void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) override;
+  void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) override;
   void register_host(void* memory, std::size_t bytes) override;
   void unregister_host(void* memory) noexcept override;
   AddressRange address_range(const void* memory) const override;
@@ -75,7 +79,9 @@ class CudaDriver final : public GpuDriver {
   cuda::Context context(int device) const;
   cuda::Device native(int device) const { return devices_[static_cast<std::size_t>(device)]->identity.native; }
   int attribute(cuda::Attribute which, cuda::Device device) const;
-  int current_device() const;  // index, or -1
+  bool has_locations() const;                                            // of memory, as CUDA 12.2 brought them
+  void advise(void* memory, std::size_t bytes, int advice, int device);  // -1: of the host
+  int current_device() const;                                            // index, or -1
 
   cuda::Api api_;
   nvml::Library nvml_;

@@ -16,6 +16,22 @@ namespace linkgauge {
 
 enum class MemoryKind : std::uint8_t { kDevice, kPinned, kPageable, kManaged };
 
+// How managed memory is used: what the driver is told of it, and what moves its pages (docs/definitions.md, Managed
+// memory).
+enum class ManagedUse : std::uint8_t {
+  kDefault,   // nothing is said: the driver's and the environment's choice
+  kMigrate,   // as kDefault, where pages move to who touches them
+  kZeroCopy,  // pages stay in host memory, and the device reaches them there
+  kPrefetch,  // pages are moved by a call before they are touched
+  kPreferredDevice,
+  kPreferredHost,
+  kAccessedBy,
+  kReadMostly,
+};
+
+std::string_view to_string(ManagedUse use);
+ManagedUse managed_use_from(std::string_view name);  // throws CallerError, naming what was expected
+
 std::string_view to_string(MemoryKind kind);
 MemoryKind memory_kind_from(std::string_view name);  // throws CallerError, naming what was expected
 
@@ -82,6 +98,15 @@ class DeviceRuntime {
 
   virtual void* allocate(int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) = 0;
   virtual void deallocate(void* memory) noexcept = 0;
+
+  // Managed memory. Why this use of it cannot be had on `device`, in one sentence, or "".
+  virtual std::string why_not_managed(int device, ManagedUse use) const;
+  // Whether its pages move to the processor that touches them.
+  virtual bool managed_migrates(int device) const;
+  // Gives the driver the advice that belongs to `use`, for memory of allocate(); synchronous.
+  virtual void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use);
+  // Queues the move of all pages to memory of `to_device`; -1: to host memory.
+  virtual void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream);
 
   // Share memory of allocate() with another process, and open what another process shared. Device memory always;
   // host kinds where can_share says so.

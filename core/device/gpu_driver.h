@@ -45,7 +45,12 @@ class GpuDriver {
   virtual void free_device(void* memory) noexcept = 0;                        // device and managed memory
   virtual void* allocate_pinned(std::size_t bytes, bool write_combined) = 0;  // (current)
   virtual void free_pinned(void* memory) noexcept = 0;
-  virtual void* allocate_managed(std::size_t bytes) = 0;            // (current)
+  virtual void* allocate_managed(std::size_t bytes) = 0;  // (current)
+  // As DeviceRuntime says it.
+  virtual std::string why_not_managed(int device, ManagedUse use) const = 0;
+  virtual bool managed_migrates(int device) const = 0;
+  virtual void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) = 0;  // (current)
+  virtual void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) = 0;
   virtual void register_host(void* memory, std::size_t bytes) = 0;  // (current)
   virtual void unregister_host(void* memory) noexcept = 0;
 

@@ -146,9 +146,12 @@ void* GpuRuntime::allocate_as(Origin origin, int device, std::size_t bytes, cons
       return driver_->allocate_device(bytes);
     case Origin::kManaged: {
       const std::size_t free_bytes = driver_->memory().free_bytes;
-      // A managed buffer beyond the device's memory thrashes, and can hang the GPU for everybody on it.
-      if (bytes > free_bytes)
+      // Managed memory beyond the device's thrashes, and can hang the GPU for everybody on it. What was allocated
+      // before may not lie there yet, so it counts in full.
+      const std::size_t before = managed_bytes(device);
+      if (bytes + before > free_bytes)
         throw MemoryError(std::to_string(bytes) + " bytes of managed memory on device " + std::to_string(device) +
+                          (before > 0 ? ", beside " + std::to_string(before) + " allocated before," : "") +
                           " are more than the " + std::to_string(free_bytes) + " that are free there");
       return driver_->allocate_managed(bytes);
     }
@@ -168,6 +171,36 @@ void* GpuRuntime::allocate_as(Origin origin, int device, std::size_t bytes, cons
     }
   }
   return nullptr;
+}
+
+std::size_t GpuRuntime::managed_bytes(int device) const {
+  const std::shared_lock lock(memory_mutex_);
+  std::size_t bytes = 0;
+  for (const auto& [memory, allocation] : allocations_) {
+    if (allocation.origin == Origin::kManaged && allocation.device == device) bytes += allocation.bytes;
+  }
+  return bytes;
+}
+
+std::string GpuRuntime::why_not_managed(int device, ManagedUse use) const {
+  require(device);
+  return driver_->why_not_managed(device, use);
+}
+
+bool GpuRuntime::managed_migrates(int device) const {
+  require(device);
+  return driver_->managed_migrates(device);
+}
+
+void GpuRuntime::advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) {
+  require(device);
+  const CurrentDevice current(*driver_, device);
+  driver_->advise_managed(memory, bytes, device, use);
+}
+
+void GpuRuntime::prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) {
+  if (to_device >= 0) require(to_device);
+  driver_->prefetch_managed(memory, bytes, to_device, stream);
 }
 
 void* GpuRuntime::allocate(int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {

@@ -39,6 +39,10 @@ class GpuRuntime : public DeviceRuntime {
 
   void* allocate(int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) override;
   void deallocate(void* memory) noexcept override;
+  std::string why_not_managed(int device, ManagedUse use) const override;
+  bool managed_migrates(int device) const override;
+  void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) override;
+  void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) override;
   bool can_share(MemoryKind kind) const override { return kind == MemoryKind::kDevice; }
   SharedHandle share(void* memory) override;
   void* open_shared(int device, const SharedHandle& handle) override;
@@ -85,6 +89,7 @@ class GpuRuntime : public DeviceRuntime {
 
   void require(int device) const;
   void* allocate_as(Origin origin, int device, std::size_t bytes, const AllocateOptions& options);
+  std::size_t managed_bytes(int device) const;
   void load_kernels(int device);
   bool is_opened(const void* memory) const;
   void enable_awaited_peers(int device);

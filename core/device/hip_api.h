@@ -76,7 +76,9 @@ struct IpcHandle {
   REQUIRED(hipModuleLaunchKernel, Result(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
                                          unsigned, Stream, void**, void**))                                    \
   OPTIONAL(hipDeviceGetUuid, Result(Uuid*, int))                                                               \
-  OPTIONAL(hipGetDeviceProperties, Result(void*, int))
+  OPTIONAL(hipGetDeviceProperties, Result(void*, int))                                                         \
+  OPTIONAL(hipMemPrefetchAsync, Result(const void*, std::size_t, int, Stream))                                 \
+  OPTIONAL(hipMemAdvise, Result(const void*, std::size_t, int, int))
 
 // Name of hipGetDeviceProperties since ROCm 6, which 5.2's header does not have.
 #define LINKGAUGE_HIP_API_SINCE_6(OPTIONAL) OPTIONAL(hipGetDevicePropertiesR0600, Result(void*, int))
@@ -113,6 +115,11 @@ inline constexpr Attribute kMemoryClockRateKhz = 60;
 inline constexpr Attribute kMultiprocessorCount = 63;
 inline constexpr Attribute kPageableMemoryAccess = 65;
 inline constexpr Attribute kIsLargeBar = 10011;
+
+inline constexpr int kCpuDevice = -1;
+inline constexpr int kAdviseReadMostly = 1;  // hipMemoryAdvise
+inline constexpr int kAdvisePreferredLocation = 3;
+inline constexpr int kAdviseAccessedBy = 5;
 
 inline constexpr CopyKind kCopyDefault = 4;
 inline constexpr unsigned kHostMallocPortable = 1;

@@ -248,6 +248,65 @@ void* HipDriver::allocate_managed(std::size_t bytes) {
   return memory;
 }
 
+std::string HipDriver::why_not_managed(int device, ManagedUse use) const {
+  if (attribute(hip::kManagedMemory, native(device)) == 0)
+    return "this device or its driver has no managed memory (HMM)";
+  const bool retries = managed_migrates(device);
+  switch (use) {
+    case ManagedUse::kDefault:
+      return "";
+    case ManagedUse::kMigrate:
+      if (!retries) return "pages migrate only where a GPU's page faults are retried: the launch needs HSA_XNACK=1";
+      return attribute(hip::kPageableMemoryAccess, native(device)) != 0
+                 ? ""
+                 : "HSA_XNACK=1 is set, but this device or its driver retries no page faults";
+    case ManagedUse::kZeroCopy:
+      return retries ? "pages migrate with HSA_XNACK=1: zero copy needs HSA_XNACK=0" : "";
+    default:
+      break;
+  }
+  if (attribute(hip::kConcurrentManagedAccess, native(device)) == 0)
+    return "this device or its driver has no concurrent managed access, so there is neither advice nor prefetch";
+  if (use == ManagedUse::kPrefetch) return api_.hipMemPrefetchAsync != nullptr ? "" : "there is no hipMemPrefetchAsync";
+  return api_.hipMemAdvise != nullptr ? "" : "there is no hipMemAdvise";
+}
+
+// The runtime reads the variable when it starts; without it a fault ends the kernel, and memory is mapped instead.
+bool HipDriver::managed_migrates(int /*device*/) const {
+  const char* retry = std::getenv("HSA_XNACK");
+  return retry != nullptr && std::string(retry) == "1";
+}
+
+void HipDriver::advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) {
+  const auto advise = [&](int advice, int where) {
+    check(api_.hipMemAdvise(memory, bytes, advice, where), "hipMemAdvise");
+  };
+  switch (use) {
+    case ManagedUse::kDefault:
+    case ManagedUse::kMigrate:
+    case ManagedUse::kZeroCopy:
+    case ManagedUse::kPrefetch:
+      break;
+    case ManagedUse::kPreferredDevice:
+      advise(hip::kAdvisePreferredLocation, native(device));
+      break;
+    case ManagedUse::kPreferredHost:
+      advise(hip::kAdvisePreferredLocation, hip::kCpuDevice);
+      break;
+    case ManagedUse::kAccessedBy:
+      advise(hip::kAdviseAccessedBy, native(device));
+      break;
+    case ManagedUse::kReadMostly:
+      advise(hip::kAdviseReadMostly, native(device));
+      break;
+  }
+}
+
+void HipDriver::prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) {
+  check(api_.hipMemPrefetchAsync(memory, bytes, to_device < 0 ? hip::kCpuDevice : native(to_device), stream),
+        "hipMemPrefetchAsync");
+}
+
 void HipDriver::register_host(void* memory, std::size_t bytes) {
   check_memory(api_.hipHostRegister(memory, bytes, hip::kHostRegisterPortable | hip::kHostRegisterMapped),
                "hipHostRegister", bytes);

@@ -33,6 +33,10 @@ class HipDriver final : public GpuDriver {
   void* allocate_pinned(std::size_t bytes, bool write_combined) override;
   void free_pinned(void* memory) noexcept override;
   void* allocate_managed(std::size_t bytes) override;
+  std::string why_not_managed(int device, ManagedUse use) const override;
+  bool managed_migrates(int device) const override;
+  void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) override;
+  void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) override;
   void register_host(void* memory, std::size_t bytes) override;
   void unregister_host(void* memory) noexcept override;
   AddressRange address_range(const void* memory) const override;

@@ -117,6 +117,7 @@ class Sampler {
   bool check(Moment moment, const char* phase, const char* which) {
     settings_.heartbeat.enter(moment);
     fill();
+    operation_.put_back();
     hook(phase, -1, false);
     operation_.post();
     operation_.complete();
@@ -225,6 +226,7 @@ class Sampler {
   bool take_one(Phase phase, std::int64_t number) {
     const char* name = phase == Phase::kWarmup ? "warmup" : "time";
     if (spec_.verify_each) fill();
+    operation_.put_back();
     hook(name, number, false);
     if (phase == Phase::kSample) hook("align", number, false);
     Sample sample;

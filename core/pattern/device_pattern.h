@@ -26,6 +26,8 @@ class DevicePattern : public Operation {
       allocate();
     } catch (const MemoryError& error) {
       reason = error.what();
+    } catch (const Unsupported& error) {
+      reason = error.what();
     }
     agree_or_throw(*context_.group, reason);
     connect();
@@ -55,8 +57,9 @@ class DevicePattern : public Operation {
   const CaseSpec& spec() const { return spec_; }
   DataCheck& data() { return *data_; }
   StreamHandle stream() const { return stream_.handle(); }
-  Buffer make(MemoryKind kind, const AllocateOptions& options) {
-    return Buffer(runtime(), device(), kind, static_cast<std::size_t>(spec_.size_bytes), options);
+  Buffer make(MemoryKind kind, const AllocateOptions& options) { return make_on(device(), kind, options); }
+  Buffer make_on(int device, MemoryKind kind, const AllocateOptions& options) {
+    return Buffer(runtime(), device, kind, static_cast<std::size_t>(spec_.size_bytes), options);
   }
   // For disconnect(): no peer has this rank's memory open when it returns.
   void meet_before_freeing() const noexcept {
@@ -73,6 +76,10 @@ class DevicePattern : public Operation {
   std::optional<DataCheck> data_;
   Stream stream_;
 };
+
+// pattern/cpu_stream.cpp
+std::unique_ptr<Operation> make_cpu_stream(const RankContext& context, const CaseSpec& spec);
+std::string why_not_cpu_stream(const RankContext& context, const CaseSpec& spec);
 
 // pattern/device_latency.cpp
 std::unique_ptr<Operation> make_chase(const RankContext& context, const CaseSpec& spec);

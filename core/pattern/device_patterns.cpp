@@ -6,6 +6,7 @@
 #include "device/kernel_tuning.h"
 #include "kernels/kernels.h"
 #include "pattern/device_pattern.h"
+#include "pattern/managed_memory.h"
 #include "pattern/operations.h"
 
 namespace linkgauge {
@@ -20,12 +21,41 @@ class CopyWay {
   }
   void by_kernel(DeviceRuntime& runtime, int device, Buffer source, Buffer target, int blocks) {
     by_copy_engine(std::move(source), std::move(target));
-    const CopyPath path{device, target_.copy_device(), source_.copy_device()};
+    const CopyPath path{device, place(target_), place(source_)};
     const CopyVariant variant = fastest_copy(runtime, path, target_.data(), source_.data(), source_.size(), blocks);
     kernel_ = runtime.kernel(device, variant.kernel);
     shape_ = variant.shape;
   }
+  // After the buffers are given: what becomes of those in managed memory.
+  void manage(DeviceRuntime& runtime, int device, ManagedUse use, Pattern pattern) {
+    using Way = ManagedPages::Way;
+    source_pages_.take(runtime, device, source_, use, pattern == Pattern::kHostToDevice ? Way::kToDevice : Way::kStays);
+    target_pages_.take(runtime, device, target_, use, pattern == Pattern::kDeviceToHost ? Way::kToHost : Way::kStays);
+  }
+  void put_back(StreamHandle stream) {
+    source_pages_.put_back(stream);
+    target_pages_.put_back(stream);
+  }
   void post(DeviceRuntime& runtime, StreamHandle stream) {
+    source_pages_.before(stream);
+    copy(runtime, stream);
+    target_pages_.after(stream);
+  }
+  void arrive() { target_pages_.arrive(); }
+  Piece piece(int stream_rank) const { return {0, source_.size(), stream_rank, 0, false}; }
+  const Buffer& source() const { return source_; }
+  const Buffer& target() const { return target_; }
+  void free() noexcept {
+    source_pages_ = {};
+    target_pages_ = {};
+    source_ = Buffer();
+    target_ = Buffer();
+  }
+
+ private:
+  // What a kernel is chosen for: managed memory is the host's, as long as its pages are there.
+  static int place(const Buffer& buffer) { return buffer.kind() == MemoryKind::kManaged ? -1 : buffer.copy_device(); }
+  void copy(DeviceRuntime& runtime, StreamHandle stream) {
     if (kernel_ == nullptr) {
       runtime.copy_async(target_.data(), target_.copy_device(), source_.data(), source_.copy_device(), source_.size(),
                          stream);
@@ -37,17 +67,11 @@ class CopyWay {
     void* arguments[] = {&target, &source, &bytes};
     runtime.launch(kernel_, shape_, arguments, stream);
   }
-  Piece piece(int stream_rank) const { return {0, source_.size(), stream_rank, 0, false}; }
-  const Buffer& source() const { return source_; }
-  const Buffer& target() const { return target_; }
-  void free() noexcept {
-    source_ = Buffer();
-    target_ = Buffer();
-  }
 
- private:
   Buffer source_;
   Buffer target_;
+  ManagedPages source_pages_;
+  ManagedPages target_pages_;
   KernelHandle kernel_ = nullptr;
   LaunchShape shape_;
 };
@@ -64,6 +88,7 @@ class LocalCopies final : public DevicePattern {
       data().fill(copies_[way].source(), piece, false, seed);
     }
   }
+  void put_back() override { copies_[0].put_back(stream()); }
   void post() override {
     copies_[0].post(runtime(), stream());
     if (ways_ == 2) copies_[1].post(runtime(), second_.handle());
@@ -71,6 +96,7 @@ class LocalCopies final : public DevicePattern {
   void complete() override {
     DevicePattern::complete();
     if (ways_ == 2) second_.synchronize();
+    copies_[0].arrive();
   }
   VerifyResult verify(std::uint64_t seed) override {
     VerifyResult result;
@@ -93,11 +119,14 @@ class LocalCopies final : public DevicePattern {
     const auto add = [&](MemoryKind from, const AllocateOptions& from_options, MemoryKind to,
                          const AllocateOptions& to_options) {
       CopyWay& way = copies_[ways_++];
+      Buffer source = make_at(spec().source_device, from, from_options);
+      Buffer target = make_at(spec().target_device, to, to_options);
       if (by_kernel) {
-        way.by_kernel(runtime(), device(), make(from, from_options), make(to, to_options), spec().blocks);
+        way.by_kernel(runtime(), device(), std::move(source), std::move(target), spec().blocks);
       } else {
-        way.by_copy_engine(make(from, from_options), make(to, to_options));
+        way.by_copy_engine(std::move(source), std::move(target));
       }
+      way.manage(runtime(), device(), spec().managed, spec().pattern);
     };
     ways_ = 0;
     add(spec().source_memory, spec().source_options, spec().target_memory, spec().target_options);
@@ -105,6 +134,14 @@ class LocalCopies final : public DevicePattern {
       add(spec().target_memory, spec().target_options, spec().source_memory, spec().source_options);
       second_ = Stream(runtime(), device());
     }
+  }
+  // Memory of another device, which this rank's process takes there itself, as a program on several devices does.
+  Buffer make_at(int other, MemoryKind kind, const AllocateOptions& options) {
+    if (other < 0 || other == device()) return make(kind, options);
+    Buffer buffer = make_on(other, kind, options);
+    const std::string reason = runtime().peer_access(device(), other);
+    if (!reason.empty()) throw Unsupported(reason);
+    return buffer;
   }
   void free_buffers() noexcept override {
     for (CopyWay& copy : copies_) copy.free();
@@ -168,30 +205,34 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
   }
   if (spec.pattern == Pattern::kFlagPingpong) return why_not_flag_pingpong(context, spec);
   if (spec.pattern == Pattern::kFloor) return "";
+  if (spec.pattern == Pattern::kCpuStream) return why_not_cpu_stream(context, spec);
   if (spec.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
   const bool pageable = spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable;
   if (pageable && spec.transport == "kernel" && context.runtime->name() != "host") {
     return "a GPU's kernel cannot reach pageable memory; use pinned or managed memory";
   }
+  if (spec.pattern == Pattern::kChase) return why_not_chase(context, spec);
+  if (std::string reason = why_not_managed(*context.runtime, context.device(), spec); !reason.empty()) return reason;
   switch (spec.pattern) {
     case Pattern::kHostToDevice:
+      if (spec.source_memory == MemoryKind::kManaged) break;
+      [[fallthrough]];
     case Pattern::kHostDeviceBoth:
       if (!is_host_kind(spec.source_memory) || is_host_kind(spec.target_memory)) {
-        return pattern + " goes from pinned or pageable source memory to device memory; the case has " +
+        return pattern + " goes from pinned, pageable or managed source memory to device memory; the case has " +
                std::string(to_string(spec.source_memory)) + " and " + std::string(to_string(spec.target_memory));
       }
       break;
     case Pattern::kDeviceToHost:
+      if (spec.target_memory == MemoryKind::kManaged) break;
       if (is_host_kind(spec.source_memory) || !is_host_kind(spec.target_memory)) {
-        return pattern + " goes from device memory to pinned or pageable target memory; the case has " +
+        return pattern + " goes from device memory to pinned, pageable or managed target memory; the case has " +
                std::string(to_string(spec.source_memory)) + " and " + std::string(to_string(spec.target_memory));
       }
       break;
     case Pattern::kStreamCopy:
       if (spec.transport != "kernel") return "stream_copy is a kernel's; its transport is kernel";
       break;
-    case Pattern::kChase:
-      return why_not_chase(context, spec);
     default:
       break;
   }
@@ -201,6 +242,7 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
 std::unique_ptr<Operation> make_device_pattern(Transport&, const RankContext& context, const CaseSpec& spec) {
   if (spec.pattern == Pattern::kChase) return make_chase(context, spec);
   if (spec.pattern == Pattern::kFlagPingpong) return make_flag_pingpong(context, spec);
+  if (spec.pattern == Pattern::kCpuStream) return make_cpu_stream(context, spec);
   if (spec.pattern == Pattern::kFloor) return std::make_unique<Floor>(context, spec);
   return std::make_unique<LocalCopies>(context, spec);
 }

@@ -7,9 +7,30 @@
 #include "pattern/operations.h"
 
 namespace linkgauge {
+namespace {
+
+// A dimension of some patterns, given to another: it must not be measured as if it had none.
+std::string why_not_meant(const CaseSpec& spec) {
+  const std::string pattern(to_string(spec.pattern));
+  const bool copies = spec.pattern == Pattern::kHostToDevice || spec.pattern == Pattern::kDeviceToHost ||
+                      spec.pattern == Pattern::kLocalCopy || spec.pattern == Pattern::kStreamCopy;
+  if (spec.managed != ManagedUse::kDefault && !copies) {
+    return "managed = " + std::string(to_string(spec.managed)) +
+           " is of host_to_device, device_to_host, local_copy and stream_copy, not of " + pattern;
+  }
+  if ((spec.source_device >= 0 || spec.target_device >= 0) && spec.pattern != Pattern::kStreamCopy) {
+    return "source_device and target_device are of stream_copy, not of " + pattern;
+  }
+  if (spec.cpu_node >= 0 && spec.pattern != Pattern::kCpuStream) return "cpu_node is of cpu_stream, not of " + pattern;
+  return "";
+}
+
+}  // namespace
 
 std::unique_ptr<Operation> make_operation(Transport& transport, const RankContext& context, const CaseSpec& spec) {
-  std::string reason =
+  std::string reason = why_not_meant(spec);
+  if (!reason.empty()) throw Unsupported(reason);
+  reason =
       is_device_pattern(spec.pattern) ? why_not_device_pattern(context, spec) : why_not_laid_out(spec, context.size());
   if (reason.empty()) reason = transport.supports(context, spec);
   if (!reason.empty()) throw Unsupported(reason);
@@ -41,6 +62,7 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
     case Pattern::kHostDeviceBoth:
     case Pattern::kLocalCopy:
     case Pattern::kStreamCopy:
+    case Pattern::kCpuStream:
     case Pattern::kFloor: {
       std::vector<std::string> lanes;
       for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -71,6 +93,7 @@ Timekeeper timekeeper_of(Pattern pattern) {
       return Timekeeper::kSender;
     case Pattern::kBidirectional:
     case Pattern::kLocalCopy:
+    case Pattern::kCpuStream:
     case Pattern::kChase:
     case Pattern::kFloor:
       return Timekeeper::kLanes;

@@ -31,6 +31,8 @@ class Operation {
   virtual void prepare() = 0;
   // A new data pattern from `seed` in what is sent, fresh poison in what is received.
   virtual void fill(std::uint64_t seed) = 0;
+  // Untimed, before each sample: puts back what an operation moved for good (pages of managed memory).
+  virtual void put_back() {}
   // Queues one iteration on this rank.
   virtual void post() = 0;
   // Returns when the bytes of all posted iterations are where they belong, as the pattern's timekeeper must know it.

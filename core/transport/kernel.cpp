@@ -8,6 +8,7 @@
 
 #include "device/kernel_tuning.h"
 #include "pattern/operation.h"
+#include "pattern/operations.h"
 #include "transport/kernel_allreduce.h"
 #include "transport/one_sided.h"
 #include "transport/peer_memory.h"
@@ -52,7 +53,9 @@ class KernelTransport final : public Transport {
   bool one_sided() const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
-    if (!spec.variant.empty() && spec.variant != "pull" && spec.variant != "push" && !is_routing(spec.variant)) {
+    const bool own_variants = spec.pattern == Pattern::kCpuStream;
+    if (!own_variants && !spec.variant.empty() && spec.variant != "pull" && spec.variant != "push" &&
+        !is_routing(spec.variant)) {
       return "kernel has no variant '" + spec.variant +
              "'; its variants are pull and push, and store_and_forward and pipelined through a device that --via names";
     }
@@ -65,6 +68,7 @@ class KernelTransport final : public Transport {
         (spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable)) {
       return "a GPU's kernel cannot reach pageable memory; use device, pinned or managed memory";
     }
+    if (is_device_pattern(spec.pattern)) return "";  // each rank's own memory; a chase says itself what it lends
     return why_not_shareable(context, pushes(spec) ? spec.target_memory : spec.source_memory);
   }
 

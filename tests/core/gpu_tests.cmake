@@ -56,6 +56,7 @@ function(linkgauge_header_check target include)
 endfunction()
 if(LINKGAUGE_CUDA_INCLUDE)
   linkgauge_header_check(cuda_header_check "${LINKGAUGE_CUDA_INCLUDE}" tests/core/vendor_headers/cuda_headers.cpp
+    tests/core/vendor_headers/cuda_headers_before_12_2.cpp
     tests/core/stand_in/cuda_stand_in.cpp tests/core/stand_in/nvml_stand_in.cpp tests/core/stand_in/nvrtc_stand_in.cpp)
   target_compile_definitions(cuda_header_check PRIVATE LINKGAUGE_STAND_IN_NVRTC_MAJOR=13)
 endif()

@@ -334,7 +334,8 @@ TEST(DevicePatterns, FlagsGoBackAndForthBetweenKernels) {
 }
 
 TEST(DevicePatterns, WrongMemoryKindsAreNamed) {
-  EXPECT_NE(reason_for(case_of("kernel", Pattern::kHostToDevice, 1, 40)).find("pinned or pageable"), std::string::npos);
+  EXPECT_NE(reason_for(case_of("kernel", Pattern::kHostToDevice, 1, 40)).find("pinned, pageable or managed"),
+            std::string::npos);
 }
 
 }  // namespace

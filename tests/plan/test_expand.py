@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -313,3 +315,86 @@ def test_routed_copies_go_through_a_third_device_and_count_its_memory() -> None:
     assert memory_need(both).via_bytes == 2 << 20
     assert "device memory" in over_limit(both, PlanMachine("cuda", 3, 3 << 20, GIB, GIB, 8), Share(fraction=0.5))
     assert memory_need(dataclasses.replace(both, via=-1)).via_bytes == 0
+
+
+STREAM = '[[case]]\ntransport="kernel"\npattern="stream_copy"\nsize="1MiB"\n'
+
+
+def test_a_case_without_the_later_dimensions_keeps_the_key_of_before_them() -> None:
+    """The hash of a case as runs stored it before these dimensions came: older runs and baselines still match."""
+    case = Case("kernel", "stream_copy", 8, 8, (0,))
+    before = {name: value for name, value in case.dimensions().items()
+              if name not in ("managed", "source_device", "target_device", "cpu_node")}  # fmt: skip
+    text = json.dumps(before, sort_keys=True, separators=(",", ":"))
+    assert case.case_key == hashlib.sha256(text.encode()).hexdigest()[:16]
+    for later in ({"managed": "prefetch"}, {"source_device": 0}, {"target_device": 0}, {"cpu_node": 0}):
+        assert dataclasses.replace(case, **later).case_key != case.case_key  # type: ignore[arg-type]
+
+
+def test_others_are_all_devices_but_the_cases_own() -> None:
+    found = cases_of(STREAM + 'devices=[[0], [1, 2]]\nsource_device="others"')
+    assert {(case.devices, case.source_device) for case in found} == {
+        *(((0,), other) for other in (1, 2, 3)), *(((1, 2), other) for other in (0, 3))
+    }  # fmt: skip
+    both = cases_of(STREAM + 'devices=[[0]]\nsource_device="others"\ntarget_device="others"')
+    assert all(case.source_device == case.target_device for case in both)
+    assert len(both) == 3
+
+
+def test_a_device_named_as_its_own_is_the_same_case_as_none() -> None:
+    own, named = cases_of(STREAM + "devices=[[1]]"), cases_of(STREAM + "devices=[[1]]\nsource_device=1")
+    assert [case.case_key for case in own] == [case.case_key for case in named]
+    with pytest.raises(UsageError, match="no device 9"):
+        cases_of(STREAM + "source_device=9")
+
+
+def test_a_use_of_managed_memory_is_of_managed_memory_only() -> None:
+    found = cases_of('[[case]]\ntransport="kernel"\npattern="host_to_device"\nsize="1MiB"\ndevices=[[0]]\n'
+                     'source_memory=["pinned","managed"]\nmanaged=["default","migrate","prefetch"]')  # fmt: skip
+    assert sorted((case.source_memory, case.managed) for case in found) == [
+        ("managed", ""), ("managed", "migrate"), ("managed", "prefetch"), ("pinned", "")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [("hip", {"migrate": "1", "zero_copy": "0"}), ("cuda", {})])
+def test_migrating_and_zero_copy_are_launches_of_their_own_on_hip(kind: str, wanted: dict[str, str]) -> None:
+    plan = plan_of('[[case]]\ntransport="kernel"\npattern="host_to_device"\nsize="1MiB"\ndevices=[[0]]\n'
+                   'source_memory="managed"\nmanaged=["default","migrate","zero_copy","prefetch"]')  # fmt: skip
+    machine = dataclasses.replace(MACHINE, kind=kind)
+    run = plan_run(plan, expand(plan, machine), machine)
+    found = {case.managed or "default": dict(launch.settings.derived_env).get("HSA_XNACK")
+             for launch in run.launches for case in launch.cases}  # fmt: skip
+    assert found == {use: wanted.get(use) for use in ("default", "migrate", "zero_copy", "prefetch")}
+
+
+def test_fewer_ranks_are_neighbours_or_spread() -> None:
+    eight = dataclasses.replace(MACHINE, device_count=8)
+    text = STREAM + "ranks=[1, 2, 4, 8]\n"
+
+    def sets(choose: str) -> set[tuple[int, ...]]:
+        found = expand(plan_of(text + f'choose="{choose}"'), eight)
+        return {one.case.devices for one in found if one.case.ranks > 1}
+
+    assert sets("neighbours") == {(0, 1), (0, 1, 2, 3), tuple(range(8))}
+    assert sets("spread") == {(0, 4), (0, 2, 4, 6), tuple(range(8))}
+    assert sets("both") == sets("neighbours") | sets("spread")
+
+
+def test_cpu_stream_is_a_matrix_of_the_nodes_that_are_there() -> None:
+    text = '[[case]]\ntransport="kernel"\npattern="cpu_stream"\nsize="1MiB"\nvariant=["copy","read"]\n'
+    host = dataclasses.replace(MACHINE, kind="host", core_nodes=(0, 1), memory_nodes=(0, 1, 2))
+    found = [one.case for one in expand(plan_of(text), host)]
+    assert sorted({(case.cpu_node, case.source_node, case.target_node) for case in found}) == [
+        (core, node, node) for core in (0, 1) for node in (0, 1, 2)
+    ]
+    assert {(case.devices, case.source_memory) for case in found} == {((0,), "pageable")}
+    one_node = dataclasses.replace(MACHINE, kind="host")
+    asked = expand(plan_of(text + "cpu_node=[0, 1]\nsource_node=[0, 1]"), one_node)
+    assert {(one.case.cpu_node, one.case.source_node): bool(one.skip) for one in asked} == {
+        (0, 0): False, (0, 1): True, (1, 0): True, (1, 1): True
+    }  # fmt: skip
+    assert all("NUMA node 1 has no" in one.skip for one in asked if one.skip)
+    gpus = dataclasses.replace(MACHINE, kind="cuda")
+    assert {one.skip for one in expand(plan_of(text), gpus)} == {
+        "cpu_stream is of the host's cores; run it with --devices host"
+    }

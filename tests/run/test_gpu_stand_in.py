@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from linkgauge.plan.case import MANAGED_USES, Case
 from linkgauge.store.run import load
 
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
@@ -46,16 +47,23 @@ def linkgauge(*words: str, cwd: Path, compiler: bool = True, **variables: str) -
                           timeout=200, cwd=cwd, env=environment)  # fmt: skip
 
 
-def run_pairs(
-    cwd: Path, *words: str, devices: str = "cuda", plan: str = PAIRS, **variables: str
-) -> tuple[int, list[tuple[str, ...]]]:
-    """Exit status, and (transport, pattern, status, reason) of every case."""
+def run_plan(
+    cwd: Path, plan: str, *words: str, devices: str = "cuda", **variables: str
+) -> tuple[int, list[tuple[Case, str, str]]]:
+    """Exit status, and (case, status, reason) of every case."""
     (cwd / "plan.toml").write_text(plan)
     done = linkgauge("run", "--devices", devices, "--out", "run", *CASES, *words, cwd=cwd, **variables)
     assert (cwd / "run").exists(), done.stderr + done.stdout
     assert "Traceback" not in done.stderr
-    rows = load(cwd / "run").rows()
-    return done.returncode, [(r.case.transport, r.case.pattern, str(r.status), r.reason or "") for r in rows]
+    return done.returncode, [(r.case, str(r.status), r.reason or "") for r in load(cwd / "run").rows()]
+
+
+def run_pairs(
+    cwd: Path, *words: str, devices: str = "cuda", plan: str = PAIRS, **variables: str
+) -> tuple[int, list[tuple[str, ...]]]:
+    """Exit status, and (transport, pattern, status, reason) of every case."""
+    status, cases = run_plan(cwd, plan, *words, devices=devices, **variables)
+    return status, [(case.transport, case.pattern, how, reason) for case, how, reason in cases]
 
 
 @pytest.mark.parametrize("devices", ["cuda", "hip"])
@@ -214,3 +222,102 @@ def test_a_leg_that_fails_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
     assert failed
     assert all("cuMemcpyPeerAsync" in reason and "CUDA_ERROR_ILLEGAL_ADDRESS (700)" in reason for reason in failed)
     assert sum(case[2] == "ok" for case in cases) > len(failed)
+
+
+MANAGED = f"""
+[[case]]
+transport = ["kernel", "copy_engine"]
+pattern = ["host_to_device", "device_to_host"]
+source_memory = ["device", "managed"]
+target_memory = ["device", "managed"]
+managed = {list(MANAGED_USES)!r}
+size = "64KiB"
+devices = [0]
+"""
+
+
+@pytest.mark.parametrize("devices", ["cuda", "hip"])
+def test_managed_memory_is_measured_in_every_use(tmp_path: Path, devices: str) -> None:
+    status, cases = run_plan(tmp_path, MANAGED, devices=devices)
+    assert status == 0
+    good = {(case.transport, case.pattern, case.managed or "default") for case, how, _ in cases if how == "ok"}
+    ways = {("host_to_device", "managed", "device"), ("device_to_host", "device", "managed")}
+    assert good == {(t, pattern, use) for t in ("kernel", "copy_engine") for pattern, _, _ in ways
+                    for use in MANAGED_USES}  # fmt: skip
+    for case, how, reason in cases:
+        assert how in ("ok", "skipped"), reason
+        assert (how == "ok") == ((case.pattern, case.source_memory, case.target_memory) in ways), reason
+
+
+def test_managed_memory_that_the_device_cannot_have_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    _, cases = run_plan(tmp_path, MANAGED.replace('"kernel", ', ""), LINKGAUGE_STAND_IN="concurrent=0")
+    into = ("managed", "device", "host_to_device")
+    uses = {
+        case.managed: (how, reason)
+        for case, how, reason in cases
+        if (case.source_memory, case.target_memory, case.pattern) == into
+    }
+    assert uses.pop("")[0] == "ok"
+    assert len(uses) == len(MANAGED_USES) - 1
+    assert all(how == "skipped" and "no concurrent managed access" in reason for how, reason in uses.values())
+
+
+def test_managed_memory_beyond_what_is_free_is_skipped_before_it_is_allocated(tmp_path: Path) -> None:
+    plan = """
+[[case]]
+transport = "kernel"
+pattern = "stream_copy"
+source_memory = "managed"
+target_memory = "managed"
+size = ["1MiB", "16MiB", "40MiB"]
+devices = [0]
+"""
+    memory = f"memory={64 << 20}"
+    _, cases = run_plan(tmp_path, plan, "--memory-limit", "100%", LINKGAUGE_STAND_IN=memory)
+    assert {case.size >> 20: how for case, how, _ in cases} == {1: "ok", 16: "ok", 40: "skipped"}
+
+
+STREAMS = """
+[[case]]
+transport = "kernel"
+pattern = "stream_copy"
+size = "64KiB"
+source_device = ["own", "others"]
+target_device = ["own", "others"]
+devices = [[0], [1]]
+[[case]]
+transport = "kernel"
+pattern = "stream_copy"
+size = "64KiB"
+source_memory = ["device", "pinned", "managed"]
+target_memory = ["device", "pinned"]
+managed = "zero_copy"
+ranks = [1, 2, 4]
+choose = "both"
+"""
+
+
+@pytest.mark.parametrize("devices", ["cuda", "hip"])
+def test_stream_copy_reaches_peers_and_the_host_on_several_devices_at_once(tmp_path: Path, devices: str) -> None:
+    status, cases = run_plan(tmp_path, STREAMS, devices=devices, LINKGAUGE_STAND_IN="devices=4")
+    assert status == 0
+    assert {how for _, how, _ in cases} == {"ok"}
+    found = {(case.devices, case.source_device, case.target_device) for case, _, _ in cases}
+    for one in (0, 1):
+        others = [other for other in range(4) if other != one]
+        assert (
+            {((one,), s, t) for s in (-1, *others) for t in (-1, *others)}
+            >= {place for place in found if place[0] == (one,)}
+            >= {((one,), s, -1) for s in others} | {((one,), -1, t) for t in others} | {((one,), o, o) for o in others}
+        )
+    assert {case.devices for case, _, _ in cases} >= {(0, 1), (0, 2), (0, 1, 2, 3)}
+    pinned = [case for case, _, _ in cases if case.target_memory == "pinned" and case.ranks == 4]
+    assert {case.source_memory for case in pinned} == {"device", "pinned", "managed"}
+
+
+def test_a_refused_prefetch_fails_its_cases_and_the_run_goes_on(tmp_path: Path) -> None:
+    _, cases = run_plan(tmp_path, MANAGED, LINKGAUGE_STAND_IN="fail=cuMemPrefetchAsync_v2:3:201")
+    bad = [reason for _, how, reason in cases if how == "failed"]
+    assert bad
+    assert all("cuMemPrefetchAsync_v2" in reason and "CUDA_ERROR_INVALID_CONTEXT (201)" in reason for reason in bad)
+    assert any(how == "ok" for _, how, _ in cases)

@@ -16,6 +16,7 @@ import pytest
 
 import linkgauge
 from linkgauge.errors import LinkgaugeError, RunFolderError, UsageError
+from linkgauge.plan.case import LATER_DIMENSIONS
 from linkgauge.store import schema
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
@@ -71,6 +72,32 @@ def test_rows_are_the_cases_that_were_written(tmp_path: Path) -> None:
     rows = list(linkgauge.load(small_run(tmp_path / "run")).rows())
     assert {row.case for row in rows} == {*CASES, SKIPPED[0][0]}
     assert all(row.case.case_key == row.case_key for row in rows)
+
+
+@pytest.mark.parametrize("compact", [True, False])
+def test_a_run_from_before_a_dimension_came_is_read_as_one_that_did_not_use_it(tmp_path: Path, compact: bool) -> None:
+    path = small_run(tmp_path / "run", compact=compact)
+    before = content(path)["cases"]
+    if compact:
+        table = pq.read_table(path / "cases.parquet")
+        pq.write_table(table.drop_columns(list(LATER_DIMENSIONS)), path / "cases.parquet")
+    else:
+        _without_later_dimensions(path)
+    assert content(path)["cases"] == before
+    assert all(row.case.case_key == row.case_key for row in linkgauge.load(path).rows())
+
+
+def _without_later_dimensions(path: Path) -> None:
+    """Write the journals anew as an older Linkgauge would have."""
+    for launch, file in RunFolder.open(path).launch_journals().items():
+        records = list(RunFolder.open(path).launch_records(launch))
+        file.unlink()
+        with JournalWriter(file) as writer:
+            for record in records:
+                dimensions = record.header.get("case") or {}
+                for name in set(LATER_DIMENSIONS) & set(dimensions):
+                    del dimensions[name]
+                writer.append(record.kind, record.header, record.columns)
 
 
 def test_a_compaction_may_stop_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

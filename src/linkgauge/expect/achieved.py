@@ -19,6 +19,7 @@ from linkgauge.expect.graph import FABRIC, Wires
 from linkgauge.expect.latency import of_latency, way
 from linkgauge.expect.query import HOST_MEMORY, Query, query
 from linkgauge.expect.rules import RULES, Ceiling
+from linkgauge.expect.streams import in_own_memory
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.system.model import System
 from linkgauge.system.units import show_rate
@@ -180,6 +181,8 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
         if len(set(q.devices)) < len(q.devices) or any(rate is None for rate in rates):
             return None
         return sum(rate or 0.0 for rate in rates), "each device's host link as measured alone"
+    if q.pattern == "cpu_stream" or (q.pattern == "stream_copy" and not in_own_memory(q)):
+        return None
     if q.pattern in ("local_copy", "stream_copy"):
         rates = [ports.local.get(device) for device in q.devices]
         if any(rate is None for rate in rates):

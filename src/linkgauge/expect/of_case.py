@@ -14,6 +14,7 @@ from linkgauge.expect.points import beyond_cache, finite, half_of_memory, host_a
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, query
 from linkgauge.expect.relay import relay
 from linkgauge.expect.rules import RULES, Ceiling, ceiling
+from linkgauge.expect.streams import streams
 from linkgauge.plan.patterns import PATTERNS, ROUTED
 from linkgauge.system.model import FABRIC_KINDS, Figure, Link, System
 from linkgauge.system.units import RATE, show_rate
@@ -33,7 +34,7 @@ def ceilings(system: System, case: Mapping[str, Any]) -> list[Ceiling]:
     0. Raises `UsageError` for an unknown pattern or device.
     """
     q = query(system, case)
-    result = _of_links(q)
+    result = _of_links(q, case)
     if q.via >= 0 and q.nodes == 1 and q.pattern in ROUTED:
         result.extend(relay(q))
     result.extend(_caps(q))
@@ -43,13 +44,15 @@ def ceilings(system: System, case: Mapping[str, Any]) -> list[Ceiling]:
     return _judged(result)
 
 
-def _of_links(q: Query) -> list[Ceiling]:
+def _of_links(q: Query, case: Mapping[str, Any]) -> list[Ceiling]:
     if PATTERNS[q.pattern].latency_only:
         return []
     if q.nodes > 1:
         return several_nodes(q)
-    if q.pattern in ("local_copy", "stream_copy"):
+    if q.pattern == "local_copy":
         return local(q)
+    if q.pattern in ("stream_copy", "cpu_stream"):
+        return streams(q, str(case.get("variant") or ""))
     if q.pattern in ("host_to_device", "device_to_host", "host_device_both"):
         return host_and_devices(q)
     if q.pattern in ("pingpong", "unidirectional", "bidirectional"):
@@ -124,7 +127,7 @@ def _published(q: Query) -> list[Ceiling]:
 
 def _typical(q: Query, found: Sequence[Ceiling]) -> list[Ceiling]:
     """Return the payload's share of the least link ceiling, where the links' packets are known."""
-    if q.nodes > 1 or q.pattern in ("local_copy", "stream_copy"):
+    if q.nodes > 1 or q.pattern in ("local_copy", "stream_copy", "cpu_stream"):
         return []
     least = least_of_links(found)
     if least is None:

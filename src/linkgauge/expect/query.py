@@ -41,6 +41,8 @@ class Query:
     path: str
     nodes: int
     clock: str
+    source_device: int = -1
+    target_device: int = -1
 
     @property
     def ranks(self) -> int:
@@ -144,6 +146,8 @@ def query(system: System, case: Mapping[str, Any]) -> Query:
         path=str(case.get("path") or ""),
         nodes=int(case.get("nodes") or 1),
         clock=str(case.get("clock") or "host"),
+        source_device=_node(case.get("source_device")),
+        target_device=_node(case.get("target_device")),
     )
 
 

@@ -227,9 +227,6 @@ def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Any
         record = subject.facts.records.get(measure.case_key)
         if record is None:
             return measure.case_key
-        case = Case.from_dimensions(dict(record))
-        devices = tuple(mapping.get(device, device) for device in case.devices)
-        via = case.via if case.via < 0 else mapping.get(case.via, case.via)
-        return dataclasses.replace(case, devices=devices, via=via).case_key
+        return Case.from_dimensions(dict(record)).on_devices(lambda device: mapping.get(device, device)).case_key
 
     return notes, renamed

@@ -27,6 +27,7 @@ DIMENSIONS = tuple(name for name in (*MECHANISM, *TASK) if name != "devices")
 
 _BOUND_BY = (
     "transport", "pattern", "root", "source_memory", "target_memory", "source_node", "target_node", "via", "algorithm",
+    "managed", "source_device", "target_device", "cpu_node", "variant",
 )  # fmt: skip
 
 Identity = tuple[str, int, int, int]

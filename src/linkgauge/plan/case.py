@@ -9,11 +9,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any, Literal
 
 TRANSPORTS = ("staging", "copy_engine", "kernel", "ccl", "mpi")
 MEMORY_KINDS = ("device", "pinned", "pageable", "managed")
 CADENCES = ("isolated", "streaming", "gated", "barrier")
+MANAGED_USES = (
+    "default", "migrate", "zero_copy", "prefetch", "preferred_device", "preferred_host", "accessed_by", "read_mostly",
+)  # fmt: skip
 ARRIVALS = ("deadline", "skewed", "free")
 CLOCKS = ("host", "event")
 DATATYPES = (
@@ -26,15 +30,19 @@ STOP_RULES = ("count", "interval", "duration")
 
 TASK = (
     "pattern", "devices", "ranks_per_device", "source_memory", "target_memory", "source_node", "target_node", "cadence",
-    "arrival", "skew_ns", "clock", "window", "root", "datatype", "op", "in_place",
+    "arrival", "skew_ns", "clock", "window", "root", "datatype", "op", "in_place", "source_device", "target_device",
+    "cpu_node",
 )  # fmt: skip
 """Dimensions that say what is done: with MECHANISM, all that tells curves apart. Not among them: sizes, which are along
 a curve, and what only says how long and how thoroughly is measured (verify, warmup, stop rule)."""
 MECHANISM = (
     "transport", "variant", "path", "algorithm", "initiator", "host_leg", "chunk", "blocks", "via", "batch", "buffer",
-    "write_combined", "huge_pages",
+    "write_combined", "huge_pages", "managed",
 )  # fmt: skip
 """Dimensions that say how it is done."""
+LATER_DIMENSIONS: dict[str, str | int] = {"managed": "", "source_device": -1, "target_device": -1, "cpu_node": -1}
+"""Dimensions that came after the first runs were stored, with their defaults: a case that does not use them keeps its
+key, and a run folder without their columns is read as one that did not use them: older runs and baselines stay good."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +95,10 @@ class Case:
     chunk: int = 0
     blocks: int = 0
     via: int = -1
+    managed: str = ""
+    source_device: int = -1  # whose memory stream_copy reads; -1: each device its own
+    target_device: int = -1  # whose memory it writes
+    cpu_node: int = -1  # cpu_stream: NUMA node of the cores; -1: the device's
     verify: str = "final"  # final | each
     warmup: int = 5
     stop: StopRule = StopRule()
@@ -111,8 +123,26 @@ class Case:
     @property
     def case_key(self) -> str:
         """Hash of the canonical dimensions: 16 hexadecimal digits."""
-        text = json.dumps(self.dimensions(), sort_keys=True, separators=(",", ":"))
+        plain = self.dimensions()
+        for name, default in LATER_DIMENSIONS.items():
+            if plain[name] == default:
+                del plain[name]
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def on_devices(self, ordinal_of: Callable[[int], int]) -> Case:
+        """The same case on other devices: every ordinal that it names goes through `ordinal_of`."""
+
+        def moved(device: int) -> int:
+            return device if device < 0 else ordinal_of(device)
+
+        return dataclasses.replace(
+            self,
+            devices=tuple(ordinal_of(device) for device in self.devices),
+            via=moved(self.via),
+            source_device=moved(self.source_device),
+            target_device=moved(self.target_device),
+        )
 
     @classmethod
     def from_dimensions(cls, dimensions: dict[str, Any]) -> Case:

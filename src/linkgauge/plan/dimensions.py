@@ -18,6 +18,7 @@ from linkgauge.plan.case import (
     CADENCES,
     CLOCKS,
     DATATYPES,
+    MANAGED_USES,
     MEMORY_KINDS,
     OPS,
     STOP_RULES,
@@ -179,6 +180,15 @@ def _word(item: Any) -> tuple[Value, ...]:
     return ("" if item == "default" else item,)
 
 
+OTHERS = -2
+"""In source_device and target_device: each device but those of the case, by turns."""
+
+
+def _device(item: Any) -> tuple[Value, ...]:
+    words = {"own": -1, "others": OTHERS}
+    return (words[item],) if isinstance(item, str) and item in words else _count(-1, 4096)(item)
+
+
 _SIZE = _quantity(quantity.parse_sizes, 0, quantity.SIZES_EXPECTED)
 _ONE_SIZE = _quantity(quantity.parse_size, 0, quantity.SIZE_EXPECTED)
 _TIME = _quantity(_duration_or_ns, 0, quantity.TIME_EXPECTED)
@@ -224,6 +234,14 @@ DIMENSIONS: tuple[Dimension, ...] = (
               _WHERE),
     Dimension("write_combined", "Pinned memory write-combined.", "yes or no", _flag, _WHERE),
     Dimension("huge_pages", "Huge pages for host memory.", "yes or no", _flag, _WHERE),
+    _of_choices("managed", "Use of managed memory: what its driver is told, and what moves its pages.", MANAGED_USES,
+                _WHERE, blank="default"),
+    Dimension("source_device", "stream_copy: whose memory is read: own, another device, or others for each other.",
+              "own, others or a device", _device, _WHERE),
+    Dimension("target_device", "stream_copy: whose memory is written: own, another device, or others for each other.",
+              "own, others or a device", _device, _WHERE),
+    Dimension("cpu_node", "cpu_stream: NUMA node of the cores that move the bytes; -1 the device's.", "a node",
+              _count(-1, 4096), _WHERE),
     _of_choices("cadence", "How operations are spaced and timed.", CADENCES, _HOW),
     _of_choices("arrival", "When the ranks arrive.", ARRIVALS, _HOW),
     Dimension("skew_ns", "skewed arrival: rank k arrives k times this later.", quantity.TIME_EXPECTED, _TIME, _HOW),

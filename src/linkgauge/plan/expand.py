@@ -13,6 +13,7 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.plan.case import TRANSPORTS, Case, StopRule
+from linkgauge.plan.dimensions import OTHERS
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, LaunchTable, Plan
@@ -68,16 +69,29 @@ def device_sets(
     subsets = [tuple(rank for rank in all_ranks if rank in subset) for subset in table.devices] or [tuple(all_ranks)]
     found: dict[tuple[int, ...], None] = {}
     for subset in subsets:
-        if ranks is not None:
-            subset = subset[:ranks]
-        for devices in _sets_of(pattern, table, subset):
-            found[devices] = None
+        for chosen in _chosen(subset, ranks, table.choose):
+            for devices in _sets_of(pattern, table, chosen):
+                found[devices] = None
     return list(found)
+
+
+def _chosen(subset: tuple[int, ...], ranks: int | None, choose: str) -> Iterator[tuple[int, ...]]:
+    """The ranks that take part: the first so many, which PCI order puts on one package where packages hold several
+    devices, or so many evenly spread over all."""
+    if ranks is None:
+        yield subset
+        return
+    if choose in ("neighbours", "both"):
+        yield subset[:ranks]
+    if choose in ("spread", "both"):
+        yield tuple(subset[place * len(subset) // ranks] for place in range(ranks))
 
 
 def _sets_of(pattern: PatternInfo, table: CaseTable, subset: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     distinct = tuple(dict.fromkeys(subset))
-    if pattern.ranks == "2":
+    if pattern.ranks == "first":
+        yield distinct[:1]
+    elif pattern.ranks == "2":
         yield from _pairs(distinct, subset, table.pairs)
     elif pattern.ranks in ("1", "1 or 2"):
         yield from ((device,) for device in distinct)
@@ -135,8 +149,9 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
 
 
 def _check_devices(table: CaseTable, machine: PlanMachine) -> None:
-    for device in itertools.chain(*table.devices, (int(str(one)) for one in table.values.get("via", ()))):
-        if device >= machine.device_count:
+    named = [value for name in ("via", "source_device", "target_device") for value in table.values.get(name, ())]
+    for device in (*itertools.chain.from_iterable(table.devices), *named):
+        if isinstance(device, int) and device >= machine.device_count:
             raise UsageError(
                 f"{table.where}: no device {device}: expected 0 to {machine.device_count - 1} "
                 f"({machine.device_count} {machine.kind} devices are used)"
@@ -157,16 +172,57 @@ def _cases_of(values: dict[str, Any], table: CaseTable, plan: Plan, machine: Pla
         # Host memory is no other device's: a chase through it is each device's own.
         if pattern.ranks == "1 or 2" and len(devices) == 2 and values.get("source_memory", "device") != "device":
             continue
-        case, reason = _case(values, pattern, devices)
-        if pattern.rooted and case.root >= case.ranks:
-            raise UsageError(f"{table.where}: root {case.root} of {case.ranks} ranks: expected 0 to {case.ranks - 1}")
-        reason = (
-            reason
-            or machine.absent.get(case.transport, "")
-            or _meaningless(case, pattern)
-            or over_limit(case, machine, plan.memory_limit)
-        )
-        yield PlannedCase(case, table.launch, reason)
+        for placed in _placed(values, pattern, devices, machine):
+            case, reason = _case(placed, pattern, devices)
+            if pattern.rooted and case.root >= case.ranks:
+                raise UsageError(
+                    f"{table.where}: root {case.root} of {case.ranks} ranks: expected 0 to {case.ranks - 1}"
+                )
+            reason = (
+                reason
+                or machine.absent.get(case.transport, "")
+                or _meaningless(case, pattern)
+                or _nowhere(case, machine)
+                or over_limit(case, machine, plan.memory_limit)
+            )
+            yield PlannedCase(case, table.launch, reason)
+
+
+def _placed(
+    values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...], machine: PlanMachine
+) -> Iterator[dict[str, Any]]:
+    """The values with every device and NUMA node named: `others` by turns, and all pairs of nodes of cpu_stream."""
+    if pattern.name == "cpu_stream":
+        cores = [values["cpu_node"]] if "cpu_node" in values else machine.core_nodes
+        stated = [values[name] for name in ("source_node", "target_node") if name in values]
+        for core in cores:
+            for node in stated[:1] or machine.memory_nodes:
+                target = values.get("target_node", node)
+                yield {**values, "cpu_node": core, "source_node": node, "target_node": target}
+        return
+    ends = [name for name in ("source_device", "target_device") if values.get(name) == OTHERS]
+    if not ends:
+        yield values
+        return
+    for other in range(machine.device_count):
+        if other not in devices:
+            yield {**values, **dict.fromkeys(ends, other)}
+
+
+def _nowhere(case: Case, machine: PlanMachine) -> str:
+    """Why a case's nodes or devices are not to be had here; empty where they are."""
+    if case.pattern != "cpu_stream":
+        return ""
+    if machine.kind != "host":
+        return "cpu_stream is of the host's cores; run it with --devices host"
+    for node, known, what in (
+        (case.cpu_node, machine.core_nodes, "cores"),
+        (case.source_node, machine.memory_nodes, "memory"),
+        (case.target_node, machine.memory_nodes, "memory"),
+    ):
+        if node >= 0 and node not in known:
+            return f"NUMA node {node} has no {what} here; nodes that have: {', '.join(map(str, known))}"
+    return ""
 
 
 def _case(values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...]) -> tuple[Case, str]:
@@ -186,6 +242,14 @@ def _case(values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...]
         fields["window"] = 1  # only windowed patterns have one; else one case would have several keys
     if not pattern.rooted:
         fields["root"] = 0
+    if pattern.name == "cpu_stream":
+        fields["source_memory"] = fields["target_memory"] = "pageable"
+    if "managed" not in (fields.get("source_memory"), fields.get("target_memory")):
+        fields.pop("managed", None)  # a use of what the case has not
+    if devices in ((fields.get("source_device"),), (fields.get("target_device"),)):
+        for name in ("source_device", "target_device"):
+            if (fields.get(name),) == devices:
+                fields[name] = -1  # its own
     size_asked = 0 if pattern.size_means == "-" else values["size"]
     fields["size"] = size_asked
     datatype = fields.get("datatype", "float32")

@@ -17,7 +17,7 @@ from typing import Any
 from linkgauge.plan.case import Case
 from linkgauge.plan.estimate import LAUNCH_S, case_s
 from linkgauge.plan.expand import PlannedCase, needs_threads_reason, rank_devices
-from linkgauge.plan.library_settings import library_settings
+from linkgauge.plan.library_settings import library_settings, runtime_settings
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import LaunchTable, Plan
 from linkgauge.plan.order import shuffled, value_rounds
@@ -129,6 +129,7 @@ def _place(
 ) -> None:
     case = one.case
     derived, unknown = library_settings(case, abi)
+    derived += tuple(one for one in runtime_settings(case, machine.kind) if one[0] not in dict(env))
     reason = one.skip or needs_threads_reason(case, table) or unknown
     settings = LaunchSettings(
         mpi="" if table.threads else table.mpi,

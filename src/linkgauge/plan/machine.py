@@ -24,6 +24,8 @@ class PlanMachine:
     shm_free_bytes: int
     cores: int
     absent: Mapping[str, str] = dataclasses.field(default_factory=dict)  # transport -> why it cannot run here at all
+    memory_nodes: tuple[int, ...] = (0,)  # NUMA nodes with memory
+    core_nodes: tuple[int, ...] = (0,)  # NUMA nodes with cores
 
     @property
     def assumed_bytes_per_s(self) -> float:
@@ -34,6 +36,16 @@ class PlanMachine:
     def assumed_latency_s(self) -> float:
         """The time of an empty operation that estimates start from."""
         return _ASSUMED.get(self.kind, _ASSUMED["host"])[1]
+
+
+def numa_nodes(what: str, root: Path = Path("/")) -> tuple[int, ...]:
+    """NUMA nodes that have `what` ("memory" or "cpu"); (0,) where the machine does not say."""
+    nodes: list[int] = []
+    for part in _text(root / f"sys/devices/system/node/has_{what}").strip().split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if match:
+            nodes += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return tuple(nodes) or (0,)
 
 
 def available_cores() -> int:

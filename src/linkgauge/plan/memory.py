@@ -59,8 +59,11 @@ def memory_need(case: Case) -> MemoryNeed:
     # Each flow has its slots there; pipelined ones are fewer bytes than the message, or no more than small.
     flows = {"bidirectional": 2, "pingpong": 2, "ring_shift": ranks}.get(case.pattern, 1)
     via_bytes = flows * case.size if case.via >= 0 else 0
+    device_bytes = per_rank_device * case.ranks_per_device
+    if case.source_device >= 0 or case.target_device >= 0:
+        device_bytes = per_rank_device * ranks  # all of it may lie on one device
     return MemoryNeed(
-        device_bytes=per_rank_device * case.ranks_per_device,
+        device_bytes=device_bytes,
         host_bytes=per_rank_host * ranks,
         shm_bytes=_SHM_PER_RANK.get(case.transport, 0) * ranks,
         via_bytes=via_bytes,

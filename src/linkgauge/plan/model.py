@@ -9,6 +9,7 @@ from linkgauge.plan.dimensions import Value
 from linkgauge.plan.quantity import Share
 
 PAIRS = ("all", "ordered", "first", "root", "diagonal")
+CHOICES = ("neighbours", "spread", "both")
 BINDINGS = ("nearest", "none")
 THREAD_LEVELS = ("single", "funneled", "serialized", "multiple")
 HALF = Share(fraction=0.5)
@@ -24,6 +25,7 @@ class CaseTable:
 
     values: Mapping[str, tuple[Value, ...]]
     devices: tuple[tuple[int, ...], ...] = ()
+    choose: str = "neighbours"  # of fewer ranks than there are: the first so many, evenly spread, or a case of each
     pairs: str = "all"  # all ordered pairs and the diagonal | ordered | first | root (root to each other) | diagonal
     launch: tuple[str, ...] = ()
     where: str = "the plan"  # for messages: file and table

@@ -25,7 +25,8 @@ class PatternInfo:
     bytes_per_peer: Callable[[int, int, int], Fraction]  # (m, n, W)
     bytes_total: Callable[[int, int, int], Fraction]  # (m, n, W)
     blocks: bool = False  # m is cut into n blocks
-    ranks: str = "any"  # "2": pairs (or one device with itself); "any"; "1": each alone; "1 or 2": each, and pairs
+    ranks: str = "any"  # "2": pairs (or one device with itself); "any"; "1": each alone; "1 or 2": each, and pairs;
+    # "first": one alone
     reduces: bool = False
     rooted: bool = False
     latency_only: bool = False
@@ -87,6 +88,7 @@ _TABLE = (
     PatternInfo("local_copy", "bytes copied", "lanes", _whole, _one, _whole, _whole, ranks="1"),
     PatternInfo("stream_copy", "bytes copied", "slowest", lambda m, n, w: Fraction(n * m), _one, _whole,
                 lambda m, n, w: Fraction(n * m)),
+    PatternInfo("cpu_stream", "bytes copied, read or written", "lanes", _whole, _one, _whole, _whole, ranks="first"),
     # Alone through its own or pinned memory; of two the first walks through memory of the second.
     PatternInfo("chase", "bytes walked", "lanes", _whole, _one, _whole, _whole, ranks="1 or 2", latency_only=True),
     PatternInfo("flag_pingpong", "-", "starter", _whole, _one, _whole, _whole, ranks="2", latency_only=True),

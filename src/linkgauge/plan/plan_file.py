@@ -16,7 +16,7 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.plan import quantity
 from linkgauge.plan.dimensions import BY_NAME, Value, nearest
-from linkgauge.plan.model import BINDINGS, PAIRS, THREAD_LEVELS, CaseTable, LaunchTable, Plan
+from linkgauge.plan.model import BINDINGS, CHOICES, PAIRS, THREAD_LEVELS, CaseTable, LaunchTable, Plan
 from linkgauge.plan.patterns import PATTERNS
 
 if sys.version_info >= (3, 11):
@@ -26,7 +26,7 @@ else:
 
 MAX_FILE_BYTES = 1 << 20
 _TOP_KEYS = ("name", "description", "repeat", "seed", "time_limit", "memory_limit", "case", "launch")
-_CASE_KEYS = (*BY_NAME, "devices", "pairs", "launch")
+_CASE_KEYS = (*BY_NAME, "devices", "pairs", "choose", "launch")
 _LAUNCH_KEYS = ("name", "mpi", "env", "bind", "threads", "peer_access", "thread_level")
 
 _TUNING_PREFIXES = (
@@ -166,10 +166,21 @@ def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
         if not all(PATTERNS[str(name)].size_means == "-" for name in values["pattern"]):
             raise UsageError(f"{where}: no 'size': expected {BY_NAME['size'].expected}")
         values["size"] = (8,)
-    pairs = _text(table, "pairs", "all", where)
-    if pairs not in PAIRS:
-        raise UsageError(f"{where}: 'pairs': unknown value '{pairs}': expected one of {', '.join(PAIRS)}")
-    return CaseTable(values, _devices(table, where), pairs, _names(table, "launch", where), where)
+    return CaseTable(
+        values,
+        devices=_devices(table, where),
+        choose=_one_of(table, "choose", CHOICES, where),
+        pairs=_one_of(table, "pairs", PAIRS, where),
+        launch=_names(table, "launch", where),
+        where=where,
+    )
+
+
+def _one_of(table: Mapping[str, Any], key: str, words: tuple[str, ...], where: str) -> str:
+    word = _text(table, key, words[0], where)
+    if word not in words:
+        raise UsageError(f"{where}: '{key}': unknown value '{word}': expected one of {', '.join(words)}")
+    return word
 
 
 def _devices(table: Mapping[str, Any], where: str) -> tuple[tuple[int, ...], ...]:

@@ -111,6 +111,7 @@ def list_patterns(as_json: AsJson = False) -> None:
     devices = {
         "2": "ordered pairs, and each with itself",
         "1": "each alone",
+        "first": "the first alone",
         "1 or 2": "each alone, and ordered pairs",
         "any": "all, or subsets",
     }

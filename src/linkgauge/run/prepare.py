@@ -11,7 +11,7 @@ from linkgauge.errors import UsageError
 from linkgauge.plan.case import Case
 from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.launches import PlannedLaunch, PlannedRun, plan_run
-from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory
+from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import Plan
 from linkgauge.run.devices import DeviceSet
@@ -45,6 +45,8 @@ def plan_machine(devices: DeviceSet, absent: Mapping[str, str]) -> PlanMachine:
         shm_free_bytes=free_shared_memory(),
         cores=available_cores(),
         absent=absent,
+        memory_nodes=numa_nodes("memory"),
+        core_nodes=numa_nodes("cpu"),
     )
 
 

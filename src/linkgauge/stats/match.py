@@ -112,12 +112,9 @@ def _rename(cases: dict[Key, Repeats], mapping: Mapping[int, int | None]) -> dic
     """Give each case the key that it has with the second run's ordinals; -1 stands for a device that is gone."""
     renamed: dict[Key, Repeats] = {}
     for (_, launch_key), repeats in cases.items():
-        case = Case.from_dimensions(repeats.dimensions)
-        devices = tuple(_target(mapping, device) for device in case.devices)
-        via = case.via if case.via < 0 else _target(mapping, case.via)
-        moved = dataclasses.replace(case, devices=devices, via=via)
+        moved = Case.from_dimensions(repeats.dimensions).on_devices(lambda device: _target(mapping, device))
         renamed[(moved.case_key, launch_key)] = dataclasses.replace(
-            repeats, dimensions={**repeats.dimensions, "devices": list(devices), "via": via}
+            repeats, dimensions={**repeats.dimensions, **moved.dimensions()}
         )
     return renamed
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from linkgauge.errors import RunFolderError
-from linkgauge.plan.case import STATUSES, Case
+from linkgauge.plan.case import LATER_DIMENSIONS, STATUSES, Case
 from linkgauge.store import compaction, schema, tables
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import Record
@@ -139,6 +139,10 @@ class Run:
                 raise RunFolderError(f"{self.path}: a case without {name}")
         for status in set(table["status"].to_pylist()) - {*STATUSES, None}:
             raise RunFolderError(f"{self.path}: unknown status {status!r}")
+        for name, value in LATER_DIMENSIONS.items():  # records of a journal from before their time
+            if table[name].null_count:
+                place = table.schema.get_field_index(name)
+                table = table.set_column(place, table.schema.field(name), table[name].fill_null(value))
         for name in schema.dimension_types():
             # A case that was recorded without its dimensions cannot be named, shown or matched.
             if table[name].null_count:

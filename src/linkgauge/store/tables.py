@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from linkgauge.errors import RunFolderError
-from linkgauge.plan.case import STATUSES
+from linkgauge.plan.case import LATER_DIMENSIONS, STATUSES
 from linkgauge.store import schema
 from linkgauge.store.journal import Record, open_regular
 
@@ -159,8 +159,14 @@ def read_table(folder: Path, name: str, columns: list[str] | None = None) -> tup
         # Not a context manager: ParquetFile.close() is what releases the file also when the footer is damaged.
         file = pq.ParquetFile(path, memory_map=False)
         with file:
-            _check_columns(path, file, wanted)
-            table = file.read(columns=wanted.names).select(wanted.names)
+            later = _later_columns(file.schema_arrow.names) if name == "cases" else {}
+            there = pa.schema([field for field in wanted if field.name not in later])
+            _check_columns(path, file, there)
+            table = file.read(columns=there.names)
+            for column, value in later.items():
+                filled = pa.array([value] * table.num_rows, wanted.field(column).type)
+                table = table.append_column(wanted.field(column), filled)
+            table = table.select(wanted.names)
             launches = _covered(file.schema_arrow.metadata)
         table.validate(full=name != "samples")
     except _READ_ERRORS as error:
@@ -194,6 +200,11 @@ def read_sample_groups(folder: Path, columns: list[str]) -> tuple[Iterator[pa.Ta
             raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
 
     return groups(), launches
+
+
+def _later_columns(names: list[str]) -> dict[str, str | int]:
+    """Dimensions that a run of before their time has no column for, with the value that it measured."""
+    return {name: value for name, value in LATER_DIMENSIONS.items() if name not in names}
 
 
 def _check_columns(path: Path, file: pq.ParquetFile, wanted: pa.Schema) -> None:

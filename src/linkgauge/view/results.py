@@ -38,6 +38,9 @@ _DEFAULTS = {
     "root": 0,
     "op": "sum",
     "in_place": False,
+    "source_device": -1,
+    "target_device": -1,
+    "cpu_node": -1,
 }
 _WORDS = {"in_place": "in place", "write_combined": "write-combined", "huge_pages": "huge pages"}
 TRANSPORT_ORDER = ("staging", "copy_engine", "kernel", "ccl", "mpi", "sycl", "shmem", "ucx")

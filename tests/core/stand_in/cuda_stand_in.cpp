@@ -99,6 +99,10 @@ int attribute_of(int which) {
       return settings.architecture / 10;
     case 76:
       return settings.architecture % 10;
+    case 83:  // managed memory
+      return settings.managed ? 1 : 0;
+    case 89:  // concurrent managed access
+      return settings.concurrent ? 1 : 0;
     case 97:  // shared memory a block, opted in
       return 232448;
     default:
@@ -111,6 +115,21 @@ CUresult queue_copy(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, C
   if (stream == nullptr) return code(kInvalidHandle);
   stream_of(stream)->push([=] { std::memmove(pointer(target), pointer(source), bytes); });
   return code(0);
+}
+
+// Of a memory location or of a device that older calls name, -1 for the host.
+bool is_place(int type, int id) { return type == 2 || (type == 1 && valid(id)); }
+bool is_place(int device) { return device == -1 || valid(device); }
+
+CUresult taken(const char* call, CUdeviceptr memory, std::size_t bytes, bool known) {
+  if (const int wrong = Machine::instance().fault(call); wrong != 0) return code(wrong);
+  return code(known && bytes > 0 && Machine::instance().is_managed(pointer(memory), bytes) ? 0 : kInvalidValue);
+}
+
+CUresult queue_prefetch(const char* call, CUdeviceptr memory, std::size_t bytes, bool known, CUstream stream) {
+  const CUresult result = taken(call, memory, bytes, known && stream != nullptr);
+  if (result == code(0)) stream_of(stream)->push([] {});
+  return result;
 }
 
 }  // namespace
@@ -257,6 +276,24 @@ STAND_IN(cuMemAllocManaged)(CUdeviceptr* memory, std::size_t bytes, unsigned) {
   *memory = address(Machine::instance().allocate(Kind::kManaged, current, bytes));
   return code(*memory == 0 ? kOutOfMemory : 0);
 }
+STAND_IN(cuMemPrefetchAsync_v2)
+(CUdeviceptr memory, std::size_t bytes, CUmemLocation to, unsigned flags, CUstream stream) {
+  const bool known = flags == 0 && is_place(static_cast<int>(to.type), to.id);
+  return queue_prefetch("cuMemPrefetchAsync_v2", memory, bytes, known, stream);
+}
+STAND_IN(cuMemAdvise_v2)(CUdeviceptr memory, std::size_t bytes, CUmem_advise advice, CUmemLocation place) {
+  const bool known = static_cast<int>(advice) >= 1 && static_cast<int>(advice) <= 6;
+  return taken("cuMemAdvise_v2", memory, bytes, known && is_place(static_cast<int>(place.type), place.id));
+}
+#ifndef LINKGAUGE_VENDOR_HEADERS  // where these names are those of newer functions
+STAND_IN(cuMemPrefetchAsync)(CUdeviceptr memory, std::size_t bytes, CUdevice to, CUstream stream) {
+  return queue_prefetch("cuMemPrefetchAsync", memory, bytes, is_place(to), stream);
+}
+STAND_IN(cuMemAdvise)(CUdeviceptr memory, std::size_t bytes, CUmem_advise advice, CUdevice place) {
+  const bool known = advice >= 1 && advice <= 6;
+  return taken("cuMemAdvise", memory, bytes, known && is_place(place));
+}
+#endif
 STAND_IN(cuMemGetAddressRange_v2)(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr memory) {
   FAULT(cuMemGetAddressRange_v2);
   void* found = nullptr;

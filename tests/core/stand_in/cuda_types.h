@@ -14,6 +14,11 @@ using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
+using CUmem_advise = int;
+struct CUmemLocation {
+  int type;
+  int id;
+};
 struct CUuuid {
   char bytes[16];
 };

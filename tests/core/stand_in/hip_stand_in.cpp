@@ -133,6 +133,9 @@ STAND_IN(hipDeviceGetAttribute)(int* value, hipDeviceAttribute_t which, int) {
   FAULT(hipDeviceGetAttribute);
   const int number = static_cast<int>(which);
   *value = number == 63 ? 4 : number == 19 ? 1 << 20 : 1;  // multiprocessors, bytes of L2
+  const stand_in::Settings& settings = Machine::instance().settings();
+  if (number == 9) *value = settings.concurrent ? 1 : 0;  // concurrent managed access
+  if (number == 24) *value = settings.managed ? 1 : 0;    // managed memory
   return code(0);
 }
 STAND_IN(hipDeviceGetPCIBusId)(char* text, int length, int device) {
@@ -199,6 +202,18 @@ STAND_IN(hipMallocManaged)(void** memory, std::size_t bytes, unsigned) {
   FAULT(hipMallocManaged);
   *memory = Machine::instance().allocate(Kind::kManaged, current, bytes);
   return code(*memory == nullptr ? kOutOfMemory : 0);
+}
+STAND_IN(hipMemPrefetchAsync)(const void* memory, std::size_t bytes, int to, hipStream_t stream) {
+  FAULT(hipMemPrefetchAsync);
+  const bool known = to == -1 || valid(to);
+  if (!known || stream == nullptr || !Machine::instance().is_managed(memory, bytes)) return code(kInvalidValue);
+  stream_of(stream)->push([] {});
+  return code(0);
+}
+STAND_IN(hipMemAdvise)(const void* memory, std::size_t bytes, hipMemoryAdvise advice, int place) {
+  FAULT(hipMemAdvise);
+  const bool known = static_cast<int>(advice) >= 1 && static_cast<int>(advice) <= 6 && (place == -1 || valid(place));
+  return code(known && Machine::instance().is_managed(memory, bytes) ? 0 : kInvalidValue);
 }
 STAND_IN(hipMemGetAddressRange)(hipDeviceptr_t* base, std::size_t* bytes, hipDeviceptr_t memory) {
   FAULT(hipMemGetAddressRange);

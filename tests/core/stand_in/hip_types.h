@@ -7,6 +7,7 @@ using hipError_t = int;
 using hipDevice_t = int;
 using hipDeviceAttribute_t = int;
 using hipMemcpyKind = int;
+using hipMemoryAdvise = int;
 using hipDeviceptr_t = void*;
 using hipStream_t = struct ihipStream_t*;
 using hipEvent_t = struct ihipEvent_t*;

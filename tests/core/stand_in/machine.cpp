@@ -113,6 +113,8 @@ void Machine::configure(const char* text) {
     if (key == "gfx") settings_.gfx = value;
     if (key == "memory") settings_.memory_bytes = std::strtoull(value.c_str(), nullptr, 10);
     if (key == "peer") settings_.peer = value != "0";
+    if (key == "managed") settings_.managed = value != "0";
+    if (key == "concurrent") settings_.concurrent = value != "0";
     if (key == "compiler") settings_.compiler = value;
     if (key == "break_after_fills") break_after_ = std::atoi(value.c_str());
     if (key == "fail" || key == "break") {
@@ -196,6 +198,13 @@ bool Machine::find(const void* memory, void** base, Allocation* allocation) {
   *base = const_cast<void*>(after->first);
   *allocation = after->second;
   return true;
+}
+
+bool Machine::is_managed(const void* memory, std::size_t bytes) {
+  void* base = nullptr;
+  Allocation allocation{};
+  if (!find(memory, &base, &allocation) || allocation.kind != Kind::kManaged) return false;
+  return static_cast<const char*>(memory) + bytes <= static_cast<const char*>(base) + allocation.bytes;
 }
 
 bool Machine::share(void* base, Handle* handle) {

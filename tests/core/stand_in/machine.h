@@ -2,9 +2,10 @@
 // threads, kernels are the host's. It says which calls fail, and when, so that every fault can be had on demand.
 //
 // Settings are one text, from LINKGAUGE_STAND_IN or stand_in_configure(): "devices=2;memory=1048576;peer=0;
-// fail=cuMemAlloc_v2:3:2;break=lg_copy:17" - the third call of cuMemAlloc_v2 returns 2, the 17th launch of lg_copy
-// leaves its last byte wrong. "break_after_fills=2": the first copy by a kernel after the second launch of lg_fill
-// does; a case fills before its first operation and before its last one, so that only the last is wrong.
+// managed=1;concurrent=0;fail=cuMemAlloc_v2:3:2;break=lg_copy:17" - the third call of cuMemAlloc_v2 returns 2, the 17th
+// launch of lg_copy leaves its last byte wrong. "break_after_fills=2": the first copy by a kernel after the second
+// launch of lg_fill does; a case fills before its first operation and before its last one, so that only the last is
+// wrong.
 #pragma once
 
 #include <atomic>
@@ -29,6 +30,8 @@ struct Settings {
   std::string gfx = "gfx90a";
   std::size_t memory_bytes = std::size_t{1} << 30;  // each device
   bool peer = true;
+  bool managed = true;            // there is managed memory
+  bool concurrent = true;         // pages move one by one, prefetch and advice are taken
   std::string compiler = "12.9";  // of the run-time compiler
 };
 
@@ -97,6 +100,7 @@ class Machine {
   void* allocate(Kind kind, int device, std::size_t bytes);  // nullptr: out of memory
   bool release(void* memory, Kind kind);
   bool register_host(void* memory, std::size_t bytes);
+  bool is_managed(const void* memory, std::size_t bytes);  // all of it, in one allocation
   std::size_t free_bytes(int device);
   bool find(const void* memory, void** base, Allocation* allocation);
   bool share(void* base, Handle* handle);

@@ -34,6 +34,9 @@ LINKGAUGE_RTC_API(LINKGAUGE_COMPARE_RTC)
 }  // namespace of_nvrtc
 
 static_assert(sizeof(Uuid) == sizeof(CUuuid));
+static_assert(sizeof(Location) == sizeof(CUmemLocation) && alignof(Location) == alignof(CUmemLocation));
+static_assert(offsetof(Location, type) == offsetof(CUmemLocation, type));
+static_assert(offsetof(Location, id) == offsetof(CUmemLocation, id));
 static_assert(sizeof(IpcHandle) == sizeof(CUipcMemHandle) && alignof(IpcHandle) == alignof(CUipcMemHandle));
 
 static_assert(kSuccess == CUDA_SUCCESS);
@@ -73,6 +76,12 @@ static_assert(kHostRegisterDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(kEventDefault == CU_EVENT_DEFAULT);
 static_assert(kMemAttachGlobal == CU_MEM_ATTACH_GLOBAL);
+static_assert(kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(kLocationHost == CU_MEM_LOCATION_TYPE_HOST);
+static_assert(kCpuDevice == CU_DEVICE_CPU);
+static_assert(kAdviseReadMostly == CU_MEM_ADVISE_SET_READ_MOSTLY);
+static_assert(kAdvisePreferredLocation == CU_MEM_ADVISE_SET_PREFERRED_LOCATION);
+static_assert(kAdviseAccessedBy == CU_MEM_ADVISE_SET_ACCESSED_BY);
 static_assert(kIpcLazyEnablePeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 
 }  // namespace

@@ -49,6 +49,10 @@ static_assert(kMultiprocessorCount == hipDeviceAttributeMultiprocessorCount);
 static_assert(kPageableMemoryAccess == hipDeviceAttributePageableMemoryAccess);
 static_assert(kIsLargeBar == hipDeviceAttributeIsLargeBar);
 
+static_assert(kCpuDevice == hipCpuDeviceId);
+static_assert(kAdviseReadMostly == hipMemAdviseSetReadMostly);
+static_assert(kAdvisePreferredLocation == hipMemAdviseSetPreferredLocation);
+static_assert(kAdviseAccessedBy == hipMemAdviseSetAccessedBy);
 static_assert(kCopyDefault == hipMemcpyDefault);
 static_assert(kHostMallocPortable == hipHostMallocPortable);
 static_assert(kHostMallocMapped == hipHostMallocMapped);

@@ -1,0 +1,236 @@
+// What the cores of one NUMA node copy, read or write in memory of another (or their own): the achievable rate of the
+// link between sockets, and of memory itself.
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/host_cpu.h"
+#include "pattern/device_pattern.h"
+
+namespace linkgauge {
+namespace {
+
+enum class Work : std::uint8_t { kCopy, kRead, kWrite };
+
+constexpr std::size_t kLineBytes = 64;
+constexpr std::size_t kUnroll = 8;  // 64-bit words that a read sums side by side: one line
+
+std::string why_not_work(const std::string& variant) {
+  if (variant.empty() || variant == "copy" || variant == "read" || variant == "write") return "";
+  return "cpu_stream has no variant '" + variant + "'; its variants are copy, read and write";
+}
+
+Work work_of(const std::string& variant) {
+  return variant == "read" ? Work::kRead : variant == "write" ? Work::kWrite : Work::kCopy;
+}
+
+std::vector<int> cores_of(int node) {
+  std::vector<int> cores;
+  for (const int core : usable_cores()) {
+    if (std::max(numa_node_of_core(core), 0) == node) cores.push_back(core);
+  }
+  return cores;
+}
+
+std::uint64_t sum_of(const std::byte* data, std::size_t bytes) {
+  const auto* words = reinterpret_cast<const std::uint64_t*>(data);
+  const std::size_t count = bytes / sizeof(std::uint64_t);
+  std::uint64_t sums[kUnroll] = {};
+  std::size_t i = 0;
+  for (; i + kUnroll <= count; i += kUnroll) {
+    for (std::size_t lane = 0; lane < kUnroll; ++lane) sums[lane] += words[i + lane];
+  }
+  std::uint64_t sum = 0;
+  for (const std::uint64_t one : sums) sum += one;
+  for (; i < count; ++i) sum += words[i];
+  for (std::size_t at = count * sizeof(std::uint64_t); at < bytes; ++at)
+    sum += std::to_integer<std::uint64_t>(data[at]);
+  return sum;
+}
+
+// Threads that sit on cores of their own and do their share of an operation, once for each post().
+class CpuStream final : public DevicePattern {
+ public:
+  using DevicePattern::DevicePattern;
+  ~CpuStream() override { end_threads(); }
+
+  void fill(std::uint64_t seed) override {
+    const Piece piece{0, size(), rank(), 0, false};
+    if (work_ != Work::kRead) data().poison(target_, piece, seed);
+    if (work_ != Work::kWrite) data().fill(source_, piece, false, seed);
+    written_ = static_cast<unsigned char>(seed | 1);
+    if (work_ == Work::kWrite) std::memset(target_.data(), ~written_ & 0xff, size());
+    for (Share& share : shares_) share.sum = 0;
+  }
+  void post() override {
+    asked_.fetch_add(1, std::memory_order_release);
+    asked_.notify_all();
+  }
+  void complete() override {
+    const std::uint64_t due = asked_.load(std::memory_order_relaxed) * shares_.size();
+    for (std::uint64_t seen = done_.load(std::memory_order_acquire); seen < due;
+         seen = done_.load(std::memory_order_acquire)) {
+      done_.wait(seen, std::memory_order_acquire);
+    }
+  }
+  VerifyResult verify(std::uint64_t seed) override {
+    VerifyResult result;
+    if (work_ == Work::kCopy) data().check(target_, {0, size(), rank(), 0, false}, seed, result);
+    if (work_ == Work::kRead) check_sums(result);
+    if (work_ == Work::kWrite) check_written(result);
+    return result;
+  }
+  std::vector<DeviceQueue> queues() const override { return {}; }  // the host's threads are no device's queue
+
+ private:
+  struct alignas(kLineBytes) Share {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    std::uint64_t sum = 0;  // of the last read
+    std::thread thread;
+  };
+
+  std::size_t size() const { return static_cast<std::size_t>(spec().size_bytes); }
+
+  void allocate() override {
+    work_ = work_of(spec().variant);
+    const int own = std::max(runtime().describe(device()).numa_node, 0);
+    const auto on_node = [&](AllocateOptions options) {
+      if (options.numa_node < 0) options.numa_node = own;
+      return make(MemoryKind::kPageable, options);
+    };
+    if (work_ != Work::kWrite) source_ = on_node(spec().source_options);
+    if (work_ != Work::kRead) target_ = on_node(spec().target_options);
+    std::vector<int> cores = cores_of(spec().cpu_node < 0 ? own : spec().cpu_node);
+    if (spec().blocks > 0) cores.resize(std::min(cores.size(), static_cast<std::size_t>(spec().blocks)));
+    const std::size_t lines = (size() + kLineBytes - 1) / kLineBytes;
+    shares_ = std::vector<Share>(std::min(cores.size(), lines));
+    for (std::size_t i = 0; i < shares_.size(); ++i) {
+      shares_[i].begin = std::min(size(), lines * i / shares_.size() * kLineBytes);
+      shares_[i].end = std::min(size(), lines * (i + 1) / shares_.size() * kLineBytes);
+      shares_[i].thread = std::thread([this, i, core = cores[i]] { serve(shares_[i], core); });
+    }
+  }
+  void free_buffers() noexcept override {
+    end_threads();
+    source_ = Buffer();
+    target_ = Buffer();
+  }
+
+  void end_threads() noexcept {
+    ending_.store(true, std::memory_order_relaxed);
+    asked_.fetch_add(1, std::memory_order_release);
+    asked_.notify_all();
+    for (Share& share : shares_) {
+      if (share.thread.joinable()) share.thread.join();
+    }
+    shares_.clear();
+    ending_.store(false, std::memory_order_relaxed);
+    asked_.store(0, std::memory_order_relaxed);
+    done_.store(0, std::memory_order_relaxed);
+  }
+
+  void serve(Share& share, int core) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<std::size_t>(core), &set);
+    (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+    for (std::uint64_t served = 0;; ++served) {
+      asked_.wait(served, std::memory_order_acquire);
+      if (ending_.load(std::memory_order_relaxed)) return;
+      serve_once(share);
+      done_.fetch_add(1, std::memory_order_release);
+      done_.notify_one();
+    }
+  }
+  void serve_once(Share& share) {
+    const std::size_t bytes = share.end - share.begin;
+    switch (work_) {
+      case Work::kCopy:
+        std::memcpy(target_.at(share.begin), source_.at(share.begin), bytes);
+        break;
+      case Work::kRead:
+        share.sum = sum_of(source_.at(share.begin), bytes);
+        break;
+      case Work::kWrite:
+        std::memset(target_.at(share.begin), written_, bytes);
+        break;
+    }
+  }
+
+  void check_sums(VerifyResult& result) const {
+    for (const Share& share : shares_) {
+      const std::uint64_t due = sum_of(source_.at(share.begin), share.end - share.begin);
+      if (share.sum == due) continue;
+      result.ok = false;
+      result.bad_bytes += share.end - share.begin;
+      result.first_bad_offset = share.begin;
+      result.expected = due;
+      result.found = share.sum;
+      result.where = "the sum of what one thread read";
+      return;
+    }
+  }
+  void check_written(VerifyResult& result) const {
+    const auto* bytes = static_cast<const unsigned char*>(target_.data());
+    for (std::size_t at = 0; at < size(); ++at) {
+      if (bytes[at] == written_) continue;
+      if (result.ok) {
+        result.first_bad_offset = at;
+        result.expected = written_;
+        result.found = bytes[at];
+        result.where = "what the threads wrote";
+      }
+      result.ok = false;
+      ++result.bad_bytes;
+    }
+  }
+
+  Work work_ = Work::kCopy;
+  Buffer source_;
+  Buffer target_;
+  unsigned char written_ = 0;
+  std::vector<Share> shares_;
+  std::atomic<bool> ending_{false};
+  std::atomic<std::uint64_t> asked_{0};  // operations
+  std::atomic<std::uint64_t> done_{0};   // operations times threads
+};
+
+std::string listed(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return text;
+}
+
+}  // namespace
+
+std::string why_not_cpu_stream(const RankContext& context, const CaseSpec& spec) {
+  if (context.runtime->name() != "host") return "cpu_stream is of the host's cores; run it with --devices host";
+  if (spec.transport != "kernel") return "cpu_stream is a kernel of the host's cores; its transport is kernel";
+  if (spec.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
+  if (std::string reason = why_not_work(spec.variant); !reason.empty()) return reason;
+  if (spec.clock == ClockKind::kEvent || spec.cadence == Cadence::kGated) {
+    return "the host's threads are timed by the host's clock; use clock host, and cadence isolated or streaming";
+  }
+  if (spec.cpu_node >= 0 && cores_of(spec.cpu_node).empty()) {
+    return "no core of NUMA node " + std::to_string(spec.cpu_node) + " may be used here";
+  }
+  const std::vector<int> nodes = numa_nodes();
+  for (const int node : {spec.source_options.numa_node, spec.target_options.numa_node}) {
+    if (node < 0 || std::find(nodes.begin(), nodes.end(), node) != nodes.end()) continue;
+    return "there is no memory on NUMA node " + std::to_string(node) + " here; nodes with memory: " + listed(nodes);
+  }
+  return "";
+}
+
+std::unique_ptr<Operation> make_cpu_stream(const RankContext& context, const CaseSpec& spec) {
+  return std::make_unique<CpuStream>(context, spec);
+}
+
+}  // namespace linkgauge

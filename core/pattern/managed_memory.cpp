@@ -1,0 +1,82 @@
+#include "pattern/managed_memory.h"
+
+#include <unistd.h>
+
+namespace linkgauge {
+
+std::string why_not_managed(const DeviceRuntime& runtime, int device, const CaseSpec& spec) {
+  const bool source = spec.source_memory == MemoryKind::kManaged;
+  const bool target = spec.target_memory == MemoryKind::kManaged;
+  const std::string use = "managed = " + std::string(to_string(spec.managed));
+  if (!source && !target) {
+    return spec.managed == ManagedUse::kDefault ? "" : use + " is of managed memory; the case has none";
+  }
+  if (std::string reason = runtime.why_not_managed(device, spec.managed); !reason.empty()) return reason;
+  const bool moves = spec.pattern == Pattern::kHostToDevice || spec.pattern == Pattern::kDeviceToHost;
+  if (!moves) {
+    const bool each_time = spec.managed == ManagedUse::kPrefetch || spec.managed == ManagedUse::kMigrate;
+    return each_time ? use + " moves pages in the first operation only here; use host_to_device or device_to_host" : "";
+  }
+  if (source && target) {
+    return std::string(to_string(spec.pattern)) + " has one end in managed memory, the other is the device's";
+  }
+  const bool stays = spec.managed == ManagedUse::kZeroCopy || !runtime.managed_migrates(device);
+  if (!stays && (spec.cadence == Cadence::kStreaming || spec.cadence == Cadence::kGated)) {
+    return "pages move in the first operation of a batch only; use cadence isolated, or managed = zero_copy";
+  }
+  const bool touched = target && !stays && spec.managed != ManagedUse::kPrefetch;
+  if (touched && spec.clock == ClockKind::kEvent) {
+    return "the host fetches these pages by touching them, which device events do not time; use clock host";
+  }
+  return "";
+}
+
+void ManagedPages::take(DeviceRuntime& runtime, int device, const Buffer& buffer, ManagedUse use, Way way) {
+  if (buffer.kind() != MemoryKind::kManaged) return;
+  runtime_ = &runtime;
+  device_ = device;
+  data_ = buffer.data();
+  bytes_ = buffer.size();
+  use_ = use;
+  way_ = way;
+  moves_ = use != ManagedUse::kZeroCopy && runtime.managed_migrates(device);
+  prefetches_ = runtime.why_not_managed(device, ManagedUse::kPrefetch).empty();
+  runtime.advise_managed(data_, bytes_, device, use);
+}
+
+// One byte a page. A write also ends what read_mostly copied elsewhere.
+void ManagedPages::touch(bool write) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  auto* bytes = static_cast<volatile unsigned char*>(data_);
+  for (std::size_t at = 0; at < bytes_; at += page) {
+    const unsigned char held = bytes[at];
+    if (write) bytes[at] = held;
+  }
+}
+
+void ManagedPages::put_back(StreamHandle stream) {
+  if (runtime_ == nullptr || way_ == Way::kStays) return;
+  const bool on_host = way_ == Way::kToDevice || !moves_;
+  if (prefetches_ && use_ != ManagedUse::kZeroCopy) {
+    runtime_->prefetch_managed(data_, bytes_, on_host ? -1 : device_, stream);
+    runtime_->synchronize(stream);
+  }
+  if (on_host) touch(true);
+}
+
+void ManagedPages::before(StreamHandle stream) {
+  if (runtime_ == nullptr || use_ != ManagedUse::kPrefetch || way_ != Way::kToDevice) return;
+  runtime_->prefetch_managed(data_, bytes_, device_, stream);
+}
+
+void ManagedPages::after(StreamHandle stream) {
+  if (runtime_ == nullptr || use_ != ManagedUse::kPrefetch || way_ != Way::kToHost) return;
+  runtime_->prefetch_managed(data_, bytes_, -1, stream);
+}
+
+void ManagedPages::arrive() {
+  if (runtime_ == nullptr || way_ != Way::kToHost || !moves_ || use_ == ManagedUse::kPrefetch) return;
+  touch(false);
+}
+
+}  // namespace linkgauge

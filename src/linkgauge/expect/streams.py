@@ -1,0 +1,87 @@
+"""What bounds a kernel's copy between memories: its own device's, another device's, the host's; and the host's cores'.
+
+Payload is counted once for each copy and summed over devices (docs/definitions.md, stream_copy). Each of the two ends
+bounds it alone: what is read must come in, what is written must go out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from linkgauge.expect.points import beyond_cache, finite, host_and_devices, local, point_to_point
+from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for
+from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.system.units import show_rate
+
+
+def in_own_memory(q: Query) -> bool:
+    """Return whether both ends of a stream_copy are plain memory of the device that copies."""
+    plain = q.source_memory == "device" and q.target_memory == "device"
+    return plain and q.source_device < 0 and q.target_device < 0
+
+
+def streams(q: Query, variant: str) -> list[Ceiling]:
+    """Return the ceilings of stream_copy and cpu_stream, in bytes of payload per second over all devices.
+
+    Where pages of managed memory lie is the driver's choice, so that end bounds nothing.
+    """
+    if q.pattern == "cpu_stream":
+        return _of_cores(q, variant)
+    if in_own_memory(q):
+        return local(q)
+    result: list[Ceiling] = []
+    for memory, other, pattern in (
+        (q.source_memory, q.source_device, "host_to_device"),
+        (q.target_memory, q.target_device, "device_to_host"),
+    ):
+        if memory in HOST_MEMORY:
+            one_end = {"source_memory": "pinned", "target_memory": "device"}
+            if pattern == "device_to_host":
+                one_end = {"source_memory": "device", "target_memory": "pinned"}
+            result += host_and_devices(_asked(q, pattern=pattern, **one_end))
+        elif memory == "device" and other >= 0:
+            result += _of_peer(q, other, inwards=pattern == "host_to_device")
+    return list({(c.rule, c.value_bytes_per_s, c.kind): c for c in result}.values())
+
+
+def _asked(q: Query, **changes: object) -> Query:
+    return dataclasses.replace(q, **changes)  # type: ignore[arg-type]
+
+
+def _of_peer(q: Query, other: int, *, inwards: bool) -> list[Ceiling]:
+    """Return k times the bound of the slowest device's way to or from the other: all copy as much, the last ends it."""
+    least: Ceiling | None = None
+    for device in q.devices:
+        if device == other:
+            continue
+        pair = (other, device) if inwards else (device, other)
+        alone = _asked(q, pattern="unidirectional", devices=pair, source_memory="device", target_memory="device",
+                       source_device=-1, target_device=-1)  # fmt: skip
+        for c in point_to_point(alone):
+            if c.kind != "bound" or not finite(c.value_bytes_per_s):
+                continue
+            if least is None or (c.value_bytes_per_s or 0.0) < (least.value_bytes_per_s or 0.0):
+                least = c
+    if least is None:
+        return []
+    way = f"{'from' if inwards else 'to'} device {other}"
+    value = (least.value_bytes_per_s or 0.0) * q.ranks
+    basis = f"{way}: {least.basis}" + (f"; {q.ranks} devices at that rate" if q.ranks > 1 else "")
+    return [dataclasses.replace(least, value_bytes_per_s=value, basis=basis)]
+
+
+def _of_cores(q: Query, variant: str) -> list[Ceiling]:
+    """Return what the memory of the case's nodes allows the cores: a copy within one memory passes it twice."""
+    ends = {"read": (q.source_node,), "write": (q.target_node,)}.get(variant, (q.source_node, q.target_node))
+    hosts = [hosts_for(q, q.names[0], node) for node in ends]
+    if any(len(found) != 1 for found in hosts) or not beyond_cache(q, [found[0] for found in hosts]):
+        return []
+    result = []
+    for name in dict.fromkeys(found[0] for found in hosts):
+        rate = q.system.node(name).memory_rate
+        if rate is None:
+            continue
+        passes = sum(found[0] == name for found in hosts)
+        words = f"memory of {name}: {show_rate(rate.value)}" + (", passed twice" if passes == 2 else "")
+        result.append(ceiling("memory", rate.value / passes, words))
+    return result

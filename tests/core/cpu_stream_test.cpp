@@ -1,0 +1,89 @@
+// The host's cores on memory of a NUMA node: every way of work on odd sizes, and nodes that are not there.
+#include <gtest/gtest.h>
+
+#include "case_maker.h"
+#include "device/host_cpu.h"
+#include "errors.h"
+
+namespace linkgauge {
+namespace {
+
+CaseSpec stream_case(const std::string& work, std::int64_t size) {
+  CaseSpec spec = case_of("kernel", Pattern::kCpuStream, 1, size);
+  spec.variant = work;
+  return spec;
+}
+
+std::string refusal(const CaseSpec& spec) {
+  try {
+    (void)run_case(spec);
+  } catch (const Unsupported& reason) {
+    return reason.what();
+  }
+  return "";
+}
+
+TEST(CpuStream, EveryWorkIsVerifiedOnOddSizes) {
+  for (const char* work : {"", "copy", "read", "write"}) {
+    for (const std::int64_t size : {1, 7, 63, 64, 65, 4097, 1'000'003}) {
+      for (const int threads : {0, 1, 3}) {
+        CaseSpec spec = stream_case(work, size);
+        spec.blocks = threads;
+        const VerifyResult result = run_case(spec).front();
+        EXPECT_TRUE(result.ok) << work << " of " << size << " by " << threads << ": " << result.where;
+      }
+    }
+  }
+}
+
+// Without an operation nothing arrives: what was there before must not pass for the work's result.
+TEST(CpuStream, WhatWasNotDoneIsCaught) {
+  for (const char* work : {"copy", "read", "write"}) {
+    EXPECT_FALSE(run_case(stream_case(work, 100'003), 1, 0).front().ok) << work;
+  }
+}
+
+TEST(CpuStream, EveryNodeWithMemoryIsReached) {
+  for (const int node : numa_nodes()) {
+    CaseSpec spec = stream_case("copy", 1 << 20);
+    spec.source_options.numa_node = spec.target_options.numa_node = node;
+    EXPECT_EQ(refusal(spec), "") << node;
+  }
+}
+
+TEST(CpuStream, NodesThatAreNotThereAreNamed) {
+  CaseSpec spec = stream_case("copy", 4096);
+  spec.cpu_node = 900;
+  EXPECT_NE(refusal(spec).find("no core of NUMA node 900"), std::string::npos);
+  spec.cpu_node = -1;
+  spec.source_options.numa_node = 901;
+  EXPECT_NE(refusal(spec).find("no memory on NUMA node 901"), std::string::npos);
+  EXPECT_NE(refusal(stream_case("triad", 4096)).find("copy, read and write"), std::string::npos);
+  CaseSpec gated = stream_case("copy", 4096);
+  gated.cadence = Cadence::kGated;
+  EXPECT_NE(refusal(gated).find("clock host"), std::string::npos);
+  CaseSpec elsewhere = case_of("kernel", Pattern::kLocalCopy, 1, 4096);
+  elsewhere.cpu_node = 0;
+  EXPECT_NE(refusal(elsewhere).find("is of cpu_stream"), std::string::npos);
+}
+
+TEST(StreamCopy, ReadsAndWritesMemoryOfAnotherDevice) {
+  for (const auto& [source, target] : {std::pair{1, -1}, std::pair{-1, 1}, std::pair{1, 1}}) {
+    CaseSpec spec = case_of("kernel", Pattern::kStreamCopy, 2, 50'021);
+    spec.source_device = source;
+    spec.target_device = target;
+    for (const VerifyResult& result : run_case(spec)) EXPECT_TRUE(result.ok) << source << " " << target;
+  }
+}
+
+TEST(HostDevices, HaveNoManagedMemoryWhateverItsUse) {
+  CaseSpec spec = case_of("kernel", Pattern::kHostToDevice, 1, 4096);
+  spec.source_memory = MemoryKind::kManaged;
+  for (const ManagedUse use : {ManagedUse::kDefault, ManagedUse::kPrefetch, ManagedUse::kZeroCopy}) {
+    spec.managed = use;
+    EXPECT_NE(refusal(spec).find("host devices have no managed memory"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace linkgauge

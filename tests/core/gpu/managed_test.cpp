@@ -1,0 +1,224 @@
+// Managed memory and memory of other devices, in whole operations on the stand-in drivers: what the driver is told,
+// what is refused and why, and that the data is right.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "case_maker.h"
+#include "errors.h"
+#include "stand_in_control.h"
+
+namespace linkgauge {
+namespace {
+
+struct Vendor {
+  const char* which;
+  const char* library;
+  const char* prefetch;
+  const char* advise;
+};
+std::ostream& operator<<(std::ostream& out, const Vendor& vendor) { return out << vendor.which; }
+
+class Managed : public ::testing::TestWithParam<Vendor> {
+ protected:
+  void SetUp() override {
+    if (!cuda() && !can_start_compiler()) GTEST_SKIP() << "this machine cannot start linkgauge-hiprtc";
+    unsetenv("HSA_XNACK");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    cache_ = std::filesystem::temp_directory_path() / ("linkgauge_managed_" + std::to_string(getpid()));
+    control_.configure("");
+  }
+  void TearDown() override {
+    unsetenv("HSA_XNACK");
+    std::filesystem::remove_all(cache_);
+  }
+
+  std::shared_ptr<DeviceRuntime> open(const std::string& settings = "") {
+    control_.configure(settings);
+    RuntimeRequest request;
+    request.which = GetParam().which;
+    request.kernel_cache = cache_.string();
+    request.library_folders = {std::string(LINKGAUGE_STAND_IN_FOLDER) + "/nvrtc12"};
+    return open_runtime(request);
+  }
+  bool cuda() const { return std::string(GetParam().which) == "cuda"; }
+
+  CaseSpec managed_case(Pattern pattern, ManagedUse use, std::int64_t size = 300'001) const {
+    CaseSpec spec = case_of("kernel", pattern, 1, size);
+    (pattern == Pattern::kDeviceToHost ? spec.target_memory : spec.source_memory) = MemoryKind::kManaged;
+    spec.managed = use;
+    return spec;
+  }
+
+  // One operation after another, each begun from where its pages belong; the last one's verification.
+  VerifyResult run(DeviceRuntime& runtime, const CaseSpec& spec, int operations = 2) {
+    VerifyResult result;
+    on_threads(1, [&](Group& group) {
+      const RankContext context = context_of(runtime, group, spec);
+      const std::unique_ptr<Transport> transport = make_transport(spec.transport);
+      const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
+      operation->prepare();
+      operation->fill(5);
+      for (int i = 0; i < operations; ++i) {
+        operation->put_back();
+        operation->post();
+        operation->complete();
+      }
+      result = operation->verify(5);
+      operation->release();
+    });
+    return result;
+  }
+  std::string refusal(const CaseSpec& spec, const std::string& settings = "") {
+    const auto runtime = open(settings);
+    try {
+      (void)run(*runtime, spec);
+    } catch (const Unsupported& reason) {
+      return reason.what();
+    }
+    return "";
+  }
+  int prefetches() const { return control_.calls(GetParam().prefetch); }
+  int advices() const { return control_.calls(GetParam().advise); }
+
+  StandInControl control_{GetParam().library};
+  std::filesystem::path cache_;
+};
+
+TEST_P(Managed, EveryUseMovesTheDataRight) {
+  for (const Pattern pattern : {Pattern::kHostToDevice, Pattern::kDeviceToHost}) {
+    for (const ManagedUse use :
+         {ManagedUse::kDefault, ManagedUse::kMigrate, ManagedUse::kZeroCopy, ManagedUse::kPrefetch,
+          ManagedUse::kPreferredDevice, ManagedUse::kPreferredHost, ManagedUse::kAccessedBy, ManagedUse::kReadMostly}) {
+      for (const char* transport : {"kernel", "copy_engine"}) {
+        setenv("HSA_XNACK", use == ManagedUse::kZeroCopy ? "0" : "1", 1);
+        const auto runtime = open();
+        CaseSpec spec = managed_case(pattern, use);
+        spec.transport = transport;
+        EXPECT_TRUE(run(*runtime, spec).ok) << to_string(pattern) << " " << to_string(use) << " " << transport;
+      }
+    }
+  }
+  EXPECT_EQ(control_.live(), 0);
+}
+
+TEST_P(Managed, PrefetchIsPartOfTheOperationAndSoIsNothingElse) {
+  setenv("HSA_XNACK", "1", 1);
+  const auto runtime = open();
+  constexpr int kOperations = 7;
+  (void)run(*runtime, managed_case(Pattern::kHostToDevice, ManagedUse::kMigrate), kOperations);
+  EXPECT_EQ(prefetches(), kOperations);  // back to the host before each
+  EXPECT_EQ(advices(), 0);
+  control_.configure("");
+  (void)run(*runtime, managed_case(Pattern::kHostToDevice, ManagedUse::kPrefetch), kOperations);
+  EXPECT_EQ(prefetches(), 2 * kOperations);
+}
+
+TEST_P(Managed, AdviceIsGivenOnceAndOnlyWhereAskedFor) {
+  setenv("HSA_XNACK", "1", 1);
+  for (const auto& [use, cuda_advices, hip_advices] :
+       {std::tuple{ManagedUse::kPreferredDevice, 1, 1}, std::tuple{ManagedUse::kPreferredHost, 1, 1},
+        std::tuple{ManagedUse::kAccessedBy, 1, 1}, std::tuple{ManagedUse::kReadMostly, 1, 1},
+        std::tuple{ManagedUse::kZeroCopy, 2, 0}}) {
+    if (use == ManagedUse::kZeroCopy) setenv("HSA_XNACK", "0", 1);
+    const auto runtime = open();
+    EXPECT_TRUE(run(*runtime, managed_case(Pattern::kHostToDevice, use), 3).ok);
+    EXPECT_EQ(advices(), cuda() ? cuda_advices : hip_advices) << to_string(use);
+  }
+}
+
+TEST_P(Managed, WhatTheDeviceCannotIsRefusedWithTheReason) {
+  const CaseSpec prefetch = managed_case(Pattern::kHostToDevice, ManagedUse::kPrefetch);
+  EXPECT_NE(refusal(prefetch, "concurrent=0").find("no concurrent managed access"), std::string::npos);
+  EXPECT_NE(refusal(prefetch, "managed=0").find("no managed memory"), std::string::npos);
+  EXPECT_EQ(refusal(managed_case(Pattern::kHostToDevice, ManagedUse::kDefault), "concurrent=0"), "");
+  CaseSpec batched = managed_case(Pattern::kHostToDevice, ManagedUse::kPrefetch);
+  batched.cadence = Cadence::kStreaming;
+  setenv("HSA_XNACK", "1", 1);
+  EXPECT_NE(refusal(batched).find("first operation of a batch"), std::string::npos);
+  CaseSpec by_events = managed_case(Pattern::kDeviceToHost, ManagedUse::kMigrate);
+  by_events.clock = ClockKind::kEvent;
+  EXPECT_NE(refusal(by_events).find("use clock host"), std::string::npos);
+  EXPECT_NE(refusal(managed_case(Pattern::kLocalCopy, ManagedUse::kPrefetch)).find("first operation only"),
+            std::string::npos);
+  EXPECT_NE(refusal(managed_case(Pattern::kUnidirectional, ManagedUse::kPrefetch)).find("not of unidirectional"),
+            std::string::npos);
+  CaseSpec none = case_of("kernel", Pattern::kHostToDevice, 1, 64);
+  none.source_memory = MemoryKind::kPinned;
+  none.managed = ManagedUse::kPrefetch;
+  EXPECT_NE(refusal(none).find("the case has none"), std::string::npos);
+}
+
+TEST_P(Managed, TwoBuffersTogetherAreNeverLargerThanWhatIsFree) {
+  setenv("HSA_XNACK", "1", 1);
+  const std::string memory = "memory=" + std::to_string(64 << 20);
+  const auto runtime = open(memory);
+  CaseSpec spec = managed_case(Pattern::kStreamCopy, ManagedUse::kDefault, 40 << 20);
+  spec.target_memory = MemoryKind::kManaged;
+  const std::string reason = refusal(spec, memory);
+  EXPECT_NE(reason.find("managed memory"), std::string::npos) << reason;
+  EXPECT_EQ(control_.live(), 0);
+}
+
+TEST_P(Managed, StreamCopyReachesMemoryOfOtherDevicesAndOfTheHost) {
+  for (const auto& [source, target] : {std::pair{1, -1}, std::pair{-1, 1}, std::pair{1, 1}, std::pair{0, 1}}) {
+    for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kPinned, MemoryKind::kManaged}) {
+      const auto runtime = open();
+      CaseSpec spec = case_of("kernel", Pattern::kStreamCopy, 1, 123'457);
+      spec.source_device = source;
+      spec.target_device = target;
+      spec.source_memory = kind;
+      EXPECT_TRUE(run(*runtime, spec).ok) << source << " " << target << " " << to_string(kind);
+    }
+  }
+  CaseSpec far = case_of("kernel", Pattern::kStreamCopy, 1, 4096);
+  far.source_device = 1;
+  EXPECT_NE(refusal(far, "peer=0").find("may not access memory of device 1"), std::string::npos);
+  CaseSpec wrong = case_of("kernel", Pattern::kHostToDevice, 1, 4096);
+  wrong.source_memory = MemoryKind::kPinned;
+  wrong.source_device = 1;
+  EXPECT_NE(refusal(wrong).find("are of stream_copy"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Vendors, Managed,
+                         ::testing::Values(Vendor{"cuda", "libcuda.so.1", "cuMemPrefetchAsync_v2", "cuMemAdvise_v2"},
+                                           Vendor{"hip", "libamdhip64.so.7", "hipMemPrefetchAsync", "hipMemAdvise"}),
+                         [](const auto& tested) { return std::string(tested.param.which); });
+
+TEST(ManagedOnHip, MigratingAndZeroCopyFollowTheEnvironment) {
+  const StandInControl control("libamdhip64.so.7");
+  control.configure("");
+  RuntimeRequest request;
+  request.which = "hip";
+  for (const char* retry : {"0", "1"}) {
+    setenv("HSA_XNACK", retry, 1);
+    const auto runtime = open_runtime(request);
+    const bool retries = retry[0] == '1';
+    EXPECT_EQ(runtime->managed_migrates(0), retries);
+    EXPECT_EQ(runtime->why_not_managed(0, ManagedUse::kMigrate).empty(), retries);
+    EXPECT_EQ(runtime->why_not_managed(0, ManagedUse::kZeroCopy).empty(), !retries);
+  }
+  unsetenv("HSA_XNACK");
+}
+
+TEST(ManagedOnCuda, DriversBeforeLocationsTakeTheOlderCalls) {
+  const StandInControl control("libcuda.so.1");
+  control.configure("driver=12010");
+  RuntimeRequest request;
+  request.which = "cuda";
+  const auto runtime = open_runtime(request);
+  runtime->bind_thread(0);
+  const Buffer buffer(*runtime, 0, MemoryKind::kManaged, 1 << 20);
+  Stream stream(*runtime, 0);
+  runtime->advise_managed(buffer.data(), buffer.size(), 0, ManagedUse::kZeroCopy);
+  runtime->prefetch_managed(buffer.data(), buffer.size(), -1, stream.handle());
+  runtime->prefetch_managed(buffer.data(), buffer.size(), 1, stream.handle());
+  stream.synchronize();
+  EXPECT_EQ(control.calls("cuMemAdvise"), 2);
+  EXPECT_EQ(control.calls("cuMemPrefetchAsync"), 2);
+  EXPECT_EQ(control.calls("cuMemAdvise_v2") + control.calls("cuMemPrefetchAsync_v2"), 0);
+}
+
+}  // namespace
+}  // namespace linkgauge

@@ -78,3 +78,18 @@ def test_without_measured_copies_host_memory_stays_unknown() -> None:
     case |= {"source_memory": "pageable", "target_memory": "pageable"}
     assert ceilings(systems.load("hgx-h200-4"), case) == []
     assert from_ports(systems.load("hgx-h200-4"), case, Ports()) == []
+
+
+@pytest.mark.parametrize("plan", ["quick", "default", "full"])
+def test_every_case_of_host_devices_has_a_ceiling_from_its_run(plan: str) -> None:
+    """On a machine without a GPU, whose firmware tells nothing of memory, what the run reached is the ceiling."""
+    system = discover(Path("/"), nvml_answers={}, host_devices=2)
+    cases = cases_of(plan, system)
+    ports = ports_of(as_measured(case) for case in cases)
+    lacking = {
+        (case.transport, case.pattern, case.devices)
+        for case in cases
+        if not ceilings(system, case.dimensions()) and not from_ports(system, case.dimensions(), ports)
+    }
+    assert cases
+    assert not lacking

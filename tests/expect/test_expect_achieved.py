@@ -129,3 +129,53 @@ def test_latency_is_the_slowest_pair_that_must_exchange() -> None:
     assert latency(pattern="ring_shift") == 1500
     assert latency(pattern="local_copy", devices=(0,)) is None
     assert [c for c in from_ports(system, {"pattern": "allreduce"}, ports_of(rows[1:])) if c.rule == "latency"] == []
+
+
+def test_both_directions_of_host_links_take_as_long_as_the_slower() -> None:
+    system = systems.load("hgx-h200-8")
+    rows = [row("host_to_device", (0,), 55, source_memory="pinned"), row("device_to_host", (0,), 50)]
+    both = only(from_ports(system, {"pattern": "host_device_both", "devices": (0,)}, ports_of(rows)))
+    assert both.value_bytes_per_s == 100 * GB
+    assert from_ports(system, {"pattern": "host_device_both", "devices": (0,)}, ports_of(rows[:1])) == []
+
+
+def test_staging_takes_the_slowest_leg_as_measured() -> None:
+    system = systems.load("leonardo-booster")
+    rows = [row("host_to_device", (d,), 20, source_memory="pinned") for d in range(4)]
+    rows += [row("device_to_host", (d,), 15 + d) for d in range(4)]
+    case = {"pattern": "pingpong", "transport": "staging", "devices": (1, 2)}
+    assert only(from_ports(system, case, ports_of(rows))).value_bytes_per_s == pytest.approx(16 * GB)
+    everyone = {"pattern": "allreduce", "transport": "staging"}
+    assert only(from_ports(system, everyone, ports_of(rows))).value_bytes_per_s == pytest.approx(15 * GB)
+    assert from_ports(system, everyone, ports_of(rows[1:])) == []
+
+
+def test_the_memory_of_host_devices_joins_them_like_a_switch() -> None:
+    from pathlib import Path
+
+    from linkgauge.system import discover
+
+    system = discover(Path("/"), nvml_answers={}, host_devices=4)
+    rows = [row("unidirectional", pair, 8 if 2 in pair else 10) for pair in itertools.permutations(range(4), 2)]
+    rows.append(row("local_copy", (1,), 12))
+    ports = ports_of(rows)
+    assert only(from_ports(system, {"pattern": "alltoall"}, ports)).value_bytes_per_s == pytest.approx(8 * GB)
+    allreduce = only(from_ports(system, {"pattern": "allreduce"}, ports))
+    assert allreduce.value_bytes_per_s == pytest.approx(38 * GB / 6)
+    own = only(from_ports(system, {"pattern": "pingpong", "devices": (1,)}, ports))
+    assert own.value_bytes_per_s == 12 * GB
+    staged = only(from_ports(system, {"pattern": "pingpong", "transport": "staging", "devices": (0, 1)}, ports))
+    assert staged.value_bytes_per_s == pytest.approx(10 * GB)
+
+
+def test_a_copy_between_host_buffers_is_held_to_the_best_of_the_run() -> None:
+    system = systems.load("hgx-h200-8")
+    plain = {"source_memory": "pageable", "target_memory": "pinned", "source_node": -1, "target_node": -1}
+    rows = [row("unidirectional", (0, 1), rate, transport="mpi", **plain) for rate in (9, 11)]
+    rows.append(row("bidirectional", (0, 1), 30, transport="mpi", **plain))  # a sum of both ways is no rate of one
+    rows.append(row("unidirectional", (0, 1), 99, transport="mpi", **plain, status="corrupt"))
+    case = {"pattern": "pingpong", "transport": "mpi", "devices": (0, 1), **plain}
+    found = only(from_ports(system, case, ports_of(rows)))
+    assert (found.rule, found.value_bytes_per_s) == ("host_copy", 11 * GB)
+    assert from_ports(system, {**case, "devices": (1, 0)}, ports_of(rows)) == []
+    assert from_ports(system, {**case, "source_node": 1}, ports_of(rows)) == []

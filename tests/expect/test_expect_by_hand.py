@@ -203,3 +203,30 @@ def test_what_is_remembered_is_what_is_computed() -> None:
             assert ceilings(used, case) == ceilings(hosted(), case)
     assert used == hosted()
     assert System.from_json(used.to_json()) == used
+
+
+def test_leaf_switches_with_few_uplinks_bind_a_fat_tree() -> None:
+    """Four nodes of two devices and one NIC of 10 GB/s, two nodes a leaf, half as many uplinks: 10 GB/s out of a leaf.
+
+    Each of a leaf's 4 ranks sends to the 4 beyond: 16 flows share 10 GB/s, 0.625 each; goodput counts 7 of them. The
+    NICs alone allow 10 / (2 * 6) a flow.
+    """
+    import linkgauge.system as systems
+
+    def alltoall(nodes: int, **figures: float) -> dict[str, float | None]:
+        lines = "".join(f"{key} = {value}\n" for key, value in figures.items())
+        text = (
+            'name = "t"\ntitle = "t"\nsource = "s"\n[[device]]\nname = "d0..1"\n[[host]]\nname = "c"\n'
+            '[[nic]]\nname = "n"\nport_rate = "10 GB/s"\n[[link]]\nkind = "pcie"\ndata_rate = "50 GB/s"\n'
+            f'from = ["d0..1", "n"]\nto = ["c"]\n[network]\ntopology = "fat_tree"\n{lines}'
+        )
+        case = {"pattern": "alltoall", "transport": "mpi", "nodes": nodes}
+        return {c.rule: c.value_bytes_per_s for c in ceilings(systems.from_toml(text), case)}
+
+    found = alltoall(4, oversubscription=2, nodes_per_leaf=2)
+    assert found["network_global"] == pytest.approx(10e9 / 16 * 7)
+    assert found["nic_bundle"] == pytest.approx(10e9 / 12 * 7)
+    assert "network_global" not in alltoall(2, oversubscription=2, nodes_per_leaf=2)
+    assert "network_global" not in alltoall(4)
+    full = alltoall(4, oversubscription=1, nodes_per_leaf=2)
+    assert (full["network_global"] or 0) > (full["nic_bundle"] or 0)

@@ -10,14 +10,16 @@ rates, gives the ceiling of a collective.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from linkgauge.expect.collectives import link_bounds
-from linkgauge.expect.graph import FABRIC, Wires
+from linkgauge.expect.collectives import link_bounds, staging
+from linkgauge.expect.graph import FABRIC, HOST, Wires
 from linkgauge.expect.latency import of_latency, way
-from linkgauge.expect.query import HOST_MEMORY, Query, query
+from linkgauge.expect.points import staging_point_to_point
+from linkgauge.expect.query import HOST_MEMORY, HOST_PATTERNS, Query, query
 from linkgauge.expect.rules import RULES, Ceiling
 from linkgauge.expect.streams import in_own_memory
 from linkgauge.plan.patterns import PATTERNS
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
 PRIMITIVES = ("kernel", "copy_engine")
+_MEMORY = "memory"
 PAIR_PATTERNS = ("pingpong", "unidirectional", "bidirectional")
 _HOST = {"host_to_device": "into", "device_to_host": "out"}
 
@@ -176,11 +179,8 @@ def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Ce
 
 
 def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
-    if q.pattern in _HOST:
-        rates = [ports.host.get((_HOST[q.pattern], device)) for device in q.devices]
-        if len(set(q.devices)) < len(q.devices) or any(rate is None for rate in rates):
-            return None
-        return sum(rate or 0.0 for rate in rates), "each device's host link as measured alone"
+    if q.pattern in HOST_PATTERNS:
+        return _host_links(q, ports)
     if q.pattern == "cpu_stream" or (q.pattern == "stream_copy" and not in_own_memory(q)):
         return None
     if q.pattern in ("local_copy", "stream_copy"):
@@ -193,10 +193,13 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
         # Of two host buffers nothing below the transports is measured: the best of them, between the same two.
         rate = ports.host_copy.get((q.devices[0], q.devices[-1], q.source_node, q.target_node))
         return None if rate is None else (rate, f"host memory of ranks on devices {q.devices[0]} and {q.devices[-1]}")
-    if info.latency_only or q.source_memory != "device" or q.target_memory != "device" or len(q.names) < 2:
+    if info.latency_only or q.source_memory != "device" or q.target_memory != "device":
         return None
     if q.transport == "staging":
-        return None
+        return _staged(q, ports)
+    if len(q.names) < 2:
+        rate = ports.local.get(q.devices[0]) if q.pattern in PAIR_PATTERNS else None
+        return None if rate is None else (rate, f"the local copy of device {q.devices[0]}")
     if q.pattern in ("pingpong", "unidirectional"):
         return _pair(q, ports)
     graph = measured_graph(q, ports)
@@ -207,6 +210,41 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
         return None
     least = min(found, key=lambda c: c.value_bytes_per_s or 0.0)
     return least.value_bytes_per_s or 0.0, f"{least.rule} on the ports as measured"
+
+
+def _host_links(q: Query, ports: Ports) -> tuple[float, str] | None:
+    directions = (_HOST[q.pattern],) if q.pattern in _HOST else ("out", "into")
+    if len(set(q.devices)) < len(q.devices):
+        return None
+    total = 0.0
+    for device in q.devices:
+        rates = [ports.host.get((direction, device)) for direction in directions]
+        if any(rate is None for rate in rates):
+            return None
+        # Both directions carry the same bytes, so the slower one sets the time of both.
+        total += len(rates) * min(rate or 0.0 for rate in rates)
+    return total, "each device's host link as measured alone"
+
+
+def _staged(q: Query, ports: Ports) -> tuple[float, str] | None:
+    """Return what staging's slowest leg allows where each device's way to and from its host is as measured alone."""
+    graph = q.graph(HOST)
+    arcs = dict(graph.arcs)
+    ordinals = {name: ordinal for ordinal, name in graph.devices.items()}
+    for name in q.names:
+        for way_name, ends in (("out", [a for a in arcs if a[0] == name]), ("into", [a for a in arcs if a[1] == name])):
+            rate = ports.host.get((way_name, ordinals[name]))
+            if rate is None and _in_host_memory(q, name):
+                # Host buffers and a host device's own lie in one memory: a copy between devices is such a leg too.
+                rate = (ports.out if way_name == "out" else ports.into).get(ordinals[name])
+            if rate is None or len(ends) != 1:
+                return None
+            arcs[ends[0]] = rate
+    measured = graph.with_arcs(arcs)
+    pair = q.pattern in ("pingpong", "unidirectional")
+    found = staging_point_to_point(q, measured) if pair else staging(q, measured)
+    legs = [c.value_bytes_per_s for c in found if c.rule == "staging_pipelined" and c.value_bytes_per_s]
+    return (legs[0], "staging_pipelined on the host links as measured") if legs else None
 
 
 def _pair(q: Query, ports: Ports) -> tuple[float, str] | None:
@@ -223,10 +261,16 @@ def _pair(q: Query, ports: Ports) -> tuple[float, str] | None:
 
 
 def measured_graph(q: Query, ports: Ports) -> Wires | None:
-    """Return the fabric with the ports' measured rates; None where a link of a device that takes part has none."""
+    """Return the fabric with the ports' measured rates; None where a link of a device that takes part has none.
+
+    Host devices have no fabric: their memory stands for a switch that joins them.
+    """
     graph = q.graph(FABRIC)
     if not graph.joined(q.devices):
-        return None
+        if not all(_in_host_memory(q, name) for name in q.names):
+            return None
+        star = {arc: math.inf for name in q.names for arc in ((name, _MEMORY), (_MEMORY, name))}
+        graph = dataclasses.replace(graph, scope=_MEMORY, arcs=star, links=dict.fromkeys(star, 1))
     ordinals = {name: ordinal for ordinal, name in graph.devices.items()}
     arcs = {}
     for (tail, head), rate in graph.arcs.items():
@@ -243,6 +287,10 @@ def measured_graph(q: Query, ports: Ports) -> Wires | None:
         elif tail in q.names or head in q.names:
             return None
     return graph.with_arcs(arcs)
+
+
+def _in_host_memory(q: Query, name: str) -> bool:
+    return all(link.kind == "memory" for link in q.system.links_of(name))
 
 
 def _primitive_latency(q: Query, ports: Ports, case: Mapping[str, Any]) -> list[Ceiling]:

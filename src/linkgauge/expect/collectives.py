@@ -20,7 +20,7 @@ def collective(q: Query) -> list[Ceiling]:
     result: list[Ceiling] = []
     if len(q.names) > 1:
         if q.transport == "staging":
-            result.extend(_staging(q))
+            result.extend(staging(q, q.graph(HOST)))
         else:
             result.extend(link_bounds(q, q.graph(), "bound" if q.binds else "constructive"))
             if not q.binds:
@@ -199,32 +199,32 @@ _ROOT_TRAFFIC: dict[str, Callable[[int], float]] = {
 
 
 def _memory(q: Query) -> list[Ceiling]:
-    """Return the bound that the devices' own memories set: payload is read once at its source, written at its end."""
+    """Return the bound that memories set: payload is read once at its source, written at its end.
+
+    Host devices of one host share its memory, so what all of them must move counts there.
+    """
     n = q.ranks
-    if q.on_host or not beyond_cache(
-        q, list(q.names), 1.0 / n if q.pattern in ("allgather", "reduce_scatter") else 1.0
-    ):
+    memories = {name: q.memory_of(name) for name in q.names}
+    share = 1.0 / n if q.pattern in ("allgather", "reduce_scatter") else 1.0
+    if q.on_host or not beyond_cache(q, [memory.name for memory in memories.values()], share):
         return []
     # Goodput counts (n - 1) m for these patterns and m for the rest.
     payload = n - 1.0 if q.pattern in ("alltoall", "one_to_all", "all_to_one") else 1.0
-    limits = {}
+    traffic: dict[str, float] = {}
     if q.pattern in _TRAFFIC:
         for name, weight in q.weights.items():
-            rate = q.device(name).memory_rate
             # Ranks on one device may share what they read, so only what each writes by itself is surely there.
-            share = 1 if weight > 1 and q.pattern in ("broadcast", "allgather", "reduce") else weight
-            if rate is not None:
-                limits[name] = rate.value * payload / (_TRAFFIC[q.pattern](n) * share)
+            counted = 1 if weight > 1 and q.pattern in ("broadcast", "allgather", "reduce") else weight
+            memory = memories[name].name
+            traffic[memory] = traffic.get(memory, 0.0) + _TRAFFIC[q.pattern](n) * counted
     elif q.pattern in _ROOT_TRAFFIC:
-        rate = q.device(q.root_name).memory_rate
-        if rate is not None:
-            limits[q.root_name] = rate.value * payload / _ROOT_TRAFFIC[q.pattern](n)
+        traffic[memories[q.root_name].name] = _ROOT_TRAFFIC[q.pattern](n)
+    rates = {memory.name: memory.memory_rate.value for memory in memories.values() if memory.memory_rate is not None}
+    limits = {name: rates[name] * payload / moved for name, moved in traffic.items() if name in rates}
     if not limits:
         return []
     name = min(limits, key=lambda key: limits[key])
-    rate = q.device(name).memory_rate
-    assert rate is not None
-    return [ceiling("memory", limits[name], f"memory of {name}: {show_rate(rate.value)}, reads and writes together")]
+    return [ceiling("memory", limits[name], f"memory of {name}: {show_rate(rates[name])}, reads and writes together")]
 
 
 # Bytes that each rank copies out of and into its device, in m / n, for all ranks and for the root (None: like all).
@@ -244,9 +244,8 @@ _LEGS: dict[str, Callable[[int], tuple[tuple[int, int], tuple[int, int] | None]]
 }
 
 
-def _staging(q: Query) -> list[Ceiling]:
-    """Return the ceilings of staging: every rank's buffer to a host, the exchange there, and back."""
-    graph = q.graph(HOST)
+def staging(q: Query, graph: Wires) -> list[Ceiling]:
+    """Return the ceilings of staging over host links: every rank's buffer to a host, the exchange there, and back."""
     hosts = [host.name for host in q.system.hosts if host.name in graph.vertices]
     if not hosts or not set(q.names) <= set(graph.vertices) or q.pattern not in _LEGS:
         return []

@@ -105,6 +105,8 @@ def _network(q: Query, n: int) -> list[Ceiling]:
     network = q.system.network
     if network is None:
         return []
+    if network.topology == "fat_tree":
+        return _fat_tree(q, n)
     group_rate, groups, per_group = (
         global_rate_of_group(network),
         network.value("groups"),
@@ -129,3 +131,22 @@ def _network(q: Query, n: int) -> list[Ceiling]:
         if finite(value):
             result.append(ceiling("network_bisection", value, f"{show_rate(across)} between two halves of the groups"))
     return result
+
+
+def _fat_tree(q: Query, n: int) -> list[Ceiling]:
+    """Return what the uplinks of a fat tree's leaf switches allow, where it has fewer of them than links to nodes.
+
+    A tree with as many uplinks carries whatever its nodes inject, so their NICs bound it already.
+    """
+    network = q.system.network
+    assert network is not None
+    over, leaf = network.value("oversubscription"), network.value("nodes_per_leaf")
+    rates = [nic.port_rate.value for nic in q.system.of_kind("nic") if nic.port_rate is not None]
+    if over is None or leaf is None or not rates or over < 1 or q.nodes <= leaf:
+        return []
+    uplinks = leaf * sum(rates) / over
+    inside = leaf * q.ranks
+    # Each of a full leaf's ranks sends to all ranks outside of it.
+    value = uplinks * (n - 1) / (inside * (n - inside))
+    basis = f"{leaf:.0f} nodes of a leaf switch share {show_rate(uplinks)} of uplinks"
+    return [ceiling("network_global", value, basis)]

@@ -67,21 +67,26 @@ def _pair(q: Query) -> list[Ceiling]:
     plain = q.source_memory == "device" and q.target_memory == "device"
     if len(q.names) == 1 and plain:
         # Both buffers lie in one memory: read and written once, or twice where each way has its own.
-        rate = q.device(q.names[0]).memory_rate
+        memory = q.memory_of(q.names[0])
+        rate = memory.memory_rate
         if rate is None:
             return []
-        words = f"payload read and written in {q.names[0]}: {show_rate(rate.value)}"
-        return [half_of_memory(q, q.names, rate.value / (4 if both else 2), words)]
+        words = f"payload read and written in {memory.name}: {show_rate(rate.value)}"
+        return [half_of_memory(q, [memory.name], rate.value / (4 if both else 2), words)]
     result = point_to_point(q)
     if q.on_host:
         result.extend(_host_copy(q))
     elif both and plain and q.transport != "staging":
         result.extend(collective(q))
     elif plain:
-        rates = {name: r.value for name in q.names if (r := q.device(name).memory_rate) is not None}
-        if rates and beyond_cache(q, q.names):
+        memories = [q.memory_of(name) for name in q.names]
+        # Of two host devices on one host payload is read and written in one memory.
+        rates = {m.name: m.memory_rate.value / memories.count(m) for m in memories if m.memory_rate is not None}
+        if rates and beyond_cache(q, list(rates)):
             name = min(rates, key=lambda key: rates[key])
-            result.append(ceiling("memory", rates[name], f"memory of {name}: {show_rate(rates[name])}"))
+            shared = ", read and written there" if memories[0] == memories[-1] else ""
+            words = f"memory of {name}: {show_rate(rates[name] * (2 if shared else 1))}{shared}"
+            result.append(ceiling("memory", rates[name], words))
     return result
 
 

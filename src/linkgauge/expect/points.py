@@ -27,7 +27,7 @@ def serial(*rates: float | None) -> float | None:
 def point_to_point(q: Query) -> list[Ceiling]:
     """Return the ceilings of pingpong and unidirectional, and of one direction of bidirectional taken alone."""
     if q.transport == "staging" and not q.on_host:
-        return staging_point_to_point(q)
+        return staging_point_to_point(q, q.graph(HOST))
     sources = _ends(q, 0, q.source_memory, q.source_node)
     targets = _ends(q, 1, q.target_memory, q.target_node)
     if not sources or not targets:
@@ -89,9 +89,8 @@ def _ends(q: Query, rank: int, memory: str, node: int) -> tuple[str, ...]:
     return (device,)
 
 
-def staging_point_to_point(q: Query) -> list[Ceiling]:
-    """Return the ceilings of a copy by way of host memory."""
-    graph = q.graph(HOST)
+def staging_point_to_point(q: Query, graph: Wires) -> list[Ceiling]:
+    """Return the ceilings of a copy by way of host memory, over host links."""
     source, target = q.names[0], q.names[-1]
     hosts = [host.name for host in q.system.hosts if host.name in graph.vertices]
     if not hosts:
@@ -122,13 +121,16 @@ def staging_point_to_point(q: Query) -> list[Ceiling]:
 
 def local(q: Query) -> list[Ceiling]:
     """Return the ceilings of copies inside each device: half of the memory rate, summed over devices."""
-    rates = [q.device(name).memory_rate for name in q.names]
-    if any(rate is None for rate in rates):
+    memories = [q.memory_of(name) for name in q.names]
+    rates = {memory.name: memory.memory_rate for memory in memories}
+    if any(rate is None for rate in rates.values()):
         return []
-    total = sum(rate.value for rate in rates if rate is not None) / 2
-    # local_copy is timed on each device by itself, stream_copy on all together.
-    value = total if q.pattern == "stream_copy" else total / len(rates)
-    return [half_of_memory(q, q.names, value, f"half of {show_rate(2 * value)} of memory")]
+    # local_copy is timed on each device by itself, stream_copy on all together; host devices share one memory.
+    if q.pattern == "stream_copy":
+        value = sum(rate.value for rate in rates.values() if rate is not None) / 2
+    else:
+        value = sum(m.memory_rate.value for m in memories if m.memory_rate is not None) / 2 / len(memories)
+    return [half_of_memory(q, list(rates), value, f"half of {show_rate(2 * value)} of memory")]
 
 
 def half_of_memory(q: Query, names: Sequence[str], value: float, basis: str) -> Ceiling:

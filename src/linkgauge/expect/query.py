@@ -107,6 +107,16 @@ class Query:
         """Return a device's node."""
         return self.system.node(name)
 
+    def memory_of(self, name: str) -> Node:
+        """Return the node whose memory holds a device's buffers: itself, or of a host device the host."""
+        node = self.system.node(name)
+        if node.memory_rate is not None:
+            return node
+        kinds = {other.name: other.kind for other in self.system.nodes}
+        links = (link for link in self.system.links_of(name) if link.kind == "memory")
+        hosts = [link.other(name) for link in links if kinds[link.other(name)] == "host"]
+        return self.system.node(hosts[0]) if hosts else node
+
 
 def query(system: System, case: Mapping[str, Any]) -> Query:
     """Read a case's columns; those that are absent get the defaults of docs/definitions.md.

@@ -333,9 +333,9 @@ _TABLE = (
         "network_global",
         "bound",
         "alltoall, several nodes",
-        "global links of all groups over the traffic that must leave groups at the best placement",
-        "Kim et al. 2008, dragonfly",
-        "Counts every global port as cabled.",
+        "global links of all groups, or a fat tree's uplinks of a leaf, over what must leave it at best",
+        "Kim et al. 2008, dragonfly; Leiserson 1985, fat trees",
+        "Counts every global port as cabled; a fat tree with all uplinks is bound by its NICs alone.",
     ),
     Rule(
         "network_bisection",

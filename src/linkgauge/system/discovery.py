@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.system import amdsmi, ancestors, hwloc, kfd, nvml, sysfs
+from linkgauge.system import amdsmi, ancestors, dmi, hwloc, kfd, nvml, sysfs
 from linkgauge.system.draft import Draft, FoundDevice, discovered, figure
 from linkgauge.system.fabric import add_nvlinks, add_xgmi
 from linkgauge.system.model import NODE_KINDS, Figure, Link, Node, System
@@ -64,7 +64,7 @@ def discover(
     own = {entry.get("own_numa") for entry in (answers or {}).get("devices", ())}
     every = sysfs.hosts(root)
     listed = [h for h in every if h.cores or (h.memory_bytes and h.number not in own)] or every[:1]
-    _add_hosts(draft, listed)
+    _add_hosts(draft, listed, _memory_rates(root, listed, draft))
     devices = [] if hosts_only else _nvidia(answers or {}) + _amd(root, amdsmi.read() if ask_amdsmi else {})
     devices.sort(key=lambda device: device.address)
     if devices:
@@ -99,8 +99,20 @@ def _recorded_nvml(folder: Path) -> Mapping[str, Any] | None:
     return answers
 
 
-def _add_hosts(draft: Draft, listed: list[HostFacts]) -> None:
-    for host in listed:
+def _memory_rates(root: Path, listed: Sequence[HostFacts], draft: Draft) -> list[Figure | None]:
+    """Return each host's memory rate; where it is not known, a note says why."""
+    found, reason = dmi.modules(root)
+    rates: list[tuple[float, str]] = []
+    if found:
+        rates, reason = dmi.rates(found, [host.memory_bytes for host in listed])
+    if not rates:
+        draft.notes.append(f"the rate of host memory is not known: {reason}")
+        return [None] * len(listed)
+    return [figure(rate, "B/s", source) for rate, source in rates]
+
+
+def _add_hosts(draft: Draft, listed: list[HostFacts], rates: Sequence[Figure | None]) -> None:
+    for host, rate in zip(listed, rates, strict=True):
         name = f"numa{host.number}"
         draft.hosts[host.number] = name
         draft.nodes.append(
@@ -113,6 +125,7 @@ def _add_hosts(draft: Draft, listed: list[HostFacts]) -> None:
                 memory_bytes=discovered(host.memory_bytes, "B", "sysfs: meminfo of the node")
                 if host.memory_bytes
                 else None,
+                memory_rate=rate,
                 cache_bytes=discovered(host.cache_bytes, "B", "sysfs: last-level caches") if host.cache_bytes else None,
             )
         )
@@ -324,7 +337,7 @@ def _pcie(
 def _add_host_devices(draft: Draft, listed: list[HostFacts], wanted: int | None) -> None:
     cores = [(core, host.number) for host in listed for core in host.cores] or [(0, listed[0].number)]
     count = wanted if wanted is not None else min(_HOST_DEVICES, len(cores))
-    draft.notes.append("host devices stand for GPUs here; the rate of this machine's memory is not known")
+    draft.notes.append("host devices stand for GPUs here")
     for ordinal in range(count):
         core, numa = cores[ordinal % len(cores)]
         draft.nodes.append(

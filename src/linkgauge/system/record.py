@@ -47,6 +47,7 @@ _PLACES = (
     "sys/class/infiniband/*/ports/*/state",
     "sys/class/net/*/speed",
     "sys/class/net/*/operstate",
+    "sys/firmware/dmi/entries/17-*/raw",
 )
 
 
@@ -71,6 +72,8 @@ def record(folder: Path, root: Path = Path("/"), *, identities: bool = False) ->
             continue
         if source.name == "cpuinfo":
             content = _first_processor(content)
+        elif source.name == "raw":
+            content = content[: content[1]] if len(content) > 1 else content  # serial numbers come after the figures
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
         written.append(target)

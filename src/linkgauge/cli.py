@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn, Protocol
 import typer
 
 from linkgauge import __version__
-from linkgauge.errors import LinkgaugeError
+from linkgauge.errors import LinkgaugeError, one_line
 
 EXIT_INTERRUPTED = 130
 EXIT_BAD_INPUT = 2
@@ -140,11 +140,6 @@ class _ShowsMessage(Protocol):
 def _error_base() -> type[Exception]:
     # Typer carries click inside from some version on; the base of its usage errors has no public name in both.
     return next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-
-
-def one_line(message: str) -> str:
-    """`message` on one line, as errors are shown."""
-    return " ".join(message.split())
 
 
 def report_error(message: str) -> None:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+# What quotes a file's own words may quote a megabyte of them.
+_LONGEST_LINE = 1500
+
+
+def one_line(text: str) -> str:
+    """`text` as one line that a terminal only prints: white space as blanks, other control characters by number."""
+    shown = "".join(ch if ch.isprintable() else " " if ch.isspace() else f"\\x{ord(ch):02x}" for ch in text)
+    line = " ".join(shown.split())
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 310]} [...] {line[-300:]}"
+
 
 class LinkgaugeError(Exception):
     """Base of every error that is shown as one line instead of a traceback.
 
-    `exit_status` is what the command line ends with (docs/definitions.md, exit status).
+    Its text is one line whatever it was made of: a stranger's file may have put control characters into what is
+    quoted. `exit_status` is what the command line ends with (docs/definitions.md, exit status).
     """
 
     exit_status = 5
+
+    def __str__(self) -> str:
+        """The message, as one line."""
+        return one_line(super().__str__())
 
 
 class UsageError(LinkgaugeError):

@@ -71,8 +71,10 @@ class Planter:
 
         real, full = journal._write_all, [False]
         same = [one.case for one in self.spec.cases if one.case.size_asked == fault["size"]]
+        if not same and fault["phase"] != "release":
+            return
         kind = b'"kind":' + _DISK_RECORDS[fault["phase"]]
-        key = same[0].case_key.encode() if same and fault["phase"] != "release" else b""
+        key = same[0].case_key.encode() if fault["phase"] != "release" else b""
 
         def write(descriptor: int, body: bytes) -> None:
             if kind in body and key in body and not full[0]:

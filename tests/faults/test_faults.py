@@ -1,27 +1,29 @@
 """Faults planted at phases of transports: each costs its case only, is recorded with its evidence, and leaves nothing.
 
 `./lg test --faults` plants all of them (LINKGAUGE_FAULTS=all); otherwise sixty drawn by a seed. Faults that end a
-launch share runs: a run has one case for each, of a size of its own, and sound ones between. Faults that end the whole
-run (a killed parent, a full disk) have a run each, which is resumed.
+launch share runs: a run has one case for each, of a size of its own, and sound ones between. Those that end the whole
+run (a killed parent, a full disk) share runs too, each of which is resumed until nothing is left. Much of the time
+passes waiting for what hangs, so several runs go on at once; the tests look at them one after the other.
 """
 
 from __future__ import annotations
 
-import contextlib
+import concurrent.futures
+import dataclasses
 import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from faults.triples import TRIPLES, Triple, seeded
-from linkgauge.run import processes
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.store.run import load
 
@@ -31,10 +33,26 @@ pytestmark = [
 ]
 ALL = os.environ.get("LINKGAUGE_FAULTS") == "all"
 CHOSEN = list(TRIPLES) if ALL else seeded(60, seed=11)
-SHARED = [triple for triple in CHOSEN if not triple.fault.resumes]
-ALONE = [triple for triple in CHOSEN if triple.fault.resumes]
 A_RUN = 12  # faults that share a run
-GROUPS = [SHARED[start : start + A_RUN] for start in range(0, len(SHARED), A_RUN)]
+A_CHAIN = 6  # faults that end a run which is then resumed, one after the other
+AT_ONCE = 3 if ALL else 2
+
+
+def parted(triples: list[Triple], size: int) -> list[list[Triple]]:
+    return [triples[start : start + size] for start in range(0, len(triples), size)]
+
+
+def needs_the_last_record(triple: Triple) -> bool:
+    """Whether the run is over once the fault was planted: two of them cannot be had of one run."""
+    return triple.fault.kind == "disk" and triple.phase == "release"
+
+
+RESUMED = [triple for triple in CHOSEN if triple.fault.resumes]
+GROUPS = parted([triple for triple in CHOSEN if not triple.fault.resumes], A_RUN)
+CHAINS = [
+    *parted([triple for triple in RESUMED if not needs_the_last_record(triple)], A_CHAIN),
+    *([triple] for triple in RESUMED if needs_the_last_record(triple)),
+]
 HERE = Path(__file__).parent
 FIRST_SIZE = 4096
 
@@ -77,45 +95,6 @@ def run(triples: list[Triple], folder: Path) -> int:
     return done.returncode
 
 
-def left_behind(folder: Path) -> list[str]:
-    """Processes, temporary files and shared memory of the folder's runs, MPI libraries' own included."""
-    found = []
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        found = [f"process {pid}" for pid in processes.own_processes() if str(folder) in _environment(pid)]
-        if not found:
-            break
-        time.sleep(0.05)
-    found += [str(path) for path in (folder / "tmp").rglob("*") if not path.name.startswith("linkgauge-")]
-    return found
-
-
-def _environment(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def new_shared_memory(before: set[str], patience_s: float = 10.0) -> set[str]:
-    """What is new in /dev/shm and stays: other programs' files come and go."""
-    deadline = time.monotonic() + patience_s
-    while (new := shared_memory() - before) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return new
-
-
-def shared_memory() -> set[str]:
-    """What lies in /dev/shm that is this user's and that no process maps; folders of runs left out."""
-    mapped = processes.mapped_files(processes.own_processes())
-    found = set()
-    for path in Path("/dev/shm").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            if path.stat().st_uid == os.getuid() and not path.name.startswith("linkgauge-") and path not in mapped:
-                found.add(path.name)
-    return found
-
-
 def check_evidence(triple: Triple, row: Any) -> list[str]:
     """What is missing from a faulted case's record."""
     evidence = json.loads(row.record["evidence"] or "{}")
@@ -138,17 +117,104 @@ def check_evidence(triple: Triple, row: Any) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("triples", GROUPS, ids=[f"{group[0].name} and on" for group in GROUPS])
-def test_each_fault_costs_its_case_only(tmp_path: Path, triples: list[Triple]) -> None:
-    before = shared_memory()
-    status = run(triples, tmp_path)
-    log = (tmp_path / "output.log").read_text()
-    rows = {(row.case.transport, row.case.size_asked): row for row in load(tmp_path / "run").rows()}
+@dataclasses.dataclass
+class Chain:
+    """What was seen of a run that was ended by one fault after the other and resumed after each."""
+
+    planted: list[Triple]  # in the order in which they ended the run
+    wrong: list[str]
+
+
+def run_chain(triples: list[Triple], folder: Path) -> Chain:
+    """Run and resume until the run ends well; each fault must end it once, and no completed case may change."""
+    chain = Chain([], [])
+    kept: dict[Any, tuple[int, ...]] = {}
+    while True:
+        status = run(triples, folder)
+        now = completed(folder / "run")
+        if any(now.get(identity) != times for identity, times in kept.items()):
+            chain.wrong.append(f"cases completed before {chain.planted[-1:]} are not as they were")
+        kept = now
+        new = [triple for triple in triples if triple not in chain.planted and marker(folder, triples, triple).exists()]
+        if status == 0 or len(new) != 1:
+            if status or new:
+                chain.wrong.append(f"exit status {status} with {[triple.name for triple in new]} planted")
+            return chain
+        expected = -signal.SIGKILL if new[0].fault.kind == "parent" else 5
+        if status != expected:
+            chain.wrong.append(f"{new[0].name}: exit status {status}, expected {expected}")
+        chain.planted += new
+
+
+def completed(path: Path) -> dict[Any, tuple[int, ...]]:
+    """The times of each case that is ok, by its row's identity; a run that was killed has no other statuses."""
+    loaded = load(path)
+    rows = list(loaded.rows())
+    assert {row.status for row in rows} <= {"ok", None}
+    times: dict[Any, list[int]] = {row.identity: [] for row in rows if row.status == "ok"}
+    for sample in loaded.samples.select(["case_key", "launch", "repeat", "attempt", "ns"]).to_pylist():
+        identity = (sample["case_key"], sample["launch"], sample["repeat"], sample["attempt"])
+        if identity in times:
+            times[identity].append(sample["ns"])
+    assert all(times.values())
+    return {identity: tuple(series) for identity, series in times.items()}
+
+
+def marker(folder: Path, triples: list[Triple], triple: Triple) -> Path:
+    """The file that the planter makes when it plants."""
+    return folder / f"planted-{triple.transport}-{FIRST_SIZE + 16 * triples.index(triple)}"
+
+
+def identity(triples: list[Triple]) -> str:
+    """A run's name among the tests."""
+    return triples[0].name + (" and on" if len(triples) > 1 else "")
+
+
+class Runs:
+    """The runs of this module, measured ahead of the tests that look at them, so many at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.shared_memory_before = shared_memory()
+        self._folder = folder
+        self._pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
+        self._started: dict[str, tuple[Path, concurrent.futures.Future[Any]]] = {}
+
+    def start(self, function: Callable[[list[Triple], Path], Any], triples: list[Triple]) -> None:
+        folder = self._folder / str(len(self._started))
+        folder.mkdir()
+        self._started[identity(triples)] = folder, self._pool.submit(function, triples, folder)
+
+    def result(self, triples: list[Triple]) -> tuple[Path, Any]:
+        """The folder of a run, and what its function returned."""
+        folder, started = self._started[identity(triples)]
+        return folder, started.result()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Runs]:
+    made = Runs(tmp_path_factory.mktemp("faults"))
+    asked = {item.name.partition("[")[2].rstrip("]") for item in request.session.items}
+    for function, lists in ((run, GROUPS), (run_chain, CHAINS)):
+        for triples in lists:
+            if identity(triples) in asked:
+                made.start(function, triples)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("triples", GROUPS, ids=map(identity, GROUPS))
+def test_each_fault_costs_its_case_only(runs: Runs, triples: list[Triple]) -> None:
+    folder, status = runs.result(triples)
+    log = (folder / "output.log").read_text()
+    rows = {(row.case.transport, row.case.size_asked): row for row in load(folder / "run").rows()}
     wrong = []
     for number, triple in enumerate(triples):
         size = FIRST_SIZE + 16 * number
         row, sound = rows.get((triple.transport, size)), rows.get((triple.transport, size + 8))
-        if not (tmp_path / f"planted-{triple.transport}-{size}").exists():
+        if not marker(folder, triples, triple).exists():
             wrong.append(f"{triple.name}: was not planted")
         elif row is None or row.status != triple.fault.status:
             said = f"{row.status}: {row.reason}" if row is not None else "no record"
@@ -160,27 +226,24 @@ def test_each_fault_costs_its_case_only(tmp_path: Path, triples: list[Triple]) -
     print(f"{len(triples)} faults planted, {len(wrong)} wrong")
     assert not wrong, "\n".join(wrong) + "\n" + log[-3000:]
     assert status == 4, log[-3000:]
-    assert left_behind(tmp_path) == []
-    assert list((tmp_path / "tmp").iterdir()) == []
-    assert new_shared_memory(before) == set()
+    assert left_behind(folder) == []
+    assert list((folder / "tmp").iterdir()) == []
+    assert new_shared_memory(runs.shared_memory_before) == set()
 
 
-@pytest.mark.parametrize("triple", ALONE, ids=[triple.name for triple in ALONE])
-def test_a_run_that_was_ended_goes_on_and_has_every_case_once(tmp_path: Path, triple: Triple) -> None:
-    before = shared_memory()
-    first = run([triple], tmp_path)
-    log = (tmp_path / "output.log").read_text()
-    assert (tmp_path / f"planted-{triple.transport}-{FIRST_SIZE}").exists(), log
-    assert first == (-signal.SIGKILL if triple.fault.kind == "parent" else 5), log
-    for row in load(tmp_path / "run").rows():  # what was completed is intact and readable
-        assert row.status in ("ok", None)
-    assert run([triple], tmp_path) == 0, (tmp_path / "output.log").read_text()
-    rows = list(load(tmp_path / "run").rows())
-    done = [row.case.size_asked for row in rows if row.status == "ok"]
-    assert sorted(done) == [FIRST_SIZE, FIRST_SIZE + 8]
-    clean_leftovers([tmp_path / "tmp", Path("/dev/shm")])
-    assert left_behind(tmp_path) == []
-    assert new_shared_memory(before) == set()
+@pytest.mark.parametrize("triples", CHAINS, ids=map(identity, CHAINS))
+def test_a_run_that_was_ended_goes_on_and_has_every_case_once(runs: Runs, triples: list[Triple]) -> None:
+    folder, chain = runs.result(triples)
+    log = (folder / "output.log").read_text()
+    wrong = [*chain.wrong, *(f"{triple.name}: was not planted" for triple in triples if triple not in chain.planted)]
+    print(f"{len(chain.planted)} faults planted and as many resumed, {len(wrong)} wrong")
+    assert not wrong, "\n".join(wrong) + "\n" + log[-3000:]
+    done = [row.case.size_asked for row in load(folder / "run").rows() if row.status == "ok"]
+    firsts = [FIRST_SIZE + 16 * number for number in range(len(triples))]
+    assert sorted(done) == sorted(size for first in firsts for size in (first, first + 8))
+    clean_leftovers([folder / "tmp", Path("/dev/shm")])
+    assert left_behind(folder) == []
+    assert new_shared_memory(runs.shared_memory_before) == set()
 
 
 def test_the_list_is_long_enough_and_says_each_triple_once() -> None:

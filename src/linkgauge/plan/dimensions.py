@@ -143,7 +143,7 @@ def _real(low: float, high: float) -> Parse:
     def parse(item: Any) -> tuple[Value, ...]:
         try:
             number = float(item) if isinstance(item, (str, int, float)) and not isinstance(item, bool) else None
-        except ValueError:
+        except (ValueError, OverflowError):
             number = None
         if number is None or not low < number <= high:
             raise WrongValueError(f"wrong value {_shown(item)}: expected a number above {low:g} and up to {high:g}")
@@ -152,7 +152,7 @@ def _real(low: float, high: float) -> Parse:
     return parse
 
 
-def _quantity(parse_text: Callable[[str], Any], minimum: int, expected: str) -> Parse:
+def _quantity(parse_text: Callable[[str], Any], minimum: int, maximum: int, expected: str) -> Parse:
     """A size or a time: text with a unit, or (in TOML) a whole number of bytes or nanoseconds."""
 
     def parse(item: Any) -> tuple[Value, ...]:
@@ -163,15 +163,15 @@ def _quantity(parse_text: Callable[[str], Any], minimum: int, expected: str) -> 
         except UsageError as error:
             raise WrongValueError(str(error)) from None
         values = parsed if isinstance(parsed, tuple) else (parsed,)
-        if any(value < minimum for value in values):
-            raise WrongValueError(f"wrong value {_shown(item)}: expected at least {minimum}; {expected}")
+        if any(not minimum <= value <= maximum for value in values):
+            raise WrongValueError(f"wrong value {_shown(item)}: expected {minimum} to {maximum}; {expected}")
         return values
 
     return parse
 
 
 def _duration_or_ns(text: str) -> int:
-    return int(text) if text.isdecimal() else quantity.parse_duration(text)
+    return int(text) if text.isdecimal() and len(text) <= 40 else quantity.parse_duration(text)
 
 
 def _word(item: Any) -> tuple[Value, ...]:
@@ -189,9 +189,9 @@ def _device(item: Any) -> tuple[Value, ...]:
     return (words[item],) if isinstance(item, str) and item in words else _count(-1, 4096)(item)
 
 
-_SIZE = _quantity(quantity.parse_sizes, 0, quantity.SIZES_EXPECTED)
-_ONE_SIZE = _quantity(quantity.parse_size, 0, quantity.SIZE_EXPECTED)
-_TIME = _quantity(_duration_or_ns, 0, quantity.TIME_EXPECTED)
+_SIZE = _quantity(quantity.parse_sizes, 0, quantity.MAX_SIZE_BYTES, quantity.SIZES_EXPECTED)
+_ONE_SIZE = _quantity(quantity.parse_size, 0, quantity.MAX_SIZE_BYTES, quantity.SIZE_EXPECTED)
+_TIME = _quantity(_duration_or_ns, 0, quantity.MAX_TIME_NS, quantity.TIME_EXPECTED)
 _WHAT, _WHERE, _HOW, _STOP = "What is moved", "Where it lies", "How it is timed", "When to stop"
 
 
@@ -255,7 +255,7 @@ DIMENSIONS: tuple[Dimension, ...] = (
     Dimension("stop_relative_half_width", "interval: half width of the median's interval over the median.",
               "a number above 0 and up to 1", _real(0, 1), _STOP),
     Dimension("stop_time_ns", "No longer than this; duration: as long as this.", quantity.TIME_EXPECTED,
-              _quantity(_duration_or_ns, 1, quantity.TIME_EXPECTED), _STOP),
+              _quantity(_duration_or_ns, 1, quantity.MAX_TIME_NS, quantity.TIME_EXPECTED), _STOP),
 )  # fmt: skip
 
 BY_NAME: dict[str, Dimension] = {dimension.name: dimension for dimension in DIMENSIONS}

@@ -15,8 +15,10 @@ _SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "T
 _TIME_UNITS_NS = {
     "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, "h": 3600 * 10**9,
 }  # fmt: skip
-_NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)\s*([^\W\d_]*|%)")
+# No quantity has more digits; Python refuses to convert thousands of them.
+_NUMBER_AND_UNIT = re.compile(r"(\d{1,40}(?:\.\d{1,40})?)\s*([^\W\d_]*|%)")
 MAX_SIZE_BYTES = 1 << 50  # beyond any memory; keeps a typing error from becoming an endless range
+MAX_TIME_NS = 100 * 365 * 24 * 3600 * 10**9  # a century; what is stored has 63 bits
 
 SIZE_EXPECTED = "a size such as 8, 64KiB or 1.5MiB (B, KiB, MiB, GiB, TiB)"
 SIZES_EXPECTED = "sizes such as 8, 64KiB, a list 8,64KiB, or a range 1:1GiB:x4 or 1MiB:8MiB:+1MiB"
@@ -80,7 +82,7 @@ def _one_or_range(part: str, whole: str) -> list[int]:
         if stride == 0 or (last - first) // stride > 10_000:
             raise UsageError(f"'{part}' has too small a step '{step}': expected at most 10000 sizes")
         return list(range(first, last + 1, stride))
-    match = re.fullmatch(r"x(\d+)", step)
+    match = re.fullmatch(r"x(\d{1,18})", step)
     if match is None or int(match[1]) < 2:
         raise UsageError(f"'{step}' in '{part}' is not a step: expected xFACTOR (x2, x4, ...) or +SIZE")
     if first == 0:
@@ -97,7 +99,10 @@ def parse_duration(text: str) -> int:
     parts = _split(text)
     if parts is None or parts[1] not in _TIME_UNITS_NS:
         raise UsageError(f"'{text}' is not a time: expected {TIME_EXPECTED}")
-    return int(parts[0] * _TIME_UNITS_NS[parts[1]])
+    time_ns = int(parts[0] * _TIME_UNITS_NS[parts[1]])
+    if time_ns > MAX_TIME_NS:
+        raise UsageError(f"'{text}' is longer than a century: expected {TIME_EXPECTED}")
+    return time_ns
 
 
 @dataclasses.dataclass(frozen=True)

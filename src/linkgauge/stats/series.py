@@ -111,7 +111,10 @@ def headline(block: Block, info: PatternInfo, ranks: int, root: int, one_node: b
     slowest = ns.max(axis=0) / iterations
     host_schedule = one_node and not block.event_clock and bool(scheduled.size) and bool((scheduled > 0).all())
     if info.timekeeper == "slowest" and host_schedule:
-        return (end.max(axis=0) - scheduled) / iterations, slowest
+        times = end.max(axis=0) - scheduled
+        if times.min() < 0:
+            raise RunFolderError("damaged samples: some end before the start that was agreed on")
+        return times / iterations, slowest
     return slowest, slowest
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from linkgauge.store import tables
+from linkgauge.store import schema, tables
 from linkgauge.store.journal import JournalDamage, Record, fsync_folder
 
 if TYPE_CHECKING:
@@ -90,16 +89,14 @@ def _without_samples(folder: RunFolder, launch: int) -> Iterator[Record]:
 
 
 def _compact_samples(folder: RunFolder, journals: dict[int, Path]) -> None:
-    _, covered = tables.read_table(folder.path, "samples", [])
+    groups, covered = tables.read_sample_groups(folder.path, schema.schema("samples").names)
     new = {launch: path for launch, path in journals.items() if launch not in covered}
     if not new and (folder.path / "samples.parquet").exists():
         return
     writer = tables.TableWriter(folder.path, "samples", covered | set(new))
     try:
-        if (folder.path / "samples.parquet").exists():
-            with pq.ParquetFile(folder.path / "samples.parquet") as old:
-                for group in range(old.num_row_groups):
-                    writer.write(old.read_row_group(group).replace_schema_metadata(None))
+        for group in groups:
+            writer.write(group)
         for launch, path in new.items():
             for batch in _batches(folder, launch):
                 writer.write(tables.samples_table(batch, str(path)))

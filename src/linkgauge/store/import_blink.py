@@ -69,4 +69,4 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
             hints.transport, hints.pattern, hints.size_bytes, range(hints.ranks), cadence="barrier", arrival="free"
         )
         evidence = {"estimator": "each iteration, slowest rank; barrier exit skew included"}
-        log.cases.append(ImportedCase(case, tuple(intervals), evidence=evidence, operations=len(intervals)))
+        log.add(1, ImportedCase(case, tuple(intervals), evidence=evidence, operations=len(intervals)))

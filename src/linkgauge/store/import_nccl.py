@@ -44,7 +44,7 @@ _TYPES = {
     "fp8_e5m2": "float8_e5m2",
 }
 _RANK = re.compile(
-    r"#\s+Rank\s+(\d+)(?:\s+Group\s+\d+)?\s+Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[([^\]]*)\]\s*(.*)"
+    r"#\s+Rank\s+(\d{1,9})(?:\s+Group\s+\d+)?\s+Pid\s+(\d{1,9})\s+on\s+(\S+)\s+device\s+(\d{1,9})\s+\[([^\]]*)\]\s*(.*)"
 )
 _COLUMNS = ("time", "algbw", "busbw")
 
@@ -94,7 +94,7 @@ def _heading(line: str, log: ImportedLog, settings: _Settings) -> list[str] | No
     """Take what a comment says; return the names of the columns where it is their line."""
     if match := re.match(r"#\s*Collective test starting:\s*(\S+)", line):
         settings.pattern = _PROGRAMS.get(PurePosixPath(match[1]).name, settings.pattern)
-    elif match := re.search(r"nccl-library=(\d+)", line):
+    elif match := re.search(r"nccl-library=(\d{1,9})", line):
         log.versions["nccl"] = version_text(int(match[1]))
         if tests := re.search(r"version (\S+)", line):
             log.versions["nccl-tests"] = tests[1]
@@ -103,7 +103,7 @@ def _heading(line: str, log: ImportedLog, settings: _Settings) -> list[str] | No
         identity = {"ordinal": int(device), "pci_address": pci, "name": name.strip(), "kind": "gpu"}
         log.ranks.append({"rank": int(rank), "host": host, "pid": int(pid), "device": identity})
         settings.ranks = len(log.ranks)
-    elif match := re.search(r"warmup iters: (\d+) iters: (\d+)(?: agg iters: (\d+))?", line):
+    elif match := re.search(r"warmup iters: (\d{1,9}) iters: (\d{1,9})(?: agg iters: (\d{1,9}))?", line):
         settings.warmup = int(match[1])
         settings.iterations = int(match[2]) * int(match[3] or 1)
     elif re.match(r"#\s+size\s+count\b", line):
@@ -170,7 +170,8 @@ def _case(
     )
     times = tuple(intervals) or ((time_us * 1e3 * settings.iterations, settings.iterations),)
     bad = wrong is not None and wrong != 0
-    log.cases.append(
+    log.add(
+        number,
         ImportedCase(
             case,
             times,
@@ -183,7 +184,7 @@ def _case(
                 "busbw_printed_gb_per_s": bus,
                 "estimator": "mean over iterations and ranks",
             },
-        )
+        ),
     )
 
 

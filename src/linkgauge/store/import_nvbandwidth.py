@@ -36,7 +36,7 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
             log.versions["nvbandwidth"] = match[1]
         elif match := re.match(r"Driver Version:\s*(\S+)", line):
             log.versions["driver"] = match[1]
-        elif match := re.match(r"Device (\d+):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)", line):
+        elif match := re.match(r"Device (\d{1,9}):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)", line):
             identity = {"ordinal": int(match[1]), "name": match[2], "pci_address": match[3], "kind": "cuda"}
             log.ranks.append({"rank": int(match[1]), "host": None, "device": identity})
         elif match := re.match(r"Running (\w+)\.", line):
@@ -71,7 +71,7 @@ def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
         if key in root:
             log.versions[name] = str(root[key])
     for text in root.get("GPU Device list") or []:
-        if match := re.match(r"(\d+):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)(?::\s*\((.*)\))?", str(text)):
+        if match := re.match(r"(\d{1,9}):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)(?::\s*\((.*)\))?", str(text)):
             identity = {"ordinal": int(match[1]), "name": match[2], "pci_address": match[3], "kind": "cuda"}
             log.ranks.append({"rank": int(match[1]), "host": match[4], "device": identity})
     for number, test in enumerate(root.get("testcases") or [], start=1):
@@ -128,7 +128,7 @@ def _matrix(
                 target_memory=target,
                 datatype="int8",
             )
-            log.cases.append(ImportedCase(case, ((payload / rate, 1),), evidence=evidence))
+            log.add(number + i + 1, ImportedCase(case, ((payload / rate, 1),), evidence=evidence))
 
 
 def _meaning(name: str) -> tuple[str, str, str]:

@@ -138,7 +138,8 @@ def _row(number: int, line: str, test: _Test, log: ImportedLog, hints: Hints) ->
         datatype=test.datatype or ("float32" if reduces else "int8"),
     )
     iterations = _iterations(tokens, test.columns)
-    log.cases.append(
+    log.add(
+        number,
         ImportedCase(
             case,
             ((time_ns * iterations, iterations),),
@@ -147,7 +148,7 @@ def _row(number: int, line: str, test: _Test, log: ImportedLog, hints: Hints) ->
             verified=not wrong if "Validation" in test.columns else None,
             evidence=evidence,
             operations=iterations if iterations > 1 else None,
-        )
+        ),
     )
 
 

@@ -16,6 +16,8 @@ from linkgauge.plan.patterns import pattern
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 
+_MOST_RANKS = 1 << 20
+
 
 @dataclasses.dataclass(frozen=True)
 class Hints:
@@ -54,6 +56,19 @@ class ImportedLog:
     problems: list[str] = dataclasses.field(default_factory=list)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
     ranks: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def add(self, line: int, one: ImportedCase) -> None:
+        """Take a case, or note why a run folder cannot hold it: what is stored has 63 bits, ranks have 20."""
+        numbers = [one.case.size, one.case.window, one.case.batch, one.case.warmup, one.operations or 0]
+        numbers += [count for _, count in one.intervals]
+        if one.case.ranks > _MOST_RANKS or one.case.root >= max(one.case.ranks, 1):
+            self.problem(line, f"no case: {one.case.ranks} ranks, root {one.case.root}")
+        elif any(not 0 <= number < 1 << 62 for number in numbers):
+            self.problem(line, "no case: a number beyond what is stored")
+        elif any(not 0 <= time < 2.0**62 for time, _ in one.intervals):
+            self.problem(line, "no case: a time beyond what is stored")
+        else:
+            self.cases.append(one)
 
     def problem(self, line: int, what: str) -> None:
         """Note that something of the log was left out, and why."""

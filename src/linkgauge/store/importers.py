@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from linkgauge.errors import UsageError
+from linkgauge.errors import LinkgaugeError, UsageError
 from linkgauge.plan.case import TRANSPORTS
 from linkgauge.plan.patterns import pattern
 from linkgauge.store import import_blink, import_nccl, import_nvbandwidth, import_osu
@@ -54,7 +55,11 @@ def import_files(files: Sequence[Path], output: Path, hints: Hints) -> Imported:
     problems = [problem for log in logs for problem in log.problems]
     if not any(log.cases for log in logs):
         raise UsageError(f"nothing was understood: {problems[0] if problems else 'the logs hold no results'}")
-    return Imported(write_run(output, logs), problems)
+    try:
+        return Imported(write_run(output, logs), problems)
+    except LinkgaugeError:
+        shutil.rmtree(output, ignore_errors=True)  # made by this call, and half of it is of no use
+        raise
 
 
 def read_log(file: Path, hints: Hints) -> ImportedLog:

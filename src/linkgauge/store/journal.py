@@ -259,6 +259,6 @@ def _parse(path: Path, end: int, body: bytes, header_bytes: int, payload_bytes: 
             at += length * np.dtype(dtype).itemsize
         if at != header_bytes + payload_bytes:
             raise ValueError
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise JournalDamage(path, start, "the record's header is not as docs/run-folder.md says") from None
     return Record(kind, header, columns, end)

@@ -157,7 +157,7 @@ def read_table(folder: Path, name: str, columns: list[str] | None = None) -> tup
     open_regular(path).close()  # refuses links and devices
     try:
         # Not a context manager: ParquetFile.close() is what releases the file also when the footer is damaged.
-        file = pq.ParquetFile(path, memory_map=False)
+        file = _open_parquet(path)
         with file:
             later = _later_columns(file.schema_arrow.names) if name == "cases" else {}
             there = pa.schema([field for field in wanted if field.name not in later])
@@ -187,7 +187,7 @@ def read_sample_groups(folder: Path, columns: list[str]) -> tuple[Iterator[pa.Ta
 
     def groups() -> Iterator[pa.Table]:
         try:
-            with pq.ParquetFile(path) as file, ThreadPoolExecutor(1) as pool:
+            with _open_parquet(path) as file, ThreadPoolExecutor(1) as pool:
                 _check_columns(path, file, wanted)
                 ahead = pool.submit(file.read_row_group, 0, columns) if file.num_row_groups else None
                 for number in range(file.num_row_groups):
@@ -205,6 +205,11 @@ def read_sample_groups(folder: Path, columns: list[str]) -> tuple[Iterator[pa.Ta
 def _later_columns(names: list[str]) -> dict[str, str | int]:
     """Dimensions that a run of before their time has no column for, with the value that it measured."""
     return {name: value for name, value in LATER_DIMENSIONS.items() if name not in names}
+
+
+def _open_parquet(path: Path) -> pq.ParquetFile:
+    """Open a table whose pages' checksums, where it has them, are looked at: a changed bit is no other time."""
+    return pq.ParquetFile(path, memory_map=False, page_checksum_verification=True)
 
 
 def _check_columns(path: Path, file: pq.ParquetFile, wanted: pa.Schema) -> None:
@@ -248,7 +253,9 @@ class TableWriter:
         if packed:
             options["use_dictionary"] = [column for column in wanted.names if column not in (*packed, "ns")]
             options["column_encoding"] = dict.fromkeys(packed, "DELTA_BINARY_PACKED")
-        self._writer = pq.ParquetWriter(self._temporary, wanted, compression="zstd", compression_level=1, **options)
+        self._writer = pq.ParquetWriter(
+            self._temporary, wanted, compression="zstd", compression_level=1, write_page_checksum=True, **options
+        )
 
     def write(self, table: pa.Table) -> None:
         """Append rows as one row group, so that a row identity's samples lie in one."""

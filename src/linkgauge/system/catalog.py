@@ -16,6 +16,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+_MAX_FILE_BYTES = 64 << 20  # a dumped system of thousands of devices has a few
+
 
 def names() -> list[str]:
     """Return the names of the described systems that the package brings, sorted."""
@@ -44,11 +46,15 @@ def load(name_or_path: str | Path) -> System:
 
 def _load_file(path: Path) -> System:
     try:
-        content = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+        content = data.decode("utf-8")
     except FileNotFoundError:
         raise UsageError(f"{path}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read as text ({error})") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise UsageError(f"{path}: more than {_MAX_FILE_BYTES >> 20} MiB, so no system")
     if path.suffix == ".toml":
         return from_toml(content, path.name)
     return from_json(content, path.name)
@@ -58,6 +64,6 @@ def from_toml(text: str, place: str = "system") -> System:
     """Read the TOML form; `UsageError` names `place` and the entry or line that is wrong."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # tomllib's own, and a number of too many digits
         raise UsageError(f"{place}: is no TOML: {error}") from None
     return read(data, place)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -72,7 +73,10 @@ _TOP = {
     "link",
     *NODE_KINDS,
 }
-_RANGE = re.compile(r"^(.*?)(\d+)\.\.(?:(.*?))(\d+)$")
+_RANGE = re.compile(r"^(.*?)(\d{1,9})\.\.(?:(.*?))(\d{1,9})$")
+# Beyond any machine: ranges and meshes are short to write, and a stranger's file must not fill the memory.
+_MAX_NODES = 100_000
+_MAX_LINKS = 1_000_000
 
 
 class _Reader:
@@ -116,12 +120,20 @@ class _Reader:
         source = source if source is not None else self.default_source
         if source is None:
             raise self.fail(where, f'{key}: has no source; add source = "..." here, to the entry or to the file')
+        if not isinstance(source, str):
+            raise self.fail(where, f"{key}: source is no text")
         return Figure(value, unit, provenance, self.sources.get(source, source))
 
     def text(self, where: str, entry: Mapping[str, Any], key: str) -> str:
         value = entry.get(key)
         if not isinstance(value, str) or not value:
             raise self.fail(where, f"{key} is missing or no text")
+        return value
+
+    def text_or_none(self, where: str, entry: Mapping[str, Any], key: str) -> str | None:
+        value = entry.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self.fail(where, f"{key}: {value!r} is no text")
         return value
 
     def typed(self, where: str, key: str, value: object, kind: type | tuple[type, ...]) -> Any:
@@ -144,6 +156,8 @@ def expand(name: str) -> list[str]:
     prefix, first, again, last = found.groups()
     if again not in ("", prefix) or int(last) < int(first):
         return [name]
+    if int(last) - int(first) >= _MAX_NODES:
+        raise UsageError(f"the range {name} stands for more than {_MAX_NODES} names, more than any machine has")
     return [f"{prefix}{number}" for number in range(int(first), int(last) + 1)]
 
 
@@ -160,6 +174,8 @@ def read(data: Mapping[str, Any], place: str) -> System:
     for kind in NODE_KINDS:
         for index, entry in enumerate(_tables(reader, data, kind)):
             nodes.extend(_nodes(reader, kind, index, entry))
+            if len(nodes) > _MAX_NODES:
+                raise reader.fail(kind, f"more than {_MAX_NODES} devices, hosts, switches and nics")
     nodes = _ordinals(reader, nodes)
     seen: dict[str, str] = {}
     for node in nodes:
@@ -171,10 +187,12 @@ def read(data: Mapping[str, Any], place: str) -> System:
     links: list[Link] = []
     for index, entry in enumerate(_tables(reader, data, "link")):
         links.extend(_links(reader, index, entry, seen))
+        if len(links) > _MAX_LINKS:
+            raise reader.fail(f"link {index}", f"more than {_MAX_LINKS} links")
     ordinals = {node.ordinal for node in nodes if node.kind == "device"}
     return System(
         name=reader.text("file", data, "name"),
-        title=data.get("title") or str(data["name"]),
+        title=reader.text_or_none("file", data, "title") or str(data["name"]),
         nodes=tuple(nodes),
         links=tuple(links),
         sources=dict(raw_sources),
@@ -182,7 +200,7 @@ def read(data: Mapping[str, Any], place: str) -> System:
         published=tuple(_published(reader, i, e, ordinals) for i, e in enumerate(_tables(reader, data, "published"))),
         caps=tuple(_cap(reader, i, e) for i, e in enumerate(_tables(reader, data, "cap"))),
         accepted=tuple(_accepted(reader, i, e) for i, e in enumerate(_tables(reader, data, "accepted"))),
-        notes=tuple(str(note) for note in data.get("notes", ())),
+        notes=tuple(str(note) for note in reader.typed("file", "notes", data.get("notes", []), list)),
     )
 
 
@@ -231,12 +249,14 @@ def _places(reader: _Reader, where: str, raw: object, count: int) -> list[tuple[
                 return [(float(x + i // rows * dx), float(y + i % rows * dy)) for i in range(count)]
             columns = int(raw.get("columns", count))
             return [(float(x + i % columns * dx), float(y + i // columns * dy)) for i in range(count)]
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, ArithmeticError):
             raise reader.fail(where, "at: needs start = [x, y], step = [dx, dy] and may have columns") from None
     try:
         pairs = raw if isinstance(raw, list) and raw and isinstance(raw[0], list) else [raw]
         places = [(float(x), float(y)) for x, y in pairs]  # type: ignore[misc]
-    except (TypeError, ValueError):
+        if not all(math.isfinite(x) and math.isfinite(y) for x, y in places):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
         raise reader.fail(where, f"at: {raw!r} is no place; write [x, y]") from None
     if len(places) != count:
         raise reader.fail(where, f"at: {len(places)} places for {count} names")
@@ -294,7 +314,7 @@ def _links(reader: _Reader, index: int, entry: Mapping[str, Any], known: Mapping
     payload = None
     if "max_payload_bytes" in entry:
         payload = reader.whole(where, "max_payload_bytes", entry["max_payload_bytes"], 64)
-    version = str(entry["version"]) if "version" in entry else None
+    version = str(reader.typed(where, "version", entry["version"], (str, int, float))) if "version" in entry else None
     links = []
     for a, b in pairs:
         for end in (a, b):
@@ -338,10 +358,18 @@ def _pairs(reader: _Reader, where: str, entry: Mapping[str, Any]) -> list[tuple[
             return listed
         if ways == ["mesh"]:
             names = _names(entry["mesh"])
+            _check_count(reader, where, len(names) * (len(names) - 1) // 2)
             return [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-        return [(a, b) for a in _names(entry["from"]) for b in _names(entry["to"])]
+        sources, targets = _names(entry["from"]), _names(entry["to"])
+        _check_count(reader, where, len(sources) * len(targets))
+        return [(a, b) for a in sources for b in targets]
     except (TypeError, ValueError, KeyError, AttributeError):
         raise reader.fail(where, f"{ways[0]}: is no list of names; see docs/systems.md") from None
+
+
+def _check_count(reader: _Reader, where: str, links: int) -> None:
+    if links > _MAX_LINKS:
+        raise reader.fail(where, f"stands for {links} links, more than any machine has")
 
 
 def _names(raw: object) -> list[str]:
@@ -363,7 +391,7 @@ def _network(reader: _Reader, entry: Mapping[str, Any]) -> Network:
         key: reader.figure("network", key, value, units.RATE if key.endswith("_rate") else units.COUNT, source)
         for key, value in raw.items()
     }
-    return Network(topology=topology, name=entry.get("name"), figures=figures)
+    return Network(topology=topology, name=reader.text_or_none("network", entry, "name"), figures=figures)
 
 
 def _value(reader: _Reader, where: str, entry: Mapping[str, Any]) -> Figure:
@@ -386,10 +414,10 @@ def _published(reader: _Reader, index: int, entry: Mapping[str, Any], ordinals: 
         rule=reader.text(where, entry, "rule"),
         pattern=reader.text(where, entry, "pattern"),
         value=_value(reader, where, entry),
-        transport=entry.get("transport"),
+        transport=reader.text_or_none(where, entry, "transport"),
         devices=None if devices is None else tuple(devices),
         nodes=reader.whole(where, "nodes", entry["nodes"], 1) if "nodes" in entry else None,
-        note=entry.get("note"),
+        note=reader.text_or_none(where, entry, "note"),
     )
 
 
@@ -399,7 +427,7 @@ def _cap(reader: _Reader, index: int, entry: Mapping[str, Any]) -> Cap:
     return Cap(
         transport=reader.text(where, entry, "transport"),
         rate=_value(reader, where, entry),
-        note=entry.get("note"),
+        note=reader.text_or_none(where, entry, "note"),
     )
 
 
@@ -418,9 +446,9 @@ def _accepted(reader: _Reader, index: int, entry: Mapping[str, Any]) -> Accepted
         kind=kind,
         share=share,
         size=reader.figure(where, "size", entry.get("size", "1 MiB"), units.SIZE, entry.get("source")),
-        transport=entry.get("transport"),
-        pattern=entry.get("pattern"),
-        note=entry.get("note"),
+        transport=reader.text_or_none(where, entry, "transport"),
+        pattern=reader.text_or_none(where, entry, "pattern"),
+        note=reader.text_or_none(where, entry, "note"),
     )
 
 
@@ -430,6 +458,8 @@ def from_json(text: str, place: str) -> System:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         raise UsageError(f"{place}: line {error.lineno}: is no JSON ({error.msg})") from None
+    except (ValueError, RecursionError) as error:  # a number of too many digits; nested too deeply
+        raise UsageError(f"{place}: is no JSON ({error})") from None
     if not isinstance(data, Mapping):
         raise UsageError(f"{place}: is no system: the outermost thing must be an object")
     return read(data, place)

@@ -39,7 +39,10 @@ def parse(text: object, unit: str) -> float:
     if isinstance(text, bool) or not isinstance(text, (int, float, str)):
         raise ValueError(f"{text!r} is no quantity; write a number and a unit, as in {_example(unit)}")
     if isinstance(text, (int, float)):
-        value = float(text)
+        try:
+            value = float(text)
+        except OverflowError:
+            raise ValueError("a number beyond every quantity") from None
     else:
         found = _QUANTITY.match(text)
         if found is None:

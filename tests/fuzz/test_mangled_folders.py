@@ -8,21 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fuzz.targets import read_everything
 from linkgauge.errors import LinkgaugeError
-from linkgauge.stats.summary import summarise
-from linkgauge.store.run import Run
 from synthetic import make_case, make_run
 
 CASES = [make_case(t, p, 4096) for t in ("mpi", "ccl") for p in ("pingpong", "bidirectional", "allreduce")]
 ROUNDS = 120
-
-
-def read_everything(path: Path) -> None:
-    run = Run(path)
-    table = summarise(run)
-    _ = (run.samples, run.launches, run.observations, list(run.rows()))
-    for name in ("median_ns", "goodput_bytes_per_s"):
-        assert all(value is None or value >= 0 for value in table[name].to_pylist())
 
 
 @pytest.mark.parametrize("compact", [False, True])

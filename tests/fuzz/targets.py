@@ -1,0 +1,279 @@
+"""What is fuzzed: each reader of files that may be a stranger's, as a function of bytes.
+
+A target either returns or the reader raised LinkgaugeError with one line; anything else that comes out of it is a bug.
+`seeds` are well-formed inputs to begin from; `corpus/TARGET/` holds inputs that were found to break a reader once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import functools
+import itertools
+import json
+import os
+import shutil
+import struct
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from linkgauge.errors import LinkgaugeError
+from linkgauge.plan.expand import expand
+from linkgauge.plan.launches import PlannedLaunch, plan_run
+from linkgauge.plan.machine import PlanMachine
+from linkgauge.plan.plan_file import parse_plan, read_plan
+from linkgauge.run.stored_plan import FILE as PLAN_FILE
+from linkgauge.run.stored_plan import read_launches, unsafe_settings, write_launches
+from linkgauge.stats.summary import summarise
+from linkgauge.store import tables
+from linkgauge.store.folder import RunFolder
+from linkgauge.store.importers import Hints, import_files
+from linkgauge.store.journal import JournalWriter, read_journal
+from linkgauge.store.run import Run
+from linkgauge.system import catalog, dump
+from synthetic import make_case, make_run
+
+HERE = Path(__file__).parent
+PACKAGE = Path(catalog.__file__).parents[1]
+LONGEST_MESSAGE = 2000
+_MACHINE = PlanMachine("host", 4, 8 << 30, 8 << 30, 8 << 30, 4)
+
+
+class NotOneLineError(AssertionError):
+    """A reader refused its input with more than one short line."""
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """Let a reader refuse its input; the refusal must be one line that can be read."""
+    try:
+        yield
+    except LinkgaugeError as error:
+        text = str(error)
+        if not text or "\n" in text or len(text) > LONGEST_MESSAGE:
+            raise NotOneLineError(repr(text[: 2 * LONGEST_MESSAGE])) from error
+
+
+@functools.cache
+def _scratch() -> Path:
+    """A folder in memory: an input a file makes thousands of files."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    path = Path(tempfile.mkdtemp(prefix="linkgauge-fuzz-", dir=base))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def _file(name: str, data: bytes) -> Path:
+    path = _scratch() / name
+    path.write_bytes(data)
+    return path
+
+
+def _empty(name: str) -> Path:
+    path = _scratch() / name
+    shutil.rmtree(path, ignore_errors=True)
+    return path
+
+
+def plan(data: bytes) -> None:
+    """A plan file: read, expanded for a machine of four devices, grouped into launches."""
+    with refusing():
+        read = read_plan(_file("plan.toml", data))
+        few = sum(1 for _ in itertools.islice(_combinations(read), 300)) < 300
+        if few:  # more is no other code, only slower
+            launches = plan_run(read, expand(read, _MACHINE), _MACHINE).launches
+            store_and_read(tuple(dataclasses.replace(one, cases=one.cases[:20]) for one in launches[:3]))
+
+
+def store_and_read(launches: tuple[PlannedLaunch, ...]) -> None:
+    """What was planned can be stored, and is the same when a run is resumed."""
+    write_launches(_scratch(), launches)
+    stored = read_launches(_scratch())
+    assert [(one.settings, one.cases) for one in stored] == [(one.settings, one.cases) for one in launches]
+    rows = [{**case.dimensions(), "case_key": case.case_key} for one in launches for case in one.cases]
+    tables.table_of("cases", rows, "planned")
+
+
+def _combinations(read: object) -> Iterator[object]:
+    for table in read.cases:  # type: ignore[attr-defined]
+        yield from itertools.product(*table.values.values())
+
+
+def system(data: bytes) -> None:
+    """A system file, TOML or JSON; what is read must survive being dumped and read again."""
+    with refusing():
+        name = "system.json" if data.lstrip()[:1] == b"{" else "system.toml"
+        read = catalog.load(_file(name, data))
+        again = catalog.from_json(json.dumps(dump.to_data(read)), "again")
+        assert again == read, "dumped and read again it is another system"
+
+
+def stored_plan(data: bytes) -> None:
+    """plan.json of a run folder that is to be resumed."""
+    folder = _scratch() / "stored"
+    folder.mkdir(exist_ok=True)
+    (folder / PLAN_FILE).write_bytes(data)
+    with refusing():
+        for launch in read_launches(folder):
+            unsafe_settings(launch, frozenset())
+
+
+def journal(data: bytes) -> None:
+    """A journal: read as it is, and continued. A first byte of 1 has the checksums made to hold."""
+    body = b"".join(sealed(head, payload) for head, payload in _records(data[1:])) if data[:1] == b"\1" else data[1:]
+    path = _file("launch-00000.lgj", body)
+    with refusing():
+        for record in read_journal(path):
+            assert all(column.ndim == 1 for column in record.columns.values())
+    with refusing(), JournalWriter(path) as writer:
+        writer.append("end", {"launch": 0}, durable=False)
+    with refusing():
+        list(read_journal(path))
+
+
+def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Records as lines of two parts, a header and a payload, parted by a zero byte."""
+    for line in data.split(b"\n"):
+        head, _, payload = line.partition(b"\0")
+        yield head, payload
+
+
+def sealed(head: bytes, payload: bytes = b"", version: int = 1) -> bytes:
+    """A journal record of any header and payload, whose checksums hold (docs/run-folder.md, Journal)."""
+    prefix = struct.pack("<4sHHIQ", b"LGJ1", version, 0, len(head), len(payload))
+    body = prefix + struct.pack("<I", zlib.crc32(prefix)) + head + payload
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+@functools.cache
+def _folders() -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """A run folder in progress and one that has ended, as files."""
+    cases = [make_case(t, p, 4096) for t in ("mpi", "kernel") for p in ("pingpong", "allreduce")]
+    made = []
+    for compact in (False, True):
+        path = make_run(_empty("source"), cases=cases, samples=6, compact=compact)
+        made.append({str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()})
+    return made[0], made[1]
+
+
+def _run_folder_with(files: dict[str, bytes]) -> Path:
+    path = _empty("run")
+    (path / "journal").mkdir(parents=True)
+    for name, content in files.items():
+        (path / name).write_bytes(content)
+    return path
+
+
+# The first byte of a run folder's input says which file the rest is; `lines` are records sealed line by line.
+_PARTS = (
+    ("run.json", False, False), ("journal/statuses.lgj", True, False), ("journal/launch-00000.lgj", True, False),
+    ("journal/launch-00000.lgj", False, False), ("run.json", False, True), ("cases.parquet", False, True),
+    ("samples.parquet", False, True), ("launches.parquet", False, True), ("observations.parquet", False, True),
+    ("journal/statuses.lgj", True, True),
+)  # fmt: skip
+
+
+def run_folder(data: bytes) -> None:
+    """A run folder with one file replaced: everything of it is read, and then compacted and read again."""
+    if not data:
+        return
+    name, lines, compact = _PARTS[data[0] % len(_PARTS)]
+    content = b"".join(sealed(head, payload) for head, payload in _records(data[1:])) if lines else data[1:]
+    path = _run_folder_with({**_folders()[compact], name: content})
+    with refusing():
+        read_everything(path)
+    with refusing():
+        folder = RunFolder.open(path)
+        folder.confirm_unjudged()
+        folder.close()
+        folder.compact()
+        read_everything(path)
+
+
+def read_everything(path: Path) -> None:
+    """Read what any command reads of a run folder."""
+    run = Run(path)
+    table = summarise(run)
+    _ = (run.samples, run.launches, run.observations, list(run.rows()))
+    for name in ("median_ns", "goodput_bytes_per_s"):
+        assert all(value is None or value >= 0 for value in table[name].to_pylist())
+
+
+def imported_log(data: bytes) -> None:
+    """Another tool's log: imported with and without hints, and the run folder that it makes is read."""
+    path = _file("log", data)
+    hints = Hints(ranks=4, pattern="allreduce", transport="mpi", size_bytes=1024)
+    for given in (Hints(), hints):
+        target = _empty("imported")
+        with refusing():
+            import_files([path], target, given)
+            read_everything(target)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    function.__name__: function for function in (plan, system, stored_plan, journal, run_folder, imported_log)
+}
+
+
+def seeds(target: str) -> list[bytes]:
+    """Well-formed inputs of a target."""
+    return [*_SEEDS[target]()]
+
+
+def found(target: str) -> list[Path]:
+    """The inputs that broke a reader once, and must not again."""
+    return sorted((HERE / "corpus" / target).glob("*"))
+
+
+def _texts(folder: Path, most: int = 4000) -> Iterator[bytes]:
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.suffix != ".py" and path.stat().st_size <= most:
+            yield path.read_bytes()
+
+
+def _system_seeds() -> Iterator[bytes]:
+    yield from _texts(PACKAGE / "systems", 20_000)
+    yield json.dumps(dump.to_data(catalog.load("hgx-h100-4"))).encode()
+
+
+def _stored_plan_seeds() -> Iterator[bytes]:
+    read = parse_plan('[[case]]\ntransport = ["mpi", "kernel"]\npattern = "allreduce"\nsize = "64"\n', "seed", "seed")
+    write_launches(_scratch(), plan_run(read, expand(read, _MACHINE), _MACHINE).launches)
+    yield (_scratch() / PLAN_FILE).read_bytes()
+
+
+def _lines_of(content: bytes) -> bytes:
+    """A journal as `_records` would have it: headers and short payloads without the bytes that part them."""
+    path = _file("seed.lgj", content)
+    lines = []
+    for record in read_journal(path):
+        described = [[name, column.dtype.str, 1] for name, column in record.columns.items()]
+        payload = b"".join(b"\1" * column.dtype.itemsize for column in record.columns.values())
+        head = {"kind": record.kind, "header": record.header, "columns": described}
+        lines.append(json.dumps(head).encode() + b"\0" + payload)
+    return b"\n".join(lines[:4])
+
+
+def _journal_seeds() -> Iterator[bytes]:
+    content = _folders()[0]["journal/launch-00000.lgj"]
+    yield b"\0" + content
+    yield b"\1" + _lines_of(content)
+
+
+def _run_folder_seeds() -> Iterator[bytes]:
+    for number, (name, lines, compact) in enumerate(_PARTS):
+        content = _folders()[compact].get(name) or _folders()[0][name]
+        yield bytes([number]) + (_lines_of(content) if lines else content)
+
+
+_SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "plan": lambda: _texts(PACKAGE / "plans"),
+    "system": _system_seeds,
+    "stored_plan": _stored_plan_seeds,
+    "journal": _journal_seeds,
+    "run_folder": _run_folder_seeds,
+    "imported_log": lambda: _texts(HERE.parent / "store" / "logs", 20_000),
+}

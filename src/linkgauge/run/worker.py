@@ -253,6 +253,7 @@ def run_process(spec: WorkerSpec) -> None:
         watch.set_word(rank, beat.PID, os.getpid())
         _bind(spec, rank)
         session = open_process_session(here, world, watch.rank_words(rank))
+        evidence.say_segments(Path(spec.evidence))  # again: opening the session may have mapped more
         ended = run_rank(spec, session, rank, watch)
         if ended != "fatal":
             session.close()

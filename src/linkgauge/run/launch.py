@@ -189,7 +189,8 @@ class Launch:
         return None
 
     def _note_segments(self) -> None:
-        self._note(processes.mapped_files(processes.marked(self._folders.token)) | evidence.said_segments(self._evidence))
+        mapped = processes.mapped_files(processes.marked(self._folders.token))
+        self._note(mapped | evidence.said_segments(self._evidence))
 
     def _note(self, mapped: set[Path]) -> None:
         inside = (self._folders.temporary, self._folders.segments)

@@ -18,7 +18,12 @@ def show_command(
     run: RunArgument,
     pattern: Annotated[str | None, typer.Option("--pattern", help="Only this pattern.")] = None,
     unit: UnitOption = "GB/s",
-    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON: one object a case and lane.")] = False,
+    derived: Annotated[
+        bool, typer.Option("--derived", help="Only what is derived from curves: flat latency, n1/2, 95 %, blocks.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="As JSON: one object a case and lane, or with --derived one a curve.")
+    ] = False,
 ) -> None:
     """A run's results as tables: findings, sizes by mechanism, pairs as matrices, and what did not end well."""
     from linkgauge.store.run import load
@@ -31,7 +36,7 @@ def show_command(
     if pattern is not None:
         results.keep_pattern(pattern)
     if as_json:
-        _print_json(results, pattern)
+        _print_json(results, pattern, derived)
         return
     from rich.console import Console
 
@@ -39,6 +44,9 @@ def show_command(
     from linkgauge.view.judged import findings_of
 
     console = Console()
+    if derived:
+        console.print(*tables.derived(results, console.width, unit), sep="\n")
+        return
     findings = findings_of(loaded)
     if findings and pattern is None:
         console.print(tables.findings_table(findings))
@@ -116,8 +124,13 @@ def plot_command(
         typer.echo(f"note: {note}", err=True)
 
 
-def _print_json(results: Any, pattern: str | None) -> None:
+def _print_json(results: Any, pattern: str | None, derived: bool) -> None:
     import json
 
+    if derived:
+        from linkgauge.view.derived import derived_figures
+
+        print(json.dumps([one.plain() for one in derived_figures(results)], indent=1, default=str))
+        return
     rows = [row for row in results.table.to_pylist() if pattern in (None, row["pattern"])]
     print(json.dumps(rows, indent=1, default=str))

@@ -13,6 +13,7 @@ from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts, report_charts
 from linkgauge.view.answer import answers, best_ranges
 from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.derived import BLOCK_COLUMNS, BLOCK_NOTE, RATES, SIZE_COLUMNS, SIZE_NOTE, block_rows, size_rows
 from linkgauge.view.judged import by_kind
 from linkgauge.view.page import Page, escape
 from linkgauge.view.results import Results, Row, devices_text
@@ -70,6 +71,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | 
     _wrong(page, results)
     _uses(page, results)
     report_charts.patterns(page, results, ceilings, unit)
+    _derived(page, results, unit)
     report_charts.pairs(page, results, ceilings, unit)
     report_charts.over_devices(page, results, unit)
     report_charts.shares(page, results, ceilings, unit)
@@ -228,6 +230,20 @@ def _uses(page: Page, results: Results) -> None:
         page.note("By the median time at the sizes measured; “or” where the 95 % intervals of the medians overlap.")
     else:
         page.note("No task was measured by more than one mechanism.")
+
+
+def _derived(page: Page, results: Results, unit: str) -> None:
+    tables = (
+        (SIZE_COLUMNS, list(size_rows(results, unit)), SIZE_NOTE),
+        (BLOCK_COLUMNS, list(block_rows(results, unit)), BLOCK_NOTE),
+    )
+    if any(rows for _, rows, _ in tables):
+        page.heading(2, "Derived from the curves", "derived")
+    for columns, rows, note in tables:
+        if rows:
+            named = [(f"{name}, {unit}" if name in RATES else name, True) for name in columns]
+            _static_table(page, named, rows)
+            page.note(note)
 
 
 def _margin_text(margin: float | None) -> str:

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.view.derived import derived_tables
 from linkgauge.view.judged import by_kind
 from linkgauge.view.results import Results, Row, best_of, devices_text, inert, pair_of
 from linkgauge.view.units import count_text, digits, rate_text, size_text, time_text
@@ -179,10 +180,17 @@ def findings_table(findings: Sequence[Any]) -> Group:
     return Group(*parts, Text(""))
 
 
+def derived(results: Results, width: int, unit: str) -> list[RenderableType]:
+    """Return what `linkgauge show --derived` prints: the tables, or one line where there is no curve."""
+    few = Text("no curve: fewer than 4 sizes of a case, and fewer than 3 numbers of blocks of a kernel, were measured")
+    return list(derived_tables(results, width, unit)) or [few]
+
+
 def everything(results: Results, width: int, unit: str) -> Group:
     """Return all of `linkgauge show`."""
     parts: list[RenderableType] = []
-    for part in [*panel_tables(results, width, unit), *matrix_tables(results, unit), *status_tables(results)]:
+    of_cases = [*panel_tables(results, width, unit), *matrix_tables(results, unit)]
+    for part in [*of_cases, *derived_tables(results, width, unit), *status_tables(results)]:
         parts += [part, Text("")]
     if results.rows:
         parts.append(

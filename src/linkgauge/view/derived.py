@@ -1,0 +1,131 @@
+"""Derived sizes and blocks as tables: for the terminal and for the report. What they mean: docs/statistics.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from linkgauge.stats.curves import BlockFigures, SizeFigures, block_figures, size_figures
+from linkgauge.stats.derived import Figure
+from linkgauge.view.units import rate_text, size_text
+
+if TYPE_CHECKING:
+    from linkgauge.view.results import Results
+
+_WIDE = 100  # columns of a terminal
+_OPEN = {"at least": "≥ ", "at most": "≤ ", "": ""}
+SIZE_NOTE = (
+    "Up to which size the time stays within 10 % of the smallest size's; the size that reaches half of the largest "
+    "goodput (Hockney's n1/2) and 95 % of it; in brackets the 95 % interval. ↑: the largest size was the fastest, the "
+    "peak may lie beyond it. -: the medians are not known well enough."
+)
+BLOCK_NOTE = (
+    "The fewest thread blocks, of those measured, that reach 95 % of the best: what a copy takes from a program's own "
+    "kernels. As many multiprocessors as blocks, up to all of them."
+)
+
+
+def figure_text(figure: Figure | None) -> str:
+    """Return a size with its interval: `12 KiB (11 KiB to 13 KiB)`, `≥ 1 MiB` at the end of a curve."""
+    if figure is None:
+        return "-"
+    text, low, high = (_size(value) for value in (figure.value, figure.low, figure.high))
+    if low == high:
+        return _OPEN[figure.limit] + text
+    if low.split()[1] == high.split()[1]:
+        low = low.split()[0]
+    return f"{_OPEN[figure.limit]}{text} ({low} to {high})"
+
+
+def _size(size_bytes: float) -> str:
+    """Return a size with three significant digits: it lies between measured ones."""
+    magnitude = 10 ** max(0, math.floor(math.log10(max(size_bytes, 1.0))) - 3)
+    number, _, unit = size_text(round(size_bytes / magnitude) * magnitude).partition(" ")
+    return f"{float(number):.3g} {unit}" if float(number) < 1000 else f"{float(number):.0f} {unit}"
+
+
+def blocks_text(figure: Figure) -> str:
+    """Return a number of blocks, the interval, and the next lower number that was measured and is too few."""
+    text = f"{_OPEN[figure.limit]}{figure.value:.0f}"
+    if figure.low != figure.high:
+        text += f" ({figure.low:.0f} to {figure.high:.0f})"
+    return text if figure.limit else f"{text}, {figure.below:.0f} are too few"
+
+
+def size_rows(results: Results, unit: str) -> Iterator[list[str]]:
+    """Yield task, mechanism, the three sizes and the peak of each curve among the panels of `linkgauge show`."""
+    for first, rows in results.panels:
+        for found in size_figures(rows):
+            figures = found.figures
+            peak = rate_text(figures.peak_bytes_per_s, unit) + (" ↑" if figures.rising else "")
+            sizes = [figure_text(one) for one in (figures.flat_up_to, figures.half, figures.saturation)]
+            if figures.peak_bytes_per_s is None:
+                sizes[1:] = ["", ""]
+            yield [results.title(first), results.label(dict(found.row)), *sizes, peak]
+
+
+def block_rows(results: Results, unit: str) -> Iterator[list[str]]:
+    """Yield task, size, mechanism, the fewest blocks, the best rate with its blocks, and that of the tuned kernel."""
+    for found in block_figures(results.rows):
+        row: dict[str, Any] = {**found.row}
+        best = f"{rate_text(found.best_bytes_per_s, unit)} with {found.best_blocks}"
+        tuned = rate_text(found.tuned_bytes_per_s, unit)
+        name = f"{row['transport']} ({row['variant']})" if row["variant"] else str(row["transport"])
+        fewest = blocks_text(found.fewest) + _of_all(results, row["devices"][0])
+        yield [results.title(row), size_text(found.size), name, fewest, best, tuned]
+
+
+def _of_all(results: Results, device: int) -> str:
+    """Return how many multiprocessors the device has, where the run knows a number above 1."""
+    infos = (results.run.info.get("devices") or {}).get("infos") or []
+    count = infos[device].get("multiprocessors") if device < len(infos) else None
+    return f"; {count} multiprocessors" if isinstance(count, int) and count > 1 else ""
+
+
+SIZE_COLUMNS = ("task", "mechanism", "time is flat up to", "half of peak", "95 % of peak", "peak")
+RATES = ("peak", "best", "tuned")
+BLOCK_COLUMNS = ("task", "size", "mechanism", "fewest blocks for 95 %", "best", "tuned")
+
+
+def derived_tables(results: Results, width: int, unit: str) -> Iterator[Table | Text]:
+    """Yield what `linkgauge show` prints of derived figures; nothing where no curve has enough points.
+
+    On a narrow terminal each task has a table of its own, and intervals are left out.
+    """
+    wide = width >= _WIDE
+    for columns, rows, note in (
+        (SIZE_COLUMNS, list(size_rows(results, unit)), SIZE_NOTE),
+        (BLOCK_COLUMNS, list(block_rows(results, unit)), BLOCK_NOTE),
+    ):
+        if not rows:
+            continue
+        yield Text("derived from the curves", style="bold")
+        tasks = dict.fromkeys(row[0] for row in rows)
+        for task in [None] if wide else tasks:
+            if task is not None:
+                yield Text(task)
+            yield _table(columns if wide else columns[1:], [
+                row if wide else [cell.split(" (")[0].split(",")[0] for cell in row[1:]]
+                for row in rows if task in (None, row[0])
+            ], unit)  # fmt: skip
+        yield Text(note, style="dim")
+
+
+def _table(columns: tuple[str, ...], rows: list[list[str]], unit: str) -> Table:
+    table = Table(box=None, padding=(0, 1), pad_edge=False)
+    for name in columns:
+        table.add_column(f"{name}, {unit}" if name in RATES else name, overflow="fold")
+    before = ""
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in ("" if row[0] == before else row[0], *row[1:])))
+        before = row[0]
+    return table
+
+
+def derived_figures(results: Results) -> list[SizeFigures | BlockFigures]:
+    """Return the figures of all curves of a run, those of every pair of a matrix included."""
+    return [*size_figures(results.rows), *block_figures(results.rows)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan, names
-from linkgauge.plan.case import MECHANISM, TASK, Case
+from linkgauge.plan.case import MANAGED_USES, MECHANISM, TASK, Case
 from linkgauge.plan.expand import ELEMENT_BYTES, expand, rank_devices, restated_size
 from linkgauge.plan.launches import LaunchSettings, plan_run
 from linkgauge.plan.machine import PlanMachine, free_host_memory
@@ -398,3 +398,22 @@ def test_cpu_stream_is_a_matrix_of_the_nodes_that_are_there() -> None:
     assert {one.skip for one in expand(plan_of(text), gpus)} == {
         "cpu_stream is of the host's cores; run it with --devices host"
     }
+
+
+def test_of_several_numbers_of_ranks_those_are_taken_that_are_here() -> None:
+    assert {case.ranks for case in cases_of(STREAM + "ranks=[1, 2, 8]")} == {1, 2}
+    with pytest.raises(UsageError, match="8 ranks on 4 host devices"):
+        cases_of(STREAM + "ranks=[8, 16]")
+
+
+@pytest.mark.parametrize("kind", ["host", "cuda", "hip"])
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_the_memory_and_blocks_plans_are_for_every_machine(kind: str, count: int) -> None:
+    machine = PlanMachine(kind, count, 64 * GIB, 64 * GIB, 8 * GIB, 8)
+    blocks = [one.case for one in expand(builtin_plan("blocks"), machine) if not one.skip]
+    assert len({case.blocks for case in blocks if case.pattern == "local_copy"}) > 10
+    memory = [one.case for one in expand(builtin_plan("memory"), machine) if not one.skip]
+    assert {case.managed for case in memory if case.source_memory == "managed"} == {"", *MANAGED_USES[1:]}
+    assert max(case.ranks for case in memory) == count
+    assert any(case.pattern == "cpu_stream" for case in memory) == (kind == "host")
+    assert any(case.source_device >= 0 for case in memory) == (count > 1)

@@ -163,7 +163,10 @@ def _cases_of(values: dict[str, Any], table: CaseTable, plan: Plan, machine: Pla
     per_device = values.get("ranks_per_device", 1)
     all_ranks = rank_devices(machine.device_count, per_device)
     ranks = values.get("ranks")
-    if ranks is not None and ranks > min([len(subset) * per_device for subset in table.devices] or [len(all_ranks)]):
+    most = min([len(subset) * per_device for subset in table.devices] or [len(all_ranks)])
+    if ranks is not None and ranks > most:
+        if any(isinstance(other, int) and other <= most for other in table.values["ranks"]):
+            return  # of 1, 2, 4, 8 those that are here
         raise UsageError(
             f"{table.where}: {ranks} ranks on {machine.device_count} {machine.kind} devices: expected at most "
             f"{len(all_ranks)}; see --ranks-per-device and --devices"

@@ -15,6 +15,7 @@ from linkgauge.view.answer import answers, best_ranges
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.derived import BLOCK_COLUMNS, BLOCK_NOTE, RATES, SIZE_COLUMNS, SIZE_NOTE, block_rows, size_rows
 from linkgauge.view.judged import by_kind
+from linkgauge.view.nodes import NODE_NOTE, node_matrices
 from linkgauge.view.page import Page, escape
 from linkgauge.view.results import Results, Row, devices_text
 from linkgauge.view.tables import case_text, counts_line
@@ -73,6 +74,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | 
     report_charts.patterns(page, results, ceilings, unit)
     _derived(page, results, unit)
     report_charts.pairs(page, results, ceilings, unit)
+    _nodes(page, results, unit)
     report_charts.over_devices(page, results, unit)
     report_charts.shares(page, results, ceilings, unit)
     report_charts.spread(page, results)
@@ -230,6 +232,19 @@ def _uses(page: Page, results: Results) -> None:
         page.note("By the median time at the sizes measured; “or” where the 95 % intervals of the medians overlap.")
     else:
         page.note("No task was measured by more than one mechanism.")
+
+
+def _nodes(page: Page, results: Results, unit: str) -> None:
+    matrices = node_matrices(results, unit)
+    if not matrices:
+        return
+    page.heading(2, "Cores and memory of NUMA nodes", "nodes")
+    for matrix in matrices:
+        page.heading(3, matrix.title)
+        columns = [("cores \\ memory", True), *((f"node {node}", False) for node in matrix.memory)]
+        rows = [[f"node {core}", *cells] for core, cells in zip(matrix.cores, matrix.cells, strict=True)]
+        _static_table(page, columns, rows)
+    page.note(NODE_NOTE)
 
 
 def _derived(page: Page, results: Results, unit: str) -> None:

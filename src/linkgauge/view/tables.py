@@ -12,6 +12,7 @@ from rich.text import Text
 
 from linkgauge.view.derived import derived_tables
 from linkgauge.view.judged import by_kind
+from linkgauge.view.nodes import node_tables
 from linkgauge.view.results import Results, Row, best_of, devices_text, inert, pair_of
 from linkgauge.view.units import count_text, digits, rate_text, size_text, time_text
 
@@ -189,7 +190,7 @@ def derived(results: Results, width: int, unit: str) -> list[RenderableType]:
 def everything(results: Results, width: int, unit: str) -> Group:
     """Return all of `linkgauge show`."""
     parts: list[RenderableType] = []
-    of_cases = [*panel_tables(results, width, unit), *matrix_tables(results, unit)]
+    of_cases = [*panel_tables(results, width, unit), *matrix_tables(results, unit), *node_tables(results, unit)]
     for part in [*of_cases, *derived_tables(results, width, unit), *status_tables(results)]:
         parts += [part, Text("")]
     if results.rows:

@@ -10,6 +10,7 @@ nowhere.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import subprocess
@@ -56,7 +57,7 @@ def programs(repeats: int) -> list[dict[str, object]]:
     """Time the linear programs and the cuts on each system."""
     import linkgauge.system as systems
     from linkgauge.expect import cuts, flows
-    from linkgauge.expect.graph import wires
+    from linkgauge.expect.graph import Wires, wires
 
     found = []
     named = [(name, systems.load(name), 0.2) for name in EIGHT] + [("two-level", systems.from_toml(two_level()), 10.0)]
@@ -65,10 +66,15 @@ def programs(repeats: int) -> list[dict[str, object]]:
         names = list(graph.devices.values())
         weights = dict.fromkeys(names, 1)
         demands = flows.all_pairs(weights)
+
+        def fresh(graph: Wires = graph) -> Wires:
+            # Results are kept with the graph that they were asked of: each repetition asks a new one.
+            return dataclasses.replace(graph)
+
         works: dict[str, Callable[[], object]] = {
-            "alltoall, concurrent flow": lambda graph=graph, demands=demands: flows.concurrent(graph, demands),
-            "allreduce, trees": lambda graph=graph, names=names: flows.allreduce_trees(graph, names),
-            "allgather, cuts": lambda graph=graph, weights=weights: cuts.gather_all(graph, weights),
+            "alltoall, concurrent flow": lambda new=fresh, demands=demands: flows.concurrent(new(), demands),
+            "allreduce, trees": lambda new=fresh, names=names: flows.allreduce_trees(new(), names),
+            "allgather, cuts": lambda new=fresh, weights=weights: cuts.gather_all(new(), weights),
         }
         for what, work in works.items():
             times = least(work, repeats if bar < 1 else 1)

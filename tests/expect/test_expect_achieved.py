@@ -179,3 +179,14 @@ def test_a_copy_between_host_buffers_is_held_to_the_best_of_the_run() -> None:
     assert (found.rule, found.value_bytes_per_s) == ("host_copy", 11 * GB)
     assert from_ports(system, {**case, "devices": (1, 0)}, ports_of(rows)) == []
     assert from_ports(system, {**case, "source_node": 1}, ports_of(rows)) == []
+
+
+def test_the_cores_of_a_node_are_held_to_their_best_on_the_same_memories() -> None:
+    system = systems.load("hgx-h200-8")
+    nodes = {"cpu_node": 0, "source_node": 0, "target_node": 1, "variant": "copy"}
+    rows = [row("cpu_stream", (0,), rate, **nodes) for rate in (90, 80)]
+    rows.append(row("cpu_stream", (0,), 120, **{**nodes, "target_node": 0}))
+    case = {"pattern": "cpu_stream", "transport": "kernel", "devices": (0,), **nodes}
+    found = [c for c in from_ports(system, case, ports_of(rows)) if c.rule == "host_copy"]
+    assert only(found).value_bytes_per_s == 90 * GB
+    assert from_ports(system, {**case, "cpu_node": 1}, ports_of(rows)) == []

@@ -63,6 +63,7 @@ class Ports:
     host: dict[tuple[str, int], float] = field(default_factory=dict)
     local: dict[int, float] = field(default_factory=dict)
     host_copy: dict[tuple[int, int, int, int], float] = field(default_factory=dict)
+    cores: dict[tuple[int, int, int, str], float] = field(default_factory=dict)
     latency_ns: dict[frozenset[int], float] = field(default_factory=dict)
     load_ns: dict[Load, float] = field(default_factory=dict)
     floor_ns: dict[Floor, float] = field(default_factory=dict)
@@ -74,6 +75,8 @@ class Ports:
         devices = [int(d) for d in row["devices"]]
         pattern, lane = str(row["pattern"]), int(row.get("lane", -1))
         ends = {str(row.get("source_memory") or "device"), str(row.get("target_memory") or "device")}
+        if pattern == "cpu_stream" and row.get("goodput_bytes_per_s") and lane == -1:
+            _raise(self.cores, _cores_of(row), float(row["goodput_bytes_per_s"]))
         if ends <= set(HOST_MEMORY) and row.get("goodput_bytes_per_s") and lane in (-1, 0):
             self._add_host_copy(row, pattern, devices, lane)
         if row.get("transport") not in PRIMITIVES:
@@ -137,6 +140,11 @@ class Ports:
         _raise(self.into, target, rate)
 
 
+def _cores_of(case: Mapping[str, Any]) -> tuple[int, int, int, str]:
+    nodes = (int(case.get(name, -1)) for name in ("cpu_node", "source_node", "target_node"))
+    return (*nodes, str(case.get("variant") or ""))  # type: ignore[return-value]
+
+
 def _raise(table: dict[Any, float], key: Any, value: float, *, lowest: bool = False) -> None:
     known = table.get(key)
     table[key] = value if known is None else min(known, value) if lowest else max(known, value)
@@ -166,7 +174,9 @@ def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Ce
     q = query(system, case)
     result = []
     rate = None if q.nodes > 1 else _goodput(q, ports)
-    rule = RULES["host_copy" if q.on_host else "port"]
+    if q.pattern == "cpu_stream" and _cores_of(case) in ports.cores:
+        rate = ports.cores[_cores_of(case)], "the cores of that node on memory of those nodes"
+    rule = RULES["host_copy" if q.on_host or q.pattern == "cpu_stream" else "port"]
     if rate is not None:
         result.append(Ceiling(rule.name, rule.kind, rate[0], rate[1], rule.source))
     result.extend(_primitive_latency(q, ports, case))

@@ -356,10 +356,10 @@ _TABLE = (
     Rule(
         "host_copy",
         "achievable",
-        "point to point between host memories",
-        "the largest median goodput from the one rank's host buffer to the other's in this run, by any transport",
+        "point to point between host memories, cpu_stream",
+        "the run's largest median goodput between two ranks' host buffers, or of a node's cores on these memories",
         _DEFINITIONS,
-        "Needs a run; the best seen, since no lower-level primitive moves bytes between two ranks' host buffers.",
+        "Needs a run; the best by any transport: no lower-level primitive is between two ranks' buffers.",
     ),
     Rule(
         "latency",

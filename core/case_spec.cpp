@@ -5,10 +5,13 @@
 namespace linkgauge {
 namespace {
 
-constexpr Words<Pattern, 23> kPatterns{"pattern",
+constexpr Words<Pattern, 26> kPatterns{"pattern",
                                        {{{Pattern::kPingpong, "pingpong"},
                                          {Pattern::kUnidirectional, "unidirectional"},
                                          {Pattern::kBidirectional, "bidirectional"},
+                                         {Pattern::kPairsPingpong, "pairs_pingpong"},
+                                         {Pattern::kPairsUnidirectional, "pairs_unidirectional"},
+                                         {Pattern::kPairsBidirectional, "pairs_bidirectional"},
                                          {Pattern::kRingShift, "ring_shift"},
                                          {Pattern::kOneToAll, "one_to_all"},
                                          {Pattern::kAllToOne, "all_to_one"},

@@ -16,6 +16,9 @@ enum class Pattern : std::uint8_t {
   kPingpong,
   kUnidirectional,
   kBidirectional,
+  kPairsPingpong,  // ranks 0 and 1, 2 and 3, ... side by side
+  kPairsUnidirectional,
+  kPairsBidirectional,
   kRingShift,
   kOneToAll,
   kAllToOne,

@@ -79,13 +79,15 @@ void BufferedOperation::library_barrier() {
 }
 
 int BufferedOperation::lane() const {
+  // One lane a pair: its starter's or sender's time.
+  if (spec_.pattern == Pattern::kPairsPingpong || spec_.pattern == Pattern::kPairsUnidirectional) {
+    return keeps_pair_time() ? rank() / 2 : -1;
+  }
   switch (timekeeper_of(spec_.pattern)) {
     case Timekeeper::kStarter:
       return rank() == 0 ? 0 : -1;
     case Timekeeper::kSender:
-      // Events are of a device's queue, and a one-sided copy is queued at one end only: that end keeps the time.
-      if (spec_.clock == ClockKind::kEvent && transport_->one_sided()) return queues().empty() ? -1 : 0;
-      return rank() == 0 ? 0 : -1;
+      return keeps_pair_time() ? 0 : -1;
     case Timekeeper::kRoot:
       return rank() == spec_.root ? 0 : -1;
     case Timekeeper::kLanes:
@@ -94,6 +96,14 @@ int BufferedOperation::lane() const {
       break;
   }
   return 0;
+}
+
+// Of two ranks the first, unless events tell the time: they are of a device's queue, and a one-sided copy is queued at
+// one end only, which then keeps the time.
+bool BufferedOperation::keeps_pair_time() const {
+  const bool one_way = spec_.pattern == Pattern::kUnidirectional || spec_.pattern == Pattern::kPairsUnidirectional;
+  if (one_way && spec_.clock == ClockKind::kEvent && transport_->one_sided()) return !queues().empty();
+  return rank() % 2 == 0;
 }
 
 }  // namespace linkgauge

@@ -46,6 +46,8 @@ class BufferedOperation : public Operation {
   const Buffer* target() const;
 
  private:
+  bool keeps_pair_time() const;
+
   Transport* transport_;
   RankContext context_;
   CaseSpec spec_;

@@ -31,6 +31,14 @@ std::vector<PlannedFlow> flows_of(const CaseSpec& spec, int ranks) {
     case Pattern::kUnidirectional:
       flows.push_back({0, ranks - 1, 0, 0, size});
       break;
+    case Pattern::kPairsPingpong:
+    case Pattern::kPairsUnidirectional:
+    case Pattern::kPairsBidirectional:
+      for (int source = 0; source + 1 < ranks; source += 2) {
+        flows.push_back({source, source + 1, 0, 0, size});
+        if (spec.pattern != Pattern::kPairsUnidirectional) flows.push_back({source + 1, source, 0, 0, size});
+      }
+      break;
     case Pattern::kRingShift:
       for (int source = 0; source < ranks; ++source) flows.push_back({source, (source + 1) % ranks, 0, 0, size});
       break;

@@ -16,6 +16,10 @@ bool reduces(Pattern pattern) {
 
 bool reads_what_arrives(Pattern pattern) { return pattern == Pattern::kReduce || pattern == Pattern::kReduceScatter; }
 
+bool is_side_by_side(Pattern pattern) {
+  return pattern >= Pattern::kPairsPingpong && pattern <= Pattern::kPairsBidirectional;
+}
+
 bool is_point_to_point(Pattern pattern) { return pattern <= Pattern::kAllToOne; }
 
 std::size_t block_bytes(const CaseSpec& spec, int ranks) {
@@ -60,6 +64,9 @@ std::string why_not_laid_out(const CaseSpec& spec, int ranks) {
   if (ranks < 2 && !alone_is_fine) return pattern + " needs 2 ranks or more, the case has " + std::to_string(ranks);
   if (spec.pattern <= Pattern::kBidirectional && ranks > 2) {
     return pattern + " is between 2 ranks, the case has " + std::to_string(ranks);
+  }
+  if (is_side_by_side(spec.pattern) && (ranks < 4 || ranks % 2 != 0)) {
+    return pattern + " needs an even number of ranks, 4 or more: two pairs; the case has " + std::to_string(ranks);
   }
   if (spec.root < 0 || spec.root >= ranks) {
     return "root " + std::to_string(spec.root) + " is no rank of the case; ranks are 0 to " + std::to_string(ranks - 1);
@@ -116,6 +123,20 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
       if (rank == ranks - 1) {
         layout.target_bytes = size;
         receives(0, size, 0, 0);
+      }
+      break;
+    case Pattern::kPairsPingpong:
+    case Pattern::kPairsBidirectional:
+      sends(size);
+      layout.target_bytes = size;
+      receives(0, size, rank ^ 1, 0);
+      break;
+    case Pattern::kPairsUnidirectional:
+      if (rank % 2 == 0) {
+        sends(size);
+      } else {
+        layout.target_bytes = size;
+        receives(0, size, rank - 1, 0);
       }
       break;
     case Pattern::kRingShift:

@@ -36,6 +36,8 @@ bool reduces(Pattern pattern);
 // Whether a rank reads what has arrived within an iteration and tells nobody: reduce and reduce_scatter. (Allreduce's
 // result tells that the operands were read.)
 bool reads_what_arrives(Pattern pattern);
+// The patterns of disjoint pairs side by side: ranks 0 and 1, 2 and 3, and so on.
+bool is_side_by_side(Pattern pattern);
 // The patterns that are messages between named ranks (pingpong to all_to_one), against collectives.
 bool is_point_to_point(Pattern pattern);
 // Bytes of one block: size_bytes / ranks where the pattern cuts blocks, else size_bytes.

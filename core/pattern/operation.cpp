@@ -40,7 +40,8 @@ std::unique_ptr<Operation> make_operation(Transport& transport, const RankContex
       (spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable)) {
     throw Unsupported("a GPU's kernel cannot reduce pageable memory; use device or pinned memory");
   }
-  if (spec.pattern == Pattern::kPingpong) return make_pingpong(transport, context, spec);
+  if (spec.pattern == Pattern::kPingpong || spec.pattern == Pattern::kPairsPingpong)
+    return make_pingpong(transport, context, spec);
   if (reduces(spec.pattern)) return make_reduction(transport, context, spec);
   return make_exchange(transport, context, spec);
 }
@@ -55,6 +56,18 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
       return {"0->" + last};
     case Pattern::kBidirectional:
       return {"0->1", "1->0"};
+    case Pattern::kPairsPingpong:
+    case Pattern::kPairsUnidirectional:
+    case Pattern::kPairsBidirectional: {
+      std::vector<std::string> lanes;
+      for (std::size_t rank = 0; rank + 1 < ranks; rank += 2) {
+        lanes.push_back(std::to_string(rank) + "->" + std::to_string(rank + 1));
+        if (spec.pattern == Pattern::kPairsBidirectional) {
+          lanes.push_back(std::to_string(rank + 1) + "->" + std::to_string(rank));
+        }
+      }
+      return lanes;
+    }
     case Pattern::kChase:
       return {ranks == 2 ? "0->1" : "0"};
     case Pattern::kHostToDevice:
@@ -92,6 +105,9 @@ Timekeeper timekeeper_of(Pattern pattern) {
     case Pattern::kUnidirectional:
       return Timekeeper::kSender;
     case Pattern::kBidirectional:
+    case Pattern::kPairsPingpong:
+    case Pattern::kPairsUnidirectional:
+    case Pattern::kPairsBidirectional:
     case Pattern::kLocalCopy:
     case Pattern::kCpuStream:
     case Pattern::kChase:

@@ -5,8 +5,8 @@
 namespace linkgauge {
 namespace {
 
-// Each rank answers with a buffer of its own once it has the other's message, as OSU's latency test does. An iteration
-// is a chain on the host, so post() returns when it is over.
+// Of two ranks, or of pairs of them side by side. Each rank answers with a buffer of its own once it has the other's
+// message, as OSU's latency test does. An iteration is a chain on the host, so post() returns when it is over.
 class Pingpong final : public BufferedOperation {
  public:
   Pingpong(Transport& transport, const RankContext& context, const CaseSpec& spec)
@@ -19,7 +19,7 @@ class Pingpong final : public BufferedOperation {
         channels_.get_all();
         channels_.complete_all(Completion::kLocal);
       }
-    } else if (rank() == 0) {
+    } else if (rank() % 2 == 0) {  // of each pair the first
       channels_.put_one_now();
       channels_.get_one_now();
     } else {

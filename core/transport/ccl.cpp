@@ -439,6 +439,8 @@ class CclTransport final : public Transport {
     if (spec.source_memory != MemoryKind::kDevice || spec.target_memory != MemoryKind::kDevice) {
       return "ccl is measured on device memory only";
     }
+    if (is_side_by_side(spec.pattern))
+      return "ccl's operations take all ranks of a case: pairs are measured one by one";
     if (!is_point_to_point(spec.pattern) && spec.pattern > Pattern::kScatter) {
       return "ccl moves data between ranks: " + std::string(to_string(spec.pattern)) + " is within one device";
     }

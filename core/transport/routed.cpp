@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "errors.h"
-#include "pattern/operation.h"
+#include "pattern/layout.h"
 
 namespace linkgauge {
 namespace {
@@ -48,7 +47,7 @@ std::string why_not_routed(const RankContext& context, const CaseSpec& spec) {
     return "there is no " + via + " to go through; there are " + std::to_string(context.runtime->count()) +
            ", numbered from 0";
   }
-  if (spec.pattern > Pattern::kRingShift) {
+  if (spec.pattern > Pattern::kRingShift || is_side_by_side(spec.pattern)) {
     return std::string(to_string(spec.pattern)) +
            " is not routed; pingpong, unidirectional, bidirectional and ring_shift are. Leave --via out";
   }

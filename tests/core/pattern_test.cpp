@@ -11,11 +11,23 @@
 namespace linkgauge {
 namespace {
 
-constexpr Pattern kBetweenRanks[] = {Pattern::kPingpong,      Pattern::kUnidirectional, Pattern::kBidirectional,
-                                     Pattern::kRingShift,     Pattern::kOneToAll,       Pattern::kAllToOne,
-                                     Pattern::kAlltoall,      Pattern::kAllreduce,      Pattern::kAllgather,
-                                     Pattern::kReduceScatter, Pattern::kBroadcast,      Pattern::kReduce,
-                                     Pattern::kGather,        Pattern::kScatter};
+constexpr Pattern kBetweenRanks[] = {Pattern::kPingpong,
+                                     Pattern::kUnidirectional,
+                                     Pattern::kBidirectional,
+                                     Pattern::kRingShift,
+                                     Pattern::kOneToAll,
+                                     Pattern::kAllToOne,
+                                     Pattern::kAlltoall,
+                                     Pattern::kAllreduce,
+                                     Pattern::kAllgather,
+                                     Pattern::kReduceScatter,
+                                     Pattern::kBroadcast,
+                                     Pattern::kReduce,
+                                     Pattern::kGather,
+                                     Pattern::kScatter,
+                                     Pattern::kPairsPingpong,
+                                     Pattern::kPairsUnidirectional,
+                                     Pattern::kPairsBidirectional};
 
 struct Mechanism {
   const char* transport;
@@ -59,6 +71,7 @@ void expect_verified(const CaseSpec& spec) {
 std::vector<int> ranks_of(Pattern pattern) {
   if (pattern == Pattern::kPingpong || pattern == Pattern::kUnidirectional) return {1, 2};
   if (pattern == Pattern::kBidirectional) return {2};
+  if (is_side_by_side(pattern)) return {4, 6};
   return {2, 3, 4};
 }
 
@@ -105,6 +118,46 @@ TEST_P(EveryMechanism, ReducesEveryDatatypeAndOp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, EveryMechanism, testing::ValuesIn(kMechanisms));
+
+// Each pair's time is one rank's: the starter's or the sender's; of two directions each its own.
+TEST(SideBySide, EachPairHasLanesOfItsOwn) {
+  using Names = std::vector<std::string>;
+  struct Row {
+    Pattern pattern;
+    Names names;
+    std::vector<int> lane_of_rank;
+  };
+  const Row rows[] = {{Pattern::kPairsPingpong, {"0->1", "2->3"}, {0, -1, 1, -1}},
+                      {Pattern::kPairsUnidirectional, {"0->1", "2->3"}, {0, -1, 1, -1}},
+                      {Pattern::kPairsBidirectional, {"0->1", "1->0", "2->3", "3->2"}, {0, 1, 2, 3}}};
+  for (const Row& row : rows) {
+    const CaseSpec spec = case_of("copy_engine", row.pattern, 4, 640);
+    EXPECT_EQ(lanes_of(spec), row.names);
+    const std::shared_ptr<DeviceRuntime> runtime = host_devices(4);
+    on_threads(4, [&](Group& group) {
+      const RankContext context = context_of(*runtime, group, spec);
+      const std::unique_ptr<Transport> transport = make_transport(spec.transport);
+      const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
+      EXPECT_EQ(operation->lane(), row.lane_of_rank[static_cast<std::size_t>(group.rank())]);
+    });
+  }
+}
+
+// By events the rank that queues the copies keeps the time, here each pair's receiver.
+TEST(SideBySide, EventsAreOfTheEndThatQueues) {
+  CaseSpec spec = case_of("copy_engine", Pattern::kPairsUnidirectional, 4, 640);
+  spec.initiator = Initiator::kReceiver;
+  spec.clock = ClockKind::kEvent;
+  const std::shared_ptr<DeviceRuntime> runtime = host_devices(4);
+  on_threads(4, [&](Group& group) {
+    const RankContext context = context_of(*runtime, group, spec);
+    const std::unique_ptr<Transport> transport = make_transport(spec.transport);
+    const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
+    operation->prepare();
+    EXPECT_EQ(operation->lane(), group.rank() % 2 == 0 ? -1 : group.rank() / 2);
+    operation->release();
+  });
+}
 
 TEST(KernelAllreduce, OneShotAndTwoShotAreRight) {
   for (const char* algorithm : {"one_shot", "two_shot"}) {
@@ -242,6 +295,10 @@ TEST(Reasons, NameTheThingAndWhatWouldBeRight) {
             std::string::npos);
   EXPECT_NE(reason_for(case_of("kernel", Pattern::kAlltoall, 1, 40)).find("2 ranks"), std::string::npos);
   EXPECT_NE(reason_for(case_of("kernel", Pattern::kPingpong, 3, 40)).find("between 2 ranks"), std::string::npos);
+  for (const int ranks : {2, 5}) {
+    EXPECT_NE(reason_for(case_of("kernel", Pattern::kPairsPingpong, ranks, 40)).find("even number of ranks, 4 or more"),
+              std::string::npos);
+  }
   CaseSpec spec = case_of("copy_engine", Pattern::kAlltoall, 2, 40);
   spec.in_place = true;
   EXPECT_NE(reason_for(spec).find("in-place"), std::string::npos);

@@ -74,3 +74,24 @@ def test_a_bound_over_the_same_links_is_never_below_a_relay() -> None:
 )
 def test_what_is_not_routed_has_no_such_ceiling(case: dict[str, Any]) -> None:
     assert relays(triangle(), **case) == {}
+
+
+def test_pairs_side_by_side_share_what_is_between_them() -> None:
+    """Four devices behind two switches that one link joins: pairs across share it, pairs beside it do not."""
+    system = from_toml(
+        'name = "dumbbell"\nsource = "made up"\n[[device]]\nname = "gpu0..3"\n[[switch]]\nname = "s0..1"\n'
+        '[[link]]\nkind = "nvlink"\ndata_rate = "12 GB/s"\nfrom = ["gpu0", "gpu1"]\nto = ["s0"]\n'
+        '[[link]]\nkind = "nvlink"\ndata_rate = "12 GB/s"\nfrom = ["gpu2", "gpu3"]\nto = ["s1"]\n'
+        '[[link]]\nkind = "nvlink"\ndata_rate = "10 GB/s"\nfrom = ["s0"]\nto = ["s1"]\n'
+    )
+
+    def each(pattern: str, devices: tuple[int, ...]) -> float:
+        found = ceilings(system, {"pattern": pattern, "devices": devices, "transport": "kernel"})
+        return next((c.value_bytes_per_s or 0) / GB for c in found if c.rule == "concurrent_flow")
+
+    for pattern in ("pairs_unidirectional", "pairs_bidirectional"):
+        assert each(pattern, (0, 1, 2, 3)) == pytest.approx(12)
+        assert each(pattern, (0, 2, 1, 3)) == pytest.approx(5)
+    # Turned against each other the two use the link's two directions.
+    assert each("pairs_unidirectional", (0, 2, 3, 1)) == pytest.approx(10)
+    assert each("pairs_bidirectional", (0, 2, 3, 1)) == pytest.approx(5)

@@ -417,3 +417,49 @@ def test_the_memory_and_blocks_plans_are_for_every_machine(kind: str, count: int
     assert max(case.ranks for case in memory) == count
     assert any(case.pattern == "cpu_stream" for case in memory) == (kind == "host")
     assert any(case.source_device >= 0 for case in memory) == (count > 1)
+
+
+SIDE_BY_SIDE_TABLE = """
+[[case]]
+transport = "copy_engine"
+pattern = ["pingpong", "unidirectional", "bidirectional", "alltoall"]
+size = "1MiB"
+concurrent_pairs = true
+"""
+
+
+@pytest.mark.parametrize("devices", [4, 5, 6, 7, 8, 13])
+def test_pairs_side_by_side_meet_as_in_a_tournament(devices: int) -> None:
+    cases = cases_of(SIDE_BY_SIDE_TABLE, PlanMachine("cuda", devices, GIB, GIB, GIB, 8))
+    assert {case.pattern for case in cases} == {
+        "pairs_pingpong",
+        "pairs_unidirectional",
+        "pairs_bidirectional",
+        "alltoall",
+    }
+    everyone = set(itertools.permutations(range(devices), 2))
+    for pattern in ("pairs_pingpong", "pairs_unidirectional", "pairs_bidirectional"):
+        met: list[tuple[int, int]] = []
+        for case in cases:
+            if case.pattern != pattern:
+                continue
+            assert len(set(case.devices)) == len(case.devices) == devices - devices % 2
+            met += zip(case.devices[::2], case.devices[1::2], strict=True)
+        if pattern == "pairs_bidirectional":  # a case has both directions
+            met += [(b, a) for a, b in met]
+        assert sorted(met) == sorted(everyone)
+
+
+def test_pairs_side_by_side_are_only_what_was_asked_for() -> None:
+    every = plan_of('[[case]]\npattern = "all"\nsize = "8"')
+    assert not any(name.startswith("pairs_") for name in every.cases[0].values["pattern"])
+    plain = cases_of(SIDE_BY_SIDE_TABLE.replace("true", "false"))
+    assert not any(case.pattern.startswith("pairs_") for case in plain)
+    for which, count in (("first", 1), ("root", 3), ("ordered", 6)):
+        some = cases_of(SIDE_BY_SIDE_TABLE + f'pairs = "{which}"')
+        assert sum(case.pattern == "pairs_unidirectional" for case in some) == count
+    assert not [case for case in cases_of(SIDE_BY_SIDE_TABLE + 'pairs = "diagonal"') if case.pattern != "alltoall"]
+    few = reasons_of(SIDE_BY_SIDE_TABLE, PlanMachine("cuda", 3, GIB, GIB, GIB, 8))
+    assert any("at least 4 devices" in reason for reason in few)
+    both = Case("copy_engine", "pairs_bidirectional", 1 << 20, 1 << 20, (0, 1, 2, 3))
+    assert both.case_key != dataclasses.replace(both, pattern="bidirectional").case_key

@@ -321,3 +321,33 @@ def test_a_refused_prefetch_fails_its_cases_and_the_run_goes_on(tmp_path: Path) 
     assert bad
     assert all("cuMemPrefetchAsync_v2" in reason and "CUDA_ERROR_INVALID_CONTEXT (201)" in reason for reason in bad)
     assert any(how == "ok" for _, how, _ in cases)
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_pairs_of_gpus_are_measured_side_by_side(tmp_path: Path, threads: bool) -> None:
+    plan = """
+        [[case]]
+        transport = ["copy_engine", "kernel", "ccl"]
+        pattern = ["pingpong", "unidirectional", "bidirectional"]
+        size = "64KiB"
+        concurrent_pairs = true
+        initiator = ["sender", "receiver"]
+        blocks = 1
+        clock = "event"
+        cadence = "gated"
+        batch = 2
+    """
+    words = ["--threads"] if threads else []
+    _, cases = run_pairs(tmp_path, *words, plan=plan, LINKGAUGE_STAND_IN="devices=4")
+    found = {(transport, pattern): (status, reason) for transport, pattern, status, reason in cases}
+    for transport in ("copy_engine", "kernel"):
+        for pattern in ("pairs_unidirectional", "pairs_bidirectional"):
+            assert found[transport, pattern] == ("ok", "")
+        # A chain on the host is in no device's queue.
+        status, reason = found[transport, "pairs_pingpong"]
+        assert status == "skipped"
+        assert "device queues" in reason
+    assert {status for (transport, _), (status, _) in found.items() if transport == "ccl"} == {"skipped"}
+    for row in load(tmp_path / "run").rows():
+        if row.status == "ok":
+            assert len(row.record["lanes"]) == (4 if row.case.pattern == "pairs_bidirectional" else 2)

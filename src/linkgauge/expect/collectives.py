@@ -43,7 +43,7 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         if value is not None and finite(value) and (kind == "bound" or rule not in _NEVER_REACHED):
             result.append(ceiling(rule, value, basis, kind=kind))
 
-    if q.pattern in ("alltoall", "ring_shift", "bidirectional"):
+    if q.pattern in ("alltoall", "ring_shift", "bidirectional", "pairs_unidirectional", "pairs_bidirectional"):
         demands = _demands(q)
         rate = flows.concurrent(graph, demands)
         factor = n - 1 if q.pattern == "alltoall" else 1
@@ -83,7 +83,12 @@ def _demands(q: Query) -> dict[tuple[str, str], float]:
     ranks = [by_ordinal[ordinal] for ordinal in q.devices]
     demands: dict[tuple[str, str], float] = {}
     # The pair of a bidirectional case is a ring of two.
-    for source, target in zip(ranks, (*ranks[1:], ranks[0]), strict=True):
+    flows_of_ranks = list(zip(ranks, (*ranks[1:], ranks[0]), strict=True))
+    if q.pattern.startswith("pairs_"):
+        flows_of_ranks = list(zip(ranks[::2], ranks[1::2], strict=True))
+        if q.pattern == "pairs_bidirectional":
+            flows_of_ranks += [(b, a) for a, b in flows_of_ranks]
+    for source, target in flows_of_ranks:
         if source != target:
             demands[source, target] = demands.get((source, target), 0.0) + 1.0
     return demands

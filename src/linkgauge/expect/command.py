@@ -14,7 +14,7 @@ import typer
 from linkgauge.errors import UsageError
 from linkgauge.expect.rules import Ceiling
 from linkgauge.plan.case import TRANSPORTS
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.patterns import PATTERNS, SIDE_BY_SIDE
 from linkgauge.system import System, catalog
 from linkgauge.system.units import SIZE, parse, rate_units, show_rate
 
@@ -107,7 +107,8 @@ def _of_system(
 ) -> list[tuple[dict[str, Any], list[Ceiling]]]:
     from linkgauge.expect import ceilings
 
-    names = list(PATTERNS) if pattern == "all" else [name.strip() for name in pattern.split(",")]
+    usual = [name for name in PATTERNS if name not in SIDE_BY_SIDE.values()]
+    names = usual if pattern == "all" else [name.strip() for name in pattern.split(",")]
     if wanted["transport"] and wanted["transport"] not in TRANSPORTS:
         raise UsageError(f"unknown transport {wanted['transport']!r}: expected one of {', '.join(TRANSPORTS)}")
     base: dict[str, Any] = {"transport": wanted["transport"] or None, "nodes": nodes, "root": root}
@@ -147,7 +148,8 @@ def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]
     """Return the ceilings of each distinct case of a run on the system that it was measured on.
 
     A case that was measured carries the largest of its medians as `measured_bytes_per_s`, counted as its ceilings are:
-    of `bidirectional`, whose headline is the sum of both directions, the half. Where only latency is measured it
+    of patterns whose headline is the sum of several lanes (`bidirectional`, pairs side by side), their mean. Where only
+    latency is measured it
     carries the least as `measured_ns`.
     """
     from linkgauge.expect import ceilings
@@ -169,7 +171,7 @@ def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]
             key = summary["case_key"]
             fastest[key] = min(fastest.get(key, math.inf), summary["latency_ns"])
         if rate and math.isfinite(rate):
-            rate /= 2 if summary["pattern"] == "bidirectional" else 1
+            rate /= PATTERNS[summary["pattern"]].lanes(summary["ranks"])
             best[summary["case_key"]] = max(best.get(summary["case_key"], 0.0), rate)
     groups = {}
     for row in run.rows():

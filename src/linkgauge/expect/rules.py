@@ -164,7 +164,7 @@ _TABLE = (
     Rule(
         "concurrent_flow",
         "bound",
-        "ring_shift, bidirectional, alltoall",
+        "ring_shift, bidirectional, pairs side by side, alltoall",
         "linear program: the largest rate at which all pairs flow at once over any routing",
         "Shahrokhi and Matula 1990, maximum concurrent flow",
         "Any routing, any split; a single path per pair reaches less.",

@@ -13,7 +13,7 @@ from linkgauge.findings.facts import Measure, rate_text, time_text
 from linkgauge.findings.subjects import Subject, case_words, labels_of
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.findings.wiring import Way, Wiring, over_host
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.patterns import HALF_ROUND_TRIP, PATTERNS
 from linkgauge.system import units
 from linkgauge.system.model import Accepted, System
 
@@ -299,7 +299,7 @@ def _matches(where: Mapping[str, Any], measure: Measure) -> bool:
 
 def _against(subject: Subject, rule: UserRule, key: str, limit: float, measure: Measure, source: str) -> Verdict:
     unit, quantity = _LIMITS[key]
-    half = 0.5 if measure.pattern in ("pingpong", "flag_pingpong") else 1.0
+    half = 0.5 if measure.pattern in HALF_ROUND_TRIP else 1.0
     values: dict[str, float | None] = {
         "goodput": measure.goodput,
         "bus": measure.bus,

@@ -103,7 +103,7 @@ def measured(run: Run, figure: Figure) -> list[Row]:
     """Return a run's cases as the figure's paper would print them: its estimator, its unit."""
     from linkgauge.findings.compare_runs import words_of
     from linkgauge.findings.read import HEADLINE
-    from linkgauge.plan.patterns import pattern
+    from linkgauge.plan.patterns import HALF_ROUND_TRIP, pattern
     from linkgauge.stats.summary import summarise
 
     rows = []
@@ -113,7 +113,7 @@ def measured(run: Run, figure: Figure) -> list[Row]:
         time = row[ESTIMATORS[figure.estimator]]
         value = None
         if time and figure.unit == "us":
-            value = time / _UNITS["us"] * (0.5 if row["pattern"] in ("pingpong", "flag_pingpong") else 1.0)
+            value = time / _UNITS["us"] * (0.5 if row["pattern"] in HALF_ROUND_TRIP else 1.0)
         elif time and row["goodput_bytes_per_s"]:
             # Goodput scales with the estimator's time; of collectives Li et al. print bus bandwidth.
             value = row["goodput_bytes_per_s"] * row["median_ns"] / time / _UNITS[figure.unit]

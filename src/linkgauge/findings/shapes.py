@@ -8,6 +8,7 @@ from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, keys, rate_text, size_text, time_text
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.plan.patterns import HALF_ROUND_TRIP
 
 LIBRARIES = ("ccl", "mpi")
 
@@ -233,7 +234,7 @@ def small_message_overhead(facts: Facts) -> Iterable[Finding]:
             continue
         order = sorted(transports.items(), key=lambda item: item[1].time_ns)
         best = order[0][1].time_ns
-        half = 2 if key[0] in ("pingpong", "flag_pingpong") else 1
+        half = 2 if key[0] in HALF_ROUND_TRIP else 1
         texts = [f"{name} {time_text(m.time_ns / half)} ({m.time_ns / best:.2g} times)" for name, m in order]
         where = f"{key[0]} of {size_text(key[-1])} on {_devices(order[0][1])}"
         yield Finding(

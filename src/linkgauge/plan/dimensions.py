@@ -8,7 +8,7 @@ given several values; a plan's table then stands for their product. This module 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from linkgauge.errors import UsageError
@@ -24,7 +24,7 @@ from linkgauge.plan.case import (
     STOP_RULES,
     TRANSPORTS,
 )
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.patterns import PATTERNS, SIDE_BY_SIDE
 
 Value = int | float | str | bool | tuple[int, ...]
 Parse = Callable[[Any], tuple[Value, ...]]  # one item of a list, or one flag's text, to one or more values
@@ -103,10 +103,10 @@ def _choice(choices: tuple[str, ...], blank: str = "") -> Parse:
     return parse
 
 
-def _choice_or_all(choices: tuple[str, ...], what: str) -> Parse:
+def _choice_or_all(choices: tuple[str, ...], what: str, only_by_name: Collection[str] = ()) -> Parse:
     def parse(item: Any) -> tuple[Value, ...]:
         if item == "all":
-            return choices
+            return tuple(choice for choice in choices if choice not in only_by_name)
         if not isinstance(item, str) or item not in choices:
             raise WrongValueError(f"unknown {what} {_shown(item)}: expected all or one of {', '.join(choices)}")
         return (item,)
@@ -204,7 +204,7 @@ DIMENSIONS: tuple[Dimension, ...] = (
               _choice_or_all(TRANSPORTS, "transport"), _WHAT, TRANSPORTS),
     Dimension("variant", "Variant of the transport; 'default' is its own choice.", "a word", _word, _WHAT),
     Dimension("pattern", "Who sends what to whom.", f"all or one of {', '.join(PATTERNS)}",
-              _choice_or_all(tuple(PATTERNS), "pattern"), _WHAT, tuple(PATTERNS)),
+              _choice_or_all(tuple(PATTERNS), "pattern", SIDE_BY_SIDE.values()), _WHAT, tuple(PATTERNS)),
     Dimension("size", "Sizes: 8, 64KiB, or a range 1:1GiB:x4.", quantity.SIZES_EXPECTED, _SIZE, _WHAT, splits=False),
     Dimension("datatype", "Element type of reductions.", f"one of {', '.join(DATATYPES)}", _choice(DATATYPES), _WHAT,
               DATATYPES),

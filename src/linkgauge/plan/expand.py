@@ -26,7 +26,7 @@ ELEMENT_BYTES = {
 }  # fmt: skip
 _NOT_CASE_FIELDS = {"ranks", "stop_rule", "stop_samples", "stop_relative_half_width", "stop_time_ns"}
 _HOST_SOURCE, _HOST_TARGET = ("host_to_device", "host_device_both"), ("device_to_host",)
-_WINDOWED = ("unidirectional", "bidirectional")
+_WINDOWED = ("unidirectional", "bidirectional", "pairs_unidirectional", "pairs_bidirectional")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +63,7 @@ def device_sets(
     """The tuples of devices, one entry a rank, that a pattern runs on.
 
     Pair patterns: ordered pairs among the subset as `table.pairs` says, a diagonal entry being one rank with itself.
+    Pairs side by side: all of the subset at once, each case another pairing.
     Single-device patterns: each alone; a chase also the pairs. Host patterns: each alone, then all together. Others:
     the whole subset.
     """
@@ -93,6 +94,8 @@ def _sets_of(pattern: PatternInfo, table: CaseTable, subset: tuple[int, ...]) ->
         yield distinct[:1]
     elif pattern.ranks == "2":
         yield from _pairs(distinct, subset, table.pairs)
+    elif pattern.ranks == "pairs":
+        yield from _pairings(distinct, table.pairs, both_ways=pattern.name != "pairs_bidirectional")
     elif pattern.ranks in ("1", "1 or 2"):
         yield from ((device,) for device in distinct)
         if pattern.ranks == "1 or 2" and len(distinct) > 1:
@@ -121,6 +124,32 @@ def _pairs(distinct: tuple[int, ...], subset: tuple[int, ...], which: str) -> It
         yield from ordered
         if which == "all":
             yield from diagonal
+
+
+def _pairings(distinct: tuple[int, ...], which: str, *, both_ways: bool) -> Iterator[tuple[int, ...]]:
+    """All devices in disjoint pairs, so that over all cases each meets each: a tournament's rounds (circle method).
+
+    A case is (a0, b0, a1, b1, ...). Of an odd number of devices another one rests in each round. `both_ways`: each
+    round also with the pairs turned round, so that every ordered pair is measured. `which` as for single pairs; a
+    round holds no diagonal.
+    """
+    places: list[int | None] = [*distinct, *([None] if len(distinct) % 2 else [])]
+    rounds: list[tuple[int, ...]] = []
+    for _ in range(len(places) - 1):
+        half = len(places) // 2
+        met = zip(places[:half], reversed(places[half:]), strict=True)
+        pairs = sorted((min(a, b), max(a, b)) for a, b in met if a is not None and b is not None)
+        rounds.append(tuple(itertools.chain.from_iterable(pairs)))
+        places = [places[0], places[-1], *places[1:-1]]
+    rounds.sort()
+    if which == "first":
+        rounds = rounds[:1]
+    if which == "diagonal":
+        return
+    yield from rounds
+    if both_ways and which in ("all", "ordered"):
+        for one in rounds:
+            yield tuple(itertools.chain.from_iterable((b, a) for a, b in zip(one[::2], one[1::2], strict=True)))
 
 
 def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
@@ -263,6 +292,8 @@ def _case(values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...]
 
 def _meaningless(case: Case, pattern: PatternInfo) -> str:
     """Why a case cannot mean anything, whatever the transport; empty where it can."""
+    if pattern.ranks == "pairs" and case.ranks < 4:
+        return f"{pattern.name} needs at least 4 devices, for two pairs at once; see --devices"
     if pattern.collective and case.ranks < 2:
         return f"{pattern.name} needs at least 2 ranks, here is 1 device; see --devices and --ranks-per-device"
     if case.in_place and not pattern.collective:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from linkgauge.plan.dimensions import Value
+from linkgauge.plan.dimensions import Value, unique
+from linkgauge.plan.patterns import SIDE_BY_SIDE
 from linkgauge.plan.quantity import Share
 
 PAIRS = ("all", "ordered", "first", "root", "diagonal")
@@ -82,6 +83,13 @@ def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bo
         extra = {**first.values, **chosen, **({"pattern": tuple(missing)} if kept else {})}
         kept.append(CaseTable(values=extra, pairs="first", where="the command line"))
     return dataclasses.replace(plan, cases=tuple(kept))
+
+
+def side_by_side(table: CaseTable) -> CaseTable:
+    """The table with disjoint pairs measured at once in place of each pair alone; its other patterns stay."""
+    values = dict(table.values)
+    values["pattern"] = unique(SIDE_BY_SIDE.get(str(name), name) for name in values["pattern"])
+    return dataclasses.replace(table, values=values)
 
 
 def _not_in(kept: Sequence[CaseTable], chosen: Mapping[str, tuple[Value, ...]]) -> list[Value]:

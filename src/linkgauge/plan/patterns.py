@@ -25,12 +25,14 @@ class PatternInfo:
     bytes_per_peer: Callable[[int, int, int], Fraction]  # (m, n, W)
     bytes_total: Callable[[int, int, int], Fraction]  # (m, n, W)
     blocks: bool = False  # m is cut into n blocks
-    ranks: str = "any"  # "2": pairs (or one device with itself); "any"; "1": each alone; "1 or 2": each, and pairs;
-    # "first": one alone
+    # "2": pairs (or one device with itself); "pairs": disjoint pairs side by side; "any"; "1": each alone; "1 or 2":
+    # each, and pairs; "first": one alone.
+    ranks: str = "any"
     reduces: bool = False
     rooted: bool = False
     latency_only: bool = False
     collective: bool = False
+    lanes: Callable[[int], int] = lambda n: 1  # directed flows that the goodput of a case is the sum of
 
 
 def _one(n: int) -> Fraction:
@@ -56,7 +58,16 @@ _TABLE = (
     PatternInfo("unidirectional", "message", "sender", lambda m, n, w: Fraction(w * m), _one,
                 lambda m, n, w: Fraction(w * m), lambda m, n, w: Fraction(w * m), ranks="2"),
     PatternInfo("bidirectional", "message", "lanes", lambda m, n, w: Fraction(w * m), _one,
-                lambda m, n, w: Fraction(w * m), lambda m, n, w: Fraction(2 * w * m), ranks="2"),
+                lambda m, n, w: Fraction(w * m), lambda m, n, w: Fraction(2 * w * m), ranks="2",
+                lanes=lambda n: 2),
+    # Disjoint pairs at once: ranks 0 and 1, 2 and 3, ...; each direction a lane, of a ping-pong each pair.
+    PatternInfo("pairs_pingpong", "message", "lanes", lambda m, n, w: Fraction(2 * m), _one, _whole,
+                lambda m, n, w: Fraction(n * m), ranks="pairs", lanes=lambda n: n // 2),
+    PatternInfo("pairs_unidirectional", "message", "lanes", lambda m, n, w: Fraction(w * m), _one,
+                lambda m, n, w: Fraction(w * m), lambda m, n, w: Fraction(w * m * (n // 2)), ranks="pairs",
+                lanes=lambda n: n // 2),
+    PatternInfo("pairs_bidirectional", "message", "lanes", lambda m, n, w: Fraction(w * m), _one,
+                lambda m, n, w: Fraction(w * m), lambda m, n, w: Fraction(w * m * n), ranks="pairs", lanes=lambda n: n),
     PatternInfo("ring_shift", "message", "slowest", _whole, _one, _whole,
                 lambda m, n, w: Fraction(n * m), collective=True),
     PatternInfo("one_to_all", "per peer", "root", lambda m, n, w: Fraction((n - 1) * m), _one, _whole,
@@ -94,6 +105,14 @@ _TABLE = (
     PatternInfo("flag_pingpong", "-", "starter", _whole, _one, _whole, _whole, ranks="2", latency_only=True),
     PatternInfo("floor", "-", "lanes", _whole, _one, _whole, _whole, ranks="1", latency_only=True),
 )  # fmt: skip
+
+SIDE_BY_SIDE = {
+    name.removeprefix("pairs_"): name for name in (info.name for info in _TABLE) if name.startswith("pairs_")
+}
+"""Patterns of a pair, and of disjoint such pairs at once, which are measured only when asked (`--concurrent-pairs`)."""
+
+HALF_ROUND_TRIP = ("pingpong", "pairs_pingpong", "flag_pingpong")
+"""Patterns whose time is of a round trip, and whose latency is half of it."""
 
 ROUTED = ("pingpong", "unidirectional", "bidirectional", "ring_shift")
 """Patterns whose copies may go through a third device (dimension `via`)."""

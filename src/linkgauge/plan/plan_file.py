@@ -16,7 +16,7 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.plan import quantity
 from linkgauge.plan.dimensions import BY_NAME, Value, nearest
-from linkgauge.plan.model import BINDINGS, CHOICES, PAIRS, THREAD_LEVELS, CaseTable, LaunchTable, Plan
+from linkgauge.plan.model import BINDINGS, CHOICES, PAIRS, THREAD_LEVELS, CaseTable, LaunchTable, Plan, side_by_side
 from linkgauge.plan.patterns import PATTERNS
 
 if sys.version_info >= (3, 11):
@@ -26,7 +26,7 @@ else:
 
 MAX_FILE_BYTES = 1 << 20
 _TOP_KEYS = ("name", "description", "repeat", "seed", "time_limit", "memory_limit", "case", "launch")
-_CASE_KEYS = (*BY_NAME, "devices", "pairs", "choose", "launch")
+_CASE_KEYS = (*BY_NAME, "devices", "pairs", "choose", "concurrent_pairs", "launch")
 _LAUNCH_KEYS = ("name", "mpi", "env", "bind", "threads", "peer_access", "thread_level")
 
 _TUNING_PREFIXES = (
@@ -166,7 +166,7 @@ def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
         if not all(PATTERNS[str(name)].size_means == "-" for name in values["pattern"]):
             raise UsageError(f"{where}: no 'size': expected {BY_NAME['size'].expected}")
         values["size"] = (8,)
-    return CaseTable(
+    made = CaseTable(
         values,
         devices=_devices(table, where),
         choose=_one_of(table, "choose", CHOICES, where),
@@ -174,6 +174,7 @@ def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
         launch=_names(table, "launch", where),
         where=where,
     )
+    return side_by_side(made) if _yes_no(table, "concurrent_pairs", False, where) else made
 
 
 def _one_of(table: Mapping[str, Any], key: str, words: tuple[str, ...], where: str) -> str:

@@ -70,6 +70,10 @@ def run_command(
     full: Annotated[
         bool, typer.Option("--full", help="The plan full: an hour or more.", rich_help_panel=_PLAN)
     ] = False,
+    concurrent_pairs: Annotated[
+        bool, typer.Option("--concurrent-pairs", help="Disjoint pairs side by side, all devices at once, in place of "
+                           "each pair alone: another measurement.", rich_help_panel=_PLAN)
+    ] = False,
     from_run: Annotated[
         Path | None, typer.Option("--from", help="Measure cases of this run again, into a new one.",
                                      rich_help_panel=_PLAN)
@@ -164,7 +168,7 @@ def run_command(
         plan, quick, full, from_run, tuple(cases or ()), resume, retry, force, devices, threads, tuple(mpi or ()),
         tuple(env or ()), bind, peer_access, thread_level, launcher_args, _whole("--repeat", repeat, 1),
         _whole("--seed", seed, 0), out, time_limit, memory_limit, _whole("--max-failures", max_failures, 1) or 1,
-        dimensions, system,
+        dimensions, system, concurrent_pairs,
     )  # fmt: skip
     asked.check()
     if resume is not None:
@@ -204,6 +208,7 @@ class Asked:
     max_failures: int
     dimensions: Mapping[str, Sequence[str]]
     system: str | None = None
+    concurrent_pairs: bool = False
 
     def check(self) -> None:
         """UsageError for flags that exclude each other or need one another."""
@@ -217,6 +222,8 @@ class Asked:
             raise UsageError("--threads has no MPI: leave out --mpi, or --threads")
         if self.retry is not None and self.resume is None:
             raise UsageError("--retry needs --resume RUN")
+        if self.concurrent_pairs and (self.resume or self.from_run):
+            raise UsageError("--concurrent-pairs is of a new plan: leave it out with --resume and --from")
         other = self.plan or self.quick or self.full or self.from_run or self.dimensions or self.out or self.repeat
         if self.resume is not None and other:
             raise UsageError("--resume goes on with that run's own plan: leave out other plans, dimensions and --out")

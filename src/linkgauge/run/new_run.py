@@ -113,6 +113,8 @@ def _asked_plan(asked: Asked, env: dict[str, tuple[str, ...]], given: list[MpiIn
     values = options.dimension_values(asked.dimensions)
     named = bool(asked.plan or asked.quick or asked.full)
     plan = options.apply_dimensions(options.asked_plan(asked.plan, asked.quick, asked.full), values, named=named)
+    if asked.concurrent_pairs:
+        plan = options.apply_concurrent_pairs(plan)
     return _launched(asked, plan, given, env)
 
 

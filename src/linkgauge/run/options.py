@@ -14,7 +14,8 @@ import typer
 from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan, plan_of
 from linkgauge.plan.dimensions import BY_NAME, DIMENSIONS, Value, unique
-from linkgauge.plan.model import LaunchTable, Plan, narrowed
+from linkgauge.plan.model import LaunchTable, Plan, narrowed, side_by_side
+from linkgauge.plan.patterns import SIDE_BY_SIDE
 from linkgauge.run.mpi_library import MpiInstallation, resolve
 
 
@@ -81,6 +82,14 @@ def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, nam
                 )
         raise UsageError(f"plan '{plan.name}' has no case of that transport and pattern together")
     return chosen
+
+
+def apply_concurrent_pairs(plan: Plan) -> Plan:
+    """The plan with disjoint pairs measured side by side. UsageError where no table has a pattern of pairs."""
+    plan = dataclasses.replace(plan, cases=tuple(side_by_side(table) for table in plan.cases))
+    if not any(name in SIDE_BY_SIDE.values() for table in plan.cases for name in table.values["pattern"]):
+        raise UsageError(f"--concurrent-pairs: plan '{plan.name}' has none of {', '.join(SIDE_BY_SIDE)} left")
+    return plan
 
 
 def parse_env(words: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from linkgauge.errors import RunFolderError, UsageError
-from linkgauge.plan.patterns import PatternInfo, pattern
+from linkgauge.plan.patterns import HALF_ROUND_TRIP, PatternInfo, pattern
 from linkgauge.stats import series
 from linkgauge.store import schema
 
@@ -31,7 +31,6 @@ _HOST_TICK_NS = 1.0
 _SUMMARISED = ("ok", "timeout")
 # Independent samples from which on the largest one bounds the 99th percentile (docs/statistics.md, One series).
 _P99_SAMPLES = 368
-_HALF_ROUND_TRIP = ("pingpong", "flag_pingpong")
 
 # Findings, tables and charts of one run all start from its summary.
 _SUMMARIES: weakref.WeakKeyDictionary[Run, pa.Table] = weakref.WeakKeyDictionary()
@@ -175,7 +174,7 @@ def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternInfo], ga
     payload = np.array([_payload(records[at], infos[at], lane) for at, lane in gathered.owners], np.float64)
     bus = np.array([float(infos[at].bus_factor(records[at]["ranks"])) for at, _ in gathered.owners], np.float64)
     half = np.array(
-        [0.5 if records[at]["pattern"] in _HALF_ROUND_TRIP else 1.0 for at, _ in gathered.owners], np.float64
+        [0.5 if records[at]["pattern"] in HALF_ROUND_TRIP else 1.0 for at, _ in gathered.owners], np.float64
     )
     columns: dict[str, Any] = {name: found[name] for name in STATISTICS} if count else {}
     if count:

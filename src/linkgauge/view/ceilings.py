@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.plan.patterns import PATTERNS
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -56,7 +57,7 @@ class Ceilings:
         return self._system
 
     def of(self, row: Row) -> list[CeilingLine]:
-        """Return the ceilings of a row, the surest kind first; of `bidirectional` doubled, as the sum is shown."""
+        """Return the ceilings of a row, the surest kind first; where lanes are summed, of all of them."""
         if self._system is None:
             return []
         key = row["case_key"]
@@ -82,7 +83,7 @@ class Ceilings:
         except LinkgaugeError as error:
             self.problem = str(error)
             return []
-        ways = 2 if row["pattern"] == "bidirectional" else 1
+        ways = PATTERNS[row["pattern"]].lanes(row["ranks"])
         lines = []
         for one in found:
             rate = one.value_bytes_per_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from linkgauge.plan.patterns import HALF_ROUND_TRIP
 from linkgauge.view import charts
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.charts import Chart
@@ -16,7 +17,7 @@ SMALL_BYTES = 4096  # the sizes of the panel of small ones
 
 def latency_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
     """Return the median time (pingpong: one way) in µs over size, both axes logarithmic."""
-    half = rows[0]["pattern"] in ("pingpong", "flag_pingpong")
+    half = rows[0]["pattern"] in HALF_ROUND_TRIP
     title = "one-way latency (µs)" if half else "time of one iteration (µs)"
     data = charts.chart_rows(results, rows, unit)
     return _lines(
@@ -36,7 +37,7 @@ def small_sizes(results: Results, rows: list[Row], unit: str) -> Chart:
     """Return the latency of the small sizes on a linear axis from zero: the companion of goodput over size."""
     alt = charts.altair()
     few = [row for row in rows if row["size"] <= SMALL_BYTES]
-    half = rows[0]["pattern"] in ("pingpong", "flag_pingpong")
+    half = rows[0]["pattern"] in HALF_ROUND_TRIP
     y = alt.Y("median:Q", title="one-way latency (µs)" if half else "time (µs)", scale=alt.Scale(zero=True))
     return _lines(results, charts.chart_rows(results, few, unit), y, "q1", "q3", [], picking=False)
 

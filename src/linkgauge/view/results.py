@@ -159,6 +159,8 @@ def devices_text(devices: list[int], pattern: str = "") -> str:
         return f"{'inside ' if info is not None and info.ranks in ('2', '1 or 2') else ''}device {devices[0]}"
     if len(devices) == 2 and info is not None and info.ranks in ("2", "1 or 2"):
         return f"device {devices[0]} to {devices[1]}"
+    if info is not None and info.ranks == "pairs":
+        return "pairs " + " ".join(f"{a}-{b}" for a, b in zip(devices[::2], devices[1::2], strict=False))
     if devices == list(range(len(devices))):
         return f"{len(devices)} devices"
     return f"devices {' '.join(map(str, devices))}"

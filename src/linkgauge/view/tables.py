@@ -10,13 +10,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.plan.patterns import HALF_ROUND_TRIP
 from linkgauge.view.derived import derived_tables
 from linkgauge.view.judged import by_kind
 from linkgauge.view.nodes import node_tables
 from linkgauge.view.results import Results, Row, best_of, devices_text, inert, pair_of
 from linkgauge.view.units import count_text, digits, rate_text, size_text, time_text
 
-_HALF = ("pingpong", "flag_pingpong")
 BEST, NEAR = "*", "≈"
 
 
@@ -26,7 +26,7 @@ def panel_tables(results: Results, width: int, unit: str) -> Iterator[Renderable
     `*` marks the best of a size, `≈` those whose interval overlaps with the best one's.
     """
     for first, rows in results.panels:
-        kind = "one-way latency" if first["pattern"] in _HALF else "time of one iteration"
+        kind = "one-way latency" if first["pattern"] in HALF_ROUND_TRIP else "time of one iteration"
         title = Text(results.title(first), style="bold")
         yield title
         yield from _split(results, rows, width, f"{kind}, median", lambda row: time_text(row["latency_ns"]))

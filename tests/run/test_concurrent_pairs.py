@@ -1,0 +1,93 @@
+"""Disjoint pairs side by side, from the flag to the table: another measurement than each pair alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from linkgauge.findings.read import facts_of
+from linkgauge.stats.summary import summarise
+from linkgauge.store.run import load
+from linkgauge.view.results import Results, is_pair
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built (LINKGAUGE_IN_PLACE)"
+)
+PLAN = """
+[[case]]
+transport = ["copy_engine", "kernel", "staging", "mpi"]
+pattern = ["pingpong", "unidirectional", "bidirectional"]
+size = "64KiB"
+window = 2
+pairs = "ordered"
+stop_rule = "count"
+stop_samples = 5
+stop_time_ns = "20s"
+"""
+
+
+def linkgauge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False,
+                          timeout=200, cwd=cwd, env=environment)  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_every_pair_is_measured_beside_the_others_and_never_mixed_with_single_ones(
+    tmp_path: Path, threads: bool
+) -> None:
+    (tmp_path / "plan.toml").write_text(PLAN)
+    words = ["run", "--plan", "plan.toml", "--devices", "host:4", "--no-report", "--concurrent-pairs", "--out", "run"]
+    done = linkgauge(*words, *(["--threads"] if threads else []), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+    run = load(tmp_path / "run")
+    rows = [row for row in run.rows() if row.status != "skipped"]
+    assert {row.status for row in rows} == {"ok"}
+    assert all(row.record["verified"] for row in rows)
+    assert {row.case.pattern for row in rows} == {"pairs_pingpong", "pairs_unidirectional", "pairs_bidirectional"}
+    transports = {"copy_engine", "kernel", "staging"} | (set() if threads else {"mpi"})
+    assert {row.case.transport for row in rows} == transports
+    met = [
+        pair
+        for row in rows
+        if (row.case.pattern, row.case.transport) == ("pairs_unidirectional", "kernel")
+        for pair in zip(row.case.devices[::2], row.case.devices[1::2], strict=True)
+    ]
+    assert sorted(met) == sorted(itertools.permutations(range(4), 2))
+
+    summary = summarise(run).to_pylist()
+    for row in rows:
+        lanes = {one["lane"]: one for one in summary if one["case_key"] == row.case_key}
+        window, size = row.case.window, row.case.size
+        assert row.record["lanes"] == (
+            ["0->1", "1->0", "2->3", "3->2"] if row.case.pattern == "pairs_bidirectional" else ["0->1", "2->3"]
+        )
+        assert set(lanes) == {-1, *range(len(row.record["lanes"]))}
+        assert lanes[-1]["lane_name"] == "sum"
+        # Each lane by its own time, the sum by the slowest of them.
+        payload = 2 * size if row.case.pattern == "pairs_pingpong" else window * size
+        for lane, one in lanes.items():
+            moved = payload * (len(lanes) - 1 if lane == -1 else 1)
+            assert one["goodput_bytes_per_s"] == pytest.approx(moved / one["median_ns"] * 1e9)
+        assert lanes[-1]["median_ns"] >= max(one["median_ns"] for lane, one in lanes.items() if lane >= 0) * 0.999
+        assert row.record["bytes_total"] == payload * (len(lanes) - 1)
+
+    assert not any(is_pair(row) for row in Results(run).rows)
+    assert not facts_of(run).pair_sets
+    shown = linkgauge("show", "run", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "pairs 0-1 2-3" in shown.stdout
+
+
+def test_a_plan_without_pairs_has_nothing_to_put_side_by_side(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text('[[case]]\npattern = "alltoall"\nsize = "8"\n')
+    done = linkgauge("run", "--plan", "plan.toml", "--devices", "host:4", "--concurrent-pairs", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--concurrent-pairs" in done.stderr
+    assert "unidirectional" in done.stderr

@@ -41,7 +41,14 @@ def streams(q: Query, variant: str) -> list[Ceiling]:
             result += host_and_devices(_asked(q, pattern=pattern, **one_end))
         elif memory == "device" and other >= 0:
             result += _of_peer(q, other, inwards=pattern == "host_to_device")
+    if q.source_memory in HOST_MEMORY and q.target_memory in HOST_MEMORY:
+        result = [_passed_twice(c) if c.rule == "memory" else c for c in result]
     return list({(c.rule, c.value_bytes_per_s, c.kind): c for c in result}.values())
+
+
+def _passed_twice(c: Ceiling) -> Ceiling:
+    words = f"{c.basis}; here it is read and written, so half of it"
+    return dataclasses.replace(c, value_bytes_per_s=(c.value_bytes_per_s or 0.0) / 2, basis=words)
 
 
 def _asked(q: Query, **changes: object) -> Query:

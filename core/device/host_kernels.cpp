@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "case_spec.h"
+#include "device/host_allreduce.h"
 #include "errors.h"
 #include "kernels/kernels.h"
 #include "kernels/values.h"
@@ -350,9 +351,10 @@ struct Named {
   std::string_view name;
   HostKernel kernel;
 };
-const std::array<Named, 8> kKernels{{{kKernelFill, {run_fill, kFillArguments}},
+const std::array<Named, 9> kKernels{{{kKernelFill, {run_fill, kFillArguments}},
                                      {kKernelCheck, {run_check, kCheckArguments}},
                                      {kKernelReduce, {run_reduce, kReduceArguments}},
+                                     {kKernelAllreduce, {run_allreduce, allreduce_argument_bytes()}},
                                      {kKernelCopy, {run_copy, kCopyArguments}},
                                      {kKernelEmpty, {run_empty, {}}},
                                      {kKernelChase, {run_chase, kChaseArguments}},

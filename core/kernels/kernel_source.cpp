@@ -6,7 +6,7 @@
 
 namespace linkgauge {
 
-// Generated at build time from values.h and *.cu (CMakeLists.txt).
+// Generated at build time from *.h and *.cu (CMakeLists.txt).
 extern const char* const kKernelText[];
 extern const unsigned kKernelTextParts;
 
@@ -20,9 +20,9 @@ const std::string& kernel_source() {
 }
 
 std::vector<std::string> gpu_kernel_names(const std::string& architecture) {
-  std::vector<std::string> names = {kKernelFill,   kKernelCheck,  kKernelReduce, kKernelCopy,
-                                    kKernelCopyU1, kKernelCopyU2, kKernelCopyU8, kKernelCopyU16,
-                                    kKernelEmpty,  kKernelChase,  kKernelGate,   kKernelFlagPingpong};
+  std::vector<std::string> names = {kKernelFill,   kKernelCheck,        kKernelReduce,   kKernelCopy,  kKernelCopyU1,
+                                    kKernelCopyU2, kKernelCopyU8,       kKernelCopyU16,  kKernelEmpty, kKernelChase,
+                                    kKernelGate,   kKernelFlagPingpong, kKernelAllreduce};
   constexpr char kCudaPrefix[] = "sm_";
   if (architecture.rfind(kCudaPrefix, 0) == 0 && std::atoi(architecture.c_str() + sizeof(kCudaPrefix) - 1) >= 90)
     names.emplace_back(kKernelCopyBulk);

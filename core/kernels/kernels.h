@@ -28,6 +28,11 @@ inline constexpr char kKernelCheck[] = "lg_check";
 // reduce(void* target, const void* const* sources, i32 count, u64 elements, u32 datatype, u32 op)
 //   target[i] = op over sources; sources is an array in memory that the kernel can read; target may be one of them.
 inline constexpr char kKernelReduce[] = "lg_reduce";
+// allreduce(void* const* lists, i32 ranks, i32 rank, u64 elements, u32 datatype, u32 op, u32 mode, u64 epoch,
+// u64 patience, u64* failure)   direct.h says what; the same grid on every rank, all of it on the device at once, at
+// most kMostAllreduceThreads a block
+inline constexpr char kKernelAllreduce[] = "lg_allreduce";
+inline constexpr unsigned kMostAllreduceThreads = 512;
 // copy(void* target, const void* source, u64 bytes)   load and store, 16 bytes a thread where aligned
 //   Any grid: blocks take tiles in turn. The variants differ in how many words a thread has under way (lg_copy: 4);
 //   device/kernel_tuning.h chooses among them and the grids by measurement.

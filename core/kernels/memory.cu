@@ -1,5 +1,5 @@
 // Loads and stores that other devices and the host take part in, and copies. Compiled as one text with the other files
-// of this folder, after values.h; CUDA and HIP alike, without any header.
+// of this folder, after values.h and elements.h; CUDA and HIP alike, without any header.
 //
 // NVRTC and hipRTC both know uint4, blockIdx, threadIdx and the qualifiers; scopes of memory order differ.
 
@@ -8,12 +8,6 @@ namespace linkgauge {
 using values::i64;
 using values::u32;
 using values::u64;
-
-#if defined(__HIP__) || defined(__HIPCC__) || defined(__HIPCC_RTC__)
-#define LG_IS_HIP 1
-#else
-#define LG_IS_HIP 0
-#endif
 
 __device__ __forceinline__ u64 load_acquire_system(const volatile u64* place) {
 #if LG_IS_HIP

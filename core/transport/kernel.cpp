@@ -20,8 +20,8 @@ namespace {
 
 // Which side's rank launches the copy: the variant's word where there is one, else the initiator.
 bool pushes(const CaseSpec& spec) {
-  if (spec.variant == "push") return true;
-  if (spec.variant == "pull") return false;
+  const std::string_view direction = kernel_variant(spec.variant).direction;
+  if (!direction.empty()) return direction == "push";
   return spec.initiator == Initiator::kSender;
 }
 
@@ -54,15 +54,19 @@ class KernelTransport final : public Transport {
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const bool own_variants = spec.pattern == Pattern::kCpuStream;
-    if (!own_variants && !spec.variant.empty() && spec.variant != "pull" && spec.variant != "push" &&
-        !is_routing(spec.variant)) {
+    const KernelVariant variant = kernel_variant(spec.variant);
+    const bool fits = spec.algorithm.empty()
+                          ? own_variants || (variant.known && variant.meeting.empty()) || is_routing(spec.variant)
+                          : variant.known;
+    if (!fits) {
       return "kernel has no variant '" + spec.variant +
-             "'; its variants are pull and push, and store_and_forward and pipelined through a device that --via names";
+             "'; its variants are pull and push, store_and_forward and pipelined through a device that --via names, "
+             "and for one_shot and two_shot also host_barrier and device_barrier, as in pull+host_barrier";
     }
     if (std::string reason = why_not_routed(context, spec); !reason.empty()) return reason;
     if (context.group->node_count() > 1) return "kernel reaches devices of one node only";
     if (!spec.algorithm.empty()) {
-      if (std::string reason = why_not_kernel_allreduce(spec); !reason.empty()) return reason;
+      if (std::string reason = why_not_kernel_allreduce(context, spec); !reason.empty()) return reason;
     }
     if (context.runtime->name() != "host" &&
         (spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable)) {

@@ -1,20 +1,48 @@
 // Allreduce by kernels that read the peers' buffers directly: `one_shot`, where every rank reads all peers, and
 // `two_shot`, a reduce-scatter by peer reads and then an allgather of the results, pulled or pushed.
+//
+// Ranks meet between the steps on the device, inside one kernel, or on the host, between launches.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "pattern/operation.h"
 
 namespace linkgauge {
 
+// The words of a kernel case's `variant`, joined by '+': who moves the bytes, and for allreduce's algorithms where the
+// ranks meet. Each empty where the variant leaves it out.
+struct KernelVariant {
+  std::string_view direction;  // pull, push
+  std::string_view meeting;    // host_barrier, device_barrier
+  bool known = true;           // no other word, and none twice
+};
+KernelVariant kernel_variant(std::string_view variant);
+
 // "" or why the case's algorithm word does not fit it.
-std::string why_not_kernel_allreduce(const CaseSpec& spec);
+std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec& spec);
 // `pushes`: two_shot's results are written into the peers' buffers, not read from them.
 std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
                                                  bool pushes);
+
+// The two ways to meet; kernel_allreduce_host.cpp and kernel_allreduce_device.cpp.
+std::unique_ptr<Operation> make_host_met_allreduce(Transport& transport, const RankContext& context,
+                                                   const CaseSpec& spec, bool pushes);
+std::unique_ptr<Operation> make_device_met_allreduce(Transport& transport, const RankContext& context,
+                                                     const CaseSpec& spec, bool pushes);
+// Whether the ranks meet on the device where the variant does not say.
+bool meets_on_device(const RankContext& context, const CaseSpec& spec);
+
+// The part of the buffer that a rank reduces in two_shot: as even as whole 16-byte units allow, so that every part but
+// the last starts and ends where wide loads do.
+struct AllreducePart {
+  std::size_t offset;
+  std::size_t bytes;
+};
+AllreducePart allreduce_part(std::size_t bytes, int ranks, int rank);
 
 // Grid of lg_copy for `bytes`; `blocks` 0 leaves their number to this function.
 LaunchShape kernel_copy_shape(unsigned multiprocessors, unsigned blocks, std::uint64_t bytes);

@@ -161,7 +161,7 @@ TEST(SideBySide, EventsAreOfTheEndThatQueues) {
 
 TEST(KernelAllreduce, OneShotAndTwoShotAreRight) {
   for (const char* algorithm : {"one_shot", "two_shot"}) {
-    for (const char* variant : {"pull", "push"}) {
+    for (const char* variant : {"pull", "push", "pull+host_barrier", "device_barrier+pull", "push+device_barrier"}) {
       for (const int ranks : {2, 3, 4}) {
         for (const std::int64_t size : {4, 16, 44, 4 * 10007}) {
           CaseSpec spec = case_of("kernel", Pattern::kAllreduce, ranks, size);
@@ -172,6 +172,57 @@ TEST(KernelAllreduce, OneShotAndTwoShotAreRight) {
       }
     }
   }
+}
+
+TEST(KernelAllreduce, MeetingOnTheDeviceAllowsTwoShotInPlace) {
+  for (const char* variant : {"pull+device_barrier", "push+device_barrier"}) {
+    CaseSpec spec = case_of("kernel", Pattern::kAllreduce, 3, 4 * 10007);
+    spec.algorithm = "two_shot";
+    spec.variant = variant;
+    spec.in_place = true;
+    expect_verified(spec);
+  }
+}
+
+std::string why_not(const CaseSpec& spec) {
+  const std::shared_ptr<DeviceRuntime> runtime = host_devices(static_cast<int>(spec.rank_list.size()));
+  std::string reason;
+  on_threads(static_cast<int>(spec.rank_list.size()), [&](Group& group) {
+    const RankContext context = context_of(*runtime, group, spec);
+    const std::string found = make_transport(spec.transport)->supports(context, spec);
+    if (group.rank() == 0) reason = found;
+  });
+  return reason;
+}
+
+TEST(KernelAllreduce, WhatCannotMeetOnTheDeviceSaysWhy) {
+  CaseSpec spec = case_of("kernel", Pattern::kAllreduce, 4, 4096);
+  spec.algorithm = "one_shot";
+  spec.variant = "device_barrier";
+  EXPECT_EQ(why_not(spec), "");
+  spec.in_place = true;
+  EXPECT_NE(why_not(spec).find("one_shot reads the peers' operands"), std::string::npos);
+  spec.algorithm = "two_shot";
+  EXPECT_EQ(why_not(spec), "");
+  spec.variant = "host_barrier";
+  EXPECT_NE(why_not(spec).find("use out of place or device_barrier"), std::string::npos);
+  spec.in_place = false;
+  EXPECT_EQ(why_not(spec), "");
+  spec.variant = "device_barrier";
+  spec.blocks = 5;  // a host device is one core
+  EXPECT_NE(why_not(spec).find("at most 1, not 5"), std::string::npos);
+  spec.blocks = 0;
+  spec.devices = {0, 0, 1, 1};
+  EXPECT_NE(why_not(spec).find("two ranks on one device"), std::string::npos);
+  spec.variant = "";
+  EXPECT_EQ(why_not(spec), "");
+  for (const char* word : {"pull+push", "barrier", "+", "device_barrier+host_barrier"}) {
+    spec.variant = word;
+    EXPECT_NE(why_not(spec).find("kernel has no variant"), std::string::npos) << word;
+  }
+  spec.variant = "host_barrier";
+  spec.algorithm = "";
+  EXPECT_NE(why_not(spec).find("kernel has no variant"), std::string::npos);
 }
 
 // --- wrong data ---------------------------------------------------------------------------------------------------

@@ -126,7 +126,11 @@ def test_other_transports_between_processes(mpi: MpiInstallation, run_cases: Run
         for pattern in PAIRS + OTHERS + COLLECTIVES
         for initiator in ("sender", "receiver")
     ]
-    cases += [case("kernel", "allreduce", 2, 4004, algorithm=word) for word in ("one_shot", "two_shot")]
+    cases += [
+        case("kernel", "allreduce", 2, 4004, algorithm=word, variant=variant)
+        for word in ("one_shot", "two_shot")
+        for variant in ("", "pull+device_barrier", "push+device_barrier")
+    ]
     expect_verified(cases, run_cases(mpi, 2, cases))
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -351,3 +352,43 @@ def test_pairs_of_gpus_are_measured_side_by_side(tmp_path: Path, threads: bool) 
     for row in load(tmp_path / "run").rows():
         if row.status == "ok":
             assert len(row.record["lanes"]) == (4 if row.case.pattern == "pairs_bidirectional" else 2)
+
+
+ALLREDUCES = """
+[[case]]
+transport = "kernel"
+pattern = "allreduce"
+size = ["16", "200KiB"]
+algorithm = ["one_shot", "two_shot"]
+variant = ["default", "pull", "pull+host_barrier"]
+cadence = ["isolated", "streaming"]
+"""
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_direct_allreduces_meet_on_the_device(tmp_path: Path, threads: bool) -> None:
+    (tmp_path / "plan.toml").write_text(ALLREDUCES)
+    done = linkgauge("run", "--devices", "cuda", "--out", "run", *CASES, *(["--threads"] if threads else []),
+                     cwd=tmp_path, LINKGAUGE_STAND_IN="devices=3")  # fmt: skip
+    rows = list(load(tmp_path / "run").rows())
+    assert {(str(row.status), row.reason or "") for row in rows} == {("ok", "")}, done.stdout + done.stderr
+    assert len(rows) == 24
+    assert done.returncode == 0
+
+
+def test_a_rank_that_cannot_launch_ends_the_others_wait(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(
+        ALLREDUCES.replace('variant = ["default", "pull", "pull+host_barrier"]', "").replace('["16", "200KiB"]', '"16"')
+    )
+    # Each fresh process counts anew, so that a case of every launch fails, with the reason of that very rank.
+    begin = time.monotonic()
+    done = linkgauge("run", "--devices", "cuda", "--out", "run", "--threads", "--max-failures", "9", *CASES,
+                     cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2;fail=cuLaunchKernel:40:719")  # fmt: skip
+    rows = list(load(tmp_path / "run").rows())
+    assert len(rows) == 4
+    bad = [row for row in rows if str(row.status) == "failed"]
+    assert bad, done.stdout
+    for row in bad:
+        assert "cuLaunchKernel failed with CUDA_ERROR_LAUNCH_FAILED (719)" in (row.reason or "")
+    assert done.returncode == 4
+    assert time.monotonic() - begin < 6 * len(bad) + 60

@@ -110,6 +110,14 @@ class WatchedRuntime final : public DeviceRuntime {
     called("launch");
     real_.launch(kernel, shape, arguments, stream);
   }
+  std::string why_no_graphs() const override { return real_.why_no_graphs(); }
+  void begin_capture(StreamHandle stream) override { real_.begin_capture(stream); }
+  GraphHandle end_capture(int device, StreamHandle stream) override { return real_.end_capture(device, stream); }
+  void launch_graph(GraphHandle graph, StreamHandle stream) override {
+    called("launch_graph");
+    real_.launch_graph(graph, stream);
+  }
+  void destroy_graph(GraphHandle graph) noexcept override { real_.destroy_graph(graph); }
   void copy_now(void* target, int target_device, const void* source, int source_device, std::size_t bytes) override {
     called("copy_now");
     real_.copy_now(target, target_device, source, source_device, bytes);

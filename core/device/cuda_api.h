@@ -23,6 +23,8 @@ using Stream = void*;                      // CUstream
 using Event = void*;                       // CUevent
 using Module = void*;                      // CUmodule
 using Function = void*;                    // CUfunction
+using Graph = void*;                       // CUgraph
+using GraphExec = void*;                   // CUgraphExec
 struct Uuid {
   char bytes[16];
 };
@@ -88,7 +90,13 @@ struct Location {  // CUmemLocation
                                   Stream, void**, void**))                                                        \
   OPTIONAL(cuFuncLoad, Result(Function))                                                                          \
   OPTIONAL(cuMemPrefetchAsync_v2, Result(DevicePointer, std::size_t, Location, unsigned, Stream))                 \
-  OPTIONAL(cuMemAdvise_v2, Result(DevicePointer, std::size_t, int, Location))
+  OPTIONAL(cuMemAdvise_v2, Result(DevicePointer, std::size_t, int, Location))                                     \
+  OPTIONAL(cuStreamBeginCapture_v2, Result(Stream, int))                                                          \
+  OPTIONAL(cuStreamEndCapture, Result(Stream, Graph*))                                                            \
+  OPTIONAL(cuGraphInstantiateWithFlags, Result(GraphExec*, Graph, unsigned long long))                            \
+  OPTIONAL(cuGraphLaunch, Result(GraphExec, Stream))                                                              \
+  OPTIONAL(cuGraphExecDestroy, Result(GraphExec))                                                                 \
+  OPTIONAL(cuGraphDestroy, Result(Graph))
 
 // What drivers before CUDA 12.2 have in place of the _v2 calls: a device's ordinal, or kCpuDevice. cuda.h gives these
 // names to newer functions, so tests/core/vendor_headers compares them in a file of their own.
@@ -142,6 +150,7 @@ inline constexpr unsigned kHostAllocWriteCombined = 4;
 inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr unsigned kHostRegisterDeviceMap = 2;
 inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr int kCaptureThreadLocal = 1;  // CUstreamCaptureMode
 inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned kMemAttachGlobal = 1;
 inline constexpr unsigned kIpcLazyEnablePeerAccess = 1;

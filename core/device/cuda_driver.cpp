@@ -402,6 +402,35 @@ bool CudaDriver::done(StreamHandle stream) {
   return true;
 }
 
+std::string CudaDriver::lacks_for_graphs() const {
+  if (api_.cuStreamBeginCapture_v2 == nullptr) return "cuStreamBeginCapture_v2";
+  if (api_.cuStreamEndCapture == nullptr) return "cuStreamEndCapture";
+  if (api_.cuGraphInstantiateWithFlags == nullptr) return "cuGraphInstantiateWithFlags";
+  if (api_.cuGraphLaunch == nullptr) return "cuGraphLaunch";
+  if (api_.cuGraphExecDestroy == nullptr) return "cuGraphExecDestroy";
+  return api_.cuGraphDestroy == nullptr ? "cuGraphDestroy" : "";
+}
+
+void CudaDriver::begin_capture(StreamHandle stream) {
+  check(api_.cuStreamBeginCapture_v2(stream, cuda::kCaptureThreadLocal), "cuStreamBeginCapture_v2");
+}
+
+GraphHandle CudaDriver::end_capture(StreamHandle stream) {
+  cuda::Graph graph = nullptr;
+  check(api_.cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+  cuda::GraphExec ready = nullptr;
+  const cuda::Result result = api_.cuGraphInstantiateWithFlags(&ready, graph, 0);
+  (void)api_.cuGraphDestroy(graph);
+  check(result, "cuGraphInstantiateWithFlags");
+  return ready;
+}
+
+void CudaDriver::launch_graph(GraphHandle graph, StreamHandle stream) {
+  check(api_.cuGraphLaunch(graph, stream), "cuGraphLaunch");
+}
+
+void CudaDriver::destroy_graph(GraphHandle graph) noexcept { (void)api_.cuGraphExecDestroy(graph); }
+
 EventHandle CudaDriver::create_event() {
   cuda::Event event = nullptr;
   check(api_.cuEventCreate(&event, cuda::kEventDefault), "cuEventCreate");

@@ -44,12 +44,19 @@ void DeviceRuntime::prefetch_managed(void* /*memory*/, std::size_t /*bytes*/, in
 std::string_view to_string(MemoryKind kind) { return kMemoryKinds.name_of(kind); }
 MemoryKind memory_kind_from(std::string_view name) { return kMemoryKinds.from(name); }
 
+void DeviceRuntime::begin_capture(StreamHandle) { throw Unsupported(why_no_graphs()); }
+GraphHandle DeviceRuntime::end_capture(int, StreamHandle) { throw Unsupported(why_no_graphs()); }
+void DeviceRuntime::launch_graph(GraphHandle, StreamHandle) { throw Unsupported(why_no_graphs()); }
+
 Buffer::Buffer(DeviceRuntime& runtime, int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options)
     : runtime_(&runtime),
       data_(runtime.allocate(device, kind, bytes, options)),
       bytes_(bytes),
       kind_(kind),
       device_(device) {}
+
+Buffer::Buffer(void* data, int device, MemoryKind kind, std::size_t bytes, std::function<void(void*)> give_back)
+    : data_(data), bytes_(bytes), kind_(kind), device_(device), give_back_(std::move(give_back)) {}
 
 Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
 
@@ -59,11 +66,17 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   std::swap(kind_, other.kind_);
   std::swap(device_, other.device_);
+  std::swap(give_back_, other.give_back_);
   return *this;
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) runtime_->deallocate(data_);
+  if (data_ == nullptr) return;
+  if (give_back_) {
+    give_back_(data_);
+  } else {
+    runtime_->deallocate(data_);
+  }
 }
 
 Stream::Stream(DeviceRuntime& runtime, int device) : runtime_(&runtime), handle_(runtime.create_stream(device)) {}

@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace linkgauge {
@@ -67,6 +69,7 @@ struct MemoryInfo {
 using StreamHandle = void*;
 using EventHandle = void*;
 using KernelHandle = void*;
+using GraphHandle = void*;
 
 struct LaunchShape {
   unsigned blocks = 1;
@@ -139,6 +142,14 @@ class DeviceRuntime {
   virtual KernelHandle kernel(int device, std::string_view kernel_name) = 0;
   virtual void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) = 0;
 
+  // Graphs: what is queued on `stream` from begin_capture on is not done but kept, and launch_graph queues all of it at
+  // once, any number of times. end_capture also ends a capture that failed, by throwing.
+  virtual std::string why_no_graphs() const { return std::string(name()) + " devices have no graphs"; }
+  virtual void begin_capture(StreamHandle stream);
+  virtual GraphHandle end_capture(int device, StreamHandle stream);
+  virtual void launch_graph(GraphHandle graph, StreamHandle stream);
+  virtual void destroy_graph(GraphHandle) noexcept {}
+
   // Synchronous, for the untimed parts (verification, set-up); any memory kind on either side.
   virtual void copy_now(void* target, int target_device, const void* source, int source_device, std::size_t bytes) = 0;
 };
@@ -148,6 +159,8 @@ class Buffer {
  public:
   Buffer() = default;
   Buffer(DeviceRuntime& runtime, int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options = {});
+  // Memory that somebody else made, and takes back by `give_back`.
+  Buffer(void* data, int device, MemoryKind kind, std::size_t bytes, std::function<void(void*)> give_back);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   Buffer(const Buffer&) = delete;
@@ -168,6 +181,31 @@ class Buffer {
   std::size_t bytes_ = 0;
   MemoryKind kind_ = MemoryKind::kDevice;
   int device_ = -1;
+  std::function<void(void*)> give_back_;
+};
+
+// A captured graph that is destroyed when it goes. Never outlives its runtime.
+class Graph {
+ public:
+  Graph() = default;
+  Graph(DeviceRuntime& runtime, GraphHandle handle) : runtime_(&runtime), handle_(handle) {}
+  Graph(Graph&& other) noexcept { *this = std::move(other); }
+  Graph& operator=(Graph&& other) noexcept {
+    std::swap(runtime_, other.runtime_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph() {
+    if (handle_ != nullptr) runtime_->destroy_graph(handle_);
+  }
+
+  GraphHandle handle() const { return handle_; }
+
+ private:
+  DeviceRuntime* runtime_ = nullptr;
+  GraphHandle handle_ = nullptr;
 };
 
 // A stream that is destroyed when it goes. Never outlives its runtime.

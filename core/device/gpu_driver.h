@@ -68,6 +68,12 @@ class GpuDriver {
   virtual void destroy_stream(StreamHandle stream) noexcept = 0;
   virtual void synchronize(StreamHandle stream) = 0;
   virtual bool done(StreamHandle stream) = 0;
+  // "" or the call that the driver lacks for graphs.
+  virtual std::string lacks_for_graphs() const = 0;
+  virtual void begin_capture(StreamHandle stream) = 0;
+  virtual GraphHandle end_capture(StreamHandle stream) = 0;  // (current)
+  virtual void launch_graph(GraphHandle graph, StreamHandle stream) = 0;
+  virtual void destroy_graph(GraphHandle graph) noexcept = 0;
   virtual EventHandle create_event() = 0;  // (current)
   virtual void destroy_event(EventHandle event) noexcept = 0;
   virtual void record(EventHandle event, StreamHandle stream) = 0;

@@ -379,6 +379,16 @@ void GpuRuntime::copy_now(void* target, int target_device, const void* source, i
   driver_->copy(target, source, bytes);
 }
 
+std::string GpuRuntime::why_no_graphs() const {
+  const std::string missing = driver_->lacks_for_graphs();
+  return missing.empty() ? "" : "this driver of " + std::string(name()) + " has no graphs: it lacks " + missing;
+}
+
+GraphHandle GpuRuntime::end_capture(int device, StreamHandle stream) {
+  const CurrentDevice current(*driver_, device);
+  return driver_->end_capture(stream);
+}
+
 // --- kernels -----------------------------------------------------------------------------------------------------
 
 void GpuRuntime::load_kernels(int device) {

@@ -66,6 +66,11 @@ class GpuRuntime : public DeviceRuntime {
   void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) override {
     driver_->launch(kernel, shape, arguments, stream);
   }
+  std::string why_no_graphs() const override;
+  void begin_capture(StreamHandle stream) override { driver_->begin_capture(stream); }
+  GraphHandle end_capture(int device, StreamHandle stream) override;
+  void launch_graph(GraphHandle graph, StreamHandle stream) override { driver_->launch_graph(graph, stream); }
+  void destroy_graph(GraphHandle graph) noexcept override { driver_->destroy_graph(graph); }
   void copy_now(void* target, int target_device, const void* source, int source_device, std::size_t bytes) override;
 
  private:

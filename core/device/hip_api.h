@@ -13,13 +13,15 @@
 
 namespace linkgauge::hip {
 
-using Result = int;      // hipError_t
-using Attribute = int;   // hipDeviceAttribute_t
-using CopyKind = int;    // hipMemcpyKind
-using Stream = void*;    // hipStream_t
-using Event = void*;     // hipEvent_t
-using Module = void*;    // hipModule_t
-using Function = void*;  // hipFunction_t
+using Result = int;       // hipError_t
+using Attribute = int;    // hipDeviceAttribute_t
+using CopyKind = int;     // hipMemcpyKind
+using Stream = void*;     // hipStream_t
+using Graph = void*;      // hipGraph_t
+using GraphExec = void*;  // hipGraphExec_t
+using Event = void*;      // hipEvent_t
+using Module = void*;     // hipModule_t
+using Function = void*;   // hipFunction_t
 struct Uuid {
   char bytes[16];
 };
@@ -78,7 +80,13 @@ struct IpcHandle {
   OPTIONAL(hipDeviceGetUuid, Result(Uuid*, int))                                                               \
   OPTIONAL(hipGetDeviceProperties, Result(void*, int))                                                         \
   OPTIONAL(hipMemPrefetchAsync, Result(const void*, std::size_t, int, Stream))                                 \
-  OPTIONAL(hipMemAdvise, Result(const void*, std::size_t, int, int))
+  OPTIONAL(hipMemAdvise, Result(const void*, std::size_t, int, int))                                           \
+  OPTIONAL(hipStreamBeginCapture, Result(Stream, int))                                                         \
+  OPTIONAL(hipStreamEndCapture, Result(Stream, Graph*))                                                        \
+  OPTIONAL(hipGraphInstantiateWithFlags, Result(GraphExec*, Graph, unsigned long long))                        \
+  OPTIONAL(hipGraphLaunch, Result(GraphExec, Stream))                                                          \
+  OPTIONAL(hipGraphExecDestroy, Result(GraphExec))                                                             \
+  OPTIONAL(hipGraphDestroy, Result(Graph))
 
 // Name of hipGetDeviceProperties since ROCm 6, which 5.2's header does not have.
 #define LINKGAUGE_HIP_API_SINCE_6(OPTIONAL) OPTIONAL(hipGetDevicePropertiesR0600, Result(void*, int))
@@ -128,6 +136,7 @@ inline constexpr unsigned kHostMallocNonCoherent = 0x80000000U;
 inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr unsigned kHostRegisterMapped = 2;
 inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr int kCaptureThreadLocal = 1;  // hipStreamCaptureMode
 inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned kMemAttachGlobal = 1;
 

@@ -365,6 +365,35 @@ bool HipDriver::done(StreamHandle stream) {
   return true;
 }
 
+std::string HipDriver::lacks_for_graphs() const {
+  if (api_.hipStreamBeginCapture == nullptr) return "hipStreamBeginCapture";
+  if (api_.hipStreamEndCapture == nullptr) return "hipStreamEndCapture";
+  if (api_.hipGraphInstantiateWithFlags == nullptr) return "hipGraphInstantiateWithFlags";
+  if (api_.hipGraphLaunch == nullptr) return "hipGraphLaunch";
+  if (api_.hipGraphExecDestroy == nullptr) return "hipGraphExecDestroy";
+  return api_.hipGraphDestroy == nullptr ? "hipGraphDestroy" : "";
+}
+
+void HipDriver::begin_capture(StreamHandle stream) {
+  check(api_.hipStreamBeginCapture(stream, hip::kCaptureThreadLocal), "hipStreamBeginCapture");
+}
+
+GraphHandle HipDriver::end_capture(StreamHandle stream) {
+  hip::Graph graph = nullptr;
+  check(api_.hipStreamEndCapture(stream, &graph), "hipStreamEndCapture");
+  hip::GraphExec ready = nullptr;
+  const hip::Result result = api_.hipGraphInstantiateWithFlags(&ready, graph, 0);
+  (void)api_.hipGraphDestroy(graph);
+  check(result, "hipGraphInstantiateWithFlags");
+  return ready;
+}
+
+void HipDriver::launch_graph(GraphHandle graph, StreamHandle stream) {
+  check(api_.hipGraphLaunch(graph, stream), "hipGraphLaunch");
+}
+
+void HipDriver::destroy_graph(GraphHandle graph) noexcept { (void)api_.hipGraphExecDestroy(graph); }
+
 EventHandle HipDriver::create_event() {
   hip::Event event = nullptr;
   check(api_.hipEventCreateWithFlags(&event, hip::kEventDefault), "hipEventCreateWithFlags");

@@ -50,6 +50,11 @@ class HipDriver final : public GpuDriver {
   void destroy_stream(StreamHandle stream) noexcept override;
   void synchronize(StreamHandle stream) override;
   bool done(StreamHandle stream) override;
+  std::string lacks_for_graphs() const override;
+  void begin_capture(StreamHandle stream) override;
+  GraphHandle end_capture(StreamHandle stream) override;
+  void launch_graph(GraphHandle graph, StreamHandle stream) override;
+  void destroy_graph(GraphHandle graph) noexcept override;
   EventHandle create_event() override;
   void destroy_event(EventHandle event) noexcept override;
   void record(EventHandle event, StreamHandle stream) override;

@@ -31,10 +31,10 @@ void BufferedOperation::prepare() {
   try {
     data_.emplace(runtime, device, spec_, context_.size());
     if (layout_.target_bytes > 0) {
-      target_ = Buffer(runtime, device, spec_.target_memory, layout_.target_bytes, spec_.target_options);
+      target_ = make_buffer(spec_.target_memory, layout_.target_bytes, spec_.target_options);
     }
     if (layout_.source_bytes > 0 && !layout_.one_buffer) {
-      source_ = Buffer(runtime, device, spec_.source_memory, layout_.source_bytes, spec_.source_options);
+      source_ = make_buffer(spec_.source_memory, layout_.source_bytes, spec_.source_options);
     }
   } catch (const MemoryError& error) {
     reason = error.what();

@@ -1,6 +1,7 @@
 // NCCL and RCCL: collectives of the library's own, grouped sends and receives where it has no call for the pattern.
 //
-// Everything is queued on one stream of this rank's device; post() returns when the library has queued it. Sends return
+// Everything is queued on one stream of this rank's device; post() returns when the library has queued it, or, in the
+// variant graph, when a graph that holds what the library queued once has been. Sends return
 // on the sender when its buffer is free, so where the sender keeps the time a flag in shared memory says that the
 // receiver has all bytes. One communicator for each set of devices, kept from case to case.
 #include <algorithm>
@@ -23,6 +24,9 @@ namespace linkgauge {
 
 namespace {
 
+constexpr char kGraph[] = "graph";
+constexpr char kRegistered[] = "registered";
+constexpr char kSymmetric[] = "symmetric";
 constexpr std::int64_t kReasonPatienceNs = 1'000'000'000;
 constexpr int kPollsPerAbortCheck = 1024;  // a poll costs about half a microsecond; an abort may wait a millisecond
 
@@ -106,6 +110,19 @@ class CclOperation final : public BufferedOperation {
         op_(ccl::op_of(spec.op)) {}
 
   void post() override {
+    if (graph_.handle() != nullptr) return runtime().launch_graph(graph_.handle(), stream_.handle());
+    queue_operation();
+  }
+
+  void complete() override {
+    wait_for_stream();
+    tell_and_await_arrival();
+  }
+
+  std::vector<DeviceQueue> queues() const override { return {{stream_.handle(), context().device()}}; }
+
+ private:
+  void queue_operation() {
     switch (spec().pattern) {
       case Pattern::kPingpong:
         return post_pingpong();
@@ -124,14 +141,6 @@ class CclOperation final : public BufferedOperation {
     }
   }
 
-  void complete() override {
-    wait_for_stream();
-    tell_and_await_arrival();
-  }
-
-  std::vector<DeviceQueue> queues() const override { return {{stream_.handle(), context().device()}}; }
-
- private:
   struct Message {
     int peer;
     std::size_t offset;
@@ -151,17 +160,49 @@ class CclOperation final : public BufferedOperation {
         target() == nullptr ? nullptr : target()->at(layout().received.empty() ? 0 : layout().received[0].offset);
     plan_messages();
     register_buffers();
+    if (spec().variant == kGraph) capture();
+  }
+
+  // Only memory of the library's own making can be a symmetric window.
+  Buffer make_buffer(MemoryKind kind, std::size_t bytes, const AllocateOptions& options) const override {
+    if (spec().buffer != kSymmetric) return BufferedOperation::make_buffer(kind, bytes, options);
+    runtime().bind_thread(context().device());
+    void* memory = nullptr;
+    library_->check(library_->calls().ncclMemAlloc(&memory, bytes), "ncclMemAlloc", nullptr, context().device());
+    return Buffer(memory, context().device(), kind, bytes,
+                  [free_memory = library_->calls().ncclMemFree](void* given) { (void)free_memory(given); });
+  }
+
+  // One operation, kept. It is done once before, since the library connects ranks when they first need it.
+  void capture() {
+    queue_operation();
+    wait_for_stream();
+    runtime().begin_capture(stream_.handle());
+    try {
+      queue_operation();
+    } catch (...) {
+      try {
+        graph_ = Graph(runtime(), runtime().end_capture(context().device(), stream_.handle()));
+      } catch (const Error&) {  // the first failure is the one to tell of
+      }
+      throw;
+    }
+    graph_ = Graph(runtime(), runtime().end_capture(context().device(), stream_.handle()));
   }
 
   void disconnect() noexcept override {
+    graph_ = Graph();
     if (communicator_ && (communicator_->broken() || group().aborted())) {
       // The next case of these ranks makes a communicator anew.
       registrations_.clear();
+      windows_.clear();
       communicator_->abort();
       context().kept("ccl").reset();
     }
     for (void* handle : registrations_) library_->calls().ncclCommDeregister(communicator_->get(), handle);
     registrations_.clear();
+    for (ccl::Window window : windows_) library_->calls().ncclCommWindowDeregister(communicator_->get(), window);
+    windows_.clear();
     arrivals_.clear();
     stream_ = Stream();
     communicator_.reset();
@@ -253,8 +294,29 @@ class CclOperation final : public BufferedOperation {
   std::size_t block() const { return block_bytes(spec(), ranks()); }
   std::size_t place(int peer) const { return static_cast<std::size_t>(peer) * block(); }
 
+  // The ranks make their windows together: source first.
+  void make_windows() {
+    std::vector<const Buffer*> buffers = {source()};
+    if (target() != source()) buffers.push_back(target());
+    std::string reason;
+    for (const Buffer* buffer : buffers) {
+      ccl::Window window = nullptr;
+      check(library_->calls().ncclCommWindowRegister(communicator_->get(), buffer->data(), buffer->size(), &window,
+                                                     ccl::kWindowSymmetric),
+            "ncclCommWindowRegister");
+      if (window == nullptr) {
+        reason =
+            "NCCL " + library_->version() + " made no window: these devices or its settings have no symmetric memory";
+      } else {
+        windows_.push_back(window);
+      }
+    }
+    agree_or_throw(group(), reason);
+  }
+
   void register_buffers() {
-    if (spec().buffer != "registered") return;
+    if (spec().buffer == kSymmetric) return make_windows();
+    if (spec().buffer != kRegistered) return;
     for (const Buffer* buffer : std::set<const Buffer*>{source(), target()}) {
       if (buffer == nullptr) continue;
       void* handle = nullptr;
@@ -421,6 +483,8 @@ class CclOperation final : public BufferedOperation {
   std::vector<FlowFlags> arrivals_;
   std::uint64_t messages_told_ = 0;
   std::vector<void*> registrations_;
+  std::vector<ccl::Window> windows_;
+  Graph graph_;
 };
 
 class CclTransport final : public Transport {
@@ -444,14 +508,15 @@ class CclTransport final : public Transport {
     if (!is_point_to_point(spec.pattern) && spec.pattern > Pattern::kScatter) {
       return "ccl moves data between ranks: " + std::string(to_string(spec.pattern)) + " is within one device";
     }
+    if (!spec.variant.empty() && spec.variant != kGraph) {
+      return "ccl has no variant '" + spec.variant + "'; its variant is graph";
+    }
+    if (spec.variant == kGraph) {
+      if (std::string reason = context.runtime->why_no_graphs(); !reason.empty()) return reason;
+    }
     try {
       const ccl::Library& library = load(context);
-      if (spec.buffer == "registered" && library.calls().ncclCommRegister == nullptr) {
-        return "NCCL " + library.version() + " cannot register buffers: 2.19 or newer is needed";
-      }
-      if (!spec.buffer.empty() && spec.buffer != "plain" && spec.buffer != "registered") {
-        return "ccl knows buffer = plain or registered, not '" + spec.buffer + "'";
-      }
+      if (std::string reason = why_not_buffer(library, spec); !reason.empty()) return reason;
       return reduces(spec.pattern) ? ccl::supports_datatype(library, spec.datatype) : std::string();
     } catch (const Unsupported& reason) {
       return reason.what();
@@ -470,6 +535,29 @@ class CclTransport final : public Transport {
   Progress progress(const RankContext&) override { return {}; }
 
  private:
+  static std::string why_not_buffer(const ccl::Library& library, const CaseSpec& spec) {
+    const ccl::Table& calls = library.calls();
+    const std::string product = (library.rccl() ? "RCCL " : "NCCL ") + library.version();
+    if (spec.buffer.empty() || spec.buffer == "plain") return "";
+    if (spec.buffer == kRegistered) {
+      if (calls.ncclCommRegister != nullptr && calls.ncclCommDeregister != nullptr) return "";
+      return product + " cannot register buffers: NCCL 2.19 or newer is needed";
+    }
+    if (spec.buffer != kSymmetric)
+      return "ccl knows buffer = plain, registered or symmetric, not '" + spec.buffer + "'";
+    if (calls.ncclCommWindowRegister == nullptr || calls.ncclCommWindowDeregister == nullptr ||
+        calls.ncclMemAlloc == nullptr || calls.ncclMemFree == nullptr) {
+      return product + " has no symmetric windows: NCCL 2.27 or newer is needed";
+    }
+    // A window is made by all ranks together, with buffers of one size.
+    if (spec.pattern == Pattern::kAllreduce || spec.pattern == Pattern::kAllgather ||
+        spec.pattern == Pattern::kReduceScatter || spec.pattern == Pattern::kAlltoall) {
+      return "";
+    }
+    return "symmetric windows are for allreduce, allgather, reduce_scatter and alltoall, where every rank has both "
+           "buffers";
+  }
+
   static const ccl::Library& load(const RankContext& context) {
     return ccl::Library::load(context.runtime->name() == "hip", context.libraries.ccl, context.libraries.folders);
   }

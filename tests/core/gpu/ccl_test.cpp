@@ -227,6 +227,79 @@ TEST_F(Ccl, RegistersBuffersAndGivesThemBack) {
   }
 }
 
+TEST_F(Ccl, MakesSymmetricWindowsAndGivesThemBack) {
+  for (Pattern pattern : {Pattern::kAllreduce, Pattern::kAllgather, Pattern::kReduceScatter, Pattern::kAlltoall}) {
+    for (bool in_place : {false, true}) {
+      nccl_.configure("");
+      CaseSpec spec = ccl_case(pattern, 3);
+      spec.buffer = "symmetric";
+      spec.in_place = in_place;
+      if (!why_not_laid_out(spec, 3).empty()) continue;
+      expect_verified(spec);
+      EXPECT_EQ(nccl_.calls("ncclCommWindowRegister"), in_place ? 3 : 6);
+      EXPECT_EQ(nccl_.calls("ncclCommWindowDeregister"), in_place ? 3 : 6);
+      EXPECT_EQ(nccl_.calls("ncclMemAlloc"), in_place ? 3 : 6);
+      EXPECT_EQ(nccl_.count("stand_in_allocations"), 0);
+    }
+  }
+}
+
+TEST_F(Ccl, AWindowThatIsNotMadeIsAReasonToSkip) {
+  setenv("LINKGAUGE_STAND_IN_NCCL_WINDOWS", "0", 1);
+  CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+  spec.buffer = "symmetric";
+  EXPECT_NE(message_of<Unsupported>(spec).find("made no window"), std::string::npos);
+  unsetenv("LINKGAUGE_STAND_IN_NCCL_WINDOWS");
+  EXPECT_EQ(nccl_.count("stand_in_allocations"), 0);
+  kept_.clear();
+  expect_verified(spec);
+}
+
+TEST_F(Ccl, ReplaysAGraphOfEveryPattern) {
+  expect_verified(ccl_case(Pattern::kAllreduce, 4));  // every device has its kernels' module from here on
+  for (int ranks : {2, 3}) {
+    for (int number = 0; number <= static_cast<int>(Pattern::kScatter); ++number) {
+      const auto pattern = static_cast<Pattern>(number);
+      if (ranks > 2 && pattern <= Pattern::kBidirectional) continue;
+      const int live = cuda_.live();
+      cuda_.configure("devices=4");
+      CaseSpec spec = ccl_case(pattern, ranks);
+      spec.variant = "graph";
+      if (pattern == Pattern::kAllreduce) spec.buffer = ranks == 2 ? "registered" : "symmetric";
+      expect_verified(spec);
+      EXPECT_EQ(cuda_.calls("cuGraphLaunch"), ranks * 2 * 3) << to_string(pattern);  // ranks, rounds, operations
+      EXPECT_EQ(cuda_.calls("cuGraphExecDestroy"), ranks);
+      EXPECT_EQ(cuda_.live(), live) << to_string(pattern);
+    }
+  }
+  // The library was asked once before the capture and once in it, not for each operation.
+  nccl_.configure("");
+  CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+  spec.variant = "graph";
+  expect_verified(spec);
+  EXPECT_EQ(nccl_.calls("ncclAllReduce"), 2 * 2);
+}
+
+TEST_F(Ccl, ACaptureThatFailsNamesTheCall) {
+  expect_verified(ccl_case(Pattern::kAllreduce, 2));  // both devices have their kernels' module from here on
+  CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+  spec.variant = "graph";
+  for (const char* call :
+       {"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphLaunch"}) {
+    const int live = cuda_.live();
+    cuda_.configure(std::string("devices=4;fail=") + call + ":1:1");
+    (void)message_of<Error>(spec);
+    EXPECT_TRUE(some_error_has(std::string(call) + " failed with CUDA_ERROR_INVALID_VALUE (1)")) << call;
+    EXPECT_EQ(cuda_.live(), live) << call;
+    cuda_.configure("devices=4");
+    kept_.clear();
+    expect_verified(spec);
+  }
+  nccl_.configure("fail=ncclAllReduce:3:3");  // within the capture
+  (void)message_of<Error>(spec);
+  EXPECT_TRUE(some_error_has("ncclAllReduce failed with ncclInternalError (3)"));
+}
+
 // --- faults ------------------------------------------------------------------------------------------------------
 
 TEST_F(Ccl, AFailedCallNamesItselfAndTheOthersGoOn) {

@@ -33,6 +33,7 @@ class StandInControl {
   int calls(const char* call) const {
     return reinterpret_cast<int (*)(const char*)>(dlsym(handle_, "stand_in_calls"))(call);
   }
+  int count(const char* what) const { return reinterpret_cast<int (*)()>(dlsym(handle_, what))(); }
   int live() const { return reinterpret_cast<int (*)()>(dlsym(handle_, "stand_in_live"))(); }
 
  private:

@@ -132,6 +132,8 @@ CUresult queue_prefetch(const char* call, CUdeviceptr memory, std::size_t bytes,
   return result;
 }
 
+using Captured = std::vector<std::function<void()>>;
+
 }  // namespace
 
 #define STAND_IN(name) LINKGAUGE_STAND_IN_EXPORT CUresult CUDAAPI name
@@ -355,6 +357,38 @@ STAND_IN(cuStreamSynchronize)(CUstream stream) {
 STAND_IN(cuStreamQuery)(CUstream stream) {
   FAULT(cuStreamQuery);
   return code(stream_of(stream)->idle() ? 0 : kNotReady);
+}
+STAND_IN(cuStreamBeginCapture_v2)(CUstream stream, CUstreamCaptureMode) {
+  FAULT(cuStreamBeginCapture_v2);
+  return code(stream_of(stream)->begin_capture() ? 0 : kInvalidValue);
+}
+STAND_IN(cuStreamEndCapture)(CUstream stream, CUgraph* graph) {
+  FAULT(cuStreamEndCapture);
+  *graph = reinterpret_cast<CUgraph>(stream_of(stream)->end_capture().release());
+  return code(*graph != nullptr ? 0 : kInvalidValue);
+}
+// A graph is what was pushed; one that is ready is a copy of it.
+STAND_IN(cuGraphInstantiateWithFlags)(CUgraphExec* ready, CUgraph graph, unsigned long long) {
+  FAULT(cuGraphInstantiateWithFlags);
+  *ready = reinterpret_cast<CUgraphExec>(new Captured(*reinterpret_cast<Captured*>(graph)));
+  Machine::instance().count_graph(1);
+  return code(0);
+}
+STAND_IN(cuGraphLaunch)(CUgraphExec graph, CUstream stream) {
+  FAULT(cuGraphLaunch);
+  for (const auto& work : *reinterpret_cast<Captured*>(graph)) stream_of(stream)->push(work);
+  return code(0);
+}
+STAND_IN(cuGraphExecDestroy)(CUgraphExec graph) {
+  FAULT(cuGraphExecDestroy);
+  delete reinterpret_cast<Captured*>(graph);
+  Machine::instance().count_graph(-1);
+  return code(0);
+}
+STAND_IN(cuGraphDestroy)(CUgraph graph) {
+  FAULT(cuGraphDestroy);
+  delete reinterpret_cast<Captured*>(graph);
+  return code(0);
 }
 STAND_IN(cuStreamWaitEvent)(CUstream stream, CUevent event, unsigned) {
   FAULT(cuStreamWaitEvent);

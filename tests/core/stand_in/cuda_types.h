@@ -13,6 +13,9 @@ using CUcontext = struct CUctx_st*;
 using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 using CUmodule = struct CUmod_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphExec = struct CUgraphExec_st*;
+using CUstreamCaptureMode = int;
 using CUfunction = struct CUfunc_st*;
 using CUmem_advise = int;
 struct CUmemLocation {

@@ -71,6 +71,8 @@ hipError_t queue_copy(void* target, const void* source, std::size_t bytes, hipSt
   return code(0);
 }
 
+using Captured = std::vector<std::function<void()>>;
+
 }  // namespace
 
 #define STAND_IN(name) LINKGAUGE_STAND_IN_EXPORT hipError_t name
@@ -278,6 +280,38 @@ STAND_IN(hipStreamSynchronize)(hipStream_t stream) {
 STAND_IN(hipStreamQuery)(hipStream_t stream) {
   FAULT(hipStreamQuery);
   return code(stream_of(stream)->idle() ? 0 : kNotReady);
+}
+STAND_IN(hipStreamBeginCapture)(hipStream_t stream, hipStreamCaptureMode) {
+  FAULT(hipStreamBeginCapture);
+  return code(stream_of(stream)->begin_capture() ? 0 : kInvalidValue);
+}
+STAND_IN(hipStreamEndCapture)(hipStream_t stream, hipGraph_t* graph) {
+  FAULT(hipStreamEndCapture);
+  *graph = reinterpret_cast<hipGraph_t>(stream_of(stream)->end_capture().release());
+  return code(*graph != nullptr ? 0 : kInvalidValue);
+}
+// A graph is what was pushed; one that is ready is a copy of it.
+STAND_IN(hipGraphInstantiateWithFlags)(hipGraphExec_t* ready, hipGraph_t graph, unsigned long long) {
+  FAULT(hipGraphInstantiateWithFlags);
+  *ready = reinterpret_cast<hipGraphExec_t>(new Captured(*reinterpret_cast<Captured*>(graph)));
+  Machine::instance().count_graph(1);
+  return code(0);
+}
+STAND_IN(hipGraphLaunch)(hipGraphExec_t graph, hipStream_t stream) {
+  FAULT(hipGraphLaunch);
+  for (const auto& work : *reinterpret_cast<Captured*>(graph)) stream_of(stream)->push(work);
+  return code(0);
+}
+STAND_IN(hipGraphExecDestroy)(hipGraphExec_t graph) {
+  FAULT(hipGraphExecDestroy);
+  delete reinterpret_cast<Captured*>(graph);
+  Machine::instance().count_graph(-1);
+  return code(0);
+}
+STAND_IN(hipGraphDestroy)(hipGraph_t graph) {
+  FAULT(hipGraphDestroy);
+  delete reinterpret_cast<Captured*>(graph);
+  return code(0);
 }
 STAND_IN(hipStreamWaitEvent)(hipStream_t stream, hipEvent_t event, unsigned) {
   FAULT(hipStreamWaitEvent);

@@ -12,6 +12,9 @@ using hipDeviceptr_t = void*;
 using hipStream_t = struct ihipStream_t*;
 using hipEvent_t = struct ihipEvent_t*;
 using hipModule_t = struct ihipModule_t*;
+using hipGraph_t = struct ihipGraph*;
+using hipGraphExec_t = struct hipGraphExec*;
+using hipStreamCaptureMode = int;
 using hipFunction_t = struct ihipModuleSymbol_t*;
 struct hipUUID {
   char bytes[16];

@@ -53,8 +53,24 @@ Stream::~Stream() {
 
 void Stream::push(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
+  if (captured_) {
+    captured_->push_back(std::move(work));
+    return;
+  }
   queue_.push_back(std::move(work));
   changed_.notify_all();
+}
+
+bool Stream::begin_capture() {
+  const std::lock_guard lock(mutex_);
+  if (captured_) return false;
+  captured_ = std::make_unique<std::vector<std::function<void()>>>();
+  return true;
+}
+
+std::unique_ptr<std::vector<std::function<void()>>> Stream::end_capture() {
+  const std::lock_guard lock(mutex_);
+  return std::move(captured_);
 }
 
 void Stream::synchronize() {
@@ -141,7 +157,7 @@ int Machine::calls(const char* call) {
 
 int Machine::live() {
   const std::lock_guard lock(mutex_);
-  return static_cast<int>(allocations_.size()) + streams_ + static_cast<int>(events_.size()) + modules_;
+  return static_cast<int>(allocations_.size()) + graphs_ + streams_ + static_cast<int>(events_.size()) + modules_;
 }
 
 std::size_t Machine::free_bytes(int device) {

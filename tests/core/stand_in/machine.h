@@ -44,6 +44,9 @@ class Stream {
   void synchronize();
   bool idle();
   int device() const { return device_; }
+  // From begin_capture to end_capture what is pushed is kept instead; false, or nothing, where it is not that state.
+  bool begin_capture();
+  std::unique_ptr<std::vector<std::function<void()>>> end_capture();
 
  private:
   void run();
@@ -53,6 +56,7 @@ class Stream {
   std::deque<std::function<void()>> queue_;
   bool busy_ = false;
   bool stop_ = false;
+  std::unique_ptr<std::vector<std::function<void()>>> captured_;  // not nullptr: a capture is under way
   std::thread thread_;
 };
 
@@ -106,6 +110,7 @@ class Machine {
   bool share(void* base, Handle* handle);
   void* open(const Handle& handle, int device);  // nullptr: refused, also to the process that owns it
 
+  void count_graph(int change) { graphs_ += change; }
   Stream* create_stream(int device);
   bool destroy_stream(Stream* stream);
   Event* create_event();
@@ -137,6 +142,7 @@ class Machine {
   std::map<const void*, Allocation> allocations_;
   std::map<std::string, Kernel> kernels_;
   std::atomic<int> streams_{0};
+  std::atomic<int> graphs_{0};
   std::map<Event*, std::shared_ptr<Event>> events_;
   std::atomic<int> modules_{0};
 };

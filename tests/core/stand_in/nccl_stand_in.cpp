@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -85,6 +86,8 @@ struct Shared {
   std::map<std::uint64_t, std::vector<Call>> arrived;  // by the number of the collective
   std::map<std::uint64_t, int> done;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> mail;  // (source, target)
+  std::vector<std::uint64_t> next;  // by rank: the number of its next collective, counted when its turn has come
+  std::map<std::uint64_t, std::vector<std::size_t>> windows;  // by number: the sizes that ranks have come with
 };
 
 struct Part {  // of a group: a send or a receive
@@ -100,7 +103,8 @@ struct Part {  // of a group: a send or a receive
 struct ncclComm {
   std::shared_ptr<Shared> shared;
   int rank = 0;
-  std::uint64_t collectives = 0;
+  std::uint64_t windows_made = 0;
+  std::map<void*, std::unique_ptr<char>> windows;
   std::map<void*, std::unique_ptr<char>> registered;  // by handle, which is no more than an address of its own
   std::string last;
 };
@@ -113,6 +117,7 @@ std::mutex rendezvous_mutex;
 std::map<std::string, std::shared_ptr<Shared>> rendezvous;
 std::atomic<int> identifiers{0};
 std::atomic<int> communicators{0};
+std::atomic<int> allocations{0};
 
 struct Queued {
   ncclComm* communicator;
@@ -290,8 +295,9 @@ bool await(Shared& shared, std::unique_lock<std::mutex>& lock, const Ready& read
   return shared.wrong == 0;
 }
 
-void run_collective(const std::shared_ptr<Shared>& shared, int rank, std::uint64_t number, const Call& call) {
+void run_collective(const std::shared_ptr<Shared>& shared, int rank, const Call& call) {
   std::unique_lock lock(shared->mutex);
+  const std::uint64_t number = shared->next[static_cast<std::size_t>(rank)]++;
   std::vector<Call>& calls = shared->arrived[number];
   calls.resize(static_cast<std::size_t>(shared->ranks));
   calls[static_cast<std::size_t>(rank)] = call;
@@ -341,6 +347,21 @@ void run_messages(const std::shared_ptr<Shared>& shared, int rank, const std::ve
 
 stand_in::Stream* stream_of(cudaStream_t stream) { return reinterpret_cast<stand_in::Stream*>(stream); }
 
+// The line by which NCCL 2.28 tells what it chose (enqueue.cc), in the file that is asked for.
+void tell_choice(const Call& call, int rank) {
+  const char* level = std::getenv("NCCL_DEBUG");
+  const char* pattern = std::getenv("NCCL_DEBUG_FILE");
+  if (rank != 0 || level == nullptr || std::string(level) != "INFO" || pattern == nullptr) return;
+  static constexpr const char* kFunctions[] = {"AllReduce",     "Reduce",   "Broadcast", "AllGather",
+                                               "ReduceScatter", "AlltoAll", "Gather",    "Scatter"};
+  std::string path = pattern;
+  if (const std::size_t place = path.find("%p"); place != std::string::npos)
+    path.replace(place, 2, std::to_string(getpid()));
+  std::ofstream(path, std::ios::app) << "host:1:2 [0] NCCL INFO " << kFunctions[static_cast<int>(call.kind)] << ": "
+                                     << call.count * bytes_of(call.type)
+                                     << " Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..3}\n";
+}
+
 ncclResult_t queue_collective(const Call& call, ncclComm_t communicator, cudaStream_t stream) {
   const int ranks = communicator->shared->ranks;
   if (stream == nullptr || bytes_of(call.type) == 0 || call.op < 0 || call.op > 4 || call.root < 0 ||
@@ -348,8 +369,9 @@ ncclResult_t queue_collective(const Call& call, ncclComm_t communicator, cudaStr
     communicator->last = "a collective's arguments";
     return code(ncclInvalidArgument);
   }
-  stream_of(stream)->push([shared = communicator->shared, rank = communicator->rank,
-                           number = communicator->collectives++, call] { run_collective(shared, rank, number, call); });
+  tell_choice(call, communicator->rank);
+  stream_of(stream)->push(
+      [shared = communicator->shared, rank = communicator->rank, call] { run_collective(shared, rank, call); });
   return code(0);
 }
 
@@ -436,17 +458,18 @@ STAND_IN(ncclCommInitRank)(ncclComm_t* communicator, int ranks, ncclUniqueId id,
   std::unique_lock lock(shared->mutex);
   if (planted != 0) shared->wrong = ncclRemoteError;  // for the others: their peer's connection went
   shared->ranks = ranks;
+  shared->next.resize(static_cast<std::size_t>(ranks));
   ++shared->joined;
   shared->changed.notify_all();
   if (planted != 0) return code(planted);
   if (!await(*shared, lock, [&] { return shared->joined == ranks; })) return code(shared->wrong);
-  *communicator = new ncclComm{shared, rank, 0, {}, {}};
+  *communicator = new ncclComm{shared, rank, 0, {}, {}, {}};
   ++communicators;
   return code(0);
 }
 STAND_IN(ncclCommDestroy)(ncclComm_t communicator) {
   FAULT(ncclCommDestroy);
-  const bool leaks = !communicator->registered.empty();
+  const bool leaks = !communicator->registered.empty() || !communicator->windows.empty();
   delete communicator;
   --communicators;
   return leaks ? ncclInvalidUsage : code(0);
@@ -571,7 +594,50 @@ STAND_IN(ncclCommDeregister)(const ncclComm_t communicator, void* handle) {
   if (communicator->registered.erase(handle) == 0) return code(ncclInvalidArgument);
   return code(0);
 }
+// Memory is the machine's of this library; its start is that of a page.
+STAND_IN(ncclMemAlloc)(void** memory, std::size_t bytes) {
+  FAULT(ncclMemAlloc);
+  constexpr std::size_t kPage = 4096;
+  *memory = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
+  if (*memory == nullptr) return code(ncclSystemError);
+  ++allocations;
+  return code(0);
+}
+STAND_IN(ncclMemFree)(void* memory) {
+  FAULT(ncclMemFree);
+  std::free(memory);
+  --allocations;
+  return code(0);
+}
+// The ranks make a window together, with buffers of one size. Without LINKGAUGE_STAND_IN_NCCL_WINDOWS=0 there is one.
+STAND_IN(ncclCommWindowRegister)
+(ncclComm_t communicator, void* data, std::size_t bytes, ncclWindow_t* window, int flags) {
+  FAULT(ncclCommWindowRegister);
+  constexpr std::uintptr_t kPage = 4096;
+  if (data == nullptr || bytes == 0 || flags != 1 || reinterpret_cast<std::uintptr_t>(data) % kPage != 0)
+    return code(ncclInvalidArgument);
+  const char* text = std::getenv("LINKGAUGE_STAND_IN_NCCL_WINDOWS");
+  if (text != nullptr && std::string(text) == "0") return code(0);  // as a library without symmetric memory
+  Shared& shared = *communicator->shared;
+  std::unique_lock lock(shared.mutex);
+  std::vector<std::size_t>& sizes = shared.windows[communicator->windows_made++];
+  sizes.push_back(bytes);
+  if (sizes.front() != bytes) shared.wrong = ncclInvalidUsage;
+  shared.changed.notify_all();
+  if (!await(shared, lock, [&] { return static_cast<int>(sizes.size()) == shared.ranks; })) return code(shared.wrong);
+  auto place = std::make_unique<char>();
+  *window = reinterpret_cast<ncclWindow_t>(place.get());
+  communicator->windows[*window] = std::move(place);
+  return code(0);
+}
+STAND_IN(ncclCommWindowDeregister)(ncclComm_t communicator, ncclWindow_t window) {
+  FAULT(ncclCommWindowDeregister);
+  if (communicator->windows.erase(window) == 0) return code(ncclInvalidArgument);
+  return code(0);
+}
 #endif
 
 // How many communicators were not given back.
 LINKGAUGE_STAND_IN_EXPORT int stand_in_communicators() { return communicators; }
+// How much memory was not.
+LINKGAUGE_STAND_IN_EXPORT int stand_in_allocations() { return allocations; }

@@ -74,6 +74,7 @@ static_assert(kHostAllocWriteCombined == CU_MEMHOSTALLOC_WRITECOMBINED);
 static_assert(kHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);
 static_assert(kHostRegisterDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(kCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 static_assert(kEventDefault == CU_EVENT_DEFAULT);
 static_assert(kMemAttachGlobal == CU_MEM_ATTACH_GLOBAL);
 static_assert(kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);

@@ -60,6 +60,7 @@ static_assert(kHostMallocNonCoherent == hipHostMallocNonCoherent);
 static_assert(kHostRegisterPortable == hipHostRegisterPortable);
 static_assert(kHostRegisterMapped == hipHostRegisterMapped);
 static_assert(kStreamNonBlocking == hipStreamNonBlocking);
+static_assert(kCaptureThreadLocal == hipStreamCaptureModeThreadLocal);
 static_assert(kEventDefault == hipEventDefault);
 static_assert(kMemAttachGlobal == hipMemAttachGlobal);
 

@@ -30,7 +30,8 @@ class FakeReaders(Readers):
     """A healthy machine with two GPUs and two RDMA cards, of which a test changes what it names."""
 
     def __init__(self, **changed: Any) -> None:
-        super().__init__(changed.pop("environment", {"HOME": "/root"}), mpi=changed.pop("mpi", MPICH))
+        super().__init__(changed.pop("environment", {"HOME": "/root"}), mpi=changed.pop("mpi", MPICH),
+                         ranks=changed.pop("rank_count", 2))  # fmt: skip
         self.facts: dict[str, Any] = {
             "gpus": ([GPU, OTHER], ""),
             "texts": {
@@ -153,6 +154,8 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("mpi_library", "failing", "broken", lambda: FakeReaders(mpi=dataclasses.replace(MPICH, problem="it is broken"))),
     ("mpi_with_gpus", "failing", "GPU transport library", lambda: FakeReaders(mpi=CRAY)),
     ("mpi_with_gpus", "warning", "no GPU support", lambda: FakeReaders(mpi_gpus=False)),
+    ("mps", "warning", "no daemon answers", lambda: FakeReaders(texts={"/tmp/nvidia-mps/control": ""})),
+    ("mps", "warning", "4 ranks share 2 GPUs", lambda: FakeReaders(rank_count=4)),
     ("ucx_with_gpus", "warning", "no cuda", lambda: FakeReaders(commands={"ucx_info": "# Transport: sysv"})),
     ("gpu_direct", "failing", "peermem", lambda: FakeReaders(texts={"/proc/modules": ""})),
     ("gpu_direct", "warning", "GDRCopy", lambda: FakeReaders(texts={"/dev/gdrdrv": None})),
@@ -198,6 +201,13 @@ def test_a_condition_is_found_with_its_cost_and_remedy(
     assert word in result.finding
     assert result.cost
     assert result.remedy
+
+
+def test_an_mps_daemon_that_answers_is_well() -> None:
+    for place, environment in (("/tmp/nvidia-mps", {}), ("/run/mps", {"CUDA_MPS_PIPE_DIRECTORY": "/run/mps"})):
+        readers = FakeReaders(environment={"HOME": "/root", **environment}, commands={"sh": "4711"},
+                              texts={f"{place}/control": ""}, rank_count=4)  # fmt: skip
+        assert found(readers)["mps"] == checks.ok("an MPS daemon answers")
 
 
 def test_every_check_has_a_condition_that_it_finds() -> None:

@@ -91,6 +91,22 @@ def test_ranks_with_different_versions_skip_and_say_which(tmp_path: Path) -> Non
     assert all("2.28.9" in reason and "2.27.3" in reason and "one version of NCCL" in reason for _, _, reason in cases)
 
 
+def test_what_the_log_says_was_chosen_is_observed(tmp_path: Path) -> None:
+    asked = ("--env", "NCCL_DEBUG=INFO", "--env", "NCCL_DEBUG_SUBSYS=TUNING",
+             "--env", f"NCCL_DEBUG_FILE={tmp_path}/log.%p")  # fmt: skip
+    status, _ = run(tmp_path, ONE, "--threads", *asked)
+    assert status == 0
+    loaded = load(tmp_path / "run")
+    rows = [row for row in loaded.observations.to_pylist() if row["subject"] == "nccl"]
+    names = {row.case_key: row.case.pattern for row in loaded.rows()}
+    assert {(names[row["case_key"]], row["name"]) for row in rows} == {
+        (pattern, name) for pattern in ("allreduce", "allgather")
+        for name in ("algorithm RING", "protocol LL128", "channels 4", "multicast")
+    }  # fmt: skip
+    operations = {row.case_key: row.record["operations_total"] for row in loaded.rows()}
+    assert all(row["value"] == (0 if row["name"] == "multicast" else operations[row["case_key"]]) for row in rows)
+
+
 def test_a_failed_call_is_one_cases_and_the_run_goes_on(tmp_path: Path) -> None:
     status, cases = run(tmp_path, ONE, "--threads", LINKGAUGE_STAND_IN="devices=3;fail=ncclAllReduce:4:3")
     found = {pattern: (status, reason) for pattern, status, reason in cases}

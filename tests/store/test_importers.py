@@ -107,6 +107,7 @@ def test_nvbandwidth_matrices(tmp_path: Path) -> None:
     rate = {
         (row["pattern"], row["transport"], tuple(row["devices"]), row["initiator"]): row["goodput_bytes_per_s"] / 1e9
         for row in rows
+        if row["pattern"] != "chase"
     }
     assert rate["host_to_device", "copy_engine", (1,), "sender"] == pytest.approx(55.0, rel=1e-5)
     # Read: the column reads from the row; write: the arrow points the other way.
@@ -114,11 +115,18 @@ def test_nvbandwidth_matrices(tmp_path: Path) -> None:
     assert rate["unidirectional", "kernel", (1, 0), "sender"] == pytest.approx(330, rel=1e-5)
     assert rate["bidirectional", "copy_engine", (0, 1), "receiver"] == pytest.approx(770, rel=1e-5)
     assert rate["one_to_all", "copy_engine", (0, 1), "sender"] == pytest.approx(300, rel=1e-5)
-    assert all(row["size"] == 512 << 20 for row in rows)
-    assert len(rows) == 9
+    assert all(row["size"] == 512 << 20 for row in rows if row["pattern"] != "chase")
+    assert len(rows) == 12
     assert any("all_to_host" in problem for problem in problems)
     assert any("'bad' is not a rate" in problem for problem in problems)
-    assert any("latency" in problem or "row outside" in problem for problem in problems)
+    assert any("host_device_latency_sm: 'odd' is not a latency" in problem for problem in problems)
+    # The row's GPU walks through memory of the column's; a host's memory is walked by the column's.
+    latencies = {(tuple(row["devices"]), row["source_memory"]): row for row in rows if row["pattern"] == "chase"}
+    assert {who: row["latency_ns"] for who, row in latencies.items()} == pytest.approx(
+        {((0, 1), "device"): 900, ((1, 0), "device"): 950, ((0,), "pinned"): 765.25}
+    )
+    assert all(row["size"] == 2 << 20 and row["transport"] == "kernel" for row in latencies.values())
+    assert all(row["goodput_bytes_per_s"] is None for row in latencies.values())
 
 
 def test_nvbandwidth_json_and_size(tmp_path: Path) -> None:

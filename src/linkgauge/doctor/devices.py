@@ -147,6 +147,29 @@ def peer_access(readers: Readers) -> Result:
                   "copies between them go through host memory: a fraction of the rate", remedy)  # fmt: skip
 
 
+@check("ranks that share a device run side by side (MPS)", quick=False)
+def mps(readers: Readers) -> Result:
+    """CUDA's Multi-Process Service: whether its daemon is asked for, is needed, and answers."""
+    gpus, none = _gpus(readers)
+    if none:
+        return none
+    if gpus[0].vendor != "nvidia":
+        return not_checked("MPS is NVIDIA's")
+    folder = readers.environment.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
+    if not readers.exists(f"{folder}/control"):
+        if readers.ranks <= len(gpus):
+            return ok("no MPS daemon, and one rank a device needs none")
+        return Result(WARNING, f"{readers.ranks} ranks share {len(gpus)} GPUs, and no MPS daemon runs",
+                      "ranks on one device take turns: their times hold each other's slices, and kernels that wait for "
+                      "each other are skipped", "nvidia-cuda-mps-control -d")  # fmt: skip
+    # The daemon's own question; it hangs, fails, or finds no program where the pipe was left behind.
+    if readers.run(["sh", "-c", "echo get_server_list | nvidia-cuda-mps-control"]) is None:
+        return Result(WARNING, f"{folder} has an MPS daemon's pipe, but no daemon answers",
+                      "programs that use CUDA may wait for it or fail",
+                      f"rm -r {folder}, or start it anew: nvidia-cuda-mps-control -d")  # fmt: skip
+    return ok("an MPS daemon answers")
+
+
 @check("the MPI library takes device buffers", quick=False)
 def mpi_with_gpus(readers: Readers) -> Result:
     """What the library says; on Cray MPICH, whether its GPU transport library is preloaded."""

@@ -37,11 +37,10 @@ def against_command(
     """
     from linkgauge.peers.catalogue import peer_tests
     from linkgauge.peers.drive import Request, alternate
-    from linkgauge.plan.quantity import format_size, parse_sizes
+    from linkgauge.peers.show import named_peer, print_rows, row_of, write_rows
+    from linkgauge.plan.quantity import parse_sizes
 
-    name, _, folder = peer.partition("=")
-    if not folder or not Path(folder).exists():
-        raise UsageError(f"'{peer}' names no folder that exists: expected PEER=FOLDER, such as osu=/opt/osu")
+    name, folder = named_peer(peer)
     kinds = memory.split(",")
     if len(kinds) != 2:
         raise UsageError(f"--memory '{memory}': expected two kinds, such as device,device")
@@ -52,7 +51,7 @@ def against_command(
     sizes = tuple(size_bytes for word in size.split(",") for size_bytes in parse_sizes(word))
     request = Request(
         peer=name,
-        folder=Path(folder),
+        folder=folder,
         tests=peer_tests(name, tuple(word for word in tests.split(",") if word)),
         sizes=sizes,
         ranks=ranks,
@@ -66,34 +65,9 @@ def against_command(
         max_pairs=pairs,
     )
     lines = alternate(request, lambda text: typer.echo(text, err=True))
-    rows = [
-        {
-            "test": line.test.name,
-            "size": line.size,
-            "ours_ns": line.ours_ns,
-            "peer_ns": line.peer_ns,
-            "figure": line.test.figure,
-            "ratio": line.ratio.median,
-            "low": line.ratio.low,
-            "high": line.ratio.high,
-            "pairs": line.ratio.pairs,
-            "tolerance": line.test.tolerance_at(line.size),
-            "verdict": line.verdict,
-        }
-        for line in lines
-    ]
-    (out / "ratios.json").write_text(json.dumps(rows, indent=1))
+    rows = [row_of(line) for line in lines]
+    write_rows(out, rows)
     if as_json:
         typer.echo(json.dumps(rows))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        "test", "size", "ours, ns", "peer, ns", "ratio of", "ratio", "95 % interval", "pairs", "verdict", box=None
-    )
-    for line in lines:
-        shown = [format_size(line.size), f"{line.ours_ns:.1f}", f"{line.peer_ns:.1f}", line.test.figure + "s"]
-        interval = f"{line.ratio.low:.4f} to {line.ratio.high:.4f}"
-        table.add_row(line.test.name, *shown, f"{line.ratio.median:.4f}", interval, str(line.ratio.pairs), line.verdict)
-    Console().print(table)
+    else:
+        print_rows(rows)

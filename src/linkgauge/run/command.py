@@ -151,6 +151,11 @@ def run_command(
         str, typer.Option("--max-failures", metavar="NUMBER",
                           help="Failures of a transport after which its rest is skipped.", rich_help_panel=_RUN)
     ] = "3",
+    beside: Annotated[
+        list[str] | None, typer.Option("--with", metavar="PEER=FOLDER", rich_help_panel=_RUN,
+                                       help="Afterwards, alternate osu, nccl-tests or nvbandwidth with our same cases "
+                                            "and show both; may be repeated.")
+    ] = None,
     report: Annotated[bool, typer.Option(help="Make report.html in the run folder.", rich_help_panel=_RUN)] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the cases, what is skipped, and the estimates; measure nothing.",
@@ -168,7 +173,7 @@ def run_command(
         plan, quick, full, from_run, tuple(cases or ()), resume, retry, force, devices, threads, tuple(mpi or ()),
         tuple(env or ()), bind, peer_access, thread_level, launcher_args, _whole("--repeat", repeat, 1),
         _whole("--seed", seed, 0), out, time_limit, memory_limit, _whole("--max-failures", max_failures, 1) or 1,
-        dimensions, system, concurrent_pairs,
+        dimensions, system, concurrent_pairs, tuple(beside or ()),
     )  # fmt: skip
     asked.check()
     if resume is not None:
@@ -209,6 +214,7 @@ class Asked:
     dimensions: Mapping[str, Sequence[str]]
     system: str | None = None
     concurrent_pairs: bool = False
+    beside: tuple[str, ...] = ()
 
     def check(self) -> None:
         """UsageError for flags that exclude each other or need one another."""
@@ -220,6 +226,13 @@ class Asked:
             raise UsageError(f"--thread-level '{self.thread_level}': expected one of {', '.join(THREAD_LEVELS)}")
         if self.threads and self.mpi:
             raise UsageError("--threads has no MPI: leave out --mpi, or --threads")
+        if self.beside:
+            from linkgauge.peers.show import named_peer
+
+            for peer in self.beside:
+                named_peer(peer)
+            if self.resume is not None:
+                raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge against'")
         if self.retry is not None and self.resume is None:
             raise UsageError("--retry needs --resume RUN")
         if self.concurrent_pairs and (self.resume or self.from_run):

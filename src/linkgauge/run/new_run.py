@@ -84,6 +84,12 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     )
     status = measure(work, reporter)
     present(folder.path, reporter, report=report)
+    if asked.beside:
+        from linkgauge.peers.beside import measure_beside
+
+        launched = prepared.planned.launches
+        mpi = "" if asked.threads or not launched else str(prepared.mpis[launched[0].settings.mpi].library)
+        measure_beside(folder.path, asked.beside, mpi=mpi, devices=asked.devices, bind="none", tell=reporter.note)
     return status
 
 

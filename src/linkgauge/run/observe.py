@@ -230,20 +230,23 @@ class Observer:
 
     def look(self, moment: str, place: int) -> None:
         """Read the device. `moment`: before or after; `place`: the rank's in the case, below 0 where it has none."""
-        if self._reader is None or place < 0:
-            return
+        if self._reader is not None and place >= 0:
+            self.note(moment, place, self._reader.subject, self._reader.read)
+
+    def note(self, moment: str, place: int, subject: str, read: Callable[[], list[Value]]) -> None:
+        """Keep what `read` gives of `subject`, with the time before it was asked."""
         when_ns = time.monotonic_ns()
         self._rows += [
             {
                 "rank": place,
-                "subject": self._reader.subject,
+                "subject": subject,
                 "moment": moment,
                 "when_ns": when_ns,
                 "name": value.name,
                 "value": value.value,
                 "unit": value.unit,
             }
-            for value in self._reader.read()
+            for value in read()
         ]
 
     def taken(self) -> list[Row]:

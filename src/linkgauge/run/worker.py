@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import dataclasses
 import faulthandler
+import functools
 import json
 import os
 import shutil
@@ -25,9 +26,10 @@ from typing import Any, NoReturn
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.plan.case import Case
-from linkgauge.run import evidence
+from linkgauge.run import evidence, nccl_log
 from linkgauge.run import heartbeat as beat
 from linkgauge.run.heartbeat import HeartbeatFile
+from linkgauge.run.nccl_log import NcclLog
 from linkgauge.run.observe import Observer, notable, open_reader
 from linkgauge.run.outcome import RankOutcome, case_header, joined_samples
 from linkgauge.run.session import Session, open_process_session, open_thread_sessions
@@ -111,6 +113,7 @@ def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile
     recorder = Recorder(spec) if rank == 0 else None
     watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
     observer = _introduce(spec, session, rank, recorder)
+    log = NcclLog.from_environment(os.environ)
     ended = "done"
     for entry in spec.cases:
         word = b""
@@ -129,8 +132,14 @@ def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile
         ranks = rank_list(entry.case, spec.devices)
         place = ranks.index(rank) if rank in ranks else -1
         observer.look("before", place)
+        # Rank 0 of a communicator is the one whose NCCL tells.
+        asks = log is not None and place == 0 and entry.case.transport == "ccl"
+        if log is not None and asks:
+            log.begin()
         outcome = session.measure(entry.case)
         observer.look("after", place)
+        if log is not None and asks:
+            observer.note("after", place, nccl_log.SUBJECT, functools.partial(log.choices, entry.case.pattern))
         outcome.observations = observer.taken()
         watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
         outcomes = [RankOutcome.from_bytes(data) for data in session.exchange(outcome.to_bytes())]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from linkgauge.store.imported import Hints, ImportedCase, ImportedLog, make_case
 
 _DEFAULT_SIZE = 512 << 20  # its --bufferSize is 512 MiB unless given, and is not printed
+# Chases of pointers: nvbandwidth 0.8 walks 2 MiB whatever --bufferSize is, and divides the time by the loads.
+_LATENCY_BYTES = 2 << 20
+_LATENCY_LOADS = 1_000_000
+_LATENCIES = ("host_device_latency_sm", "device_to_device_latency_sm")
 _TEST = re.compile(r"(?P<what>.+?)(?:_(?P<way>read|write))?_(?P<engine>ce|sm)$")
 _PATTERNS = {
     "host_to_device_memcpy": "host_to_device",
@@ -41,7 +45,7 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
             log.ranks.append({"rank": int(match[1]), "host": None, "device": identity})
         elif match := re.match(r"Running (\w+)\.", line):
             name = match[1]
-        elif re.search(r"bandwidth \(GB/s\)$", line):
+        elif re.search(r"(?:bandwidth \(GB/s\)|latency .*\(ns\))$", line, re.IGNORECASE):
             first = at
             rows = []
             while at < len(lines) and re.match(r"\s*\d", lines[at]):
@@ -85,6 +89,9 @@ def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
 def _matrix(
     number: int, name: str, description: str, matrix: Sequence[Sequence[Any]], log: ImportedLog, hints: Hints
 ) -> None:
+    if name in _LATENCIES:
+        _latencies(number, name, description, matrix, log)
+        return
     transport, pattern, initiator = _meaning(name)
     if not pattern:
         log.problem(number, f"{name}: {_why_not(name)}")
@@ -100,35 +107,61 @@ def _matrix(
     if hints.size_bytes is None:
         evidence["size"] = "nvbandwidth's default; the log does not say"
     into_row = "<-" in description and "<->" not in description
+    for i, j, rate in _cells(number, name, "rate", matrix, log):
+        devices, root, payload = _who(pattern, i, j, len(matrix[i]), size, into_row)
+        source, target = {"host_to_device": ("pinned", "device"), "device_to_host": ("device", "pinned")}.get(
+            pattern, ("device", "device")
+        )
+        case = make_case(
+            transport,
+            pattern,
+            size,
+            devices,
+            root=root,
+            cadence="gated",
+            clock="event",
+            initiator=initiator,
+            source_memory=source,
+            target_memory=target,
+            datatype="int8",
+        )
+        log.add(number + i + 1, ImportedCase(case, ((payload / rate, 1),), evidence=evidence))
+
+
+def _cells(
+    number: int, name: str, what: str, matrix: Sequence[Sequence[Any]], log: ImportedLog
+) -> Iterator[tuple[int, int, float]]:
+    """Yield row, column and value of each cell that was measured; what is no number is noted as a problem."""
     for i, row in enumerate(matrix):
         for j, cell in enumerate(row):
             if str(cell) == "N/A":
                 continue
             try:
-                rate = float(cell)
+                value = float(cell)
             except (TypeError, ValueError):
-                log.problem(number + i + 1, f"{name}: {str(cell)[:40]!r} is not a rate")
+                log.problem(number + i + 1, f"{name}: {str(cell)[:40]!r} is not a {what}")
                 continue
-            if rate <= 0:
-                continue  # the diagonal in older versions: not measured
-            devices, root, payload = _who(pattern, i, j, len(row), size, into_row)
-            source, target = {"host_to_device": ("pinned", "device"), "device_to_host": ("device", "pinned")}.get(
-                pattern, ("device", "device")
-            )
-            case = make_case(
-                transport,
-                pattern,
-                size,
-                devices,
-                root=root,
-                cadence="gated",
-                clock="event",
-                initiator=initiator,
-                source_memory=source,
-                target_memory=target,
-                datatype="int8",
-            )
-            log.add(number + i + 1, ImportedCase(case, ((payload / rate, 1),), evidence=evidence))
+            if value > 0:  # the diagonal in older versions is 0: not measured
+                yield i, j, value
+
+
+def _latencies(number: int, name: str, description: str, matrix: Sequence[Sequence[Any]], log: ImportedLog) -> None:
+    """Take nanoseconds of a load: the row walks through the column's memory, or a device through the host's."""
+    evidence = {"test": name, "description": description, "estimator": "mean over 1,000,000 loads",
+                "size": "nvbandwidth's own, 2 MiB; the log does not say"}  # fmt: skip
+    of_host = name == "host_device_latency_sm"
+    for i, j, latency_ns in _cells(number, name, "latency", matrix, log):
+        case = make_case(
+            "kernel",
+            "chase",
+            _LATENCY_BYTES,
+            [j] if of_host else [i, j],
+            clock="event",
+            source_memory="pinned" if of_host else "device",
+            datatype="int8",
+        )
+        interval = (latency_ns * _LATENCY_LOADS, _LATENCY_LOADS)
+        log.add(number + i + 1, ImportedCase(case, (interval,), evidence=evidence))
 
 
 def _meaning(name: str) -> tuple[str, str, str]:
@@ -147,8 +180,6 @@ def _meaning(name: str) -> tuple[str, str, str]:
 
 
 def _why_not(name: str) -> str:
-    if "latency" in name:
-        return "a latency by pointer chase is not imported (pattern chase of two devices measures it): left out"
     if "bidirectional" in name or "all_to_host" in name or "host_to_all" in name:
         return "the rate of one flow beside others, which no pattern counts: left out"
     return "no pattern measures this: left out"

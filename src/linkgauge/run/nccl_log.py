@@ -1,0 +1,106 @@
+"""What NCCL says in its log that it chose for an operation: algorithm, protocol, channels, multicast.
+
+NCCL 2.28 has no call that tells. With NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=TUNING and NCCL_DEBUG_FILE=PATH (%h: host, %p:
+process) in a launch's environment the rank 0 of a communicator writes one line for each operation, and since that costs
+time, such a launch is one of its own. These lines are read, and no other:
+
+- `AllReduce: 1048576 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..15}` (enqueue.cc of NCCL 2.24 to 2.28)
+- `AllReduce [Symmetric]: 1048576 Bytes -> Kernel AllReduce_AGxLLMC_R nchannels 8 nthreads 512 nWorks 1`
+  (scheduler/symmetric_sched.cc of 2.28; 2.27 has it without nWorks)
+
+Older versions write numbers or nothing. A line of another form is left out, never guessed at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from linkgauge.run.observe import Value
+
+SUBJECT = "nccl"
+_OPERATIONS = "operations"  # how many lines said so: the unit of a choice
+_PREFIX = r"NCCL INFO (?P<function>[A-Za-z]+)"
+_TUNED = re.compile(
+    _PREFIX + r": \d+ Bytes -> Algo (?P<algorithm>[A-Z_]+) proto (?P<protocol>[A-Z0-9]+) "
+    r"channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,4})\.\.(?P<high>\d{1,4})\}\s*$"
+)
+_SYMMETRIC = re.compile(
+    _PREFIX + r" \[Symmetric\]: \d+ Bytes -> Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,4}) nthreads \d+"
+    r"(?: nWorks \d+)?\s*$"
+)
+_FUNCTIONS = {
+    "allreduce": "AllReduce", "allgather": "AllGather", "reduce_scatter": "ReduceScatter",
+    "broadcast": "Broadcast", "reduce": "Reduce",
+}  # fmt: skip
+_ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
+_PROTOCOLS = ("LL", "LL128", "SIMPLE")
+
+
+def choices(lines: Iterable[str], pattern: str) -> list[Value]:
+    """Observations of what was chosen for `pattern`, from log lines; nothing for a pattern that is not tuned.
+
+    `algorithm X`, `protocol X`, `channels N` and `kernel X` (of symmetric memory) each have the number of operations
+    that a line says it of; `multicast` that of those whose algorithm or kernel uses NVLink multicast, 0 being none.
+    """
+    function = _FUNCTIONS.get(pattern)
+    found: Counter[str] = Counter()
+    operations = multicast = 0
+    for line in lines:
+        tuned, symmetric = _TUNED.search(line), _SYMMETRIC.search(line)
+        if tuned and tuned["function"] == function:
+            if tuned["algorithm"] not in _ALGORITHMS or tuned["protocol"] not in _PROTOCOLS:
+                continue
+            names = [f"algorithm {tuned['algorithm']}", f"protocol {tuned['protocol']}"]
+            channels = int(tuned["high"]) - int(tuned["low"]) + 1
+            uses = tuned["algorithm"].startswith("NVLS")
+        elif symmetric and symmetric["function"] == function:
+            names, channels = [f"kernel {symmetric['kernel']}"], int(symmetric["channels"])
+            uses = re.search(r"MC(?:_|$)", symmetric["kernel"]) is not None
+        else:
+            continue
+        if channels < 1:
+            continue
+        found.update([*names, f"channels {channels}"])
+        operations += 1
+        multicast += uses
+    values = [Value(name, float(count), _OPERATIONS) for name, count in sorted(found.items())]
+    return [*values, Value("multicast", float(multicast), _OPERATIONS)] if operations else []
+
+
+class NcclLog:
+    """The log of this process, read from where it was when a case began."""
+
+    def __init__(self, path: Path) -> None:
+        """Read `path`, which need not be there yet."""
+        self._path = path
+        self._begin = 0
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> NcclLog | None:
+        """The log that the launch's environment asks NCCL for; None where it asks for none to a file."""
+        pattern = environment.get("NCCL_DEBUG_FILE", "")
+        if environment.get("NCCL_DEBUG", "").upper() not in ("INFO", "TRACE") or not pattern:
+            return None
+        # As debug.cc of NCCL expands it: the host's name up to its first dot.
+        parts = {"%h": os.uname().nodename.split(".")[0], "%p": str(os.getpid()), "%%": "%"}
+        return cls(Path(re.sub(r"%[hp%]", lambda part: parts[part[0]], pattern)))
+
+    def begin(self) -> None:
+        """A case begins: what is in the log by now is of others."""
+        try:
+            self._begin = self._path.stat().st_size
+        except OSError:
+            self._begin = 0
+
+    def choices(self, pattern: str) -> list[Value]:
+        """What was chosen for `pattern` since `begin`."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._begin)
+                return choices(file.read().decode(errors="replace").splitlines(), pattern)
+        except OSError:
+            return []

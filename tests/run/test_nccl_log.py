@@ -1,0 +1,88 @@
+"""What NCCL's log says of its choices: lines as its source prints them, and everything else left out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from linkgauge.run.nccl_log import NcclLog, choices
+
+HEAD = "node1:4242:4250 [0] NCCL INFO "
+# The format strings of NCCL 2.28.9 (src/enqueue.cc:741, src/scheduler/symmetric_sched.cc:229) and of 2.27.3, filled in.
+RING = HEAD + "AllReduce: 1048576 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..15}"
+TREE = HEAD + "AllReduce: 64 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0}"
+NVLS = HEAD + "AllReduce: 1073741824 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..23}"
+SYMMETRIC = HEAD + "AllReduce [Symmetric]: 1048576 Bytes -> Kernel AllReduce_AGxLL_R nchannels 8 nthreads 512 nWorks 1"
+MULTICAST = HEAD + "AllReduce [Symmetric]: 4096 Bytes -> Kernel AllReduce_RSxLDMC_AGxSTMC nchannels 4 nthreads 512"
+OF_2_23 = HEAD + "AllReduce: 1048576 Bytes -> Algo 1 proto 2 time 31.200001"
+OF_2_20 = HEAD + "1048576 Bytes -> Algo 1 proto 2 time 31.200001"
+
+
+def told(*lines: str, pattern: str = "allreduce") -> dict[str, float]:
+    values = choices(lines, pattern)
+    assert {value.unit for value in values} <= {"operations"}
+    return {value.name: value.value for value in values}
+
+
+def test_each_operations_choice_is_counted() -> None:
+    assert told(RING, RING, TREE) == {
+        "algorithm RING": 2, "algorithm TREE": 1, "protocol LL128": 2, "protocol LL": 1, "channels 16": 2,
+        "channels 1": 1, "multicast": 0,
+    }  # fmt: skip
+    assert told(NVLS) == {"algorithm NVLS": 1, "protocol SIMPLE": 1, "channels 24": 1, "multicast": 1}
+
+
+def test_kernels_of_symmetric_memory_are_told() -> None:
+    assert told(SYMMETRIC) == {"kernel AllReduce_AGxLL_R": 1, "channels 8": 1, "multicast": 0}
+    assert told(MULTICAST) == {"kernel AllReduce_RSxLDMC_AGxSTMC": 1, "channels 4": 1, "multicast": 1}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        OF_2_23,
+        OF_2_20,
+        "",
+        HEAD
+        + "AllReduce: opCount 5 sendbuff 0x7f recvbuff 0x7e count 262144 datatype 7 op 0 root 0 comm 0x5",
+        HEAD + "AllReduce: 1048576 Bytes -> Algo MAGIC proto LL128 channel{Lo..Hi}={0..15}",
+        HEAD + "AllReduce: 1048576 Bytes -> Algo RING proto FAST channel{Lo..Hi}={0..15}",
+        HEAD + "AllReduce: 1048576 Bytes -> Algo RING proto LL channel{Lo..Hi}={5..3}",
+        RING[:-4],
+        RING.replace("NCCL INFO ", ""),
+        RING.replace("AllReduce:", "AllGather:"),
+        SYMMETRIC.replace("[Symmetric]", "[Copy Engine]"),
+    ],
+)
+def test_a_line_of_another_form_is_left_out(line: str) -> None:
+    assert told(line) == {}
+    assert told(line, RING) == told(RING)
+
+
+def test_patterns_that_are_not_tuned_have_no_choice() -> None:
+    assert told(RING, pattern="pingpong") == {}
+    assert told(RING, pattern="allgather") == {}
+
+
+def test_a_case_is_told_of_its_own_lines_only(tmp_path: Path) -> None:
+    asked = {"NCCL_DEBUG": "info", "NCCL_DEBUG_FILE": str(tmp_path / "nccl.%h.%p.100%%")}
+    log = NcclLog.from_environment(asked)
+    assert log is not None
+    log.begin()
+    assert log.choices("allreduce") == []
+    file = tmp_path / f"nccl.{os.uname().nodename.split('.')[0]}.{os.getpid()}.100%"
+    file.write_text(RING + "\n")
+    assert {value.name for value in log.choices("allreduce")} >= {"algorithm RING"}
+    log.begin()
+    with file.open("a") as more:
+        more.write(TREE + "\n")
+    assert {value.name for value in log.choices("allreduce")} == {
+        "algorithm TREE", "protocol LL", "channels 1", "multicast"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("environment", [{}, {"NCCL_DEBUG": "INFO"}, {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": "/x"}])
+def test_without_a_log_nothing_is_read(environment: dict[str, str]) -> None:
+    assert NcclLog.from_environment(environment) is None

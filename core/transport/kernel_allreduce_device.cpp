@@ -77,6 +77,10 @@ class DeviceMetAllreduce final : public BufferedOperation {
     std::string reason;
     try {
       multiprocessors_ = least_multiprocessors();
+      if (spec().blocks > static_cast<int>(multiprocessors_)) {
+        throw Unsupported("device_barrier: all blocks must be on every device at once: at most " +
+                          std::to_string(multiprocessors_) + ", not " + std::to_string(spec().blocks));
+      }
       // A peer may write a flag as soon as it has the handle: they are zero before.
       const std::vector<std::byte> zeros(direct::flag_words(multiprocessors_) * sizeof(std::uint64_t));
       flags_ = Buffer(runtime(), device, MemoryKind::kDevice, zeros.size());
@@ -87,6 +91,8 @@ class DeviceMetAllreduce final : public BufferedOperation {
       stream_ = Stream(runtime(), device);
       kernel_ = runtime().kernel(device, kKernelAllreduce);
     } catch (const MemoryError& error) {
+      reason = error.what();
+    } catch (const Unsupported& error) {
       reason = error.what();
     }
     agree_or_throw(group(), reason);

@@ -9,6 +9,7 @@ variant, from which the tables can be printed again (--of found.jsonl).
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import sys
@@ -39,10 +40,11 @@ def judge(task: tuple[str, int, float]) -> dict[str, Any]:
         "found": [
             {
                 "rule": f.rule, "severity": f.severity, "subject": f.subject, "confidence": f.confidence,
-                "effect": f.effect, "right": name != "clean" and bool(planted.right(f)),
+                "strength": f.strength,
+                "effect": f.effect, "unsure": f.unsure, "right": name != "clean" and bool(planted.right(f)),
                 "true": name != "clean" and (planted.right(f) or f.rule in causes.CONSEQUENCES.get(name, ())),
             }
-            for f in found if f.severity != "note" or planted.right(f)
+            for f in found if f.severity != "note" or f.unsure or planted.right(f)
         ],
     }  # fmt: skip
 
@@ -66,6 +68,60 @@ def told(variants: Iterable[dict[str, Any]]) -> None:
             print(f"    {item['seed']} {item['what']}: {'; '.join(words) or 'nothing'}")
 
 
+def _claims(variants: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Faults and losses by rule, the rules of slow elements as one; those too unsure for an alarm are among them."""
+    from linkgauge.findings.confidence import SLOW
+
+    claims: dict[str, list[dict[str, Any]]] = {}
+    for variant in variants:
+        for one in variant["found"]:
+            if one["severity"] != "note" or one["unsure"]:
+                claims.setdefault("slow" if one["rule"] in SLOW else one["rule"], []).append(one)
+    return claims
+
+
+def reliability(variants: Iterable[dict[str, Any]]) -> None:
+    """Print how sure findings said to be, beside the share of them that was true of what was planted."""
+    from linkgauge.findings.confidence import calibrated
+
+    said = [one for claims in _claims(variants).values() for one in claims if calibrated(one["rule"])]
+    print("stated       findings  mean stated  share right")
+    for low, high in itertools.pairwise((0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.001)):
+        mine = [one for one in said if low <= one["confidence"] < high]
+        if mine:
+            mean, share = (sum(one[name] for one in mine) / len(mine) for name in ("confidence", "true"))
+            print(f"{low:.2f} to {min(high, 1):.2f} {len(mine):8} {mean:12.2f} {share:12.2f}")
+
+
+def calibrate(variants: Iterable[dict[str, Any]], least: int = 15) -> None:
+    """Print the table of findings/confidence.py: an isotonic fit (pooled adjacent violators) in blocks of `least`.
+
+    A share is (right + 1/2) / (findings + 1), so that no count, however good, makes a rule quite sure.
+    """
+    for rule, claims in sorted(_claims(variants).items()):
+        claims.sort(key=lambda one: one["strength"])
+        blocks: list[list[dict[str, Any]]] = []
+        start = 0
+        while start < len(claims):
+            end = min(len(claims), start + least)
+            while end < len(claims) and claims[end]["strength"] == claims[end - 1]["strength"]:
+                end += 1
+            end = len(claims) if len(claims) - end < least else end
+            blocks.append(claims[start:end])
+            start = end
+            while len(blocks) > 1 and _share(blocks[-2]) > _share(blocks[-1]) - 0.015:
+                blocks[-2:] = [blocks[-2] + blocks[-1]]
+        middle = [sorted(one["strength"] for one in block)[len(block) // 2] for block in blocks]
+        points = ", ".join(
+            f"({at:.3f}, {min(0.99, _share(block)):.2f})" for at, block in zip(middle, blocks, strict=True)
+        )
+        print(f'    "{rule}": ({points},),  # {" + ".join(str(len(block)) for block in blocks)} findings')
+
+
+def _share(block: list[dict[str, Any]]) -> float:
+    return (sum(one["true"] for one in block) + 0.5) / (len(block) + 1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:100", help="FIRST:END")
@@ -74,9 +130,15 @@ def main() -> None:
     parser.add_argument("--loudest", type=float, default=1.0, help="draw noise up to so many times the usual")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--of", type=Path, nargs="*", help="print the tables of kept findings")
+    parser.add_argument("--calibrate", action="store_true", help="with --of: print the table of findings/confidence.py")
     asked = parser.parse_args()
     if asked.of:
-        told(json.loads(line) for path in asked.of for line in path.read_text().splitlines())
+        kept = [json.loads(line) for path in asked.of for line in path.read_text().splitlines()]
+        if asked.calibrate:
+            calibrate(kept)
+            return
+        told(kept)
+        reliability(kept)
         return
     import causes
 
@@ -88,6 +150,7 @@ def main() -> None:
     if asked.out:
         asked.out.write_text("".join(json.dumps(variant) + "\n" for variant in variants))
     told(variants)
+    reliability(variants)
 
 
 if __name__ == "__main__":

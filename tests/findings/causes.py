@@ -406,7 +406,8 @@ CAUSES = {
 
 CONSEQUENCES = {
     "slow_link": ("collective_far", "device_counts"), "five_of_eight": ("collective_far",),
-    "far": ("device_counts",), "falling": ("latency_step",), "protocol_step": ("falling_goodput",),
+    "bad_choice": ("falling_goodput", "latency_step"), "far": ("device_counts",),
+    "falling": ("latency_step",), "protocol_step": ("falling_goodput",),
     "half_a_rail": ("host_staging",), "slow_host_link": ("pcie_below_width",), "straggler": ("latency_step",),
 }  # fmt: skip
 """Rules that may tell a further truth of a planted cause: these findings are no mistakes, only not the cause."""

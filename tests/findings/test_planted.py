@@ -1,7 +1,7 @@
 """Planted causes: the right finding first, and no alarms where nothing is wrong.
 
-The thresholds of the rules were set on seeds below 1000; these are from 1000. './lg test --faults' plants 100
-variants of each cause, which takes some minutes; otherwise four of them are planted.
+The rules were set on seeds below 3000 (bench/planted.py). These were drawn once afterwards, and no rule was changed for
+what they showed. './lg test --faults' plants 100 variants of each cause, which takes some minutes; otherwise four.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from linkgauge.findings import rules
 
 ALL = os.environ.get("LINKGAUGE_FAULTS") == "all"
-SEEDS = range(1000, 1100) if ALL else range(1000, 1100, 33)
+SEEDS = range(654100, 654200) if ALL else range(654100, 654200, 33)
 ALLOWED = math.ceil(0.05 * len(SEEDS))  # 5 of 100; of a sample of four, one
 
 pytestmark = pytest.mark.timeout(3600)  # a hundred variants take minutes, on a busy machine many

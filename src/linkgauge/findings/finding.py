@@ -27,9 +27,10 @@ class Finding:
     """One finding.
 
     `subject` names the thing (`link gpu0-gpu1`, `device 3`, `mpi allreduce`). `effect` is the share of the goodput
-    that should be there and is not (0 where that has no meaning). `confidence` is between 0 and 1 and grows with the
-    evidence by each rule's own formula; it orders findings and is not calibrated: no probability that a technician
-    finds a broken part.
+    that should be there and is not (0 where that has no meaning). `strength` is between 0 and 1 and grows with the
+    evidence by each rule's own formula; `confidence` is the share of findings of such strength that were right where
+    causes were planted (findings/confidence.py), and no probability that a technician finds a broken part. `unsure`: a
+    fault or loss that is told as a note because such findings are wrong more often than right.
     """
 
     rule: str
@@ -41,6 +42,8 @@ class Finding:
     remedy: str
     effect: float = 0.0
     devices: tuple[int, ...] = ()
+    strength: float = 0.0
+    unsure: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding as plain JSON values."""

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Container, Iterable
 
 from linkgauge.findings import groups, health, localise, nearness, places, shapes
+from linkgauge.findings.confidence import LEAST, confidence_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
 
@@ -69,7 +70,17 @@ def apply(facts: Facts, samples: bool = True, only: Container[str] | None = None
     `samples=False` leaves out the rules that go through series; `only` names the rules to ask, all by default.
     """
     asked = [rule for rule in RULES if (samples or not rule.reads_samples) and (only is None or rule.name in only)]
-    return ordered(_explained([finding for rule in asked for finding in rule.find(facts)]))
+    return ordered(_explained([_weighed(finding) for rule in asked for finding in rule.find(facts)]))
+
+
+def _weighed(finding: Finding) -> Finding:
+    """Say how sure a finding is by how often such findings are right; rules themselves give its evidence's strength."""
+    sure = confidence_of(finding.rule, finding.confidence)
+    weighed = dataclasses.replace(finding, strength=finding.confidence, confidence=sure)
+    if finding.severity == "note" or sure >= LEAST:
+        return weighed
+    sentence = f"{finding.sentence} Findings like this one are more often wrong than right: measure again."
+    return dataclasses.replace(weighed, severity="note", unsure=True, sentence=sentence)
 
 
 def _explained(found: list[Finding]) -> list[Finding]:

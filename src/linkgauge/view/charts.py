@@ -143,6 +143,11 @@ def short(value: float | None, factor: float = 1.0) -> float | None:
     return float(f"{value * factor:.5g}")
 
 
+def gradient_legend(**more: Any) -> Any:
+    """Return a legend of a colour scale that lies below the chart: beside it, it would take the cells' width."""
+    return altair().Legend(orient="bottom", direction="horizontal", gradientLength=180, titleLimit=260, **more)
+
+
 def mechanism_encoding(results: Results, shown: Sequence[str] | None = None) -> dict[str, Any]:
     """Return the colour, dash and shape of mechanisms, one legend for the three: the transport gives the colour.
 

@@ -60,7 +60,7 @@ def pair_matrix(
     )
     tips = [alt.Tooltip("from:O", title="from"), alt.Tooltip("to:O", title="to"), alt.Tooltip("value:Q", title=name)]
     cells = base.mark_rect(stroke="white", strokeWidth=1.5).encode(
-        color=alt.Color("value:Q", title=name, scale=scale, legend=alt.Legend(orient="right", gradientLength=140)),
+        color=alt.Color("value:Q", title=name, scale=scale, legend=charts.gradient_legend()),
         tooltip=tips,
     )
     # Viridis is dark at its low end: white on dark, black on bright.
@@ -146,7 +146,9 @@ def topology(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | 
     domain = [min(rates) * 0.98, max(rates) * 1.02] if rates else [0, 1]
     # Few arrows carry their figures, many need a legend. One channel each for lines and heads keeps it one.
     scale = alt.Scale(scheme="viridis", domain=domain)
-    legend = None if len(arrows) <= _LABELLED_ARROWS else alt.Legend(title=f"goodput ({unit})")
+    legend = (
+        None if len(arrows) <= _LABELLED_ARROWS else charts.gradient_legend(title=f"goodput ({unit})", type="gradient")
+    )
     colour = alt.Color("goodput:Q", scale=scale, legend=legend)
     fill = alt.Fill("goodput:Q", scale=scale, legend=None)
     line = (

@@ -65,11 +65,10 @@ def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart
         x=alt.X("size_text:O", title="size", scale=alt.Scale(domain=sizes), axis=axis),
         y=alt.Y("ranks:O", title="devices", scale=alt.Scale(domain=counts), axis=axis),
     )
-    legend = alt.Legend(
-        title=[f"times faster: {of}", f"than {against}"],
+    legend = charts.gradient_legend(
+        title=f"times faster: {of} than {against}",
         format=".3~g",
         values=[charts.short(1 / reach), 1, charts.short(reach)],
-        gradientLength=120,
     )
     cells = base.mark_rect(stroke="white").encode(
         color=alt.Color("ratio:Q", scale=scale, legend=legend), tooltip=["size_text:N", "ranks:O", "ratio:Q"]

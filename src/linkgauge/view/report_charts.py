@@ -32,6 +32,9 @@ def patterns(page: Page, results: Results, ceilings: Ceilings, unit: str) -> Non
             if any(row["goodput_bytes_per_s"] is not None for row in rows):
                 chart = charts_size.goodput_over_size(results, rows, unit, ceilings)
                 page.chart(chart, "goodput over size", f"{name}-goodput", height=300)
+            if len({row["size"] for row in rows if row["size"] <= charts_size.SMALL_BYTES}) > 1:
+                small = charts_size.small_sizes(results, rows, unit)
+                page.chart(small, "small sizes, on a straight axis from zero", f"{name}-small", height=300)
         box = charts_spread.boxes(results, rows, unit)
         caption = "spread: quartiles, 5th to 95th percentile, notch: 95 % interval of the median, diamond: mean"
         page.chart(
@@ -54,7 +57,7 @@ def pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
         page.html('<div class="charts">')
         small, large = group[0], group[-1]
         count = len({device for row in large[1] for device in row["devices"]})
-        width = 190 + charts_pairs.cell_width(count) * count
+        width = 70 + charts_pairs.cell_width(count) * count
         shown = [("latency", small)] if len(group) > 1 or small[0]["size"] < 1 << 16 else []
         if large[0]["goodput_bytes_per_s"] is not None and (len(group) > 1 or not shown):
             shown.append(("goodput", large))
@@ -71,7 +74,8 @@ def pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
                 chart,
                 f"goodput of each pair, {unit}, {size_text(large[0]['size'])}",
                 f"{large[0]['pattern']}-links",
-                max_width=480,
+                max_width=400,
+                height=340,  # about as high as wide, so that a circle is one
             )
         page.html("</div>")
 

@@ -113,6 +113,7 @@ def list_patterns(as_json: AsJson = False) -> None:
         "1": "each alone",
         "first": "the first alone",
         "1 or 2": "each alone, and ordered pairs",
+        "pairs": "disjoint pairs side by side",
         "any": "all, or subsets",
     }
     rows = [

@@ -62,7 +62,7 @@ class Ports:
     pair: dict[tuple[int, int], float] = field(default_factory=dict)
     host: dict[tuple[str, int], float] = field(default_factory=dict)
     local: dict[int, float] = field(default_factory=dict)
-    host_copy: dict[tuple[int, int, int, int], float] = field(default_factory=dict)
+    host_copy: dict[HostKey, float] = field(default_factory=dict)
     cores: dict[tuple[int, int, int, str], float] = field(default_factory=dict)
     latency_ns: dict[frozenset[int], float] = field(default_factory=dict)
     load_ns: dict[Load, float] = field(default_factory=dict)
@@ -97,11 +97,11 @@ class Ports:
             self._add_flows(pattern, devices, lane, float(rate), int(row.get("root") or 0))
 
     def _add_host_copy(self, row: Mapping[str, Any], pattern: str, devices: list[int], lane: int) -> None:
-        """Take in a copy between two host buffers: of both directions at once one lane, of the rest the headline."""
-        if pattern not in PAIR_PATTERNS or (lane == 0) != (pattern == "bidirectional"):
+        """Take in a copy between host buffers: of both directions at once one lane, of the rest the headline."""
+        if (lane == 0) != (pattern == "bidirectional"):
             return
         nodes = int(row.get("source_node", -1)), int(row.get("target_node", -1))
-        _raise(self.host_copy, (devices[0], devices[-1], *nodes), float(row["goodput_bytes_per_s"]))
+        _raise(self.host_copy, _between_hosts(pattern, devices, nodes), float(row["goodput_bytes_per_s"]))
 
     def _add_latency(self, row: Mapping[str, Any], devices: list[int], latency_ns: float) -> None:
         if row["pattern"] == "flag_pingpong":
@@ -138,6 +138,14 @@ class Ports:
         _raise(self.pair, (source, target), rate)
         _raise(self.out, source, rate)
         _raise(self.into, target, rate)
+
+
+HostKey = tuple[str, tuple[int, ...], tuple[int, int]]
+
+
+def _between_hosts(pattern: str, devices: Iterable[int], nodes: tuple[int, int]) -> HostKey:
+    """Return what copies between host buffers must have alike; pairs' patterns all move from one rank to the other."""
+    return "pair" if pattern in PAIR_PATTERNS else pattern, tuple(devices), nodes
 
 
 def _cores_of(case: Mapping[str, Any]) -> tuple[int, int, int, str]:
@@ -199,10 +207,10 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
             return None
         return sum(rate or 0.0 for rate in rates), "each device's local copy"
     info = PATTERNS[q.pattern]
-    if q.on_host and q.pattern in PAIR_PATTERNS:
-        # Of two host buffers nothing below the transports is measured: the best of them, between the same two.
-        rate = ports.host_copy.get((q.devices[0], q.devices[-1], q.source_node, q.target_node))
-        return None if rate is None else (rate, f"host memory of ranks on devices {q.devices[0]} and {q.devices[-1]}")
+    if q.on_host:
+        # Between host buffers nothing below the transports is measured: the best of them, among the same ranks.
+        rate = ports.host_copy.get(_between_hosts(q.pattern, q.devices, (q.source_node, q.target_node)))
+        return None if rate is None else (rate, f"host memory of ranks on devices {' '.join(map(str, q.devices))}")
     if info.latency_only or q.source_memory != "device" or q.target_memory != "device":
         return None
     if q.transport == "staging":

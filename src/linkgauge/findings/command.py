@@ -194,7 +194,7 @@ def reproduce_command(
     found = reproduce.chosen(figure)
     screen = present.console()
     if list_only or len(found) > 1:
-        present.print_figures(screen, found)
+        present.print_figures(screen, found, reproduce.left_out())
         return 0
     one = found[0]
     if of_run is None:
@@ -203,6 +203,10 @@ def reproduce_command(
 
         extra = ["--dry-run"] if dry_run else []
         extra += ["--system", system] if system else []
+        if out is None and not dry_run:
+            from linkgauge.run.measure import default_out
+
+            out = default_out(one.plan)
         extra += ["--out", str(out)] if out is not None else []
         if system and dry_run:
             from linkgauge.system import catalog
@@ -219,5 +223,7 @@ def reproduce_command(
         status = 0
     from linkgauge.store.run import load
 
-    present.print_reproduced(screen, one, reproduce.measured(load(of_run), one))
+    loaded = load(of_run)
+    present.print_reproduced(screen, one, reproduce.measured(loaded, one))
+    present.print_pictures(screen, reproduce.pictures(loaded, one, loaded.path))
     return status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +16,7 @@ from linkgauge.findings.facts import rate_text, time_text
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.fleet import Standing
 from linkgauge.findings.outputs import clean
-from linkgauge.findings.reproduce import Figure, Row
+from linkgauge.findings.reproduce import Figure, LeftOut, Row
 from linkgauge.findings.verdicts import Checked, Verdict
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
 
@@ -195,21 +196,33 @@ def print_advice(out: Console, advice: Sequence[Advice]) -> None:
         out.print()
 
 
-def print_figures(out: Console, figures: Sequence[Figure]) -> None:
-    """List the papers' figures with their plans."""
+def print_figures(out: Console, figures: Sequence[Figure], left_out: Sequence[LeftOut]) -> None:
+    """List the papers' figures with their plans, and those that have none with the reason."""
     for paper in dict.fromkeys(one.paper for one in figures):
         mine = [one for one in figures if one.paper == paper]
         out.print(_text(f"{paper}: {mine[0].title}", "bold"))
-        table = _table("figure", "plan", "nodes", "what")
+        table = _table("figure", "covers", "plan", "nodes", "what")
         for one in mine:
             counts = "; on 2, 3, ... devices" if one.ranks == "each" else ""
             what = _text(f"{one.load().description} {one.estimator} in {one.unit}{counts}")
-            table.add_row(one.name, one.plan, str(one.nodes), what)
+            table.add_row(one.name, ", ".join(one.covers), one.plan, str(one.nodes), what)
         out.print(table)
+        for other in left_out:
+            if other.paper == paper:
+                out.print(_text(f"  not repeated: {', '.join(other.covers)}: {other.why}"))
         out.print()
     out.print(
         "linkgauge reproduce PAPER:FIGURE measures one here; more nodes need --launcher-args of 'linkgauge run --plan'."
     )
+
+
+def print_pictures(out: Console, pictures: Sequence[tuple[Path | None, str]]) -> None:
+    """Print where the pictures are, and why one is not there."""
+    for path, note in pictures:
+        if path is None:
+            out.print(_text(f"not drawn: {note}"))
+        else:
+            out.print(_text(f"drawn in {path}" + (f" ({note})" if note else "")))
 
 
 def print_numbers(out: Console, figure: Figure) -> None:

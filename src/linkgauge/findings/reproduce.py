@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,16 +29,22 @@ _UNITS = {"GB/s": 1e9, "Gb/s": 1e9 / 8, "us": 1e3}
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """One figure or table of a paper. `ranks` is `each` where it is measured on 2, 3, ... devices."""
+    """A paper's figures or tables that one plan repeats.
+
+    `covers` are their numbers in the paper. `draws` names the pictures of `linkgauge plot`, in the paper's form.
+    `ranks` is `each` where it is measured on 2, 3, ... devices, `via` where copies go by way of each device.
+    """
 
     name: str
     title: str
+    covers: tuple[str, ...]
     plan: str
-    draws: str
+    draws: tuple[str, ...]
     estimator: str
     unit: str
     numbers: tuple[str, ...]
     ranks: str = ""
+    via: str = ""
     nodes: int = 1
 
     @property
@@ -57,16 +65,33 @@ def figures() -> list[Figure]:
         Figure(
             name=entry["id"],
             title=titles[entry["id"].partition(":")[0]],
+            covers=tuple(entry["covers"]),
             plan=entry["plan"],
-            draws=entry["draws"],
+            draws=tuple(entry["draws"]),
             estimator=entry["estimator"],
             unit=entry["unit"],
             numbers=tuple(entry["numbers"]),
             ranks=entry.get("ranks", ""),
+            via=entry.get("via", ""),
             nodes=entry.get("nodes", 1),
         )
         for entry in data["figure"]
     ]
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftOut:
+    """Figures and tables of a paper that no plan repeats, and why."""
+
+    paper: str
+    covers: tuple[str, ...]
+    why: str
+
+
+def left_out() -> list[LeftOut]:
+    """Return what no plan repeats, in the order of the papers."""
+    data: dict[str, Any] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    return [LeftOut(entry["paper"], tuple(entry["covers"]), entry["why"]) for entry in data["left_out"]]
 
 
 def chosen(asked: str) -> list[Figure]:
@@ -86,6 +111,8 @@ def run_arguments(figure: Figure, device_count: int, extra: list[str]) -> list[s
     arguments = ["run", "--plan", figure.plan]
     if figure.ranks == "each" and device_count >= 2:
         arguments += ["--ranks", ",".join(str(count) for count in range(2, device_count + 1))]
+    if figure.via == "each" and device_count >= 2:
+        arguments += ["--via", ",".join(str(device) for device in range(1, device_count))]
     return [*arguments, *extra]
 
 
@@ -121,3 +148,48 @@ def measured(run: Run, figure: Figure) -> list[Row]:
                 value *= float(pattern(row["pattern"]).bus_factor(row["ranks"]))
         rows.append(Row(words_of(row), value, str(row["status"]), str(row["reason"] or "")))
     return rows
+
+
+def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> list[tuple[Path | None, str]]:
+    """Draw a figure in its paper's form, the check numbers below the title, in `folder`.
+
+    `suffix` is the files' form as in `linkgauge plot`.
+
+    Returns each file with a note on what it leaves out, or None with the reason why it is not drawn.
+    """
+    from linkgauge.errors import LinkgaugeError
+    from linkgauge.view.ceilings import Ceilings
+    from linkgauge.view.figures import Selection, draw, write_figure
+    from linkgauge.view.results import Results
+
+    results, ceilings = Results(run), Ceilings(run)
+    unit = figure.unit if figure.unit in ("GB/s", "Gb/s") else "GB/s"
+    numbers = ", ".join(number if number.startswith("table") else f"Fig. {number}" for number in figure.covers)
+    lines = [f"{figure.title}, {numbers}. The paper:", *figure.numbers]
+    subtitle = [part for line in lines for part in textwrap.wrap(line, 90)]
+    drawn: list[tuple[Path | None, str]] = []
+    for words, rows in _tasks(results.rows).items():
+        part = results.only(rows)
+        for name in figure.draws:
+            sizes = sorted({row["size"] for row in rows}) if name == "boxes" else [None]
+            for size in sizes:
+                named = "-".join((figure.plan, *words, name, *(() if size is None else (str(size),))))
+                path = folder / (named + suffix)
+                try:
+                    spec, note = draw(part, ceilings, name, Selection(size_bytes=size, unit=unit))
+                    spec["title"] = {**spec["title"], "subtitle": subtitle}
+                    write_figure(spec, path)
+                    drawn.append((path, note))
+                except LinkgaugeError as error:
+                    drawn.append((None, f"{named}: {error}"))
+    return drawn
+
+
+def _tasks(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+    """Return the rows by what a picture must not mix, in words: the pattern, and the memories but devices' own."""
+    tasks: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        memories = (row["source_memory"], row["target_memory"])
+        words = (row["pattern"], *(memories if memories != ("device", "device") else ()))
+        tasks.setdefault(words, []).append(row)
+    return tasks

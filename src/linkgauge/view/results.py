@@ -6,6 +6,7 @@ A *task* is what is done (pattern, devices, memory kinds, cadence ...), a *mecha
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import re
@@ -81,6 +82,14 @@ class Results:
         self.rows = [row for row in self.rows if row["pattern"] == pattern]
         self.lanes = [row for row in self.lanes if row["pattern"] == pattern]
         self.others = [row for row in self.others if row["pattern"] == pattern]
+
+    def only(self, rows: list[Row]) -> Results:
+        """Return the same run with these rows alone."""
+        part = copy.copy(self)
+        for name in ("mechanisms", "panels", "matrices"):
+            part.__dict__.pop(name, None)
+        part.rows = list(rows)
+        return part
 
     @functools.cached_property
     def mechanisms(self) -> dict[Key, str]:

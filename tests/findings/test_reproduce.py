@@ -1,0 +1,112 @@
+"""The papers' figures: each has a plan or a reason, and each plan's run is drawn beside the check numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import linkgauge.system as systems
+from linkgauge.cli import run_command
+from linkgauge.findings import reproduce
+from linkgauge.findings.reproduce import Figure
+from linkgauge.plan.case import Case
+from linkgauge.plan.model import narrowed
+from linkgauge.run.on_system import prepare_on
+from linkgauge.store.run import load
+from linkgauge.view.figures import FIGURES
+from synthetic import make_run
+
+# What the papers number: figures to the last one, and tables.
+PAPERS = {"sc24": (13, 1), "infinity-fabric": (12, 2), "openpower": (15, 2), "tartan": (39, 3), "leonardo": (9, 0)}
+SYSTEM = "p100-dgx-1"
+NAMES = [figure.name for figure in reproduce.figures()]
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_figure_and_table_of_a_paper_has_a_plan_or_a_reason(paper: str) -> None:
+    figures, tables = PAPERS[paper]
+    there = [str(i) for i in range(1, figures + 1)] + [f"table {i}" for i in range(1, tables + 1)]
+    covered = [number for one in reproduce.figures() if one.paper == paper for number in one.covers]
+    without = [number for one in reproduce.left_out() if one.paper == paper for number in one.covers]
+    assert sorted(covered + without) == sorted(there)
+    assert all(one.why for one in reproduce.left_out())
+
+
+def cases_of(figure: Figure) -> list[Case]:
+    """Some of a figure's cases on an 8-device machine: at most so many that a run of them is made quickly."""
+    plan = figure.load()
+    if figure.ranks == "each":
+        plan = narrowed(plan, {"ranks": (2, 3, 4)}, replace=False)
+    if figure.via == "each":
+        plan = narrowed(plan, {"via": (1, 2)}, replace=False)
+    planned = prepare_on(plan, systems.load(SYSTEM), []).planned
+    cases = list({case.case_key: case for launch in planned.launches for case in launch.cases}.values())
+    cases.sort(key=lambda case: (case.pattern, case.transport, case.devices, case.size))
+    return cases[:: max(1, len(cases) // 60)]
+
+
+@pytest.fixture(scope="module")
+def described() -> dict[str, Any]:
+    from linkgauge.system.dump import to_data
+
+    return {"system": to_data(systems.load(SYSTEM))}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_plan_is_drawn_beside_the_papers_numbers(name: str, tmp_path: Path, described: dict[str, Any]) -> None:
+    """Every picture that the paper has the form of is drawn, or there is a reason; at least one of each figure is."""
+    figure = reproduce.chosen(name)[0]
+    assert set(figure.draws) <= set(FIGURES)
+    run = load(make_run(tmp_path / "run", cases=cases_of(figure), samples=8, warmup=1, info=described))
+    drawn = reproduce.pictures(run, figure, tmp_path, ".json")
+    assert drawn
+    files = [path for path, _ in drawn if path is not None]
+    assert files, drawn
+    for path in files:
+        title = json.loads(path.read_text())["title"]
+        said = " ".join(title["subtitle"])
+        assert figure.title in said
+        for number in figure.numbers:
+            assert " ".join(number.split()) in said
+        assert title["text"]
+
+
+def test_a_run_is_drawn_where_it_lies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("vl_convert")
+    folder = make_run(tmp_path / "run", cases=cases_of(reproduce.chosen("sc24:3")[0]), samples=8, warmup=1)
+    assert run_command(["reproduce", "sc24:3", "--of", str(folder)]) == 0
+    picture = folder / "sc24-3-pingpong-goodput.svg"
+    assert "sc24-3-pingpong-goodput.svg" in "".join(capsys.readouterr().out.split())
+    assert "staging up to 10 times lower" in picture.read_text(encoding="utf-8")
+
+
+def test_tasks_that_a_paper_draws_apart_are_drawn_apart(tmp_path: Path) -> None:
+    """Fig. 8 of SC'24: device and host memory, the latency of 1 B and the goodput of 1 GiB."""
+    figure = reproduce.chosen("sc24:8")[0]
+    run = load(make_run(tmp_path / "run", cases=cases_of(figure), samples=8, warmup=1))
+    drawn = [path.name for path, _ in reproduce.pictures(run, figure, tmp_path, ".json") if path is not None]
+    memories = ("", "-pinned-pinned")
+    assert sorted(drawn) == sorted(
+        f"sc24-8-pingpong{memory}-boxes-{size}.json" for memory in memories for size in (1, 1 << 30)
+    )
+
+
+def test_what_no_plan_repeats_is_listed_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["reproduce", "tartan"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "not repeated: 32, 33" in shown
+    assert "it runs no applications" in shown
+
+
+def test_copies_by_way_of_each_device_are_asked_of_those_there_are() -> None:
+    figure = reproduce.chosen("tartan:14")[0]
+    assert reproduce.run_arguments(figure, 4, []) == ["run", "--plan", "tartan-14", "--via", "1,2,3"]
+    assert reproduce.run_arguments(figure, 1, []) == ["run", "--plan", "tartan-14"]
+    # The packages' other devices are ways too: from 0 to 2 by 1 or 3, and no device is its own way.
+    plan = narrowed(figure.load(), {"via": (1, 2, 3)}, replace=False)
+    planned = prepare_on(plan, systems.load("hgx-h200-4"), []).planned
+    ways = {(case.devices, case.via) for launch in planned.launches for case in launch.cases}
+    assert ways == {((0, b), v) for b in (1, 2, 3) for v in (1, 2, 3) if b != v}

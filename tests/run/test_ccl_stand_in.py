@@ -107,6 +107,42 @@ def test_what_the_log_says_was_chosen_is_observed(tmp_path: Path) -> None:
     assert all(row["value"] == (0 if row["name"] == "multicast" else operations[row["case_key"]]) for row in rows)
 
 
+SHARED = """
+[[case]]
+transport = ["kernel", "copy_engine"]
+pattern = ["unidirectional", "allgather"]
+size = "64KiB"
+pairs = "first"
+ranks_per_device = 2
+[[case]]
+transport = "kernel"
+pattern = "allreduce"
+size = "64KiB"
+algorithm = ["one_shot", "two_shot"]
+variant = ["default", "device_barrier"]
+ranks_per_device = 2
+[[case]]
+transport = "ccl"
+pattern = "allreduce"
+size = "64KiB"
+ranks_per_device = 2
+"""
+
+
+@pytest.mark.parametrize("words", [("--threads",), ()])
+def test_ranks_that_share_a_device_are_measured_or_the_reason(tmp_path: Path, words: tuple[str, ...]) -> None:
+    status, _ = run(tmp_path, SHARED, *words, LINKGAUGE_STAND_IN="devices=2")
+    assert status == 0
+    rows = list(load(tmp_path / "run").rows())
+    skipped = {(row.case.transport, row.case.variant): row.reason or "" for row in rows if row.status == "skipped"}
+    assert set(skipped) == {("kernel", "device_barrier"), ("ccl", "")}
+    assert "two ranks on one device may not run side by side" in skipped[("kernel", "device_barrier")]
+    assert "two ranks on one device" in skipped[("ccl", "")]
+    measured = [row for row in rows if row.status == "ok"]
+    assert len(measured) == len(rows) - 3 == 6
+    assert {row.case.devices for row in measured if row.case.pattern != "unidirectional"} == {(0, 0, 1, 1)}
+
+
 def test_a_failed_call_is_one_cases_and_the_run_goes_on(tmp_path: Path) -> None:
     status, cases = run(tmp_path, ONE, "--threads", LINKGAUGE_STAND_IN="devices=3;fail=ncclAllReduce:4:3")
     found = {pattern: (status, reason) for pattern, status, reason in cases}

@@ -45,8 +45,7 @@ def test_kernels_of_symmetric_memory_are_told() -> None:
         OF_2_23,
         OF_2_20,
         "",
-        HEAD
-        + "AllReduce: opCount 5 sendbuff 0x7f recvbuff 0x7e count 262144 datatype 7 op 0 root 0 comm 0x5",
+        HEAD + "AllReduce: opCount 5 sendbuff 0x7f recvbuff 0x7e count 262144 datatype 7 op 0 root 0 comm 0x5",
         HEAD + "AllReduce: 1048576 Bytes -> Algo MAGIC proto LL128 channel{Lo..Hi}={0..15}",
         HEAD + "AllReduce: 1048576 Bytes -> Algo RING proto FAST channel{Lo..Hi}={0..15}",
         HEAD + "AllReduce: 1048576 Bytes -> Algo RING proto LL channel{Lo..Hi}={5..3}",

@@ -1,18 +1,21 @@
 """What watcher, progress display and journal cost inside timed regions: the same cases with and without them.
 
-With: a whole `linkgauge run --threads`: a parent that watches heartbeats, draws and reads the journal while the ranks
-measure. Without: the same session in this process, nobody watching, nothing written. Alternated, medians compared; the
-ratio's interval says whether a difference is there.
+With: a whole `linkgauge run --threads` on a terminal: a parent that watches heartbeats, draws four times a second and
+reads the journal while the ranks measure. Without: the same sessions in a process that does nothing else: nobody
+watches, there is no heartbeat, nothing is drawn or written. Both in fresh processes, the ranks bound to the same cores,
+in turn, the first one of a pair changing places from pair to pair. The ratio is that of a pair's medians, its interval
+the 95 % interval of the median over the pairs.
 
-Example: python bench/isolation.py --pairs 9
+Example: python bench/isolation.py --pairs 15
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
-import statistics
+import pty
 import subprocess
 import sys
 import tempfile
@@ -22,7 +25,9 @@ from pathlib import Path
 import numpy as np
 
 from linkgauge import _core
+from linkgauge.peers.ratio import ratio_of_pairs
 from linkgauge.plan.case import Case, StopRule
+from linkgauge.run.binding import cores_by_rank
 from linkgauge.run.spec import core_case
 from linkgauge.store.run import load
 
@@ -40,14 +45,16 @@ def starter_median(lane: np.ndarray, phase: np.ndarray, ns: np.ndarray) -> float
     return float(np.median(ns[(phase == 1) & (lane >= 0)]))
 
 
-def unwatched() -> dict[str, float]:
-    """Medians of the cases measured by sessions of this process."""
+def bare() -> None:
+    """Measure the cases by sessions of this process, and print each transport's median in ns as one line of JSON."""
     runtime, groups = _core.open_runtime("host", [], 2), _core.thread_groups(2)
     sessions = [_core.Session(runtime, group) for group in groups]
+    cores = cores_by_rank("nearest", (0, 1), [{}, {}])
     found: dict[str, float] = {}
 
     def rank(number: int) -> None:
-        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[number % len(os.sched_getaffinity(0))]})
+        if cores is not None and cores[number]:
+            os.sched_setaffinity(0, cores[number])
         for transport, size in CASES:
             result = sessions[number].measure(core_case(case_of(transport, size), (0, 1), 1))
             if number == 0 and result is not None:
@@ -61,7 +68,29 @@ def unwatched() -> dict[str, float]:
         thread.join()
     for session in sessions:
         session.close()
-    return found
+    print(json.dumps(found))
+
+
+def unwatched() -> dict[str, float]:
+    """Medians of the cases measured by `bare` in a process of its own."""
+    done = subprocess.run([sys.executable, __file__, "--bare"], check=True, capture_output=True, text=True)
+    medians: dict[str, float] = json.loads(done.stdout)
+    return medians
+
+
+def on_a_terminal(command: list[str]) -> bytes:
+    """Run a command whose output is a terminal, so that it draws as for a user; return what it drew."""
+    ours, theirs = pty.openpty()
+    drawn = []
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL) as process:
+        os.close(theirs)
+        with contextlib.suppress(OSError):  # a terminal's other end is gone: EIO
+            while chunk := os.read(ours, 65536):
+                drawn.append(chunk)
+    os.close(ours)
+    if process.returncode != 0:
+        sys.exit(b"".join(drawn).decode(errors="replace"))
+    return b"".join(drawn)
 
 
 def watched(folder: Path) -> dict[str, float]:
@@ -74,7 +103,9 @@ def watched(folder: Path) -> dict[str, float]:
     (folder / "plan.toml").write_text(plan)
     command = [sys.executable, "-m", "linkgauge", "run", "--threads", "--devices", "host:2", "--plan",
                str(folder / "plan.toml"), "--out", str(folder / "run"), "--no-report"]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True)
+    drawn = on_a_terminal(command)
+    if b"\x1b[" not in drawn:
+        sys.exit("the run drew no progress display")
     run = load(folder / "run")
     transports = {row.case_key: row.case.transport for row in run.rows()}
     table = run.samples.select(["case_key", "lane", "phase", "ns"]).to_pandas()
@@ -85,20 +116,34 @@ def watched(folder: Path) -> dict[str, float]:
 def main() -> None:
     """Alternate, and print one line of JSON a case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=9, help="alternated pairs (at least 9 for a verdict)")
-    pairs = parser.parse_args().pairs
-    ratios: dict[str, list[float]] = {transport: [] for transport, _ in CASES}
-    for _ in range(pairs):
-        with tempfile.TemporaryDirectory() as folder:
-            with_parent = watched(Path(folder))
-        without = unwatched()
-        for transport in ratios:
-            ratios[transport].append(with_parent[transport] / without[transport])
+    parser.add_argument("--pairs", type=int, default=15, help="alternated pairs (at least 9 for a verdict)")
+    parser.add_argument("--add-to", type=Path, help="a file of earlier pairs of this machine, which these are added to")
+    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.bare:
+        bare()
+        return
+    taken: list[dict[str, dict[str, float]]] = []
+    if asked.add_to is not None and asked.add_to.exists():
+        taken = json.loads(asked.add_to.read_text())
+    for number in range(asked.pairs):
+        pair: dict[str, dict[str, float]] = {}
+        for side in ("with", "without") if number % 2 == 0 else ("without", "with"):
+            if side == "without":
+                pair[side] = unwatched()
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                pair[side] = watched(Path(folder))
+        taken.append(pair)
+        if asked.add_to is not None:
+            asked.add_to.write_text(json.dumps(taken))
     for transport, size in CASES:
-        ordered = sorted(ratios[transport])
+        watched_ns, bare_ns = ([pair[side][transport] for pair in taken] for side in ("with", "without"))
+        ratio = ratio_of_pairs(watched_ns, bare_ns)
         print(json.dumps({
-            "case": f"{transport} pingpong {size} B", "pairs": pairs, "median_ratio": statistics.median(ordered),
-            "low": ordered[0], "high": ordered[-1],
+            "case": f"{transport} pingpong {size} B", "pairs": ratio.pairs, "ratio": round(ratio.median, 4),
+            "interval": [round(ratio.low, 4), round(ratio.high, 4)], "with_ns": round(float(np.median(watched_ns))),
+            "without_ns": round(float(np.median(bare_ns))),
         }))  # fmt: skip
 
 

@@ -13,12 +13,13 @@
 #include <thread>
 
 #include "errors.h"
+#include "kernels/kernels.h"
 #include "words.h"
 
 namespace linkgauge {
 namespace {
 
-constexpr Words<FaultKind, 8> kFaults{"fault",
+constexpr Words<FaultKind, 9> kFaults{"fault",
                                       {{{FaultKind::kKill, "kill"},
                                         {FaultKind::kSegv, "segv"},
                                         {FaultKind::kStop, "stop"},
@@ -26,6 +27,7 @@ constexpr Words<FaultKind, 8> kFaults{"fault",
                                         {FaultKind::kThrow, "throw"},
                                         {FaultKind::kMemory, "memory"},
                                         {FaultKind::kCall, "call"},
+                                        {FaultKind::kAddress, "address"},
                                         {FaultKind::kCorrupt, "corrupt"}}}};
 
 }  // namespace
@@ -168,6 +170,9 @@ void FaultInjector::at(const char* phase, std::int64_t sample, bool after) {
     case FaultKind::kCall:
       runtime_->fail_next_call();
       break;
+    case FaultKind::kAddress:
+      write_astray();
+      break;
     case FaultKind::kCorrupt:
       flip_bytes();
       break;
@@ -184,6 +189,27 @@ void FaultInjector::send(int signal) const {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     kill(getpid(), signal);
   }).detach();
+}
+
+// Asynchronous, as a wrong kernel is: whoever calls the runtime next learns of it.
+void FaultInjector::write_astray() {
+  int device = -1;
+  for (const auto& [memory, block] : runtime_->blocks())
+    if (block.kind == MemoryKind::kDevice) device = block.device;
+  if (device < 0) throw CallerError("fault 'address' needs a case with device memory, at a phase that has it");
+  DeviceRuntime& real = runtime_->real();
+  void* target = reinterpret_cast<void*>(std::uintptr_t{8});  // nobody's, and aligned
+  std::uint64_t bytes = 64;
+  std::uint32_t datatype = 0;
+  std::uint32_t op = 0;
+  std::uint64_t seed = 1;
+  std::int32_t rank = 0;
+  std::int32_t ranks = 1;
+  std::uint64_t offset = 0;
+  void* arguments[] = {&target, &bytes, &datatype, &op, &seed, &rank, &ranks, &offset};
+  StreamHandle stream = real.create_stream(device);  // not given back: a lost context takes it along
+  real.launch(real.kernel(device, kKernelFill), LaunchShape{1, 32, 0}, arguments, stream);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
 }
 
 void FaultInjector::flip_bytes() {

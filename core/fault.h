@@ -22,6 +22,7 @@ enum class FaultKind : std::uint8_t {
   kThrow,    // the rank's operation fails
   kMemory,   // the rank's memory is used up
   kCall,     // the runtime's next call fails
+  kAddress,  // a kernel writes where it may not: a GPU's context is lost, a host device's process dies of SIGSEGV
   kCorrupt,  // a byte at either end of each of the rank's large buffers is flipped once the operation is complete
 };
 FaultKind fault_kind_from(std::string_view word);  // throws CallerError
@@ -56,6 +57,7 @@ class FaultInjector {
  private:
   void send(int signal) const;
   void flip_bytes();
+  void write_astray();
 
   Fault fault_;
   bool here_;  // this rank is the one

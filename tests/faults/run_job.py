@@ -10,12 +10,13 @@ from linkgauge.errors import LinkgaugeError
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run.devices import host_devices
+from linkgauge.run.devices import find_devices
 from linkgauge.run.measure import Work, measure
 from linkgauge.run.prepare import named_mpis, new_pending, plan_machine, resumed_mpis, resumed_pending
 from linkgauge.run.progress import Reporter
 from linkgauge.run.runner import RunSettings
 from linkgauge.run.stored_plan import read_launches, write_launches
+from linkgauge.run.transports import absent_transports
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 
@@ -23,8 +24,8 @@ from linkgauge.store.run import load
 def main(folder: Path) -> int:
     """Measure; the exit status of a run."""
     job = json.loads((folder / "job.json").read_text())
-    devices, path = host_devices(2), folder / "run"
-    machine = plan_machine(devices, {"ccl": "host devices"})
+    devices, path = find_devices(job.get("devices", "host:2")), folder / "run"
+    machine = plan_machine(devices, absent_transports(devices.kind, devices.count))
     if path.exists():
         run_folder = RunFolder.open(path)
         launches = read_launches(path)
@@ -43,7 +44,8 @@ def main(folder: Path) -> int:
         write_launches(path, planned.launches)
         pending, number = new_pending(planned), len(planned.launches)
     settings = RunSettings(seed=1, max_failures=1000, fault=job["fault"])
-    work = Work(run_folder, pending, number, devices, machine, mpis, settings, hung_after_s=1.5)
+    patience_s = job.get("hung_after_s", 1.5)
+    work = Work(run_folder, pending, number, devices, machine, mpis, settings, hung_after_s=patience_s)
     try:
         return measure(work, Reporter())
     except LinkgaugeError as error:

@@ -46,6 +46,9 @@ FAULTS = (
     Fault("call", "an error from the runtime's next call", "failed", ("prepare", "check", "time", "verify"),
           ("staging", "copy_engine", "kernel")),
     Fault("call", "an error from the runtime's next call", "failed", ("prepare", "verify"), ("mpi",)),
+    # On a host device the kernel is this process' own code; on a GPU see test_gpu_fault.py.
+    Fault("address", "a kernel's illegal address", "crashed", ("check", "time", "verify"),
+          ("staging", "copy_engine", "kernel")),
     Fault("parent", "a killed parent", ""),
     Fault("disk", "a full disk under the journal", "", ("prepare", "record", "release")),
 )  # fmt: skip

@@ -18,6 +18,7 @@ from linkgauge.errors import EnvironmentLackingError, RunFolderError
 from linkgauge.run.prepare import changes, resumed_pending
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.run.stored_plan import FILE, read_launches, unsafe_settings
+from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 
 HERE = Path(__file__).parent
@@ -219,6 +220,19 @@ def test_cases_skipped_after_failures_are_measured_on_resume_and_other_statuses_
     entries = [entry for one in pending for entry in one.entries.values()]
     assert {entry.case.case_key for entry in entries} == set(before)
     assert {entry.attempt for entry in entries} == {1}
+
+
+def test_a_run_in_progress_cannot_be_resumed_beside_itself(run_plan: Any) -> None:
+    folder = RunFolder.open(run_plan(threads=True).path)
+    folder.hold()
+    folder.hold()
+    words = [sys.executable, "-m", "linkgauge", "run", "--resume", str(folder.path), "--force"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert "is being measured by another process" in done.stderr
+    del folder
+    RunFolder.open(run_plan(threads=True, name="other").path).hold()
 
 
 def test_changes_are_named() -> None:

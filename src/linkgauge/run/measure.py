@@ -67,9 +67,8 @@ def check_out(path: Path) -> None:
 
 def measure(work: Work, reporter: Reporter) -> int:
     """Measure, and return the exit status of docs/definitions.md. The folder is left valid whatever happens."""
-    removed = clean_leftovers()
-    if removed:
-        reporter.note(f"removed what {len(removed)} ended runs had left in {', '.join(map(str, removed))}")
+    work.folder.hold()
+    clean_up(reporter)
     folders = PrivateFolders()
     try:
         options = LaunchOptions(folders, work.machine, work.worker, work.hung_after_s)
@@ -96,6 +95,13 @@ def measure(work: Work, reporter: Reporter) -> int:
     finally:
         folders.close()
     return _finish(work, runner, reporter)
+
+
+def clean_up(reporter: Reporter) -> None:
+    """End and remove what ended runs have left on this machine, saying so."""
+    removed = clean_leftovers()
+    if removed:
+        reporter.note(f"removed what {len(removed)} ended runs had left in {', '.join(map(str, removed))}")
 
 
 def _close_quietly(folder: RunFolder) -> None:

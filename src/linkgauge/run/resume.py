@@ -10,7 +10,7 @@ from linkgauge.plan.case import STATUSES
 from linkgauge.run import options
 from linkgauge.run.devices import find_devices
 from linkgauge.run.info import now, run_info
-from linkgauge.run.measure import Work, measure, present
+from linkgauge.run.measure import Work, clean_up, measure, present
 from linkgauge.run.prepare import changes, plan_machine, resumed_mpis, resumed_pending
 from linkgauge.run.progress import reporter_for
 from linkgauge.run.runner import RunSettings
@@ -31,6 +31,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
 
     retry = _retry(asked.retry)
     folder = RunFolder.open(path)
+    folder.hold()
     launches = read_launches(folder.path)
     allowed = frozenset(options.parse_env(asked.env)) | ({"--launcher-args"} if asked.launcher_args else frozenset())
     for launch in launches:
@@ -50,6 +51,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     if changed and not asked.force:
         raise UsageError(f"{path} cannot be resumed as it was: {'; '.join(changed)}; --force goes on all the same")
     reporter = reporter_for()
+    clean_up(reporter)  # before the journals are read: ranks of a killed parent may be writing to them still
     folder.confirm_unjudged()
     folder.close()
     folder.compact()

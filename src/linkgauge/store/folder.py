@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -28,6 +29,7 @@ class RunFolder:
         self.path = path
         self.info = info
         self._statuses: JournalWriter | None = None
+        self._held = -1
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], info: dict[str, Any]) -> RunFolder:
@@ -61,6 +63,24 @@ class RunFolder:
         if not os.path.lexists(path / "run.json"):
             raise RunFolderError(f"{path}: not a run folder (it has no run.json)")
         return cls(path, schema.migrate(_read_info(path / "run.json"), str(path)))
+
+    def hold(self) -> None:
+        """Let nobody else measure into this folder until this process ends; a second call does nothing.
+
+        UsageError where another process does. On file systems without locks nothing is held.
+        """
+        if self._held >= 0:
+            return
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise UsageError(f"{self.path} is being measured by another process: wait until it has ended") from None
+        except OSError:
+            os.close(descriptor)
+            return
+        self._held = descriptor
 
     def update_info(self, values: dict[str, Any]) -> None:
         """Set keys of run.json; the file is replaced atomically and is durable when this returns."""
@@ -143,6 +163,11 @@ class RunFolder:
         if self._statuses is not None:
             self._statuses.close()
             self._statuses = None
+
+    def __del__(self) -> None:
+        """Let go of the folder."""
+        if getattr(self, "_held", -1) >= 0:
+            os.close(self._held)
 
     def _journal_folder(self) -> Path:
         path = self.path / "journal"

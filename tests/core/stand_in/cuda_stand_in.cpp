@@ -352,7 +352,7 @@ STAND_IN(cuStreamDestroy_v2)(CUstream stream) {
 STAND_IN(cuStreamSynchronize)(CUstream stream) {
   FAULT(cuStreamSynchronize);
   if (stream != nullptr) stream_of(stream)->synchronize();
-  return code(0);
+  return code(Machine::instance().lost());
 }
 STAND_IN(cuStreamQuery)(CUstream stream) {
   FAULT(cuStreamQuery);
@@ -413,7 +413,8 @@ STAND_IN(cuEventRecord)(CUevent event, CUstream stream) {
 }
 STAND_IN(cuEventSynchronize)(CUevent event) {
   FAULT(cuEventSynchronize);
-  return code(Machine::instance().synchronize_event(event_of(event)) ? 0 : kInvalidHandle);
+  const bool known = Machine::instance().synchronize_event(event_of(event));
+  return code(known ? Machine::instance().lost() : kInvalidHandle);
 }
 STAND_IN(cuEventElapsedTime)(float* milliseconds, CUevent start, CUevent stop) {
   FAULT(cuEventElapsedTime);

@@ -19,6 +19,8 @@ namespace stand_in {
 namespace {
 
 constexpr std::uint64_t kHandleMagic = 0x6c67207374616e64ULL;
+constexpr std::uint64_t kFirstAddress = 4096;
+constexpr int kIllegalAddress = 700;  // CUDA's number and HIP's
 constexpr char kImageMark[] = "stand-in image for ";
 
 std::int64_t now_ns() {
@@ -114,6 +116,7 @@ void Machine::configure(const char* text) {
   settings_ = Settings{};
   faults_.clear();
   breaks_.clear();
+  lost_ = 0;
   break_after_ = 0;
   calls_.clear();
   std::istringstream parts(text);
@@ -144,6 +147,7 @@ void Machine::configure(const char* text) {
 int Machine::fault(const char* call) {
   const std::lock_guard lock(mutex_);
   const int number = ++calls_[call];
+  if (lost_ != 0) return lost_;
   for (const Fault& fault : faults_) {
     if (fault.call == call && fault.nth == number) return fault.code;
   }
@@ -350,7 +354,10 @@ bool Machine::launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned
       break_after_ = 0;
     }
   }
-  stream->push([host, held, blocks, threads, shared_bytes, broken] {
+  const bool writes = kernel->name == linkgauge::kKernelFill || kernel->name.rfind(linkgauge::kKernelCopy, 0) == 0;
+  stream->push([this, host, held, blocks, threads, shared_bytes, broken, writes] {
+    if (writes && (*held)[0] < kFirstAddress) lost_ = kIllegalAddress;
+    if (lost_ != 0) return;
     std::array<void*, kMost> pointers{};
     for (std::size_t i = 0; i < kMost; ++i) pointers[i] = &(*held)[i];
     host.run(pointers.data(), {blocks, threads, shared_bytes});

@@ -6,6 +6,8 @@
 // launch of lg_copy leaves its last byte wrong. "break_after_fills=2": the first copy by a kernel after the second
 // launch of lg_fill does; a case fills before its first operation and before its last one, so that only the last is
 // wrong.
+// A fill or copy of an address that can be nobody's loses the process its devices, as CUDA's do: every later call fails
+// with 700, an illegal address.
 #pragma once
 
 #include <atomic>
@@ -98,6 +100,7 @@ class Machine {
 
   // What the call must return instead of doing its work; 0: nothing. Counts the call.
   int fault(const char* call);
+  int lost() const { return lost_; }  // the same of a device that was lost while it was waited for; 0: it was not
   int calls(const char* call);
   int live();  // allocations, streams, events and modules that were not given back
 
@@ -145,6 +148,7 @@ class Machine {
   std::atomic<int> graphs_{0};
   std::map<Event*, std::shared_ptr<Event>> events_;
   std::atomic<int> modules_{0};
+  std::atomic<int> lost_{0};
 };
 
 // What the stand-in compilers give and load_module takes.

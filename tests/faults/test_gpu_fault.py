@@ -1,0 +1,89 @@
+"""A GPU that is lost to a wrong kernel (CUDA: an illegal address, after which every call of the process fails).
+
+It costs its case only. On the stand-in for CUDA everywhere; on a machine with NVIDIA GPUs on one of them too, and there
+`./lg test tests/faults/test_gpu_fault.py` is all that is needed. The context that is lost is this test's own; the GPU
+itself and other programs on it go on.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from faults.leftovers import left_behind, new_shared_memory, shared_memory
+from linkgauge.errors import LinkgaugeError
+from linkgauge.run.devices import find_devices
+from linkgauge.store.run import load
+
+HERE = Path(__file__).parent
+STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
+    pytest.mark.timeout(600),
+]
+SIZES = (65536, 131072, 262144)
+FAULTED = SIZES[1]
+
+
+def gpus() -> int:
+    """How many NVIDIA GPUs can be used here."""
+    try:
+        return find_devices("cuda").count
+    except LinkgaugeError:
+        return 0
+
+
+def places() -> dict[str, str]:
+    """The environment in which the stand-ins are found in the place of CUDA and its compiler."""
+    folders = os.pathsep.join([str(STAND_INS), str(STAND_INS / "nvrtc12")])
+    return {"LD_LIBRARY_PATH": folders, "LINKGAUGE_STAND_IN": "devices=2"}
+
+
+@pytest.mark.parametrize("transport", ["kernel", "copy_engine"])
+@pytest.mark.parametrize("where", ["stand-in", "hardware"])
+@pytest.mark.parametrize("phase", ["check", "time"])
+def test_a_gpu_lost_to_an_illegal_address_costs_its_case_only(
+    tmp_path: Path, where: str, transport: str, phase: str
+) -> None:
+    if where == "stand-in" and not (STAND_INS / "libcuda.so.1").exists():
+        pytest.skip("no stand-in GPU libraries: build the C++ tests")
+    count = 2 if where == "stand-in" else min(gpus(), 2)
+    if count == 0:
+        pytest.skip("no NVIDIA GPU here: run this test alone where there is one")
+    pattern = "pingpong" if count == 2 else "local_copy"
+    sizes = ", ".join(f'"{size}"' for size in SIZES)
+    fault = {"size": FAULTED, "transport": transport, "kind": "address", "phase": phase, "rank": count - 1}
+    plan = (
+        f'[[case]]\ntransport = "{transport}"\npattern = "{pattern}"\nsize = [{sizes}]\npairs = "first"\n'
+        'stop_rule = "count"\nstop_samples = 6\nstop_time_ns = "60s"\n'
+    )
+    job = {
+        "plan": plan,
+        "devices": "cuda:" + ",".join(str(number) for number in range(count)),
+        "fault": {"planter": str(HERE / "planter.py"), "folder": str(tmp_path), "faults": [fault]},
+        "hung_after_s": 10.0,
+    }
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    (tmp_path / "tmp").mkdir()
+    before = shared_memory()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": os.pathsep.join(sys.path),
+                   "XDG_CACHE_HOME": str(tmp_path / "cache"), **(places() if where == "stand-in" else {})}  # fmt: skip
+    done = subprocess.run([sys.executable, str(HERE / "run_job.py"), str(tmp_path)], env=environment, text=True,
+                          capture_output=True, timeout=500, check=False)  # fmt: skip
+    said = done.stdout + done.stderr
+    assert (tmp_path / f"planted-{transport}-{FAULTED}").exists(), said
+    rows = {row.case.size_asked: row for row in load(tmp_path / "run").rows() if row.case.transport == transport}
+    assert rows[FAULTED].status == "failed", f"{rows[FAULTED].reason}\n{said}"
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS (700)" in str(rows[FAULTED].reason)
+    others = {size: row for size, row in rows.items() if size != FAULTED}
+    assert {size: row.status for size, row in others.items()} == dict.fromkeys(set(SIZES) - {FAULTED}, "ok"), said
+    assert all(row.record["verified"] for row in others.values())
+    assert done.returncode == 4, said
+    assert left_behind(tmp_path) == []
+    assert new_shared_memory(before) == set()

@@ -57,6 +57,7 @@ std::string text_of(const std::string& path) {
 // Runs the program with stderr to a file; its exit status as waitpid gives it.
 int run_child(const std::vector<std::string>& words, const std::string& error_file) {
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;

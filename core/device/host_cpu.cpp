@@ -156,7 +156,7 @@ std::string processor_name() {
   while (std::getline(file, line)) {
     const std::size_t colon = line.find(':');
     if (colon == std::string::npos) continue;
-    const std::string value = colon + 2 <= line.size() ? line.substr(colon + 2) : std::string();
+    std::string value = colon + 2 <= line.size() ? line.substr(colon + 2) : std::string();
     if (line.rfind("model name", 0) == 0 && !value.empty()) return value;
     if (line.rfind("CPU implementer", 0) == 0) implementer = static_cast<unsigned>(std::stoul(value, nullptr, 16));
     if (line.rfind("CPU part", 0) == 0) {

@@ -38,7 +38,7 @@ constexpr unsigned kOps = 5;
 template <typename T>
 T argument(void** arguments, std::size_t index) {
   T value;
-  std::memcpy(&value, arguments[index], sizeof value);
+  std::memcpy(&value, arguments[index], sizeof(T));
   return value;
 }
 

@@ -38,7 +38,8 @@ constexpr unsigned kOps = 5;
 template <typename T>
 T argument(void** arguments, std::size_t index) {
   T value;
-  std::memcpy(&value, arguments[index], sizeof(T));
+  // An argument may be a pointer, and then its own bytes are meant.
+  std::memcpy(&value, arguments[index], sizeof(T));  // NOLINT(bugprone-sizeof-expression)
   return value;
 }
 

@@ -5,10 +5,12 @@
 // on the sender when its buffer is free, so where the sender keeps the time a flag in shared memory says that the
 // receiver has all bytes. One communicator for each set of devices, kept from case to case.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -517,7 +519,7 @@ class CclTransport final : public Transport {
     try {
       const ccl::Library& library = load(context);
       if (std::string reason = why_not_buffer(library, spec); !reason.empty()) return reason;
-      return reduces(spec.pattern) ? ccl::supports_datatype(library, spec.datatype) : std::string();
+      return reduces(spec.pattern) ? why_not_datatype(context, library, spec.datatype) : std::string();
     } catch (const Unsupported& reason) {
       return reason.what();
     }
@@ -535,6 +537,20 @@ class CclTransport final : public Transport {
   Progress progress(const RankContext&) override { return {}; }
 
  private:
+  static std::string why_not_datatype(const RankContext& context, const ccl::Library& library, Datatype datatype) {
+    if (std::string reason = ccl::supports_datatype(library, datatype); !reason.empty()) return reason;
+    if (library.rccl() || !ccl::is_fp8(datatype)) return "";
+    for (const int device : context.device_of_rank) {
+      constexpr std::string_view kPrefix = "sm_";
+      constexpr int kFirst = 90;  // NCCL 2.28, enqueue.cc: "FP8 reduction support begins with sm90 capable devices."
+      const std::string architecture = context.runtime->describe(device).architecture;
+      if (architecture.rfind(kPrefix, 0) != 0 || std::atoi(architecture.c_str() + kPrefix.size()) >= kFirst) continue;
+      return "NCCL reduces 8-bit floating point from sm_90 on: device " + std::to_string(device) + " is " +
+             architecture;
+    }
+    return "";
+  }
+
   static std::string why_not_buffer(const ccl::Library& library, const CaseSpec& spec) {
     const ccl::Table& calls = library.calls();
     const std::string product = (library.rccl() ? "RCCL " : "NCCL ") + library.version();

@@ -73,9 +73,8 @@ void Library::check(Result result, const char* call, Communicator communicator, 
 }
 
 std::string supports_datatype(const Library& library, Datatype datatype) {
-  const bool fp8 = datatype == Datatype::kFloat8E4m3 || datatype == Datatype::kFloat8E5m2;
-  constexpr int kFirstWithFp8 = 22400;  // NCCL 2.24 release notes: fp8 reductions, on sm_90 and newer
-  if (fp8 && !library.rccl() && library.version_code() < kFirstWithFp8) {
+  constexpr int kFirstWithFp8 = 22400;  // NCCL 2.24 release notes: fp8 reductions
+  if (is_fp8(datatype) && !library.rccl() && library.version_code() < kFirstWithFp8) {
     return "NCCL " + library.version() + " has no 8-bit floating point: 2.24 or newer is needed";
   }
   return "";

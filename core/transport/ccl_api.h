@@ -95,6 +95,7 @@ class Library {
   bool rccl_ = false;
 };
 
+inline bool is_fp8(Datatype datatype) { return datatype == Datatype::kFloat8E4m3 || datatype == Datatype::kFloat8E5m2; }
 inline Type type_of(Datatype datatype) { return kDatatypes[static_cast<std::size_t>(datatype)]; }
 inline Op op_of(ReduceOp op) { return kOps[static_cast<std::size_t>(op)]; }
 // Empty: the library has the datatype. Otherwise the reason.

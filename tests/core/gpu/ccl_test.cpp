@@ -381,6 +381,30 @@ TEST_F(Ccl, WhatItCannotDoIsSkippedWithTheReason) {
   EXPECT_NE(message_of<Unsupported>(spec).find("'odd'"), std::string::npos);
 }
 
+TEST_F(Ccl, Fp8IsReducedFromSm90On) {
+  for (const int architecture : {80, 90}) {
+    runtime_.reset();
+    cuda_.configure("devices=4;sm=" + std::to_string(architecture));
+    RuntimeRequest request;
+    request.which = "cuda";
+    request.kernel_cache = cache_.string();
+    request.library_folders = {kStandIns + "/nvrtc12"};
+    runtime_ = open_runtime(request);
+    for (const Datatype datatype : {Datatype::kFloat8E4m3, Datatype::kFloat8E5m2}) {
+      CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+      spec.datatype = datatype;
+      if (architecture == 90) {
+        expect_verified(spec);
+      } else {
+        EXPECT_NE(message_of<Unsupported>(spec).find("from sm_90 on: device 0 is sm_80"), std::string::npos);
+      }
+      spec.pattern = Pattern::kAllgather;  // nothing is reckoned with
+      expect_verified(spec);
+    }
+    kept_.clear();
+  }
+}
+
 TEST_F(Ccl, VersionsAreReadAsTheLibraryWritesThem) {
   EXPECT_EQ(ccl::version_text(22809), "2.28.9");
   EXPECT_EQ(ccl::version_text(2708), "2.7.8");

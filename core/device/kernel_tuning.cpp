@@ -146,7 +146,10 @@ CopyVariant measured(DeviceRuntime& runtime, int device, void* target, const voi
 // What a choice is remembered by. Ordinals alone would mix up runtimes opened for other devices.
 using Key = std::tuple<std::string, std::string, std::string, unsigned, int>;
 
-std::string place(DeviceRuntime& runtime, int device) { return device < 0 ? "host" : runtime.describe(device).uuid; }
+std::string place(DeviceRuntime& runtime, int device) {
+  if (device == kMovingPages) return "moving pages";
+  return device < 0 ? "host" : runtime.describe(device).uuid;
+}
 
 }  // namespace
 

@@ -10,7 +10,9 @@
 
 namespace linkgauge {
 
-// Where a copy's bytes lie, seen from the device whose kernel moves them. -1: host memory.
+// Where a copy's bytes lie, seen from the device whose kernel moves them. -1: host memory; kMovingPages: managed memory
+// whose pages go to who touches them, for which another kernel may be best.
+inline constexpr int kMovingPages = -2;
 struct CopyPath {
   int device = 0;
   int target_device = 0;

@@ -19,9 +19,9 @@ class CopyWay {
     source_ = std::move(source);
     target_ = std::move(target);
   }
-  void by_kernel(DeviceRuntime& runtime, int device, Buffer source, Buffer target, int blocks) {
-    by_copy_engine(std::move(source), std::move(target));
-    const CopyPath path{device, place(target_), place(source_)};
+  // Instead of the copy engine, once the buffers are given and managed: the kernel that is fastest on them as they are.
+  void by_kernel(DeviceRuntime& runtime, int device, int blocks) {
+    const CopyPath path{device, place(target_, target_pages_), place(source_, source_pages_)};
     const CopyVariant variant = fastest_copy(runtime, path, target_.data(), source_.data(), source_.size(), blocks);
     kernel_ = runtime.kernel(device, variant.kernel);
     shape_ = variant.shape;
@@ -53,8 +53,11 @@ class CopyWay {
   }
 
  private:
-  // What a kernel is chosen for: managed memory is the host's, as long as its pages are there.
-  static int place(const Buffer& buffer) { return buffer.kind() == MemoryKind::kManaged ? -1 : buffer.copy_device(); }
+  // What a kernel is chosen for: managed memory is the host's where its pages stay there.
+  static int place(const Buffer& buffer, const ManagedPages& pages) {
+    if (buffer.kind() != MemoryKind::kManaged) return buffer.copy_device();
+    return pages.move() ? kMovingPages : -1;
+  }
   void copy(DeviceRuntime& runtime, StreamHandle stream) {
     if (kernel_ == nullptr) {
       runtime.copy_async(target_.data(), target_.copy_device(), source_.data(), source_.copy_device(), source_.size(),
@@ -121,12 +124,12 @@ class LocalCopies final : public DevicePattern {
       CopyWay& way = copies_[ways_++];
       Buffer source = make_at(spec().source_device, from, from_options);
       Buffer target = make_at(spec().target_device, to, to_options);
-      if (by_kernel) {
-        way.by_kernel(runtime(), device(), std::move(source), std::move(target), spec().blocks);
-      } else {
-        way.by_copy_engine(std::move(source), std::move(target));
-      }
+      way.by_copy_engine(std::move(source), std::move(target));
       way.manage(runtime(), device(), spec().managed, spec().pattern);
+      if (by_kernel) {
+        way.put_back(stream());
+        way.by_kernel(runtime(), device(), spec().blocks);
+      }
     };
     ways_ = 0;
     add(spec().source_memory, spec().source_options, spec().target_memory, spec().target_options);

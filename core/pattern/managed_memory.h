@@ -19,6 +19,7 @@ class ManagedPages {
 
   // Tells the driver what belongs to the case's use. Nothing for a buffer of another kind.
   void take(DeviceRuntime& runtime, int device, const Buffer& buffer, ManagedUse use, Way way);
+  bool move() const { return moves_; }
   // Untimed, synchronous: the pages are where an operation begins.
   void put_back(StreamHandle stream);
   // Timed: before the bytes are touched, and after, on the stream.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Container, Iterable
 
-from linkgauge.findings import groups, health, localise, nearness, places, shapes
+from linkgauge.findings import blocks, groups, health, localise, nearness, places, shapes
 from linkgauge.findings.confidence import LEAST, confidence_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
@@ -60,6 +60,7 @@ RULES: tuple[Rule, ...] = (
     Rule("numa_effects", nearness.numa_effects, "pairs that differ by where they lie: distance, width, route"),
     Rule("crossing_points", shapes.crossing_points, "sizes at which one transport overtakes another"),
     Rule("small_message_overhead", shapes.small_message_overhead, "what the smallest message costs by each transport"),
+    Rule("blocks_needed", blocks.blocks_needed, "how few thread blocks give a kernel copy 95 % of its best rate"),
     Rule("too_few_samples", health.too_few_samples, "cases with too few samples for a claim"),
 )  # fmt: skip
 

@@ -158,7 +158,7 @@ def crossing_points(facts: Facts) -> Iterable[Finding]:
     groups: dict[tuple[Any, ...], dict[str, list[Measure]]] = {}
     for sweep in facts.sweeps:
         one = sweep[0]
-        if one.path or one.algorithm or one.via >= 0:
+        if one.path or one.algorithm or _set_apart(one):
             continue
         key = (
             one.pattern,
@@ -222,7 +222,7 @@ def small_message_overhead(facts: Facts) -> Iterable[Finding]:
     groups: dict[tuple[Any, ...], dict[str, Measure]] = {}
     for sweep in facts.sweeps:
         one = sweep[0]
-        if one.size > 1024 or one.path or one.algorithm or one.via >= 0:
+        if one.size > 1024 or one.path or one.algorithm or _set_apart(one):
             continue
         key = (one.pattern, one.devices, one.source_memory, one.target_memory, one.cadence, one.size)
         held = groups.setdefault(key, {})
@@ -246,6 +246,12 @@ def small_message_overhead(facts: Facts) -> Iterable[Finding]:
             0.9,
             "Gather small messages, or use the transport that is first here for them.",
         )
+
+
+def _set_apart(measure: Measure) -> bool:
+    """Return whether a measure is of a set-up of its own, which is no plain use of its transport."""
+    elsewhere = max(measure.via, measure.source_device, measure.target_device) >= 0
+    return elsewhere or bool(measure.managed) or measure.blocks > 0
 
 
 def _devices(measure: Measure) -> str:

@@ -8,6 +8,7 @@ import itertools
 import json
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -209,6 +210,7 @@ def test_rounds_put_the_first_set_and_the_end_sizes_first() -> None:
     assert {case.devices for case, turn in rounds.items() if turn == 0} == {cases[0].devices}
 
 
+@hypothesis.settings(deadline=None)
 @given(st.integers(0, 2**63), st.integers(0, 100), st.booleans())
 def test_the_same_seed_gives_the_same_order(seed: int, launch: int, by_value: bool) -> None:
     cases = cases_of('[[case]]\ntransport="mpi"\npattern=["pingpong","alltoall"]\nsize="8:8MiB:x4"\npairs="root"')

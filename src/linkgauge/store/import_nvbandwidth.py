@@ -13,6 +13,8 @@ _DEFAULT_SIZE = 512 << 20  # its --bufferSize is 512 MiB unless given, and is no
 _LATENCY_BYTES = 2 << 20
 _LATENCY_LOADS = 1_000_000
 _LATENCIES = ("host_device_latency_sm", "device_to_device_latency_sm")
+# A case of all devices for each cell: what is taken grows with the square of the columns.
+_MOST_DEVICES = 256
 _TEST = re.compile(r"(?P<what>.+?)(?:_(?P<way>read|write))?_(?P<engine>ce|sm)$")
 _PATTERNS = {
     "host_to_device_memcpy": "host_to_device",
@@ -98,6 +100,9 @@ def _matrix(
         return
     if pattern == "bidirectional" and "Total" not in description:
         return  # Read1 and Read2 (Write1, Write2) are the parts of the total that follows
+    if max(map(len, matrix), default=0) > _MOST_DEVICES:
+        log.problem(number, f"{name}: more than {_MOST_DEVICES} columns, so no matrix of a machine's GPUs: left out")
+        return
     size = hints.size_bytes or _DEFAULT_SIZE
     evidence: dict[str, Any] = {
         "test": name,

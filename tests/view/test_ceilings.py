@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import linkgauge
+from linkgauge.cli import run_command
 from linkgauge.system.catalog import load
 from linkgauge.system.dump import to_data
 from linkgauge.view.ceilings import Ceilings
@@ -58,3 +61,21 @@ def test_a_rule_that_fails_is_said_and_stops_nothing(rich_run: Any, monkeypatch:
     (said,) = findings_of(rich_run)
     assert "ZeroDivisionError division by zero" in said.sentence
     assert "no findings" in report_html(rich_run)
+
+
+def test_show_carries_ceilings_and_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Below a curve its rules with their kinds, beside a pair's goodput its share of the least bound."""
+    cases = [make_case("kernel", "unidirectional", 1 << 28, pair) for pair in itertools.permutations(range(4), 2)]
+    info = {"system": to_data(load("hgx-h200-4"))}
+    path = make_run(tmp_path / "r", cases=cases, samples=8, time_ns=lambda case: case.size / 360.0, info=info)
+    assert run_command(["show", str(path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "ceilings at 256 MiB: max_flow (bound) 450" in shown
+    assert "widest_path (constructive) 150" in shown
+    assert "share of the least bound" in shown
+    shares = {float(share) / 100 / (float(rate) / 450) for rate, share in re.findall(r"(\d{3}) (\d+)%", shown)}
+    assert len(re.findall(r"\d{3} \d+%", shown)) == 12
+    assert all(abs(ratio - 1) < 0.01 for ratio in shares)
+    bare = make_run(tmp_path / "bare", cases=cases, samples=8)
+    assert run_command(["show", str(bare)]) == 0
+    assert "ceilings" not in capsys.readouterr().out

@@ -41,6 +41,7 @@ def show_command(
     from rich.console import Console
 
     from linkgauge.view import tables
+    from linkgauge.view.ceilings import Ceilings
     from linkgauge.view.judged import findings_of
 
     console = Console()
@@ -50,7 +51,7 @@ def show_command(
     findings = findings_of(loaded)
     if findings and pattern is None:
         console.print(tables.findings_table(findings))
-    console.print(tables.everything(results, console.width, unit))
+    console.print(tables.everything(results, console.width, unit, Ceilings(results.run)))
 
 
 @app.command("report", epilog="Example: linkgauge report runs/2026-01-02 -o report.html")

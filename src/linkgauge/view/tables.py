@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from linkgauge.plan.patterns import HALF_ROUND_TRIP
+from linkgauge.view.ceilings import KINDS, Ceilings
 from linkgauge.view.derived import derived_tables
 from linkgauge.view.judged import by_kind
 from linkgauge.view.nodes import node_tables
@@ -20,10 +21,11 @@ from linkgauge.view.units import count_text, digits, rate_text, size_text, time_
 BEST, NEAR = "*", "≈"
 
 
-def panel_tables(results: Results, width: int, unit: str) -> Iterator[RenderableType]:
+def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | None = None) -> Iterator[RenderableType]:
     """Yield for each task the time and the goodput of every mechanism, a row a size, the best one marked.
 
-    `*` marks the best of a size, `≈` those whose interval overlaps with the best one's.
+    `*` marks the best of a size, `≈` those whose interval overlaps with the best one's. Below a goodput stand the
+    ceilings of its largest size.
     """
     for first, rows in results.panels:
         kind = "one-way latency" if first["pattern"] in HALF_ROUND_TRIP else "time of one iteration"
@@ -33,6 +35,26 @@ def panel_tables(results: Results, width: int, unit: str) -> Iterator[Renderable
         if any(row["goodput_bytes_per_s"] is not None for row in rows):
             name = f"goodput, {unit}" + (" (sum of both ways)" if first["pattern"] == "bidirectional" else "")
             yield from _split(results, rows, width, name, lambda row: rate_text(row["goodput_bytes_per_s"], unit))
+            yield from _ceilings_line(rows, unit, ceilings)
+
+
+def _ceilings_line(rows: list[Row], unit: str, ceilings: Ceilings | None) -> Iterator[Text]:
+    """Yield the ceilings of the largest size by rule and kind, the surest first; of several mechanisms from to."""
+    values: dict[tuple[int, str, str], set[float]] = {}
+    largest = max(row["size"] for row in rows)
+    for row in rows if ceilings is not None else ():
+        if row["size"] == largest and ceilings is not None:
+            least = ceilings.least_bound(row)
+            for line in ceilings.of(row):
+                if line.goodput_bytes_per_s and (line.kind != "bound" or line == least):
+                    place = (KINDS.index(line.kind), line.rule, line.kind)
+                    values.setdefault(place, set()).add(line.goodput_bytes_per_s)
+    words = []
+    for (_, rule, kind), rates in sorted(values.items()):
+        ends = dict.fromkeys(rate_text(rate, unit) for rate in (min(rates), max(rates)))
+        words.append(f"{rule} ({kind}) {' to '.join(ends)}")
+    if words:
+        yield Text(f"ceilings at {size_text(largest)}: {'; '.join(words)}", style="dim")
 
 
 def _split(
@@ -74,15 +96,26 @@ def _by_label(results: Results) -> Callable[[Row], int]:
     return lambda row: order[results.label(row)]
 
 
-def matrix_tables(results: Results, unit: str) -> Iterator[RenderableType]:
-    """Yield the pairs as matrices, a row a source: latency at the smallest size, goodput at the largest."""
+def matrix_tables(results: Results, unit: str, ceilings: Ceilings | None = None) -> Iterator[RenderableType]:
+    """Yield the pairs as matrices, a row a source: latency at the smallest size, goodput at the largest.
+
+    Beside a goodput stands its share of the least bound, where the run's system gives one.
+    """
+
+    def rate_and_share(row: Row) -> str:
+        text = rate_text(row["goodput_bytes_per_s"], unit)
+        bound = ceilings.least_bound(row) if ceilings is not None else None
+        limit = bound.goodput_bytes_per_s if bound is not None else None
+        return f"{text} {row['goodput_bytes_per_s'] / limit:.0%}" if limit and row["goodput_bytes_per_s"] else text
+
     families: dict[tuple[str, str], list[tuple[Row, list[Row]]]] = {}
     for first, rows in results.matrices:
         families.setdefault((results.title(first, devices=False), results.label(first)), []).append((first, rows))
     for (title, label), group in families.items():
         group.sort(key=lambda pair: pair[0]["size"])
         latency = (group[0], "latency, µs", lambda row: digits(row["latency_ns"] / 1e3))
-        goodput = (group[-1], f"goodput, {unit}", lambda row: rate_text(row["goodput_bytes_per_s"], unit))
+        bounded = ceilings is not None and any(ceilings.least_bound(row) for row in group[-1][1])
+        goodput = (group[-1], f"goodput, {unit}" + (", share of the least bound" if bounded else ""), rate_and_share)
         shown = [latency, goodput] if len(group) > 1 else [goodput if group[0][0]["size"] >= 1 << 16 else latency]
         for (first, rows), name, text in shown:
             yield _matrix(f"{title} · {label} · {size_text(first['size'])} · {name}", rows, text)
@@ -187,10 +220,11 @@ def derived(results: Results, width: int, unit: str) -> list[RenderableType]:
     return list(derived_tables(results, width, unit)) or [few]
 
 
-def everything(results: Results, width: int, unit: str) -> Group:
-    """Return all of `linkgauge show`."""
+def everything(results: Results, width: int, unit: str, ceilings: Ceilings | None = None) -> Group:
+    """Return all of `linkgauge show`; with `ceilings` each task's, and the shares of pairs."""
     parts: list[RenderableType] = []
-    of_cases = [*panel_tables(results, width, unit), *matrix_tables(results, unit), *node_tables(results, unit)]
+    of_cases = [*panel_tables(results, width, unit, ceilings), *matrix_tables(results, unit, ceilings)]
+    of_cases += node_tables(results, unit)
     for part in [*of_cases, *derived_tables(results, width, unit), *status_tables(results)]:
         parts += [part, Text("")]
     if results.rows:

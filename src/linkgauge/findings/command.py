@@ -215,8 +215,8 @@ def reproduce_command(
         else:
             count = find_devices("auto").count
         status = run_command(reproduce.run_arguments(one, count, extra))
-        present.print_numbers(screen, one)
         if dry_run or status not in (0, 4) or out is None:
+            present.print_numbers(screen, one)
             return status
         of_run = out
     else:

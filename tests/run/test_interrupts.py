@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -17,6 +18,7 @@ import pytest
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
 from linkgauge.run.prepare import changes, resumed_pending
 from linkgauge.run.private_folder import clean_leftovers
+from linkgauge.run.spec import WorkerSpec
 from linkgauge.run.stored_plan import FILE, read_launches, unsafe_settings
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
@@ -172,6 +174,18 @@ def test_a_full_disk_ends_with_what_was_written_intact(run_plan: Any, monkeypatc
     with pytest.raises(EnvironmentLackingError, match=r"No space left.*intact.*--resume"):
         run_plan(threads=True)
     monkeypatch.undo()
+
+
+def test_a_disk_that_is_full_when_a_launch_starts_ends_the_run_in_one_line(
+    run_plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: WorkerSpec, path: Path) -> None:
+        path.write_text("{")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(WorkerSpec, "write", full)
+    with pytest.raises(EnvironmentLackingError, match=r"launch-00000.json: No space left.*intact.*--resume"):
+        run_plan(threads=True)
 
 
 def test_a_stored_plan_is_read_back_and_a_damaged_one_is_named(run_plan: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from linkgauge.errors import EnvironmentLackingError
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.run import evidence, processes
 from linkgauge.run.heartbeat import PID, HeartbeatFile
@@ -120,15 +122,18 @@ class Launch:
         finally:
             self._end_processes()
             if self._spec_path is not None:
-                self._spec_path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # of a folder that vanished or became read-only
+                    self._spec_path.unlink(missing_ok=True)
             self._options.folders.remove_launch(self._folders)
 
     def _start(self) -> None:
-        self._evidence.mkdir(exist_ok=True)
         # Beside the journal, which ranks of other nodes can read where the run folder is shared between nodes.
-        spec_path = Path(self._spec.journal).with_suffix(".json")
-        self._spec.write(spec_path)
-        self._spec_path = spec_path
+        spec_path = self._spec_path = Path(self._spec.journal).with_suffix(".json")
+        try:
+            self._evidence.mkdir(exist_ok=True)
+            self._spec.write(spec_path)
+        except OSError as error:
+            raise EnvironmentLackingError(f"cannot write {error.filename or spec_path}: {error.strerror}") from None
         own = worker_environment(self._folders)
         if self._mpi is not None:
             own |= library_environment(self._mpi, self._folders.temporary)

@@ -182,3 +182,16 @@ def test_a_run_is_shown_by_the_papers_estimator_and_unit(tmp_path: Path, capsys:
     assert "tartan:19" in capsys.readouterr().out
     assert run_command(["reproduce", "sc24:33"]) == 2
     assert "no figure 'sc24:33'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("table", ["samples", "launches"])
+@pytest.mark.parametrize("command", ["show", "findings", "report", "check"])
+def test_a_lost_table_is_one_line_and_no_verdict(
+    table: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make_run(tmp_path / "run", cases=pair_cases("unidirectional", 1 << 20), samples=10)
+    (path / f"{table}.parquet").unlink()
+    assert run_command([command, str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"linkgauge: error: {path}: {table}.parquet is missing")
+    assert error.count("\n") == 1

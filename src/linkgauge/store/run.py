@@ -69,6 +69,7 @@ class Run:
     def launches(self) -> pa.Table:
         """One row a launch: its MPI library, environment, versions and ranks."""
         table, covered = tables.read_table(self.path, "launches")
+        self._check_whole("launches", covered)
         new = [record for record in self._uncovered(covered) if record.kind == "launch"]
         rows = [tables.launch_row(record, str(self.path)) for record in new]
         return pa.concat_tables([table, tables.table_of("launches", rows, str(self.path))])
@@ -81,6 +82,7 @@ class Run:
     def sample_columns(self, columns: list[str] | None = None) -> pa.Table:
         """Return the samples with only the named columns (all by default): less to read, for what needs less."""
         table, covered = tables.read_table(self.path, "samples", columns)
+        self._check_whole("samples", covered)
         new = [record for record in self._uncovered(covered) if record.kind == "case" and record.columns]
         if new:
             added = tables.samples_table(new, str(self.path))
@@ -95,6 +97,7 @@ class Run:
         A run folder as this Linkgauge writes it has the samples of one row in one part; others may scatter them.
         """
         groups, covered = tables.read_sample_groups(self.path, columns)
+        self._check_whole("samples", covered)
         for table in groups:
             tables.check_samples(table, str(self.path))
             yield table
@@ -128,6 +131,13 @@ class Run:
     def _journals(self) -> list[Record]:
         journals = self._folder.launch_journals()
         return [record for launch in journals for record in self._folder.launch_records(launch)]
+
+    def _check_whole(self, name: str, covered: set[int]) -> None:
+        """Refuse a run folder that has lost a table: cases.parquet is written last, the others cover as much."""
+        lost = sorted(tables.covered_launches(self.path, "cases") - covered)
+        if lost:
+            words = f"launch{'es' if len(lost) > 1 else ''} {', '.join(map(str, lost[:5]))}"
+            raise RunFolderError(f"{self.path}: {name}.parquet is missing or not of this run: it lacks {words}")
 
     def _uncovered(self, covered: set[int]) -> list[Record]:
         """Return the journals' records that no Parquet table holds yet."""

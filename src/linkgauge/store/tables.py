@@ -174,6 +174,22 @@ def read_table(folder: Path, name: str, columns: list[str] | None = None) -> tup
     return table.replace_schema_metadata(None), launches
 
 
+def covered_launches(folder: Path, name: str) -> set[int]:
+    """Return the numbers of the launches that a table covers; none where it is not there yet.
+
+    RunFolderError where the file is truncated or no regular one.
+    """
+    path = folder / f"{name}.parquet"
+    if not path.exists() and not path.is_symlink():
+        return set()
+    open_regular(path).close()
+    try:
+        with _open_parquet(path) as file:
+            return _covered(file.schema_arrow.metadata)
+    except _READ_ERRORS as error:
+        raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
+
+
 def read_sample_groups(folder: Path, columns: list[str]) -> tuple[Iterator[pa.Table], set[int]]:
     """Return the row groups of samples.parquet one by one, and the numbers of the launches that the file covers.
 

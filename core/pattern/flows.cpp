@@ -24,10 +24,15 @@ std::vector<PlannedFlow> flows_of(const CaseSpec& spec, int ranks) {
 
   switch (spec.pattern) {
     case Pattern::kPingpong:
-    case Pattern::kBidirectional:
       flows.push_back({0, ranks - 1, 0, 0, size});
       flows.push_back({ranks - 1, 0, 0, 0, size});
       break;
+    case Pattern::kBidirectional: {
+      const std::size_t second = ranks == 1 ? size : 0;
+      flows.push_back({0, ranks - 1, 0, 0, size});
+      flows.push_back({ranks - 1, 0, second, second, size});
+      break;
+    }
     case Pattern::kUnidirectional:
       flows.push_back({0, ranks - 1, 0, 0, size});
       break;

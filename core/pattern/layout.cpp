@@ -60,7 +60,7 @@ std::string why_not_laid_out(const CaseSpec& spec, int ranks) {
   if (spec.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
   if (spec.pattern > Pattern::kScatter) return "";
   if (spec.window < 1) return "a window of " + std::to_string(spec.window) + "; 1 message is the least";
-  const bool alone_is_fine = spec.pattern == Pattern::kPingpong || spec.pattern == Pattern::kUnidirectional;
+  const bool alone_is_fine = spec.pattern <= Pattern::kBidirectional;
   if (ranks < 2 && !alone_is_fine) return pattern + " needs 2 ranks or more, the case has " + std::to_string(ranks);
   if (spec.pattern <= Pattern::kBidirectional && ranks > 2) {
     return pattern + " is between 2 ranks, the case has " + std::to_string(ranks);
@@ -112,8 +112,15 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
   };
 
   switch (spec.pattern) {
-    case Pattern::kPingpong:
     case Pattern::kBidirectional:
+      if (ranks == 1) {  // each way inside the device has buffers of its own
+        sends(2 * size);
+        layout.target_bytes = 2 * size;
+        receives(0, 2 * size, 0, 0);
+        break;
+      }
+      [[fallthrough]];
+    case Pattern::kPingpong:
       sends(size);
       layout.target_bytes = size;
       receives(0, size, ranks == 1 ? 0 : 1 - rank, 0);

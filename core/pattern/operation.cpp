@@ -55,6 +55,7 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
     case Pattern::kFlagPingpong:
       return {"0->" + last};
     case Pattern::kBidirectional:
+      if (ranks == 1) return {"0<->0"};  // both ways in one interval
       return {"0->1", "1->0"};
     case Pattern::kPairsPingpong:
     case Pattern::kPairsUnidirectional:

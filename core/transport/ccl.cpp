@@ -505,6 +505,9 @@ class CclTransport final : public Transport {
     if (spec.source_memory != MemoryKind::kDevice || spec.target_memory != MemoryKind::kDevice) {
       return "ccl is measured on device memory only";
     }
+    if (spec.pattern == Pattern::kBidirectional && context.size() == 1) {
+      return "ccl sends one message at a time to its own rank: both ways inside one device are another transport's";
+    }
     if (is_side_by_side(spec.pattern))
       return "ccl's operations take all ranks of a case: pairs are measured one by one";
     if (!is_point_to_point(spec.pattern) && spec.pattern > Pattern::kScatter) {

@@ -69,8 +69,7 @@ void expect_verified(const CaseSpec& spec) {
 }
 
 std::vector<int> ranks_of(Pattern pattern) {
-  if (pattern == Pattern::kPingpong || pattern == Pattern::kUnidirectional) return {1, 2};
-  if (pattern == Pattern::kBidirectional) return {2};
+  if (pattern <= Pattern::kBidirectional) return {1, 2};
   if (is_side_by_side(pattern)) return {4, 6};
   return {2, 3, 4};
 }
@@ -139,6 +138,31 @@ TEST(SideBySide, EachPairHasLanesOfItsOwn) {
       const std::unique_ptr<Transport> transport = make_transport(spec.transport);
       const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
       EXPECT_EQ(operation->lane(), row.lane_of_rank[static_cast<std::size_t>(group.rank())]);
+    });
+  }
+}
+
+// Inside one device both ways have buffers and a queue each, and one rank's time is of both.
+TEST(Bidirectional, InsideOneDeviceIsTwoCopiesAtOnce) {
+  for (const char* transport : {"copy_engine", "kernel"}) {
+    const CaseSpec spec = case_of(transport, Pattern::kBidirectional, 1, 4099);
+    EXPECT_EQ(lanes_of(spec), std::vector<std::string>{"0<->0"});
+    const std::shared_ptr<DeviceRuntime> runtime = host_devices(1);
+    on_threads(1, [&](Group& group) {
+      const RankContext context = context_of(*runtime, group, spec);
+      const std::unique_ptr<Transport> made = make_transport(spec.transport);
+      const std::unique_ptr<Operation> operation = make_operation(*made, context, spec);
+      operation->prepare();
+      EXPECT_EQ(operation->lane(), 0);
+      const auto queues = operation->queues();
+      ASSERT_EQ(queues.size(), 2U);
+      EXPECT_NE(queues[0].stream, queues[1].stream);
+      operation->fill(5);
+      EXPECT_EQ(operation->verify(5).bad_bytes, 2U * 4099U);
+      operation->post();
+      operation->complete();
+      EXPECT_TRUE(operation->verify(5).ok);
+      operation->release();
     });
   }
 }

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from linkgauge.plan.case import MANAGED_USES, Case
+from linkgauge.stats.summary import summarise
 from linkgauge.store.run import load
 
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
@@ -392,3 +393,59 @@ def test_a_rank_that_cannot_launch_ends_the_others_wait(tmp_path: Path) -> None:
         assert "cuLaunchKernel failed with CUDA_ERROR_LAUNCH_FAILED (719)" in (row.reason or "")
     assert done.returncode == 4
     assert time.monotonic() - begin < 6 * len(bad) + 60
+
+
+HOST_AND_ALL = """
+[[case]]
+transport = ["copy_engine", "kernel"]
+pattern = ["host_to_device", "device_to_host", "host_device_both"]
+size = "64KiB"
+blocks = 1
+cadence = ["isolated", "gated"]
+clock = "event"
+batch = 3
+
+[[case]]
+transport = ["copy_engine", "kernel", "staging", "mpi"]
+pattern = "bidirectional"
+size = "64KiB"
+blocks = 1
+pairs = "diagonal"
+"""
+
+
+@pytest.mark.parametrize("devices", ["cuda", "hip"])
+@pytest.mark.parametrize("threads", [False, True])
+def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Path, devices: str, threads: bool) -> None:
+    words = ["--threads"] if threads else []
+    run_pairs(tmp_path, *words, plan=HOST_AND_ALL, devices=devices, LINKGAUGE_STAND_IN="devices=3")
+    rows = list(load(tmp_path / "run").rows())
+    measured = {
+        (row.case.transport, row.case.pattern, row.case.cadence, row.case.devices): row
+        for row in rows
+        if row.status == "ok"
+    }
+    assert all(row.record["verified"] for row in measured.values())
+    for transport in ("copy_engine", "kernel"):
+        for cadence in ("isolated", "gated"):
+            for pattern, lane in (
+                ("host_to_device", "host->2"),
+                ("device_to_host", "2->host"),
+                ("host_device_both", "host<->2"),
+            ):
+                row = measured[transport, pattern, cadence, (0, 1, 2)]
+                assert row.record["lanes"][2] == lane
+                assert row.record["bytes_total"] == 3 * (64 << 10) * (2 if pattern == "host_device_both" else 1)
+                assert (transport, pattern, cadence, (1,)) in measured
+    for device in range(3):
+        row = measured["copy_engine", "bidirectional", "isolated", (device,)]
+        assert row.record["lanes"] == ["0<->0"]
+        assert ("kernel", "bidirectional", "isolated", (device,)) in measured
+
+    [sums] = [
+        one
+        for one in summarise(load(tmp_path / "run")).to_pylist()
+        if (one["transport"], one["pattern"], one["devices"]) == ("kernel", "bidirectional", [1])
+    ]
+    assert sums["lane_name"] == "sum"
+    assert sums["goodput_bytes_per_s"] == pytest.approx(2 * (64 << 10) / sums["median_ns"] * 1e9)

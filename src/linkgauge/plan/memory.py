@@ -29,6 +29,8 @@ def _buffers(case: Case) -> tuple[int, int]:
     m, n = case.size, max(case.ranks, 1)
     if case.pattern == "alltoall":
         return n * m, n * m
+    if case.pattern == "bidirectional" and n == 1:  # each way has its own
+        return 2 * m, 2 * m
     if case.pattern == "one_to_all":
         return n * m, m
     if case.pattern == "all_to_one":

@@ -249,10 +249,15 @@ def _payload(record: dict[str, Any], info: PatternInfo, lane: int) -> float:
     if info.latency_only:
         return float("nan")
     payload = float(info.payload_bytes(record["size"], record["ranks"], record["window"]))
-    lanes = len(record["lanes"] or [])
+    lanes = 2 if _both_in_one(record) else len(record["lanes"] or [])
     if info.timekeeper == "lanes" and lane == series.HEADLINE and lanes > 1:
         return payload * lanes
     return payload
+
+
+def _both_in_one(record: dict[str, Any]) -> bool:
+    """Whether one lane's time is of both ways: `bidirectional` inside one device."""
+    return bool(record["pattern"] == "bidirectional" and record["ranks"] == 1 and len(record["lanes"] or []) == 1)
 
 
 def _rate(payload: Floats, times_ns: Floats) -> Floats:
@@ -276,7 +281,7 @@ def _median(values: npt.NDArray[Any]) -> float:
 def _lane_name(record: dict[str, Any], lane: int) -> str:
     lanes = record["lanes"] or []
     if lane == series.HEADLINE:
-        return "sum" if len(lanes) > 1 else ""
+        return "sum" if len(lanes) > 1 or _both_in_one(record) else ""
     return str(lanes[lane]) if lane < len(lanes) else str(lane)
 
 

@@ -342,6 +342,10 @@ bool Machine::launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned
   auto held = std::make_shared<std::array<std::uint64_t, kMost>>();
   for (std::size_t i = 0; i < host.argument_bytes.size(); ++i)
     std::memcpy(&(*held)[i], arguments[i], host.argument_bytes[i]);
+  // A GPU's look at host memory takes about a microsecond, a core's some nanoseconds: a gate would give up before the
+  // threads that share the core with it have queued their work.
+  constexpr std::uint64_t kLooksPerMicrosecond = 256;
+  if (kernel->name == linkgauge::kKernelGate) (*held)[2] *= kLooksPerMicrosecond;  // (open, turn, looks, gave up)
   bool broken = false;
   {
     const std::lock_guard lock(mutex_);

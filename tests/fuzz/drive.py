@@ -53,6 +53,10 @@ def main() -> None:
             return bytes(atheris.Mutate(data, most))
         return hostile.mutant(asked.target, data, generator)[:most]
 
+    # libFuzzer ends its process without Python's farewell, so another one removes the folder of the targets.
+    child = os.fork()
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     atheris.Setup([sys.argv[0], *words, str(folder)], targets.TARGETS[asked.target], custom_mutator=mutate)
     atheris.Fuzz()
 

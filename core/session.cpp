@@ -183,19 +183,24 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
   const std::unique_ptr<Operation> operation = make_operation(transport, context, spec);
   // Gives everything back also when a rank failed: the group then knows, and no wait of release() lasts.
   struct Release {
-    Operation& operation;
-    const Heartbeat& heartbeat;
-    FaultInjector* injector;
+    Release(Operation& of, const Heartbeat& beats, FaultInjector* faults)
+        : operation(of), heartbeat(beats), injector(faults) {}
     ~Release() {
       heartbeat.enter(Moment::kRelease);
       if (injector != nullptr) injector->at("release", -1, false);
       operation.release();
     }
+    Release(const Release&) = delete;
+    Release& operator=(const Release&) = delete;
+
+    Operation& operation;
+    const Heartbeat& heartbeat;
+    FaultInjector* injector;
   };
   CaseResult result;
   result.lanes = lanes_of(spec);
   {
-    const Release release{*operation, options_.heartbeat, injector_};
+    const Release release(*operation, options_.heartbeat, injector_);
     telling_others(group, options_.on_failure, [&] {
       if (injector_ != nullptr) injector_->at("prepare", -1, false);
       operation->prepare();

@@ -23,7 +23,8 @@ std::vector<SymbolEntry> Api::entries() {
 
 Library::Library() {
   const SharedLibrary library({"libnvidia-ml.so.1"});
-  ready_ = library && bind_symbols(library, api_.entries()).empty() && api_.nvmlInit_v2() == 0;
+  ready_ = library && bind_symbols(library, api_.entries()).empty() && api_.nvmlInit_v2 != nullptr &&
+           api_.nvmlInit_v2() == 0;
 }
 
 Facts Library::facts(const std::string& pci_address) const {

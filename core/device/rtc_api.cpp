@@ -28,11 +28,15 @@ std::string log_of(const Api& api, Program program) {
 
 // Owns a program for a scope.
 struct ProgramScope {
-  const Api& api;
-  Program program = nullptr;
+  explicit ProgramScope(const Api& of) : api(of) {}
   ~ProgramScope() {
     if (program != nullptr) (void)api.destroy_program(&program);
   }
+  ProgramScope(const ProgramScope&) = delete;
+  ProgramScope& operator=(const ProgramScope&) = delete;
+
+  const Api& api;
+  Program program = nullptr;
 };
 
 }  // namespace
@@ -51,7 +55,7 @@ std::vector<SymbolEntry> Api::hiprtc_entries() {
 
 std::string compile(const Api& api, const char* call, const std::string& source,
                     const std::vector<std::string>& options) {
-  ProgramScope scope{api};
+  ProgramScope scope(api);
   check(api, api.create_program(&scope.program, source.c_str(), "linkgauge_kernels.cu", 0, nullptr, nullptr), call);
   std::vector<const char*> arguments;
   for (const std::string& option : options) arguments.push_back(option.c_str());

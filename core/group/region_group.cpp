@@ -13,8 +13,8 @@
 namespace linkgauge {
 namespace {
 
-constexpr std::size_t kLine = 64;              // one cache line a writer: no rank slows another by writing its own word
-constexpr std::size_t kSlotBytes = 16 * 1024;  // of an exchange's round; larger messages take more rounds
+constexpr std::size_t kLine = 64;            // one cache line a writer: no rank slows another by writing its own word
+constexpr std::size_t kSlotBytes = 1 << 14;  // of an exchange's round; larger messages take more rounds
 constexpr std::size_t kReasonBytes = 1024;
 constexpr std::uint32_t kNotAborted = 0;
 constexpr std::uint32_t kReasonBeingWritten = 1;

@@ -43,13 +43,13 @@ class ThreadRegionMaker final : public RegionMaker {
     if (first) {
       region = make_region(member_count);
       const auto* address = &region;
-      mine.resize(sizeof address);
-      std::memcpy(mine.data(), &address, sizeof address);
+      mine.resize(sizeof(const void*));
+      std::memcpy(mine.data(), &address, sizeof(const void*));
     }
     for (const std::vector<std::byte>& bytes : parent.exchange(mine, {})) {
       if (bytes.empty() || first || !member) continue;
       const std::shared_ptr<Region>* address = nullptr;
-      std::memcpy(&address, bytes.data(), sizeof address);
+      std::memcpy(&address, bytes.data(), sizeof(const void*));
       region = *address;
     }
     parent.barrier({}, Waiting::kSpin);  // the first keeps its pointer where it is until all have read it

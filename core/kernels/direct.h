@@ -118,7 +118,7 @@ LG_VALUES_FN bool wait_for_flag(Exec& exec, const Job& job, const u64* flag, u64
 template <typename Exec>
 LG_VALUES_FN bool meet(Exec& exec, const Job& job, u64 meeting) {
   const u64 value = (job.epoch - 1) * kMeetings + meeting;
-  u64* const* flags = reinterpret_cast<u64* const*>(job.lists) + 2 * job.ranks;
+  u64* const* flags = reinterpret_cast<u64* const*>(job.lists) + 2 * static_cast<u64>(job.ranks);
   u64* const own = flags[job.rank];
   exec.sync();  // the accesses of all threads of the block come before the flag of one of them
   LG_NO_UNROLL

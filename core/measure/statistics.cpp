@@ -121,7 +121,11 @@ std::vector<double> centred_ranks(std::span<const double> series) {
 double time_by_gaussian_model(double rank_correlation, double n) {
   const double rho = cautious_correlation(2 * std::sin(std::numbers::pi / 6 * rank_correlation), n);
   double time = 1;
-  for (double power = rho; power > 1e-4; power *= rho) time += 4 / std::numbers::pi * std::asin(power);
+  double power = rho;
+  while (power > 1e-4) {
+    time += 4 / std::numbers::pi * std::asin(power);
+    power *= rho;
+  }
   return time;
 }
 

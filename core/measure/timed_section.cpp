@@ -105,8 +105,8 @@ class QueueEvents {
 // The device's clock: events around the operations. start_ns is the host's time of submission.
 class EventSection final : public TimedSection {
  public:
-  explicit EventSection(SectionContext& context)
-      : context_(context), events_(*context.runtime, context.operation.queues()) {}
+  EventSection(SectionContext& context, DeviceRuntime& runtime)
+      : context_(context), events_(runtime, context.operation.queues()) {}
 
   void take(Sample& sample) override {
     sample.scheduled_ns = bring_together(context_);
@@ -128,16 +128,16 @@ class EventSection final : public TimedSection {
 // holds no cost of queuing.
 class GatedSection final : public TimedSection {
  public:
-  explicit GatedSection(SectionContext& context)
-      : context_(context), events_(*context.runtime, context.operation.queues()) {
+  GatedSection(SectionContext& context, DeviceRuntime& runtime)
+      : context_(context), runtime_(runtime), events_(runtime, context.operation.queues()) {
     if (events_.queues().empty()) return;
     own_ = events_.queues().front().device;
-    words_ = Buffer(*context.runtime, own_, MemoryKind::kPinned, sizeof(Words));
+    words_ = Buffer(runtime, own_, MemoryKind::kPinned, sizeof(Words));
     new (words_.data()) Words();
     for (const Operation::DeviceQueue& queue : events_.queues()) {
-      kernels_.push_back(context.runtime->kernel(queue.device, kKernelGate));
+      kernels_.push_back(runtime.kernel(queue.device, kKernelGate));
     }
-    looks_ = context.runtime->name() == "host" ? kHostGateLooks : kDeviceGateLooks;
+    looks_ = runtime.name() == "host" ? kHostGateLooks : kDeviceGateLooks;
   }
 
   void take(Sample& sample) override {
@@ -182,15 +182,16 @@ class GatedSection final : public TimedSection {
   void shut() {
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
       const Operation::DeviceQueue& queue = events_.queues()[i];
-      const OtherDevice current(*context_.runtime, queue.device, own_);
+      const OtherDevice current(runtime_, queue.device, own_);
       const void* open = &words().open;
       void* gave_up = &words().gave_up;
       void* arguments[] = {&open, &turn_, &looks_, &gave_up};
-      context_.runtime->launch(kernels_[i], LaunchShape{}, arguments, queue.stream);
+      runtime_.launch(kernels_[i], LaunchShape{}, arguments, queue.stream);
     }
   }
 
   SectionContext& context_;
+  DeviceRuntime& runtime_;
   QueueEvents events_;
   Buffer words_;
   std::vector<KernelHandle> kernels_;
@@ -212,11 +213,11 @@ std::unique_ptr<TimedSection> make_timed_section(SectionContext& context) {
   }
   const bool possible =
       context.runtime != nullptr && (context.operation.lane() < 0 || !context.operation.queues().empty());
-  if (!context.group.agree(possible, context.progress)) {
+  if (!context.group.agree(possible, context.progress) || context.runtime == nullptr) {
     throw Unsupported(what + " needs an operation that runs in device queues; " + spec.transport + " does not here");
   }
-  if (gated) return std::make_unique<GatedSection>(context);
-  return std::make_unique<EventSection>(context);
+  if (gated) return std::make_unique<GatedSection>(context, *context.runtime);
+  return std::make_unique<EventSection>(context, *context.runtime);
 }
 
 }  // namespace linkgauge

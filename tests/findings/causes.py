@@ -132,6 +132,36 @@ def slow_link(
     )
 
 
+SWITCHED = ("dgx-2", "hgx-h100-8", "hgx-h200-8")
+
+
+def slow_pair(seed: int, loudness: float = 1.0) -> Planted:
+    """Two devices of a switch that alone reach 50 to 90 % of their rate, as a wrong route inside it makes them."""
+    world = _new(seed, SWITCHED, loudness=loudness)
+    rng, joined = world.rng, _joined(world)
+    a, b = joined[int(rng.integers(len(joined)))]
+    one_way = bool(rng.random() < 0.4)
+    factor = 1 / float(rng.uniform(0.5, 0.9))
+
+    def slowness(case: Case) -> float:
+        if pattern(case.pattern).ranks != "2" and not pattern(case.pattern).collective:
+            return 1.0
+        used = {case.devices[:2]}
+        if case.pattern in ("pingpong", "bidirectional"):
+            used |= {(y, x) for x, y in used}
+        elif len(case.devices) > 2:
+            used = set(itertools.permutations(case.devices, 2))
+        return factor if (a, b) in used or (not one_way and (b, a) in used) else 1.0
+
+    world.slowness.append(slowness)
+    world.measure_all()
+    return Planted(
+        world,
+        lambda f: f.rule == "slow_pair" and set(f.devices) == {a, b},
+        f"{world.system.name}: pair {a}-{b} x{1 / factor:.2f} {'one way' if one_way else 'both ways'}",
+    )
+
+
 NETWORKED = ("alps", "leonardo-booster", "lumi-g", "summit", "frontier", "v100-dgx-1")
 
 
@@ -398,14 +428,16 @@ def spikes(seed: int, loudness: float = 1.0) -> Planted:
 
 
 CAUSES = {
-    "slow_link": slow_link, "half_a_rail": half_a_rail, "slow_nic": slow_nic, "anti_locality": anti_locality,
+    "slow_link": slow_link, "slow_pair": slow_pair, "half_a_rail": half_a_rail, "slow_nic": slow_nic,
+    "anti_locality": anti_locality,
     "protocol_step": protocol_step, "drift": drift, "straggler": straggler, "slow_host_link": slow_host_link,
     "engine_cap": engine_cap, "staged": staged, "five_of_eight": five_of_eight,
     "falling": falling, "bad_choice": bad_choice, "far": far, "narrow_host": narrow_host, "spikes": spikes,
 }  # fmt: skip
 
 CONSEQUENCES = {
-    "slow_link": ("collective_far", "device_counts"), "five_of_eight": ("collective_far",),
+    "slow_link": ("collective_far", "device_counts"), "slow_pair": ("collective_far", "device_counts"),
+    "five_of_eight": ("collective_far",),
     "bad_choice": ("falling_goodput", "latency_step"), "far": ("device_counts",),
     "falling": ("latency_step",), "protocol_step": ("falling_goodput",),
     "half_a_rail": ("host_staging",), "slow_host_link": ("pcie_below_width",), "straggler": ("latency_step",),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 
-SLOW = ("slow_link", "slow_port", "slow_device", "slow_nic", "slow_node", "slow_host_link")
+SLOW = ("slow_link", "slow_port", "slow_pair", "slow_device", "slow_nic", "slow_node", "slow_host_link")
 
 _SLOW = (
     (0.72, 0.03),

@@ -1,4 +1,4 @@
-"""Rules that name the slow link, port, device or NIC from the pairs' rates."""
+"""Rules that name the slow link, port, pair, device or NIC from the pairs' rates."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from linkgauge.findings.wiring import Way, Wiring, over_host
 _WORDS = {
     "link": "link",
     "port": "port",
+    "pair": "path between",
     "device": "device",
     "nic": "NIC",
     "trunk": "trunk",
@@ -22,8 +23,8 @@ _WORDS = {
     "host": "host link",
 }
 _RULES = {
-    "link": "slow_link", "port": "slow_port", "device": "slow_device", "nic": "slow_nic", "trunk": "slow_link",
-    "node": "slow_node", "host": "slow_host_link",
+    "link": "slow_link", "port": "slow_port", "pair": "slow_pair", "device": "slow_device", "nic": "slow_nic",
+    "trunk": "slow_link", "node": "slow_node", "host": "slow_host_link",
 }  # fmt: skip
 
 
@@ -131,9 +132,12 @@ def _elements(
         if way is not None and wiring is not None:
             for arc in way.arcs:
                 _add_arc(wiring, add, arc, way, index)
+            if way.kind == "switch":  # what only these two share: a route of the switch, a lane inside it
+                low, high = sorted((source, target))
+                add("pair", (low, high), f"{source}->{target}", index)
         add("device", (source,), "out", index)
         add("device", (target,), "in", index)
-    specific = {"link": 0, "port": 1, "host": 1, "nic": 2, "trunk": 3, "device": 4, "node": 5}
+    specific = {"link": 0, "port": 1, "host": 1, "nic": 2, "trunk": 3, "device": 4, "node": 5, "pair": 6}
     unique: dict[frozenset[int], Element] = {}
     for element, members in found.items():
         held = unique.get(frozenset(members))
@@ -224,6 +228,8 @@ def _told(
         subject = f"{_WORDS[kind]} {_place(facts, kind, ends)}"
         directions = sorted({item.element.direction for item in items})
         sentence = f"{subject} is {loss:.0%} below its siblings{_way_words(directions)}{_fraction(worst, loss)}."
+        if kind == "pair":
+            sentence += " All other pairs of both devices are as they should be."
         if kind == "port":
             sentence += " Behind a switch a pair shows a device's port only, not which of its links."
         evidence = [
@@ -304,6 +310,8 @@ def _remedy(kind: str) -> str:
         "replace the bridge, cable or device, and measure this pair again.",
         "port": "Look at each link of this device (nvidia-smi nvlink -s -e): one that is down or replays names "
         "itself there.",
+        "pair": "Look at what only these two share: the switch's routes for them (fabric manager), whether both "
+        "reach each other's memory (linkgauge doctor), and what else moved data between them.",
         "device": "All of this device's pairs are slow: look at its clocks, power limit, temperature and "
         "errors, then at its slot.",
         "nic": "Look at the port's rate and width (ibstat, ethtool), its PCIe width, and its cable; compare "

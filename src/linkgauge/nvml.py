@@ -6,7 +6,6 @@ It is never shut down: with a CUDA driver in the same process nvmlShutdown was s
 
 from __future__ import annotations
 
-import importlib
 import threading
 from typing import Any
 
@@ -28,9 +27,10 @@ def open_nvml() -> Any:
     with _lock:
         if not _opened:
             try:
-                library: Any = importlib.import_module("pynvml")
+                import pynvml
             except ImportError:
                 raise NvmlAbsentError("nvidia-ml-py is not installed; remedy: pip install nvidia-ml-py") from None
+            library: Any = pynvml
             try:
                 library.nvmlInit()
             except library.NVMLError as error:

@@ -80,7 +80,7 @@ class Managed : public ::testing::TestWithParam<Vendor> {
     return "";
   }
   int prefetches() const { return control_.calls(GetParam().prefetch); }
-  int advices() const { return control_.calls(GetParam().advise); }
+  int advice_calls() const { return control_.calls(GetParam().advise); }
 
   StandInControl control_{GetParam().library};
   std::filesystem::path cache_;
@@ -109,7 +109,7 @@ TEST_P(Managed, PrefetchIsPartOfTheOperationAndSoIsNothingElse) {
   constexpr int kOperations = 7;
   (void)run(*runtime, managed_case(Pattern::kHostToDevice, ManagedUse::kMigrate), kOperations);
   EXPECT_EQ(prefetches(), kOperations + 1);  // back to the host before each, and before a kernel is chosen
-  EXPECT_EQ(advices(), 0);
+  EXPECT_EQ(advice_calls(), 0);
   control_.configure("");
   (void)run(*runtime, managed_case(Pattern::kHostToDevice, ManagedUse::kPrefetch), kOperations);
   EXPECT_EQ(prefetches(), 2 * kOperations + 1);
@@ -117,14 +117,14 @@ TEST_P(Managed, PrefetchIsPartOfTheOperationAndSoIsNothingElse) {
 
 TEST_P(Managed, AdviceIsGivenOnceAndOnlyWhereAskedFor) {
   setenv("HSA_XNACK", "1", 1);
-  for (const auto& [use, cuda_advices, hip_advices] :
+  for (const auto& [use, cuda_advice_calls, hip_advice_calls] :
        {std::tuple{ManagedUse::kPreferredDevice, 1, 1}, std::tuple{ManagedUse::kPreferredHost, 1, 1},
         std::tuple{ManagedUse::kAccessedBy, 1, 1}, std::tuple{ManagedUse::kReadMostly, 1, 1},
         std::tuple{ManagedUse::kZeroCopy, 2, 0}}) {
     if (use == ManagedUse::kZeroCopy) setenv("HSA_XNACK", "0", 1);
     const auto runtime = open();
     EXPECT_TRUE(run(*runtime, managed_case(Pattern::kHostToDevice, use), 3).ok);
-    EXPECT_EQ(advices(), cuda() ? cuda_advices : hip_advices) << to_string(use);
+    EXPECT_EQ(advice_calls(), cuda() ? cuda_advice_calls : hip_advice_calls) << to_string(use);
   }
 }
 

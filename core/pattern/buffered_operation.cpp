@@ -43,6 +43,7 @@ void BufferedOperation::prepare() {
   }
   agree_or_throw(group(), reason, progress_);
   connect();
+  group().barrier(progress_);  // a peer that chooses among its kernels writes into our buffers until it is here
 }
 
 void BufferedOperation::fill(std::uint64_t seed) {

@@ -50,18 +50,6 @@ class HostExec {
   bool failed_ = false;
 };
 
-struct HostReducer {
-  HostExec& exec;
-  const direct::Places& places;
-  const direct::Job& job;
-  direct::Part part;
-  int writes;
-  template <unsigned kDatatype>
-  void run() {
-    direct::reduce_part<kDatatype>(exec, places, job.ranks, job.rank, part, writes, job.op);
-  }
-};
-
 }  // namespace
 
 void run_allreduce(void** arguments, const LaunchShape& shape) {
@@ -79,7 +67,7 @@ void run_allreduce(void** arguments, const LaunchShape& shape) {
   for (unsigned block = 0; block < shape.blocks; ++block) {
     HostExec exec(block, shape.blocks);
     direct::Places places;
-    HostReducer reducer{exec, places, job, {0, 0}, 1};
+    direct::PartReducer<HostExec> reducer{exec, places, job};
     direct::allreduce(exec, job, places, reducer);
     if (exec.failed()) return;
   }

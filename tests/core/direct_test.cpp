@@ -66,18 +66,6 @@ class ThreadExec {
   u64 blocks_;
 };
 
-struct ThreadReducer {
-  ThreadExec& exec;
-  const direct::Places& places;
-  const direct::Job& job;
-  direct::Part part;
-  int writes;
-  template <unsigned kDatatype>
-  void run() {
-    direct::reduce_part<kDatatype>(exec, places, job.ranks, job.rank, part, writes, job.op);
-  }
-};
-
 // Memory whose address is as a device's allocations are.
 class Memory {
  public:
@@ -111,7 +99,7 @@ void launch(const Shape& shape, const direct::Job& job) {
       threads.emplace_back([&shape, &job, &shared = *blocks.back(), block, thread] {
         ThreadExec exec(shared, static_cast<u64>(thread), static_cast<u64>(shape.threads), static_cast<u64>(block),
                         static_cast<u64>(shape.blocks));
-        ThreadReducer reducer{exec, shared.places, job, {0, 0}, 1};
+        direct::PartReducer<ThreadExec> reducer{exec, shared.places, job};
         direct::allreduce(exec, job, shared.places, reducer);
       });
     }

@@ -75,6 +75,15 @@ def _joined(world: World) -> list[tuple[int, int]]:
     ]
 
 
+def _pairs_of(case: Case) -> set[tuple[int, ...]]:
+    """Return the ordered pairs whose links a case uses; none of a case on single devices."""
+    if pattern(case.pattern).ranks != "2" and not pattern(case.pattern).collective:
+        return set()
+    if case.pattern in ("pingpong", "bidirectional"):
+        return {case.devices[:2], case.devices[1::-1]}
+    return set(itertools.permutations(case.devices, 2)) if len(case.devices) > 2 else {case.devices[:2]}
+
+
 def slow_link(
     seed: int, loudness: float = 1.0, names: tuple[str, ...] = SYSTEMS, samples: int = 48, sweeps: bool = True
 ) -> Planted:
@@ -88,19 +97,8 @@ def slow_link(
     factor = 1 / float(rng.uniform(0.5, 0.9))
 
     def slowness(case: Case) -> float:
-        if pattern(case.pattern).ranks != "2" and not pattern(case.pattern).collective:
-            return 1.0
-        if case.pattern in ("pingpong", "bidirectional"):
-            both = {(case.devices[0], case.devices[1]), (case.devices[1], case.devices[0])}
-        else:
-            both = (
-                {(x, y) for x in case.devices for y in case.devices if x != y}
-                if len(case.devices) > 2
-                else {case.devices[:2]}
-            )
         worst = 1.0
-        for x, y in both:
-            path = [world.names[x], world.names[y]] if direct else list(world.way(x, y)[0])
+        for x, y in _pairs_of(case):
             mine = list(world.way(x, y)[0])
             arcs = set(itertools.pairwise(mine)) if direct else set()
             if direct:
@@ -112,7 +110,6 @@ def slow_link(
                     hit = world.fabric[world.names[a]][world.names[b]]["rate"] <= world.way(x, y)[1]
             else:
                 hit = x == a or (not one_way and y == a)
-            del path
             worst = max(worst, factor if hit else 1.0)
         return worst
 
@@ -144,13 +141,7 @@ def slow_pair(seed: int, loudness: float = 1.0) -> Planted:
     factor = 1 / float(rng.uniform(0.5, 0.9))
 
     def slowness(case: Case) -> float:
-        if pattern(case.pattern).ranks != "2" and not pattern(case.pattern).collective:
-            return 1.0
-        used = {case.devices[:2]}
-        if case.pattern in ("pingpong", "bidirectional"):
-            used |= {(y, x) for x, y in used}
-        elif len(case.devices) > 2:
-            used = set(itertools.permutations(case.devices, 2))
+        used = _pairs_of(case)
         return factor if (a, b) in used or (not one_way and (b, a) in used) else 1.0
 
     world.slowness.append(slowness)

@@ -227,6 +227,7 @@ def settings(**changed: Any) -> LaunchSettings:
     values: dict[str, Any] = {
         "mpi": "m", "env": (("A", "1"),), "derived_env": (), "launcher_args": (), "bind": "nearest", "threads": False,
         "ranks_per_device": 1, "peer_access": True, "devices": (0, 1),
+        "thread_level": "funneled",
     }  # fmt: skip
     return LaunchSettings(**{**values, **changed})
 

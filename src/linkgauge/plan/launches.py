@@ -19,7 +19,7 @@ from linkgauge.plan.estimate import LAUNCH_S, case_s
 from linkgauge.plan.expand import PlannedCase, needs_threads_reason, rank_devices
 from linkgauge.plan.library_settings import library_settings, runtime_settings
 from linkgauge.plan.machine import PlanMachine
-from linkgauge.plan.model import LaunchTable, Plan
+from linkgauge.plan.model import USUAL_THREAD_LEVEL, LaunchTable, Plan
 from linkgauge.plan.order import shuffled, value_rounds
 
 # Transports whose measured path goes through the MPI library; the others are measured under the first one only.
@@ -39,7 +39,7 @@ class LaunchSettings:
     ranks_per_device: int
     peer_access: bool
     devices: tuple[int, ...]  # the device of each rank
-    thread_level: str = "funneled"
+    thread_level: str
 
     @property
     def ranks(self) -> int:
@@ -48,7 +48,7 @@ class LaunchSettings:
 
     def key_contents(self, mpi_build: str) -> dict[str, Any]:
         """What `launch_key` hashes. The usual thread level is left out: runs made before it could be set match."""
-        level = {} if self.thread_level == "funneled" else {"thread_level": self.thread_level}
+        level = {} if self.thread_level == USUAL_THREAD_LEVEL else {"thread_level": self.thread_level}
         return {
             **level,
             "mpi": mpi_build,

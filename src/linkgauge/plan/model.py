@@ -13,6 +13,7 @@ PAIRS = ("all", "ordered", "first", "root", "diagonal")
 CHOICES = ("neighbours", "spread", "both")
 BINDINGS = ("nearest", "none")
 THREAD_LEVELS = ("single", "funneled", "serialized", "multiple")
+USUAL_THREAD_LEVEL = "funneled"  # one thread calls MPI
 HALF = Share(fraction=0.5)
 
 
@@ -43,7 +44,7 @@ class LaunchTable:
     bind: str = "nearest"  # nearest | none | lists of cores by rank, 0-3:4-7
     threads: bool = False
     peer_access: bool = True
-    thread_level: str = "funneled"  # what the ranks ask of the MPI library
+    thread_level: str = USUAL_THREAD_LEVEL  # what the ranks ask of the MPI library
 
 
 @dataclasses.dataclass(frozen=True)

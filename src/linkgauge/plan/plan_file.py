@@ -16,7 +16,17 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.plan import quantity
 from linkgauge.plan.dimensions import BY_NAME, Value, nearest
-from linkgauge.plan.model import BINDINGS, CHOICES, PAIRS, THREAD_LEVELS, CaseTable, LaunchTable, Plan, side_by_side
+from linkgauge.plan.model import (
+    BINDINGS,
+    CHOICES,
+    PAIRS,
+    THREAD_LEVELS,
+    USUAL_THREAD_LEVEL,
+    CaseTable,
+    LaunchTable,
+    Plan,
+    side_by_side,
+)
 from linkgauge.plan.patterns import PATTERNS
 
 if sys.version_info >= (3, 11):
@@ -216,7 +226,7 @@ def _launch_table(table: Mapping[str, Any], where: str) -> LaunchTable:
     bind = _text(table, "bind", "nearest", where)
     if bind not in BINDINGS and re.fullmatch(r"[0-9,:-]+", bind) is None:
         raise UsageError(f"{where}: 'bind': unknown value '{bind}': expected nearest, none or cores by rank, 0-3:4-7")
-    thread_level = _text(table, "thread_level", "funneled", where)
+    thread_level = _text(table, "thread_level", USUAL_THREAD_LEVEL, where)
     if thread_level not in THREAD_LEVELS:
         raise UsageError(
             f"{where}: 'thread_level': unknown value '{thread_level}': expected one of {', '.join(THREAD_LEVELS)}"

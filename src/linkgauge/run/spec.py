@@ -45,7 +45,7 @@ class WorkerSpec:
     folder: str  # private, on this node: segments of the group
     evidence: str  # folder of stacks and notes of failed ranks
     cases: tuple[CaseEntry, ...]
-    thread_level: str = "funneled"  # asked of the MPI library
+    thread_level: str  # asked of the MPI library
     fault: dict[str, Any] | None = None  # tests only: planted by the core's hook
 
     def write(self, path: Path) -> None:

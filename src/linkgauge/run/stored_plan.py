@@ -15,7 +15,7 @@ from linkgauge.plan.case import Case, StopRule
 from linkgauge.plan.dimensions import BY_NAME
 from linkgauge.plan.expand import MAX_CASES
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
-from linkgauge.plan.model import THREAD_LEVELS
+from linkgauge.plan.model import THREAD_LEVELS, USUAL_THREAD_LEVEL
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.plan.plan_file import safe_variable
 
@@ -87,7 +87,7 @@ def _launch(plain: dict[str, Any]) -> PlannedLaunch:
         ranks_per_device=_whole(stored["ranks_per_device"]),
         peer_access=bool(stored["peer_access"]),
         devices=tuple(_whole(device) for device in stored["devices"]),
-        thread_level=_thread_level(stored.get("thread_level", "funneled")),
+        thread_level=_thread_level(stored.get("thread_level", USUAL_THREAD_LEVEL)),
     )
     cases = tuple(checked_case(dimensions) for dimensions in plain["cases"])
     return PlannedLaunch(_whole(plain["number"]), _whole(plain["repeat"]), settings, cases)

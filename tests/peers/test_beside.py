@@ -12,8 +12,9 @@ import pytest
 from linkgauge.errors import UsageError
 from linkgauge.peers import beside
 from linkgauge.peers.catalogue import peer_tests
-from linkgauge.peers.drive import Line, Request
+from linkgauge.peers.drive import Line, Outcome
 from linkgauge.peers.ratio import ratio_of_pairs
+from linkgauge.peers.request import Request
 from linkgauge.peers.show import named_peer
 from linkgauge.plan.case import Case
 
@@ -22,25 +23,21 @@ def case(transport: str, pattern: str, size: int, ranks: int = 2, **changes: Any
     return dataclasses.replace(Case(transport, pattern, size, size, tuple(range(ranks))), **changes)
 
 
-def requests(cases: list[Case], peer: str, folder: Path) -> list[Request]:
-    return beside.requests_of(cases, peer, folder, out=folder / "with", mpi="", devices="host:4", bind="none")
+def rows(cases: list[Case], peer: str) -> list[tuple[str, int, tuple[str, str], int]]:
+    return [(row.test.name, row.ranks, row.memory, row.size) for row in beside.rows_of_cases(cases, peer)]
 
 
-def test_cases_become_the_peers_tests_of_the_same_measurement(tmp_path: Path) -> None:
+def test_cases_become_the_peers_tests_of_the_same_measurement() -> None:
     host = {"source_memory": "pageable", "target_memory": "pageable"}
     cases = [case("mpi", "pingpong", size, **host) for size in (8, 1024)]
     cases += [case("mpi", "allreduce", size, ranks, **host) for size in (8, 1024) for ranks in (2, 4)]
     cases += [case("kernel", "pingpong", 8), case("ccl", "allreduce", 8)]
-    found = {(one.ranks, one.memory, one.sizes): [test.name for test in one.tests] for one in
-             requests(cases, "osu", tmp_path)}  # fmt: skip
-    assert found == {
-        (2, ("pageable", "pageable"), (8, 1024)): ["osu_latency", "osu_allreduce"],
-        (4, ("pageable", "pageable"), (8, 1024)): ["osu_allreduce"],
-    }
-    assert [[test.name for test in one.tests] for one in requests(cases, "nccl-tests", tmp_path)] == [
-        ["all_reduce_perf"]
+    kinds = ("pageable", "pageable")
+    assert rows(cases, "osu") == [("osu_latency", 2, kinds, 8), ("osu_latency", 2, kinds, 1024)] + [
+        ("osu_allreduce", ranks, kinds, size) for size in (8, 1024) for ranks in (2, 4)
     ]
-    assert requests(cases, "nvbandwidth", tmp_path) == []
+    assert rows(cases, "nccl-tests") == [("all_reduce_perf", 2, ("device", "device"), 8)]
+    assert rows(cases, "nvbandwidth") == []
 
 
 @pytest.mark.parametrize(
@@ -48,16 +45,16 @@ def test_cases_become_the_peers_tests_of_the_same_measurement(tmp_path: Path) ->
     [{"root": 1}, {"in_place": True}, {"buffer": "registered"}, {"variant": "graph"}, {"algorithm": "ring"},
      {"path": "host"}, {"datatype": "bfloat16"}, {"devices": (1, 0)}],
 )  # fmt: skip
-def test_a_case_that_the_peer_cannot_be_told_of_is_not_the_same(changes: dict[str, Any], tmp_path: Path) -> None:
-    assert requests([case("ccl", "allreduce", 8)], "nccl-tests", tmp_path)
-    assert not requests([case("ccl", "allreduce", 8, **changes)], "nccl-tests", tmp_path)
+def test_a_case_that_the_peer_cannot_be_told_of_is_not_the_same(changes: dict[str, Any]) -> None:
+    assert rows([case("ccl", "allreduce", 8)], "nccl-tests")
+    assert not rows([case("ccl", "allreduce", 8, **changes)], "nccl-tests")
 
 
-def test_initiators_choose_nvbandwidths_reads_and_writes(tmp_path: Path) -> None:
+def test_initiators_choose_nvbandwidths_reads_and_writes() -> None:
     size = 512 << 20
     for initiator, word in (("sender", "write"), ("receiver", "read")):
-        (one,) = requests([case("copy_engine", "unidirectional", size, initiator=initiator)], "nvbandwidth", tmp_path)
-        assert [test.name for test in one.tests] == [f"device_to_device_memcpy_{word}_ce"]
+        found = rows([case("copy_engine", "unidirectional", size, initiator=initiator)], "nvbandwidth")
+        assert [name for name, *_ in found] == [f"device_to_device_memcpy_{word}_ce"]
 
 
 def test_wrong_peers_are_named_before_anything_is_measured(tmp_path: Path) -> None:
@@ -81,11 +78,11 @@ def test_one_table_and_file_for_all_peers(
         def rows(self) -> list[Row]:
             return [Row(case("ccl", "allreduce", 1 << 20)), Row(case("mpi", "pingpong", 8))]
 
-    def alternated(request: Request, tell: Any) -> list[Line]:
+    def alternated(request: Request, tell: Any) -> Outcome:
         request.out.mkdir(parents=True)
         tell("pair 1")
         ratio = ratio_of_pairs([101.0] * 9, [100.0] * 9)
-        return [Line(test, request.sizes[0], 101.0, 100.0, ratio, "holds") for test in request.tests]
+        return Outcome([Line(row, 101.0, 100.0, ratio, "holds") for row in request.rows], {})
 
     monkeypatch.setattr("linkgauge.store.run.load", lambda path: Run())
     monkeypatch.setattr(beside, "alternate", alternated)
@@ -93,12 +90,12 @@ def test_one_table_and_file_for_all_peers(
     told: list[str] = []
     folders = [f"nccl-tests={tmp_path}", f"osu={tmp_path}", f"nvbandwidth={tmp_path}"]
     beside.measure_beside(tmp_path, folders, mpi="", devices="cuda", bind="none", tell=told.append)
-    rows = json.loads((tmp_path / "with" / "ratios.json").read_text())
-    assert [(row["peer"], row["test"], row["size"]) for row in rows] == [
+    table = json.loads((tmp_path / "with" / "ratios.json").read_text())
+    assert [(row["peer"], row["test"], row["size"]) for row in table] == [
         ("nccl-tests", "all_reduce_perf", 1 << 20), ("osu", "osu_latency", 8)
     ]  # fmt: skip
-    assert rows[0]["ratio"] == pytest.approx(1.01)
-    assert rows[0]["estimator"] == peer_tests("nccl-tests", ("all_reduce_perf",))[0].estimator
+    assert table[0]["ratio"] == pytest.approx(1.01)
+    assert table[0]["estimator"] == peer_tests("nccl-tests", ("all_reduce_perf",))[0].estimator
     assert "all_reduce_perf" in capsys.readouterr().out
     assert told == ["nccl-tests: pair 1", "osu: pair 1",
                     next(text for text in told if text.startswith("nvbandwidth: no case"))]  # fmt: skip

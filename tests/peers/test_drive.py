@@ -1,9 +1,12 @@
-"""Driving a peer: real launches of ours beside a stand-in program that prints what OSU prints."""
+"""Driving a peer: rows, launches, rounds kept on disk; a stand-in program that prints what the peer prints."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,15 @@ import numpy as np
 import pytest
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.peers import drive, launch, osu
 from linkgauge.peers.catalogue import PEERS, peer_tests
-from linkgauge.peers.commands import commands_of
-from linkgauge.peers.drive import Request, find_program, measure_peer, plan_text, sizes_of
+from linkgauge.peers.drive import alternate
 from linkgauge.peers.estimators import ESTIMATORS
+from linkgauge.peers.launch import find_program
+from linkgauge.peers.ours import plan_text
+from linkgauge.peers.ratio import MAX_PAIRS, MIN_PAIRS
+from linkgauge.peers.request import Request, Row, rows_of
+from linkgauge.peers.theirs import Figures, Reasons, launches_of, measure_peer
 from linkgauge.plan.plan_file import parse_plan
 
 if sys.version_info >= (3, 11):
@@ -22,31 +30,118 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+RANGE = tuple(8 << (3 * step) for step in range(10))  # 8 B to 1 GiB
 
-def request_of(peer: str, folder: Path, out: Path, **changes: Any) -> Request:
-    values: dict[str, Any] = {
-        "peer": peer, "folder": folder, "tests": peer_tests(peer, ()), "sizes": (1 << 20,), "ranks": 2,
-        "iterations": 100, "warmup": 10, "mpi": "", "devices": "host:2", "memory": ("pageable", "pageable"), "out": out,
-    }  # fmt: skip
-    return Request(**{**values, **changes})
+
+def request_of(
+    peer: str, folder: Path, out: Path, *names: str, sizes: Sequence[int] = (1 << 20,), ranks: Sequence[int] = (2,),
+    memory: Sequence[tuple[str, str]] = (("device", "device"),), **changes: Any,
+) -> Request:  # fmt: skip
+    rows, _ = rows_of(peer, peer_tests(peer, names), ranks, memory, sizes)
+    values: dict[str, Any] = {"mpi": "", "devices": "host:4", **changes}
+    return Request(peer=peer, folder=folder, rows=rows, out=out, **values)
+
+
+def program(folder: Path, name: str, *lines: str) -> Path:
+    """An executable Python program of these lines."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text("\n".join((f"#!{sys.executable}", *lines)) + "\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_plans_are_plan_files_with_the_peers_cases(peer: str, tmp_path: Path) -> None:
-    request = request_of(peer, tmp_path, tmp_path)
-    plan = parse_plan(plan_text(request), "plan", "plan")
-    assert len(plan.cases) == len(request.tests)
-    for table, test in zip(tomllib.loads(plan_text(request))["case"], request.tests, strict=True):
-        assert table["pattern"] == test.case["pattern"]
-        assert table["stop_rule"] == "count"
+def test_one_plan_of_ours_has_every_row_once(peer: str, tmp_path: Path) -> None:
+    request = request_of(peer, tmp_path, tmp_path, sizes=(1 << 20, 8 << 20), ranks=(2, 4))
+    text = plan_text(request, request.rows)
+    parse_plan(text, "plan", "plan")
+    tables = tomllib.loads(text)["case"]
+    planned = sorted((table["pattern"], table.get("ranks", 2), size) for table in tables for size in table["size"])
+    assert planned == sorted((row.test.case["pattern"], row.ranks, row.size) for row in request.rows)
+    assert all(table["stop_rule"] == "count" for table in tables)
 
 
-def test_sizes_of_alltoall_are_totals_there(tmp_path: Path) -> None:
-    request = request_of("nccl-tests", tmp_path, tmp_path, ranks=4, sizes=(8, 1024))
-    by_name = {test.name: test for test in request.tests}
-    assert sizes_of(by_name["alltoall_perf"], request) == [(8, 32), (1024, 4096)]
-    assert sizes_of(by_name["all_gather_perf"], request) == [(1024, 1024)]  # 8 bytes are less than 16 a rank
-    assert sizes_of(by_name["all_reduce_perf"], request) == [(8, 8), (1024, 1024)]
+def test_counts_are_those_that_the_peer_is_given(tmp_path: Path) -> None:
+    (tmp_path / "all_reduce_perf").touch(mode=0o755)
+    request = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=RANGE, iterations=200, warmup=3)
+    (one,) = launches_of(request, request.rows, {})
+    options = dict(itertools.pairwise(one.command))
+    (table,) = tomllib.loads(plan_text(request, request.rows))["case"]
+    assert table["batch"] * table["stop_samples"] == int(options["-n"]) == 200
+    assert table["warmup"] == int(options["-w"]) == 3
+    assert (options["-b"], options["-e"], options["-f"]) == ("8", str(1 << 30), "8")
+
+
+def test_large_sizes_take_a_launch_of_their_own_only_when_they_are_counted_apart(tmp_path: Path) -> None:
+    (tmp_path / "all_reduce_perf").touch(mode=0o755)
+    apart = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=RANGE, large_iterations=20)
+    small, large = launches_of(apart, apart.rows, {})
+    assert [row.size for row in (*small.rows, *large.rows)] == list(RANGE)
+    assert large.rows[0].size >= 1 << 20 > small.rows[-1].size
+    assert "20" in large.command
+    counted = [(t["size"], t["batch"] * t["stop_samples"]) for t in tomllib.loads(plan_text(apart, apart.rows))["case"]]
+    assert {size: count for sizes, count in counted for size in sizes}[1 << 30] == 20
+
+
+def test_each_program_of_nccl_tests_runs_once_a_rank_count(tmp_path: Path) -> None:
+    for test in peer_tests("nccl-tests"):
+        (tmp_path / test.name).touch(mode=0o755)
+    request = request_of("nccl-tests", tmp_path, tmp_path, sizes=RANGE, ranks=(2, 4))
+    started = launches_of(request, request.rows, {})
+    assert len(started) == 2 * len(peer_tests("nccl-tests"))
+    assert sorted(row.key for one in started for row in one.rows) == sorted(row.key for row in request.rows)
+
+
+def test_sizes_that_one_factor_does_not_step_take_several_launches(tmp_path: Path) -> None:
+    (tmp_path / "all_reduce_perf").touch(mode=0o755)
+    request = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=(8, 64, 512, 1024, 4096, 5000))
+    measured = []
+    for one in launches_of(request, request.rows, {}):
+        options = dict(itertools.pairwise(one.command))
+        size, last, factor = (int(options[name]) for name in ("-b", "-e", "-f"))
+        while size <= last:  # as nccl-tests steps
+            measured.append(size)
+            size *= factor
+    assert measured == [8, 64, 512, 1024, 4096, 5000]
+
+
+def test_osu_is_told_its_first_and_last_size_and_doubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(osu, "launcher", lambda request, ranks: ["mpiexec", "-n", str(ranks)])
+    for name in ("osu_latency", "osu_allgather"):
+        (tmp_path / name).touch(mode=0o755)
+    kinds = (("device", "device"), ("pageable", "device"))
+    request = request_of(
+        "osu", tmp_path, tmp_path, "osu_latency", "osu_allgather", sizes=RANGE[:8], ranks=(4,), memory=kinds, mpi="x"
+    )
+    commands = [" ".join(one.command) for one in launches_of(request, request.rows, {})]
+    assert commands == [
+        f"mpiexec -n 2 {tmp_path}/osu_latency -m 8:{16 << 20} D D",
+        f"mpiexec -n 2 {tmp_path}/osu_latency -m 8:{16 << 20} H D",
+        f"mpiexec -n 4 {tmp_path}/osu_allgather -m 2:{4 << 20} -d cuda",  # a block of each rank
+    ]
+    counts = {row.size: request.counts(row).iterations for row in request.rows if row.test.name == "osu_latency"}
+    assert counts[8] == 10000
+    assert counts[16 << 20] == 1000  # OSU's own, above 8 KiB
+    given = request_of("osu", tmp_path, tmp_path, "osu_latency", sizes=(8, 1 << 20), mpi="x", iterations=50)
+    assert [" ".join(one.command[4:]) for one in launches_of(given, given.rows, {})] == [f"-m 8:{1 << 20} -i 50 D D"]
+
+
+def test_sizes_that_the_peer_would_cut_are_left_out_with_the_reason() -> None:
+    tests = peer_tests("nccl-tests", ("all_reduce_perf", "all_gather_perf", "alltoall_perf"))
+    rows, left_out = rows_of("nccl-tests", tests, (4,), (("device", "device"),), (8, 64, 1000, 1024))
+    assert [(row.test.name, row.size, row.peer_size) for row in rows] == [
+        ("all_reduce_perf", 8, 8), ("all_reduce_perf", 64, 64), ("all_reduce_perf", 1000, 1000),
+        ("all_reduce_perf", 1024, 1024), ("all_gather_perf", 64, 64), ("all_gather_perf", 1024, 1024),
+        ("alltoall_perf", 64, 256), ("alltoall_perf", 1024, 4096),
+    ]  # fmt: skip
+    assert {key.split()[0]: why for key, why in left_out.items() if key.endswith(" 8")} == {
+        "all_gather_perf": "nccl-tests would cut 8 bytes to another size: expected a multiple of 64",
+        "alltoall_perf": "nccl-tests would cut 8 bytes to another size: expected a multiple of 16",
+    }
+    pinned = rows_of("osu", peer_tests("osu", ("osu_bw",)), (2,), (("pinned", "device"),), (8,))
+    assert pinned[0] == ()
+    assert "pageable" in next(iter(pinned[1].values()))
 
 
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
@@ -72,33 +167,140 @@ def test_estimators_by_hand() -> None:
 
 
 def test_a_peers_printed_table_becomes_our_figures(tmp_path: Path) -> None:
-    program = tmp_path / "bin" / "nvbandwidth"
-    program.parent.mkdir()
-    program.write_text(
-        f"#!{sys.executable}\n"
-        "print('nvbandwidth Version: v0.8\\n')\n"
-        "print('Running device_to_device_memcpy_write_ce.')\n"
-        "print('memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)')\n"
-        "print('           0         1')\n"
-        "print(' 0       N/A    396.12')\n"
-        "print(' 1    396.14       N/A\\n')\n"
-        "print('SUM device_to_device_memcpy_write_ce 792.26\\n')\n"
-    )
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    tests = peer_tests("nvbandwidth", ("device_to_device_memcpy_write_ce",))
-    request = request_of("nvbandwidth", tmp_path, tmp_path, tests=tests, sizes=(512 << 20,))
-    (_, command, _) = next(iter(commands_of(request)))
-    assert command[1:] == ["-b", "512", "-i", "3", "-t", "device_to_device_memcpy_write_ce"]
-    found = measure_peer(request, 0)
-    assert found.keys() == {("device_to_device_memcpy_write_ce", 512 << 20)}
-    (ns,) = found.values()
+    program(
+        tmp_path / "bin", "nvbandwidth",
+        "print('nvbandwidth Version: v0.8\\n')",
+        "print('Running device_to_device_memcpy_write_ce.')",
+        "print('memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)')",
+        "print('           0         1')",
+        "print(' 0       N/A    396.12')",
+        "print(' 1    396.14       N/A\\n')",
+        "print('SUM device_to_device_memcpy_write_ce 792.26\\n')",
+    )  # fmt: skip
+    request = request_of("nvbandwidth", tmp_path, tmp_path, "device_to_device_memcpy_write_ce", sizes=(512 << 20,))
+    (started,) = launches_of(request, request.rows, {})
+    assert started.command[1:] == ("-b", "512", "-i", "3", "-t", "device_to_device_memcpy_write_ce")
+    figures, reasons = measure_peer(request, request.rows, 0)
+    assert reasons == {}
+    assert figures.keys() == {request.rows[0].key}
+    (ns,) = figures.values()
     assert (512 << 20) / ns == pytest.approx(396.12, rel=1e-6)
 
 
-def test_a_peer_that_fails_is_named_with_its_last_words(tmp_path: Path) -> None:
-    program = tmp_path / "nvbandwidth"
-    program.write_text("#!/bin/sh\necho no such device; exit 3\n")
-    program.chmod(0o755)
-    request = request_of("nvbandwidth", tmp_path, tmp_path, sizes=(1 << 20,))
+NCCL_TABLE = (  # what nccl-tests 2.19 prints, shortened; 100 ns a byte
+    "import sys; o = dict(zip(sys.argv[1::2], sys.argv[2::2])); n = int(o['-t'])",
+    "print('# Collective test starting: all_reduce_perf')",
+    "print(f'# nThread {n} nGpus 1 minBytes 8 step: 8(factor) warmup iters: 1 iters: {o[\"-n\"]} agg iters: 1')",
+    "for r in range(n): print(f'#  Rank  {r} Group  0 Pid    100 on   node device  {r} [0000:0{r}:00] NVIDIA H200')",
+    "print('#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw"
+    "   busbw  #wrong')",
+    "s = int(o['-b'])",
+    "while s <= int(o['-e']):",
+    "    print(s, s // 4, 'float', 'sum', -1, s / 10, 0.01, 0.01, 'N/A', s / 5, 0.02, 0.02, 'N/A', flush=True)",
+    "    s *= int(o['-f'])",
+)
+
+
+def test_what_nccl_tests_printed_before_it_died_counts(tmp_path: Path) -> None:
+    died = "    if s > 4096: print('Test CUDA failure: out of memory'); sys.exit(3)"
+    program(tmp_path, "all_reduce_perf", *NCCL_TABLE, died)
+    request = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=RANGE[:6], ranks=(4,))
+    figures, reasons = measure_peer(request, request.rows, 0)
+    sizes = {row.key: row.size for row in request.rows}
+    assert {sizes[key]: round(ns) for key, ns in figures.items()} == {size: size * 100 for size in RANGE[:4]}
+    assert {sizes[key] for key in reasons} == {*RANGE[4:6]}
+    assert all("ended with 3; it said: Test CUDA failure: out of memory" in why for why in reasons.values())
+
+
+def test_a_peer_that_measures_nothing_is_named_with_its_last_words(tmp_path: Path) -> None:
+    program(tmp_path, "nvbandwidth", "print('no such device'); raise SystemExit(3)")
+    request = request_of("nvbandwidth", tmp_path, tmp_path / "out")
     with pytest.raises(EnvironmentLackingError, match="ended with 3; it said: no such device"):
-        measure_peer(request, 0)
+        alternate(request, lambda text: None)
+
+
+def test_a_peer_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "LAUNCH_TIMEOUT_S", 0.5)
+    slow = program(tmp_path, "slow", "import time; time.sleep(60)")
+    assert "had not ended after 0.5 s" in launch.run_logged([str(slow)], tmp_path / "log", {})
+
+
+class Sides:
+    """Both sides as functions of the round's number, in place of launches."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, noisy: int = 0, failing: int = 0) -> None:
+        self.rounds: list[tuple[str, int, tuple[int, ...]]] = []
+        self.noisy, self.failing = noisy, failing
+        monkeypatch.setattr(drive, "measure_peer", lambda *arguments: self.side("peer", *arguments))
+        monkeypatch.setattr(drive, "measure_ours", lambda *arguments: self.side("ours", *arguments))
+
+    def side(self, name: str, request: Request, rows: Sequence[Row], number: int) -> tuple[Figures, Reasons]:
+        self.rounds.append((name, number, tuple(row.size for row in rows)))
+        failing = [row for row in rows if row.size == self.failing and name == "peer"]
+        figures = {row.key: 100.0 for row in rows if row not in failing}
+        if name == "ours":
+            figures |= {row.key: 100.0 + 50 * (number % 2) for row in rows if row.size == self.noisy}
+        return figures, {row.key: "it is too large" for row in failing}
+
+
+def verdicts(outcome: drive.Outcome) -> dict[int, tuple[int, str]]:
+    return {line.row.size: (line.ratio.pairs, line.verdict) for line in outcome.lines}
+
+
+def test_sides_alternate_and_only_unsettled_rows_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = Sides(monkeypatch, noisy=64)
+    request = request_of("nccl-tests", tmp_path, tmp_path / "out", "all_reduce_perf", sizes=(8, 64))
+    outcome = alternate(request, lambda text: None)
+    assert verdicts(outcome) == {8: (MIN_PAIRS, "holds"), 64: (MAX_PAIRS, "cannot tell")}
+    assert [name for name, _, _ in sides.rounds[:6]] == ["peer", "ours", "ours", "peer", "peer", "ours"]
+    assert {sizes for _, number, sizes in sides.rounds if number < MIN_PAIRS} == {(8, 64)}
+    assert {sizes for _, number, sizes in sides.rounds if number >= MIN_PAIRS} == {(64,)}
+
+
+def test_a_row_that_one_side_cannot_measure_is_left_out_and_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = Sides(monkeypatch, failing=64)
+    request = request_of("nccl-tests", tmp_path, tmp_path / "out", "all_reduce_perf", sizes=(8, 64))
+    outcome = alternate(request, lambda text: None)
+    assert verdicts(outcome) == {8: (MIN_PAIRS, "holds")}
+    assert list(outcome.left_out.values()) == ["it is too large"]
+    assert {sizes for _, number, sizes in sides.rounds if number > 0} == {(8,)}
+
+
+def test_a_comparison_that_was_ended_goes_on_from_its_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = Sides(monkeypatch, failing=64)
+    request = request_of("nccl-tests", tmp_path, tmp_path / "out", "all_reduce_perf", sizes=(8, 64))
+
+    def interrupted(known: drive.Outcome) -> None:
+        if len(sides.rounds) == 2 * 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        alternate(request, lambda text: None, interrupted)
+    assert len(json.loads((tmp_path / "out" / "rounds.json").read_text())["rounds"]) == 4
+    outcome = alternate(request, lambda text: None)
+    assert [number for name, number, _ in sides.rounds if name == "ours"] == list(range(MIN_PAIRS))
+    assert verdicts(outcome) == {8: (MIN_PAIRS, "holds")}
+    assert list(outcome.left_out.values()) == ["it is too large"]
+    other = request_of("nccl-tests", tmp_path, tmp_path / "out", "all_reduce_perf", sizes=(8,))
+    with pytest.raises(UsageError, match="holds another comparison"):
+        alternate(other, lambda text: None)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").touch()
+    with pytest.raises(UsageError, match="is not empty"):
+        alternate(request_of("nccl-tests", tmp_path, tmp_path / "full"), lambda text: None)
+
+
+def test_no_round_begins_that_would_end_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = Sides(monkeypatch)
+    clock = itertools.count(0, 10)  # each look at the clock is ten seconds later
+    monkeypatch.setattr(drive.time, "monotonic", lambda: float(next(clock)))
+    request = request_of("nccl-tests", tmp_path, tmp_path / "out", "all_reduce_perf", sizes=(8,), time_limit_s=150)
+    told: list[str] = []
+    outcome = alternate(request, told.append)
+    done = len(sides.rounds) // 2
+    assert 1 <= done < MIN_PAIRS
+    assert 10 * (5 * done + 1) + 20 > 150  # five looks a round and one at the start, and a round takes two of them
+    assert verdicts(outcome) == {8: (done, "more pairs")}
+    assert "no time is left" in told[-1]

@@ -11,14 +11,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.plan.patterns import PATTERNS
+
+PAIR_PATTERNS = ("pingpong", "unidirectional", "bidirectional")
+_ONE_DEVICE = ("host_to_device", "device_to_host", "local_copy")
 
 
 @dataclasses.dataclass(frozen=True)
 class PeerTest:
     """One test of a peer.
 
-    `case`: dimensions of our case. `figure`: `time` (less is better) or `rate`. `tolerance(size)`: the share within
-    which the two should agree. `sizes`: `same`, or `times ranks` where the peer's size is the total of n of ours.
+    `case`: dimensions of our case. `figure`: `time` (less is better) or `rate`. `tolerance_at(size)`: the share within
+    which the two should agree. `sizes`: `same`, `times ranks` where the peer's size is the total of n of ours, or
+    `over ranks` where it is one of the n blocks of ours. `takes_memory`: whether the kinds of memory are asked for;
+    otherwise the test itself says them.
     """
 
     name: str  # osu_latency, all_reduce_perf, device_to_device_memcpy_read_ce
@@ -28,15 +34,57 @@ class PeerTest:
     tolerance: float
     small_tolerance: float  # below 1 MiB
     sizes: str = "same"
-    least_size: int = 1
+    takes_memory: bool = True
+
+    @property
+    def own_ranks(self) -> int | None:
+        """How many ranks the test takes, where nobody else can say it."""
+        pattern = self.case["pattern"]
+        return 2 if pattern in PAIR_PATTERNS else 1 if pattern in _ONE_DEVICE else None
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the size is a total that is cut into a block for each rank."""
+        return PATTERNS[self.case["pattern"]].blocks
 
     def tolerance_at(self, size: int) -> float:
         """The tolerance at a size in bytes."""
         return self.tolerance if size >= 1 << 20 else self.small_tolerance
 
 
-def _osu(name: str, pattern: str, estimator: str, figure: str, tolerance: float, **case: Any) -> PeerTest:
-    return PeerTest(name, {"transport": "mpi", "pattern": pattern, **case}, estimator, figure, tolerance, tolerance)
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """How many operations a side times, and how many come before; `large`: whether the size counts as large there."""
+
+    iterations: int
+    warmup: int
+    large: bool = False
+
+
+# What each peer repeats unless told otherwise, for small and for large sizes, and above which size that is. OSU 7.4's
+# own (its osu_util.h); nccl-tests' own 20 leave small sizes too noisy to compare within 5 %.
+_LARGE_ABOVE = {"osu": 8192, "nccl-tests": (1 << 20) - 1}
+_OSU_LATENCY = (Counts(10000, 100), Counts(1000, 10, large=True))
+_OSU_WINDOWS = (Counts(100, 10), Counts(20, 2, large=True))
+_OSU_COLLECTIVE = (Counts(1000, 100), Counts(100, 10, large=True))
+_NCCL_TESTS = (Counts(100, 5), Counts(100, 5, large=True))
+
+
+def usual_counts(peer: str, test: PeerTest, size: int) -> Counts:
+    """What the peer itself times at a size in bytes unless it is told otherwise."""
+    if peer == "osu":
+        pattern = test.case["pattern"]
+        usual = _OSU_LATENCY if pattern == "pingpong" else _OSU_WINDOWS if pattern in PAIR_PATTERNS else _OSU_COLLECTIVE
+    else:
+        usual = _NCCL_TESTS
+    return usual[size > _LARGE_ABOVE.get(peer, size)]
+
+
+def _osu(
+    name: str, pattern: str, estimator: str, figure: str, tolerance: float, sizes: str = "same", **case: Any
+) -> PeerTest:
+    table = {"transport": "mpi", "pattern": pattern, **case}
+    return PeerTest(name, table, estimator, figure, tolerance, tolerance, sizes)
 
 
 def _nccl(name: str, pattern: str, sizes: str = "same") -> PeerTest:
@@ -46,7 +94,7 @@ def _nccl(name: str, pattern: str, sizes: str = "same") -> PeerTest:
 
 def _nvbandwidth(name: str, transport: str, pattern: str, **case: Any) -> PeerTest:
     table = {"transport": transport, "pattern": pattern, "cadence": "gated", "clock": "event", "batch": 16, **case}
-    return PeerTest(name, table, "nvbandwidth", "rate", 0.01, 0.01)
+    return PeerTest(name, table, "nvbandwidth", "rate", 0.01, 0.01, takes_memory=False)
 
 
 _BARRIER = {"cadence": "barrier"}
@@ -61,6 +109,9 @@ _TESTS: dict[str, tuple[PeerTest, ...]] = {
         _osu("osu_alltoall", "alltoall", "mean_of_rank_means", "time", 0.05, **_BARRIER),
         _osu("osu_bcast", "broadcast", "mean_of_rank_means", "time", 0.05, **_BARRIER),
         _osu("osu_reduce", "reduce", "mean_of_rank_means", "time", 0.05, **_BARRIER),
+        _osu("osu_allgather", "allgather", "mean_of_rank_means", "time", 0.05, "over ranks", **_BARRIER),
+        _osu("osu_gather", "gather", "mean_of_rank_means", "time", 0.05, "over ranks", **_BARRIER),
+        _osu("osu_scatter", "scatter", "mean_of_rank_means", "time", 0.05, "over ranks", **_BARRIER),
     ),
     "nccl-tests": (
         _nccl("all_reduce_perf", "allreduce"),
@@ -70,6 +121,8 @@ _TESTS: dict[str, tuple[PeerTest, ...]] = {
         _nccl("reduce_perf", "reduce"),
         _nccl("alltoall_perf", "alltoall", "times ranks"),
         _nccl("sendrecv_perf", "ring_shift"),
+        _nccl("gather_perf", "gather"),
+        _nccl("scatter_perf", "scatter"),
     ),
     "nvbandwidth": (
         _nvbandwidth("device_to_device_memcpy_read_ce", "copy_engine", "unidirectional", initiator="receiver"),

@@ -11,6 +11,7 @@ import typer
 from linkgauge.errors import UsageError
 
 app = typer.Typer()
+_KINDS = ("device", "pageable", "pinned", "managed")
 
 
 @app.command("against")
@@ -20,54 +21,93 @@ def against_command(
     ],
     tests: Annotated[str, typer.Option(help="Its tests, comma-separated; all by default.")] = "",
     size: Annotated[str, typer.Option(help="Sizes: 8, 64KiB, or a range 8:1GiB:x8.")] = "8,1MiB",
-    ranks: Annotated[int, typer.Option(help="How many ranks.")] = 2,
-    iterations: Annotated[int, typer.Option(help="Operations that each side times.")] = 1000,
-    warmup: Annotated[int, typer.Option(help="Operations before.")] = 100,
+    ranks: Annotated[str, typer.Option(help="How many ranks; several: 2,4.")] = "2",
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="Operations that each side times; by default what the peer times.")
+    ] = None,
+    large_iterations: Annotated[
+        int | None, typer.Option(min=1, help="As many above 8 KiB (OSU) or from 1 MiB on (nccl-tests); a launch more.")
+    ] = None,
+    warmup: Annotated[int | None, typer.Option(min=0, help="Operations before.")] = None,
     mpi: Annotated[str, typer.Option(help="The MPI library of both; without it threads of one process.")] = "",
     devices: Annotated[str, typer.Option(help="As in linkgauge run.")] = "auto",
-    memory: Annotated[str, typer.Option(help="Kinds sent from and received into: device,device.")] = "device,device",
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FROM,INTO", help="Kinds sent from and received into: device,device. May be repeated."),
+    ] = None,
     bind: Annotated[str, typer.Option(help="Cores of the ranks on both sides: none, or core for one each.")] = "none",
-    pairs: Annotated[int, typer.Option(help="At most so many pairs of launches; at least 9 are made.")] = 31,
-    out: Annotated[Path, typer.Option(help="Folder for both sides' results.")] = Path("against"),
+    pairs: Annotated[int, typer.Option(min=1, help="At most so many rounds; below 9 no row is settled.")] = 31,
+    time_limit: Annotated[
+        str, typer.Option(metavar="TIME", help="Begin no round that would end later: 8min. It can be gone on with.")
+    ] = "",
+    out: Annotated[
+        Path, typer.Option(help="Folder for both sides' results; one of this comparison is gone on with.")
+    ] = Path("against"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Measure an installed peer and our same cases alternately; show both, the ratio and its interval.
+    """Measure an installed peer and our same cases in turn; show both, the ratio and its interval.
 
-    Example: linkgauge against osu=/opt/osu --tests osu_latency --size 8,1MiB --mpi openmpi-4.1.4 --devices host:2
+    In each round one launch of ours measures all rows, and each program of the peer runs once over all sizes. The table
+    so far is written after each round.
+
+    Example: linkgauge against osu=/opt/osu --tests osu_latency --size 8:1MiB:x2 --mpi openmpi-4.1.4 --devices host:2
     """
     from linkgauge.peers.catalogue import peer_tests
-    from linkgauge.peers.drive import Request, alternate
+    from linkgauge.peers.drive import alternate
+    from linkgauge.peers.request import Request, rows_of
     from linkgauge.peers.show import named_peer, print_rows, row_of, write_rows
-    from linkgauge.plan.quantity import parse_sizes
+    from linkgauge.plan.quantity import parse_duration, parse_sizes
 
     name, folder = named_peer(peer)
-    kinds = memory.split(",")
-    if len(kinds) != 2:
-        raise UsageError(f"--memory '{memory}': expected two kinds, such as device,device")
-    if out.exists() and any(out.iterdir()):
-        raise UsageError(f"--out '{out}' is not empty: expected a new folder")
     if bind not in ("none", "core"):
         raise UsageError(f"--bind '{bind}': expected none or core")
-    sizes = tuple(size_bytes for word in size.split(",") for size_bytes in parse_sizes(word))
+    if name == "osu" and not mpi:
+        raise UsageError("OSU's tests are started by an MPI library: expected --mpi, one of 'linkgauge list mpi'")
+    rows, cannot = rows_of(
+        name,
+        peer_tests(name, tuple(word for word in tests.split(",") if word)),
+        _ranks(ranks),
+        [_memory(text) for text in memory or ["device,device"]],
+        [size_bytes for word in size.split(",") for size_bytes in parse_sizes(word)],
+    )
+    if not rows:
+        raise UsageError(f"nothing is left to compare: {next(iter(cannot.values()), 'no size was asked for')}")
     request = Request(
         peer=name,
         folder=folder,
-        tests=peer_tests(name, tuple(word for word in tests.split(",") if word)),
-        sizes=sizes,
-        ranks=ranks,
-        iterations=iterations,
-        warmup=warmup,
+        rows=rows,
         mpi=mpi,
         devices=devices,
-        memory=(kinds[0], kinds[1]),
         out=out,
+        iterations=iterations,
+        large_iterations=large_iterations,
+        warmup=warmup,
         bind=bind,
         max_pairs=pairs,
+        time_limit_s=parse_duration(time_limit) / 1e9 if time_limit else None,
     )
-    lines = alternate(request, lambda text: typer.echo(text, err=True))
-    rows = [row_of(line) for line in lines]
-    write_rows(out, rows)
+    outcome = alternate(
+        request,
+        lambda text: typer.echo(text, err=True),
+        lambda known: write_rows(out, [row_of(line) for line in known.lines]),
+    )
+    table = [row_of(line) for line in outcome.lines]
+    write_rows(out, table)
     if as_json:
-        typer.echo(json.dumps(rows))
+        typer.echo(json.dumps(table))
     else:
-        print_rows(rows)
+        print_rows(table, {**cannot, **outcome.left_out})
+
+
+def _ranks(text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.isdecimal() and 0 < int(word) < 1 << 20 for word in words):
+        raise UsageError(f"--ranks '{text}': expected whole numbers, such as 4 or 2,4")
+    return sorted({int(word) for word in words})
+
+
+def _memory(text: str) -> tuple[str, str]:
+    kinds = text.split(",")
+    if len(kinds) != 2 or any(kind not in _KINDS for kind in kinds):
+        raise UsageError(f"--memory '{text}': expected two of {', '.join(_KINDS)}, such as device,device")
+    return kinds[0], kinds[1]

@@ -1,44 +1,25 @@
-"""Starts a peer and us in turn, and gathers what each says: pairs of launches, same sizes, same counts."""
+"""Starts a peer and us in turn, round by round, keeps each round on disk, and says how the two compare.
+
+A round is one launch of ours, which measures all rows, and one of each of the peer's programs. `rounds.json` in the
+output folder holds the finished rounds: a comparison that was ended goes on from them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
-import subprocess
-import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from linkgauge.errors import EnvironmentLackingError
-from linkgauge.peers.catalogue import PeerTest
-from linkgauge.peers.estimators import ESTIMATORS
-from linkgauge.peers.ratio import MAX_PAIRS, MIN_PAIRS, Ratio, ratio_of_pairs
-from linkgauge.plan.case import Case
+from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.peers.ours import measure_ours
+from linkgauge.peers.ratio import Ratio, ratio_of_pairs
+from linkgauge.peers.request import Request, Row
+from linkgauge.peers.theirs import Figures, Reasons, measure_peer
 
-_LAUNCH_TIMEOUT_S = 600
-_NVBANDWIDTH_SAMPLES = 3  # its own defaults: three samples of 16 copies each
-_NVBANDWIDTH_WARMUP = 16
-_LONGEST_LOOP = 2000
-Key = tuple[str, int]  # test, size of ours in bytes
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """One comparison: which peer, where it lies, what is measured. `mpi` as `--mpi`; empty: threads of one process."""
-
-    peer: str
-    folder: Path
-    tests: tuple[PeerTest, ...]
-    sizes: tuple[int, ...]
-    ranks: int
-    iterations: int
-    warmup: int
-    mpi: str
-    devices: str
-    memory: tuple[str, str]
-    out: Path
-    bind: str = "none"  # none | core: rank i on the i-th core that is allowed
-    max_pairs: int = MAX_PAIRS
+_ROUNDS = "rounds.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,69 +29,108 @@ class Line:
     The ratio is of rates or of times, as the peer's test gives them: ours over the peer's.
     """
 
-    test: PeerTest
-    size: int
+    row: Row
     ours_ns: float
     peer_ns: float
     ratio: Ratio
     verdict: str
 
 
-def sizes_of(test: PeerTest, request: Request) -> list[tuple[int, int]]:
-    """(our size, the peer's) of each size that the test can have."""
-    factor = request.ranks if test.sizes == "times ranks" else 1
-    blocks = test.case["pattern"] in ("allgather", "reduce_scatter")
-    least = 16 * request.ranks if blocks and request.peer == "nccl-tests" else test.least_size
-    return [(size, size * factor) for size in request.sizes if size >= least]
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """What both sides measured once, by row key in ns of one operation, and how long each side took in seconds."""
+
+    ours: Figures
+    theirs: Figures
+    ours_s: float = 0.0
+    theirs_s: float = 0.0
 
 
-def find_program(folder: Path, name: str) -> Path:
-    """The program `name` in `folder` or below it; EnvironmentLackingError naming both where it is not."""
-    for candidate in (folder, folder / name, *sorted(folder.rglob(name))):
-        if candidate.is_file() and candidate.name == name and os.access(candidate, os.X_OK):
-            return candidate
-    raise EnvironmentLackingError(f"no program '{name}' in '{folder}': expected the folder of the peer's programs")
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """All lines, and by row key why a row has none."""
+
+    lines: list[Line]
+    left_out: Reasons
 
 
-def alternate(request: Request, tell: Callable[[str], None]) -> list[Line]:
-    """Measure pairs until every row holds, differs, or cannot be told; at least 9 pairs, at most `max_pairs`."""
-    ours: dict[Key, list[float]] = {}
-    theirs: dict[Key, list[float]] = {}
+def alternate(
+    request: Request,
+    tell: Callable[[str], None],
+    after_round: Callable[[Outcome], None] = lambda outcome: None,
+) -> Outcome:
+    """Measure rounds until every row holds, differs, or cannot be told: at least 9 and at most `max_pairs` of a row.
+
+    From the tenth on only rows that are not settled are measured. A row that a side could not measure is left out with
+    the reason. `after_round` gets what is known after each. Raises EnvironmentLackingError where one side measures
+    nothing at all, UsageError where the output folder holds another comparison.
+    """
     request.out.mkdir(parents=True, exist_ok=True)
-    for pair in range(request.max_pairs):
-        order: Sequence[Callable[[int], None]] = (
-            lambda n: _add(theirs, measure_peer(request, n)),
-            lambda n: _add(ours, measure_ours(request, n)),
-        )
-        for one in order if pair % 2 == 0 else reversed(order):
-            one(pair)
-        lines = table(request, ours, theirs)
-        open_rows = [line for line in lines if line.verdict == "more pairs"]
-        tell(f"pair {pair + 1}: {len(lines) - len(open_rows)} of {len(lines)} rows settled")
-        if pair + 1 >= MIN_PAIRS and not open_rows:
+    rounds, left_out = _stored(request)
+    if rounds:
+        tell(f"{len(rounds)} rounds are there already")
+    began = time.monotonic()
+    while len(rounds) < request.max_pairs:
+        rows = [line.row for line in table(request, rounds) if line.verdict == "more pairs"] if rounds else request.rows
+        if not rows or _out_of_time(request, rounds, time.monotonic() - began, tell):
             break
-    return table(request, ours, theirs)
+        one, reasons = _round(request, rows, len(rounds))
+        rounds.append(one)
+        left_out.update({key: why for key, why in reasons.items() if not _has_pair(rounds, key)})
+        _store(request, rounds, left_out)
+        outcome = Outcome(table(request, rounds), left_out)
+        after_round(outcome)
+        settled = sum(line.verdict != "more pairs" for line in outcome.lines)
+        tell(
+            f"round {len(rounds)}: ours {one.ours_s:.1f} s, the peer {one.theirs_s:.1f} s; "
+            f"{settled} of {len(outcome.lines)} rows settled"
+        )
+    return Outcome(table(request, rounds), left_out)
 
 
-def _add(series: dict[Key, list[float]], found: dict[Key, float]) -> None:
-    for key, value in found.items():
-        series.setdefault(key, []).append(value)
+def _out_of_time(request: Request, rounds: Sequence[Round], spent_s: float, tell: Callable[[str], None]) -> bool:
+    longest = max((one.ours_s + one.theirs_s for one in rounds), default=0.0)
+    if request.time_limit_s is None or spent_s + longest <= request.time_limit_s:
+        return False
+    tell(f"no time is left for another round of {longest:.0f} s")
+    return True
 
 
-def table(request: Request, ours: dict[Key, list[float]], theirs: dict[Key, list[float]]) -> list[Line]:
-    """The rows that both sides measured in the same number of pairs."""
+def _has_pair(rounds: Sequence[Round], key: str) -> bool:
+    return any(key in one.ours and key in one.theirs for one in rounds)
+
+
+def _round(request: Request, rows: Sequence[Row], number: int) -> tuple[Round, Reasons]:
+    """Both sides once, the peer first in even rounds."""
+    reasons: Reasons = {}
+    figures: dict[str, Figures] = {}
+    seconds: dict[str, float] = {}
+    sides = {"theirs": measure_peer, "ours": measure_ours}
+    for side in sorted(sides, reverse=number % 2 == 0):
+        start = time.monotonic()
+        figures[side], missing = sides[side](request, rows, number)
+        seconds[side] = time.monotonic() - start
+        reasons.update(missing)
+        if not figures[side] and number == 0:
+            raise EnvironmentLackingError(next(iter(missing.values()), f"{side}: nothing was measured"))
+    return Round(figures["ours"], figures["theirs"], seconds["ours"], seconds["theirs"]), reasons
+
+
+def table(request: Request, rounds: Sequence[Round]) -> list[Line]:
+    """The rows that both sides measured, over the rounds in which both did."""
     lines = []
-    for test in request.tests:
-        for size, _ in sizes_of(test, request):
-            mine, peers = ours.get((test.name, size), []), theirs.get((test.name, size), [])
-            if not mine or len(mine) != len(peers):
-                continue
-            rate = test.figure == "rate"
-            ratio = ratio_of_pairs(peers, mine) if rate else ratio_of_pairs(mine, peers)
-            verdict = ratio.verdict(test.tolerance_at(size), at_least=rate)
-            if verdict == "more pairs" and ratio.pairs >= request.max_pairs:
-                verdict = "cannot tell"
-            lines.append(Line(test, size, _middle(mine), _middle(peers), ratio, verdict))
+    for row in request.rows:
+        pairs = [(one.ours[row.key], one.theirs[row.key]) for one in rounds
+                 if row.key in one.ours and row.key in one.theirs]  # fmt: skip
+        if not pairs:
+            continue
+        ours, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
+        rate = row.test.figure == "rate"
+        ratio = ratio_of_pairs(theirs, ours) if rate else ratio_of_pairs(ours, theirs)
+        verdict = ratio.verdict(row.test.tolerance_at(row.size), at_least=rate)
+        if verdict == "more pairs" and ratio.pairs >= request.max_pairs:
+            verdict = "cannot tell"
+        lines.append(Line(row, _middle(ours), _middle(theirs), ratio, verdict))
     return lines
 
 
@@ -118,130 +138,45 @@ def _middle(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def measure_ours(request: Request, pair: int) -> dict[Key, float]:
-    """One fresh launch of our cases; the peer's estimator of each."""
-    from linkgauge.stats.series import samples_of
-    from linkgauge.store.run import load
-
-    plan = request.out / "plan.toml"
-    plan.write_text(plan_text(request))
-    out = request.out / f"ours-{pair:02d}"
-    command = [sys.executable, "-m", "linkgauge", "run", "--plan", str(plan), "--out", str(out), "--no-report"]
-    command += ["--devices", request.devices]
-    command += ["--mpi", request.mpi, "--bind", _binding(request)] if request.mpi else ["--threads"]
-    command += ["--thread-level", "single"] if request.peer == "osu" else []  # as MPI_Init, which OSU calls
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LAUNCH_TIMEOUT_S, check=False
-    )
-    if not out.is_dir():
-        raise EnvironmentLackingError(f"our side did not run: {(done.stderr or done.stdout).strip()[-300:]}")
-    run = load(out)
-    found: dict[Key, float] = {}
-    for row in run.rows():
-        test = _test_of(request, row.record)
-        if row.status != "ok" or test is None:
-            continue
-        samples = samples_of(run, row)
-        columns = {name: samples[name].to_numpy() for name in ("rank", "lane", "sample", "ns", "iterations")}
-        measured = samples["phase"].to_numpy(zero_copy_only=False) == "sample"
-        chosen = {name: values[measured] for name, values in columns.items()}
-        found[(test.name, row.case.size_asked)] = ESTIMATORS[test.estimator](chosen)
-    return found
+def _asked(request: Request) -> dict[str, object]:
+    """What must be alike for rounds to belong to one comparison."""
+    return {
+        "peer": request.peer,
+        "folder": str(request.folder),
+        "rows": [row.key for row in request.rows],
+        "counts": [request.iterations, request.large_iterations, request.warmup],
+        "mpi": request.mpi,
+        "devices": request.devices,
+        "bind": request.bind,
+    }
 
 
-def _binding(request: Request) -> str:
-    if request.bind == "none":
-        return "none"
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < request.ranks:
-        raise EnvironmentLackingError(f"--bind core: {request.ranks} ranks have {len(cores)} cores, expected one each")
-    return ":".join(map(str, cores[: request.ranks]))
+def _store(request: Request, rounds: Sequence[Round], left_out: Reasons) -> None:
+    stored = {"asked": _asked(request), "rounds": [dataclasses.asdict(one) for one in rounds], "left_out": left_out}
+    replace_text(request.out / _ROUNDS, json.dumps(stored, indent=1))
 
 
-def _test_of(request: Request, record: dict[str, object]) -> PeerTest | None:
-    for test in request.tests:
-        if all(record[name] == value for name, value in test.case.items() if name != "batch"):
-            return test
-    return None
+def replace_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(text)
+    os.replace(temporary, path)
 
 
-def plan_text(request: Request) -> str:
-    """Our cases as a plan file: a table a test, so many operations as the peer's."""
-    parts = []
-    for test in request.tests:
-        case = dict(test.case)
-        # nccl-tests times one queue of all its operations, osu_latency one loop: a common start for every few of them
-        # would add its own cost to each. OSU's bandwidth tests time one window after another.
-        streams = min(request.iterations, _LONGEST_LOOP)
-        batch = int(case.setdefault("batch", streams if case["cadence"] == "streaming" else 1))
-        samples = _NVBANDWIDTH_SAMPLES if request.peer == "nvbandwidth" else max(1, request.iterations // batch)
-        pair = case["pattern"] in ("pingpong", "unidirectional", "bidirectional")
-        case |= {
-            "size": [size for size, _ in sizes_of(test, request)],
-            "warmup": _NVBANDWIDTH_WARMUP if request.peer == "nvbandwidth" else request.warmup,
-            "stop_rule": "count",
-            "stop_samples": samples,
-            "stop_time_ns": "20s",
-            **({"pairs": "first"} if pair else {"ranks": request.ranks}),
-        }
-        if request.peer != "nvbandwidth":
-            case |= {"source_memory": request.memory[0], "target_memory": request.memory[1]}
-        elif case["pattern"] in ("host_to_device", "device_to_host", "local_copy"):
-            case["ranks"] = 1
-        parts.append("[[case]]\n" + "\n".join(f"{name} = {_toml(value)}" for name, value in case.items()))
-    return "\n\n".join(parts) + "\n"
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def measure_peer(request: Request, pair: int) -> dict[Key, float]:
-    """One launch of each of the peer's programs; nanoseconds per operation as our pattern counts it."""
-    from linkgauge.peers.commands import commands_of
-    from linkgauge.store.imported import Hints
-    from linkgauge.store.importers import read_log
-
-    found: dict[Key, float] = {}
-    for number, (tests, command, environment) in enumerate(commands_of(request)):
-        log = request.out / f"peer-{pair:02d}-{number}.txt"
-        with log.open("wb") as output:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **environment},
-                timeout=_LAUNCH_TIMEOUT_S,
-                check=False,
-            )
-        if done.returncode != 0:
-            last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-            raise EnvironmentLackingError(
-                f"{' '.join(command)[:200]} ended with {done.returncode}; it said: {last[0][:200]}"
-            )
-        imported = read_log(log, Hints(ranks=request.ranks, transport="ccl" if request.peer == "nccl-tests" else None))
-        for one in imported.cases:
-            test = next((test for test in tests if _is_case(test, one.case, request)), None)
-            if test is None or not one.intervals:
-                continue
-            ns, iterations = one.intervals[0]
-            found.setdefault((test.name, one.case.size_asked), ns / iterations)
-    return found
-
-
-def _is_case(test: PeerTest, case: Case, request: Request) -> bool:
-    """Whether an imported case is the test's: pattern, transport and initiator; the first pair of a matrix."""
-    names = ("pattern", "transport", "initiator") if request.peer == "nvbandwidth" else ("pattern",)
-    devices = case.devices
-    first = request.peer != "nvbandwidth" or devices in ((0, 1), (0,))
-    in_place = case.in_place
-    return (
-        first
-        and not in_place
-        and all(getattr(case, name) == test.case.get(name, getattr(case, name)) for name in names)
-    )
+def _stored(request: Request) -> tuple[list[Round], Reasons]:
+    """What the output folder has; UsageError where it is of another comparison or of something else."""
+    path = request.out / _ROUNDS
+    if not path.is_file():
+        if any(request.out.iterdir()):
+            raise UsageError(f"'{request.out}' is not empty: expected a new folder, or one of this same comparison")
+        _store(request, [], {})
+        return [], {}
+    try:
+        stored = json.loads(path.read_text())
+        rounds, left_out = [Round(**one) for one in stored["rounds"]], dict(stored["left_out"])
+        asked = stored["asked"]
+    except (ValueError, KeyError, TypeError) as broken:
+        raise UsageError(f"'{path}' does not hold rounds of a comparison: {broken}") from None
+    if asked != _asked(request):
+        raise UsageError(f"'{request.out}' holds another comparison: expected a new folder, or one of this same one")
+    return rounds, left_out

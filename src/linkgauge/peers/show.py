@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.peers.catalogue import peer_tests
-from linkgauge.peers.drive import Line
+from linkgauge.peers.drive import Line, replace_text
 from linkgauge.plan.quantity import format_size
+
+_FILE = "ratios.json"
+_FILE_WIDTH = 160  # of a table that goes to a file
 
 
 def named_peer(text: str) -> tuple[str, Path]:
@@ -24,38 +27,51 @@ def named_peer(text: str) -> tuple[str, Path]:
 
 def row_of(line: Line) -> dict[str, Any]:
     """One line as plain values; times are in nanoseconds of one operation."""
+    row = line.row
     return {
-        "test": line.test.name,
-        "size": line.size,
+        "test": row.test.name,
+        "ranks": row.ranks,
+        "memory": list(row.memory) if row.test.takes_memory else [],
+        "size": row.size,
         "ours_ns": line.ours_ns,
         "peer_ns": line.peer_ns,
-        "estimator": line.test.estimator,
-        "figure": line.test.figure,
+        "estimator": row.test.estimator,
+        "figure": row.test.figure,
         "ratio": line.ratio.median,
         "low": line.ratio.low,
         "high": line.ratio.high,
         "pairs": line.ratio.pairs,
-        "tolerance": line.test.tolerance_at(line.size),
+        "tolerance": row.test.tolerance_at(row.size),
         "verdict": line.verdict,
     }
 
 
 def write_rows(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """`ratios.json` in `folder`."""
-    (folder / "ratios.json").write_text(json.dumps(list(rows), indent=1))
+    """`ratios.json` in `folder`, whole or not at all."""
+    replace_text(folder / _FILE, json.dumps(list(rows), indent=1))
 
 
-def print_rows(rows: Sequence[dict[str, Any]]) -> None:
-    """The table on the terminal."""
+def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> None:
+    """The table on the terminal, and below it what was left out, a line for each reason."""
     from rich.console import Console
     from rich.table import Table
 
-    names = ("test", "size", "ours, ns", "peer, ns", "ratio of", "ratio", "95 % interval", "pairs", "verdict")
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_FILE_WIDTH)
+    names = ("test", "ranks", "memory", "size", "ours, ns", "peer, ns", "ratio of", "ratio", "95 % interval", "pairs",
+             "verdict")  # fmt: skip
     table = Table(*names, box=None)
     for row in rows:
         table.add_row(
-            str(row["test"]), format_size(row["size"]), f"{row['ours_ns']:.1f}", f"{row['peer_ns']:.1f}",
-            row["figure"] + "s", f"{row['ratio']:.4f}", f"{row['low']:.4f} to {row['high']:.4f}", str(row["pairs"]),
-            row["verdict"],
+            str(row["test"]), str(row["ranks"]), " to ".join(dict.fromkeys(row["memory"])), format_size(row["size"]),
+            f"{row['ours_ns']:.1f}", f"{row['peer_ns']:.1f}", row["figure"] + "s", f"{row['ratio']:.4f}",
+            f"{row['low']:.4f} to {row['high']:.4f}", str(row["pairs"]), row["verdict"],
         )  # fmt: skip
-    Console().print(table)
+    console.print(table)
+    by_reason: dict[str, list[str]] = {}
+    for key, reason in left_out.items():
+        by_reason.setdefault(reason, []).append(key)
+    for reason, keys in by_reason.items():
+        more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
+        console.print(f"left out: {'; '.join(keys[:3])}{more}: {reason}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,48 @@
+"""nccl-tests and rccl-tests: their command lines, one for all sizes of a test wherever one factor steps them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from linkgauge.errors import EnvironmentLackingError
+from linkgauge.peers.launch import PeerLaunch, find_program, launcher, launcher_environment
+from linkgauge.peers.request import Request, Row
+
+
+def launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
+    """A launch for each test, rank count, count of operations and series of sizes that one factor steps through."""
+    groups: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[(row.test.name, row.ranks, request.counts(row).iterations)].append(row)
+    for some in groups.values():
+        for factor, chain in chains(sorted(some, key=lambda row: row.peer_size)):
+            yield PeerLaunch(tuple(chain), tuple(_command(request, chain, factor)), launcher_environment())
+
+
+def chains(rows: Sequence[Row]) -> list[tuple[int, list[Row]]]:
+    """Rows of rising size as series with one whole factor each, from the smallest on; a series may be of one."""
+    found: list[tuple[int, list[Row]]] = []
+    for row in rows:
+        if found:
+            factor, chain = found[-1]
+            step, rest = divmod(row.peer_size, chain[-1].peer_size)
+            if rest == 0 and step > 1 and (len(chain) == 1 or step == factor):
+                found[-1] = (step, [*chain, row])
+                continue
+        found.append((2, [row]))
+    return found
+
+
+def _command(request: Request, rows: Sequence[Row], factor: int) -> list[str]:
+    test, ranks = rows[0].test, rows[0].ranks
+    counts = request.counts(rows[0])
+    common = ["-b", str(rows[0].peer_size), "-e", str(rows[-1].peer_size), "-f", str(factor)]
+    common += ["-n", str(counts.iterations), "-w", str(counts.warmup), "-c", "0", "-d", "float"]
+    if not request.mpi:
+        return [str(find_program(request.folder, test.name)), "-t", str(ranks), "-g", "1", *common]
+    try:
+        program = find_program(request.folder, test.name + "_mpi")
+    except EnvironmentLackingError:
+        program = find_program(request.folder, test.name)  # as older makefiles name it
+    return [*launcher(request, ranks), str(program), "-g", "1", *common]

@@ -1,0 +1,47 @@
+"""OSU micro-benchmarks: their command lines, one for all sizes of a test wherever one can have them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from linkgauge.peers.catalogue import PAIR_PATTERNS
+from linkgauge.peers.launch import PeerLaunch, find_program, launcher, launcher_environment
+from linkgauge.peers.request import Request, Row
+
+_MEMORY = {"device": "D", "managed": "M", "pageable": "H"}
+_MEMORY_LIMIT = 512 << 20  # what a collective's buffers may take unless -M says more
+
+
+def launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
+    """A launch for each test, rank count, kinds of memory and count; OSU doubles sizes from the first to the last.
+
+    With neither count asked for, OSU's own hold, which differ by size in one launch. Sizes whose quotient is no power
+    of two need a launch each.
+    """
+    own_counts = request.iterations is None and request.large_iterations is None and request.warmup is None
+    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        counts = None if own_counts else request.counts(row)
+        odd = row.peer_size // (row.peer_size & -row.peer_size)
+        groups[(row.test.name, row.ranks, row.memory, odd, counts and counts.iterations)].append(row)
+    for some in groups.values():
+        yield PeerLaunch(tuple(some), tuple(_command(request, some, own_counts)), launcher_environment())
+
+
+def _command(request: Request, rows: Sequence[Row], own_counts: bool) -> list[str]:
+    test, ranks = rows[0].test, rows[0].ranks
+    sizes = [row.peer_size for row in rows]
+    command = [*launcher(request, ranks), str(find_program(request.folder, test.name))]
+    command += ["-m", f"{min(sizes)}:{max(sizes)}"]
+    if not own_counts:
+        command += ["-i", str(request.counts(rows[0]).iterations)]
+        command += [] if request.warmup is None else ["-x", str(request.warmup)]
+    source, target = (_MEMORY[kind] for kind in rows[0].memory)
+    if test.case["pattern"] in PAIR_PATTERNS:
+        return command + ([source, target] if "D" in (source, target) or "M" in (source, target) else [])
+    if max(sizes) * ranks > _MEMORY_LIMIT:
+        command += ["-M", str(max(sizes) * ranks)]
+    command += ["-T", "mpi_float"] if test.case["pattern"] in ("allreduce", "reduce") else []
+    command += {"D": ["-d", "cuda"], "M": ["-d", "managed"]}.get(source, [])
+    return command

@@ -1,0 +1,129 @@
+"""Our side of a round: one launch of all rows, and the peer's estimator of each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from linkgauge.errors import EnvironmentLackingError
+from linkgauge.peers import nvbandwidth
+from linkgauge.peers.catalogue import PAIR_PATTERNS, Counts
+from linkgauge.peers.estimators import ESTIMATORS
+from linkgauge.peers.launch import run_logged
+from linkgauge.peers.request import Request, Row
+from linkgauge.peers.theirs import Figures, Reasons
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Row as StoredRow
+    from linkgauge.store.run import Run
+
+_LONGEST_LOOP = 2000
+
+
+def measure_ours(request: Request, rows: Sequence[Row], number: int) -> tuple[Figures, Reasons]:
+    """One fresh launch of our cases; the peer's estimator of each."""
+    from linkgauge.store.run import load
+
+    plan = request.out / f"plan-{number:02d}.toml"
+    plan.write_text(plan_text(request, rows))
+    out = request.out / f"ours-{number:02d}"
+    if out.exists():
+        shutil.rmtree(out)  # of a round that was ended
+    command = [sys.executable, "-m", "linkgauge", "run", "--plan", str(plan), "--out", str(out), "--no-report"]
+    command += ["--devices", request.devices]
+    command += ["--mpi", request.mpi, "--bind", _binding(request)] if request.mpi else ["--threads"]
+    command += ["--thread-level", "single"] if request.peer == "osu" else []  # as MPI_Init, which OSU calls
+    failure = run_logged(command, request.out / f"ours-{number:02d}.txt", {})
+    if not out.is_dir():
+        raise EnvironmentLackingError(f"our side did not run: {failure}")
+    run = load(out)
+    figures: Figures = {}
+    reasons: Reasons = {row.key: failure or "the plan has no such case" for row in rows}
+    for measured in run.rows():
+        row = _row_of(rows, measured.record)
+        if row is None:
+            continue
+        if measured.status == "ok":
+            figures[row.key] = _estimate(run, measured, row)
+            reasons.pop(row.key, None)
+        elif row.key not in figures:
+            reasons[row.key] = f"ours: {measured.status}: {measured.reason}"
+    return figures, reasons
+
+
+def _estimate(run: Run, measured: StoredRow, row: Row) -> float:
+    from linkgauge.stats.series import samples_of
+
+    samples = samples_of(run, measured)
+    columns = {name: samples[name].to_numpy() for name in ("rank", "lane", "sample", "ns", "iterations")}
+    kept = samples["phase"].to_numpy(zero_copy_only=False) == "sample"
+    return ESTIMATORS[row.test.estimator]({name: values[kept] for name, values in columns.items()})
+
+
+def _binding(request: Request) -> str:
+    if request.bind == "none":
+        return "none"
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < request.ranks:
+        raise EnvironmentLackingError(f"--bind core: {request.ranks} ranks have {len(cores)} cores, expected one each")
+    return ":".join(map(str, cores[: request.ranks]))
+
+
+def _row_of(rows: Sequence[Row], record: dict[str, object]) -> Row | None:
+    for row in rows:
+        memory = (record["source_memory"], record["target_memory"])
+        if (
+            record["size_asked"] == row.size
+            and record["ranks"] == row.ranks
+            and (memory == row.memory or not row.test.takes_memory)
+            and all(record[name] == value for name, value in row.test.case.items() if name != "batch")
+        ):
+            return row
+    return None
+
+
+def plan_text(request: Request, rows: Sequence[Row]) -> str:
+    """Our cases as a plan file: a table for the sizes of a test that are repeated alike, as often as the peer does."""
+    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        counts = _counts(request, row)
+        groups[(row.test.name, row.ranks, row.memory, counts.iterations, counts.warmup)].append(row)
+    tables = (_table(request, some) for some in groups.values())
+    texts = ("\n".join(f"{name} = {_toml(value)}" for name, value in table.items()) for table in tables)
+    return "\n\n".join(f"[[case]]\n{text}" for text in texts) + "\n"
+
+
+def _counts(request: Request, row: Row) -> Counts:
+    return nvbandwidth.COUNTS if request.peer == "nvbandwidth" else request.counts(row)
+
+
+def _table(request: Request, rows: Sequence[Row]) -> dict[str, object]:
+    test, counts = rows[0].test, _counts(request, rows[0])
+    case = dict(test.case)
+    # nccl-tests times one queue of all its operations, osu_latency one loop: a common start for every few of them
+    # would add its own cost to each. OSU's bandwidth tests time one window after another.
+    queued = min(counts.iterations, _LONGEST_LOOP) if case["cadence"] == "streaming" else 1
+    batch = int(case.setdefault("batch", queued))
+    case |= {
+        "size": [row.size for row in rows],
+        "warmup": counts.warmup,
+        "stop_rule": "count",
+        "stop_samples": max(1, counts.iterations // batch),
+        "stop_time_ns": "20s",
+    }
+    case |= {"pairs": "first"} if case["pattern"] in PAIR_PATTERNS else {"ranks": rows[0].ranks}
+    if test.takes_memory:
+        case |= {"source_memory": rows[0].memory[0], "target_memory": rows[0].memory[1]}
+    return case
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,112 @@
+"""What one comparison asks for: its rows, how often each side repeats an operation, and what no row is made of.
+
+A row is one line of the table: a peer's test at one size, on so many ranks, between two kinds of memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from linkgauge.peers.catalogue import PAIR_PATTERNS, Counts, PeerTest, usual_counts
+from linkgauge.peers.ratio import MAX_PAIRS
+
+_NCCL_BLOCK_BYTES = 16  # nccl-tests cuts blocks of whole 16 bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One comparison: `size` is ours in bytes, `memory` the kinds sent from and received into."""
+
+    test: PeerTest
+    ranks: int
+    memory: tuple[str, str]
+    size: int
+
+    @property
+    def key(self) -> str:
+        """The row's name in files: all that tells it apart."""
+        return f"{self.test.name} {self.ranks} {self.memory[0]},{self.memory[1]} {self.size}"
+
+    @property
+    def peer_size(self) -> int:
+        """The size in bytes as the peer counts it: a total or a block where ours is the other."""
+        if self.test.sizes == "times ranks":
+            return self.size * self.ranks
+        return self.size // self.ranks if self.test.sizes == "over ranks" else self.size
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One comparison of many rows. `mpi` as `--mpi`; empty: threads of one process.
+
+    `iterations`, `large_iterations` and `warmup`: operations that each side times and those before; None: the peer's
+    usual counts. `time_limit_s`: no round begins that would end later, by the longest so far; None: no limit.
+    """
+
+    peer: str
+    folder: Path
+    rows: tuple[Row, ...]
+    mpi: str
+    devices: str
+    out: Path
+    iterations: int | None = None
+    large_iterations: int | None = None
+    warmup: int | None = None
+    bind: str = "none"  # none | core: rank i on the i-th core that is allowed
+    max_pairs: int = MAX_PAIRS
+    time_limit_s: float | None = None
+
+    @property
+    def ranks(self) -> int:
+        """The most ranks of any row."""
+        return max(row.ranks for row in self.rows)
+
+    def counts(self, row: Row) -> Counts:
+        """How many operations both sides time of a row, and how many come before them."""
+        usual = usual_counts(self.peer, row.test, row.size)
+        iterations = self.iterations or usual.iterations
+        if usual.large and self.large_iterations:
+            iterations = self.large_iterations
+        return Counts(iterations, usual.warmup if self.warmup is None else self.warmup, usual.large)
+
+
+def rows_of(
+    peer: str,
+    tests: Sequence[PeerTest],
+    ranks: Sequence[int],
+    memories: Sequence[tuple[str, str]],
+    sizes: Iterable[int],
+) -> tuple[tuple[Row, ...], dict[str, str]]:
+    """Every row of the product that the peer can measure, and by row key why the others are left out."""
+    rows: dict[str, Row] = {}
+    left_out: dict[str, str] = {}
+    for test in tests:
+        for count in ranks if test.own_ranks is None else (test.own_ranks,):
+            for memory in memories if test.takes_memory else memories[:1]:
+                for size in sorted(set(sizes)):
+                    row = Row(test, count, memory, size)
+                    if reason := _cannot(peer, row):
+                        left_out[row.key] = reason
+                    else:
+                        rows[row.key] = row
+    return tuple(rows.values()), left_out
+
+
+def _cannot(peer: str, row: Row) -> str:
+    """Why the peer has no such row; empty where it has."""
+    if row.test.sizes == "over ranks" and row.size % row.ranks:
+        return f"{row.size} bytes are not {row.ranks} equal blocks"
+    if peer == "osu" and "pinned" in row.memory:
+        return "OSU's host buffers are pageable"
+    if peer == "osu" and row.test.case["pattern"] not in PAIR_PATTERNS and row.memory[0] != row.memory[1]:
+        return "OSU's collectives send from and receive into one kind of memory"
+    if peer == "nvbandwidth" and row.size % (1 << 20):
+        return "nvbandwidth takes whole MiB"
+    if peer == "nccl-tests":
+        parts = row.ranks if row.test.blocks else 1
+        least = _NCCL_BLOCK_BYTES * parts if row.test.blocks or row.test.sizes == "times ranks" else 4
+        if row.size < least or row.size % least:
+            return f"nccl-tests would cut {row.size} bytes to another size: expected a multiple of {least}"
+    return ""

@@ -1,0 +1,76 @@
+"""The peer's side of a round: each of its programs once, and what it printed as nanoseconds of one operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.peers import nccl_tests, nvbandwidth, osu
+from linkgauge.peers.launch import PeerLaunch, run_logged
+from linkgauge.peers.request import Request, Row
+from linkgauge.plan.case import Case
+from linkgauge.store.imported import Hints, ImportedCase
+from linkgauge.store.importers import read_log
+
+Figures = dict[str, float]  # by row key: nanoseconds of one operation as our pattern counts it
+Reasons = dict[str, str]  # by row key: why there is no figure
+
+_LAUNCHES: dict[str, Callable[[Request, Sequence[Row]], Iterator[PeerLaunch]]] = {
+    "osu": osu.launches,
+    "nccl-tests": nccl_tests.launches,
+    "nvbandwidth": nvbandwidth.launches,
+}
+
+
+def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Figures, Reasons]:
+    """One launch of each of the peer's programs that `rows` need. What one that fails had printed before counts."""
+    figures: Figures = {}
+    reasons: Reasons = {}
+    for count, launch in enumerate(launches_of(request, rows, reasons)):
+        log = request.out / f"peer-{number:02d}-{count}.txt"
+        failure = run_logged(launch.command, log, launch.environment)
+        for one in _cases(log, Hints(ranks=launch.rows[0].ranks)):
+            row = next((row for row in launch.rows if _is_case(row, one.case, request.peer)), None)
+            if row is not None and one.intervals:
+                ns, iterations = one.intervals[0]
+                figures.setdefault(row.key, ns / iterations)
+        for row in launch.rows:
+            if row.key not in figures:
+                reasons[row.key] = failure or f"{log.name} has no row of {row.peer_size} bytes"
+    return figures, reasons
+
+
+def _cases(log: Path, hints: Hints) -> list[ImportedCase]:
+    """What a log holds; nothing where the program ended before it printed a table."""
+    try:
+        return read_log(log, hints).cases
+    except UsageError:
+        return []
+
+
+def launches_of(request: Request, rows: Sequence[Row], reasons: Reasons) -> list[PeerLaunch]:
+    """The launches of one round, a test whose program is not there left out with the reason."""
+    found: list[PeerLaunch] = []
+    by_test: dict[str, list[Row]] = {}
+    for row in rows:
+        # nvbandwidth is one program for all of its tests.
+        by_test.setdefault("" if request.peer == "nvbandwidth" else row.test.name, []).append(row)
+    for some in by_test.values():
+        try:
+            found += _LAUNCHES[request.peer](request, some)
+        except EnvironmentLackingError as lacking:
+            reasons.update({row.key: str(lacking) for row in some})
+    return found
+
+
+def _is_case(row: Row, case: Case, peer: str) -> bool:
+    """Whether an imported case is the row's: pattern, size, transport and initiator; the first pair of a matrix."""
+    several = peer == "nvbandwidth"
+    names = ("pattern", "transport", "initiator") if several else ("pattern",)
+    return (
+        not case.in_place
+        and case.size_asked == row.size
+        and (not several or case.devices in ((0, 1), (0,)))
+        and all(getattr(case, name) == row.test.case.get(name, getattr(case, name)) for name in names)
+    )

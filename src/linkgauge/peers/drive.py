@@ -68,7 +68,7 @@ def alternate(
     request.out.mkdir(parents=True, exist_ok=True)
     rounds, left_out = _stored(request)
     if rounds:
-        tell(f"{len(rounds)} rounds are there already")
+        tell(f"{len(rounds)} round{'s were' if len(rounds) > 1 else ' was'} kept from before")
     began = time.monotonic()
     while len(rounds) < request.max_pairs:
         rows = [line.row for line in table(request, rounds) if line.verdict == "more pairs"] if rounds else request.rows

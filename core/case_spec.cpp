@@ -5,7 +5,7 @@
 namespace linkgauge {
 namespace {
 
-constexpr Words<Pattern, 26> kPatterns{"pattern",
+constexpr Words<Pattern, 28> kPatterns{"pattern",
                                        {{{Pattern::kPingpong, "pingpong"},
                                          {Pattern::kUnidirectional, "unidirectional"},
                                          {Pattern::kBidirectional, "bidirectional"},
@@ -26,6 +26,8 @@ constexpr Words<Pattern, 26> kPatterns{"pattern",
                                          {Pattern::kHostToDevice, "host_to_device"},
                                          {Pattern::kDeviceToHost, "device_to_host"},
                                          {Pattern::kHostDeviceBoth, "host_device_both"},
+                                         {Pattern::kHostToDeviceBeside, "host_to_device_beside"},
+                                         {Pattern::kDeviceToHostBeside, "device_to_host_beside"},
                                          {Pattern::kLocalCopy, "local_copy"},
                                          {Pattern::kStreamCopy, "stream_copy"},
                                          {Pattern::kCpuStream, "cpu_stream"},

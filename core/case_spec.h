@@ -33,6 +33,8 @@ enum class Pattern : std::uint8_t {
   kHostToDevice,
   kDeviceToHost,
   kHostDeviceBoth,
+  kHostToDeviceBeside,  // one flow, timed alone, while others of twice the size keep on beside it
+  kDeviceToHostBeside,
   kLocalCopy,
   kStreamCopy,
   kCpuStream,

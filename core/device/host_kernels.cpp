@@ -293,13 +293,19 @@ void run_copy(void** arguments, const LaunchShape&) {
 
 void run_empty(void**, const LaunchShape&) {}
 
-void run_chase(void** arguments, const LaunchShape&) {
+void* walk(void** arguments) {
   auto* const* place = argument<void* const*>(arguments, 0);
   const auto loads = argument<std::uint64_t>(arguments, 1);
-  auto** end = argument<void**>(arguments, 2);
   for (std::uint64_t i = 0; i < loads; ++i)
     place = static_cast<void* const*>(*const_cast<void* const volatile*>(place));
-  *end = const_cast<void*>(static_cast<const void*>(place));
+  return const_cast<void*>(static_cast<const void*>(place));
+}
+
+void run_chase(void** arguments, const LaunchShape&) { *argument<void**>(arguments, 2) = walk(arguments); }
+
+// The block that walks is of no concern here: a host device has one core.
+void run_chase_in_turn(void** arguments, const LaunchShape&) {
+  argument<void**>(arguments, 2)[argument<std::uint32_t>(arguments, 3)] = walk(arguments);
 }
 
 // Waits until *flag >= value, at most `spin_limit` looks; yields now and then, since the other side may need this core.
@@ -345,6 +351,7 @@ constexpr std::uint8_t kCheckArguments[] = {8, 8, 4, 4, 8, 4, 4, 8, 8};
 constexpr std::uint8_t kReduceArguments[] = {8, 8, 4, 8, 4, 4};
 constexpr std::uint8_t kCopyArguments[] = {8, 8, 8};
 constexpr std::uint8_t kChaseArguments[] = {8, 8, 8};
+constexpr std::uint8_t kChaseInTurnArguments[] = {8, 8, 8, 4};
 constexpr std::uint8_t kFlagPingpongArguments[] = {8, 8, 8, 8, 4, 8, 8};
 constexpr std::uint8_t kGateArguments[] = {8, 8, 8, 8};
 
@@ -352,15 +359,16 @@ struct Named {
   std::string_view name;
   HostKernel kernel;
 };
-const std::array<Named, 9> kKernels{{{kKernelFill, {run_fill, kFillArguments}},
-                                     {kKernelCheck, {run_check, kCheckArguments}},
-                                     {kKernelReduce, {run_reduce, kReduceArguments}},
-                                     {kKernelAllreduce, {run_allreduce, allreduce_argument_bytes()}},
-                                     {kKernelCopy, {run_copy, kCopyArguments}},
-                                     {kKernelEmpty, {run_empty, {}}},
-                                     {kKernelChase, {run_chase, kChaseArguments}},
-                                     {kKernelFlagPingpong, {run_flag_pingpong, kFlagPingpongArguments}},
-                                     {kKernelGate, {run_gate, kGateArguments}}}};
+const std::array<Named, 10> kKernels{{{kKernelFill, {run_fill, kFillArguments}},
+                                      {kKernelCheck, {run_check, kCheckArguments}},
+                                      {kKernelReduce, {run_reduce, kReduceArguments}},
+                                      {kKernelAllreduce, {run_allreduce, allreduce_argument_bytes()}},
+                                      {kKernelCopy, {run_copy, kCopyArguments}},
+                                      {kKernelEmpty, {run_empty, {}}},
+                                      {kKernelChase, {run_chase, kChaseArguments}},
+                                      {kKernelChaseInTurn, {run_chase_in_turn, kChaseInTurnArguments}},
+                                      {kKernelFlagPingpong, {run_flag_pingpong, kFlagPingpongArguments}},
+                                      {kKernelGate, {run_gate, kGateArguments}}}};
 
 }  // namespace
 

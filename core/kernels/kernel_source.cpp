@@ -20,9 +20,10 @@ const std::string& kernel_source() {
 }
 
 std::vector<std::string> gpu_kernel_names(const std::string& architecture) {
-  std::vector<std::string> names = {kKernelFill,   kKernelCheck,        kKernelReduce,   kKernelCopy,  kKernelCopyU1,
-                                    kKernelCopyU2, kKernelCopyU8,       kKernelCopyU16,  kKernelEmpty, kKernelChase,
-                                    kKernelGate,   kKernelFlagPingpong, kKernelAllreduce};
+  std::vector<std::string> names = {kKernelFill,      kKernelCheck,      kKernelReduce, kKernelCopy,
+                                    kKernelCopyU1,    kKernelCopyU2,     kKernelCopyU8, kKernelCopyU16,
+                                    kKernelEmpty,     kKernelChase,      kKernelGate,   kKernelFlagPingpong,
+                                    kKernelAllreduce, kKernelChaseInTurn};
   constexpr char kCudaPrefix[] = "sm_";
   if (architecture.rfind(kCudaPrefix, 0) == 0 && std::atoi(architecture.c_str() + sizeof(kCudaPrefix) - 1) >= 90)
     names.emplace_back(kKernelCopyBulk);

@@ -12,6 +12,15 @@ __global__ void lg_chase(const void* start, unsigned long long loads, const void
   *end = place;  // keeps the loads
 }
 
+// As nvbandwidth walks: of a grid with one block for each multiprocessor the block `walker` alone does, by plain loads.
+__global__ void lg_chase_in_turn(const void* start, unsigned long long loads, const void** ends, unsigned int walker) {
+  using namespace linkgauge;
+  if (blockIdx.x != walker || threadIdx.x != 0) return;
+  const void* place = start;
+  for (u64 i = 0; i < loads; ++i) place = *static_cast<const void* const*>(place);
+  ends[walker] = place;  // keeps the loads
+}
+
 // One thread on each of two devices (or one and the host): round r is the starter's write of r to the other's flag, and
 // the other's answer.
 __global__ void lg_flag_pingpong(unsigned long long* mine, unsigned long long* theirs, unsigned long long first,

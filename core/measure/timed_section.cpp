@@ -81,14 +81,14 @@ class QueueEvents {
   void record_stops() {
     for (std::size_t i = 0; i < queues_.size(); ++i) runtime_.record(stops_[i], queues_[i].stream);
   }
-  // The longest of the queues; of queues on one device, from the first start to the last stop.
+  // The longest of the timed queues; of queues on one device, from the first start to the last stop.
   std::int64_t elapsed_ns() {
     std::int64_t longest = 0;
     for (const EventHandle event : starts_) runtime_.synchronize_event(event);
     for (const EventHandle event : stops_) runtime_.synchronize_event(event);
     for (std::size_t stop = 0; stop < queues_.size(); ++stop) {
       for (std::size_t start = 0; start < queues_.size(); ++start) {
-        if (queues_[start].device != queues_[stop].device) continue;
+        if (queues_[start].device != queues_[stop].device || !queues_[start].timed || !queues_[stop].timed) continue;
         longest = std::max(longest, runtime_.elapsed_ns(starts_[start], stops_[stop]));
       }
     }

@@ -19,53 +19,69 @@ namespace {
 // A line further than any prefetch of the neighbouring line reaches.
 constexpr std::size_t kChaseStrideBytes = 128;
 
+constexpr char kInTurn[] = "in_turn";
+// What nvbandwidth 0.8 times as one figure (common.h, latencyMemAccessCnt), shared out among the multiprocessors.
+constexpr std::int64_t kLoadsInTurn = 1'000'000;
+
 // One operation walks once around a ring of pointers, one for each kChaseStrideBytes of the size, in random order. With
 // two ranks the first one's device walks through memory of the second's, who only lends it.
+//
+// `in_turn` is nvbandwidth's way: the ring goes by address, and each multiprocessor in turn walks its share of
+// kLoadsInTurn from the first place on, so that the mean is over all places from which a device can ask.
 class Chase final : public DevicePattern {
  public:
-  using DevicePattern::DevicePattern;
+  Chase(const RankContext& context, const CaseSpec& spec)
+      : DevicePattern(context, spec),
+        in_turn_(spec.variant == kInTurn),
+        walkers_(in_turn_ ? std::max(runtime().describe(device()).multiprocessors, 1) : 1),
+        loads_(in_turn_ ? kLoadsInTurn / walkers_ : places() - 1) {}
 
   void fill(std::uint64_t seed) override {
     if (!walks()) return;
-    const std::size_t places = static_cast<std::size_t>(steps()) + 1;
-    std::vector<std::size_t> order(places);
+    std::vector<std::size_t> order(static_cast<std::size_t>(places()));
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::mt19937_64 random(seed);
-    std::shuffle(order.begin() + 1, order.end(), random);
+    if (!in_turn_) std::shuffle(order.begin() + 1, order.end(), random);
     std::vector<std::byte> image(walked_.bytes);
-    for (std::size_t i = 0; i < places; ++i) {
-      void* next = place(order[(i + 1) % places]);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      void* next = place(order[(i + 1) % order.size()]);
       std::copy_n(reinterpret_cast<const std::byte*>(&next), sizeof next, &image[order[i] * kChaseStrideBytes]);
     }
     runtime().copy_now(walked_.data, walked_.copy_device, image.data(), -1, image.size());
     // One load less than a round: the end is a place that only a whole walk reaches.
-    due_ = place(order[places - 1]);
-    void* poison = nullptr;
-    runtime().copy_now(end_.data(), device(), &poison, -1, sizeof poison);
+    due_ = place(order[static_cast<std::size_t>(loads_) % order.size()]);
+    const std::vector<void*> poison(static_cast<std::size_t>(walkers_));
+    runtime().copy_now(ends_.data(), device(), poison.data(), -1, ends_.size());
   }
   void post() override {
     if (!walks()) return;
     const void* start = walked_.data;
-    auto loads = static_cast<std::uint64_t>(steps());
-    void* end = end_.data();
-    void* arguments[] = {&start, &loads, &end};
-    runtime().launch(kernel_, {1, 1, 0}, arguments, stream());
+    auto loads = static_cast<std::uint64_t>(loads_);
+    void* ends = ends_.data();
+    unsigned walker = 0;
+    void* arguments[] = {&start, &loads, &ends, &walker};  // the last is chase_in_turn's only
+    for (; walker < static_cast<unsigned>(walkers_); ++walker) {
+      runtime().launch(kernel_, {static_cast<unsigned>(walkers_), 1, 0}, arguments, stream());
+    }
   }
   VerifyResult verify(std::uint64_t) override {
     VerifyResult result;
     if (!walks()) return result;
-    void* found = nullptr;
-    runtime().copy_now(&found, -1, end_.data(), device(), sizeof found);
-    if (found == due_) return result;
-    result.ok = false;
-    result.bad_bytes = sizeof found;
-    result.expected = reinterpret_cast<std::uintptr_t>(due_);
-    result.found = reinterpret_cast<std::uintptr_t>(found);
-    result.where = "the pointer at which the chase ends";
+    std::vector<void*> found(static_cast<std::size_t>(walkers_));
+    runtime().copy_now(found.data(), -1, ends_.data(), device(), ends_.size());
+    for (void* end : found) {
+      if (end == due_) continue;
+      result.ok = false;
+      result.bad_bytes += sizeof end;
+      result.expected = reinterpret_cast<std::uintptr_t>(due_);
+      result.found = reinterpret_cast<std::uintptr_t>(end);
+      result.where = "the pointer at which the chase ends";
+    }
     return result;
   }
   int lane() const override { return walks() ? 0 : -1; }
-  std::int64_t steps() const override { return spec().size_bytes / static_cast<std::int64_t>(kChaseStrideBytes) - 1; }
+  std::int64_t steps() const override { return walkers_ * loads_; }
+  int commands_per_post() const override { return walkers_; }
   std::vector<DeviceQueue> queues() const override {
     return walks() ? DevicePattern::queues() : std::vector<DeviceQueue>{};
   }
@@ -73,13 +89,14 @@ class Chase final : public DevicePattern {
  private:
   bool walks() const { return rank() == 0; }
   bool lends() const { return rank() == ranks() - 1; }
+  std::int64_t places() const { return spec().size_bytes / static_cast<std::int64_t>(kChaseStrideBytes); }
   void* place(std::size_t number) const { return static_cast<std::byte*>(walked_.data) + number * kChaseStrideBytes; }
 
   void allocate() override {
     if (lends()) ring_ = make(spec().source_memory, spec().source_options);
     if (!walks()) return;
-    end_ = Buffer(runtime(), device(), MemoryKind::kDevice, sizeof(void*));
-    kernel_ = runtime().kernel(device(), kKernelChase);
+    ends_ = Buffer(runtime(), device(), MemoryKind::kDevice, static_cast<std::size_t>(walkers_) * sizeof(void*));
+    kernel_ = runtime().kernel(device(), in_turn_ ? kKernelChaseInTurn : kKernelChase);
   }
   void connect() override {
     if (ranks() == 1) {
@@ -99,11 +116,14 @@ class Chase final : public DevicePattern {
   }
   void free_buffers() noexcept override {
     ring_ = Buffer();
-    end_ = Buffer();
+    ends_ = Buffer();
   }
 
+  bool in_turn_;
+  int walkers_;         // multiprocessors that walk, one after the other
+  std::int64_t loads_;  // of each
   Buffer ring_;
-  Buffer end_;
+  Buffer ends_;  // where each walk ended
   PeerBuffer walked_;
   void* due_ = nullptr;
   KernelHandle kernel_ = nullptr;
@@ -243,6 +263,9 @@ bool mps_runs() {
 
 std::string why_not_chase(const RankContext& context, const CaseSpec& spec) {
   if (spec.transport != "kernel") return "chase is a kernel's; its transport is kernel";
+  if (!spec.variant.empty() && spec.variant != kInTurn) {
+    return "chase has no variant '" + spec.variant + "'; its variant is in_turn";
+  }
   if (spec.size_bytes < static_cast<std::int64_t>(2 * kChaseStrideBytes)) {
     return "a chase needs " + std::to_string(2 * kChaseStrideBytes) + " bytes or more, for two places";
   }

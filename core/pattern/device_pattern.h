@@ -57,9 +57,8 @@ class DevicePattern : public Operation {
   const CaseSpec& spec() const { return spec_; }
   DataCheck& data() { return *data_; }
   StreamHandle stream() const { return stream_.handle(); }
-  Buffer make(MemoryKind kind, const AllocateOptions& options) { return make_on(device(), kind, options); }
-  Buffer make_on(int device, MemoryKind kind, const AllocateOptions& options) {
-    return Buffer(runtime(), device, kind, static_cast<std::size_t>(spec_.size_bytes), options);
+  Buffer make(MemoryKind kind, const AllocateOptions& options) {
+    return Buffer(runtime(), device(), kind, static_cast<std::size_t>(spec_.size_bytes), options);
   }
   // For disconnect(): no peer has this rank's memory open when it returns.
   void meet_before_freeing() const noexcept {

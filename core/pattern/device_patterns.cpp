@@ -79,7 +79,16 @@ class CopyWay {
   LaunchShape shape_;
 };
 
+constexpr char kBothWays[] = "both_ways";
+
+bool is_beside(Pattern pattern) {
+  return pattern == Pattern::kHostToDeviceBeside || pattern == Pattern::kDeviceToHostBeside;
+}
+
 // host_to_device, device_to_host, both at once on two streams, local_copy and stream_copy.
+//
+// Of host_to_device_beside and device_to_host_beside only the first rank's first way is timed. All others move twice as
+// much, as nvbandwidth's do (testcase.cpp, allHostHelper), so that none is over before it.
 class LocalCopies final : public DevicePattern {
  public:
   using DevicePattern::DevicePattern;
@@ -108,13 +117,15 @@ class LocalCopies final : public DevicePattern {
     }
     return result;
   }
+  int lane() const override { return beside() && rank() > 0 ? -1 : DevicePattern::lane(); }
   std::vector<DeviceQueue> queues() const override {
-    std::vector<DeviceQueue> result = DevicePattern::queues();
-    if (ways_ == 2) result.push_back({second_.handle(), device()});
+    std::vector<DeviceQueue> result = {{stream(), device(), !beside() || rank() == 0}};
+    if (ways_ == 2) result.push_back({second_.handle(), device(), !beside()});
     return result;
   }
 
  private:
+  bool beside() const { return is_beside(spec().pattern); }
   int stream_rank(std::size_t way) const { return 2 * rank() + static_cast<int>(way); }
 
   void allocate() override {
@@ -122,8 +133,10 @@ class LocalCopies final : public DevicePattern {
     const auto add = [&](MemoryKind from, const AllocateOptions& from_options, MemoryKind to,
                          const AllocateOptions& to_options) {
       CopyWay& way = copies_[ways_++];
-      Buffer source = make_at(spec().source_device, from, from_options);
-      Buffer target = make_at(spec().target_device, to, to_options);
+      const bool twice = beside() && (rank() > 0 || ways_ == 2);
+      const std::size_t bytes = static_cast<std::size_t>(spec().size_bytes) * (twice ? 2 : 1);
+      Buffer source = make_at(spec().source_device, from, bytes, from_options);
+      Buffer target = make_at(spec().target_device, to, bytes, to_options);
       way.by_copy_engine(std::move(source), std::move(target));
       way.manage(runtime(), device(), spec().managed, spec().pattern);
       if (by_kernel) {
@@ -133,15 +146,15 @@ class LocalCopies final : public DevicePattern {
     };
     ways_ = 0;
     add(spec().source_memory, spec().source_options, spec().target_memory, spec().target_options);
-    if (spec().pattern == Pattern::kHostDeviceBoth) {
+    if (spec().pattern == Pattern::kHostDeviceBoth || (beside() && spec().variant == kBothWays)) {
       add(spec().target_memory, spec().target_options, spec().source_memory, spec().source_options);
       second_ = Stream(runtime(), device());
     }
   }
   // Memory of another device, which this rank's process takes there itself, as a program on several devices does.
-  Buffer make_at(int other, MemoryKind kind, const AllocateOptions& options) {
-    if (other < 0 || other == device()) return make(kind, options);
-    Buffer buffer = make_on(other, kind, options);
+  Buffer make_at(int other, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {
+    if (other < 0 || other == device()) return Buffer(runtime(), device(), kind, bytes, options);
+    Buffer buffer(runtime(), other, kind, bytes, options);
     const std::string reason = runtime().peer_access(device(), other);
     if (!reason.empty()) throw Unsupported(reason);
     return buffer;
@@ -195,11 +208,29 @@ class Floor final : public DevicePattern {
   CopyWay copy_;
 };
 
+std::string why_not_beside(const RankContext& context, const CaseSpec& spec) {
+  const std::string pattern(to_string(spec.pattern));
+  if (!spec.variant.empty() && spec.variant != kBothWays) {
+    return pattern + " has no variant '" + spec.variant + "'; its variant is both_ways";
+  }
+  if (spec.clock != ClockKind::kEvent) {
+    return pattern + " is timed by events, since what moves beside it ends later; ask for clock event";
+  }
+  if (context.size() == 1 && spec.variant.empty()) {
+    return pattern + " of one device has nothing beside it; ask for variant both_ways, or more devices";
+  }
+  return "";
+}
+
 bool is_host_kind(MemoryKind kind) { return kind == MemoryKind::kPinned || kind == MemoryKind::kPageable; }
 
 }  // namespace
 
 bool is_device_pattern(Pattern pattern) { return pattern > Pattern::kScatter; }
+
+bool has_own_variants(Pattern pattern) {
+  return pattern == Pattern::kCpuStream || pattern == Pattern::kChase || is_beside(pattern);
+}
 
 std::string why_not_device_pattern(const RankContext& context, const CaseSpec& spec) {
   const std::string pattern(to_string(spec.pattern));
@@ -217,6 +248,17 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
   if (spec.pattern == Pattern::kChase) return why_not_chase(context, spec);
   if (std::string reason = why_not_managed(*context.runtime, context.device(), spec); !reason.empty()) return reason;
   switch (spec.pattern) {
+    case Pattern::kHostToDeviceBeside:
+    case Pattern::kDeviceToHostBeside: {
+      const bool into = spec.pattern == Pattern::kHostToDeviceBeside;
+      const MemoryKind host_end = into ? spec.source_memory : spec.target_memory;
+      const MemoryKind device_end = into ? spec.target_memory : spec.source_memory;
+      if (!is_host_kind(host_end) || device_end != MemoryKind::kDevice) {
+        return pattern + " is between pinned or pageable memory and device memory; the case goes from " +
+               std::string(to_string(spec.source_memory)) + " to " + std::string(to_string(spec.target_memory));
+      }
+      return why_not_beside(context, spec);
+    }
     case Pattern::kHostToDevice:
       if (spec.source_memory == MemoryKind::kManaged) break;
       [[fallthrough]];

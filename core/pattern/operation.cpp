@@ -71,6 +71,10 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
     }
     case Pattern::kChase:
       return {ranks == 2 ? "0->1" : "0"};
+    case Pattern::kHostToDeviceBeside:
+      return {"host->0"};
+    case Pattern::kDeviceToHostBeside:
+      return {"0->host"};
     case Pattern::kHostToDevice:
     case Pattern::kDeviceToHost:
     case Pattern::kHostDeviceBoth:
@@ -109,6 +113,8 @@ Timekeeper timekeeper_of(Pattern pattern) {
     case Pattern::kPairsPingpong:
     case Pattern::kPairsUnidirectional:
     case Pattern::kPairsBidirectional:
+    case Pattern::kHostToDeviceBeside:
+    case Pattern::kDeviceToHostBeside:
     case Pattern::kLocalCopy:
     case Pattern::kCpuStream:
     case Pattern::kChase:

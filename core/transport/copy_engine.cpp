@@ -34,7 +34,7 @@ class CopyEngineTransport final : public Transport {
   bool one_sided() const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
-    if (!spec.variant.empty() && !is_routing(spec.variant)) {
+    if (!spec.variant.empty() && !is_routing(spec.variant) && !has_own_variants(spec.pattern)) {
       return "copy_engine has no variant '" + spec.variant +
              "'; its variants are store_and_forward and pipelined, through a device that --via names. Who starts the "
              "copies is --initiator sender|receiver";

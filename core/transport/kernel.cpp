@@ -53,11 +53,11 @@ class KernelTransport final : public Transport {
   bool one_sided() const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
-    const bool own_variants = spec.pattern == Pattern::kCpuStream;
     const KernelVariant variant = kernel_variant(spec.variant);
-    const bool fits = spec.algorithm.empty()
-                          ? own_variants || (variant.known && variant.meeting.empty()) || is_routing(spec.variant)
-                          : variant.known;
+    const bool fits =
+        spec.algorithm.empty()
+            ? has_own_variants(spec.pattern) || (variant.known && variant.meeting.empty()) || is_routing(spec.variant)
+            : variant.known;
     if (!fits) {
       return "kernel has no variant '" + spec.variant +
              "'; its variants are pull and push, store_and_forward and pipelined through a device that --via names, "

@@ -48,6 +48,7 @@ enum class Completion : std::uint8_t { kLocal, kRemote };
 struct DeviceQueue {
   StreamHandle stream;
   int device;
+  bool timed = true;  // false: what moves in it is beside what is measured
 };
 
 // One directed flow of messages from a buffer of rank `source` to a buffer of rank `target`. Both ends call in the same

@@ -448,6 +448,61 @@ TEST(DevicePatterns, ChasesThroughEveryMemoryThatADeviceReaches) {
   EXPECT_NE(reason_for(case_of("kernel", Pattern::kChase, 3, 1 << 16)).find("of one through"), std::string::npos);
 }
 
+TEST(DevicePatterns, ChasesInTurnShareAMillionLoads) {
+  for (const int ranks : {1, 2}) {
+    CaseSpec spec = case_of("kernel", Pattern::kChase, ranks, 1 << 16);
+    spec.variant = "in_turn";
+    expect_verified(spec);
+    const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
+    on_threads(ranks, [&](Group& group) {
+      const RankContext context = context_of(*runtime, group, spec);
+      const std::unique_ptr<Transport> transport = make_transport(spec.transport);
+      EXPECT_EQ(make_operation(*transport, context, spec)->steps(), 1'000'000);
+    });
+    spec.variant = "pull";
+    EXPECT_NE(reason_for(spec).find("its variant is in_turn"), std::string::npos);
+  }
+}
+
+// What is beside is moved, and verified, but only the first rank keeps time, of one queue.
+TEST(DevicePatterns, OneFlowIsTimedWithOthersBesideIt) {
+  for (const bool into : {true, false}) {
+    for (const int ranks : {1, 3}) {
+      for (const char* variant : {"", "both_ways"}) {
+        CaseSpec spec =
+            case_of("copy_engine", into ? Pattern::kHostToDeviceBeside : Pattern::kDeviceToHostBeside, ranks, 4099);
+        spec.variant = variant;
+        (into ? spec.source_memory : spec.target_memory) = MemoryKind::kPinned;
+        EXPECT_NE(reason_for(spec).find("clock event"), std::string::npos);
+        spec.clock = ClockKind::kEvent;
+        if (ranks == 1 && spec.variant.empty()) {
+          EXPECT_NE(reason_for(spec).find("nothing beside it"), std::string::npos);
+          continue;
+        }
+        expect_verified(spec);
+        EXPECT_EQ(lanes_of(spec), std::vector<std::string>{into ? "host->0" : "0->host"});
+        const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
+        on_threads(ranks, [&](Group& group) {
+          const RankContext context = context_of(*runtime, group, spec);
+          const std::unique_ptr<Transport> transport = make_transport(spec.transport);
+          const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
+          operation->prepare();
+          EXPECT_EQ(operation->lane(), group.rank() == 0 ? 0 : -1);
+          const std::vector<DeviceQueue> queues = operation->queues();
+          EXPECT_EQ(queues.size(), spec.variant.empty() ? 1U : 2U);
+          EXPECT_EQ(queues.front().timed, group.rank() == 0);
+          if (queues.size() == 2) {
+            EXPECT_FALSE(queues.back().timed);
+          }
+          operation->release();
+        });
+        std::swap(spec.source_memory, spec.target_memory);
+        EXPECT_NE(reason_for(spec).find("between pinned or pageable memory and device memory"), std::string::npos);
+      }
+    }
+  }
+}
+
 TEST(DevicePatterns, FlagsGoBackAndForthBetweenKernels) {
   for (const int ranks : {1, 2}) {
     CaseSpec spec = case_of("kernel", Pattern::kFlagPingpong, ranks, 0);

@@ -156,6 +156,7 @@ def test_a_missing_program_is_named(tmp_path: Path) -> None:
 def test_estimators_by_hand() -> None:
     samples = {
         "rank": np.array([0, 0, 1, 1]),
+        "lane": np.array([0, 0, 1, 1]),
         "ns": np.array([100, 300, 50, 150]),
         "iterations": np.array([10, 10, 10, 10]),
         "sample": np.array([0, 1, 0, 1]),
@@ -164,6 +165,10 @@ def test_estimators_by_hand() -> None:
     assert ESTIMATORS["mean_of_rank_means"](samples) == 15.0
     alone = {name: values[:2] for name, values in samples.items()}
     assert ESTIMATORS["nvbandwidth"](alone) == 20.0
+    assert ESTIMATORS["nvbandwidth"](samples) == 20.0  # the first flow's, whatever goes beside it
+    # Each way its own rate, a message in 20 and one in 10 ns, which add up: two messages at 1 / 20 + 1 / 10 a ns.
+    assert ESTIMATORS["nvbandwidth_sum"](samples) == pytest.approx(2 / 0.15)
+    assert ESTIMATORS["nvbandwidth_sum"](alone) == 20.0
 
 
 def test_a_peers_printed_table_becomes_our_figures(tmp_path: Path) -> None:
@@ -185,6 +190,46 @@ def test_a_peers_printed_table_becomes_our_figures(tmp_path: Path) -> None:
     assert figures.keys() == {request.rows[0].key}
     (ns,) = figures.values()
     assert (512 << 20) / ns == pytest.approx(396.12, rel=1e-6)
+
+
+def nvbandwidth_table(name: str) -> tuple[str, float]:
+    """What nvbandwidth 0.8 prints of a test on three devices, and its first figure in ns of an operation at 64 MiB."""
+    size = 64 << 20
+    columns = "           0         1         2\n"
+    pair = columns + " 0       N/A    {0}    7.00\n 1    7.00       N/A    7.00\n 2    7.00      7.00       N/A\n"
+    row = columns + " 0    {0}     7.00     7.00\n"
+    if name.endswith("latency_sm"):
+        matrix = pair if "to" in name else row
+        return "memory latency SM CPU(row) <-> GPU(column) (ns)\n" + matrix.format(830.5), 830.5
+    if "device_to_device_bidirectional" in name:
+        parts = {"Read1": 300, "Read2": 100, "Total": 400}
+        title = "memcpy CE GPU(row) <-> GPU(column) {} bandwidth (GB/s)\n"
+        return "\n".join(title.format(part) + pair.format(rate) for part, rate in parts.items()), 2 * size / 400
+    if "device_to_device" in name:  # from 0 to 1: read by 1, whose row it is, or written by 0
+        read = columns + " 0       N/A      7.00    7.00\n 1      {0}       N/A    7.00\n"
+        arrow, matrix = ("->", read) if "read" in name else ("<-", pair)
+        return f"memcpy CE GPU(row) {arrow} GPU(column) bandwidth (GB/s)\n" + matrix.format(40), size / 40
+    several = 2 if "one" in name else 1
+    return "memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)\n" + row.format(40), several * size / 40
+
+
+@pytest.mark.parametrize("name", [test.name for test in peer_tests("nvbandwidth")])
+def test_every_test_of_nvbandwidth_is_read_as_our_case_of_it(name: str, tmp_path: Path) -> None:
+    text, expected_ns = nvbandwidth_table(name)
+    program(tmp_path, "nvbandwidth", f"print({f'Running {name}.'!r})", f"print({text!r})")
+    request = request_of("nvbandwidth", tmp_path, tmp_path, name, sizes=(64 << 20,), ranks=(3,))
+    (row,) = request.rows
+    assert row.size == (2 << 20 if name.endswith("latency_sm") else 64 << 20)
+    assert measure_peer(request, request.rows, 0) == ({row.key: pytest.approx(expected_ns)}, {})
+
+
+def test_all_of_nvbandwidths_devices_must_be_ours(tmp_path: Path) -> None:
+    text, _ = nvbandwidth_table("host_to_all_memcpy_ce")
+    program(tmp_path, "nvbandwidth", "print('Running host_to_all_memcpy_ce.')", f"print({text!r})")
+    request = request_of("nvbandwidth", tmp_path, tmp_path, "host_to_all_memcpy_ce", sizes=(64 << 20,), ranks=(2,))
+    figures, reasons = measure_peer(request, request.rows, 0)
+    assert figures == {}
+    assert list(reasons.values()) == ["host_to_all_memcpy_ce took 3 devices, ours 2: give --ranks as many"]
 
 
 NCCL_TABLE = (  # what nccl-tests 2.19 prints, shortened; 100 ns a byte

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from linkgauge.peers.catalogue import peer_tests
+from linkgauge.peers.ours import measure_ours
+from linkgauge.peers.request import Request, rows_of
 from linkgauge.plan.case import MANAGED_USES, Case
 from linkgauge.stats.summary import summarise
 from linkgauge.store.run import load
@@ -450,3 +453,68 @@ def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Pat
     ]
     assert sums["lane_name"] == "sum"
     assert sums["goodput_bytes_per_s"] == pytest.approx(2 * (64 << 10) / sums["median_ns"] * 1e9)
+
+
+@pytest.mark.parametrize("devices", ["cuda", "hip"])
+def test_one_flow_is_timed_while_others_go_on_beside_it(tmp_path: Path, devices: str) -> None:
+    plan = """
+[[case]]
+transport = ["copy_engine", "kernel"]
+pattern = ["host_to_device_beside", "device_to_host_beside"]
+variant = ["default", "both_ways"]
+size = "64KiB"
+blocks = 1
+cadence = "gated"
+clock = ["event", "host"]
+batch = 3
+"""
+    _, cases = run_plan(tmp_path, plan, devices=devices, LINKGAUGE_STAND_IN="devices=3")
+    for case, status, reason in cases:
+        if case.clock == "host":
+            assert (status, "ask for clock event" in reason) == ("skipped", True)
+        elif case.ranks == 1 and not case.variant:
+            assert (status, "nothing beside" in reason) == ("skipped", True)
+        else:
+            assert status == "ok", reason
+    assert {case.ranks for case, _, _ in cases} == {1, 3}
+    for row in load(tmp_path / "run").rows():
+        if row.status == "ok":
+            lane = "host->0" if row.case.pattern == "host_to_device_beside" else "0->host"
+            assert row.record["lanes"] == [lane]
+            assert row.record["bytes_total"] == 64 << 10
+    # One rank's times, and a goodput of its bytes alone.
+    for one in summarise(load(tmp_path / "run")).to_pylist():
+        if one["status"] == "ok":
+            assert one["goodput_bytes_per_s"] == pytest.approx((64 << 10) / one["median_ns"] * 1e9)
+
+
+@pytest.mark.parametrize("devices", ["cuda", "hip"])
+def test_every_multiprocessor_chases_in_turn(tmp_path: Path, devices: str) -> None:
+    plan = """
+[[case]]
+transport = "kernel"
+pattern = "chase"
+variant = "in_turn"
+size = "2MiB"
+source_memory = ["device", "pinned"]
+clock = "event"
+"""
+    status, cases = run_plan(tmp_path, plan, "--warmup", "1", devices=devices, LINKGAUGE_STAND_IN="devices=2")
+    assert status == 0
+    assert {(case.source_memory, case.ranks) for case, _, _ in cases} == {("device", 1), ("device", 2), ("pinned", 1)}
+    for row in load(tmp_path / "run").rows():
+        assert row.record["verified"]
+        # The operations before and after, and one of warm-up and five timed, of a million loads over 4 multiprocessors.
+        assert row.record["operations_total"] == 2 + 6 * 1_000_000
+
+
+def test_every_test_of_nvbandwidth_has_a_case_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", os.pathsep.join([str(STAND_INS), str(STAND_INS / "nvrtc12")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LINKGAUGE_STAND_IN", "devices=3")
+    rows, _ = rows_of("nvbandwidth", peer_tests("nvbandwidth"), (3,), (("device", "device"),), (1 << 20,))
+    request = Request(peer="nvbandwidth", folder=tmp_path, rows=rows, mpi="", devices="cuda", out=tmp_path)
+    figures, reasons = measure_ours(request, rows, 0)
+    assert reasons == {}
+    assert set(figures) == {row.key for row in rows}

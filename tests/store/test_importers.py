@@ -110,14 +110,15 @@ def test_nvbandwidth_matrices(tmp_path: Path) -> None:
         if row["pattern"] != "chase"
     }
     assert rate["host_to_device", "copy_engine", (1,), "sender"] == pytest.approx(55.0, rel=1e-5)
-    # Read: the column reads from the row; write: the arrow points the other way.
-    assert rate["unidirectional", "copy_engine", (0, 1), "receiver"] == pytest.approx(390, rel=1e-5)
-    assert rate["unidirectional", "kernel", (1, 0), "sender"] == pytest.approx(330, rel=1e-5)
+    # The row's device reads from the column's, or writes to it.
+    assert rate["unidirectional", "copy_engine", (1, 0), "receiver"] == pytest.approx(390, rel=1e-5)
+    assert rate["unidirectional", "kernel", (0, 1), "sender"] == pytest.approx(330, rel=1e-5)
     assert rate["bidirectional", "copy_engine", (0, 1), "receiver"] == pytest.approx(770, rel=1e-5)
     assert rate["one_to_all", "copy_engine", (0, 1), "sender"] == pytest.approx(300, rel=1e-5)
     assert all(row["size"] == 512 << 20 for row in rows if row["pattern"] != "chase")
-    assert len(rows) == 12
-    assert any("all_to_host" in problem for problem in problems)
+    # One flow, with the other device's beside it.
+    assert rate["device_to_host_beside", "copy_engine", (1, 0), "sender"] == pytest.approx(50, rel=1e-5)
+    assert len(rows) == 14
     assert any("'bad' is not a rate" in problem for problem in problems)
     assert any("host_device_latency_sm: 'odd' is not a latency" in problem for problem in problems)
     # The row's GPU walks through memory of the column's; a host's memory is walked by the column's.

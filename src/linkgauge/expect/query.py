@@ -137,6 +137,9 @@ def query(system: System, case: Mapping[str, Any]) -> Query:
     root = int(case.get("root") or 0)
     if not 0 <= root < len(devices):
         raise UsageError(f"root {root} is no rank: expected 0 to {len(devices) - 1}")
+    if pattern.endswith("_beside"):
+        # The one flow that is timed; at best it has its links to itself.
+        pattern, devices = pattern.removesuffix("_beside"), devices[:1]
     size = case.get("size_bytes", case.get("size"))
     via = case.get("via")
     return Query(

@@ -71,7 +71,7 @@ _DEFAULTS = ("variant", "ranks_per_device", "root", "datatype", "op", "in_place"
 
 def _same_measurement(test: PeerTest, case: Case) -> bool:
     plain = Case(case.transport, case.pattern, case.size, case.size_asked, case.devices)
-    if any(getattr(case, name) != getattr(plain, name) for name in _DEFAULTS):
+    if any(getattr(case, name) != test.case.get(name, getattr(plain, name)) for name in _DEFAULTS):
         return False
     # Ours is measured anew with the peer's own cadence: what the run's case must share is what is moved, and by what.
     names = [name for name in ("transport", "pattern", "initiator") if name in test.case]
@@ -79,6 +79,8 @@ def _same_measurement(test: PeerTest, case: Case) -> bool:
         return False
     kinds = ("source_memory", "target_memory")
     if not test.takes_memory and any(getattr(case, name) != test.case.get(name, "device") for name in kinds):
+        return False
+    if test.own_ranks not in (None, case.ranks):
         return False
     # A pair is the first: the peers' programs take no other.
     pair = case.pattern in ("pingpong", "unidirectional", "bidirectional")

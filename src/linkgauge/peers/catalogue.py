@@ -7,7 +7,7 @@ only the tools differ. Estimators are the peer's own (estimators.py).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from linkgauge.errors import UsageError
@@ -24,7 +24,8 @@ class PeerTest:
     `case`: dimensions of our case. `figure`: `time` (less is better) or `rate`. `tolerance_at(size)`: the share within
     which the two should agree. `sizes`: `same`, `times ranks` where the peer's size is the total of n of ours, or
     `over ranks` where it is one of the n blocks of ours. `takes_memory`: whether the kinds of memory are asked for;
-    otherwise the test itself says them.
+    otherwise the test itself says them. `ranks`: how many it takes, 0 where others say it. `only_bytes`: the peer's own
+    size, whatever is asked for. `once`: one sample after one of warm-up.
     """
 
     name: str  # osu_latency, all_reduce_perf, device_to_device_memcpy_read_ce
@@ -35,12 +36,15 @@ class PeerTest:
     small_tolerance: float  # below 1 MiB
     sizes: str = "same"
     takes_memory: bool = True
+    ranks: int = 0
+    only_bytes: int = 0
+    once: bool = False
 
     @property
     def own_ranks(self) -> int | None:
         """How many ranks the test takes, where nobody else can say it."""
         pattern = self.case["pattern"]
-        return 2 if pattern in PAIR_PATTERNS else 1 if pattern in _ONE_DEVICE else None
+        return self.ranks or (2 if pattern in PAIR_PATTERNS else 1 if pattern in _ONE_DEVICE else None)
 
     @property
     def blocks(self) -> bool:
@@ -92,9 +96,44 @@ def _nccl(name: str, pattern: str, sizes: str = "same") -> PeerTest:
     return PeerTest(name, case, "mean_of_rank_means", "time", 0.02, 0.05, sizes)
 
 
-def _nvbandwidth(name: str, transport: str, pattern: str, **case: Any) -> PeerTest:
+def _nvbandwidth(name: str, transport: str, pattern: str, *, ranks: int = 0, **case: Any) -> PeerTest:
     table = {"transport": transport, "pattern": pattern, "cadence": "gated", "clock": "event", "batch": 16, **case}
-    return PeerTest(name, table, "nvbandwidth", "rate", 0.01, 0.01, takes_memory=False)
+    estimator = "nvbandwidth_sum" if pattern == "bidirectional" else "nvbandwidth"
+    return PeerTest(name, table, estimator, "rate", 0.01, 0.01, takes_memory=False, ranks=ranks)
+
+
+def _nvbandwidth_both_ways() -> Iterator[PeerTest]:
+    """Two flows at once, as nvbandwidth 0.8 counts them (testcases_ce.cpp, testcases_sm.cpp, testcase.cpp).
+
+    Between devices: both ways, each timed by itself, and the sum of the two rates. To and from the host by copy
+    engines, or of several devices one way: the rate of one flow while others of twice the size go on beside it. To and
+    from the host both ways by kernels: one kernel whose warps go either way by turns, the rate of one way; ours are
+    two kernels. Each names the two directions alike, and both are one and the same measurement.
+    """
+    for transport, word in (("copy_engine", "ce"), ("kernel", "sm")):
+        for way, initiator in (("read", "receiver"), ("write", "sender")):
+            name = f"device_to_device_bidirectional_memcpy_{way}_{word}"
+            yield _nvbandwidth(name, transport, "bidirectional", initiator=initiator)
+        for one, all_of_them, pattern, end in (
+            ("host_to_device", "host_to_all", "host_to_device_beside", "source_memory"),
+            ("device_to_host", "all_to_host", "device_to_host_beside", "target_memory"),
+        ):
+            pinned: dict[str, Any] = {end: "pinned"}
+            yield _nvbandwidth(f"{all_of_them}_memcpy_{word}", transport, pattern, **pinned)
+            for name, ranks in ((one, 1), (all_of_them, 0)):
+                name = f"{name}_bidirectional_memcpy_{word}"
+                if word == "sm":
+                    yield _nvbandwidth(name, transport, "host_device_both", ranks=ranks, source_memory="pinned")
+                else:
+                    yield _nvbandwidth(name, transport, pattern, ranks=ranks, variant="both_ways", **pinned)
+
+
+def _nvbandwidth_latency(name: str, ranks: int, source_memory: str) -> PeerTest:
+    """A chase of 1,000,000 loads through 2 MiB, whatever size is asked for, from each multiprocessor in turn."""
+    case = {"transport": "kernel", "pattern": "chase", "variant": "in_turn", "clock": "event", "cadence": "isolated",
+            "batch": 1, "source_memory": source_memory}  # fmt: skip
+    shape: dict[str, Any] = {"takes_memory": False, "ranks": ranks, "only_bytes": 2 << 20, "once": True}
+    return PeerTest(name, case, "nvbandwidth", "time", 0.03, 0.03, **shape)
 
 
 _BARRIER = {"cadence": "barrier"}
@@ -134,6 +173,14 @@ _TESTS: dict[str, tuple[PeerTest, ...]] = {
         _nvbandwidth("host_to_device_memcpy_sm", "kernel", "host_to_device", source_memory="pinned"),
         _nvbandwidth("device_to_host_memcpy_sm", "kernel", "device_to_host", target_memory="pinned"),
         _nvbandwidth("device_local_copy", "copy_engine", "local_copy"),
+        *_nvbandwidth_both_ways(),
+        # Those whose copies the one device starts, so that its own events time them.
+        _nvbandwidth("one_to_all_write_ce", "copy_engine", "one_to_all", initiator="sender"),
+        _nvbandwidth("one_to_all_read_ce", "copy_engine", "all_to_one", initiator="receiver"),
+        _nvbandwidth("one_to_all_write_sm", "kernel", "one_to_all", initiator="sender"),
+        _nvbandwidth("all_to_one_read_sm", "kernel", "one_to_all", initiator="sender"),
+        _nvbandwidth_latency("device_to_device_latency_sm", 2, "device"),
+        _nvbandwidth_latency("host_device_latency_sm", 1, "pinned"),
     ),
 }
 PEERS = tuple(_TESTS)

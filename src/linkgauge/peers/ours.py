@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from linkgauge.errors import EnvironmentLackingError
@@ -44,14 +44,12 @@ def measure_ours(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
     figures: Figures = {}
     reasons: Reasons = {row.key: failure or "the plan has no such case" for row in rows}
     for measured in run.rows():
-        row = _row_of(rows, measured.record)
-        if row is None:
-            continue
-        if measured.status == "ok":
-            figures[row.key] = _estimate(run, measured, row)
-            reasons.pop(row.key, None)
-        elif row.key not in figures:
-            reasons[row.key] = f"ours: {measured.status}: {measured.reason}"
+        for row in _rows_of(rows, measured.record):
+            if measured.status == "ok":
+                figures[row.key] = _estimate(run, measured, row)
+                reasons.pop(row.key, None)
+            elif row.key not in figures:
+                reasons[row.key] = f"ours: {measured.status}: {measured.reason}"
     return figures, reasons
 
 
@@ -73,17 +71,18 @@ def _binding(request: Request) -> str:
     return ":".join(map(str, cores[: request.ranks]))
 
 
-def _row_of(rows: Sequence[Row], record: dict[str, object]) -> Row | None:
+def _rows_of(rows: Sequence[Row], record: dict[str, object]) -> Iterator[Row]:
+    """The rows that a case of ours is measured for: two where the peer has two names for one measurement."""
+    memory = (record["source_memory"], record["target_memory"])
     for row in rows:
-        memory = (record["source_memory"], record["target_memory"])
+        wanted = {"variant": "", **row.test.case}
         if (
             record["size_asked"] == row.size
             and record["ranks"] == row.ranks
             and (memory == row.memory or not row.test.takes_memory)
-            and all(record[name] == value for name, value in row.test.case.items() if name != "batch")
+            and all(record[name] == value for name, value in wanted.items() if name != "batch")
         ):
-            return row
-    return None
+            yield row
 
 
 def plan_text(request: Request, rows: Sequence[Row]) -> str:
@@ -98,6 +97,8 @@ def plan_text(request: Request, rows: Sequence[Row]) -> str:
 
 
 def _counts(request: Request, row: Row) -> Counts:
+    if row.test.once:
+        return Counts(1, 1)
     return nvbandwidth.COUNTS if request.peer == "nvbandwidth" else request.counts(row)
 
 

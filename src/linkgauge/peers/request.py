@@ -85,7 +85,7 @@ def rows_of(
     for test in tests:
         for count in ranks if test.own_ranks is None else (test.own_ranks,):
             for memory in memories if test.takes_memory else memories[:1]:
-                for size in sorted(set(sizes)):
+                for size in (test.only_bytes,) if test.only_bytes else sorted(set(sizes)):
                     row = Row(test, count, memory, size)
                     if reason := _cannot(peer, row):
                         left_out[row.key] = reason

@@ -9,7 +9,6 @@ from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.peers import nccl_tests, nvbandwidth, osu
 from linkgauge.peers.launch import PeerLaunch, run_logged
 from linkgauge.peers.request import Request, Row
-from linkgauge.plan.case import Case
 from linkgauge.store.imported import Hints, ImportedCase
 from linkgauge.store.importers import read_log
 
@@ -30,14 +29,21 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
     for count, launch in enumerate(launches_of(request, rows, reasons)):
         log = request.out / f"peer-{number:02d}-{count}.txt"
         failure = run_logged(launch.command, log, launch.environment)
-        for one in _cases(log, Hints(ranks=launch.rows[0].ranks)):
-            row = next((row for row in launch.rows if _is_case(row, one.case, request.peer)), None)
+        # nvbandwidth does not print the size that it was told.
+        size = launch.rows[0].size if request.peer == "nvbandwidth" else None
+        cases = _cases(log, Hints(ranks=launch.rows[0].ranks, size_bytes=size))
+        for one in cases:
+            row = next((row for row in launch.rows if _is_case(row, one, request.peer)), None)
             if row is not None and one.intervals:
                 ns, iterations = one.intervals[0]
                 figures.setdefault(row.key, ns / iterations)
         for row in launch.rows:
             if row.key not in figures:
-                reasons[row.key] = failure or f"{log.name} has no row of {row.peer_size} bytes"
+                others = next((one.case.ranks for one in cases if one.evidence.get("test") == row.test.name), row.ranks)
+                missing = f"{log.name} has no row of {row.peer_size} bytes"
+                if others != row.ranks:
+                    missing = f"{row.test.name} took {others} devices, ours {row.ranks}: give --ranks as many"
+                reasons[row.key] = failure or missing
     return figures, reasons
 
 
@@ -64,13 +70,12 @@ def launches_of(request: Request, rows: Sequence[Row], reasons: Reasons) -> list
     return found
 
 
-def _is_case(row: Row, case: Case, peer: str) -> bool:
-    """Whether an imported case is the row's: pattern, size, transport and initiator; the first pair of a matrix."""
-    several = peer == "nvbandwidth"
-    names = ("pattern", "transport", "initiator") if several else ("pattern",)
-    return (
-        not case.in_place
-        and case.size_asked == row.size
-        and (not several or case.devices in ((0, 1), (0,)))
-        and all(getattr(case, name) == row.test.case.get(name, getattr(case, name)) for name in names)
-    )
+def _is_case(row: Row, one: ImportedCase, peer: str) -> bool:
+    """Whether an imported case is the row's; of nvbandwidth's matrices the first device's, or the first pair's."""
+    case = one.case
+    if case.in_place or case.size_asked != row.size:
+        return False
+    if peer != "nvbandwidth":
+        return bool(case.pattern == row.test.case["pattern"])
+    first = case.devices[:2] in ((0,), (0, 1)) and case.root == 0
+    return first and case.ranks == row.ranks and one.evidence["test"] == row.test.name

@@ -25,7 +25,8 @@ ELEMENT_BYTES = {
     "float64": 8, "float8_e4m3": 1, "float8_e5m2": 1,
 }  # fmt: skip
 _NOT_CASE_FIELDS = {"ranks", "stop_rule", "stop_samples", "stop_relative_half_width", "stop_time_ns"}
-_HOST_SOURCE, _HOST_TARGET = ("host_to_device", "host_device_both"), ("device_to_host",)
+_HOST_SOURCE = ("host_to_device", "host_device_both", "host_to_device_beside")
+_HOST_TARGET = ("device_to_host", "device_to_host_beside")
 _WINDOWED = ("unidirectional", "bidirectional", "pairs_unidirectional", "pairs_bidirectional")
 
 
@@ -64,15 +65,16 @@ def device_sets(
 
     Pair patterns: ordered pairs among the subset as `table.pairs` says, a diagonal entry being one rank with itself.
     Pairs side by side: all of the subset at once, each case another pairing.
-    Single-device patterns: each alone; a chase also the pairs. Host patterns: each alone, then all together. Others:
-    the whole subset.
+    Single-device patterns: each alone; a chase also the pairs, or only sets of as many ranks as are asked for. Host
+    patterns: each alone, then all together. Others: the whole subset.
     """
     subsets = [tuple(rank for rank in all_ranks if rank in subset) for subset in table.devices] or [tuple(all_ranks)]
     found: dict[tuple[int, ...], None] = {}
     for subset in subsets:
         for chosen in _chosen(subset, ranks, table.choose):
             for devices in _sets_of(pattern, table, chosen):
-                found[devices] = None
+                if pattern.ranks != "1 or 2" or ranks in (None, len(devices)):
+                    found[devices] = None
     return list(found)
 
 

@@ -96,6 +96,9 @@ _TABLE = (
                 lambda m, n, w: Fraction(n * m)),
     PatternInfo("host_device_both", "per device, each way", "slowest",
                 lambda m, n, w: Fraction(2 * n * m), _one, _whole, lambda m, n, w: Fraction(2 * n * m)),
+    # One flow, the first rank's, while others of twice the size keep on beside it (nvbandwidth's bidirectional, all).
+    PatternInfo("host_to_device_beside", "of the flow that is timed", "lanes", _whole, _one, _whole, _whole),
+    PatternInfo("device_to_host_beside", "of the flow that is timed", "lanes", _whole, _one, _whole, _whole),
     PatternInfo("local_copy", "bytes copied", "lanes", _whole, _one, _whole, _whole, ranks="1"),
     PatternInfo("stream_copy", "bytes copied", "slowest", lambda m, n, w: Fraction(n * m), _one, _whole,
                 lambda m, n, w: Fraction(n * m)),

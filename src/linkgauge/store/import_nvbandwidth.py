@@ -16,13 +16,30 @@ _LATENCIES = ("host_device_latency_sm", "device_to_device_latency_sm")
 # A case of all devices for each cell: what is taken grows with the square of the columns.
 _MOST_DEVICES = 256
 _TEST = re.compile(r"(?P<what>.+?)(?:_(?P<way>read|write))?_(?P<engine>ce|sm)$")
+# Pattern and variant of each test. Read with nvbandwidth 0.8's testcase.cpp: what reads goes the other way round, so
+# that all_to_one_read is one device's memory read by all. Its memcpy_sm both ways is one kernel (below).
 _PATTERNS = {
-    "host_to_device_memcpy": "host_to_device",
-    "device_to_host_memcpy": "device_to_host",
-    "device_to_device_memcpy": "unidirectional",
-    "device_to_device_bidirectional_memcpy": "bidirectional",
-    "all_to_one": "all_to_one",
-    "one_to_all": "one_to_all",
+    "host_to_device_memcpy": ("host_to_device", ""),
+    "device_to_host_memcpy": ("device_to_host", ""),
+    "device_to_device_memcpy": ("unidirectional", ""),
+    "device_to_device_bidirectional_memcpy": ("bidirectional", ""),
+    "all_to_one_write": ("all_to_one", ""),
+    "all_to_one_read": ("one_to_all", ""),
+    "one_to_all_write": ("one_to_all", ""),
+    "one_to_all_read": ("all_to_one", ""),
+    "host_to_device_bidirectional_memcpy": ("host_to_device_beside", "both_ways"),
+    "device_to_host_bidirectional_memcpy": ("device_to_host_beside", "both_ways"),
+    "host_to_all_memcpy": ("host_to_device_beside", ""),
+    "all_to_host_memcpy": ("device_to_host_beside", ""),
+    "host_to_all_bidirectional_memcpy": ("host_to_device_beside", "both_ways"),
+    "all_to_host_bidirectional_memcpy": ("device_to_host_beside", "both_ways"),
+}
+_MEMORY = {
+    "host_to_device": ("pinned", "device"),
+    "host_to_device_beside": ("pinned", "device"),
+    "host_device_both": ("pinned", "device"),
+    "device_to_host": ("device", "pinned"),
+    "device_to_host_beside": ("device", "pinned"),
 }
 
 
@@ -94,9 +111,9 @@ def _matrix(
     if name in _LATENCIES:
         _latencies(number, name, description, matrix, log)
         return
-    transport, pattern, initiator = _meaning(name)
+    transport, pattern, variant, initiator = _meaning(name)
     if not pattern:
-        log.problem(number, f"{name}: {_why_not(name)}")
+        log.problem(number, f"{name}: no pattern measures this: left out")
         return
     if pattern == "bidirectional" and "Total" not in description:
         return  # Read1 and Read2 (Write1, Write2) are the parts of the total that follows
@@ -111,17 +128,19 @@ def _matrix(
     }
     if hints.size_bytes is None:
         evidence["size"] = "nvbandwidth's default; the log does not say"
-    into_row = "<-" in description and "<->" not in description
+    if transport == "kernel" and "_bidirectional_memcpy" in name and "device_to_device" not in name:
+        evidence["flows"] = "one kernel a device, whose warps copy either way by turns; the rate is of one way"
     for i, j, rate in _cells(number, name, "rate", matrix, log):
-        devices, root, payload = _who(pattern, i, j, len(matrix[i]), size, into_row)
-        source, target = {"host_to_device": ("pinned", "device"), "device_to_host": ("device", "pinned")}.get(
-            pattern, ("device", "device")
-        )
+        # Of host_to_device_bidirectional and its like the other columns are cases of their own.
+        beside = len(matrix[i]) if "all_" in name or "_to_all" in name else 1
+        devices, root, payload = _who(pattern, i, j, beside, size, reads=initiator == "receiver")
+        source, target = _MEMORY.get(pattern, ("device", "device"))
         case = make_case(
             transport,
             pattern,
             size,
             devices,
+            variant=variant,
             root=root,
             cadence="gated",
             clock="event",
@@ -169,32 +188,34 @@ def _latencies(number: int, name: str, description: str, matrix: Sequence[Sequen
         log.add(number + i + 1, ImportedCase(case, (interval,), evidence=evidence))
 
 
-def _meaning(name: str) -> tuple[str, str, str]:
-    """Return transport, pattern and initiator of a test; an empty pattern where it measures none of ours."""
+def _meaning(name: str) -> tuple[str, str, str, str]:
+    """Return transport, pattern, variant and initiator of a test; an empty pattern where it measures none of ours."""
     if name == "device_local_copy":
-        return "copy_engine", "local_copy", "sender"
+        return "copy_engine", "local_copy", "", "sender"
     match = _TEST.match(name)
-    pattern = _PATTERNS.get(match["what"], "") if match else ""
-    if not match or not pattern:
-        return "", "", ""
-    return (
-        "copy_engine" if match["engine"] == "ce" else "kernel",
-        pattern,
-        "receiver" if match["way"] == "read" else "sender",
-    )
+    if not match:
+        return "", "", "", ""
+    what, way, by_kernel = match["what"], match["way"], match["engine"] == "sm"
+    several = what in ("all_to_one", "one_to_all")
+    pattern, variant = _PATTERNS.get(f"{what}_{way}" if several else what, ("", ""))
+    if by_kernel and what in ("host_to_device_bidirectional_memcpy", "device_to_host_bidirectional_memcpy"):
+        pattern, variant = "host_device_both", ""
+    # The kernels of 0.8's all_to_one_read_sm and one_to_all_read_sm run on the device that the data leaves.
+    receiver = way == "read" and not (several and by_kernel)
+    return ("kernel" if by_kernel else "copy_engine"), pattern, variant, "receiver" if receiver else "sender"
 
 
-def _why_not(name: str) -> str:
-    if "bidirectional" in name or "all_to_host" in name or "host_to_all" in name:
-        return "the rate of one flow beside others, which no pattern counts: left out"
-    return "no pattern measures this: left out"
+def _who(pattern: str, i: int, j: int, columns: int, size: int, *, reads: bool) -> tuple[list[int], int, float]:
+    """Return the devices, the root and the payload in bytes of the cell in row i and column j.
 
-
-def _who(pattern: str, i: int, j: int, columns: int, size: int, into_row: bool) -> tuple[list[int], int, float]:
-    """Return the devices, the root and the payload in bytes of the cell in row i and column j."""
-    if pattern in ("host_to_device", "device_to_host", "local_copy"):
+    Between two devices the row's is the one that copies, whatever the headline's arrow says (testcases_ce.cpp).
+    """
+    if pattern in ("host_to_device", "device_to_host", "host_device_both", "local_copy"):
         return [j], 0, size
+    if pattern.endswith("_beside"):
+        return [j, *(other for other in range(columns) if other != j)], 0, size
     if pattern in ("all_to_one", "one_to_all"):
         return list(range(columns)), j, (columns - 1) * size
-    pair = [j, i] if into_row else [i, j]
-    return pair, 0, 2 * size if pattern == "bidirectional" else size
+    if pattern == "bidirectional":
+        return [i, j], 0, 2 * size
+    return [j, i] if reads else [i, j], 0, size

@@ -148,7 +148,9 @@ LG_VALUES_FN bool meet(Exec& exec, const Job& job, u64 meeting) {
 template <u32 kDatatype, typename Word, int kPeers>
 LG_VALUES_FN void reduce_word(const Places& places, int ranks, int rank, int writes, u64 offset, u64 i, u32 op) {
   using E = elements::Element<kDatatype>;
-  constexpr int kEach = static_cast<int>(sizeof(Word) / sizeof(typename E::Stored));
+  // A word may be a single element.
+  constexpr int kEach =
+      static_cast<int>(sizeof(Word) / sizeof(typename E::Stored));  // NOLINT(bugprone-sizeof-expression)
   union Held {
     Word word;
     typename E::Stored values[kEach];

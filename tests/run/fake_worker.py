@@ -142,6 +142,8 @@ class FakeReader:
 
 
 if __name__ == "__main__":
+    if os.environ.get("LINKGAUGE_TEST_CANNOT_START") == "1":
+        raise SystemExit("a library that this launch asks for is not here")
     if "LINKGAUGE_TEST_OBSERVED" in os.environ:
         worker.open_reader = lambda runtime, device: (FakeReader(device["ordinal"]), "")
     worker.open_process_session = open_process_session

@@ -82,6 +82,22 @@ def test_after_so_many_failures_the_rest_of_a_transport_is_skipped(run_plan: Any
     assert reasons == {"skipped after 2 failures of mpi (--max-failures 2)"}
 
 
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_launch_that_cannot_start_says_nothing_of_the_next(run_plan: Any, threads: bool, tmp_path: Path) -> None:
+    run = run_plan(env=["LINKGAUGE_TEST_CANNOT_START=1,0"], threads=threads, max_failures=1)
+    rows = [row for row in load(run.path).rows() if not (threads and row.case.transport == "mpi")]
+    by_launch = {
+        launch: {row.status for row in rows if row.launch == launch} for launch in {row.launch for row in rows}
+    }
+    failed = [row for row in rows if row.status == "failed"]
+    assert sorted(by_launch.values(), key=str) == [{"failed"}, {"ok"}]
+    assert len(failed) == len(rows) // 2
+    assert all(row.reason.startswith("its launch could not be run: ") for row in failed)
+    assert all(row.reason.endswith("a library that this launch asks for is not here") for row in failed)
+    assert run.status == 4
+    assert left_behind(tmp_path) == []
+
+
 @pytest.mark.skipif(not OTHER_MPIS, reason="no other MPI library installed")
 def test_several_mpi_libraries_land_in_one_run_folder(run_plan: Any, tmp_path: Path) -> None:
     mpis = [mpi_library.default_installation(), *(mpi_library.resolve(path) for path in OTHER_MPIS)]

@@ -149,7 +149,7 @@ def run_command(
     ] = None,
     max_failures: Annotated[
         str, typer.Option("--max-failures", metavar="NUMBER",
-                          help="Failures of a transport after which its rest is skipped.", rich_help_panel=_RUN)
+                          help="Failures of a transport's cases after which its rest is skipped.", rich_help_panel=_RUN)
     ] = "3",
     beside: Annotated[
         list[str] | None, typer.Option("--with", metavar="PEER=FOLDER", rich_help_panel=_RUN,

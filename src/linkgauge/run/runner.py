@@ -1,7 +1,8 @@
 """A run from its first launch to its last: one launch after the other, statuses written, going on after what failed.
 
 Only this process writes statuses. After a case that hung, crashed or ran out of time the rest of its launch goes on in
-a fresh one; after so many failures of one transport the rest of it is skipped, saying so.
+a fresh one; after so many failures of one transport the rest of it is skipped, saying so. A launch that cannot be run
+says nothing of its transports: its cases fail, and later launches are as if it had not been.
 """
 
 from __future__ import annotations
@@ -273,7 +274,7 @@ class Runner:
         """Nothing more can be had of this launch: each case left fails with the reason."""
         reason = f"its launch could not be run: {_start_problem(end)}"
         for entry in one.entries.values():
-            self._status(entry, one.number, one.planned.repeat, "failed", reason, end.evidence, quiet=True)
+            self._status(entry, one.number, one.planned.repeat, "failed", reason, end.evidence, of_launch=True)
         self._reporter.note(f"{len(one.entries)} cases failed: {reason}")
         one.entries.clear()
 
@@ -302,7 +303,7 @@ class Runner:
         evidence: Mapping[str, Any],
         goodput: float | None = None,
         *,
-        quiet: bool = False,
+        of_launch: bool = False,  # the case was not tried: not its transport's failure, and not a line of its own
     ) -> None:
         self._statuses.append(
             "status",
@@ -320,10 +321,10 @@ class Runner:
             durable=status != "skipped",
         )
         self.counts[status] = self.counts.get(status, 0) + 1
-        if status in BROKEN:
+        if status in BROKEN and not of_launch:
             self._failures[entry.case.transport] = self._failures.get(entry.case.transport, 0) + 1
         self._reporter.state.estimated_done_s += case_s(entry.case, self._options.machine)
-        if quiet:
+        if of_launch:
             self._reporter.state.cases_done += 1
             self._reporter.state.failed += 1
         else:

@@ -4,7 +4,8 @@
     size       the case it is for: each case of a faulted run has a size of its own
     transport  likewise
     kind       kill, segv, stop, hang, throw, memory, call, address, corrupt (core/fault.h);
-               abort (MPI_Abort), launcher and parent (killed from here), disk (the journal's disk is full)
+               abort (MPI_Abort), launcher and parent (killed from here), disk (the journal's disk is full),
+               library (a call of the stand-in for NCCL fails)
     phase      of core/fault.h; for `disk` the record: begin, case or end
     rank       of the launch
 A marker file is made just before, so that each fault happens once, also over fresh launches.
@@ -12,6 +13,7 @@ A marker file is made just before, so that each fault happens once, also over fr
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -25,6 +27,10 @@ from linkgauge.run.heartbeat import HeartbeatFile
 from linkgauge.run.spec import WorkerSpec
 
 FROM_OUTSIDE = ("abort", "launcher", "parent")
+# Of a pingpong of two ranks after WARMUP operations: which call of ncclSend is made at a phase. An operation has two.
+WARMUP, SAMPLES = 2, 6
+_SENDS = {"check": 1, "warmup": 3, "time": 2 * (1 + WARMUP) + 3, "verify": 2 * (1 + WARMUP + SAMPLES) + 1}
+_NCCL_FAILURE = 3  # ncclInternalError
 _DISK_RECORDS = {"prepare": b'"begin"', "record": b'"case"', "release": b'"end"'}
 
 
@@ -51,6 +57,12 @@ class Planter:
         if here:
             self._marker(fault).touch()
         kind = "hang" if fault["kind"] in FROM_OUTSIDE else fault["kind"]
+        if kind == "library":
+            self.session.set_fault(None)
+            if here:
+                fail_a_send(_SENDS[fault["phase"]])
+            self.session.barrier()  # no rank has sent before
+            return
         self.session.set_fault({"kind": kind, "phase": fault["phase"], "rank": fault["rank"]})
         if here and fault["kind"] in FROM_OUTSIDE:
             threading.Thread(target=self._act, args=(fault["kind"],), daemon=True).start()
@@ -102,6 +114,13 @@ class Planter:
             MPI.COMM_WORLD.Abort(7)
         parent = int(os.environ["LINKGAUGE_LAUNCH"].split(".")[0])
         os.kill(parent if kind == "parent" else launcher_of(parent), signal.SIGKILL)
+
+
+def fail_a_send(number: int) -> None:
+    """Let that call of ncclSend, counted from now, fail in this process."""
+    mapped = (line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines())
+    nccl = ctypes.CDLL(next(file for file in mapped if Path(file).name == "libnccl.so.2"))
+    nccl.stand_in_configure(f"{os.environ['LINKGAUGE_STAND_IN']};fail=ncclSend:{number}:{_NCCL_FAILURE}".encode())
 
 
 def launcher_of(parent: int) -> int:

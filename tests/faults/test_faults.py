@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 
 from faults.leftovers import left_behind, new_shared_memory, shared_memory
-from faults.triples import TRIPLES, Triple, seeded
+from faults.planter import SAMPLES, WARMUP
+from faults.triples import THREADED, TRIPLES, Triple, seeded
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.store.run import load
 
@@ -47,25 +48,38 @@ def needs_the_last_record(triple: Triple) -> bool:
     return triple.fault.kind == "disk" and triple.phase == "release"
 
 
+def alike(triples: list[Triple], size: int) -> list[list[Triple]]:
+    """Parts of one kind of launch each."""
+    threaded = [triple for triple in triples if triple.transport in THREADED]
+    return parted([triple for triple in triples if triple not in threaded], size) + parted(threaded, size)
+
+
 RESUMED = [triple for triple in CHOSEN if triple.fault.resumes]
-GROUPS = parted([triple for triple in CHOSEN if not triple.fault.resumes], A_RUN)
+GROUPS = alike([triple for triple in CHOSEN if not triple.fault.resumes], A_RUN)
 CHAINS = [
-    *parted([triple for triple in RESUMED if not needs_the_last_record(triple)], A_CHAIN),
+    *alike([triple for triple in RESUMED if not needs_the_last_record(triple)], A_CHAIN),
     *([triple] for triple in RESUMED if needs_the_last_record(triple)),
 ]
+STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 HERE = Path(__file__).parent
 FIRST_SIZE = 4096
 
 
+def on_stand_ins(triples: list[Triple]) -> bool:
+    """Whether their runs are over stand-ins for GPUs and NCCL; `alike` has put them together."""
+    return triples[0].transport in THREADED
+
+
 def plan_text(triples: list[Triple]) -> str:
     """One faulted case and one sound case for each triple; sizes tell them apart."""
-    tables = []
+    tables = ["[[launch]]\nthreads = true\n"] if on_stand_ins(triples) else []
     for number, triple in enumerate(triples):
         size = FIRST_SIZE + 16 * number
         each = 'verify = "each"' if triple.fault.kind == "corrupt" else ""
         tables.append(
             f'[[case]]\ntransport = "{triple.transport}"\npattern = "pingpong"\nsize = ["{size}", "{size + 8}"]\n'
-            f'pairs = "first"\nstop_rule = "count"\nstop_samples = 6\nstop_time_ns = "60s"\n{each}\n'
+            f'pairs = "first"\nstop_rule = "count"\nstop_samples = {SAMPLES}\nstop_time_ns = "60s"\n{each}\n'
+            f"warmup = {WARMUP}\n"
         )
     return "\n".join(tables)
 
@@ -86,9 +100,15 @@ def faults_of(triples: list[Triple], folder: Path) -> dict[str, Any]:
 
 def run(triples: list[Triple], folder: Path) -> int:
     """Measure in a process of its own, which a fault may kill; returns its exit status."""
-    (folder / "job.json").write_text(json.dumps({"plan": plan_text(triples), "fault": faults_of(triples, folder)}))
+    gpus = on_stand_ins(triples)
+    job = {"plan": plan_text(triples), "fault": faults_of(triples, folder), "devices": "cuda:0,1" if gpus else "host:2"}
+    (folder / "job.json").write_text(json.dumps(job))
     (folder / "tmp").mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    if gpus:
+        places = [str(STAND_INS), str(STAND_INS / "nvrtc12"), str(STAND_INS / "nccl0")]
+        environment |= {"LD_LIBRARY_PATH": os.pathsep.join(places), "LINKGAUGE_STAND_IN": "devices=2",
+                        "XDG_CACHE_HOME": str(folder / "cache")}  # fmt: skip
     with (folder / "output.log").open("a") as log:
         done = subprocess.run([sys.executable, str(HERE / "run_job.py"), str(folder)], env=environment, stdout=log,
                               stderr=log, timeout=600, check=False)  # fmt: skip
@@ -112,6 +132,8 @@ def check_evidence(triple: Triple, row: Any) -> list[str]:
         evidence.get("verify", {})
     ):
         wrong.append("no first bad offset")
+    if triple.fault.kind == "library" and "ncclSend failed with ncclInternalError (3)" not in str(row.reason):
+        wrong.append(f"reason {row.reason}")
     if not row.reason:
         wrong.append("no reason")
     return wrong
@@ -202,14 +224,24 @@ def runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     asked = {item.name.partition("[")[2].rstrip("]") for item in request.session.items}
     for function, lists in ((run, GROUPS), (run_chain, CHAINS)):
         for triples in lists:
-            if identity(triples) in asked:
+            if identity(triples) in asked and (HAVE_STAND_INS or not on_stand_ins(triples)):
                 made.start(function, triples)
     yield made
     made.close()
 
 
+HAVE_STAND_INS = (STAND_INS / "nccl0" / "libnccl.so.2").exists()
+
+
+def need_stand_ins(triples: list[Triple]) -> None:
+    """Skip what cannot be had."""
+    if on_stand_ins(triples) and not HAVE_STAND_INS:
+        pytest.skip("no stand-in NCCL: build the C++ tests")
+
+
 @pytest.mark.parametrize("triples", GROUPS, ids=map(identity, GROUPS))
 def test_each_fault_costs_its_case_only(runs: Runs, triples: list[Triple]) -> None:
+    need_stand_ins(triples)
     folder, status = runs.result(triples)
     log = (folder / "output.log").read_text()
     rows = {(row.case.transport, row.case.size_asked): row for row in load(folder / "run").rows()}
@@ -235,6 +267,7 @@ def test_each_fault_costs_its_case_only(runs: Runs, triples: list[Triple]) -> No
 
 @pytest.mark.parametrize("triples", CHAINS, ids=map(identity, CHAINS))
 def test_a_run_that_was_ended_goes_on_and_has_every_case_once(runs: Runs, triples: list[Triple]) -> None:
+    need_stand_ins(triples)
     folder, chain = runs.result(triples)
     log = (folder / "output.log").read_text()
     wrong = [*chain.wrong, *(f"{triple.name}: was not planted" for triple in triples if triple not in chain.planted)]

@@ -6,7 +6,10 @@ import dataclasses
 import itertools
 import random
 
-TRANSPORTS = ("staging", "copy_engine", "kernel", "mpi")
+LAUNCHED = ("staging", "copy_engine", "kernel", "mpi")  # one process a rank, under mpiexec
+# The stand-in for NCCL knows ranks of one process only: its launches are of threads, without MPI and mpiexec.
+THREADED = ("ccl",)
+TRANSPORTS = (*LAUNCHED, *THREADED)
 # Phases as they are listed -> the core's words for them (core/fault.h, kFaultPhases).
 PHASES = {
     "prepare": "prepare", "check": "check", "warm up": "warmup", "align": "align", "time": "time", "record": "record",
@@ -38,17 +41,21 @@ FAULTS = (
     Fault("hang", "an endless wait", "hung"),
     Fault("throw", "an error of the operation", "failed", NOT_RELEASE),
     Fault("memory", "out of memory", "failed", NOT_RELEASE),
-    Fault("abort", "MPI abort", "crashed"),
-    Fault("launcher", "a killed mpiexec", "crashed"),
+    Fault("abort", "MPI abort", "crashed", transports=LAUNCHED),
+    Fault("launcher", "a killed mpiexec", "crashed", transports=LAUNCHED),
     # Where the case's data are looked at afterwards; in warm up and time that takes verify each.
     Fault("corrupt", "a wrong byte", "corrupt", ("check", "warm up", "time", "verify")),
     # Only where the transport calls the runtime after that phase has begun.
     Fault("call", "an error from the runtime's next call", "failed", ("prepare", "check", "time", "verify"),
           ("staging", "copy_engine", "kernel")),
-    Fault("call", "an error from the runtime's next call", "failed", ("prepare", "verify"), ("mpi",)),
-    # On a host device the kernel is this process' own code; on a GPU see test_gpu_fault.py.
+    Fault("call", "an error from the runtime's next call", "failed", ("prepare", "verify"),
+          ("mpi", "ccl")),
+    Fault("library", "an error from a call of NCCL", "failed", ("check", "warm up", "time", "verify"), ("ccl",)),
+    # On a host device the kernel is this process' own code; on a GPU see also test_gpu_fault.py.
     Fault("address", "a kernel's illegal address", "crashed", ("check", "time", "verify"),
           ("staging", "copy_engine", "kernel")),
+    Fault("address", "a kernel's illegal address, on a stand-in for a GPU", "failed", ("check", "time", "verify"),
+          ("ccl",)),
     Fault("parent", "a killed parent", ""),
     Fault("disk", "a full disk under the journal", "", ("prepare", "record", "release")),
 )  # fmt: skip

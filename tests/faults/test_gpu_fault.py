@@ -1,12 +1,18 @@
-"""A GPU that is lost to a wrong kernel (CUDA: an illegal address, after which every call of the process fails).
+r"""A GPU that is lost to a wrong kernel: an illegal address, after which no call of the process succeeds any more.
 
-It costs its case only. On the stand-in for CUDA everywhere; on a machine with NVIDIA GPUs on one of them too, and there
-`./lg test tests/faults/test_gpu_fault.py` is all that is needed. The context that is lost is this test's own; the GPU
-itself and other programs on it go on.
+It costs its case only. On the stand-ins for CUDA and HIP everywhere; on a machine with NVIDIA GPUs on one or two of them
+too. There `./lg test tests/faults/test_gpu_fault.py` is all that is needed, or, where linkgauge is installed and this is
+a checkout that is not built, the following, which needs no more of pytest than pytest itself:
+
+    PYTHONPATH=tests python -m pytest -c /dev/null --rootdir . --import-mode=importlib -rA \
+        tests/faults/test_gpu_fault.py -k hardware
+
+The context that is lost is this test's own; the GPU itself and other programs on it go on.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -39,21 +45,45 @@ def gpus() -> int:
         return 0
 
 
-def places() -> dict[str, str]:
-    """The environment in which the stand-ins are found in the place of CUDA and its compiler."""
-    folders = os.pathsep.join([str(STAND_INS), str(STAND_INS / "nvrtc12")])
-    return {"LD_LIBRARY_PATH": folders, "LINKGAUGE_STAND_IN": "devices=2"}
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where the fault is planted, and what comes of it."""
+
+    name: str
+    runtime: str = "cuda"
+    devices: int = 2
+    stand_in: str = "devices=2"  # its settings; empty: hardware
+    status: str = "failed"
+    reason: str = "CUDA_ERROR_ILLEGAL_ADDRESS (700)"
+
+    def environment(self) -> dict[str, str]:
+        """In which the stand-ins are found in the place of a vendor's libraries and its compiler."""
+        if not self.stand_in:
+            return {}
+        folders = os.pathsep.join([str(STAND_INS), str(STAND_INS / "nvrtc12")])
+        return {"LD_LIBRARY_PATH": folders, "LINKGAUGE_STAND_IN": self.stand_in}
+
+
+PLACES = (
+    Place("hardware", stand_in=""),
+    Place("cuda stand-in"),
+    Place("cuda stand-in, one device", devices=1, stand_in="devices=1"),
+    # What a HIP runtime makes of it depends on its version and settings: an error, or the end of the process.
+    Place("hip stand-in", "hip", reason="hipErrorIllegalAddress (700)"),
+    Place("hip stand-in that aborts", "hip", stand_in="devices=2;abort_when_lost=1", status="crashed",
+          reason="SIGABRT"),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("transport", ["kernel", "copy_engine"])
-@pytest.mark.parametrize("where", ["stand-in", "hardware"])
+@pytest.mark.parametrize("place", PLACES, ids=[place.name for place in PLACES])
 @pytest.mark.parametrize("phase", ["check", "time"])
 def test_a_gpu_lost_to_an_illegal_address_costs_its_case_only(
-    tmp_path: Path, where: str, transport: str, phase: str
+    tmp_path: Path, place: Place, transport: str, phase: str
 ) -> None:
-    if where == "stand-in" and not (STAND_INS / "libcuda.so.1").exists():
+    if place.stand_in and not (STAND_INS / "libcuda.so.1").exists():
         pytest.skip("no stand-in GPU libraries: build the C++ tests")
-    count = 2 if where == "stand-in" else min(gpus(), 2)
+    count = place.devices if place.stand_in else min(gpus(), place.devices)
     if count == 0:
         pytest.skip("no NVIDIA GPU here: run this test alone where there is one")
     pattern = "pingpong" if count == 2 else "local_copy"
@@ -65,7 +95,7 @@ def test_a_gpu_lost_to_an_illegal_address_costs_its_case_only(
     )
     job = {
         "plan": plan,
-        "devices": "cuda:" + ",".join(str(number) for number in range(count)),
+        "devices": f"{place.runtime}:" + ",".join(str(number) for number in range(count)),
         "fault": {"planter": str(HERE / "planter.py"), "folder": str(tmp_path), "faults": [fault]},
         "hung_after_s": 10.0,
     }
@@ -73,14 +103,14 @@ def test_a_gpu_lost_to_an_illegal_address_costs_its_case_only(
     (tmp_path / "tmp").mkdir()
     before = shared_memory()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": os.pathsep.join(sys.path),
-                   "XDG_CACHE_HOME": str(tmp_path / "cache"), **(places() if where == "stand-in" else {})}  # fmt: skip
+                   "XDG_CACHE_HOME": str(tmp_path / "cache"), **place.environment()}  # fmt: skip
     done = subprocess.run([sys.executable, str(HERE / "run_job.py"), str(tmp_path)], env=environment, text=True,
                           capture_output=True, timeout=500, check=False)  # fmt: skip
     said = done.stdout + done.stderr
     assert (tmp_path / f"planted-{transport}-{FAULTED}").exists(), said
     rows = {row.case.size_asked: row for row in load(tmp_path / "run").rows() if row.case.transport == transport}
-    assert rows[FAULTED].status == "failed", f"{rows[FAULTED].reason}\n{said}"
-    assert "CUDA_ERROR_ILLEGAL_ADDRESS (700)" in str(rows[FAULTED].reason)
+    assert rows[FAULTED].status == place.status, f"{rows[FAULTED].reason}\n{said}"
+    assert place.reason in str(rows[FAULTED].reason)
     others = {size: row for size, row in rows.items() if size != FAULTED}
     assert {size: row.status for size, row in others.items()} == dict.fromkeys(set(SIZES) - {FAULTED}, "ok"), said
     assert all(row.record["verified"] for row in others.values())

@@ -134,6 +134,7 @@ void Machine::configure(const char* text) {
     if (key == "peer") settings_.peer = value != "0";
     if (key == "managed") settings_.managed = value != "0";
     if (key == "concurrent") settings_.concurrent = value != "0";
+    if (key == "abort_when_lost") settings_.abort_when_lost = value != "0";
     if (key == "compiler") settings_.compiler = value;
     if (key == "break_after_fills") break_after_ = std::atoi(value.c_str());
     if (key == "fail" || key == "break") {
@@ -360,7 +361,10 @@ bool Machine::launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned
   }
   const bool writes = kernel->name == linkgauge::kKernelFill || kernel->name.rfind(linkgauge::kKernelCopy, 0) == 0;
   stream->push([this, host, held, blocks, threads, shared_bytes, broken, writes] {
-    if (writes && (*held)[0] < kFirstAddress) lost_ = kIllegalAddress;
+    if (writes && (*held)[0] < kFirstAddress) {
+      if (settings_.abort_when_lost) std::abort();
+      lost_ = kIllegalAddress;
+    }
     if (lost_ != 0) return;
     std::array<void*, kMost> pointers{};
     for (std::size_t i = 0; i < kMost; ++i) pointers[i] = &(*held)[i];

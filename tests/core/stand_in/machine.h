@@ -7,7 +7,7 @@
 // launch of lg_fill does; a case fills before its first operation and before its last one, so that only the last is
 // wrong.
 // A fill or copy of an address that can be nobody's loses the process its devices, as CUDA's do: every later call fails
-// with 700, an illegal address.
+// with 700, an illegal address; with "abort_when_lost=1" it ends the process by SIGABRT, as HIP's runtime does.
 #pragma once
 
 #include <atomic>
@@ -34,6 +34,7 @@ struct Settings {
   bool peer = true;
   bool managed = true;            // there is managed memory
   bool concurrent = true;         // pages move one by one, prefetch and advice are taken
+  bool abort_when_lost = false;
   std::string compiler = "12.9";  // of the run-time compiler
 };
 

@@ -238,6 +238,16 @@ nb::dict to_python(const CaseResult& result) {
   fields["stopped_by"] = measured.stopped_by;
   fields["batch"] = measured.batch;
   fields["lanes"] = result.lanes;
+  nb::list clocks;
+  for (const ClockComparison& one : result.clocks) {
+    nb::dict clock;
+    clock["moment"] = one.moment;
+    clock["when_ns"] = one.when_ns;
+    clock["offset_ns"] = one.clock.offset_ns;
+    clock["uncertainty_ns"] = one.clock.uncertainty_ns;
+    clocks.append(clock);
+  }
+  fields["clocks"] = clocks;
   return fields;
 }
 

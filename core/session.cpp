@@ -6,6 +6,7 @@
 
 #include "errors.h"
 #include "group/region_group.h"
+#include "measure/clock.h"
 #include "transport/mpi_library.h"
 
 namespace linkgauge {
@@ -204,7 +205,14 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
     telling_others(group, options_.on_failure, [&] {
       if (injector_ != nullptr) injector_->at("prepare", -1, false);
       operation->prepare();
+      const auto compare_clocks = [&](const char* moment) {
+        if (group.node_count() == 1) return;
+        const ClockOffset clock = group.compare_clocks(operation->progress());
+        result.clocks.push_back({moment, now_ns(), clock});
+      };
+      compare_clocks("before");
       result.measurement = sample(*operation, group, spec, settings);
+      compare_clocks("after");
     });
   }
   return result;

@@ -30,8 +30,16 @@ struct SessionOptions {
   ClockFacts host_clock;  // measured once per process
 };
 
+// This rank's clock against that of the case's first node; only where the case has several nodes.
+struct ClockComparison {
+  const char* moment;    // before | after
+  std::int64_t when_ns;  // of this rank's clock
+  ClockOffset clock;
+};
+
 struct CaseResult {
   Measurement measurement;
+  std::vector<ClockComparison> clocks;
   std::vector<std::string> lanes;
 };
 

@@ -21,6 +21,12 @@ using Progress = std::function<void()>;  // empty: nothing to progress
 // those that have.
 enum class Waiting : std::uint8_t { kSpin, kSleep };
 
+// How far this node's clock is ahead of that of its group's first node: by offset_ns, give or take uncertainty_ns.
+struct ClockOffset {
+  std::int64_t offset_ns = 0;
+  std::int64_t uncertainty_ns = 0;
+};
+
 class Group {
  public:
   virtual ~Group() = default;
@@ -44,9 +50,14 @@ class Group {
 
   // Start alignment: every rank returns at about the same time of its node's clock, having spun to a deadline that all
   // agreed on. Returns that deadline, scheduled_ns. `lead_ns`: how far ahead of the last arrival it is set;
-  // `offset_ns`: added for this rank's own spin (skewed arrivals; scheduled_ns stays the common one). Across nodes: a
-  // barrier, then each node's own deadline.
+  // `offset_ns`: added for this rank's own spin (skewed arrivals; scheduled_ns stays the common one). Across nodes: one
+  // deadline, which each node reckons to its own clock; its scheduled_ns is of that clock, compared at the
+  // first call, or by compare_clocks, whichever was last.
   virtual std::int64_t align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) = 0;
+
+  // Compares the nodes' clocks by messages and keeps what was found for align. Ranks of one node share a clock: zeros,
+  // at once. Across nodes it takes some tens of exchanges between two nodes for each doubling of their number.
+  virtual ClockOffset compare_clocks(const Progress& /*progress*/) { return {}; }
 
   // A counter in memory shared by the ranks of one node, for the ordered pair (source, target) and a channel below
   // kFlagChannels: the hand-over signal of one-sided transports. Not collective, never blocks; nullptr across nodes.
@@ -84,6 +95,9 @@ struct ProcessGroupOptions {
   ProcessExchange exchange;  // needed when there is more than one node
 };
 std::shared_ptr<Group> make_process_group(const ProcessGroupOptions& options);
+
+// Returns when this node's clock has come to `deadline_ns`.
+void wait_until(std::int64_t deadline_ns, const Progress& progress);
 
 // One turn of a waiting loop: spin, then yield. A pure spin barrier with more ranks than cores costs milliseconds.
 class Waiter {

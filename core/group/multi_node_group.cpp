@@ -1,11 +1,15 @@
 #include "group/multi_node_group.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "errors.h"
 #include "group/region_group.h"
+#include "measure/clock.h"
 
 namespace linkgauge {
 namespace {
@@ -22,6 +26,24 @@ Bytes node_message(std::byte state, const void* data, std::size_t bytes) {
   if (bytes != 0) std::memcpy(message.data() + 1, data, bytes);
   return message;
 }
+
+template <typename Value>
+Bytes bytes_of(const Value& value) {
+  Bytes bytes(sizeof value);
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+
+template <typename Value>
+Value value_of(const Bytes& bytes) {
+  Value value{};
+  if (bytes.size() != sizeof value) throw PeerError("a node's message is not of the size that was agreed");
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+// Rounds in which two nodes compare their clocks: the best of each way counts, so a few undisturbed ones do.
+constexpr int kClockRounds = 32;
 
 void append(Bytes& target, const Bytes& message) {
   const std::uint64_t size = message.size();
@@ -170,8 +192,95 @@ std::unique_ptr<Group> MultiNodeGroup::subset(const std::vector<int>& ranks) {
 }
 
 std::int64_t MultiNodeGroup::align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) {
-  barrier(progress, Waiting::kSpin);
-  return meet_locally([&] { return local_->align(lead_ns, offset_ns, progress); });
+  if (!clock_) compare_clocks(progress);
+  meet_locally([&] { local_->barrier(progress, Waiting::kSpin); });
+  std::int64_t deadline_ns = 0;  // of the first node's clock
+  if (leads()) {
+    const std::int64_t mine_ns = now_ns() - clock_->offset_ns + lead_ns + meeting_ns_;
+    deadline_ns = mine_ns;
+    for (const Bytes& node : exchange_leaders(bytes_of(mine_ns)))
+      deadline_ns = std::max(deadline_ns, value_of<std::int64_t>(node));
+  }
+  const std::int64_t scheduled_ns = from_leader(deadline_ns, progress) + clock_->offset_ns;
+  wait_until(scheduled_ns + offset_ns, progress);
+  return scheduled_ns;
+}
+
+ClockOffset MultiNodeGroup::compare_clocks(const Progress& progress) {
+  barrier(progress, Waiting::kSpin);  // a node that failed is known from here on
+  struct Found {
+    ClockOffset clock;
+    std::int64_t meeting_ns;
+  } found{};
+  if (leads()) {
+    const std::vector<ClockOffset> nodes = offsets_to_first();
+    found.clock = nodes[static_cast<std::size_t>(node())];
+    // An exchange of all goes as deep as the tree, and each edge takes about a round trip: twice the uncertainty.
+    for (const ClockOffset& one : nodes) found.meeting_ns = std::max(found.meeting_ns, 4 * one.uncertainty_ns);
+  }
+  found = from_leader(found, progress);
+  clock_ = found.clock;
+  meeting_ns_ = found.meeting_ns;
+  return *clock_;
+}
+
+// What this node's first rank says, on each of the node's ranks.
+template <typename Value>
+Value MultiNodeGroup::from_leader(const Value& value, const Progress& progress) {
+  const Bytes mine = leads() ? bytes_of(value) : Bytes{};
+  return value_of<Value>(meet_locally([&] { return local_->exchange(mine, progress); }).front());
+}
+
+// This node's clock less the other's. Every message bounds it from one side, whatever its way takes: what was sent at s
+// of the sender's clock has come by r of the receiver's, so the receiver's clock is ahead by no more than r - s. The
+// best bound of either direction is within one undisturbed way of the truth.
+ClockOffset MultiNodeGroup::offset_to(int other_node) {
+  struct Stamps {
+    std::int64_t sent_ns;
+    std::int64_t received_ns;  // of the round before
+  };
+  std::vector<int> both = {leaders_[static_cast<std::size_t>(node())],
+                           leaders_[static_cast<std::size_t>(other_node)]};
+  const std::size_t theirs = both[0] < both[1] ? 1 : 0;
+  std::sort(both.begin(), both.end());
+  std::int64_t most_ns = std::numeric_limits<std::int64_t>::max();
+  std::int64_t least_ns = std::numeric_limits<std::int64_t>::min();
+  Stamps mine{};
+  for (int round = 0; round < kClockRounds; ++round) {
+    const std::int64_t before_ns = mine.sent_ns;
+    mine.sent_ns = now_ns();
+    const Stamps other = value_of<Stamps>(exchange_(bytes_of(mine), both).at(theirs));
+    mine.received_ns = now_ns();
+    most_ns = std::min(most_ns, mine.received_ns - other.sent_ns);
+    if (round > 0) least_ns = std::max(least_ns, before_ns - other.received_ns);
+  }
+  // Where the clocks have moved against each other meanwhile the bounds may cross.
+  const std::int64_t width_ns = most_ns > least_ns ? most_ns - least_ns : least_ns - most_ns;
+  return {std::min(most_ns, least_ns) + width_ns / 2, (width_ns + 1) / 2};
+}
+
+// Each node compares itself with the one whose number lacks its highest bit, so that all are done in as many steps as
+// the number of nodes has bits; offsets and uncertainties add up along the way to node 0.
+std::vector<ClockOffset> MultiNodeGroup::offsets_to_first() {
+  const int nodes = node_count();
+  const auto parent_of = [](int one) { return one & ~static_cast<int>(std::bit_floor(static_cast<unsigned>(one))); };
+  ClockOffset mine;
+  for (int step = 1; step < nodes; step *= 2) {
+    if (node() < step && node() + step < nodes) offset_to(node() + step);
+    if (node() >= step && node() < 2 * step) mine = offset_to(parent_of(node()));
+  }
+  std::vector<ClockOffset> offsets;
+  for (const Bytes& message : exchange_leaders(bytes_of(mine))) {
+    ClockOffset own = value_of<ClockOffset>(message);
+    const auto one = static_cast<int>(offsets.size());
+    if (one > 0) {
+      const ClockOffset& parent = offsets[static_cast<std::size_t>(parent_of(one))];
+      own.offset_ns += parent.offset_ns;
+      own.uncertainty_ns += parent.uncertainty_ns;
+    }
+    offsets.push_back(own);
+  }
+  return offsets;
 }
 
 std::atomic<std::uint64_t>* MultiNodeGroup::flag(int source, int target, int channel) {

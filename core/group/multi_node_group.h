@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ class MultiNodeGroup final : public Group {
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override;
   std::unique_ptr<Group> subset(const std::vector<int>& ranks) override;
   std::int64_t align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) override;
+  ClockOffset compare_clocks(const Progress& progress) override;
   std::atomic<std::uint64_t>* flag(int source, int target, int channel) override;
   bool aborted() const override { return local_->aborted(); }
   void abort_with(const std::string& reason) noexcept override;
@@ -39,6 +41,10 @@ class MultiNodeGroup final : public Group {
   template <typename Meet>
   auto meet_locally(const Meet& meet) -> decltype(meet());
   void tell_other_nodes(const std::string& reason) noexcept;
+  template <typename Value>
+  Value from_leader(const Value& value, const Progress& progress);
+  ClockOffset offset_to(int other_node);
+  std::vector<ClockOffset> offsets_to_first();
 
   std::unique_ptr<Group> local_;
   int rank_;
@@ -47,6 +53,8 @@ class MultiNodeGroup final : public Group {
   std::vector<int> local_rank_;  // of each rank within its node
   std::vector<int> leaders_;     // launch ranks, by node
   ProcessExchange exchange_;
+  std::optional<ClockOffset> clock_;  // as it was when the clocks were compared last
+  std::int64_t meeting_ns_ = 0;       // what an exchange of all nodes takes, roughly
   bool told_ = false;  // the other nodes know of the failure: no further exchange will match
 };
 

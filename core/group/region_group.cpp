@@ -55,6 +55,13 @@ std::size_t flag_count(int size) { return static_cast<std::size_t>(size) * size 
 
 }  // namespace
 
+void wait_until(std::int64_t deadline_ns, const Progress& progress) {
+  for (std::int64_t left = deadline_ns - now_ns(); left > 0; left = deadline_ns - now_ns()) {
+    if (left > kQuietBeforeDeadlineNs && progress) progress();
+    if (left > kYieldBeforeDeadlineNs) sched_yield();
+  }
+}
+
 void Waiter::pause() {
   ++spins_;
   if (progress_ && spins_ % kSpinsPerProgress == 0) progress_();
@@ -175,11 +182,7 @@ std::int64_t RegionGroup::align(std::int64_t lead_ns, std::int64_t offset_ns, co
   Header& shared = header();
   meet(progress, Waiting::kSpin, [&] { shared.deadline_ns.store(now_ns() + lead_ns, std::memory_order_relaxed); });
   const std::int64_t scheduled_ns = shared.deadline_ns.load(std::memory_order_relaxed);
-  const std::int64_t mine_ns = scheduled_ns + offset_ns;
-  for (std::int64_t left = mine_ns - now_ns(); left > 0; left = mine_ns - now_ns()) {
-    if (left > kQuietBeforeDeadlineNs && progress) progress();
-    if (left > kYieldBeforeDeadlineNs) sched_yield();
-  }
+  wait_until(scheduled_ns + offset_ns, progress);
   return scheduled_ns;
 }
 

@@ -61,6 +61,14 @@ class Verify(TypedDict):
     found: int
     where: str
 
+class ClockComparison(TypedDict):
+    """How far this rank's clock is ahead of that of the case's first node: the truth lies within the uncertainty."""
+
+    moment: str
+    when_ns: int
+    offset_ns: int
+    uncertainty_ns: int
+
 class Result(TypedDict):
     """One rank's part of a measured case."""
 
@@ -76,6 +84,8 @@ class Result(TypedDict):
     """count, interval, duration, time, timeout (fewer than 5 samples in twice the rule's time), corrupt."""
     batch: int
     lanes: list[str]
+    clocks: list[ClockComparison]
+    """Before and after the samples; empty where the case's ranks share a clock."""
 
 class Runtime:
     """Devices of one kind, numbered from 0 in PCI order."""

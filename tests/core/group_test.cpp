@@ -2,6 +2,7 @@
 #include "group/group.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -111,11 +112,15 @@ class Processes {
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
+  // The steady clock of node n is to be ahead of this machine's by shifts[n], in nanoseconds.
+  void shift_clocks(std::vector<std::int64_t> shifts) { shifts_ = std::move(shifts); }
+  static constexpr int kNoTimeNamespace = 77;
+
   std::vector<int> run(const std::function<void(Group&)>& body) {
     std::vector<pid_t> children;
     for (int rank = 0; rank < static_cast<int>(node_of_rank_.size()); ++rank) {
       const pid_t child = fork();
-      if (child == 0) _exit(play(rank, body));
+      if (child == 0) _exit(shifts_.empty() ? play(rank, body) : play_shifted(rank, body));
       children.push_back(child);
     }
     std::vector<int> statuses;
@@ -130,6 +135,24 @@ class Processes {
   int leftovers() const { return leftovers_; }
 
  private:
+  // Only the children of the process that makes a time namespace live in it.
+  int play_shifted(int rank, const std::function<void(Group&)>& body) {
+    constexpr std::int64_t kSecond = 1'000'000'000;
+    const std::int64_t shift = shifts_[static_cast<std::size_t>(node_of_rank_[static_cast<std::size_t>(rank)])];
+    const std::int64_t part = ((shift % kSecond) + kSecond) % kSecond;
+    if (unshare(CLONE_NEWTIME) != 0) return kNoTimeNamespace;
+    FILE* offsets = fopen("/proc/self/timens_offsets", "w");
+    if (offsets == nullptr) return kNoTimeNamespace;
+    fprintf(offsets, "monotonic %lld %lld\n", static_cast<long long>((shift - part) / kSecond),
+            static_cast<long long>(part));
+    if (fclose(offsets) != 0) return kNoTimeNamespace;
+    const pid_t child = fork();
+    if (child == 0) _exit(play(rank, body));
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
   int play(int rank, const std::function<void(Group&)>& body) {
     ProcessGroupOptions options;
     options.rank = rank;
@@ -183,6 +206,7 @@ class Processes {
   std::vector<int> node_of_rank_;
   std::string folder_;
   std::vector<std::pair<int, int>> pipes_;
+  std::vector<std::int64_t> shifts_;
   int leftovers_ = -1;
 };
 
@@ -378,6 +402,55 @@ TEST(ProcessGroup, SeveralNodesActAsOne) {
       }
     }),
               std::vector<int>(nodes.size(), 0));
+  }
+}
+
+// What is found must hold of the truth, which each process knows of the others: its own shift of the clock.
+TEST(ProcessGroup, ClocksOfNodesAreComparedAndOneDeadlineHolds) {
+  for (const std::vector<int>& nodes :
+       {std::vector<int>{0, 1}, std::vector<int>{0, 0, 1, 1}, std::vector<int>{3, 1, 2, 0, 4}}) {
+    constexpr std::int64_t kSecond = 1'000'000'000;
+    // An hour, and less than a microsecond, apart.
+    const std::vector<std::int64_t> shifts = {0, 3600 * kSecond + 123'456'789, -7 * kSecond, 400, 86'400 * kSecond};
+    Processes processes(nodes);
+    processes.shift_clocks(shifts);
+    const std::vector<int> statuses = processes.run([&](Group& group) {
+      const auto require = [](bool holds, const std::string& what) {
+        if (!holds) throw std::runtime_error(what);
+      };
+      const auto true_offset = [&](int rank) {
+        const auto shift = [&](int of) { return shifts[static_cast<std::size_t>(nodes[static_cast<std::size_t>(of)])]; };
+        return shift(rank) - shift(0);
+      };
+      std::vector<int> ranks;
+      for (int rank = 0; rank < group.size(); ++rank) ranks.push_back(rank);
+      const std::unique_ptr<Group> again = group.subset(ranks);  // a clock that was not compared is, at the first align
+      for (Group* one : {&group, again.get()}) {
+        for (int round = 0; round < 5; ++round) {
+          const std::int64_t scheduled_ns = one->align(100'000, 0, {});
+          require(now_ns() >= scheduled_ns, "align returned before its deadline");
+          const ClockOffset clock = one->compare_clocks({});
+          const std::int64_t wrong_ns = clock.offset_ns - true_offset(one->rank());
+          require(std::abs(wrong_ns) <= clock.uncertainty_ns, "off by " + std::to_string(wrong_ns) + " ns, said " +
+                                                                  std::to_string(clock.uncertainty_ns));
+          require(one->node() != 0 || (clock.offset_ns == 0 && clock.uncertainty_ns == 0), "the first node's own");
+          require(clock.uncertainty_ns < kSecond, "an uncertainty that says nothing");
+          // One deadline: on each rank's clock, less that clock's true offset, within what was said to be uncertain.
+          const std::int64_t common_ns = one->align(100'000, 0, {}) - true_offset(one->rank());
+          const std::int64_t mine[] = {common_ns, clock.uncertainty_ns};
+          std::vector<std::byte> bytes(sizeof mine);
+          std::memcpy(bytes.data(), mine, sizeof mine);
+          for (const auto& other : one->exchange(bytes, {})) {
+            std::int64_t theirs[2];
+            std::memcpy(theirs, other.data(), sizeof theirs);
+            require(std::abs(theirs[0] - mine[0]) <= theirs[1] + mine[1], "the deadlines are not one");
+          }
+        }
+      }
+    });
+    if (std::count(statuses.begin(), statuses.end(), Processes::kNoTimeNamespace) != 0)
+      GTEST_SKIP() << "no time namespaces may be made here, which shift a process' clock";
+    EXPECT_EQ(statuses, std::vector<int>(nodes.size(), 0));
   }
 }
 

@@ -24,6 +24,7 @@ THROTTLE_REASONS = "throttle_reasons"
 # Counters of time that only grow while a clock is held down, unlike the reasons, which tell of the moment.
 VIOLATIONS = {"power_violation": "power cap", "thermal_violation": "temperature"}
 OTHER_PROCESSES = "other_processes"
+CLOCK_OFFSET, CLOCK_OFFSET_UNCERTAINTY = "clock_offset", "clock_offset_uncertainty"
 _COUNTED_ERRORS = "errors"
 _ALL_LINKS = 0xFFFF_FFFF  # scope of a field of links: their sum (nvml.h, nvmlFieldValue_t)
 # At most so much a reading: of the reads below, the dearest are left out first. Two readings a case.
@@ -218,6 +219,26 @@ def open_reader(runtime: str, device: Mapping[str, Any]) -> tuple[Reader | None,
         return None, str(error)
     except Exception as error:  # whatever NVML raises: a measurement does without its observations
         return None, f"NVML cannot be asked: {error}"
+
+
+def clock_rows(comparisons: Iterable[Mapping[str, Any]], place: int) -> list[Row]:
+    """Rows of a rank's clock against that of the case's first node, as the core compared them across nodes.
+
+    `clock_offset` and `clock_offset_uncertainty`, in ns: the true offset lies within the uncertainty.
+    """
+    return [
+        {
+            "rank": place,
+            "subject": "host clock",
+            "moment": one["moment"],
+            "when_ns": one["when_ns"],
+            "name": name,
+            "value": float(one[key]),
+            "unit": "ns",
+        }
+        for one in comparisons
+        for name, key in ((CLOCK_OFFSET, "offset_ns"), (CLOCK_OFFSET_UNCERTAINTY, "uncertainty_ns"))
+    ]
 
 
 class Observer:

@@ -140,7 +140,7 @@ def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile
         observer.look("after", place)
         if log is not None and asks:
             observer.note("after", place, nccl_log.SUBJECT, functools.partial(log.choices, entry.case.pattern))
-        outcome.observations = observer.taken()
+        outcome.observations += observer.taken()
         watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
         outcomes = [RankOutcome.from_bytes(data) for data in session.exchange(outcome.to_bytes())]
         if recorder is not None:

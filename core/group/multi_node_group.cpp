@@ -239,8 +239,7 @@ ClockOffset MultiNodeGroup::offset_to(int other_node) {
     std::int64_t sent_ns;
     std::int64_t received_ns;  // of the round before
   };
-  std::vector<int> both = {leaders_[static_cast<std::size_t>(node())],
-                           leaders_[static_cast<std::size_t>(other_node)]};
+  std::vector<int> both = {leaders_[static_cast<std::size_t>(node())], leaders_[static_cast<std::size_t>(other_node)]};
   const std::size_t theirs = both[0] < both[1] ? 1 : 0;
   std::sort(both.begin(), both.end());
   std::int64_t most_ns = std::numeric_limits<std::int64_t>::max();

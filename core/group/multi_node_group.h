@@ -55,7 +55,7 @@ class MultiNodeGroup final : public Group {
   ProcessExchange exchange_;
   std::optional<ClockOffset> clock_;  // as it was when the clocks were compared last
   std::int64_t meeting_ns_ = 0;       // what an exchange of all nodes takes, roughly
-  bool told_ = false;  // the other nodes know of the failure: no further exchange will match
+  bool told_ = false;                 // the other nodes know of the failure: no further exchange will match
 };
 
 }  // namespace linkgauge

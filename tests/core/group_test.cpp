@@ -419,7 +419,9 @@ TEST(ProcessGroup, ClocksOfNodesAreComparedAndOneDeadlineHolds) {
         if (!holds) throw std::runtime_error(what);
       };
       const auto true_offset = [&](int rank) {
-        const auto shift = [&](int of) { return shifts[static_cast<std::size_t>(nodes[static_cast<std::size_t>(of)])]; };
+        const auto shift = [&](int of) {
+          return shifts[static_cast<std::size_t>(nodes[static_cast<std::size_t>(of)])];
+        };
         return shift(rank) - shift(0);
       };
       std::vector<int> ranks;
@@ -431,8 +433,8 @@ TEST(ProcessGroup, ClocksOfNodesAreComparedAndOneDeadlineHolds) {
           require(now_ns() >= scheduled_ns, "align returned before its deadline");
           const ClockOffset clock = one->compare_clocks({});
           const std::int64_t wrong_ns = clock.offset_ns - true_offset(one->rank());
-          require(std::abs(wrong_ns) <= clock.uncertainty_ns, "off by " + std::to_string(wrong_ns) + " ns, said " +
-                                                                  std::to_string(clock.uncertainty_ns));
+          require(std::abs(wrong_ns) <= clock.uncertainty_ns,
+                  "off by " + std::to_string(wrong_ns) + " ns, said " + std::to_string(clock.uncertainty_ns));
           require(one->node() != 0 || (clock.offset_ns == 0 && clock.uncertainty_ns == 0), "the first node's own");
           require(clock.uncertainty_ns < kSecond, "an uncertainty that says nothing");
           // One deadline: on each rank's clock, less that clock's true offset, within what was said to be uncertain.

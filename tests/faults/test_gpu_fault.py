@@ -1,8 +1,8 @@
 r"""A GPU that is lost to a wrong kernel: an illegal address, after which no call of the process succeeds any more.
 
-It costs its case only. On the stand-ins for CUDA and HIP everywhere; on a machine with NVIDIA GPUs on one or two of them
-too. There `./lg test tests/faults/test_gpu_fault.py` is all that is needed, or, where linkgauge is installed and this is
-a checkout that is not built, the following, which needs no more of pytest than pytest itself:
+It costs its case only. On the stand-ins for CUDA and HIP everywhere; on a machine with NVIDIA GPUs on one or two of
+them too. There `./lg test tests/faults/test_gpu_fault.py` is all that is needed, or, where linkgauge is installed and
+this is a checkout that is not built, the following, which needs nothing of pytest but pytest itself:
 
     PYTHONPATH=tests python -m pytest -c /dev/null --rootdir . --import-mode=importlib -rA \
         tests/faults/test_gpu_fault.py -k hardware

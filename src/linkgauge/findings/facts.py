@@ -211,6 +211,18 @@ class Facts:
         text = ", ".join(word for word in words if word)
         return f" ({text})" if text else ""
 
+    @functools.cached_property
+    def clock_comparisons(self) -> dict[Identity, dict[int, dict[tuple[str, str], float]]]:
+        """By row identity and rank, what was observed of the rank's clock: (name, moment) -> ns."""
+        found: dict[Identity, dict[int, dict[tuple[str, str], float]]] = {}
+        for row in self.observations:
+            if not str(row.get("name")).startswith("clock_offset") or row.get("value") is None:
+                continue
+            identity = (str(row["case_key"]), int(row["launch"]), int(row["repeat"]), int(row["attempt"]))
+            values = found.setdefault(identity, {}).setdefault(int(row["rank"]), {})
+            values[str(row["name"]), str(row.get("moment"))] = float(row["value"])
+        return found
+
     def series(self, identity: Identity) -> RankSeries | None:
         """Return the samples of a row identity, None where they are not at hand."""
         return None if self._series is None else self._series(identity)

@@ -139,7 +139,7 @@ def straggler(facts: Facts) -> Iterable[Finding]:
             continue
         for device in measure.devices:
             seen[device] = seen.get(device, 0) + 1
-        late = find_straggler(parts, uncertainty_ns=_uncertainty(facts))
+        late = find_straggler(parts, uncertainty_ns=_uncertainty(facts, measure))
         if late is not None:
             named.setdefault(measure.devices[late.rank], []).append((measure, late.lateness_ns, late.cost_share))
         elif not PATTERNS[measure.pattern].rooted and (rank := slow_transfer(parts)) is not None:
@@ -207,12 +207,25 @@ def _matrix(series: RankSeries, ranks: int) -> tuple[Any, Any, Any] | None:
     return start, ns, scheduled
 
 
-def _uncertainty(facts: Facts) -> float:
-    if len(facts.hosts) <= 1:
+def _uncertainty(facts: Facts, measure: Measure) -> float:
+    """How far two ranks' arrivals may be wrong against each other, in ns: infinite where that is not known.
+
+    Starts were scheduled by the offset found before the case; how far the clocks drifted by its end, the offset after
+    it tells. Both are against the first node, hence the sum of the two largest among the nodes.
+    """
+    hosts = {facts.host_of(device) for device in measure.devices}
+    if len(hosts) <= 1:
         return 0.0
-    known = [
-        o["value"]
-        for o in facts.observations
-        if o.get("name") == "clock_offset_uncertainty" and o.get("value") is not None
-    ]
-    return max(known) if known else float("inf")
+    worst: dict[str, float] = {}
+    for identity in measure.identities:
+        values = facts.clock_comparisons.get(identity, {})
+        for rank, device in enumerate(measure.devices):
+            held = values.get(rank, {})
+            try:
+                drift = abs(held["clock_offset", "after"] - held["clock_offset", "before"])
+                wrong = held["clock_offset_uncertainty", "before"] + drift
+            except KeyError:
+                return float("inf")
+            host = facts.host_of(device)
+            worst[host] = max(worst.get(host, 0.0), wrong)
+    return sum(sorted(worst.values())[-2:]) if worst else float("inf")

@@ -1,7 +1,8 @@
 """Collectives rank by rank: who arrived when, who waited, and how long the transfer itself took.
 
-Per rank and sample, on clocks that agree (one node's clock; across nodes, corrected by the stored offset):
-arrival = start - scheduled, wait = max(start) - start, transfer = end - max(start) (docs/definitions.md, Statistics).
+Per rank and sample: arrival = start - scheduled, wait = max(start) - start, transfer = end - max(start)
+(docs/definitions.md, Statistics). Every time is taken from its own scheduled start: across nodes that is one instant on
+each node's clock, within the stored uncertainty, so that starts of clocks that do not agree can be compared.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ class Straggler:
 def split(start_ns: npt.ArrayLike, duration_ns: npt.ArrayLike, scheduled_ns: npt.ArrayLike) -> Split:
     """Split the samples of one collective; all arrays (samples, ranks) of integers, ranks in order.
 
-    Nothing is left out: transfer is never negative where every rank ends after the last has started, and may be
-    negative where a rank is free to leave early (a broadcast's root).
+    `scheduled_ns` is the agreed start, of the same clock as the rank's start. Nothing is left out: transfer is never
+    negative where every rank ends after the last has started, and may be negative where a rank is free to leave early (a broadcast's root).
     """
-    start = np.asarray(start_ns, dtype=np.int64)
+    start = np.asarray(start_ns, dtype=np.int64) - np.asarray(scheduled_ns, dtype=np.int64)
     if start.ndim != 2:
         raise ValueError(f"starts of shape {start.shape}: expected (samples, ranks)")
     end = start + np.asarray(duration_ns, dtype=np.int64)
     last = start.max(axis=1, keepdims=True)
     return Split(
-        (start - np.asarray(scheduled_ns, dtype=np.int64)).astype(np.float64),
+        start.astype(np.float64),
         (last - start).astype(np.float64),
         (end - last).astype(np.float64),
     )

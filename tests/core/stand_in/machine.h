@@ -32,8 +32,8 @@ struct Settings {
   std::string gfx = "gfx90a";
   std::size_t memory_bytes = std::size_t{1} << 30;  // each device
   bool peer = true;
-  bool managed = true;            // there is managed memory
-  bool concurrent = true;         // pages move one by one, prefetch and advice are taken
+  bool managed = true;     // there is managed memory
+  bool concurrent = true;  // pages move one by one, prefetch and advice are taken
   bool abort_when_lost = false;
   std::string compiler = "12.9";  // of the run-time compiler
 };

@@ -1,4 +1,4 @@
-"""A straggler is named across nodes as far as their clocks are known: one node's run, each device on a node of its own."""
+"""A straggler is named across nodes as far as their clocks are known: one node's run, a device a node."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ def split(start_ns: npt.ArrayLike, duration_ns: npt.ArrayLike, scheduled_ns: npt
     """Split the samples of one collective; all arrays (samples, ranks) of integers, ranks in order.
 
     `scheduled_ns` is the agreed start, of the same clock as the rank's start. Nothing is left out: transfer is never
-    negative where every rank ends after the last has started, and may be negative where a rank is free to leave early (a broadcast's root).
+    negative where every rank ends after the last has started, and may be negative where a rank is free to leave early
+    (a broadcast's root).
     """
     start = np.asarray(start_ns, dtype=np.int64) - np.asarray(scheduled_ns, dtype=np.int64)
     if start.ndim != 2:

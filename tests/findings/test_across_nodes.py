@@ -1,4 +1,4 @@
-"""A straggler is named across nodes as far as their clocks are known: one node's run, a device a node."""
+"""A straggler is named across nodes as far as their clocks are known: what one node shows, spread over several."""
 
 from __future__ import annotations
 

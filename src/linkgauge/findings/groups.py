@@ -210,8 +210,8 @@ def _matrix(series: RankSeries, ranks: int) -> tuple[Any, Any, Any] | None:
 def _uncertainty(facts: Facts, measure: Measure) -> float:
     """How far two ranks' arrivals may be wrong against each other, in ns: infinite where that is not known.
 
-    Starts were scheduled by the offset found before the case; how far the clocks drifted by its end, the offset after
-    it tells. Both are against the first node, hence the sum of the two largest among the nodes.
+    Starts were scheduled by the offset found before the case, which by its end is wrong by no more than what the offset
+    after it differs by and is uncertain. Both are against the first node, hence the sum of the two worst nodes'.
     """
     hosts = {facts.host_of(device) for device in measure.devices}
     if len(hosts) <= 1:
@@ -222,8 +222,9 @@ def _uncertainty(facts: Facts, measure: Measure) -> float:
         for rank, device in enumerate(measure.devices):
             held = values.get(rank, {})
             try:
-                drift = abs(held["clock_offset", "after"] - held["clock_offset", "before"])
-                wrong = held["clock_offset_uncertainty", "before"] + drift
+                moved = abs(held["clock_offset", "after"] - held["clock_offset", "before"])
+                at_the_end = moved + held["clock_offset_uncertainty", "after"]
+                wrong = max(held["clock_offset_uncertainty", "before"], at_the_end)
             except KeyError:
                 return float("inf")
             host = facts.host_of(device)

@@ -1,0 +1,272 @@
+// What the drivers of both vendors do alike, written once over each vendor's table of symbols.
+//
+// `Vendor` is a struct of what differs: `Api`, the table; the vendor's types and constants; and under common names the
+// functions, each a NamedCall (cuda_calls.h, hip_calls.h).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cctype>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/gpu_driver.h"
+#include "errors.h"
+
+namespace linkgauge {
+
+// A function of a table, and what errors call it.
+template <typename Api, typename Function>
+struct NamedCall {
+  Function Api::*place;
+  const char* name;
+};
+#define LINKGAUGE_CALL(role, function) \
+  static constexpr NamedCall<Api, decltype(Api::function)> role { &Api::function, #function }
+
+template <typename Vendor>
+class GpuCalls : public GpuDriver {
+ public:
+  std::string_view name() const final { return Vendor::kName; }
+  std::vector<GpuIdentity> enumerate() const final {
+    int count = 0;
+    run(Vendor::device_count, &count);
+    std::vector<GpuIdentity> found;
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+      const int native = native_of(ordinal);
+      std::array<char, 64> text{};
+      run(Vendor::pci_address, text.data(), static_cast<int>(text.size()), native);
+      std::string address = text.data();
+      std::transform(address.begin(), address.end(), address.begin(), [](unsigned char c) { return std::tolower(c); });
+      found.push_back({native, std::move(address)});
+    }
+    // CUDA's own order puts the fastest first unless CUDA_DEVICE_ORDER says otherwise.
+    std::stable_sort(found.begin(), found.end(),
+                     [](const GpuIdentity& a, const GpuIdentity& b) { return a.pci_address < b.pci_address; });
+    return found;
+  }
+  void select(std::vector<GpuIdentity> devices) final {
+    devices_.clear();
+    for (GpuIdentity& identity : devices) devices_.push_back(std::make_unique<Device>(std::move(identity)));
+  }
+  bool in_use(int device) const final { return entry(device).state.load(std::memory_order_acquire) != State{}; }
+  bool can_access_peer(int device, int peer) const final {
+    int possible = 0;
+    run(Vendor::can_access_peer, &possible, native(device), native(peer));
+    return possible != 0;
+  }
+
+  MemoryInfo memory() const final {
+    MemoryInfo info;
+    run(Vendor::memory_info, &info.free_bytes, &info.total_bytes);
+    return info;
+  }
+  void* allocate_device(std::size_t bytes) final {
+    Address memory{};
+    check_memory(call(Vendor::allocate, &memory, bytes), Vendor::allocate.name, bytes);
+    return Vendor::pointer(memory);
+  }
+  void free_device(void* memory) noexcept final { (void)call(Vendor::free, Vendor::address(memory)); }
+  void* allocate_pinned(std::size_t bytes, bool write_combined) final {
+    void* memory = nullptr;
+    const unsigned flags = Vendor::kPinnedFlags | (write_combined ? Vendor::kWriteCombinedFlag : 0U);
+    check_memory(call(Vendor::allocate_pinned, &memory, bytes, flags), Vendor::allocate_pinned.name, bytes);
+    return memory;
+  }
+  void free_pinned(void* memory) noexcept final { (void)call(Vendor::free_pinned, memory); }
+  void* allocate_managed(std::size_t bytes) override {
+    Address memory{};
+    check_memory(call(Vendor::allocate_managed, &memory, bytes, Vendor::kManagedFlags), Vendor::allocate_managed.name,
+                 bytes);
+    return Vendor::pointer(memory);
+  }
+  void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) final {
+    switch (use) {
+      case ManagedUse::kDefault:
+      case ManagedUse::kMigrate:
+      case ManagedUse::kPrefetch:
+        break;
+      case ManagedUse::kZeroCopy:
+        advise_zero_copy(memory, bytes, device);
+        break;
+      case ManagedUse::kPreferredDevice:
+        advise(memory, bytes, Vendor::kPreferredLocation, device);
+        break;
+      case ManagedUse::kPreferredHost:
+        advise(memory, bytes, Vendor::kPreferredLocation, -1);
+        break;
+      case ManagedUse::kAccessedBy:
+        advise(memory, bytes, Vendor::kAccessedBy, device);
+        break;
+      case ManagedUse::kReadMostly:
+        advise(memory, bytes, Vendor::kReadMostly, device);
+        break;
+    }
+  }
+  void register_host(void* memory, std::size_t bytes) final {
+    check_memory(call(Vendor::register_host, memory, bytes, Vendor::kRegisterFlags), Vendor::register_host.name, bytes);
+    Address seen{};
+    const Result result = call(Vendor::seen_from_device, &seen, memory, 0U);
+    if (result == Vendor::kSuccess && Vendor::pointer(seen) == memory) return;
+    unregister_host(memory);
+    check(result, Vendor::seen_from_device.name);
+    throw Unsupported("registered host memory has another address on this device, so it cannot be placed by NUMA node");
+  }
+  void unregister_host(void* memory) noexcept final { (void)call(Vendor::unregister_host, memory); }
+  AddressRange address_range(const void* memory) const final {
+    Address base{};
+    AddressRange range;
+    run(Vendor::address_range, &base, &range.bytes, Vendor::address(memory));
+    range.base = Vendor::pointer(base);
+    return range;
+  }
+  IpcBytes share(void* base) const final {
+    typename Vendor::IpcHandle handle{};
+    run(Vendor::share, &handle, Vendor::address(base));
+    return {handle.reserved, sizeof(handle.reserved)};
+  }
+  void close_shared(void* base) noexcept final { (void)call(Vendor::close_shared, Vendor::address(base)); }
+
+  StreamHandle create_stream() final {
+    StreamHandle stream = nullptr;
+    run(Vendor::create_stream, &stream, Vendor::kStreamFlags);
+    return stream;
+  }
+  void destroy_stream(StreamHandle stream) noexcept final { (void)call(Vendor::destroy_stream, stream); }
+  void synchronize(StreamHandle stream) final { run(Vendor::synchronize_stream, stream); }
+  bool done(StreamHandle stream) final {
+    const Result result = call(Vendor::query_stream, stream);
+    if (result == Vendor::kNotReady) return false;
+    check(result, Vendor::query_stream.name);
+    return true;
+  }
+
+  std::string lacks_for_graphs() const final {
+    return first_missing(Vendor::begin_capture, Vendor::end_capture, Vendor::instantiate_graph, Vendor::launch_graph,
+                         Vendor::destroy_ready_graph, Vendor::destroy_graph);
+  }
+  void begin_capture(StreamHandle stream) final { run(Vendor::begin_capture, stream, Vendor::kCaptureMode); }
+  GraphHandle end_capture(StreamHandle stream) final {
+    void* graph = nullptr;
+    run(Vendor::end_capture, stream, &graph);
+    GraphHandle ready = nullptr;
+    const Result result = call(Vendor::instantiate_graph, &ready, graph, 0ULL);
+    (void)call(Vendor::destroy_graph, graph);
+    check(result, Vendor::instantiate_graph.name);
+    return ready;
+  }
+  void launch_graph(GraphHandle graph, StreamHandle stream) final { run(Vendor::launch_graph, graph, stream); }
+  void destroy_graph(GraphHandle graph) noexcept final { (void)call(Vendor::destroy_ready_graph, graph); }
+
+  EventHandle create_event() final {
+    EventHandle event = nullptr;
+    run(Vendor::create_event, &event, Vendor::kEventFlags);
+    return event;
+  }
+  void destroy_event(EventHandle event) noexcept final { (void)call(Vendor::destroy_event, event); }
+  void record(EventHandle event, StreamHandle stream) final { run(Vendor::record_event, event, stream); }
+  void wait(StreamHandle stream, EventHandle event) final { run(Vendor::wait_event, stream, event, 0U); }
+  void synchronize_event(EventHandle event) final { run(Vendor::synchronize_event, event); }
+  float elapsed_ms(EventHandle start, EventHandle stop) final {
+    float milliseconds = 0;
+    run(Vendor::elapsed_time, &milliseconds, start, stop);
+    return milliseconds;
+  }
+
+  void* load_module(const std::string& image) final {
+    void* module = nullptr;
+    run(Vendor::load_module, &module, image.data());
+    return module;
+  }
+  void unload_module(void* module) noexcept final { (void)call(Vendor::unload_module, module); }
+  void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) final {
+    run(Vendor::launch_kernel, kernel, shape.blocks, 1U, 1U, shape.threads, 1U, 1U, shape.shared_bytes, stream,
+        arguments, static_cast<void**>(nullptr));
+  }
+
+ protected:
+  using Api = typename Vendor::Api;
+  using Result = typename Vendor::Result;
+  using Address = typename Vendor::Address;
+  using State = typename Vendor::State;
+  struct Device {
+    explicit Device(GpuIdentity which) : identity(std::move(which)) {}
+    GpuIdentity identity;
+    std::atomic<State> state{};  // of this process's use of it; nothing yet: State{}
+  };
+
+  // The vendor's number of what its own order counts.
+  virtual int native_of(int ordinal) const { return ordinal; }
+  virtual int current_device() const = 0;                                            // index, or -1
+  virtual void advise(void* memory, std::size_t bytes, int advice, int device) = 0;  // device -1: of the host
+  virtual void advise_zero_copy(void* /*memory*/, std::size_t /*bytes*/, int /*device*/) {}
+
+  template <typename Function, typename... Arguments>
+  Result call(const NamedCall<Api, Function>& named, Arguments... arguments) const {
+    return (api_.*(named.place))(arguments...);
+  }
+  template <typename Function, typename... Arguments>
+  void run(const NamedCall<Api, Function>& named, Arguments... arguments) const {
+    check(call(named, arguments...), named.name);
+  }
+
+  void check(Result result, const char* name, const std::string& detail = {}) const {
+    if (result == Vendor::kSuccess) return;
+    std::string text = Vendor::error_text(api_, result);
+    if (!detail.empty()) text += text.empty() ? detail : "; " + detail;
+    throw RuntimeCallError(name, Vendor::error_name(api_, result), result, current_device(), text);
+  }
+  void check_memory(Result result, const char* name, std::size_t bytes) const {
+    if (result != Vendor::kOutOfMemory) {
+      check(result, name, std::to_string(bytes) + " bytes were asked for");
+      return;
+    }
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    std::string seen;
+    if (call(Vendor::memory_info, &free_bytes, &total_bytes) == Vendor::kSuccess)
+      seen = "; " + std::to_string(free_bytes) + " of " + std::to_string(total_bytes) + " are free there";
+    throw MemoryError(std::string(name) + " of " + std::to_string(bytes) + " bytes failed with " +
+                      Vendor::error_name(api_, result) + " (" + std::to_string(result) + ") on device " +
+                      std::to_string(current_device()) + seen);
+  }
+
+  // What every vendor tells of a device in the same words.
+  DeviceInfo described(int device) const {
+    const int own = native(device);
+    DeviceInfo info;
+    info.kind = Vendor::kName;
+    info.pci_address = entry(device).identity.pci_address;
+    std::array<char, 256> text{};
+    run(Vendor::device_name, text.data(), static_cast<int>(text.size()), own);
+    info.name = text.data();
+    run(Vendor::total_memory, &info.memory_bytes, own);
+    info.multiprocessors = attribute(Vendor::kMultiprocessorCount, own);
+    info.last_level_cache_bytes = static_cast<std::size_t>(attribute(Vendor::kL2CacheBytes, own));
+    for (const auto& [what, which] : Vendor::kTold) info.attributes[what] = std::to_string(attribute(which, own));
+    return info;
+  }
+
+  int attribute(int which, int native_device) const {
+    int value = 0;
+    return call(Vendor::device_attribute, &value, which, native_device) == Vendor::kSuccess ? value : 0;
+  }
+  Device& entry(int device) const { return *devices_[static_cast<std::size_t>(device)]; }
+  int native(int device) const { return entry(device).identity.native; }
+
+  Api api_;
+  std::vector<std::unique_ptr<Device>> devices_;
+
+ private:
+  template <typename... Functions>
+  std::string first_missing(const NamedCall<Api, Functions>&... named) const {
+    const char* missing = "";
+    (void)((api_.*(named.place) != nullptr || (missing = named.name, false)) && ...);
+    return missing;
+  }
+};
+
+}  // namespace linkgauge

@@ -16,7 +16,8 @@ namespace linkgauge {
 namespace {
 
 // Rounds of a knock-out: many variants roughly, few of them well. Sizes above the first round's share one choice, since
-// that is enough for the steady state of any link.
+// that is enough for the steady state of any link. Where so many bytes take less than kSteadyNs, inside a device's own
+// memory, more are copied: grids for the whole size would have blocks without work.
 struct Round {
   std::size_t most_variants;
   std::size_t most_bytes;
@@ -25,6 +26,7 @@ struct Round {
 constexpr std::size_t kSteadyBytes = std::size_t{64} << 20;
 constexpr std::array<Round, 3> kRounds{
     {{1000, kSteadyBytes, 2}, {24, std::size_t{128} << 20, 3}, {6, std::size_t{256} << 20, 7}}};
+constexpr double kSteadyNs = 200'000;
 // Events resolve about half a microsecond: below 1 % of an interval of this length.
 constexpr double kIntervalNs = 60'000;
 constexpr std::size_t kWordBytes = 16;
@@ -133,11 +135,15 @@ std::vector<Timed> timed(DeviceRuntime& runtime, int device, const std::vector<C
 CopyVariant measured(DeviceRuntime& runtime, int device, void* target, const void* source, std::size_t bytes,
                      int blocks) {
   std::vector<CopyVariant> left = copy_variants(runtime, device, bytes, blocks);
+  const std::size_t probed = std::min(bytes, kSteadyBytes);
+  const double probe_ns = copy_time_ns(runtime, device, left[left.size() / 2], target, source, probed, 1);
+  const auto steady =
+      static_cast<std::size_t>(static_cast<double>(probed) * std::max(1.0, kSteadyNs / std::max(probe_ns, 1.0)));
   for (const Round& round : kRounds) {
     left.resize(std::min(left.size(), round.most_variants));
     if (left.size() == 1) break;
-    std::vector<Timed> times =
-        timed(runtime, device, left, target, source, std::min(bytes, round.most_bytes), round.repeats);
+    std::vector<Timed> times = timed(runtime, device, left, target, source,
+                                     std::min(bytes, std::max(steady, round.most_bytes)), round.repeats);
     for (std::size_t i = 0; i < left.size(); ++i) left[i] = std::move(times[i].second);
   }
   return left.front();

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <sstream>
@@ -470,7 +471,13 @@ TEST_P(RealDevice, ChosenCopyIsWithinOnePercentOfAFullSweep) {
         fastest = variant;
       }
     }
-    const double mine = time(chosen);
+    // The least of so many times is lucky: both are timed again, in turn.
+    double mine = std::numeric_limits<double>::max();
+    best = mine;
+    for (int round = 0; round < 5; ++round) {
+      mine = std::min(mine, time(chosen));
+      best = std::min(best, time(fastest));
+    }
     const auto text = [](const CopyVariant& variant) {
       return variant.kernel + " " + std::to_string(variant.shape.blocks) + "x" + std::to_string(variant.shape.threads) +
              " " + std::to_string(variant.shape.shared_bytes);

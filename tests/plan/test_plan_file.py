@@ -152,6 +152,41 @@ def test_every_dimension_has_a_flag_and_a_plan_key_of_one_name() -> None:
     assert {field.name for field in dataclasses.fields(Case)} - {"stop", "size_asked", "devices"} <= set(BY_NAME)
 
 
+# Keys of a [[case]] that are no dimension of a case, or a dimension of another kind, and what they lack by intention.
+NOT_DIMENSIONS = {
+    "devices": {"flag"},  # the flag --devices chooses the run's devices; the column is there
+    "pairs": {"column"},  # which sets of devices become cases: the column is devices
+    "choose": {"column"},
+    "concurrent_pairs": {"column"},  # another pattern in place of the pair's: the column is pattern
+    "launch": {
+        "flag",
+        "column",
+    },  # names [[launch]] tables, whose settings have flags; the column is the launch's number
+}
+
+
+def test_every_key_of_a_case_has_flag_and_column_or_a_reason() -> None:
+    import typer
+
+    from linkgauge import cli
+    from linkgauge.plan.case import Case
+    from linkgauge.plan.plan_file import _CASE_KEYS, _LAUNCH_KEYS
+
+    command = typer.main.get_command(cli.build_app("run")).commands["run"]  # type: ignore[attr-defined]
+    flags = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+    columns = set(Case("mpi", "pingpong", 8, 8, (0, 1)).dimensions())
+    for key in _CASE_KEYS:
+        has = {
+            "flag": "--" + key.replace("_", "-") in flags and key != "devices",
+            "column": key in columns,
+        }
+        assert {what for what, there in has.items() if not there} == NOT_DIMENSIONS.get(key, set()), key
+    # size_asked is what size was before it was restated.
+    assert columns - set(_CASE_KEYS) == {"size_asked"}
+    # A launch's name is what cases call it by.
+    assert {key for key in _LAUNCH_KEYS if "--" + key.replace("_", "-") not in flags} == {"name"}
+
+
 def test_the_page_on_plans_names_every_key_and_its_example_is_a_plan() -> None:
     page = (Path(__file__).parents[2] / "docs" / "plans.md").read_text()
     for name, dimension in BY_NAME.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import subprocess
 import sys
 
@@ -72,3 +74,20 @@ def test_every_command_that_is_here_is_found_in_its_module() -> None:
         if cli._module_exists(entry.module):
             command = typer.main.get_command(cli.build_app(entry.name)).commands[entry.name]  # type: ignore[attr-defined]
             assert "not in this build" not in (command.help or ""), entry.name
+
+
+def planned_devices(*words: str, capsys: pytest.CaptureFixture[str]) -> set[tuple[int, ...]]:
+    common = ("--dry-run", "--json", "--devices", "host:4", "--threads", "--size", "64KiB")
+    assert cli.run_command(["run", *common, *words]) == 0
+    launches = json.loads(capsys.readouterr().out)["launches"]
+    return {tuple(case["devices"]) for launch in launches for case in launch["cases"]}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
+def test_flags_choose_pairs_and_devices_in_place_of_the_plans_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    pingpong = ("--transport", "copy_engine", "--pattern", "pingpong")
+    assert planned_devices(*pingpong, "--pairs", "root", capsys=capsys) == {(0, 1), (0, 2), (0, 3)}
+    assert planned_devices(*pingpong, "--pairs", "diagonal", capsys=capsys) == {(0,), (1,), (2,), (3,)}
+    shift = ("--transport", "copy_engine", "--pattern", "ring_shift", "--ranks", "2")
+    assert planned_devices(*shift, "--choose", "spread", capsys=capsys) == {(0, 2)}
+    assert planned_devices(*shift, "--choose", "both", capsys=capsys) == {(0, 1), (0, 2)}

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from linkgauge.errors import UsageError
-from linkgauge.plan.model import THREAD_LEVELS, Plan
+from linkgauge.plan.model import CHOICES, PAIRS, THREAD_LEVELS, Plan
 from linkgauge.plan.quantity import parse_duration, parse_share
 from linkgauge.run import options
 
@@ -70,6 +70,14 @@ def run_command(
     full: Annotated[
         bool, typer.Option("--full", help="The plan full: an hour or more.", rich_help_panel=_PLAN)
     ] = False,
+    pairs: Annotated[
+        str | None, typer.Option("--pairs", metavar="WHICH", rich_help_panel=_PLAN,
+                                 help="Which pairs, for patterns of two ranks: " + ", ".join(PAIRS) + ".")
+    ] = None,
+    choose: Annotated[
+        str | None, typer.Option("--choose", metavar="WHICH", rich_help_panel=_PLAN,
+                                 help="Which of more devices --ranks takes: " + ", ".join(CHOICES) + ".")
+    ] = None,
     concurrent_pairs: Annotated[
         bool, typer.Option("--concurrent-pairs", help="Disjoint pairs side by side, all devices at once, in place of "
                            "each pair alone: another measurement.", rich_help_panel=_PLAN)
@@ -173,7 +181,7 @@ def run_command(
         plan, quick, full, from_run, tuple(cases or ()), resume, retry, force, devices, threads, tuple(mpi or ()),
         tuple(env or ()), bind, peer_access, thread_level, launcher_args, _whole("--repeat", repeat, 1),
         _whole("--seed", seed, 0), out, time_limit, memory_limit, _whole("--max-failures", max_failures, 1) or 1,
-        dimensions, system, concurrent_pairs, tuple(beside or ()),
+        dimensions, system, concurrent_pairs, tuple(beside or ()), pairs, choose,
     )  # fmt: skip
     asked.check()
     if resume is not None:
@@ -215,6 +223,8 @@ class Asked:
     system: str | None = None
     concurrent_pairs: bool = False
     beside: tuple[str, ...] = ()
+    pairs: str | None = None
+    choose: str | None = None
 
     def check(self) -> None:
         """UsageError for flags that exclude each other or need one another."""
@@ -224,6 +234,11 @@ class Asked:
             raise UsageError("--from needs --cases failed or case keys")
         if self.thread_level is not None and self.thread_level not in THREAD_LEVELS:
             raise UsageError(f"--thread-level '{self.thread_level}': expected one of {', '.join(THREAD_LEVELS)}")
+        for flag, word, known in (("--pairs", self.pairs, PAIRS), ("--choose", self.choose, CHOICES)):
+            if word is not None and word not in known:
+                raise UsageError(f"{flag} '{word}': expected one of {', '.join(known)}")
+            if word is not None and (self.resume or self.from_run):
+                raise UsageError(f"{flag} is of a new plan: leave it out with --resume and --from")
         if self.threads and self.mpi:
             raise UsageError("--threads has no MPI: leave out --mpi, or --threads")
         if self.beside:

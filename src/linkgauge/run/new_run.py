@@ -119,6 +119,7 @@ def _asked_plan(asked: Asked, env: dict[str, tuple[str, ...]], given: list[MpiIn
     values = options.dimension_values(asked.dimensions)
     named = bool(asked.plan or asked.quick or asked.full)
     plan = options.apply_dimensions(options.asked_plan(asked.plan, asked.quick, asked.full), values, named=named)
+    plan = options.apply_choices(plan, pairs=asked.pairs, choose=asked.choose)
     if asked.concurrent_pairs:
         plan = options.apply_concurrent_pairs(plan)
     return _launched(asked, plan, given, env)

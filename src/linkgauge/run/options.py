@@ -84,6 +84,14 @@ def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, nam
     return chosen
 
 
+def apply_choices(plan: Plan, *, pairs: str | None, choose: str | None) -> Plan:
+    """The plan with other pairs and devices taken than its tables say; None: as they say."""
+    tables = [
+        dataclasses.replace(table, pairs=pairs or table.pairs, choose=choose or table.choose) for table in plan.cases
+    ]
+    return dataclasses.replace(plan, cases=tuple(tables))
+
+
 def apply_concurrent_pairs(plan: Plan) -> Plan:
     """The plan with disjoint pairs measured side by side. UsageError where no table has a pattern of pairs."""
     plan = dataclasses.replace(plan, cases=tuple(side_by_side(table) for table in plan.cases))

@@ -75,6 +75,8 @@ class WatchedRuntime final : public DeviceRuntime {
   }
   std::string why_not_managed(int device, ManagedUse use) const override { return real_.why_not_managed(device, use); }
   bool managed_migrates(int device) const override { return real_.managed_migrates(device); }
+  std::string why_not_pageable(int device) const override { return real_.why_not_pageable(device); }
+  bool pageable_migrates(int device) const override { return real_.pageable_migrates(device); }
   void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) override {
     real_.advise_managed(memory, bytes, device, use);
   }

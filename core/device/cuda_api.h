@@ -140,6 +140,7 @@ inline constexpr Attribute kHostNativeAtomics = 86;
 inline constexpr Attribute kPageableMemoryAccess = 88;
 inline constexpr Attribute kConcurrentManagedAccess = 89;
 inline constexpr Attribute kMaxSharedMemoryOptinBytes = 97;
+inline constexpr Attribute kPageableUsesHostPageTables = 100;
 
 inline constexpr int kFuncMaxDynamicSharedBytes = 8;  // CUfunction_attribute
 inline constexpr int kFuncRegisters = 4;

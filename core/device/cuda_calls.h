@@ -32,6 +32,9 @@ struct CudaVendor {
   static constexpr int kPreferredLocation = cuda::kAdvisePreferredLocation;
   static constexpr int kAccessedBy = cuda::kAdviseAccessedBy;
   static constexpr cuda::Attribute kMultiprocessorCount = cuda::kMultiprocessorCount;
+  static constexpr cuda::Attribute kPageableMemoryAccess = cuda::kPageableMemoryAccess;
+  static constexpr char kPageableMemoryAccessName[] = "CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS";
+  static constexpr cuda::Attribute kPageableUsesHostPageTables = cuda::kPageableUsesHostPageTables;
   static constexpr cuda::Attribute kL2CacheBytes = cuda::kL2CacheBytes;
   static constexpr std::array<std::pair<const char*, cuda::Attribute>, 9> kTold{{
       {"clock_khz", cuda::kClockRateKhz},

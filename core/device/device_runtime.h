@@ -111,6 +111,11 @@ class DeviceRuntime {
   // Queues the move of all pages to memory of `to_device`; -1: to host memory.
   virtual void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream);
 
+  // Pageable memory. Why kernels of `device` cannot reach it, in one sentence, or "".
+  virtual std::string why_not_pageable(int /*device*/) const { return ""; }
+  // Whether its pages move to the processor that touches them.
+  virtual bool pageable_migrates(int /*device*/) const { return false; }
+
   // Share memory of allocate() with another process, and open what another process shared. Device memory always;
   // host kinds where can_share says so.
   virtual bool can_share(MemoryKind kind) const = 0;

@@ -83,6 +83,15 @@ class GpuCalls : public GpuDriver {
                  bytes);
     return Vendor::pointer(memory);
   }
+  std::string why_not_pageable(int device) const final {
+    if (attribute(Vendor::kPageableMemoryAccess, native(device)) != 0) return "";
+    return std::string("kernels of this device cannot reach pageable memory (") + Vendor::kPageableMemoryAccessName +
+           " is 0); use pinned or managed memory";
+  }
+  // Where it is reached through the host's own page tables (GH200, MI300A), it stays where it is.
+  bool pageable_migrates(int device) const final {
+    return attribute(Vendor::kPageableUsesHostPageTables, native(device)) == 0;
+  }
   void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) final {
     switch (use) {
       case ManagedUse::kDefault:

@@ -49,6 +49,8 @@ class GpuDriver {
   // As DeviceRuntime says it.
   virtual std::string why_not_managed(int device, ManagedUse use) const = 0;
   virtual bool managed_migrates(int device) const = 0;
+  virtual std::string why_not_pageable(int device) const = 0;
+  virtual bool pageable_migrates(int device) const = 0;
   virtual void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) = 0;  // (current)
   virtual void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) = 0;
   virtual void register_host(void* memory, std::size_t bytes) = 0;  // (current)

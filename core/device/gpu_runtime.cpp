@@ -192,6 +192,16 @@ bool GpuRuntime::managed_migrates(int device) const {
   return driver_->managed_migrates(device);
 }
 
+std::string GpuRuntime::why_not_pageable(int device) const {
+  require(device);
+  return driver_->why_not_pageable(device);
+}
+
+bool GpuRuntime::pageable_migrates(int device) const {
+  require(device);
+  return driver_->pageable_migrates(device);
+}
+
 void GpuRuntime::advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) {
   require(device);
   const CurrentDevice current(*driver_, device);

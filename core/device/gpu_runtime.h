@@ -41,6 +41,8 @@ class GpuRuntime : public DeviceRuntime {
   void deallocate(void* memory) noexcept override;
   std::string why_not_managed(int device, ManagedUse use) const override;
   bool managed_migrates(int device) const override;
+  std::string why_not_pageable(int device) const override;
+  bool pageable_migrates(int device) const override;
   void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) override;
   void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) override;
   bool can_share(MemoryKind kind) const override { return kind == MemoryKind::kDevice; }

@@ -122,6 +122,7 @@ inline constexpr Attribute kMemoryBusWidthBits = 59;
 inline constexpr Attribute kMemoryClockRateKhz = 60;
 inline constexpr Attribute kMultiprocessorCount = 63;
 inline constexpr Attribute kPageableMemoryAccess = 65;
+inline constexpr Attribute kPageableUsesHostPageTables = 66;
 inline constexpr Attribute kIsLargeBar = 10011;
 
 inline constexpr int kCpuDevice = -1;

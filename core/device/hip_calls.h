@@ -33,6 +33,9 @@ struct HipVendor {
   static constexpr int kPreferredLocation = hip::kAdvisePreferredLocation;
   static constexpr int kAccessedBy = hip::kAdviseAccessedBy;
   static constexpr hip::Attribute kMultiprocessorCount = hip::kMultiprocessorCount;
+  static constexpr hip::Attribute kPageableMemoryAccess = hip::kPageableMemoryAccess;
+  static constexpr char kPageableMemoryAccessName[] = "hipDeviceAttributePageableMemoryAccess";
+  static constexpr hip::Attribute kPageableUsesHostPageTables = hip::kPageableUsesHostPageTables;
   static constexpr hip::Attribute kL2CacheBytes = hip::kL2CacheBytes;
   static constexpr std::array<std::pair<const char*, hip::Attribute>, 8> kTold{{
       {"clock_khz", hip::kClockRateKhz},

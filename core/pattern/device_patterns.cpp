@@ -12,6 +12,8 @@
 namespace linkgauge {
 namespace {
 
+enum class Direction { kWithin, kIntoDevice, kOutOfDevice };
+
 // One way of a copy: a buffer to another of this rank, by the copy engine or by a kernel.
 class CopyWay {
  public:
@@ -26,11 +28,13 @@ class CopyWay {
     kernel_ = runtime.kernel(device, variant.kernel);
     shape_ = variant.shape;
   }
-  // After the buffers are given: what becomes of those in managed memory.
-  void manage(DeviceRuntime& runtime, int device, ManagedUse use, Pattern pattern) {
+  // After the buffers are given: what becomes of those whose pages may move.
+  void manage(DeviceRuntime& runtime, int device, const CaseSpec& spec, Direction direction) {
     using Way = ManagedPages::Way;
-    source_pages_.take(runtime, device, source_, use, pattern == Pattern::kHostToDevice ? Way::kToDevice : Way::kStays);
-    target_pages_.take(runtime, device, target_, use, pattern == Pattern::kDeviceToHost ? Way::kToHost : Way::kStays);
+    source_pages_.take(runtime, device, source_, spec,
+                       direction == Direction::kIntoDevice ? Way::kToDevice : Way::kStays);
+    target_pages_.take(runtime, device, target_, spec,
+                       direction == Direction::kOutOfDevice ? Way::kToHost : Way::kStays);
   }
   void put_back(StreamHandle stream) {
     source_pages_.put_back(stream);
@@ -55,8 +59,8 @@ class CopyWay {
  private:
   // What a kernel is chosen for: managed memory is the host's where its pages stay there.
   static int place(const Buffer& buffer, const ManagedPages& pages) {
-    if (buffer.kind() != MemoryKind::kManaged) return buffer.copy_device();
-    return pages.move() ? kMovingPages : -1;
+    if (pages.move()) return kMovingPages;
+    return buffer.kind() == MemoryKind::kManaged ? -1 : buffer.copy_device();
   }
   void copy(DeviceRuntime& runtime, StreamHandle stream) {
     if (kernel_ == nullptr) {
@@ -100,7 +104,9 @@ class LocalCopies final : public DevicePattern {
       data().fill(copies_[way].source(), piece, false, seed);
     }
   }
-  void put_back() override { copies_[0].put_back(stream()); }
+  void put_back() override {
+    for (std::size_t way = 0; way < ways_; ++way) copies_[way].put_back(stream());
+  }
   void post() override {
     copies_[0].post(runtime(), stream());
     if (ways_ == 2) copies_[1].post(runtime(), second_.handle());
@@ -108,7 +114,7 @@ class LocalCopies final : public DevicePattern {
   void complete() override {
     DevicePattern::complete();
     if (ways_ == 2) second_.synchronize();
-    copies_[0].arrive();
+    for (std::size_t way = 0; way < ways_; ++way) copies_[way].arrive();
   }
   VerifyResult verify(std::uint64_t seed) override {
     VerifyResult result;
@@ -126,6 +132,11 @@ class LocalCopies final : public DevicePattern {
 
  private:
   bool beside() const { return is_beside(spec().pattern); }
+  Direction direction(bool way_back) const {
+    if (!crosses(spec().pattern)) return Direction::kWithin;
+    const bool out = spec().pattern == Pattern::kDeviceToHost || spec().pattern == Pattern::kDeviceToHostBeside;
+    return out != way_back ? Direction::kOutOfDevice : Direction::kIntoDevice;
+  }
   int stream_rank(std::size_t way) const { return 2 * rank() + static_cast<int>(way); }
 
   void allocate() override {
@@ -138,7 +149,7 @@ class LocalCopies final : public DevicePattern {
       Buffer source = make_at(spec().source_device, from, bytes, from_options);
       Buffer target = make_at(spec().target_device, to, bytes, to_options);
       way.by_copy_engine(std::move(source), std::move(target));
-      way.manage(runtime(), device(), spec().managed, spec().pattern);
+      way.manage(runtime(), device(), spec(), direction(ways_ == 2));
       if (by_kernel) {
         way.put_back(stream());
         way.by_kernel(runtime(), device(), spec().blocks);
@@ -228,6 +239,11 @@ bool is_host_kind(MemoryKind kind) { return kind == MemoryKind::kPinned || kind 
 
 bool is_device_pattern(Pattern pattern) { return pattern > Pattern::kScatter; }
 
+std::string why_not_reached(const RankContext& context, const CaseSpec& spec) {
+  const bool pageable = spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable;
+  return pageable ? context.runtime->why_not_pageable(context.device()) : "";
+}
+
 bool has_own_variants(Pattern pattern) {
   return pattern == Pattern::kCpuStream || pattern == Pattern::kChase || is_beside(pattern);
 }
@@ -241,11 +257,15 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
   if (spec.pattern == Pattern::kFloor) return "";
   if (spec.pattern == Pattern::kCpuStream) return why_not_cpu_stream(context, spec);
   if (spec.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
-  const bool pageable = spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable;
-  if (pageable && spec.transport == "kernel" && context.runtime->name() != "host") {
-    return "a GPU's kernel cannot reach pageable memory; use pinned or managed memory";
+  if (spec.transport == "kernel") {
+    if (std::string reason = why_not_reached(context, spec); !reason.empty()) return reason;
   }
-  if (spec.pattern == Pattern::kChase) return why_not_chase(context, spec);
+  if (spec.pattern == Pattern::kChase) {
+    if (spec.source_memory == MemoryKind::kPageable && context.runtime->pageable_migrates(context.device())) {
+      return "pages of pageable memory move to the device that walks through them; use pinned memory";
+    }
+    return why_not_chase(context, spec);
+  }
   if (std::string reason = why_not_managed(*context.runtime, context.device(), spec); !reason.empty()) return reason;
   switch (spec.pattern) {
     case Pattern::kHostToDeviceBeside:
@@ -260,9 +280,8 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
       return why_not_beside(context, spec);
     }
     case Pattern::kHostToDevice:
-      if (spec.source_memory == MemoryKind::kManaged) break;
-      [[fallthrough]];
     case Pattern::kHostDeviceBoth:
+      if (spec.source_memory == MemoryKind::kManaged) break;
       if (!is_host_kind(spec.source_memory) || is_host_kind(spec.target_memory)) {
         return pattern + " goes from pinned, pageable or managed source memory to device memory; the case has " +
                std::string(to_string(spec.source_memory)) + " and " + std::string(to_string(spec.target_memory));

@@ -4,16 +4,44 @@
 
 namespace linkgauge {
 
+bool crosses(Pattern pattern) { return pattern >= Pattern::kHostToDevice && pattern <= Pattern::kDeviceToHostBeside; }
+
+namespace {
+
+// What a kernel's touching moves. Copies of the runtime's are made from where the pages are.
+bool is_moved_pageable(const DeviceRuntime& runtime, int device, const CaseSpec& spec, MemoryKind kind) {
+  return kind == MemoryKind::kPageable && spec.transport == "kernel" && runtime.pageable_migrates(device);
+}
+
+// Whether pages that move with each operation can be, as the case is timed. `fetched`: the host touches them at the
+// end.
+std::string why_not_moved(const CaseSpec& spec, bool fetched, const char* remedy) {
+  if (spec.cadence == Cadence::kStreaming || spec.cadence == Cadence::kGated) {
+    return std::string("pages move in the first operation of a batch only; use cadence isolated, or ") + remedy;
+  }
+  if (fetched && spec.clock == ClockKind::kEvent) {
+    return "the host fetches these pages by touching them, which device events do not time; use clock host";
+  }
+  return "";
+}
+
+bool goes_to_host(Pattern pattern) { return pattern != Pattern::kHostToDevice; }
+
+}  // namespace
+
 std::string why_not_managed(const DeviceRuntime& runtime, int device, const CaseSpec& spec) {
   const bool source = spec.source_memory == MemoryKind::kManaged;
   const bool target = spec.target_memory == MemoryKind::kManaged;
+  if (crosses(spec.pattern) && (is_moved_pageable(runtime, device, spec, spec.source_memory) ||
+                                is_moved_pageable(runtime, device, spec, spec.target_memory))) {
+    return why_not_moved(spec, goes_to_host(spec.pattern), "pinned memory");
+  }
   const std::string use = "managed = " + std::string(to_string(spec.managed));
   if (!source && !target) {
     return spec.managed == ManagedUse::kDefault ? "" : use + " is of managed memory; the case has none";
   }
   if (std::string reason = runtime.why_not_managed(device, spec.managed); !reason.empty()) return reason;
-  const bool moves = spec.pattern == Pattern::kHostToDevice || spec.pattern == Pattern::kDeviceToHost;
-  if (!moves) {
+  if (!crosses(spec.pattern)) {
     const bool each_time = spec.managed == ManagedUse::kPrefetch || spec.managed == ManagedUse::kMigrate;
     return each_time ? use + " moves pages in the first operation only here; use host_to_device or device_to_host" : "";
   }
@@ -21,27 +49,22 @@ std::string why_not_managed(const DeviceRuntime& runtime, int device, const Case
     return std::string(to_string(spec.pattern)) + " has one end in managed memory, the other is the device's";
   }
   const bool stays = spec.managed == ManagedUse::kZeroCopy || !runtime.managed_migrates(device);
-  if (!stays && (spec.cadence == Cadence::kStreaming || spec.cadence == Cadence::kGated)) {
-    return "pages move in the first operation of a batch only; use cadence isolated, or managed = zero_copy";
-  }
-  const bool touched = target && !stays && spec.managed != ManagedUse::kPrefetch;
-  if (touched && spec.clock == ClockKind::kEvent) {
-    return "the host fetches these pages by touching them, which device events do not time; use clock host";
-  }
-  return "";
+  const bool fetched = goes_to_host(spec.pattern) && spec.managed != ManagedUse::kPrefetch;
+  return stays ? "" : why_not_moved(spec, fetched, "managed = zero_copy");
 }
 
-void ManagedPages::take(DeviceRuntime& runtime, int device, const Buffer& buffer, ManagedUse use, Way way) {
-  if (buffer.kind() != MemoryKind::kManaged) return;
+void ManagedPages::take(DeviceRuntime& runtime, int device, const Buffer& buffer, const CaseSpec& spec, Way way) {
+  const bool managed = buffer.kind() == MemoryKind::kManaged;
+  if (!managed && !is_moved_pageable(runtime, device, spec, buffer.kind())) return;
   runtime_ = &runtime;
   device_ = device;
   data_ = buffer.data();
   bytes_ = buffer.size();
-  use_ = use;
+  use_ = managed ? spec.managed : ManagedUse::kDefault;
   way_ = way;
-  moves_ = use != ManagedUse::kZeroCopy && runtime.managed_migrates(device);
-  prefetches_ = runtime.why_not_managed(device, ManagedUse::kPrefetch).empty();
-  runtime.advise_managed(data_, bytes_, device, use);
+  moves_ = !managed || (use_ != ManagedUse::kZeroCopy && runtime.managed_migrates(device));
+  prefetches_ = managed && runtime.why_not_managed(device, ManagedUse::kPrefetch).empty();
+  if (managed) runtime.advise_managed(data_, bytes_, device, use_);
 }
 
 // One byte a page. A write also ends what read_mostly copied elsewhere.

@@ -1,5 +1,5 @@
 // Managed memory in an operation on a device: what its driver is told of it, where its pages lie before each operation,
-// and what moves them.
+// and what moves them. Pageable memory that a kernel reaches is the same, but that its driver is told nothing.
 #pragma once
 
 #include <string>
@@ -9,16 +9,19 @@
 
 namespace linkgauge {
 
-// Why a case's use of managed memory cannot be, or "". `spec` may have none.
+// Whether the pattern's bytes go between host and device.
+bool crosses(Pattern pattern);
+
+// Why a case's use of managed or pageable memory cannot be, or "". `spec` may have none.
 std::string why_not_managed(const DeviceRuntime& runtime, int device, const CaseSpec& spec);
 
-// One managed buffer that an operation begins with on one side and ends with on the other, or that stays where it is.
+// One buffer that an operation begins with on one side and ends with on the other, or that stays where it is.
 class ManagedPages {
  public:
   enum class Way { kStays, kToDevice, kToHost };
 
-  // Tells the driver what belongs to the case's use. Nothing for a buffer of another kind.
-  void take(DeviceRuntime& runtime, int device, const Buffer& buffer, ManagedUse use, Way way);
+  // Tells the driver what belongs to the case's use. Nothing for a buffer whose pages stay where they are.
+  void take(DeviceRuntime& runtime, int device, const Buffer& buffer, const CaseSpec& spec, Way way);
   bool move() const { return moves_; }
   // Untimed, synchronous: the pages are where an operation begins.
   void put_back(StreamHandle stream);

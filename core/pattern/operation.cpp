@@ -13,10 +13,11 @@ namespace {
 std::string why_not_meant(const CaseSpec& spec) {
   const std::string pattern(to_string(spec.pattern));
   const bool copies = spec.pattern == Pattern::kHostToDevice || spec.pattern == Pattern::kDeviceToHost ||
-                      spec.pattern == Pattern::kLocalCopy || spec.pattern == Pattern::kStreamCopy;
+                      spec.pattern == Pattern::kHostDeviceBoth || spec.pattern == Pattern::kLocalCopy ||
+                      spec.pattern == Pattern::kStreamCopy;
   if (spec.managed != ManagedUse::kDefault && !copies) {
     return "managed = " + std::string(to_string(spec.managed)) +
-           " is of host_to_device, device_to_host, local_copy and stream_copy, not of " + pattern;
+           " is of host_to_device, device_to_host, host_device_both, local_copy and stream_copy, not of " + pattern;
   }
   if ((spec.source_device >= 0 || spec.target_device >= 0) && spec.pattern != Pattern::kStreamCopy) {
     return "source_device and target_device are of stream_copy, not of " + pattern;
@@ -36,9 +37,8 @@ std::unique_ptr<Operation> make_operation(Transport& transport, const RankContex
   if (!reason.empty()) throw Unsupported(reason);
   if (is_device_pattern(spec.pattern)) return make_device_pattern(transport, context, spec);
   if (std::unique_ptr<Operation> own = transport.collective(context, spec)) return own;
-  if (reduces(spec.pattern) && context.runtime->name() != "host" &&
-      (spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable)) {
-    throw Unsupported("a GPU's kernel cannot reduce pageable memory; use device or pinned memory");
+  if (reduces(spec.pattern)) {
+    if (reason = why_not_reached(context, spec); !reason.empty()) throw Unsupported(reason);
   }
   if (spec.pattern == Pattern::kPingpong || spec.pattern == Pattern::kPairsPingpong)
     return make_pingpong(transport, context, spec);

@@ -68,10 +68,7 @@ class KernelTransport final : public Transport {
     if (!spec.algorithm.empty()) {
       if (std::string reason = why_not_kernel_allreduce(context, spec); !reason.empty()) return reason;
     }
-    if (context.runtime->name() != "host" &&
-        (spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable)) {
-      return "a GPU's kernel cannot reach pageable memory; use device, pinned or managed memory";
-    }
+    if (std::string reason = why_not_reached(context, spec); !reason.empty()) return reason;
     if (is_device_pattern(spec.pattern)) return "";  // each rank's own memory; a chase says itself what it lends
     return why_not_shareable(context, pushes(spec) ? spec.target_memory : spec.source_memory);
   }

@@ -181,6 +181,80 @@ TEST_P(Managed, StreamCopyReachesMemoryOfOtherDevicesAndOfTheHost) {
   EXPECT_NE(refusal(wrong).find("are of stream_copy"), std::string::npos);
 }
 
+// Both ways at once have a managed buffer each, one that begins on the host and one that ends there.
+TEST_P(Managed, BothWaysHaveBuffersOfTheirOwn) {
+  setenv("HSA_XNACK", "1", 1);
+  for (const ManagedUse use : {ManagedUse::kDefault, ManagedUse::kMigrate, ManagedUse::kPrefetch}) {
+    for (const char* transport : {"kernel", "copy_engine"}) {
+      const auto runtime = open();
+      CaseSpec spec = managed_case(Pattern::kHostDeviceBoth, use);
+      spec.transport = transport;
+      constexpr int kOperations = 5;
+      EXPECT_TRUE(run(*runtime, spec, kOperations).ok) << to_string(use) << " " << transport;
+      // Put back before each operation, and with a kernel before it is chosen; told in each only to prefetch.
+      const int chosen = spec.transport == "kernel" ? 2 : 0;
+      const int told = use == ManagedUse::kPrefetch ? 2 * kOperations : 0;
+      EXPECT_EQ(prefetches(), 2 * kOperations + chosen + told) << to_string(use) << " " << transport;
+    }
+  }
+  CaseSpec by_events = managed_case(Pattern::kHostDeviceBoth, ManagedUse::kMigrate);
+  by_events.clock = ClockKind::kEvent;
+  EXPECT_NE(refusal(by_events).find("use clock host"), std::string::npos);
+  CaseSpec both_managed = managed_case(Pattern::kHostDeviceBoth, ManagedUse::kDefault);
+  both_managed.target_memory = MemoryKind::kManaged;
+  EXPECT_NE(refusal(both_managed).find("one end in managed memory"), std::string::npos);
+  EXPECT_EQ(control_.live(), 0);
+}
+
+TEST_P(Managed, KernelsReachPageableMemoryWhereTheDeviceCan) {
+  const char* name = cuda() ? "CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS" : "hipDeviceAttributePageableMemoryAccess";
+  const auto pageable_case = [](Pattern pattern) {
+    CaseSpec spec = case_of("kernel", pattern, 1, 300'001);
+    (pattern == Pattern::kDeviceToHost ? spec.target_memory : spec.source_memory) = MemoryKind::kPageable;
+    return spec;
+  };
+  for (const Pattern pattern : {Pattern::kHostToDevice, Pattern::kDeviceToHost, Pattern::kHostDeviceBoth,
+                                Pattern::kStreamCopy, Pattern::kUnidirectional}) {
+    const CaseSpec spec = pageable_case(pattern);
+    EXPECT_NE(refusal(spec, "pageable=0").find(name), std::string::npos) << to_string(pattern);
+    for (const char* reached : {"pageable=1", "pageable=2"}) {
+      const auto runtime = open(reached);
+      EXPECT_TRUE(run(*runtime, spec).ok) << to_string(pattern) << " " << reached;
+      EXPECT_EQ(prefetches() + advice_calls(), 0);
+    }
+    CaseSpec copied = spec;
+    copied.transport = "copy_engine";
+    if (pattern != Pattern::kStreamCopy) {
+      EXPECT_EQ(refusal(copied, "pageable=0"), "") << to_string(pattern);
+    }
+  }
+  // Pages that move do so once a batch, and events do not time the host's fetching them.
+  CaseSpec batched = pageable_case(Pattern::kHostToDevice);
+  batched.cadence = Cadence::kStreaming;
+  EXPECT_NE(refusal(batched, "pageable=1").find("first operation of a batch"), std::string::npos);
+  EXPECT_EQ(refusal(batched, "pageable=2"), "");
+  batched.transport = "copy_engine";
+  EXPECT_EQ(refusal(batched, "pageable=1"), "");
+  CaseSpec by_events = pageable_case(Pattern::kDeviceToHost);
+  by_events.clock = ClockKind::kEvent;
+  EXPECT_NE(refusal(by_events, "pageable=1").find("use clock host"), std::string::npos);
+  EXPECT_EQ(refusal(by_events, "pageable=2"), "");
+  const CaseSpec chase = pageable_case(Pattern::kChase);
+  EXPECT_NE(refusal(chase, "pageable=0").find(name), std::string::npos);
+  EXPECT_NE(refusal(chase, "pageable=1").find("move to the device"), std::string::npos);
+  EXPECT_EQ(refusal(chase, "pageable=2"), "");
+  CaseSpec reduced = case_of("kernel", Pattern::kAllreduce, 2, 4096);
+  reduced.source_memory = reduced.target_memory = MemoryKind::kPageable;
+  const auto runtime = open("pageable=0");
+  try {
+    (void)run_case_on(runtime, reduced);
+    FAIL() << "reduced what no kernel reaches";
+  } catch (const Unsupported& reason) {
+    EXPECT_NE(std::string(reason.what()).find(name), std::string::npos) << reason.what();
+  }
+  EXPECT_EQ(control_.live(), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Vendors, Managed,
                          ::testing::Values(Vendor{"cuda", "libcuda.so.1", "cuMemPrefetchAsync_v2", "cuMemAdvise_v2"},
                                            Vendor{"hip", "libamdhip64.so.7", "hipMemPrefetchAsync", "hipMemAdvise"}),

@@ -101,6 +101,10 @@ int attribute_of(int which) {
       return settings.architecture % 10;
     case 83:  // managed memory
       return settings.managed ? 1 : 0;
+    case 88:  // kernels reach pageable memory
+      return settings.pageable != 0 ? 1 : 0;
+    case 100:  // by the host's page tables
+      return settings.pageable == 2 ? 1 : 0;
     case 89:  // concurrent managed access
       return settings.concurrent ? 1 : 0;
     case 97:  // shared memory a block, opted in

@@ -136,8 +136,10 @@ STAND_IN(hipDeviceGetAttribute)(int* value, hipDeviceAttribute_t which, int) {
   const int number = static_cast<int>(which);
   *value = number == 63 ? 4 : number == 19 ? 1 << 20 : 1;  // multiprocessors, bytes of L2
   const stand_in::Settings& settings = Machine::instance().settings();
-  if (number == 9) *value = settings.concurrent ? 1 : 0;  // concurrent managed access
-  if (number == 24) *value = settings.managed ? 1 : 0;    // managed memory
+  if (number == 9) *value = settings.concurrent ? 1 : 0;      // concurrent managed access
+  if (number == 24) *value = settings.managed ? 1 : 0;        // managed memory
+  if (number == 65) *value = settings.pageable != 0 ? 1 : 0;  // kernels reach pageable memory
+  if (number == 66) *value = settings.pageable == 2 ? 1 : 0;  // by the host's page tables
   return code(0);
 }
 STAND_IN(hipDeviceGetPCIBusId)(char* text, int length, int device) {

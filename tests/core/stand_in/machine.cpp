@@ -133,6 +133,7 @@ void Machine::configure(const char* text) {
     if (key == "memory") settings_.memory_bytes = std::strtoull(value.c_str(), nullptr, 10);
     if (key == "peer") settings_.peer = value != "0";
     if (key == "managed") settings_.managed = value != "0";
+    if (key == "pageable") settings_.pageable = std::atoi(value.c_str());
     if (key == "concurrent") settings_.concurrent = value != "0";
     if (key == "abort_when_lost") settings_.abort_when_lost = value != "0";
     if (key == "compiler") settings_.compiler = value;

@@ -33,6 +33,7 @@ struct Settings {
   std::size_t memory_bytes = std::size_t{1} << 30;  // each device
   bool peer = true;
   bool managed = true;     // there is managed memory
+  int pageable = 1;        // 0: kernels cannot reach it; 1: its pages move to them; 2: by the host's page tables
   bool concurrent = true;  // pages move one by one, prefetch and advice are taken
   bool abort_when_lost = false;
   std::string compiler = "12.9";  // of the run-time compiler

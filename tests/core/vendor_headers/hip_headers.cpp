@@ -47,6 +47,7 @@ static_assert(kMemoryBusWidthBits == hipDeviceAttributeMemoryBusWidth);
 static_assert(kMemoryClockRateKhz == hipDeviceAttributeMemoryClockRate);
 static_assert(kMultiprocessorCount == hipDeviceAttributeMultiprocessorCount);
 static_assert(kPageableMemoryAccess == hipDeviceAttributePageableMemoryAccess);
+static_assert(kPageableUsesHostPageTables == hipDeviceAttributePageableMemoryAccessUsesHostPageTables);
 static_assert(kIsLargeBar == hipDeviceAttributeIsLargeBar);
 
 static_assert(kCpuDevice == hipCpuDeviceId);

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -88,6 +89,16 @@ void add_bulk(std::vector<CopyVariant>& variants, unsigned multiprocessors, std:
   }
 }
 
+// A kernel whose blocks take the whole device makes the next one wait for its end: what should go both ways at once
+// would go one after the other.
+bool leaves_room(const CopyVariant& variant, unsigned multiprocessors, unsigned at_once) {
+  constexpr std::uint64_t kThreads = 2048;            // that a multiprocessor holds
+  constexpr std::uint64_t kSharedBytes = 200U << 10;  // of it, that blocks may take of sm_90's
+  const std::uint64_t blocks = std::uint64_t{variant.shape.blocks} * at_once;
+  return blocks * variant.shape.threads <= multiprocessors * kThreads &&
+         blocks * variant.shape.shared_bytes <= multiprocessors * kSharedBytes;
+}
+
 // Owns two timing events for a scope.
 class Interval {
  public:
@@ -132,9 +143,10 @@ std::vector<Timed> timed(DeviceRuntime& runtime, int device, const std::vector<C
   return times;
 }
 
-CopyVariant measured(DeviceRuntime& runtime, int device, void* target, const void* source, std::size_t bytes,
+CopyVariant measured(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source, std::size_t bytes,
                      int blocks) {
-  std::vector<CopyVariant> left = copy_variants(runtime, device, bytes, blocks);
+  const int device = path.device;
+  std::vector<CopyVariant> left = copy_variants(runtime, device, bytes, blocks, path.at_once);
   const std::size_t probed = std::min(bytes, kSteadyBytes);
   const double probe_ns = copy_time_ns(runtime, device, left[left.size() / 2], target, source, probed, 1);
   const auto steady =
@@ -150,7 +162,7 @@ CopyVariant measured(DeviceRuntime& runtime, int device, void* target, const voi
 }
 
 // What a choice is remembered by. Ordinals alone would mix up runtimes opened for other devices.
-using Key = std::tuple<std::string, std::string, std::string, unsigned, int>;
+using Key = std::tuple<std::string, std::string, std::string, unsigned, int, int>;
 
 std::string place(DeviceRuntime& runtime, int device) {
   if (device == kMovingPages) return "moving pages";
@@ -159,7 +171,7 @@ std::string place(DeviceRuntime& runtime, int device) {
 
 }  // namespace
 
-std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::size_t bytes, int blocks) {
+std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::size_t bytes, int blocks, int at_once) {
   const auto multiprocessors = static_cast<unsigned>(std::max(1, runtime.describe(device).multiprocessors));
   const auto fixed = static_cast<unsigned>(std::max(0, blocks));
   std::vector<CopyVariant> variants;
@@ -169,7 +181,12 @@ std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::
   }
   add_unrolled(variants, multiprocessors, bytes, fixed);
   if (has_bulk(runtime, device)) add_bulk(variants, multiprocessors, bytes, fixed);
-  return variants;
+  if (at_once <= 1) return variants;
+  std::vector<CopyVariant> small;
+  std::copy_if(variants.begin(), variants.end(), std::back_inserter(small), [&](const CopyVariant& variant) {
+    return leaves_room(variant, multiprocessors, static_cast<unsigned>(at_once));
+  });
+  return small.empty() ? variants : small;
 }
 
 double copy_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& variant, void* target, const void* source,
@@ -196,12 +213,16 @@ CopyVariant fastest_copy(DeviceRuntime& runtime, const CopyPath& path, void* tar
   if (runtime.name() == "host") return copy_variants(runtime, path.device, bytes, blocks).front();
   static std::mutex mutex;
   static std::map<Key, CopyVariant> chosen;
-  const Key key{place(runtime, path.device), place(runtime, path.target_device), place(runtime, path.source_device),
-                static_cast<unsigned>(std::bit_width(std::min(bytes, kSteadyBytes))), blocks};
+  const Key key{place(runtime, path.device),
+                place(runtime, path.target_device),
+                place(runtime, path.source_device),
+                static_cast<unsigned>(std::bit_width(std::min(bytes, kSteadyBytes))),
+                blocks,
+                path.at_once};
   const std::lock_guard lock(mutex);
   const auto known = chosen.find(key);
   if (known != chosen.end()) return known->second;
-  return chosen[key] = measured(runtime, path.device, target, source, bytes, blocks);
+  return chosen[key] = measured(runtime, path, target, source, bytes, blocks);
 }
 
 }  // namespace linkgauge

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "errors.h"
+#include "pattern/operations.h"
 #include "transport/agreement.h"
 #include "transport/mpi_library.h"
 
@@ -31,10 +32,12 @@ void BufferedOperation::prepare() {
   try {
     data_.emplace(runtime, device, spec_, context_.size());
     if (layout_.target_bytes > 0) {
-      target_ = make_buffer(spec_.target_memory, layout_.target_bytes, spec_.target_options);
+      const End end = end_of(spec_, ranks(), rank(), false);
+      target_ = make_buffer(end.memory, layout_.target_bytes, end.options);
     }
     if (layout_.source_bytes > 0 && !layout_.one_buffer) {
-      source_ = make_buffer(spec_.source_memory, layout_.source_bytes, spec_.source_options);
+      const End end = end_of(spec_, ranks(), rank(), true);
+      source_ = make_buffer(end.memory, layout_.source_bytes, end.options);
     }
   } catch (const MemoryError& error) {
     reason = error.what();

@@ -22,8 +22,8 @@ class CopyWay {
     target_ = std::move(target);
   }
   // Instead of the copy engine, once the buffers are given and managed: the kernel that is fastest on them as they are.
-  void by_kernel(DeviceRuntime& runtime, int device, int blocks) {
-    const CopyPath path{device, place(target_, target_pages_), place(source_, source_pages_)};
+  void by_kernel(DeviceRuntime& runtime, int device, int blocks, int at_once) {
+    const CopyPath path{device, place(target_, target_pages_), place(source_, source_pages_), at_once};
     const CopyVariant variant = fastest_copy(runtime, path, target_.data(), source_.data(), source_.size(), blocks);
     kernel_ = runtime.kernel(device, variant.kernel);
     shape_ = variant.shape;
@@ -141,6 +141,7 @@ class LocalCopies final : public DevicePattern {
 
   void allocate() override {
     const bool by_kernel = spec().transport == "kernel";
+    const bool both = spec().pattern == Pattern::kHostDeviceBoth || (beside() && spec().variant == kBothWays);
     const auto add = [&](MemoryKind from, const AllocateOptions& from_options, MemoryKind to,
                          const AllocateOptions& to_options) {
       CopyWay& way = copies_[ways_++];
@@ -152,12 +153,12 @@ class LocalCopies final : public DevicePattern {
       way.manage(runtime(), device(), spec(), direction(ways_ == 2));
       if (by_kernel) {
         way.put_back(stream());
-        way.by_kernel(runtime(), device(), spec().blocks);
+        way.by_kernel(runtime(), device(), spec().blocks, both ? 2 : 1);
       }
     };
     ways_ = 0;
     add(spec().source_memory, spec().source_options, spec().target_memory, spec().target_options);
-    if (spec().pattern == Pattern::kHostDeviceBoth || (beside() && spec().variant == kBothWays)) {
+    if (both) {
       add(spec().target_memory, spec().target_options, spec().source_memory, spec().source_options);
       second_ = Stream(runtime(), device());
     }

@@ -46,6 +46,17 @@ std::unique_ptr<Operation> make_operation(Transport& transport, const RankContex
   return make_exchange(transport, context, spec);
 }
 
+bool comes_back(Pattern pattern) {
+  return pattern == Pattern::kPingpong || pattern == Pattern::kBidirectional || pattern == Pattern::kPairsPingpong ||
+         pattern == Pattern::kPairsBidirectional;
+}
+
+End end_of(const CaseSpec& spec, int ranks, int rank, bool sends) {
+  const bool source = ranks > 1 && comes_back(spec.pattern) ? rank % 2 == 0 : sends;
+  if (source) return {spec.source_memory, spec.source_options};
+  return {spec.target_memory, spec.target_options};
+}
+
 std::vector<std::string> lanes_of(const CaseSpec& spec) {
   const std::size_t ranks = spec.rank_list.size();
   const std::string last = std::to_string(ranks == 0 ? 0 : ranks - 1);

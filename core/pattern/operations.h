@@ -21,6 +21,15 @@ bool is_device_pattern(Pattern pattern);
 std::string why_not_reached(const RankContext& context, const CaseSpec& spec);
 // Whether the pattern has variants of its own, which it judges itself, in place of the transport's.
 bool has_own_variants(Pattern pattern);
+// Data goes from the one rank of a pair to the other and back.
+bool comes_back(Pattern pattern);
+// Where a rank sends from (`sends`) or receives into. Where data comes back, the first of a pair has all its buffers in
+// source_memory and the second in target_memory, as OSU's "H D" has it.
+struct End {
+  MemoryKind memory;
+  const AllocateOptions& options;  // the case's
+};
+End end_of(const CaseSpec& spec, int ranks, int rank, bool sends);
 std::string why_not_device_pattern(const RankContext& context, const CaseSpec& spec);
 
 }  // namespace linkgauge

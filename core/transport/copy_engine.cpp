@@ -45,7 +45,7 @@ class CopyEngineTransport final : public Transport {
     }
     if (context.group->node_count() > 1) return "copy_engine reaches devices of one node only";
     if (is_device_pattern(spec.pattern)) return "";  // each rank's own memory
-    return why_not_shareable(context, spec.initiator == Initiator::kSender ? spec.target_memory : spec.source_memory);
+    return why_not_shareable(context, spec, spec.initiator == Initiator::kSender);
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,

@@ -28,9 +28,9 @@ bool pushes(const CaseSpec& spec) {
 class KernelLeg final : public CopyLeg {
  public:
   KernelLeg(DeviceRuntime& leg_runtime, int device, const PeerBuffer& target, const PeerBuffer& source,
-            std::size_t bytes, int blocks)
+            std::size_t bytes, int blocks, int at_once)
       : CopyLeg(leg_runtime, device) {
-    const CopyPath path{device, target.copy_device, source.copy_device};
+    const CopyPath path{device, target.copy_device, source.copy_device, at_once};
     const CopyVariant variant = fastest_copy(leg_runtime, path, target.data, source.data, bytes, blocks);
     kernel_ = leg_runtime.kernel(device, variant.kernel);
     shape_ = variant.shape;
@@ -70,13 +70,16 @@ class KernelTransport final : public Transport {
     }
     if (std::string reason = why_not_reached(context, spec); !reason.empty()) return reason;
     if (is_device_pattern(spec.pattern)) return "";  // each rank's own memory; a chase says itself what it lends
-    return why_not_shareable(context, pushes(spec) ? spec.target_memory : spec.source_memory);
+    return why_not_shareable(context, spec, pushes(spec));
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                 const std::vector<Flow>& flows) override {
+    const auto at_once = static_cast<int>(std::count_if(flows.begin(), flows.end(), [&](const Flow& flow) {
+      return (pushes(spec) ? flow.source : flow.target) == context.rank();
+    }));
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t bytes) {
-      return std::make_unique<KernelLeg>(*context.runtime, device, target, source, bytes, spec.blocks);
+      return std::make_unique<KernelLeg>(*context.runtime, device, target, source, bytes, spec.blocks, at_once);
     };
     return connect_one_sided(context, spec, flows, {pushes(spec), true, make_leg});
   }

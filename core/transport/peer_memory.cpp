@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "errors.h"
+#include "pattern/operations.h"
 #include "transport/agreement.h"
 
 namespace linkgauge {
@@ -67,6 +68,12 @@ std::string why_not_shareable(const RankContext& context, MemoryKind kind) {
   if (context.size() == 1 || context.group->one_process() || context.runtime->can_share(kind)) return "";
   return std::string(to_string(kind)) + " memory of " + std::string(context.runtime->name()) +
          " devices cannot be shared between processes; use device memory, or --threads";
+}
+
+std::string why_not_shareable(const RankContext& context, const CaseSpec& spec, bool pushed) {
+  if (!comes_back(spec.pattern)) return why_not_shareable(context, pushed ? spec.target_memory : spec.source_memory);
+  std::string reason = why_not_shareable(context, spec.source_memory);
+  return reason.empty() ? why_not_shareable(context, spec.target_memory) : reason;
 }
 
 std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector<Flow>& flows, ExposedEnd end) {

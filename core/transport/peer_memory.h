@@ -28,5 +28,8 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
 
 // Why memory of this kind cannot be reached by other ranks of the case, or "".
 std::string why_not_shareable(const RankContext& context, MemoryKind kind);
+// Why the case's buffers at the end that peers open (`pushed`: the targets) cannot be shared between processes; "":
+// they can.
+std::string why_not_shareable(const RankContext& context, const CaseSpec& spec, bool pushed);
 
 }  // namespace linkgauge

@@ -7,6 +7,7 @@
 #include "case_maker.h"
 #include "errors.h"
 #include "pattern/layout.h"
+#include "pattern/operations.h"
 
 namespace linkgauge {
 namespace {
@@ -79,6 +80,39 @@ std::vector<std::int64_t> sizes_of(Pattern pattern, int ranks) {
   if (cuts_blocks(pattern)) return {4L * ranks, 4L * 333 * ranks, 4L * 20001 * ranks};
   if (reduces(pattern)) return {4, 4L * 333, 4L * 50001};
   return {1, 1333, 200003};
+}
+
+TEST(Ends, EachRankOfAPairHasMemoryOfOneKindWhereDataComesBack) {
+  for (const Pattern pattern : kBetweenRanks) {
+    CaseSpec spec = case_of("mpi", pattern, 4, 64);
+    spec.source_memory = MemoryKind::kPageable;
+    spec.target_memory = MemoryKind::kDevice;
+    for (const int rank : {0, 1, 2, 3}) {
+      const MemoryKind from = end_of(spec, 4, rank, true).memory;
+      const MemoryKind into = end_of(spec, 4, rank, false).memory;
+      if (comes_back(pattern)) {
+        EXPECT_EQ(from, into);
+        EXPECT_EQ(from, rank % 2 == 0 ? spec.source_memory : spec.target_memory);
+      } else {
+        EXPECT_EQ(from, spec.source_memory);
+        EXPECT_EQ(into, spec.target_memory);
+      }
+    }
+    EXPECT_EQ(end_of(spec, 1, 0, true).memory, MemoryKind::kPageable);
+    EXPECT_EQ(end_of(spec, 1, 0, false).memory, MemoryKind::kDevice);
+  }
+}
+
+TEST(Ends, MixedKindsArriveWholeBothWays) {
+  for (const char* transport : {"copy_engine", "kernel"}) {
+    for (const Pattern pattern : {Pattern::kPingpong, Pattern::kBidirectional, Pattern::kPairsPingpong}) {
+      CaseSpec spec = case_of(transport, pattern, is_side_by_side(pattern) ? 4 : 2, 3333);
+      spec.source_memory = MemoryKind::kPinned;
+      expect_verified(spec);
+      std::swap(spec.source_memory, spec.target_memory);
+      expect_verified(spec);
+    }
+  }
 }
 
 class EveryMechanism : public testing::TestWithParam<Mechanism> {};

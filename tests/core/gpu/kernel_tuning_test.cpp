@@ -50,6 +50,19 @@ TEST_F(KernelTuning, VariantsFitTheDevice) {
   }
 }
 
+TEST_F(KernelTuning, SeveralAtOnceFitTheDeviceTogether) {
+  const auto multiprocessors = static_cast<unsigned>(runtime_->describe(0).multiprocessors);
+  const std::size_t all = copy_variants(*runtime_, 0, 1 << 28, 0).size();
+  for (const unsigned at_once : {2U, 3U, 7U}) {
+    const std::vector<CopyVariant> variants = copy_variants(*runtime_, 0, 1 << 28, 0, static_cast<int>(at_once));
+    EXPECT_LT(variants.size(), all);
+    for (const CopyVariant& variant : variants) {
+      EXPECT_LE(at_once * variant.shape.blocks * variant.shape.threads, multiprocessors * 2048);
+    }
+  }
+  EXPECT_FALSE(copy_variants(*runtime_, 0, 1 << 28, 0, 1'000'000).empty());
+}
+
 TEST_F(KernelTuning, BlocksOfTheCaseAreKept) {
   for (const CopyVariant& variant : copy_variants(*runtime_, 0, 1 << 20, 7)) EXPECT_EQ(variant.shape.blocks, 7U);
 }

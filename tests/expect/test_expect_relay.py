@@ -85,9 +85,13 @@ def test_pairs_side_by_side_share_what_is_between_them() -> None:
         '[[link]]\nkind = "nvlink"\ndata_rate = "10 GB/s"\nfrom = ["s0"]\nto = ["s1"]\n'
     )
 
-    def each(pattern: str, devices: tuple[int, ...]) -> float:
+    def rates(pattern: str, devices: tuple[int, ...]) -> dict[str, float]:
         found = ceilings(system, {"pattern": pattern, "devices": devices, "transport": "kernel"})
-        return next((c.value_bytes_per_s or 0) / GB for c in found if c.rule == "concurrent_flow")
+        assert {c.kind for c in found if c.rule in ("concurrent_flow", "max_flow")} == {"bound"}
+        return {c.rule: (c.value_bytes_per_s or 0) / GB for c in found}
+
+    def each(pattern: str, devices: tuple[int, ...]) -> float:
+        return rates(pattern, devices)["concurrent_flow"]
 
     for pattern in ("pairs_unidirectional", "pairs_bidirectional"):
         assert each(pattern, (0, 1, 2, 3)) == pytest.approx(12)
@@ -95,3 +99,8 @@ def test_pairs_side_by_side_share_what_is_between_them() -> None:
     # Turned against each other the two use the link's two directions.
     assert each("pairs_unidirectional", (0, 2, 3, 1)) == pytest.approx(10)
     assert each("pairs_bidirectional", (0, 2, 3, 1)) == pytest.approx(5)
+    # A ping-pong uses one direction at a time, so that two pairs can take turns across, in opposite directions; and
+    # none is faster than with the links to itself.
+    for devices, concurrent, alone in (((0, 1, 2, 3), 24, 12), ((0, 2, 1, 3), 10, 10), ((0, 2, 3, 1), 10, 10)):
+        found = rates("pairs_pingpong", devices)
+        assert (found["concurrent_flow"], found["max_flow"]) == (pytest.approx(concurrent), pytest.approx(alone))

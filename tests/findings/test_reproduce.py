@@ -31,7 +31,8 @@ def test_every_figure_and_table_of_a_paper_has_a_plan_or_a_reason(paper: str) ->
     there = [str(i) for i in range(1, figures + 1)] + [f"table {i}" for i in range(1, tables + 1)]
     covered = [number for one in reproduce.figures() if one.paper == paper for number in one.covers]
     without = [number for one in reproduce.left_out() if one.paper == paper for number in one.covers]
-    assert sorted(covered + without) == sorted(there)
+    # A section may hold an experiment without a figure.
+    assert sorted(one for one in covered + without if not one.startswith("section")) == sorted(there)
     assert all(one.why for one in reproduce.left_out())
 
 

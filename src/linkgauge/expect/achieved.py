@@ -22,7 +22,7 @@ from linkgauge.expect.points import staging_point_to_point
 from linkgauge.expect.query import HOST_MEMORY, HOST_PATTERNS, Query, query
 from linkgauge.expect.rules import RULES, Ceiling
 from linkgauge.expect.streams import in_own_memory
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.patterns import PATTERNS, SIDE_BY_SIDE
 from linkgauge.system.model import System
 from linkgauge.system.units import show_rate
 
@@ -373,6 +373,8 @@ def _latency(q: Query, ports: Ports) -> tuple[float, frozenset[int]] | None:
     elif q.pattern in ("ring_shift", "pingpong", "unidirectional", "bidirectional"):
         following = [*devices[1:], devices[0]]
         pairs = {frozenset(pair) for pair in zip(devices, following, strict=True) if pair[0] != pair[1]}
+    elif q.pattern in SIDE_BY_SIDE.values():
+        pairs = {frozenset(pair) for pair in zip(devices[::2], devices[1::2], strict=True) if pair[0] != pair[1]}
     elif info.collective:
         pairs = {frozenset((a, b)) for a in devices for b in devices if a != b}
     else:

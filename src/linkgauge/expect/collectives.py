@@ -48,6 +48,11 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         rate = flows.concurrent(graph, demands)
         factor = n - 1 if q.pattern == "alltoall" else 1
         add("concurrent_flow", None if rate is None else rate * factor, f"{where}, {show_rate(rate)} for each pair")
+    if q.pattern == "pairs_pingpong":
+        rate = flows.concurrent(graph, _demands(q))
+        # A round trip holds one message each way, of which each pair has one under way at a time.
+        add("concurrent_flow", None if rate is None else 2 * rate, f"{where}, {show_rate(rate)} each way for each pair")
+        add("max_flow", *_slowest_pair(q, graph))
     if q.pattern == "alltoall":
         ports = {name: min(graph.out_rate(name), graph.in_rate(name)) for name in names}
         # A port carries what its ranks exchange with other devices: w (n - w) messages.
@@ -86,12 +91,27 @@ def _demands(q: Query) -> dict[tuple[str, str], float]:
     flows_of_ranks = list(zip(ranks, (*ranks[1:], ranks[0]), strict=True))
     if q.pattern.startswith("pairs_"):
         flows_of_ranks = list(zip(ranks[::2], ranks[1::2], strict=True))
-        if q.pattern == "pairs_bidirectional":
+        if q.pattern != "pairs_unidirectional":
             flows_of_ranks += [(b, a) for a, b in flows_of_ranks]
     for source, target in flows_of_ranks:
         if source != target:
             demands[source, target] = demands.get((source, target), 0.0) + 1.0
     return demands
+
+
+def _slowest_pair(q: Query, graph: Wires) -> tuple[float | None, str]:
+    """Return the least ping-pong rate of any pair that has the links to itself, and where it is cut."""
+    by_ordinal = {device.ordinal: device.name for device in q.system.devices}
+    ranks = [by_ordinal[ordinal] for ordinal in q.devices]
+    found: list[tuple[float, str]] = []
+    for a, b in zip(ranks[::2], ranks[1::2], strict=True):
+        if a == b:
+            continue
+        there, back = cuts.max_flow(graph, a, b), cuts.max_flow(graph, b, a)
+        mean = serial(there.value, back.value)
+        if mean is not None:
+            found.append((2 * mean, f"over the {graph.scope} links, {a} with {b} alone; cut at {show(there.side)}"))
+    return min(found, default=(None, ""))
 
 
 def _packing(q: Query, graph: Wires) -> cuts.Cut:

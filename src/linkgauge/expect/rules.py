@@ -44,7 +44,7 @@ _TABLE = (
     Rule(
         "max_flow",
         "bound",
-        "point to point",
+        "point to point; pairs_pingpong: the slowest pair alone",
         "max flow from source to target over all links in scope",
         "Ford and Fulkerson 1956",
         "Counts every relay, also those that only a program can use; wide of the mark where one path is taken.",
@@ -167,7 +167,7 @@ _TABLE = (
         "ring_shift, bidirectional, pairs side by side, alltoall",
         "linear program: the largest rate at which all pairs flow at once over any routing",
         "Shahrokhi and Matula 1990, maximum concurrent flow",
-        "Any routing, any split; a single path per pair reaches less.",
+        "Any routing, any split; a single path per pair reaches less. Of pairs_pingpong twice the rate of both ways.",
     ),
     Rule(
         "injection",

@@ -164,8 +164,8 @@ def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> li
 
     results, ceilings = Results(run), Ceilings(run)
     unit = figure.unit if figure.unit in ("GB/s", "Gb/s") else "GB/s"
-    named = ("table", "section")
-    numbers = ", ".join(number if number.startswith(named) else f"Fig. {number}" for number in figure.covers)
+    own = ("table", "section")
+    numbers = ", ".join(number if number.startswith(own) else f"Fig. {number}" for number in figure.covers)
     lines = [f"{figure.title}, {numbers}. The paper:", *figure.numbers]
     subtitle = [part for line in lines for part in textwrap.wrap(line, 90)]
     drawn: list[tuple[Path | None, str]] = []

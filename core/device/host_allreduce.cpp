@@ -15,6 +15,8 @@ namespace {
 using values::u64;
 
 constexpr std::uint8_t kArgumentBytes[] = {8, 4, 4, 8, 4, 4, 4, 8, 8, 8};
+static_assert(sizeof(push::Job) <= 255);
+constexpr std::uint8_t kPushArgumentBytes[] = {sizeof(push::Job)};
 
 template <typename T>
 void take(void** arguments, std::size_t index, T& value) {
@@ -22,7 +24,7 @@ void take(void** arguments, std::size_t index, T& value) {
 }
 
 // A block of one thread. Every rank takes its blocks in the same order, so that none waits for one whose turn is later.
-class HostExec {
+class HostExec : public push::LinesOfCores {
  public:
   HostExec(u64 block, u64 blocks) : block_(block), blocks_(blocks) {}
   u64 thread() const { return 0; }
@@ -50,6 +52,24 @@ class HostExec {
   bool failed_ = false;
 };
 
+template <values::u32 kDatatype>
+void run_push(void** arguments, const LaunchShape& shape) {
+  push::Job job{};
+  take(arguments, 0, job);
+  for (unsigned block = 0; block < shape.blocks; ++block) {
+    HostExec exec(block, shape.blocks);
+    push::allreduce<kDatatype>(exec, job);
+  }
+}
+
+struct PushOfDatatype {
+  HostLaunch launch = nullptr;
+  template <values::u32 kDatatype>
+  void run() {
+    launch = run_push<kDatatype>;
+  }
+};
+
 }  // namespace
 
 void run_allreduce(void** arguments, const LaunchShape& shape) {
@@ -74,5 +94,13 @@ void run_allreduce(void** arguments, const LaunchShape& shape) {
 }
 
 std::span<const std::uint8_t> allreduce_argument_bytes() { return kArgumentBytes; }
+
+HostLaunch run_allreduce_push(std::uint32_t datatype) {
+  PushOfDatatype found;
+  elements::with_datatype(datatype, found);
+  return found.launch;
+}
+
+std::span<const std::uint8_t> allreduce_push_argument_bytes() { return kPushArgumentBytes; }
 
 }  // namespace linkgauge

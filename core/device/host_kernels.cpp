@@ -378,6 +378,10 @@ HostKernel host_kernel(std::string_view name) {
     if (entry.name == name) return entry.kernel;
     expected += (expected.empty() ? "" : ", ") + std::string(entry.name);
   }
+  for (std::uint32_t datatype = 0; datatype < std::size(kKernelsAllreducePush); ++datatype) {
+    if (kKernelsAllreducePush[datatype] == name) return {run_allreduce_push(datatype), allreduce_push_argument_bytes()};
+    expected += std::string(", ") + kKernelsAllreducePush[datatype];
+  }
   throw CallerError("unknown kernel '" + std::string(name) + "', expected one of: " + expected);
 }
 

@@ -13,8 +13,8 @@ namespace linkgauge {
 // points to each parameter, as for cuLaunchKernel.
 struct HostKernel {
   void (*run)(void** arguments, const LaunchShape& shape) = nullptr;
-  // Size of each parameter: a launch is queued, so its parameters are copied when it is made. At most 12 parameters of
-  // at most 8 bytes.
+  // Size of each parameter: a launch is queued, so its parameters are copied when it is made. At most 12 parameters and
+  // 32 words of 8 bytes in all, each parameter beginning a word.
   std::span<const std::uint8_t> argument_bytes;
 };
 

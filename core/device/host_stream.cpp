@@ -25,6 +25,8 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+std::size_t words_of(std::size_t bytes) { return (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t); }
+
 }  // namespace
 
 HostStream::HostStream() : ring_(std::make_unique<std::array<Command, kCapacity>>()) {
@@ -61,14 +63,20 @@ void HostStream::copy(void* target, const void* source, std::size_t bytes) {
 }
 
 void HostStream::launch(const HostKernel& kernel, const LaunchShape& shape, void** arguments) {
-  if (kernel.argument_bytes.size() > kMaxArguments) throw CallerError("a host kernel takes at most 12 parameters");
+  std::size_t words = 0;
+  for (const std::uint8_t bytes : kernel.argument_bytes) words += words_of(bytes);
+  if (kernel.argument_bytes.size() > kMaxArguments || words > kMaxArgumentWords)
+    throw CallerError("a host kernel takes at most 12 parameters, and 256 bytes of them");
   push([&](Command& command) {
     command.kind = Kind::kLaunch;
     command.run = kernel.run;
     command.shape = shape;
     command.argument_count = static_cast<std::uint8_t>(kernel.argument_bytes.size());
+    std::size_t word = 0;
     for (std::size_t i = 0; i < kernel.argument_bytes.size(); ++i) {
-      std::memcpy(&command.arguments[i], arguments[i], kernel.argument_bytes[i]);
+      command.argument_words[i] = static_cast<std::uint8_t>(word);
+      std::memcpy(&command.arguments[word], arguments[i], kernel.argument_bytes[i]);
+      word += words_of(kernel.argument_bytes[i]);
     }
   });
 }
@@ -121,7 +129,8 @@ bool HostStream::execute(Command& command) {
       return true;
     case Kind::kLaunch: {
       std::array<void*, kMaxArguments> arguments;
-      for (std::size_t i = 0; i < command.argument_count; ++i) arguments[i] = &command.arguments[i];
+      for (std::size_t i = 0; i < command.argument_count; ++i)
+        arguments[i] = &command.arguments[command.argument_words[i]];
       command.run(arguments.data(), command.shape);
       return true;
     }

@@ -49,6 +49,7 @@ class HostStream {
  public:
   static constexpr std::size_t kCapacity = 4096;  // commands under way; queuing more waits for the oldest
   static constexpr std::size_t kMaxArguments = 12;
+  static constexpr std::size_t kMaxArgumentWords = 32;  // of all of them together
 
   HostStream();
   ~HostStream();  // runs what is queued first
@@ -68,6 +69,7 @@ class HostStream {
   struct Command {
     Kind kind;
     std::uint8_t argument_count;
+    std::array<std::uint8_t, kMaxArguments> argument_words;  // where each begins
     LaunchShape shape;
     void (*run)(void** arguments, const LaunchShape& shape);
     HostEvent* event;
@@ -75,7 +77,7 @@ class HostStream {
     void* target;
     const void* source;
     std::size_t bytes;
-    std::array<std::uint64_t, kMaxArguments> arguments;
+    std::array<std::uint64_t, kMaxArgumentWords> arguments;
   };
 
   template <typename Fill>

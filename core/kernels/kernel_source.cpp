@@ -1,6 +1,7 @@
 #include "kernels/kernel_source.h"
 
 #include <cstdlib>
+#include <iterator>
 
 #include "kernels/kernels.h"
 
@@ -24,6 +25,7 @@ std::vector<std::string> gpu_kernel_names(const std::string& architecture) {
                                     kKernelCopyU1,    kKernelCopyU2,     kKernelCopyU8, kKernelCopyU16,
                                     kKernelEmpty,     kKernelChase,      kKernelGate,   kKernelFlagPingpong,
                                     kKernelAllreduce, kKernelChaseInTurn};
+  names.insert(names.end(), std::begin(kKernelsAllreducePush), std::end(kKernelsAllreducePush));
   constexpr char kCudaPrefix[] = "sm_";
   if (architecture.rfind(kCudaPrefix, 0) == 0 && std::atoi(architecture.c_str() + sizeof(kCudaPrefix) - 1) >= 90)
     names.emplace_back(kKernelCopyBulk);

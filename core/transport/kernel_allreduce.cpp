@@ -9,27 +9,42 @@
 namespace linkgauge {
 namespace {
 
-constexpr std::string_view kHostBarrier = "host_barrier";
-constexpr std::string_view kDeviceBarrier = "device_barrier";
+// Beyond, one_shot moves more than it saves, and its scratch of four bytes a byte and rank becomes large.
+constexpr std::int64_t kMostPushedBytes = std::int64_t{1} << 20;
 
-// "" or why kernels of these ranks cannot meet each other while they run.
-std::string why_not_on_device(const RankContext& context, const CaseSpec& spec) {
-  const std::string what = "device_barrier: ";
+// "" or why kernels of these ranks cannot wait for each other while they run.
+std::string why_not_side_by_side(const RankContext& context, const CaseSpec& spec, const std::string& what,
+                                 const std::string& instead) {
   if (context.size() > direct::kMostRanks) {
-    return what + "at most " + std::to_string(direct::kMostRanks) + " ranks, the case has " +
-           std::to_string(context.size()) + "; use host_barrier";
+    return what + ": at most " + std::to_string(direct::kMostRanks) + " ranks, the case has " +
+           std::to_string(context.size()) + "; use " + instead;
   }
   const std::set<int> devices(context.device_of_rank.begin(), context.device_of_rank.end());
   if (devices.size() != context.device_of_rank.size()) {
-    return what + "kernels of two ranks on one device may not run side by side; use host_barrier or one rank a device";
+    return what + ": kernels of two ranks on one device may not run side by side; use " + instead +
+           " or one rank a device";
   }
   const int most = context.runtime->describe(context.device()).multiprocessors;
   if (spec.blocks > most) {
-    return what + "all blocks must be on the device at once: at most " + std::to_string(most) + ", not " +
+    return what + ": all blocks must be on the device at once: at most " + std::to_string(most) + ", not " +
            std::to_string(spec.blocks);
   }
   return "";
 }
+
+std::string why_not_on_device(const RankContext& context, const CaseSpec& spec) {
+  return why_not_side_by_side(context, spec, std::string(kDeviceBarrier), std::string(kHostBarrier));
+}
+
+std::string why_not_pushed(const RankContext& context, const CaseSpec& spec) {
+  if (spec.size_bytes > kMostPushedBytes) {
+    return "one_shot pushes at most " + std::to_string(kMostPushedBytes) + " bytes, the case has " +
+           std::to_string(spec.size_bytes) + "; use pull or two_shot";
+  }
+  return why_not_side_by_side(context, spec, "push", "pull");
+}
+
+bool is_one_shot(const CaseSpec& spec) { return spec.algorithm == "one_shot"; }
 
 }  // namespace
 
@@ -39,35 +54,58 @@ KernelVariant kernel_variant(std::string_view variant) {
     const std::size_t plus = variant.find('+');
     const std::string_view word = variant.substr(0, plus);
     variant.remove_prefix(plus == std::string_view::npos ? variant.size() : plus + 1);
-    const bool is_direction = word == "pull" || word == "push";
-    std::string_view& place = is_direction ? result.direction : result.meeting;
-    if (!place.empty() || (!is_direction && word != kHostBarrier && word != kDeviceBarrier)) result.known = false;
-    place = word;
+    std::string_view* place = nullptr;
+    if (word == "pull" || word == "push") place = &result.direction;
+    if (word == kHostBarrier || word == kDeviceBarrier) place = &result.meeting;
+    if (word == kFlagCompletion || word == kDriverCompletion) place = &result.completion;
+    if (place == nullptr || !place->empty()) {
+      result.known = false;
+    } else {
+      *place = word;
+    }
   }
   return result;
 }
 
-bool meets_on_device(const RankContext& context, const CaseSpec& spec) {
-  const std::string_view asked = kernel_variant(spec.variant).meeting;
-  if (!asked.empty()) return asked == kDeviceBarrier;
-  // Not by itself on HIP, whose plain allocations promise other devices nothing while a kernel runs, nor on host
-  // devices, whose kernel plays the blocks in turn.
-  return context.runtime->name() == "cuda" && why_not_on_device(context, spec).empty();
+// Nothing waits on the device by itself on HIP, whose plain allocations promise other devices nothing while a kernel
+// runs, nor on host devices, whose kernel plays the blocks in turn.
+AllreduceWay allreduce_way(const RankContext& context, const CaseSpec& spec) {
+  const KernelVariant variant = kernel_variant(spec.variant);
+  const bool cuda = context.runtime->name() == "cuda";
+  if (is_one_shot(spec) && variant.direction == "push") return AllreduceWay::kPushed;
+  if (!variant.meeting.empty())
+    return variant.meeting == kDeviceBarrier ? AllreduceWay::kDeviceMet : AllreduceWay::kHostMet;
+  if (is_one_shot(spec)) {
+    if (variant.direction == "pull") return AllreduceWay::kHostMet;  // quicker than on the device, as measured
+    if (!variant.completion.empty()) return AllreduceWay::kPushed;
+    return cuda && why_not_pushed(context, spec).empty() ? AllreduceWay::kPushed : AllreduceWay::kHostMet;
+  }
+  return cuda && why_not_on_device(context, spec).empty() ? AllreduceWay::kDeviceMet : AllreduceWay::kHostMet;
 }
 
 std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec& spec) {
-  if (spec.algorithm != "one_shot" && spec.algorithm != "two_shot") {
+  if (!is_one_shot(spec) && spec.algorithm != "two_shot") {
     return "kernel has no algorithm '" + spec.algorithm + "'; its algorithms are one_shot and two_shot";
   }
   if (spec.pattern != Pattern::kAllreduce) return spec.algorithm + " is an algorithm of allreduce only";
-  const bool on_device = meets_on_device(context, spec);
-  if (on_device) {
+  const KernelVariant variant = kernel_variant(spec.variant);
+  const AllreduceWay way = allreduce_way(context, spec);
+  if (way != AllreduceWay::kPushed && !variant.completion.empty()) {
+    return std::string(variant.completion) + " is of one_shot with push only; leave it out";
+  }
+  if (way == AllreduceWay::kPushed) {
+    if (!variant.meeting.empty()) {
+      return "one_shot with push has no meetings; leave out " + std::string(variant.meeting) + ", or use pull";
+    }
+    return why_not_pushed(context, spec);
+  }
+  if (way == AllreduceWay::kDeviceMet) {
     if (std::string reason = why_not_on_device(context, spec); !reason.empty()) return reason;
   }
-  if (spec.in_place && spec.algorithm == "one_shot") {
-    return "one_shot reads the peers' operands while it writes; use out of place";
+  if (spec.in_place && is_one_shot(spec)) {
+    return "one_shot reads the peers' operands while it writes, unless it pushes; use push or out of place";
   }
-  if (spec.in_place && !on_device) {
+  if (spec.in_place && way == AllreduceWay::kHostMet) {
     return "two_shot with host_barrier reads the peers' operands while it writes; use out of place or device_barrier";
   }
   return "";
@@ -75,8 +113,15 @@ std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec&
 
 std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
                                                  bool pushes) {
-  return meets_on_device(context, spec) ? make_device_met_allreduce(transport, context, spec, pushes)
-                                        : make_host_met_allreduce(transport, context, spec, pushes);
+  switch (allreduce_way(context, spec)) {
+    case AllreduceWay::kPushed:
+      return make_pushed_allreduce(transport, context, spec);
+    case AllreduceWay::kDeviceMet:
+      return make_device_met_allreduce(transport, context, spec, pushes);
+    case AllreduceWay::kHostMet:
+      break;
+  }
+  return make_host_met_allreduce(transport, context, spec, pushes);
 }
 
 AllreducePart allreduce_part(std::size_t bytes, int ranks, int rank) {

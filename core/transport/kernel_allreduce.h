@@ -1,7 +1,9 @@
-// Allreduce by kernels that read the peers' buffers directly: `one_shot`, where every rank reads all peers, and
-// `two_shot`, a reduce-scatter by peer reads and then an allgather of the results, pulled or pushed.
+// Allreduce by kernels that reach into the peers' memory: `one_shot`, where every rank gets all peers' operands, read
+// by itself or pushed by them into a scratch of its own, and `two_shot`, a reduce-scatter by peer reads and then an
+// allgather of the results, pulled or pushed.
 //
-// Ranks meet between the steps on the device, inside one kernel, or on the host, between launches.
+// Ranks meet between the steps on the device, inside one kernel, or on the host, between launches; one_shot that pushes
+// has no meetings.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +15,18 @@
 
 namespace linkgauge {
 
-// The words of a kernel case's `variant`, joined by '+': who moves the bytes, and for allreduce's algorithms where the
-// ranks meet. Each empty where the variant leaves it out.
+inline constexpr std::string_view kHostBarrier = "host_barrier";
+inline constexpr std::string_view kDeviceBarrier = "device_barrier";
+inline constexpr std::string_view kFlagCompletion = "flag_completion";
+inline constexpr std::string_view kDriverCompletion = "driver_completion";
+
+// The words of a kernel case's `variant`, joined by '+': who moves the bytes, for allreduce's algorithms where the
+// ranks meet, and for one_shot that pushes how the host learns of its end. Each empty where the variant leaves it out.
 struct KernelVariant {
-  std::string_view direction;  // pull, push
-  std::string_view meeting;    // host_barrier, device_barrier
-  bool known = true;           // no other word, and none twice
+  std::string_view direction;   // pull, push
+  std::string_view meeting;     // host_barrier, device_barrier
+  std::string_view completion;  // flag_completion, driver_completion
+  bool known = true;            // no other word, and none twice
 };
 KernelVariant kernel_variant(std::string_view variant);
 
@@ -28,13 +36,16 @@ std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec&
 std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
                                                  bool pushes);
 
-// The two ways to meet; kernel_allreduce_host.cpp and kernel_allreduce_device.cpp.
+// The three ways; kernel_allreduce_host.cpp, kernel_allreduce_device.cpp and kernel_allreduce_push.cpp.
 std::unique_ptr<Operation> make_host_met_allreduce(Transport& transport, const RankContext& context,
                                                    const CaseSpec& spec, bool pushes);
 std::unique_ptr<Operation> make_device_met_allreduce(Transport& transport, const RankContext& context,
                                                      const CaseSpec& spec, bool pushes);
-// Whether the ranks meet on the device where the variant does not say.
-bool meets_on_device(const RankContext& context, const CaseSpec& spec);
+std::unique_ptr<Operation> make_pushed_allreduce(Transport& transport, const RankContext& context,
+                                                 const CaseSpec& spec);
+enum class AllreduceWay : std::uint8_t { kHostMet, kDeviceMet, kPushed };
+// The way that the variant says or, where it does not, the one that measured best.
+AllreduceWay allreduce_way(const RankContext& context, const CaseSpec& spec);
 
 // The part of the buffer that a rank reduces in two_shot: as even as whole 16-byte units allow, so that every part but
 // the last starts and ends where wide loads do.

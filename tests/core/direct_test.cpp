@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <barrier>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -14,67 +13,13 @@
 #include <vector>
 
 #include "kernels/direct_text.h"
+#include "thread_grid.h"
 
 namespace linkgauge {
 namespace {
 
 using values::u32;
 using values::u64;
-
-struct Shape {
-  int ranks;
-  int blocks;
-  int threads;
-};
-
-// What the threads of one block share.
-struct Block {
-  explicit Block(int threads) : meeting(threads) {}
-  std::barrier<> meeting;
-  std::atomic<bool> failed{false};
-  direct::Places places{};
-};
-
-class ThreadExec {
- public:
-  ThreadExec(Block& shared, u64 thread, u64 threads, u64 block, u64 blocks)
-      : shared_(&shared), thread_(thread), threads_(threads), block_(block), blocks_(blocks) {}
-  u64 thread() const { return thread_; }
-  u64 threads() const { return threads_; }
-  u64 block() const { return block_; }
-  u64 blocks() const { return blocks_; }
-  void sync() { shared_->meeting.arrive_and_wait(); }
-  void pause() { std::this_thread::yield(); }
-  u64 ticks() const {
-    return static_cast<u64>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
-  }
-  u64 most_looks() const { return ~u64{0}; }
-  u64 load_acquire(const u64* place) const {
-    return std::atomic_ref<u64>(*const_cast<u64*>(place)).load(std::memory_order_acquire);
-  }
-  void store_release(u64* place, u64 value) const {
-    std::atomic_ref<u64>(*place).store(value, std::memory_order_release);
-  }
-  void fail() { shared_->failed = true; }
-  bool failed() const { return shared_->failed; }
-
- private:
-  Block* shared_;
-  u64 thread_;
-  u64 threads_;
-  u64 block_;
-  u64 blocks_;
-};
-
-// Memory whose address is as a device's allocations are.
-class Memory {
- public:
-  explicit Memory(std::size_t bytes) : words_(bytes / 16 + 2) {}
-  unsigned char* data() { return reinterpret_cast<unsigned char*>(words_.data()); }
-
- private:
-  std::vector<elements::Word16> words_;
-};
 
 struct Rank {
   Rank(std::size_t bytes, int ranks, int blocks)
@@ -89,22 +34,11 @@ struct Rank {
   u64 failure[2] = {0, 0};
 };
 
-// A rank's kernel: a grid of threads. What one launch wrote the next sees, as on a stream.
 void launch(const Shape& shape, const direct::Job& job) {
-  std::vector<std::unique_ptr<Block>> blocks;
-  std::vector<std::thread> threads;
-  for (int block = 0; block < shape.blocks; ++block) {
-    blocks.push_back(std::make_unique<Block>(shape.threads));
-    for (int thread = 0; thread < shape.threads; ++thread) {
-      threads.emplace_back([&shape, &job, &shared = *blocks.back(), block, thread] {
-        ThreadExec exec(shared, static_cast<u64>(thread), static_cast<u64>(shape.threads), static_cast<u64>(block),
-                        static_cast<u64>(shape.blocks));
-        direct::PartReducer<ThreadExec> reducer{exec, shared.places, job};
-        direct::allreduce(exec, job, shared.places, reducer);
-      });
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
+  ThreadGrid grid(shape, [&job](ThreadExec& exec, Block& shared) {
+    direct::PartReducer<ThreadExec> reducer{exec, shared.places, job};
+    direct::allreduce(exec, job, shared.places, reducer);
+  });
 }
 
 struct Case {
@@ -117,23 +51,7 @@ struct Case {
   u64 patience_ns = 60'000'000'000;
 };
 
-void fill(unsigned char* data, std::size_t bytes, const Case& test, u64 seed, int rank) {
-  const values::Recipe recipe = values::recipe_of(test.datatype, test.op, test.shape.ranks);
-  for (std::size_t at = 0; at < bytes; ++at) {
-    const u64 word = values::fill_word(test.datatype, test.op, seed, rank, recipe, at / 8);
-    data[at] = static_cast<unsigned char>(values::byte_of(word, at));
-  }
-}
-
-std::size_t wrong_bytes(const unsigned char* data, std::size_t bytes, const Case& test, u64 seed) {
-  const values::Recipe recipe = values::recipe_of(test.datatype, test.op, test.shape.ranks);
-  std::size_t wrong = 0;
-  for (std::size_t at = 0; at < bytes; ++at) {
-    const u64 word = values::expected_word(test.datatype, test.op, seed, 0, recipe, at / 8);
-    wrong += data[at] != static_cast<unsigned char>(values::byte_of(word, at));
-  }
-  return wrong;
-}
+Data data_of(const Case& test) { return {test.datatype, test.op, test.shape.ranks}; }
 
 std::vector<std::unique_ptr<Rank>> ranks_of(const Case& test) {
   const std::size_t bytes = test.elements * values::element_bytes(test.datatype);
@@ -169,11 +87,11 @@ void expect_right(const Case& test, int operations) {
       for (int operation = 1; operation <= operations; ++operation) {
         const auto seed = static_cast<u64>(operation);
         if (!test.in_place) std::memset(mine.target.data(), 0xa5, bytes);
-        fill(test.in_place ? mine.target.data() : mine.source.data(), bytes, test, seed, rank);
+        fill(test.in_place ? mine.target.data() : mine.source.data(), bytes, data_of(test), seed, rank);
         if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
         const direct::Job job = job_of(test, mine, rank, seed);
         launch(test.shape, job);
-        wrong[static_cast<std::size_t>(rank)] += wrong_bytes(mine.target.data(), bytes, test, seed);
+        wrong[static_cast<std::size_t>(rank)] += wrong_bytes(mine.target.data(), bytes, data_of(test), seed);
       }
     });
   }

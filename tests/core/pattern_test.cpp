@@ -218,8 +218,12 @@ TEST(SideBySide, EventsAreOfTheEndThatQueues) {
 }
 
 TEST(KernelAllreduce, OneShotAndTwoShotAreRight) {
-  for (const char* algorithm : {"one_shot", "two_shot"}) {
-    for (const char* variant : {"pull", "push", "pull+host_barrier", "device_barrier+pull", "push+device_barrier"}) {
+  const std::pair<const char*, std::vector<const char*>> words[] = {
+      {"one_shot",
+       {"", "pull", "push", "pull+host_barrier", "device_barrier+pull", "flag_completion", "push+driver_completion"}},
+      {"two_shot", {"pull", "push", "pull+host_barrier", "device_barrier+pull", "push+device_barrier"}}};
+  for (const auto& [algorithm, variants] : words) {
+    for (const char* variant : variants) {
       for (const int ranks : {2, 3, 4}) {
         for (const std::int64_t size : {4, 16, 44, 4 * 10007}) {
           CaseSpec spec = case_of("kernel", Pattern::kAllreduce, ranks, size);
@@ -229,6 +233,17 @@ TEST(KernelAllreduce, OneShotAndTwoShotAreRight) {
         }
       }
     }
+  }
+}
+
+TEST(KernelAllreduce, OneShotThatPushesIsRightInPlace) {
+  for (const Datatype datatype : {Datatype::kInt8, Datatype::kBfloat16, Datatype::kFloat64}) {
+    CaseSpec spec = case_of("kernel", Pattern::kAllreduce, 3, 8 * 1007);
+    spec.algorithm = "one_shot";
+    spec.variant = "push";
+    spec.datatype = datatype;
+    spec.in_place = true;
+    expect_verified(spec);
   }
 }
 
@@ -260,6 +275,17 @@ TEST(KernelAllreduce, WhatCannotMeetOnTheDeviceSaysWhy) {
   EXPECT_EQ(why_not(spec), "");
   spec.in_place = true;
   EXPECT_NE(why_not(spec).find("one_shot reads the peers' operands"), std::string::npos);
+  spec.variant = "push";
+  EXPECT_EQ(why_not(spec), "");
+  spec.variant = "push+device_barrier";
+  EXPECT_NE(why_not(spec).find("one_shot with push has no meetings; leave out device_barrier"), std::string::npos);
+  spec.variant = "pull+flag_completion";
+  EXPECT_NE(why_not(spec).find("flag_completion is of one_shot with push only"), std::string::npos);
+  spec.variant = "push";
+  spec.size_bytes = (1 << 20) + 4;
+  EXPECT_NE(why_not(spec).find("at most 1048576 bytes, the case has 1048580; use pull"), std::string::npos);
+  spec.size_bytes = 4096;
+  spec.variant = "device_barrier";
   spec.algorithm = "two_shot";
   EXPECT_EQ(why_not(spec), "");
   spec.variant = "host_barrier";
@@ -274,7 +300,8 @@ TEST(KernelAllreduce, WhatCannotMeetOnTheDeviceSaysWhy) {
   EXPECT_NE(why_not(spec).find("two ranks on one device"), std::string::npos);
   spec.variant = "";
   EXPECT_EQ(why_not(spec), "");
-  for (const char* word : {"pull+push", "barrier", "+", "device_barrier+host_barrier"}) {
+  for (const char* word :
+       {"pull+push", "barrier", "+", "device_barrier+host_barrier", "flag_completion+driver_completion"}) {
     spec.variant = word;
     EXPECT_NE(why_not(spec).find("kernel has no variant"), std::string::npos) << word;
   }

@@ -364,7 +364,7 @@ transport = "kernel"
 pattern = "allreduce"
 size = ["16", "200KiB"]
 algorithm = ["one_shot", "two_shot"]
-variant = ["default", "pull", "pull+host_barrier"]
+variant = ["default", "pull+device_barrier", "pull+host_barrier"]
 cadence = ["isolated", "streaming"]
 """
 
@@ -383,7 +383,9 @@ def test_direct_allreduces_meet_on_the_device(tmp_path: Path, threads: bool, dev
 
 def test_a_rank_that_cannot_launch_ends_the_others_wait(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(
-        ALLREDUCES.replace('variant = ["default", "pull", "pull+host_barrier"]', "").replace('["16", "200KiB"]', '"16"')
+        ALLREDUCES.replace('variant = ["default", "pull+device_barrier", "pull+host_barrier"]', "").replace(
+            '["16", "200KiB"]', '"16"'
+        )
     )
     # Each fresh process counts anew, so that a case of every launch fails, with the reason of that very rank.
     begin = time.monotonic()

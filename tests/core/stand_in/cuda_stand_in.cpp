@@ -360,7 +360,7 @@ STAND_IN(cuStreamSynchronize)(CUstream stream) {
 }
 STAND_IN(cuStreamQuery)(CUstream stream) {
   FAULT(cuStreamQuery);
-  return code(stream_of(stream)->idle() ? 0 : kNotReady);
+  return code(stream_of(stream)->idle() ? Machine::instance().lost() : kNotReady);
 }
 STAND_IN(cuStreamBeginCapture_v2)(CUstream stream, CUstreamCaptureMode) {
   FAULT(cuStreamBeginCapture_v2);

@@ -281,7 +281,7 @@ STAND_IN(hipStreamSynchronize)(hipStream_t stream) {
 }
 STAND_IN(hipStreamQuery)(hipStream_t stream) {
   FAULT(hipStreamQuery);
-  return code(stream_of(stream)->idle() ? 0 : kNotReady);
+  return code(stream_of(stream)->idle() ? Machine::instance().lost() : kNotReady);
 }
 STAND_IN(hipStreamBeginCapture)(hipStream_t stream, hipStreamCaptureMode) {
   FAULT(hipStreamBeginCapture);

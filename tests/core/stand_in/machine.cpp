@@ -339,11 +339,19 @@ Kernel* Machine::find_kernel(void* module, const char* name) {
 bool Machine::launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, Stream* stream,
                      void** arguments) {
   constexpr std::size_t kMost = 16;
+  constexpr std::size_t kMostWords = 48;  // of all parameters, each of which begins a word
   const linkgauge::HostKernel host = linkgauge::host_kernel(host_name(kernel->name));
   if (host.argument_bytes.size() > kMost || blocks == 0 || threads == 0 || threads > 1024) return false;
-  auto held = std::make_shared<std::array<std::uint64_t, kMost>>();
-  for (std::size_t i = 0; i < host.argument_bytes.size(); ++i)
-    std::memcpy(&(*held)[i], arguments[i], host.argument_bytes[i]);
+  auto held = std::make_shared<std::array<std::uint64_t, kMostWords>>();
+  std::array<void*, kMost> pointers{};
+  std::size_t word = 0;
+  for (std::size_t i = 0; i < host.argument_bytes.size(); ++i) {
+    const std::size_t words = (host.argument_bytes[i] + 7U) / 8;
+    if (word + words > kMostWords) return false;
+    pointers[i] = &(*held)[word];
+    std::memcpy(pointers[i], arguments[i], host.argument_bytes[i]);
+    word += words;
+  }
   // A GPU's look at host memory takes about a microsecond, a core's some nanoseconds: a gate would give up before the
   // threads that share the core with it have queued their work.
   constexpr std::uint64_t kLooksPerMicrosecond = 256;
@@ -361,15 +369,14 @@ bool Machine::launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned
     }
   }
   const bool writes = kernel->name == linkgauge::kKernelFill || kernel->name.rfind(linkgauge::kKernelCopy, 0) == 0;
-  stream->push([this, host, held, blocks, threads, shared_bytes, broken, writes] {
+  stream->push([this, host, held, pointers, blocks, threads, shared_bytes, broken, writes] {
     if (writes && (*held)[0] < kFirstAddress) {
       if (settings_.abort_when_lost) std::abort();
       lost_ = kIllegalAddress;
     }
     if (lost_ != 0) return;
-    std::array<void*, kMost> pointers{};
-    for (std::size_t i = 0; i < kMost; ++i) pointers[i] = &(*held)[i];
-    host.run(pointers.data(), {blocks, threads, shared_bytes});
+    auto places = pointers;
+    host.run(places.data(), {blocks, threads, shared_bytes});
     if (!broken) return;
     auto* target = reinterpret_cast<unsigned char*>((*held)[0]);  // fill and copy: target, ..., bytes
     const std::uint64_t bytes = host.argument_bytes.size() == 3 ? (*held)[2] : (*held)[1];

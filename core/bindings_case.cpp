@@ -134,6 +134,7 @@ constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
     {"source_options", options<&CaseSpec::source_options>},
     {"target_options", options<&CaseSpec::target_options>},
     {"rank_list", plain<&CaseSpec::rank_list>},
+    {"groups", plain<&CaseSpec::groups>},
     {"devices", plain<&CaseSpec::devices>},
     {"cadence", word<&CaseSpec::cadence, cadence_from>},
     {"arrival", word<&CaseSpec::arrival, arrival_from>},

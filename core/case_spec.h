@@ -96,6 +96,7 @@ struct CaseSpec {
   std::vector<int> rank_list;  // ranks of the launch that take part, in the order of their place in the case: entry
                                // k plays rank k
   std::vector<int> devices;    // the device of each entry of rank_list
+  int groups = 1;              // of equal size and consecutive ranks, which do the same side by side
   Cadence cadence = Cadence::kIsolated;
   Arrival arrival = Arrival::kDeadline;
   std::int64_t skew_ns = 0;  // skewed: rank k arrives k * skew_ns after the deadline

@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "errors.h"
 #include "group/region_group.h"
 #include "measure/clock.h"
+#include "pattern/side_by_side.h"
+#include "transport/agreement.h"
 #include "transport/mpi_library.h"
 
 namespace linkgauge {
@@ -53,18 +58,20 @@ std::string listed(const std::vector<int>& numbers) {
 }
 
 // A rank that fails alone tells the others of its case, and whoever watches; what all of them find alike, they throw
-// alike.
+// alike. `part`: the ranks that this one works with, who must hear of it also where another group's rank failed.
 template <typename Body>
-auto telling_others(Group& group, const std::function<void(const std::string&)>& on_failure, const Body& body)
-    -> decltype(body()) {
+auto telling_others(Group& group, Group& part, const std::function<void(const std::string&)>& on_failure,
+                    const Body& body) -> decltype(body()) {
   try {
     return body();
-  } catch (const PeerError&) {
+  } catch (const PeerError& error) {
+    if (&part != &group) part.abort_with(error.what());
     throw;
   } catch (const std::exception& error) {
     const bool refusal = dynamic_cast<const Unsupported*>(&error) != nullptr;
     if (on_failure && !refusal) on_failure(error.what());
     group.abort_with(error.what());
+    if (&part != &group) part.abort_with(error.what());
     throw;
   }
 }
@@ -108,9 +115,11 @@ void Session::check(const CaseSpec& spec) const {
     throw CallerError("there is no device " + std::to_string(device) + ", expected -1 to " +
                       std::to_string(options_.runtime->count() - 1));
   }
-  if (spec.root < 0 || spec.root >= ranks) {
-    throw CallerError("root " + std::to_string(spec.root) + " must be a rank of the case, 0 to " +
-                      std::to_string(ranks - 1));
+  const std::string ungrouped = why_not_grouped(spec);
+  if (!ungrouped.empty()) throw CallerError(ungrouped);
+  if (spec.root < 0 || spec.root >= ranks / spec.groups) {
+    throw CallerError("root " + std::to_string(spec.root) + " must be a rank of the case or group, 0 to " +
+                      std::to_string(ranks / spec.groups - 1));
   }
 }
 
@@ -127,22 +136,46 @@ RankContext Session::context_for(const CaseSpec& spec, Group& group, DeviceRunti
 
 std::string Session::supports(const CaseSpec& spec) {
   check(spec);
-  const auto place = std::find(spec.rank_list.begin(), spec.rank_list.end(), options_.group->rank());
-  const int rank = place == spec.rank_list.end() ? 0 : static_cast<int>(place - spec.rank_list.begin());
-  PlannedGroup group(rank, static_cast<int>(spec.rank_list.size()), *options_.group);
+  const CaseSpec part = part_of(spec, part_number(spec));
+  const auto place = std::find(part.rank_list.begin(), part.rank_list.end(), options_.group->rank());
+  const int rank = place == part.rank_list.end() ? 0 : static_cast<int>(place - part.rank_list.begin());
+  PlannedGroup group(rank, static_cast<int>(part.rank_list.size()), *options_.group);
   const std::unique_ptr<Transport> transport = make_transport(spec.transport);
-  return transport->supports(context_for(spec, group, *options_.runtime), spec);
+  return transport->supports(context_for(part, group, *options_.runtime), part);
+}
+
+// The group of the case's ranks that this one is in; 0 where it is in none.
+int Session::part_number(const CaseSpec& spec) const {
+  const auto place = std::find(spec.rank_list.begin(), spec.rank_list.end(), options_.group->rank());
+  if (place == spec.rank_list.end()) return 0;
+  return static_cast<int>((place - spec.rank_list.begin()) * groups_of(spec) /
+                          static_cast<std::ptrdiff_t>(spec.rank_list.size()));
 }
 
 std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
   check(spec);
   Group& launch = *options_.group;
-  const std::uint64_t communicator = communicator_of(spec.rank_list);
+  Part part{.number = part_number(spec), .spec = part_of(spec, part_number(spec))};
+  const int groups = std::max(groups_of(spec), 1);
+  for (int number = 0; number < groups; ++number) {
+    const std::uint64_t communicator = communicator_of(part_of(spec, number).rank_list);
+    if (number == part.number) part.communicator = communicator;
+  }
   const std::unique_ptr<Group> group = launch.subset(spec.rank_list);
+  std::unique_ptr<Group> own;
   std::optional<CaseResult> result;
   std::exception_ptr error;
   try {
-    if (group) result = measure_as_member(spec, *group, communicator);
+    part.group = group.get();
+    for (int number = 0; group && groups > 1 && number < groups; ++number) {
+      const int size = group->size() / groups;
+      std::vector<int> places(static_cast<std::size_t>(size));
+      std::iota(places.begin(), places.end(), number * size);
+      std::unique_ptr<Group> made = group->subset(places);
+      if (made) own = std::move(made);
+      part.group = own.get();
+    }
+    if (group) result = measure_as_member(spec, *group, part);
   } catch (...) {
     error = std::current_exception();
     if (group->aborted()) group->part();  // others may wait for this rank to give their operation back
@@ -153,26 +186,28 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
   return result;
 }
 
-CaseResult Session::measure_as_member(const CaseSpec& spec, Group& group, std::uint64_t communicator) {
-  return telling_others(group, options_.on_failure, [&] {
+CaseResult Session::measure_as_member(const CaseSpec& spec, Group& group, const Part& part) {
+  return telling_others(group, *part.group, options_.on_failure, [&] {
     DeviceRuntime* runtime = options_.runtime.get();
     if (injector_ != nullptr) {
       injector_->begin_case(spec);
       runtime = &injector_->runtime();
     }
-    RankContext context = context_for(spec, group, *runtime);
+    RankContext context = context_for(part.spec, *part.group, *runtime);
     runtime->bind_thread(context.device());
     const std::unique_ptr<Transport> transport = make_transport(spec.transport);
-    const std::string reason = transport->supports(context, spec);
+    const std::string reason = transport->supports(context, part.spec);
+    if (part.group != &group) agree_or_throw(group, reason);  // one group's ranks may find what another's do not
     if (!reason.empty()) throw Unsupported(reason);
-    context.communicator = communicator;
-    return run_operation(*transport, context, spec, group);
+    context.communicator = part.communicator;
+    return run_operation(*transport, context, spec, group, part);
   });
 }
 
-CaseResult Session::run_operation(Transport& transport, const RankContext& context, const CaseSpec& spec,
-                                  Group& group) {
+CaseResult Session::run_operation(Transport& transport, const RankContext& context, const CaseSpec& spec, Group& group,
+                                  const Part& part) {
   SamplerSettings settings;
+  settings.first_lane = part.number * static_cast<int>(lanes_of(part.spec).size());
   settings.heartbeat = options_.heartbeat;
   settings.host_clock = options_.host_clock;
   settings.runtime = context.runtime;
@@ -181,7 +216,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
     settings.hook = [this](const char* phase, std::int64_t number, bool after) { injector_->at(phase, number, after); };
   }
   options_.heartbeat.enter(Moment::kPrepare);
-  const std::unique_ptr<Operation> operation = make_operation(transport, context, spec);
+  const std::unique_ptr<Operation> operation = make_operation(transport, context, part.spec);
   // Gives everything back also when a rank failed: the group then knows, and no wait of release() lasts.
   struct Release {
     Release(Operation& of, const Heartbeat& beats, FaultInjector* faults)
@@ -202,7 +237,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
   result.lanes = lanes_of(spec);
   {
     const Release release(*operation, options_.heartbeat, injector_);
-    telling_others(group, options_.on_failure, [&] {
+    telling_others(group, *part.group, options_.on_failure, [&] {
       if (injector_ != nullptr) injector_->at("prepare", -1, false);
       operation->prepare();
       const auto compare_clocks = [&](const char* moment) {
@@ -224,8 +259,11 @@ std::uint64_t Session::communicator_of(const std::vector<int>& ranks) {
   MpiLibrary& mpi = *options_.mpi;
   const bool in_order = std::is_sorted(ranks.begin(), ranks.end());
   if (in_order && static_cast<int>(ranks.size()) == options_.group->size()) return mpi.world();
-  for (const Communicator& known : communicators_) {
-    if (known.ranks == ranks) return known.handle;
+  // The last used is kept the longest, so that those of one case's groups never take each other's place.
+  for (auto known = communicators_.begin(); known != communicators_.end(); ++known) {
+    if (known->ranks != ranks) continue;
+    std::rotate(known, known + 1, communicators_.end());
+    return communicators_.back().handle;
   }
   if (communicators_.size() == kMostCommunicators) {
     kept_.erase(communicators_.front().ranks);

@@ -67,8 +67,17 @@ class Session {
 
  private:
   using Kept = std::map<std::string, std::shared_ptr<void>>;
-  CaseResult measure_as_member(const CaseSpec& spec, Group& group, std::uint64_t communicator);
-  CaseResult run_operation(Transport& transport, const RankContext& context, const CaseSpec& spec, Group& group);
+  // What of a case is this rank's: all of it, or the part of its group of ranks (pattern/side_by_side.h).
+  struct Part {
+    int number = 0;
+    CaseSpec spec;
+    Group* group = nullptr;
+    std::uint64_t communicator = 0;  // of MPI; 0 without
+  };
+  CaseResult measure_as_member(const CaseSpec& spec, Group& group, const Part& part);
+  CaseResult run_operation(Transport& transport, const RankContext& context, const CaseSpec& spec, Group& group,
+                           const Part& part);
+  int part_number(const CaseSpec& spec) const;
   RankContext context_for(const CaseSpec& spec, Group& group, DeviceRuntime& runtime);
   void check(const CaseSpec& spec) const;
 
@@ -82,7 +91,7 @@ class Session {
     std::uint64_t handle;  // 0 where this rank is no member
   };
   std::uint64_t communicator_of(const std::vector<int>& ranks);
-  std::deque<Communicator> communicators_;  // the oldest first
+  std::deque<Communicator> communicators_;  // the longest unused first
   std::map<std::vector<int>, Kept> kept_;
 };
 

@@ -240,8 +240,8 @@ class Sampler {
     if (phase == Phase::kSample) hook("record", number, false);
     measurement_.operations_total += sample.iterations;
     settings_.heartbeat.beat();
-    const int lane = operation_.lane();
-    if (lane < 0) return;
+    if (operation_.lane() < 0) return;
+    const int lane = settings_.first_lane + operation_.lane();
     sample.sample = static_cast<std::int32_t>(number);
     sample.lane = static_cast<std::int16_t>(lane);
     sample.phase = phase;

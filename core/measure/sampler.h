@@ -78,6 +78,7 @@ struct SamplerSettings {
   ClockFacts host_clock;             // measured once per process; resolution 0: taken as 1 ns
   ClockFacts event_clock;            // of this rank's device, where the case is timed by events
   DeviceRuntime* runtime = nullptr;  // needed by the cadence `gated` and the clock `event`
+  int first_lane = 0;                // added to the operation's own
 };
 
 // Runs the case's operation (prepared by the caller) under the case's cadence, arrival, clock and stop rule. Collective

@@ -5,6 +5,7 @@
 #include "errors.h"
 #include "pattern/layout.h"
 #include "pattern/operations.h"
+#include "pattern/side_by_side.h"
 
 namespace linkgauge {
 namespace {
@@ -60,6 +61,14 @@ End end_of(const CaseSpec& spec, int ranks, int rank, bool sends) {
 std::vector<std::string> lanes_of(const CaseSpec& spec) {
   const std::size_t ranks = spec.rank_list.size();
   const std::string last = std::to_string(ranks == 0 ? 0 : ranks - 1);
+  if (spec.groups > 1) {
+    const std::size_t size = ranks / static_cast<std::size_t>(spec.groups);
+    std::vector<std::string> lanes;
+    for (std::size_t first = 0; first < ranks; first += size) {
+      lanes.push_back(std::to_string(first) + "-" + std::to_string(first + size - 1));
+    }
+    return lanes;
+  }
   switch (spec.pattern) {
     case Pattern::kPingpong:
     case Pattern::kUnidirectional:

@@ -508,8 +508,9 @@ class CclTransport final : public Transport {
     if (spec.pattern == Pattern::kBidirectional && context.size() == 1) {
       return "ccl sends one message at a time to its own rank: both ways inside one device are another transport's";
     }
-    if (is_side_by_side(spec.pattern))
-      return "ccl's operations take all ranks of a case: pairs are measured one by one";
+    if (is_side_by_side(spec.pattern)) {
+      return std::string(to_string(spec.pattern)) + " needs an even number of ranks, 4 or more: two pairs";
+    }
     if (!is_point_to_point(spec.pattern) && spec.pattern > Pattern::kScatter) {
       return "ccl moves data between ranks: " + std::string(to_string(spec.pattern)) + " is within one device";
     }

@@ -72,6 +72,54 @@ TEST(Session, RanksOutsideOfACaseSitOut) {
   });
 }
 
+// What each group does is verified by itself; rank k of group g is lane g, whoever keeps the time.
+TEST(Session, GroupsDoTheSameSideBySide) {
+  with_sessions(5, [](Session& session, Group& group) {
+    for (const Pattern pattern : {Pattern::kAllreduce, Pattern::kAllgather, Pattern::kAlltoall, Pattern::kBroadcast,
+                                  Pattern::kOneToAll, Pattern::kRingShift}) {
+      CaseSpec spec = copy_case({4, 1, 0, 3}, pattern);
+      spec.groups = 2;
+      spec.root = 1;
+      EXPECT_EQ(session.supports(spec), "");
+      const auto result = session.measure(spec);
+      if (group.rank() == 2) {
+        EXPECT_FALSE(result.has_value());
+        continue;
+      }
+      expect_good(result);
+      EXPECT_EQ(result->lanes, (std::vector<std::string>{"0-1", "2-3"}));
+      const int lane = group.rank() == 4 || group.rank() == 1 ? 0 : 1;
+      for (const Sample& sample : result->measurement.samples) EXPECT_EQ(sample.lane, lane);
+      const bool root = group.rank() == 1 || group.rank() == 3;
+      EXPECT_EQ(result->measurement.samples.empty(), pattern == Pattern::kOneToAll && !root);
+    }
+    expect_good(session.measure(copy_case({0, 1, 2, 3, 4}, Pattern::kAllreduce)));
+  });
+}
+
+// A rank of one group that receives wrong data ends the case for all; a rank that fails is told to all, and what comes
+// after is measured.
+TEST(Session, WhatGoesWrongInOneGroupEndsTheCaseOfAll) {
+  with_sessions(4, [](Session& session, Group& group) {
+    CaseSpec spec = copy_case({0, 1, 2, 3}, Pattern::kAllgather);
+    spec.groups = 2;
+    for (const char* phase : {"prepare", "check", "warmup", "time", "final_check"}) {
+      Fault fault;
+      fault.kind = FaultKind::kThrow;
+      fault.phase = phase;
+      fault.rank = 3;
+      session.set_fault(fault);
+      if (group.rank() == 3) {
+        EXPECT_ANY_THROW(session.measure(spec)) << phase;
+      } else {
+        EXPECT_THROW(session.measure(spec), PeerError) << phase;
+      }
+      session.set_fault(std::nullopt);
+      expect_good(session.measure(spec));
+    }
+  });
+}
+
 TEST(Session, WrongCasesAreNamedOnEveryRank) {
   with_sessions(2, [](Session& session, Group& /*group*/) {
     const auto wrong = [&](const std::function<void(CaseSpec&)>& change) {
@@ -83,6 +131,8 @@ TEST(Session, WrongCasesAreNamedOnEveryRank) {
     wrong([](CaseSpec& spec) { spec.rank_list = {0, 2}; });
     wrong([](CaseSpec& spec) { spec.devices = {0}; });
     wrong([](CaseSpec& spec) { spec.devices = {0, 2}; });
+    wrong([](CaseSpec& spec) { spec.groups = 2; });
+    wrong([](CaseSpec& spec) { spec.groups = 0; });
     wrong([](CaseSpec& spec) { spec.root = 2; });
     wrong([](CaseSpec& spec) { spec.window = 0; });
     wrong([](CaseSpec& spec) { spec.size_bytes = -1; });

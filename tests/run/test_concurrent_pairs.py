@@ -85,6 +85,63 @@ def test_every_pair_is_measured_beside_the_others_and_never_mixed_with_single_on
     assert "pairs 0-1 2-3" in shown.stdout
 
 
+GROUPS = """
+[[case]]
+transport = ["copy_engine", "kernel", "staging", "mpi"]
+pattern = ["allreduce", "allgather", "alltoall", "one_to_all", "ring_shift"]
+size = "60KiB"
+groups = [1, 2]
+stop_rule = "count"
+stop_samples = 5
+stop_time_ns = "20s"
+"""
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_groups_are_measured_beside_each_other_each_as_a_case_of_its_own(tmp_path: Path, threads: bool) -> None:
+    (tmp_path / "plan.toml").write_text(GROUPS)
+    words = ["run", "--plan", "plan.toml", "--devices", "host:4", "--no-report", "--out", "run"]
+    done = linkgauge(*words, *(["--threads"] if threads else []), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+    run = load(tmp_path / "run")
+    rows = [row for row in run.rows() if row.status != "skipped"]
+    assert {row.status for row in rows} == {"ok"}
+    assert all(row.record["verified"] for row in rows)
+    assert len(rows) == 2 * 5 * (3 if threads else 4)
+    facts, summary = facts_of(run), summarise(run).to_pylist()
+    for row in rows:
+        lanes = {one["lane"]: one for one in summary if one["case_key"] == row.case_key}
+        groups, m, pattern = row.case.groups, row.case.size, row.case.pattern
+        n = 4 // groups
+        assert m % n == 0  # blocks are cut for the ranks of a group
+        assert row.record["lanes"] == (["0-1", "2-3"] if groups == 2 else ["all"])
+        assert set(lanes) == ({-1, 0, 1} if groups == 2 else {-1})
+        payload = {"alltoall": (n - 1) * m, "one_to_all": (n - 1) * m}.get(pattern, m)
+        bus = {"allreduce": 2 * (n - 1) / n, "allgather": (n - 1) / n}.get(pattern, 1)
+        for lane, one in lanes.items():
+            moved = payload * (groups if lane == -1 else 1)
+            assert one["goodput_bytes_per_s"] == pytest.approx(moved / one["median_ns"] * 1e9)
+            assert one["bus_bandwidth_bytes_per_s"] == pytest.approx(one["goodput_bytes_per_s"] * bus)
+        # The case is as slow as its slowest group in each sample, so never faster than a group's own median.
+        assert all(lanes[-1]["median_ns"] >= one["median_ns"] * 0.999 for one in lanes.values())
+        (measure,) = (m for m in facts.measures if m.case_key == row.case_key)
+        assert measure.bus == pytest.approx(lanes[-1]["bus_bandwidth_bytes_per_s"])
+    total = {row.case.groups: row.record["bytes_total"] for row in rows if row.case.pattern == "alltoall"}
+    assert total == {1: 4 * 3 * 61440, 2: 2 * 2 * 61440}
+    shown = linkgauge("show", "run", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "groups 2" in shown.stdout
+
+
+def test_what_cannot_be_grouped_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    words = ["run", "--transport", "copy_engine", "--pattern", "allreduce,unidirectional,bidirectional", "--size", "8"]
+    done = linkgauge(*words, "--groups", "3", "--devices", "host:4", "--no-report", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    reasons = {row.case.pattern: row.reason for row in load(tmp_path / "run").rows()}
+    assert "4 ranks are not 3 equal groups of 2 or more" in str(reasons["allreduce"])
+    assert "of pairs there is pairs_unidirectional" in str(reasons["unidirectional"])
+
+
 def test_a_plan_without_pairs_has_nothing_to_put_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text('[[case]]\npattern = "alltoall"\nsize = "8"\n')
     done = linkgauge("run", "--plan", "plan.toml", "--devices", "host:4", "--concurrent-pairs", cwd=tmp_path)

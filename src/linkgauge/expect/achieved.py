@@ -70,7 +70,7 @@ class Ports:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Take in one row of a summary: a case's dimensions, `lane`, `goodput_bytes_per_s` and `latency_ns`."""
-        if row.get("status", "ok") != "ok":
+        if row.get("status", "ok") != "ok" or int(row.get("groups") or 1) > 1:  # others used the links meanwhile
             return
         devices = [int(d) for d in row["devices"]]
         pattern, lane = str(row["pattern"]), int(row.get("lane", -1))
@@ -178,7 +178,12 @@ def achieved_ceilings(run: Run, system: System) -> Callable[[Mapping[str, Any]],
 
 
 def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Ceiling]:
-    """Return the achievable ceilings of a case: of its goodput by the ports it needs, and of its latency."""
+    """Return the achievable ceilings of a case: of its goodput by the ports it needs, and of its latency.
+
+    None of groups side by side: what each reached alone says nothing of ports that they share.
+    """
+    if int(case.get("groups") or 1) > 1:
+        return []
     q = query(system, case)
     result = []
     rate = None if q.nodes > 1 else _goodput(q, ports)

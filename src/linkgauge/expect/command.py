@@ -14,7 +14,7 @@ import typer
 from linkgauge.errors import UsageError
 from linkgauge.expect.rules import Ceiling
 from linkgauge.plan.case import TRANSPORTS
-from linkgauge.plan.patterns import PATTERNS, SIDE_BY_SIDE
+from linkgauge.plan.patterns import PATTERNS, SIDE_BY_SIDE, lanes_of
 from linkgauge.system import System, catalog
 from linkgauge.system.units import SIZE, parse, rate_units, show_rate
 
@@ -171,7 +171,7 @@ def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]
             key = summary["case_key"]
             fastest[key] = min(fastest.get(key, math.inf), summary["latency_ns"])
         if rate and math.isfinite(rate):
-            rate /= PATTERNS[summary["pattern"]].lanes(summary["ranks"])
+            rate /= lanes_of(summary["pattern"], summary["ranks"], summary["groups"])
             best[summary["case_key"]] = max(best.get(summary["case_key"], 0.0), rate)
     groups = {}
     for row in run.rows():

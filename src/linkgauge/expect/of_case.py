@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from linkgauge.errors import UsageError
 from linkgauge.expect.collectives import collective
 from linkgauge.expect.graph import FABRIC, Wires
 from linkgauge.expect.internode import several_nodes
@@ -29,10 +31,13 @@ def ceilings(system: System, case: Mapping[str, Any]) -> list[Ceiling]:
     `case` has the names of docs/definitions.md's dimensions: `pattern` (the only one that must be there), `transport`,
     `variant`, `devices` (ordinals, one for each rank; all by default), `size` or `size_bytes`, `root`, `source_memory`,
     `target_memory`, `source_node`, `target_node`, `via`, `path` (`pcie`, `host`: not by the fabric), `algorithm`, and
-    `nodes` (several nodes of this kind, `devices` on each). Values are goodputs as that page counts them for the
+    `nodes` (several nodes of this kind, `devices` on each), `groups` (equal groups of `devices` side by side: the
+    bounds of the group that has the lowest, for each). Values are goodputs as that page counts them for the
     pattern, in bytes per second, or latencies in ns. What no figure of the system supports is left out: missing, never
     0. Raises `UsageError` for an unknown pattern or device.
     """
+    if int(case.get("groups") or 1) > 1:
+        return _of_groups(system, case, int(case["groups"]))
     q = query(system, case)
     result = _of_links(q, case)
     if q.via >= 0 and q.nodes == 1 and q.pattern in ROUTED:
@@ -42,6 +47,28 @@ def ceilings(system: System, case: Mapping[str, Any]) -> list[Ceiling]:
     result.extend(_typical(q, result))
     result.extend(latencies(q))
     return _judged(result)
+
+
+def _of_groups(system: System, case: Mapping[str, Any], groups: int) -> list[Ceiling]:
+    """Return what bounds each of several groups side by side: of every rule the lowest of any group alone.
+
+    The links that groups share are counted for each, so these bounds stand above what can be had there; schedules and
+    figures of one group alone are left out, since the others may take their links.
+    """
+    devices = list(case.get("devices") or range(len(system.devices)))
+    size = len(devices) // groups
+    if size < 2 or size * groups != len(devices):
+        raise UsageError(f"{len(devices)} devices are not {groups} equal groups of 2 or more")
+    lowest: dict[str, Ceiling] = {}
+    for first in range(0, len(devices), size):
+        for found in ceilings(system, {**case, "groups": 1, "devices": devices[first : first + size]}):
+            value = found.value_bytes_per_s
+            if found.kind != "bound" or value is None:
+                continue
+            if found.rule not in lowest or value < (lowest[found.rule].value_bytes_per_s or math.inf):
+                lowest[found.rule] = found
+    words = "each group alone; links that groups share are counted for each"
+    return [dataclasses.replace(found, basis=f"{found.basis}; {words}") for found in lowest.values()]
 
 
 def _of_links(q: Query, case: Mapping[str, Any]) -> list[Ceiling]:

@@ -18,7 +18,7 @@ from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import Ceiling
 from linkgauge.findings.wiring import Wiring
 from linkgauge.plan.case import MECHANISM, TASK
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.patterns import PATTERNS, lanes_of
 from linkgauge.stats.basics import Floats
 from linkgauge.system.model import System
 
@@ -27,7 +27,7 @@ DIMENSIONS = tuple(name for name in (*MECHANISM, *TASK) if name != "devices")
 
 _BOUND_BY = (
     "transport", "pattern", "root", "source_memory", "target_memory", "source_node", "target_node", "via", "algorithm",
-    "managed", "source_device", "target_device", "cpu_node", "variant",
+    "managed", "source_device", "target_device", "cpu_node", "variant", "groups",
 )  # fmt: skip
 
 Identity = tuple[str, int, int, int]
@@ -80,7 +80,7 @@ class Measure:
         """Bus bandwidth in bytes per second."""
         if self.goodput is None:
             return None
-        return self.goodput * float(PATTERNS[self.pattern].bus_factor(self.ranks))
+        return self.goodput * float(PATTERNS[self.pattern].bus_factor(self.ranks // self.groups))
 
     def without(self, *names: str) -> tuple[Any, ...]:
         """Return the settings less some: equal for measures that differ in nothing else but size and devices."""
@@ -230,7 +230,8 @@ class Facts:
     def bound(self, measure: Measure) -> Ceiling | None:
         """Return the lowest bound on a measure's goodput that the system's links set, None where none is known.
 
-        Solved once for all sizes beyond 16 MiB, where no cache lifts a memory's bound.
+        Where goodput is a sum of lanes, so is the bound. Solved once for all sizes beyond 16 MiB, where no cache lifts
+        a memory's bound.
         """
         if self.system is None or len(self.hosts) > 1 or measure.size < 16 << 20:
             return None
@@ -243,7 +244,11 @@ class Facts:
             except LinkgaugeError:
                 known = []
             bounds = [c for c in known if c.kind == "bound" and c.value_bytes_per_s]
-            self._bounds[key] = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0) if bounds else None
+            least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
+            if least is not None and least.value_bytes_per_s:
+                lanes = lanes_of(measure.pattern, measure.ranks, measure.groups)
+                least = dataclasses.replace(least, value_bytes_per_s=least.value_bytes_per_s * lanes)
+            self._bounds[key] = least
         return self._bounds[key]
 
     def grouped(self, key: Callable[[Measure], Any]) -> dict[Any, list[Measure]]:

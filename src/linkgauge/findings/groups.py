@@ -17,7 +17,7 @@ _LARGE = 16 << 20
 
 
 def _collectives(facts: Facts) -> list[Measure]:
-    return [m for m in facts.measures if PATTERNS[m.pattern].collective and m.ranks > 1]
+    return [m for m in facts.measures if PATTERNS[m.pattern].collective and m.ranks > 1 and m.groups == 1]
 
 
 def device_counts(facts: Facts) -> Iterable[Finding]:

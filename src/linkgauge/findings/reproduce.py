@@ -145,7 +145,7 @@ def measured(run: Run, figure: Figure) -> list[Row]:
             # Goodput scales with the estimator's time; of collectives Li et al. print bus bandwidth.
             value = row["goodput_bytes_per_s"] * row["median_ns"] / time / _UNITS[figure.unit]
             if figure.paper == "tartan":
-                value *= float(pattern(row["pattern"]).bus_factor(row["ranks"]))
+                value *= float(pattern(row["pattern"]).bus_factor(row["ranks"] // row["groups"]))
         rows.append(Row(words_of(row), value, str(row["status"]), str(row["reason"] or "")))
     return rows
 

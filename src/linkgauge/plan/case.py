@@ -31,7 +31,7 @@ STOP_RULES = ("count", "interval", "duration")
 TASK = (
     "pattern", "devices", "ranks_per_device", "source_memory", "target_memory", "source_node", "target_node", "cadence",
     "arrival", "skew_ns", "clock", "window", "root", "datatype", "op", "in_place", "source_device", "target_device",
-    "cpu_node",
+    "cpu_node", "groups",
 )  # fmt: skip
 """Dimensions that say what is done: with MECHANISM, all that tells curves apart. Not among them: sizes, which are along
 a curve, and what only says how long and how thoroughly is measured (verify, warmup, stop rule)."""
@@ -40,7 +40,9 @@ MECHANISM = (
     "write_combined", "huge_pages", "managed",
 )  # fmt: skip
 """Dimensions that say how it is done."""
-LATER_DIMENSIONS: dict[str, str | int] = {"managed": "", "source_device": -1, "target_device": -1, "cpu_node": -1}
+LATER_DIMENSIONS: dict[str, str | int] = {
+    "managed": "", "source_device": -1, "target_device": -1, "cpu_node": -1, "groups": 1,
+}  # fmt: skip
 """Dimensions that came after the first runs were stored, with their defaults: a case that does not use them keeps its
 key, and a run folder without their columns is read as one that did not use them: older runs and baselines stay good."""
 
@@ -99,6 +101,7 @@ class Case:
     source_device: int = -1  # whose memory stream_copy reads; -1: each device its own
     target_device: int = -1  # whose memory it writes
     cpu_node: int = -1  # cpu_stream: NUMA node of the cores; -1: the device's
+    groups: int = 1  # of consecutive ranks, equally many each, that do the same side by side
     verify: str = "final"  # final | each
     warmup: int = 5
     stop: StopRule = StopRule()
@@ -107,6 +110,11 @@ class Case:
     def ranks(self) -> int:
         """How many ranks take part."""
         return len(self.devices)
+
+    @property
+    def group_ranks(self) -> int:
+        """How many ranks do the pattern with each other: n of docs/definitions.md."""
+        return len(self.devices) // self.groups
 
     def dimensions(self) -> dict[str, Any]:
         """The canonical dimensions as plain JSON values, stop rule flattened to `stop_*`, in a fixed order."""

@@ -225,6 +225,8 @@ DIMENSIONS: tuple[Dimension, ...] = (
               _WHAT),
     Dimension("via", "Routed copies: the device the data goes through; -1 for none.", "a device", _count(-1), _WHAT),
     Dimension("ranks", "How many ranks take part: the first so many.", "a whole number", _count(1, 1 << 20), _WHERE),
+    Dimension("groups", "Equal groups of the ranks that do the same side by side; collectives only.", "a whole number",
+              _count(1, 1 << 19), _WHERE),
     Dimension("ranks_per_device", "Ranks that drive one device.", "a whole number", _count(1, 1024), _WHERE),
     _of_choices("source_memory", "Memory kind sent from.", MEMORY_KINDS, _WHERE),
     _of_choices("target_memory", "Memory kind received into.", MEMORY_KINDS, _WHERE),

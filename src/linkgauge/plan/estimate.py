@@ -16,7 +16,7 @@ LAUNCH_S = 1.2  # processes started and connected: 0.2 s (MPICH) to 1.2 s (Open 
 def operation_s(case: Case, machine: PlanMachine) -> float:
     """Seconds that one operation is assumed to take, oversubscription included."""
     n = max(case.ranks, 1)
-    payload = float(PATTERNS[case.pattern].bytes_total(case.size, n, case.window))
+    payload = float(PATTERNS[case.pattern].bytes_total(case.size, max(case.group_ranks, 1), case.window)) * case.groups
     share = max(1.0, n / machine.cores) if machine.kind == "host" else 1.0
     return share * (machine.assumed_latency_s * case.window + payload / machine.assumed_bytes_per_s)
 

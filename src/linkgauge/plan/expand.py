@@ -17,7 +17,7 @@ from linkgauge.plan.dimensions import OTHERS
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, LaunchTable, Plan
-from linkgauge.plan.patterns import PATTERNS, ROUTED, PatternInfo
+from linkgauge.plan.patterns import PATTERNS, ROUTED, SIDE_BY_SIDE, PatternInfo
 
 MAX_CASES = 1_000_000
 ELEMENT_BYTES = {
@@ -208,9 +208,9 @@ def _cases_of(values: dict[str, Any], table: CaseTable, plan: Plan, machine: Pla
             continue
         for placed in _placed(values, pattern, devices, machine):
             case, reason = _case(placed, pattern, devices)
-            if pattern.rooted and case.root >= case.ranks:
+            if pattern.rooted and case.root >= max(case.group_ranks, 1):
                 raise UsageError(
-                    f"{table.where}: root {case.root} of {case.ranks} ranks: expected 0 to {case.ranks - 1}"
+                    f"{table.where}: root {case.root} of {case.group_ranks} ranks: expected 0 to {case.group_ranks - 1}"
                 )
             reason = (
                 reason
@@ -287,7 +287,9 @@ def _case(values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...]
     size_asked = 0 if pattern.size_means == "-" else values["size"]
     fields["size"] = size_asked
     datatype = fields.get("datatype", "float32")
-    size, reason = restated_size(pattern, size_asked, len(devices), datatype)
+    groups = fields.get("groups", 1)
+    whole = len(devices) % groups == 0
+    size, reason = restated_size(pattern, size_asked, len(devices) // groups if whole else len(devices), datatype)
     fields["size"] = size
     return Case(size_asked=size_asked, devices=devices, stop=stop, **fields), reason
 
@@ -298,6 +300,11 @@ def _meaningless(case: Case, pattern: PatternInfo) -> str:
         return f"{pattern.name} needs at least 4 devices, for two pairs at once; see --devices"
     if pattern.collective and case.ranks < 2:
         return f"{pattern.name} needs at least 2 ranks, here is 1 device; see --devices and --ranks-per-device"
+    if case.groups > 1:
+        if not pattern.collective:
+            return f"groups side by side are of collectives; of pairs there is {SIDE_BY_SIDE.get(pattern.name, 'none')}"
+        if case.ranks % case.groups or case.group_ranks < 2:
+            return f"{case.ranks} ranks are not {case.groups} equal groups of 2 or more; see --ranks and --devices"
     if case.in_place and not pattern.collective:
         return f"{pattern.name} has no in-place form"
     if case.via >= 0:

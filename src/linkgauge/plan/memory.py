@@ -26,7 +26,7 @@ class MemoryNeed:
 
 def _buffers(case: Case) -> tuple[int, int]:
     """Bytes of the largest source and target buffer of any rank, by the pattern's meaning of size."""
-    m, n = case.size, max(case.ranks, 1)
+    m, n = case.size, max(case.group_ranks, 1)
     if case.pattern == "alltoall":
         return n * m, n * m
     if case.pattern == "bidirectional" and n == 1:  # each way has its own

@@ -123,6 +123,11 @@ ROUTED = ("pingpong", "unidirectional", "bidirectional", "ring_shift")
 PATTERNS: dict[str, PatternInfo] = {info.name: info for info in _TABLE}
 
 
+def lanes_of(pattern_name: str, ranks: int, groups: int = 1) -> int:
+    """Of how many lanes the goodput of a case is the sum: a pattern's directed flows, or groups side by side."""
+    return groups if groups > 1 else PATTERNS[pattern_name].lanes(ranks)
+
+
 def pattern(name: str) -> PatternInfo:
     """The row of a pattern; UsageError naming those there are for an unknown one."""
     try:

@@ -69,7 +69,7 @@ def case_header(case: Case, outcomes: Sequence[RankOutcome], oversubscribed: boo
     gravest = min(outcomes, key=lambda outcome: _GRAVITY.index(outcome.status))
     status = "failed" if gravest.status == "peer" else gravest.status
     active = [outcome for outcome in outcomes if outcome.status != "idle"]
-    pattern, n = PATTERNS[case.pattern], max(case.ranks, 1)
+    pattern, n = PATTERNS[case.pattern], max(case.group_ranks, 1)
     evidence: dict[str, Any] = {}
     bad = [outcome for outcome in active if outcome.status in ("corrupt", "failed", "timeout")]
     if bad:
@@ -85,7 +85,7 @@ def case_header(case: Case, outcomes: Sequence[RankOutcome], oversubscribed: boo
         "case": case.dimensions(),
         "lanes": next((one.facts["lanes"] for one in active if one.facts.get("lanes")), []),
         "bytes_per_peer": int(pattern.bytes_per_peer(case.size, n, case.window)),
-        "bytes_total": int(pattern.bytes_total(case.size, n, case.window)),
+        "bytes_total": int(pattern.bytes_total(case.size, n, case.window)) * case.groups,
         "status": status,
         "reason": gravest.reason if status != "ok" else "",
         "converged": bool(active) and all(one.facts.get("converged", False) for one in active),

@@ -44,7 +44,7 @@ def goodput_of(record: Record) -> float | None:
     slowest = np.zeros(_SHOWN_SAMPLES)
     np.maximum.at(slowest, columns["sample"][timed], columns["ns"][timed] / columns["iterations"][timed])
     slowest = np.sort(slowest[slowest > 0])
-    payload = float(pattern.payload_bytes(case.size, max(case.ranks, 1), case.window))
+    payload = float(pattern.payload_bytes(case.size, max(case.group_ranks, 1), case.window)) * case.groups
     # Not np.median: its first call takes 15 ms of a core to import masked arrays.
     return payload / float((slowest[(slowest.size - 1) // 2] + slowest[slowest.size // 2]) / 2) * 1e9
 

@@ -89,14 +89,18 @@ def run_blocks(run: Run) -> Iterator[tuple[tuple[str, int, int, int], Block]]:
             yield identity, block
 
 
-def headline(block: Block, info: PatternInfo, ranks: int, root: int, one_node: bool) -> tuple[Floats, Floats]:
+def headline(
+    block: Block, info: PatternInfo, ranks: int, root: int, one_node: bool, groups: int = 1
+) -> tuple[Floats, Floats]:
     """Return two series in ns per iteration, in the order of the samples: the case's time, and max over ranks of ns.
 
+    Of several groups side by side it is the slowest one's, whose root is the only rank of it with samples where a root
+    keeps the time.
     The first is the time by the pattern's timekeeper; of a case with several lanes, the slower one's, by which the
     sum of the lanes is reckoned. The second is that of De Sensi et al. (SC'24), the same where the timekeeper is one
     rank. Samples that a rank lacks are left out where the ranks are compared.
     """
-    if info.timekeeper in ("starter", "sender", "root"):
+    if groups == 1 and info.timekeeper in ("starter", "sender", "root"):
         keeper = root if info.timekeeper == "root" else 0
         own = block.only(block.rank == keeper)
         if block.event_clock and not own.rank.size:
@@ -138,7 +142,8 @@ def series_of(run: Run, row: Row) -> Floats:
         if identity == row.identity:
             info = pattern(row.case.pattern)
             measured = block.only(block.measured)
-            return headline(measured, info, row.case.ranks, row.case.root, one_node(run).get(row.launch, True))[0]
+            case, node = row.case, one_node(run).get(row.launch, True)
+            return headline(measured, info, case.ranks, case.root, node, case.groups)[0]
     return np.empty(0)
 
 

@@ -105,7 +105,8 @@ def summarise(run: Run) -> pa.Table:
         one_node = nodes.get(identity[1], True)
         # An imported figure is one over all ranks: no rank lacks it.
         ranks = 1 if "origin" in run.info else record["ranks"]
-        times, slowest = series.headline(measured, infos[at], ranks, record["root"], one_node)
+        groups = record["groups"]
+        times, slowest = series.headline(measured, infos[at], ranks, record["root"], one_node, groups)
         if times.size == 0:
             continue
         tick = ticks.get(identity[1], {}).get(block.event_clock, _EVENT_TICK_NS if block.event_clock else _HOST_TICK_NS)
@@ -114,7 +115,12 @@ def summarise(run: Run) -> pa.Table:
         gathered.slowest[at] = slowest
         lanes = np.unique(measured.lane)
         for lane in lanes.tolist() if len(lanes) > 1 else []:
-            gathered.add(at, lane, series.lane_series(measured, lane), tick)
+            if groups > 1:  # each has the pattern's own timekeeper
+                own = measured.only(measured.lane == lane)
+                values, _ = series.headline(own, infos[at], ranks // groups, record["root"], one_node, groups)
+            else:
+                values = series.lane_series(measured, lane)
+            gathered.add(at, lane, values, tick)
     _SUMMARIES[run] = _table(run, records, infos, gathered)
     return _SUMMARIES[run]
 
@@ -172,7 +178,7 @@ def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternInfo], ga
     found = group_statistics(gathered.values, gathered.ticks) if count else {}
     at_of = np.array([at for at, _ in gathered.owners], np.int64)
     payload = np.array([_payload(records[at], infos[at], lane) for at, lane in gathered.owners], np.float64)
-    bus = np.array([float(infos[at].bus_factor(records[at]["ranks"])) for at, _ in gathered.owners], np.float64)
+    bus = np.array([float(infos[at].bus_factor(_ranks(records[at]))) for at, _ in gathered.owners], np.float64)
     half = np.array(
         [0.5 if records[at]["pattern"] in HALF_ROUND_TRIP else 1.0 for at, _ in gathered.owners], np.float64
     )
@@ -248,11 +254,16 @@ def _payload(record: dict[str, Any], info: PatternInfo, lane: int) -> float:
     """Return goodput's numerator in bytes: of all lanes for the headline; nan where a pattern has no goodput."""
     if info.latency_only:
         return float("nan")
-    payload = float(info.payload_bytes(record["size"], record["ranks"], record["window"]))
+    payload = float(info.payload_bytes(record["size"], _ranks(record), record["window"]))
     lanes = 2 if _both_in_one(record) else len(record["lanes"] or [])
-    if info.timekeeper == "lanes" and lane == series.HEADLINE and lanes > 1:
+    if (info.timekeeper == "lanes" or record["groups"] > 1) and lane == series.HEADLINE and lanes > 1:
         return payload * lanes
     return payload
+
+
+def _ranks(record: dict[str, Any]) -> int:
+    """Return how many ranks do the pattern with each other."""
+    return int(record["ranks"]) // int(record["groups"])
 
 
 def _both_in_one(record: dict[str, Any]) -> bool:

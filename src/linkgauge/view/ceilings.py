@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import LinkgaugeError
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.patterns import lanes_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -83,7 +83,7 @@ class Ceilings:
         except LinkgaugeError as error:
             self.problem = str(error)
             return []
-        ways = PATTERNS[row["pattern"]].lanes(row["ranks"])
+        ways = lanes_of(row["pattern"], row["ranks"], row["groups"])
         lines = []
         for one in found:
             rate = one.value_bytes_per_s

@@ -45,10 +45,9 @@ def series_of_rows(results: Results, named: list[tuple[Row, str]]) -> list[Noisy
             continue
         row, name = identities[identity]
         info = pattern(row["pattern"])
-        every, _ = series.headline(block, info, row["ranks"], row["root"], nodes.get(row["launch"], True))
-        measured, _ = series.headline(
-            block.only(block.measured), info, row["ranks"], row["root"], nodes.get(row["launch"], True)
-        )
+        keeping = (info, row["ranks"], row["root"], nodes.get(row["launch"], True), row["groups"])
+        every, _ = series.headline(block, *keeping)
+        measured, _ = series.headline(block.only(block.measured), *keeping)
         found[name] = Noisy(row, name, every, every.size - measured.size + int(row["warmup_cut"] or 0))
     return [found[name] for _, name in named if name in found]
 

@@ -42,6 +42,7 @@ _DEFAULTS = {
     "source_device": -1,
     "target_device": -1,
     "cpu_node": -1,
+    "groups": 1,
 }
 _WORDS = {"in_place": "in place", "write_combined": "write-combined", "huge_pages": "huge pages"}
 TRANSPORT_ORDER = ("staging", "copy_engine", "kernel", "ccl", "mpi", "sycl", "shmem", "ucx")

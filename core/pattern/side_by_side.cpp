@@ -1,0 +1,58 @@
+#include "pattern/side_by_side.h"
+
+#include "pattern/layout.h"
+
+namespace linkgauge {
+namespace {
+
+bool is_collective(Pattern pattern) { return pattern >= Pattern::kRingShift && pattern <= Pattern::kScatter; }
+
+Pattern of_one_pair(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::kPairsPingpong:
+      return Pattern::kPingpong;
+    case Pattern::kPairsUnidirectional:
+      return Pattern::kUnidirectional;
+    case Pattern::kPairsBidirectional:
+      return Pattern::kBidirectional;
+    default:
+      return pattern;
+  }
+}
+
+}  // namespace
+
+int groups_of(const CaseSpec& spec) {
+  const auto ranks = static_cast<int>(spec.rank_list.size());
+  if (spec.transport == "ccl" && is_side_by_side(spec.pattern) && ranks % 2 == 0) return ranks / 2;
+  return spec.groups;
+}
+
+CaseSpec part_of(const CaseSpec& spec, int number) {
+  const int groups = groups_of(spec);
+  if (groups <= 1) return spec;
+  const auto size = static_cast<std::ptrdiff_t>(spec.rank_list.size()) / groups;
+  const auto cut = [&](const std::vector<int>& all) {
+    return std::vector<int>(all.begin() + number * size, all.begin() + (number + 1) * size);
+  };
+  CaseSpec part = spec;
+  part.rank_list = cut(spec.rank_list);
+  part.devices = cut(spec.devices);
+  part.groups = 1;
+  if (spec.transport == "ccl") part.pattern = of_one_pair(spec.pattern);
+  return part;
+}
+
+std::string why_not_grouped(const CaseSpec& spec) {
+  const auto ranks = static_cast<int>(spec.rank_list.size());
+  if (spec.groups == 1) return "";
+  const std::string asked = "groups = " + std::to_string(spec.groups);
+  if (!is_collective(spec.pattern))
+    return asked + " is of collective patterns, not of " + std::string(to_string(spec.pattern));
+  if (spec.groups < 1 || ranks % spec.groups != 0 || ranks / spec.groups < 2) {
+    return asked + " does not cut " + std::to_string(ranks) + " ranks into equal groups of 2 or more";
+  }
+  return "";
+}
+
+}  // namespace linkgauge

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import linkgauge.system as systems
+from linkgauge.errors import UsageError
 from linkgauge.expect import ceilings, cuts, flows
 from linkgauge.expect.graph import Wires, wires
 from linkgauge.plan.patterns import PATTERNS
@@ -339,3 +340,25 @@ def test_merging_unlike_planes_changes_nothing(devices: int, planes: list[list[i
     assert flows.concurrent(graph, demands) == pytest.approx(flows.concurrent(apart, demands))
     assert flows.allreduce_trees(graph, names) == pytest.approx(flows.allreduce_trees(apart, names))
     assert cuts.max_flow(graph, "d0", "d1").value == pytest.approx(cuts.max_flow(apart, "d0", "d1").value)
+
+
+@pytest.mark.parametrize("pattern", ["allreduce", "allgather", "alltoall", "broadcast", "ring_shift"])
+def test_groups_are_bounded_by_the_one_that_can_least(pattern: str) -> None:
+    """Of every rule the lowest of the groups alone, as the bound of each; no schedule of one alone is promised."""
+    system = systems.load("v100-dgx-1")  # not all alike: 0-3 are joined by one and two links, 0 and 5 by none
+    devices, groups = [0, 1, 2, 6, 3, 5, 4, 7], 2
+    case = {"pattern": pattern, "transport": "ccl", "size": 256 << 20}
+    alone = []
+    for first in (0, 4):
+        found = ceilings(system, {**case, "devices": devices[first : first + 4]})
+        alone.append({c.rule: c.value_bytes_per_s for c in found if c.kind == "bound" and c.value_bytes_per_s})
+    both = ceilings(system, {**case, "devices": devices, "groups": groups})
+    assert both
+    assert {c.kind for c in both} == {"bound"}
+    rules = set(alone[0]) | set(alone[1])
+    assert {c.rule: c.value_bytes_per_s for c in both} == {
+        rule: min(one[rule] for one in alone if rule in one) for rule in rules
+    }
+    assert all("each group alone" in c.basis for c in both)
+    with pytest.raises(UsageError, match="8 devices are not 3 equal groups"):
+        ceilings(system, {**case, "devices": devices, "groups": 3})

@@ -1,5 +1,5 @@
-"""`linkgauge against` as a user types it: our real launches over stand-in GPUs and a stand-in NCCL, in turn with a program
-that prints what nccl-tests prints. The stand-ins are built with the C++ tests (`./lg test`).
+"""`linkgauge against` as a user types it: our real launches over stand-in GPUs and a stand-in NCCL, in turn with a
+program that prints what nccl-tests prints. The stand-ins are built with the C++ tests (`./lg test`).
 """
 
 from __future__ import annotations

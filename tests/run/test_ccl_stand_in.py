@@ -75,6 +75,76 @@ def test_every_pattern_is_verified_and_the_version_is_stored(tmp_path: Path) -> 
     assert Path(versions["nccl file"]) == STAND_INS / "nccl0" / "libnccl.so.2"
 
 
+GROUPS = """
+[[case]]
+transport = "ccl"
+pattern = ["allreduce", "alltoall", "gather", "ring_shift"]
+size = "48KiB"
+groups = [1, 2]
+[[case]]
+transport = "ccl"
+pattern = ["pingpong", "unidirectional", "bidirectional"]
+size = "48KiB"
+window = 2
+concurrent_pairs = true
+"""
+
+
+def test_groups_have_a_communicator_each_side_by_side(tmp_path: Path) -> None:
+    status, cases = run(tmp_path, GROUPS, "--threads", LINKGAUGE_STAND_IN="devices=4")
+    assert status == 0
+    assert {status for _, status, _ in cases} == {"ok"}, cases
+    rows = list(load(tmp_path / "run").rows())
+    assert all(row.record["verified"] for row in rows)
+    lanes = {(row.case.pattern, row.case.groups): row.record["lanes"] for row in rows}
+    for pattern in ("allreduce", "alltoall", "gather", "ring_shift"):
+        assert (lanes[pattern, 1], lanes[pattern, 2]) == (["all"], ["0-1", "2-3"])
+    assert lanes["pairs_pingpong", 1] == lanes["pairs_unidirectional", 1] == ["0->1", "2->3"]
+    assert lanes["pairs_bidirectional", 1] == ["0->1", "1->0", "2->3", "3->2"]
+
+
+CHOSEN = """
+library_choices = true
+[[case]]
+transport = "ccl"
+pattern = ["allreduce", "alltoall"]
+size = ["24KiB", "96KiB"]
+cadence = ["isolated", "streaming"]
+path = ["default", "host"]
+"""
+
+
+def test_what_the_library_chose_is_asked_in_launches_that_are_not_part_of_the_run(tmp_path: Path) -> None:
+    status, cases = run(tmp_path, CHOSEN, "--threads", "--repeat", "2")
+    assert status == 0
+    loaded = load(tmp_path / "run")
+    rows = list(loaded.rows())
+    assert len(rows) == len(cases) == 2 * 2 * 2 * 2 * 2
+    chosen = {(row.case.pattern, json.loads(row.record["evidence"]).get("chosen", {}).get("algorithm")) for row in rows}
+    assert chosen == {("allreduce", "RING"), ("alltoall", None)}  # of alltoall no version tells
+    # The launches that wrote a log left nothing else: no launch, no times, no file.
+    launches = loaded.launches.to_pylist()
+    assert len(launches) == 4
+    assert not any("NCCL_DEBUG" in name for launch in launches for name in json.loads(launch["env"]))
+    assert sorted(path.name for path in (tmp_path / "run").rglob("*choices*")) == []
+    shown = linkgauge("show", "run", cwd=tmp_path)
+    assert "24 KiB to 96 KiB: RING" in shown.stdout
+    made = linkgauge("report", "run", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert "What the library chose" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_launch_that_cannot_tell_what_was_chosen_costs_no_measured_case(tmp_path: Path) -> None:
+    """The stand-in dies where a log is asked for: what was measured stays as it is, and the run says so."""
+    (tmp_path / "plan.toml").write_text(ONE)
+    done = linkgauge("run", "--devices", "cuda", "--out", "run", "--no-report", "--plan", "plan.toml", "--threads",
+                     "--library-choices", "--stop-samples", "5", cwd=tmp_path,
+                     LINKGAUGE_STAND_IN_LOG_DIES="1")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert {row.status for row in load(tmp_path / "run").rows()} == {"ok"}
+    assert "what NCCL chose is known of 0 measured cases; it ended early" in done.stderr
+
+
 def test_paths_are_launches_whose_environment_is_stored(tmp_path: Path) -> None:
     status, cases = run(tmp_path, ONE + 'path = ["default", "host"]\n', "--threads", "--env", "NCCL_SHM_DISABLE=1")
     assert status == 0

@@ -59,6 +59,7 @@ class Plan:
     seed: int = 1
     time_limit_ns: int | None = None
     memory_limit: Share = HALF
+    library_choices: bool = False  # ask NCCL what it chose, in launches whose times do not count
 
 
 def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bool) -> Plan:

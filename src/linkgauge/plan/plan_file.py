@@ -35,7 +35,7 @@ else:
     import tomli as tomllib
 
 MAX_FILE_BYTES = 1 << 20
-_TOP_KEYS = ("name", "description", "repeat", "seed", "time_limit", "memory_limit", "case", "launch")
+_TOP_KEYS = ("name", "description", "repeat", "seed", "time_limit", "memory_limit", "library_choices", "case", "launch")
 _CASE_KEYS = (*BY_NAME, "devices", "pairs", "choose", "concurrent_pairs", "launch")
 _LAUNCH_KEYS = ("name", "mpi", "env", "bind", "threads", "peer_access", "thread_level")
 
@@ -114,6 +114,7 @@ def parse_plan(text: str, source: str, default_name: str) -> Plan:
         seed=_whole(document, "seed", 1, 0, 2**63 - 1, source),
         time_limit_ns=_parsed(document, "time_limit", quantity.parse_duration, None, source),
         memory_limit=_parsed(document, "memory_limit", quantity.parse_share, plan.memory_limit, source),
+        library_choices=_yes_no(document, "library_choices", False, source),
     )
 
 

@@ -82,6 +82,11 @@ def run_command(
         bool, typer.Option("--concurrent-pairs", help="Disjoint pairs side by side, all devices at once, in place of "
                            "each pair alone: another measurement.", rich_help_panel=_PLAN)
     ] = False,
+    library_choices: Annotated[
+        bool | None, typer.Option("--library-choices/--no-library-choices", help="Ask NCCL what it chose for each case "
+                                  "(algorithm, protocol, channels, multicast), in launches whose times do not count.",
+                                  rich_help_panel=_PLAN)
+    ] = None,
     from_run: Annotated[
         Path | None, typer.Option("--from", help="Measure cases of this run again, into a new one.",
                                      rich_help_panel=_PLAN)
@@ -181,7 +186,7 @@ def run_command(
         plan, quick, full, from_run, tuple(cases or ()), resume, retry, force, devices, threads, tuple(mpi or ()),
         tuple(env or ()), bind, peer_access, thread_level, launcher_args, _whole("--repeat", repeat, 1),
         _whole("--seed", seed, 0), out, time_limit, memory_limit, _whole("--max-failures", max_failures, 1) or 1,
-        dimensions, system, concurrent_pairs, tuple(beside or ()), pairs, choose,
+        dimensions, system, concurrent_pairs, tuple(beside or ()), pairs, choose, library_choices,
     )  # fmt: skip
     asked.check()
     if resume is not None:
@@ -225,6 +230,7 @@ class Asked:
     beside: tuple[str, ...] = ()
     pairs: str | None = None
     choose: str | None = None
+    library_choices: bool | None = None
 
     def check(self) -> None:
         """UsageError for flags that exclude each other or need one another."""
@@ -269,6 +275,8 @@ class Asked:
             values["time_limit_ns"] = _positive_time(self.time_limit)
         if self.memory_limit is not None:
             values["memory_limit"] = parse_share(self.memory_limit)
+        if self.library_choices is not None:
+            values["library_choices"] = self.library_choices
         return dataclasses.replace(plan, **values)
 
     def settled_time_limit_s(self) -> float | None:

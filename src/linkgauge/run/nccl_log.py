@@ -18,6 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from linkgauge.run.observe import Value
 
@@ -32,7 +33,7 @@ _SYMMETRIC = re.compile(
     _PREFIX + r" \[Symmetric\]: \d+ Bytes -> Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,4}) nthreads \d+"
     r"(?: nWorks \d+)?\s*$"
 )
-_FUNCTIONS = {
+FUNCTIONS = {
     "allreduce": "AllReduce", "allgather": "AllGather", "reduce_scatter": "ReduceScatter",
     "broadcast": "Broadcast", "reduce": "Reduce",
 }  # fmt: skip
@@ -46,7 +47,7 @@ def choices(lines: Iterable[str], pattern: str) -> list[Value]:
     `algorithm X`, `protocol X`, `channels N` and `kernel X` (of symmetric memory) each have the number of operations
     that a line says it of; `multicast` that of those whose algorithm or kernel uses NVLink multicast, 0 being none.
     """
-    function = _FUNCTIONS.get(pattern)
+    function = FUNCTIONS.get(pattern)
     found: Counter[str] = Counter()
     operations = multicast = 0
     for line in lines:
@@ -69,6 +70,26 @@ def choices(lines: Iterable[str], pattern: str) -> list[Value]:
         multicast += uses
     values = [Value(name, float(count), _OPERATIONS) for name, count in sorted(found.items())]
     return [*values, Value("multicast", float(multicast), _OPERATIONS)] if operations else []
+
+
+def chosen(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What of a case's observations belongs into its evidence: `chosen`, with what most operations were given.
+
+    `algorithm`, `protocol`, `kernel` and `channels` as far as they are known, and `multicast`, whether any operation
+    used it. Empty where the log said nothing.
+    """
+    most: dict[str, tuple[float, str]] = {}
+    for row in rows:
+        if row["subject"] == SUBJECT:
+            what, _, which = str(row["name"]).partition(" ")
+            most[what] = max(most.get(what, (-1.0, "")), (float(row["value"]), which))
+    if not most:
+        return {}
+    found: dict[str, Any] = {what: which for what, (_, which) in most.items()}
+    if "channels" in found:
+        found["channels"] = int(found["channels"])
+    found["multicast"] = most.get("multicast", (0.0, ""))[0] > 0
+    return {"chosen": found}
 
 
 class NcclLog:

@@ -60,6 +60,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
             "devices": asked.devices,
             "time_limit": asked.time_limit,
             "memory_limit": str(prepared.plan.memory_limit),
+            "library_choices": prepared.plan.library_choices,
         },
         devices=devices,
         mpis=list(prepared.mpis.values()),
@@ -78,7 +79,12 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         devices=devices,
         machine=prepared.machine,
         mpis=prepared.mpis,
-        settings=RunSettings(prepared.plan.seed, asked.max_failures, None if limit_ns is None else limit_ns / 1e9),
+        settings=RunSettings(
+            prepared.plan.seed,
+            asked.max_failures,
+            None if limit_ns is None else limit_ns / 1e9,
+            library_choices=prepared.plan.library_choices,
+        ),
         skipped=prepared.planned.launches,
         left_out=prepared.planned.left_out,
     )

@@ -66,6 +66,8 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     resumed = [*folder.info.get("resumed", []), {"when": now(), "changed": changed}]
     folder.update_info({"relaunched": relaunched, "resumed": resumed, "end": None})
     limit = asked.settled_time_limit_s()
+    stored = folder.info.get("asked")
+    choices = isinstance(stored, dict) and stored.get("library_choices") is True
     absent = absent_transports(devices.kind, devices.count)
     work = Work(
         folder=folder,
@@ -74,7 +76,12 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
         devices=devices,
         machine=plan_machine(devices, absent),
         mpis=mpis,
-        settings=RunSettings(seed, asked.max_failures, limit),
+        settings=RunSettings(
+            seed,
+            asked.max_failures,
+            limit,
+            library_choices=choices if asked.library_choices is None else asked.library_choices,
+        ),
     )
     status = measure(work, reporter)
     present(folder.path, reporter, report=report)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError
@@ -21,6 +22,7 @@ from linkgauge.run.binding import cores_by_rank
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.info import now, settings_of
 from linkgauge.run.launch import Launch, LaunchEnd, LaunchOptions
+from linkgauge.run.library_choice import Choices, log_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.progress import Reporter, RunState, goodput_of
 from linkgauge.run.spec import CaseEntry, WorkerSpec
@@ -48,6 +50,7 @@ class RunSettings:
     max_failures: int = 3
     time_limit_s: float | None = None
     fault: dict[str, Any] | None = None  # tests only
+    library_choices: bool = False  # ask NCCL what it chose, in launches of their own (run/library_choice.py)
 
 
 @dataclasses.dataclass
@@ -98,6 +101,7 @@ class Runner:
         self._launch: Launch | None = None
         self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
         self._statuses = folder.status_journal()
+        self._choices = Choices()
         self.counts: dict[str, int] = {}
         self.launches_started = 0
         self.last_start_problem = ""
@@ -126,6 +130,8 @@ class Runner:
                 self._run_planned(one)
                 if self._stopping():
                     break
+            if self._settings.library_choices:
+                self._ask_libraries()
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -183,16 +189,48 @@ class Runner:
 
     def _run_launch(self, one: Pending) -> LaunchEnd:
         spec, mpi, env, folders = self._prepare(one)
-        launch = Launch(spec, mpi, env, one.planned.settings.launcher_args, self._options, folders)
-        self._launch = launch
-        try:
-            end = launch.run(lambda record: self._on_record(one, record), self._on_look)
-        finally:
-            self._launch = None
+        end = self._follow(
+            Launch(spec, mpi, env, one.planned.settings.launcher_args, self._options, folders),
+            lambda record: self._on_record(one, record),
+        )
         if end.started:
             self.launches_started += 1
         self._folder.compact()
         return end
+
+    def _follow(self, launch: Launch, on_record: Callable[[Record], None]) -> LaunchEnd:
+        self._launch = launch
+        try:
+            return launch.run(on_record, self._on_look)
+        finally:
+            self._launch = None
+
+    def _ask_libraries(self) -> None:
+        """Have what was chosen for each measured case told by launches whose times do not count."""
+        for planned, entries in self._choices.launches():
+            if self._stopping():
+                return
+            one = Pending.of(planned, entries, self._next_number)
+            self._next_number += 1
+            spec, mpi, env, folders = self._prepare(one)
+            journal = Path(spec.journal).with_name(f"choices-{one.number:05d}.lgj")
+            spec = dataclasses.replace(spec, journal=str(journal))
+            env = {**env, **log_environment(folders.temporary)}
+            told = 0
+
+            def answer(record: Record, planned: PlannedLaunch = planned) -> None:
+                nonlocal told
+                for status in self._choices.answered(planned, record.header) if record.kind == "case" else ():
+                    self._statuses.append("status", status, durable=False)
+                    told += 1
+
+            try:
+                launch = Launch(spec, mpi, env, planned.settings.launcher_args, self._options, folders)
+                end = self._follow(launch, answer)
+            finally:
+                journal.unlink(missing_ok=True)
+            problem = f"; it ended early: {_start_problem(end)}" if end.status or not end.started else ""
+            self._reporter.note(f"what NCCL chose is known of {told} measured cases{problem}")
 
     def _prepare(self, one: Pending) -> tuple[WorkerSpec, MpiInstallation | None, dict[str, str], Any]:
         settings = one.planned.settings
@@ -260,6 +298,8 @@ class Runner:
             header = record.header
             goodput = goodput_of(record) if header["status"] == "ok" else None
             evidence = header.get("evidence", {})
+            if self._settings.library_choices:
+                self._choices.note(one.planned, entry.case, {"reason": "", "evidence": {}, **header})
             self._status(
                 entry, one.number, one.planned.repeat, header["status"], header.get("reason", ""), evidence, goodput
             )
@@ -305,21 +345,18 @@ class Runner:
         *,
         of_launch: bool = False,  # the case was not tried: not its transport's failure, and not a line of its own
     ) -> None:
-        self._statuses.append(
-            "status",
-            {
-                "case_key": entry.case.case_key,
-                "launch": launch,
-                "repeat": repeat,
-                "attempt": entry.attempt,
-                "case": entry.case.dimensions(),
-                "status": status,
-                "reason": reason,
-                "evidence": dict(evidence),
-            },
-            # One fsync for each case that was measured or failed; thousands of skipped ones share the next.
-            durable=status != "skipped",
-        )
+        record = {
+            "case_key": entry.case.case_key,
+            "launch": launch,
+            "repeat": repeat,
+            "attempt": entry.attempt,
+            "case": entry.case.dimensions(),
+            "status": status,
+            "reason": reason,
+            "evidence": dict(evidence),
+        }
+        # One fsync for each case that was measured or failed; thousands of skipped ones share the next.
+        self._statuses.append("status", record, durable=status != "skipped")
         self.counts[status] = self.counts.get(status, 0) + 1
         if status in BROKEN and not of_launch:
             self._failures[entry.case.transport] = self._failures.get(entry.case.transport, 0) + 1

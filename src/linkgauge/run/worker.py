@@ -79,7 +79,7 @@ class Recorder:
         header = case_header(entry.case, outcomes, is_oversubscribed(self._spec, entry.case))
         rows = [row for one in outcomes for row in one.observations]
         if rows:
-            header["evidence"] |= notable(rows)
+            header["evidence"] |= notable(rows) | nccl_log.chosen(rows)
             # Made durable together with the case's own record.
             self._journal.append("observations", {**self.identity(entry), "rows": rows}, durable=False)
         self._journal.append("case", {**self.identity(entry), **header}, joined_samples(outcomes))

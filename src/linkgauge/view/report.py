@@ -13,6 +13,7 @@ from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts, report_charts
 from linkgauge.view.answer import answers, best_ranges
 from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.chosen import chosen_ranges
 from linkgauge.view.derived import BLOCK_COLUMNS, BLOCK_NOTE, RATES, SIZE_COLUMNS, SIZE_NOTE, block_rows, size_rows
 from linkgauge.view.judged import by_kind
 from linkgauge.view.nodes import NODE_NOTE, node_matrices
@@ -71,6 +72,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | 
     _findings(page, _looked_for(run) if findings is None else findings)
     _wrong(page, results)
     _uses(page, results)
+    _chosen(page, results)
     report_charts.patterns(page, results, ceilings, unit)
     _derived(page, results, unit)
     report_charts.pairs(page, results, ceilings, unit)
@@ -232,6 +234,17 @@ def _uses(page: Page, results: Results) -> None:
         page.note("By the median time at the sizes measured; “or” where the 95 % intervals of the medians overlap.")
     else:
         page.note("No task was measured by more than one mechanism.")
+
+
+def _chosen(page: Page, results: Results) -> None:
+    rows = []
+    for first, task in results.panels:
+        for place, known in enumerate(chosen_ranges(results, task)):
+            rows.append([results.title(first) if place == 0 else "", *known])
+    if rows:
+        page.heading(2, "What the library chose", "chosen")
+        _static_table(page, [("task", True), ("library", True), ("sizes", True), ("choice", True)], rows)
+        page.note("As its log says of the same cases, done once more in a launch whose times do not count.")
 
 
 def _nodes(page: Page, results: Results, unit: str) -> None:

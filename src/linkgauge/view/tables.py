@@ -12,6 +12,7 @@ from rich.text import Text
 
 from linkgauge.plan.patterns import HALF_ROUND_TRIP
 from linkgauge.view.ceilings import KINDS, Ceilings
+from linkgauge.view.chosen import chosen_ranges
 from linkgauge.view.derived import derived_tables
 from linkgauge.view.judged import by_kind
 from linkgauge.view.nodes import node_tables
@@ -36,6 +37,8 @@ def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | N
             name = f"goodput, {unit}" + (" (sum of both ways)" if first["pattern"] == "bidirectional" else "")
             yield from _split(results, rows, width, name, lambda row: rate_text(row["goodput_bytes_per_s"], unit))
             yield from _ceilings_line(rows, unit, ceilings)
+        if chosen := [f"{label}, {sizes}: {text}" for label, sizes, text in chosen_ranges(results, rows)]:
+            yield Text("\n".join(f"chosen by {line}" for line in chosen), style="dim")
 
 
 def _ceilings_line(rows: list[Row], unit: str, ceilings: Ceilings | None) -> Iterator[Text]:

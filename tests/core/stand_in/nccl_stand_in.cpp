@@ -355,8 +355,13 @@ void tell_choice(const Call& call, int rank) {
   static constexpr const char* kFunctions[] = {"AllReduce",     "Reduce",   "Broadcast", "AllGather",
                                                "ReduceScatter", "AlltoAll", "Gather",    "Scatter"};
   std::string path = pattern;
-  if (const std::size_t place = path.find("%p"); place != std::string::npos)
-    path.replace(place, 2, std::to_string(getpid()));
+  if (std::getenv("LINKGAUGE_STAND_IN_LOG_DIES") != nullptr) std::abort();
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  const std::string short_name = std::string(host).substr(0, std::string(host).find('.'));
+  for (const auto& [word, meaning] : {std::pair{"%p", std::to_string(getpid())}, std::pair{"%h", short_name}}) {
+    if (const std::size_t place = path.find(word); place != std::string::npos) path.replace(place, 2, meaning);
+  }
   std::ofstream(path, std::ios::app) << "host:1:2 [0] NCCL INFO " << kFunctions[static_cast<int>(call.kind)] << ": "
                                      << call.count * bytes_of(call.type)
                                      << " Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..3}\n";

@@ -1,0 +1,41 @@
+"""What the library chose for the cases of a task, as a run's rows have it in their evidence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from linkgauge.view.results import Results, Row
+from linkgauge.view.units import size_text
+
+
+def chosen_text(row: Row) -> str:
+    """Return what was chosen for one case: `RING SIMPLE, 24 channels, multicast`; empty where it is not known."""
+    if not row.get("evidence"):
+        return ""
+    known = json.loads(row["evidence"])
+    chosen = known.get("chosen") if isinstance(known, dict) else None
+    if not isinstance(chosen, dict):
+        return ""
+    words = " ".join(str(chosen[name]) for name in ("algorithm", "protocol", "kernel") if chosen.get(name))
+    channels = chosen.get("channels")
+    parts = [words, f"{channels} channel{'s' if channels != 1 else ''}" if channels else ""]
+    parts.append("multicast" if chosen.get("multicast") else "")
+    return ", ".join(part for part in parts if part)
+
+
+def chosen_ranges(results: Results, rows: list[Row]) -> Iterator[tuple[str, str, str]]:
+    """Yield mechanism, sizes and choice of a task's rows: one for each stretch of sizes with one choice."""
+    for label in dict.fromkeys(results.label(row) for row in rows):
+        known = sorted(
+            (row["size"], chosen_text(row)) for row in rows if results.label(row) == label and chosen_text(row)
+        )
+        stretches: list[tuple[int, int, str]] = []
+        for size, text in known:
+            if stretches and stretches[-1][2] == text:
+                stretches[-1] = (stretches[-1][0], size, text)
+            else:
+                stretches.append((size, size, text))
+        for first, last, text in stretches:
+            sizes = size_text(first) if first == last else f"{size_text(first)} to {size_text(last)}"
+            yield label, sizes, text

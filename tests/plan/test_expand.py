@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan, names
 from linkgauge.plan.case import MANAGED_USES, MECHANISM, TASK, Case
+from linkgauge.plan.estimate import LAUNCH_S, case_s
 from linkgauge.plan.expand import ELEMENT_BYTES, expand, rank_devices, restated_size
-from linkgauge.plan.launches import LaunchSettings, plan_run
+from linkgauge.plan.launches import LaunchSettings, estimate_launch_s, group, measuring_s, plan_run
 from linkgauge.plan.machine import PlanMachine, free_host_memory
 from linkgauge.plan.memory import memory_need, over_limit
 from linkgauge.plan.model import Plan, narrowed
@@ -202,23 +203,73 @@ def test_a_short_time_still_gets_every_pattern_and_transport_at_its_extremes() -
     assert len(got) >= 0.9 * len(wanted)
 
 
-def test_rounds_put_the_first_set_and_the_end_sizes_first() -> None:
+def test_rounds_put_the_largest_size_on_the_first_set_first_and_then_the_smallest_or_the_second_set() -> None:
     cases = cases_of('[[case]]\ntransport="mpi"\npattern="pingpong"\nsize="8:8MiB:x4"')
-    rounds = dict(zip(cases, value_rounds(cases), strict=True))
+    rounds = dict(zip(cases, value_rounds(cases, [1.0] * len(cases)), strict=True))
     sizes = sorted({case.size for case in cases})
-    assert {case.size for case, turn in rounds.items() if turn == 0} == {sizes[0], sizes[-1]}
-    assert {case.devices for case, turn in rounds.items() if turn == 0} == {cases[0].devices}
+    first, second = cases[0].devices, next(case.devices for case in cases if case.devices != cases[0].devices)
+    assert {(case.size, case.devices) for case, turn in rounds.items() if turn == 0} == {(sizes[-1], first)}
+    assert {(case.size, case.devices) for case, turn in rounds.items() if turn == 1} == {
+        (sizes[0], first), (sizes[-1], second)
+    }  # fmt: skip
+
+
+TWO_KINDS = """
+[[launch]]
+name = "near"
+[[launch]]
+name = "free"
+bind = "none"
+[[case]]
+transport = ["mpi", "kernel", "staging"]
+pattern = ["pingpong", "allreduce", "alltoall"]
+size = "8:64MiB:x8"
+stop_time_ns = "1s"
+"""
+
+
+@hypothesis.settings(deadline=None, max_examples=10)
+@given(st.integers(1, 400), st.integers(1, 3))
+def test_what_fits_is_the_beginning_of_the_order_of_value(limit_s: int, repeat: int) -> None:
+    plan = dataclasses.replace(plan_of(TWO_KINDS), time_limit_ns=limit_s * 10**9, repeat=repeat)
+    planned = expand(plan, MACHINE)
+    whole = plan_run(dataclasses.replace(plan, time_limit_ns=None, repeat=1), planned, MACHINE)
+    found = plan_run(plan, planned, MACHINE)
+    share_s = measuring_s(limit_s) / repeat / 18  # nine transports and patterns, under two kinds of launches
+    value = {}  # of each case in each kind of launch, by the order that docs/plans.md states
+    for settings, cases, _ in group(plan, planned, MACHINE, lambda _: ""):
+        estimates = [case_s(case, MACHINE) for case in cases]
+        for case, *key in zip(cases, value_rounds(cases, estimates, share_s), estimates, strict=True):
+            value[settings, case] = tuple(key)
+    assert len(value) == sum(len(launch.cases) for launch in whole.launches)
+    kept = [(launch.settings, case) for launch in found.launches for case in launch.cases]
+    later = [(launch.settings, case) for launch in found.launches for case in launch.later]
+    assert sorted(map(repr, kept + later)) == sorted(map(repr, list(value) * repeat))  # nothing is lost
+    assert found.left_out == len(later)
+    never = {one for one in later if (value[one][1] + LAUNCH_S) * repeat > measuring_s(limit_s)}
+    assert max((value[one] for one in kept), default=(0, 0.0)) <= min(
+        (value[one] for one in later if one not in never), default=(1 << 30, 0.0)
+    )
+    assert sum(estimate_launch_s(launch.cases, MACHINE) for launch in found.launches) <= limit_s
+    # The launches go on in that order too: of each repeat what is of round 0 comes first, of both kinds.
+    for number in range(repeat):
+        rounds = [[value[launch.settings, case][0] for case in launch.cases] for launch in found.launches
+                  if launch.repeat == number and launch.cases]  # fmt: skip
+        assert [set(one) == {0} for one in rounds] == sorted((set(one) == {0} for one in rounds), reverse=True)
+        assert all(one == sorted(one) for one in rounds)
+        assert all(set(one) == {0} or 0 not in one for one in rounds)
 
 
 @hypothesis.settings(deadline=None)
 @given(st.integers(0, 2**63), st.integers(0, 100), st.booleans())
 def test_the_same_seed_gives_the_same_order(seed: int, launch: int, by_value: bool) -> None:
     cases = cases_of('[[case]]\ntransport="mpi"\npattern=["pingpong","alltoall"]\nsize="8:8MiB:x4"\npairs="root"')
-    once = shuffled(cases, seed, launch, by_value=by_value)
-    assert once == shuffled(list(reversed(cases)), seed, launch, by_value=by_value) or by_value
+    turns = value_rounds(cases, [1.0] * len(cases))
+    rounds = {case.case_key: turn for case, turn in zip(cases, turns, strict=True)} if by_value else None
+    once = shuffled(cases, seed, launch, rounds)
+    assert once == shuffled(list(reversed(cases)), seed, launch, rounds)
     assert sorted(case.case_key for case in once) == sorted(case.case_key for case in cases)
-    if by_value:
-        rounds = {case.case_key: turn for case, turn in zip(cases, value_rounds(cases), strict=True)}
+    if rounds is not None:
         turns = [rounds[case.case_key] for case in once]
         assert turns == sorted(turns)
 

@@ -33,7 +33,7 @@ pairs = "first"
 """
 # A parent of its own, so that it can be killed: measures or resumes with the fake core, in threads mode.
 PARENT = f"""
-import sys
+import sys, time
 sys.path.insert(0, {str(HERE)!r})
 from pathlib import Path
 from conftest import FAKE_WORKER, devices_of, machine_of
@@ -44,12 +44,13 @@ from linkgauge.run import options
 from linkgauge.run.measure import Work, measure
 from linkgauge.run.prepare import new_pending, resumed_pending
 from linkgauge.run.progress import Reporter
-from linkgauge.run.runner import RunSettings
+from linkgauge.run.runner import RunSettings, TimeLimit
 from linkgauge.run.stored_plan import read_launches, write_launches
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 
-path, limit = Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else None
+path = Path(sys.argv[1])
+limit = TimeLimit.of(float(sys.argv[2]), time.monotonic()) if len(sys.argv) > 2 else None
 machine, devices = machine_of(2), devices_of(2)
 if path.exists():
     folder = RunFolder.open(path)
@@ -153,7 +154,7 @@ def test_runs_killed_at_random_moments_and_resumed_measure_what_an_undisturbed_o
 
 def test_a_time_limit_ends_the_run_with_what_there_is(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    process = parent(path, tmp_path, "1.0")
+    process = parent(path, tmp_path, "3.0")
     assert process.wait(60) == 0
     assert 0 < len(measured(path)) <= 66
 

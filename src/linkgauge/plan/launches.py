@@ -20,7 +20,7 @@ from linkgauge.plan.expand import PlannedCase, needs_threads_reason, rank_device
 from linkgauge.plan.library_settings import library_settings, runtime_settings
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import USUAL_THREAD_LEVEL, LaunchTable, Plan
-from linkgauge.plan.order import shuffled, value_rounds
+from linkgauge.plan.order import bucket_of, shuffled, value_rounds
 
 # Transports whose measured path goes through the MPI library; the others are measured under the first one only.
 MPI_DEPENDENT = ("mpi", "staging")
@@ -76,6 +76,7 @@ class PlannedLaunch:
     settings: LaunchSettings
     cases: tuple[Case, ...]
     skipped: tuple[tuple[Case, str], ...] = ()
+    later: tuple[Case, ...] = ()  # beyond the time limit, in the order of their value: for `--resume`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,12 +165,11 @@ def plan_run(
     kept, left_out = _within_time(groups, plan, machine)
     launches: list[PlannedLaunch] = []
     for repeat in range(plan.repeat):
-        for (settings, _, skips), cases in zip(groups, kept, strict=True):
+        for settings, part in _parts(groups, kept):
             number = len(launches)
-            ordered = shuffled(cases, plan.seed, number, by_value=plan.time_limit_ns is not None)
-            launches.append(
-                PlannedLaunch(number, repeat, settings, tuple(ordered), tuple(skips) if repeat == 0 else ())
-            )
+            ordered = tuple(shuffled(part.cases, plan.seed, number, part.rounds))
+            skips = tuple(part.skips) if repeat == 0 else ()
+            launches.append(PlannedLaunch(number, repeat, settings, ordered, skips, tuple(part.later)))
     estimated = sum(estimate_launch_s(launch.cases, machine) for launch in launches)
     return PlannedRun(tuple(launches), left_out, estimated)
 
@@ -179,28 +179,89 @@ def estimate_launch_s(cases: Sequence[Case], machine: PlanMachine) -> float:
     return LAUNCH_S + sum(case_s(case, machine) for case in cases) if cases else 0.0
 
 
-def _within_time(
-    groups: Sequence[tuple[LaunchSettings, list[Case], list[tuple[Case, str]]]], plan: Plan, machine: PlanMachine
-) -> tuple[list[list[Case]], int]:
+def measuring_s(time_limit_s: float) -> float:
+    """What of a time limit is for measuring: less a tenth, or some seconds, for the start and the report."""
+    return time_limit_s - max(time_limit_s / 10, min(5.0, time_limit_s / 4))
+
+
+@dataclasses.dataclass
+class _Kept:
+    """What a group measures: cases by their value, the most telling round apart, and what it leaves for later."""
+
+    first: list[Case] = dataclasses.field(default_factory=list)  # of round 0
+    rest: list[Case] = dataclasses.field(default_factory=list)
+    later: list[Case] = dataclasses.field(default_factory=list)
+    rounds: dict[str, int] | None = None  # by case_key; None: no time limit, any order will do
+
+
+@dataclasses.dataclass
+class _Part:
+    """What one launch of a group has."""
+
+    cases: list[Case]
+    skips: list[tuple[Case, str]]
+    later: list[Case]
+    rounds: dict[str, int] | None
+
+
+_Groups = Sequence[tuple[LaunchSettings, list[Case], list[tuple[Case, str]]]]
+
+
+def _within_time(groups: _Groups, plan: Plan, machine: PlanMachine) -> tuple[list[_Kept], int]:
+    """What of each group fits into the time limit: the longest beginning of the order of value.
+
+    A case that alone takes more than the limit is left out and does not end that beginning. The share of the time that
+    round 0 gives to each transport and pattern is an equal one, of each kind of launch.
+    """
     if plan.time_limit_ns is None:
-        return [cases for _, cases, _ in groups], 0
+        return [_Kept(rest=cases) for _, cases, _ in groups], 0
+    budget = whole = measuring_s(plan.time_limit_ns / 1e9)
+    buckets = sum(len({bucket_of(case) for case in cases}) for _, cases, _ in groups)
+    kept = []
     queue = []
     for place, (_, cases, _) in enumerate(groups):
-        queue += [(turn, place, index) for index, turn in enumerate(value_rounds(cases))]
+        estimates = [case_s(case, machine) for case in cases]
+        turns = value_rounds(cases, estimates, whole / plan.repeat / max(buckets, 1))
+        queue += [(*value, place, index) for index, value in enumerate(zip(turns, estimates, strict=True))]
+        kept.append(_Kept(rounds={case.case_key: turn for case, turn in zip(cases, turns, strict=True)}))
     queue.sort()
-    # A tenth is kept for the report and the end of the case in hand.
-    budget = plan.time_limit_ns / 1e9 * 0.9
-    kept: list[list[Case]] = [[] for _ in groups]
-    left_out = 0
-    for _, place, index in queue:
-        case = groups[place][1][index]
-        cost = (case_s(case, machine) + (0.0 if kept[place] else LAUNCH_S)) * plan.repeat
-        if cost > budget:
+    over, left_out = False, 0
+    for turn, estimated, place, index in queue:
+        part = kept[place].first if turn == 0 else kept[place].rest
+        launched = part or (kept[place].first and len(groups) == 1)
+        cost = (estimated + (0.0 if launched else LAUNCH_S)) * plan.repeat
+        alone = (estimated + LAUNCH_S) * plan.repeat > whole
+        over = over or (cost > budget and not alone)
+        if over or alone:
+            kept[place].later.append(groups[place][1][index])
             left_out += plan.repeat
             continue
         budget -= cost
-        kept[place].append(case)
+        part.append(groups[place][1][index])
     return kept, left_out
+
+
+def _parts(groups: _Groups, kept: Sequence[_Kept]) -> list[tuple[LaunchSettings, _Part]]:
+    """The launches of one repeat: with a time limit each group's first round, then what else there is of each.
+
+    So that what takes longer than estimated takes time from what is least telling, whichever group it is of. One group
+    is one launch: there the order of its cases does that.
+    """
+    if len(groups) == 1 or not any(one.first for one in kept):
+        return [
+            (settings, _Part([*one.first, *one.rest], skips, one.later, one.rounds))
+            for (settings, _, skips), one in zip(groups, kept, strict=True)
+        ]
+    firsts = [
+        (settings, _Part(one.first, skips, [], one.rounds))
+        for (settings, _, skips), one in zip(groups, kept, strict=True)
+    ]
+    rests = [
+        (settings, _Part(one.rest, [], one.later, one.rounds))
+        for (settings, _, _), one in zip(groups, kept, strict=True)
+        if one.rest or one.later
+    ]
+    return firsts + rests
 
 
 def skips_of(launches: Sequence[PlannedLaunch]) -> Mapping[str, int]:

@@ -1,10 +1,14 @@
-"""In which order cases are measured: shuffled by a stored seed, or by value where time is short."""
+"""In which order cases are measured: shuffled by a stored seed, or by value where time is short.
+
+The order of value (docs/plans.md, Order, time and memory): rounds, and within a round the shorter case first. So every
+transport and pattern has had its most telling case before any has a second size.
+"""
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from linkgauge.plan.case import Case
 
@@ -30,35 +34,66 @@ def coarse_first(count: int) -> list[int]:
     return levels
 
 
-def value_rounds(cases: Sequence[Case]) -> list[int]:
+def bucket_of(case: Case) -> tuple[str, str]:
+    """What a short time must tell something of: a transport and pattern."""
+    return case.transport, case.pattern
+
+
+def value_rounds(cases: Sequence[Case], estimates_s: Sequence[float], share_s: float = float("inf")) -> list[int]:
     """The round of each case: round 0 holds the most telling ones, and every bucket has its turn in each round.
 
-    A bucket is one transport, variant and pattern (with its other settings). Within it the smallest and the largest
-    size on the first set of devices come first, then the sizes between and the further sets of devices by turns.
+    A bucket is a transport and pattern. In round 0 it has one case: the largest size whose estimate is within
+    `share_s` (else the smallest size), with its first settings on its first set of devices. A round later comes the
+    smallest size, and so do the second settings and the second set; then the sizes between, coarse ones first, and
+    twice as many further settings and sets in each round.
     """
-    buckets: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    buckets: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, case in enumerate(cases):
-        buckets[(case.transport, case.variant, case.pattern, case.path, case.algorithm, case.cadence)].append(index)
+        buckets[bucket_of(case)].append(index)
     rounds = [0] * len(cases)
     for members in buckets.values():
-        sizes = sorted({cases[index].size_asked for index in members})
-        size_level = dict(zip(sizes, coarse_first(len(sizes)), strict=True))
-        sets = list(dict.fromkeys(cases[index].devices for index in members))
-        set_level = {devices: place.bit_length() for place, devices in enumerate(sets)}
+        size_level = _size_levels(members, cases, estimates_s, share_s)
+        set_level = _turns([cases[index].devices for index in members])
+        setting_level = _turns([_settings_of(cases[index]) for index in members])
         for index in members:
-            rounds[index] = size_level[cases[index].size_asked] + set_level[cases[index].devices]
+            case = cases[index]
+            rounds[index] = size_level[case.size_asked] + set_level[case.devices] + setting_level[_settings_of(case)]
     return rounds
 
 
-def shuffled(cases: Sequence[Case], seed: int, launch: int, *, by_value: bool) -> list[Case]:
-    """The order inside launch number `launch`: shuffled by the seed; by value, shuffled inside each round only.
+def _size_levels(
+    members: Sequence[int], cases: Sequence[Case], estimates_s: Sequence[float], share_s: float
+) -> dict[int, int]:
+    longest_s: dict[int, float] = defaultdict(float)
+    for index in members:
+        size = cases[index].size_asked
+        longest_s[size] = max(longest_s[size], estimates_s[index])
+    sizes = sorted(longest_s)
+    levels = {size: level + 1 for size, level in zip(sizes, coarse_first(len(sizes)), strict=True)}
+    levels[max((size for size in sizes if longest_s[size] <= share_s), default=sizes[0])] = 0
+    return levels
+
+
+def _settings_of(case: Case) -> tuple[object, ...]:
+    """Every dimension but size and devices."""
+    return tuple(
+        str(value) for name, value in case.dimensions().items() if name not in ("size", "size_asked", "devices")
+    )
+
+
+def _turns(values: Iterable[Hashable]) -> dict[Hashable, int]:
+    """The first value comes at once, the second a round later, then two, four, ... a round."""
+    return {value: place.bit_length() for place, value in enumerate(dict.fromkeys(values))}
+
+
+def shuffled(cases: Sequence[Case], seed: int, launch: int, rounds: Mapping[str, int] | None = None) -> list[Case]:
+    """The order inside launch number `launch`: shuffled by the seed; with `rounds`, by case_key, inside each only.
 
     The same seed, launch and cases give the same order.
     """
     generator = random.Random(f"{seed}/{launch}")
     ordered = sorted(cases, key=lambda case: case.case_key)
     generator.shuffle(ordered)
-    if by_value:
-        rounds = dict(zip((case.case_key for case in cases), value_rounds(cases), strict=True))
+    if rounds is not None:
         ordered.sort(key=lambda case: rounds[case.case_key])
     return ordered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.on_system import Expected, prepare_on, system_data
 from linkgauge.run.prepare import Prepared, new_pending, prepare, prepare_from
 from linkgauge.run.progress import case_text, reporter_for
-from linkgauge.run.runner import RunSettings
+from linkgauge.run.runner import RunSettings, TimeLimit
 from linkgauge.run.stored_plan import write_launches
 from linkgauge.store.folder import RunFolder
 
@@ -34,6 +35,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     """Plan, and print the plan or measure it. Returns the exit status."""
     from linkgauge.run.command import command_line
 
+    began = time.monotonic()
     if asked.out is not None:
         check_out(asked.out)
     given = options.resolve_mpis(asked.mpi)
@@ -82,7 +84,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         settings=RunSettings(
             prepared.plan.seed,
             asked.max_failures,
-            None if limit_ns is None else limit_ns / 1e9,
+            None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began),
             library_choices=prepared.plan.library_choices,
         ),
         skipped=prepared.planned.launches,

@@ -151,7 +151,7 @@ def resumed_pending(
     pending, number = [], highest + 1
     for launch in launches:
         entries: list[CaseEntry] = []
-        for case in launch.cases:
+        for case in (*launch.cases, *launch.later):
             key = (launch.number, case.case_key)
             if key not in done:
                 entries.append(CaseEntry(case, attempts.get(key, -1) + 1, len(entries)))

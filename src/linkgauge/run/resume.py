@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from linkgauge.run.info import now, run_info
 from linkgauge.run.measure import Work, clean_up, measure, present
 from linkgauge.run.prepare import changes, plan_machine, resumed_mpis, resumed_pending
 from linkgauge.run.progress import reporter_for
-from linkgauge.run.runner import RunSettings
+from linkgauge.run.runner import RunSettings, TimeLimit
 from linkgauge.run.stored_plan import read_launches, unsafe_settings
 from linkgauge.run.transports import absent_transports
 from linkgauge.store.folder import RunFolder
@@ -29,6 +30,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     """
     from linkgauge.store.run import load
 
+    began = time.monotonic()
     retry = _retry(asked.retry)
     folder = RunFolder.open(path)
     folder.hold()
@@ -65,7 +67,8 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     relaunched = {**relaunched, **{str(one.number): one.planned.number for one in pending}}
     resumed = [*folder.info.get("resumed", []), {"when": now(), "changed": changed}]
     folder.update_info({"relaunched": relaunched, "resumed": resumed, "end": None})
-    limit = asked.settled_time_limit_s()
+    limit_s = asked.settled_time_limit_s()
+    limit = None if limit_s is None else TimeLimit.of(limit_s, began)
     stored = folder.info.get("asked")
     choices = isinstance(stored, dict) and stored.get("library_choices") is True
     absent = absent_transports(devices.kind, devices.count)

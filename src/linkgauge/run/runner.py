@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.plan.case import Case
 from linkgauge.plan.estimate import case_s
-from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
+from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, measuring_s
 from linkgauge.run.binding import cores_by_rank
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.info import now, settings_of
@@ -25,7 +25,7 @@ from linkgauge.run.launch import Launch, LaunchEnd, LaunchOptions
 from linkgauge.run.library_choice import Choices, log_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.progress import Reporter, RunState, goodput_of
-from linkgauge.run.spec import CaseEntry, WorkerSpec
+from linkgauge.run.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec
 from linkgauge.run.watch import LaunchWatch
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import Record
@@ -43,12 +43,26 @@ _MAX_IDLE_LAUNCHES = 2
 
 
 @dataclasses.dataclass(frozen=True)
+class TimeLimit:
+    """When a run has to end, on this process' steady clock in seconds: `--time-limit`."""
+
+    last_end: float  # no case begins that, by its estimate, would not be over by then
+    cut: float  # a case that is still in hand then is ended, without a status
+
+    @classmethod
+    def of(cls, limit_s: float, began: float) -> TimeLimit:
+        """Of a run whose command began at `began` and may take `limit_s`."""
+        last_end = began + measuring_s(limit_s)
+        return cls(last_end, (last_end + began + limit_s) / 2)
+
+
+@dataclasses.dataclass(frozen=True)
 class RunSettings:
-    """What holds for the whole run. Times in seconds; None: no limit."""
+    """What holds for the whole run; None: no limit."""
 
     seed: int
     max_failures: int = 3
-    time_limit_s: float | None = None
+    time_limit: TimeLimit | None = None
     fault: dict[str, Any] | None = None  # tests only
     library_choices: bool = False  # ask NCCL what it chose, in launches of their own (run/library_choice.py)
 
@@ -97,7 +111,6 @@ class Runner:
         self._failures: dict[str, int] = {}
         self._interrupts = 0
         self._signal = 0
-        self._deadline = None if settings.time_limit_s is None else time.monotonic() + settings.time_limit_s
         self._launch: Launch | None = None
         self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
         self._statuses = folder.status_journal()
@@ -151,7 +164,8 @@ class Runner:
                 self._launch.abort()
 
     def _stopping(self) -> bool:
-        if self._deadline is not None and time.monotonic() >= self._deadline:
+        limit = self._settings.time_limit
+        if limit is not None and time.monotonic() >= limit.last_end:
             self.out_of_time = True
         return self._interrupts > 0 or self.out_of_time
 
@@ -165,6 +179,7 @@ class Runner:
             end = self._run_launch(one)
             if end.cannot_record:
                 raise EnvironmentLackingError(end.cannot_record)
+            self.out_of_time = self.out_of_time or end.ended == ENDED_BY_TIME
             if end.blamed is not None and end.status:
                 self._blame(one, end)
             elif not end.started and not self._interrupts:
@@ -237,6 +252,8 @@ class Runner:
         folders = self._options.folders.launch(one.number)
         mpi = self._mpis[settings.mpi] if not settings.threads else None
         build = mpi.build if mpi is not None else ""
+        entries = tuple(dataclasses.replace(entry, index=index) for index, entry in enumerate(one.entries.values()))
+        limit = self._settings.time_limit
         spec = WorkerSpec(
             launch=one.number,
             repeat=one.planned.repeat,
@@ -259,8 +276,10 @@ class Runner:
             heartbeat=str(folders.segments / "heartbeat"),
             folder=str(folders.segments),
             evidence=str(folders.temporary / "evidence"),
-            cases=tuple(dataclasses.replace(entry, index=index) for index, entry in enumerate(one.entries.values())),
+            cases=entries,
             fault=self._settings.fault,
+            end_by=None if limit is None else time.time() + limit.last_end - time.monotonic(),
+            estimates_s=() if limit is None else tuple(case_s(entry.case, self._options.machine) for entry in entries),
         )
         return spec, mpi, {**dict(settings.env), **dict(settings.derived_env)}, folders
 
@@ -281,7 +300,12 @@ class Runner:
 
     def _on_look(self, watch: LaunchWatch) -> None:
         self._reporter.look()
-        if self._launch is not None and self._stopping():
+        if self._launch is None or not self._stopping():
+            return
+        limit = self._settings.time_limit
+        if limit is not None and time.monotonic() >= limit.cut:
+            self._launch.abort()
+        else:
             self._launch.stop()
 
     def _on_record(self, one: Pending, record: Record) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 from linkgauge.plan.case import Case
+
+ENDED_BY_TIME = "time"  # a launch's end record: the next case would not have been over in time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +50,12 @@ class WorkerSpec:
     cases: tuple[CaseEntry, ...]
     thread_level: str  # asked of the MPI library
     fault: dict[str, Any] | None = None  # tests only: planted by the core's hook
+    end_by: float | None = None  # Unix time: no case begins that by its estimate would not be over; None: no limit
+    estimates_s: tuple[float, ...] = ()  # of each case; only with `end_by`
+
+    def has_time_for(self, entry: CaseEntry) -> bool:
+        """Whether a case that begins now is over in time, as far as that can be told."""
+        return self.end_by is None or time.time() + self.estimates_s[entry.index] <= self.end_by
 
     def write(self, path: Path) -> None:
         """Write the file."""
@@ -63,7 +72,8 @@ class WorkerSpec:
         cases = tuple(
             CaseEntry(Case.from_dimensions(entry["case"]), entry["attempt"], entry["index"]) for entry in plain["cases"]
         )
-        values = {**plain, "cases": cases, "devices": tuple(plain["devices"]), "ordinals": tuple(plain["ordinals"])}
+        values = {**plain, "cases": cases, "devices": tuple(plain["devices"]), "ordinals": tuple(plain["ordinals"]),
+                  "estimates_s": tuple(plain["estimates_s"])}  # fmt: skip
         return cls(**values)
 
 

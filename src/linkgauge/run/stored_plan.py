@@ -45,6 +45,7 @@ def write_launches(folder: Path, launches: tuple[PlannedLaunch, ...]) -> None:
                 "devices": list(launch.settings.devices),
             },
             "cases": [case.dimensions() for case in launch.cases],
+            "later": [case.dimensions() for case in launch.later],
         }
         for launch in launches
     ]
@@ -68,7 +69,7 @@ def read_launches(folder: Path) -> tuple[PlannedLaunch, ...]:
         raise RunFolderError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
         raise RunFolderError(f"{path}: damaged, or not written by a run ({type(error).__name__}: {error})") from None
-    if sum(len(launch.cases) for launch in launches) > MAX_CASES * 100:
+    if sum(len(launch.cases) + len(launch.later) for launch in launches) > MAX_CASES * 100:
         raise RunFolderError(f"{path}: more cases than any plan has")
     if [launch.number for launch in launches] != list(range(len(launches))):
         raise RunFolderError(f"{path}: its launches are not numbered in order")
@@ -90,7 +91,8 @@ def _launch(plain: dict[str, Any]) -> PlannedLaunch:
         thread_level=_thread_level(stored.get("thread_level", USUAL_THREAD_LEVEL)),
     )
     cases = tuple(checked_case(dimensions) for dimensions in plain["cases"])
-    return PlannedLaunch(_whole(plain["number"]), _whole(plain["repeat"]), settings, cases)
+    later = tuple(checked_case(dimensions) for dimensions in plain.get("later", ()))
+    return PlannedLaunch(_whole(plain["number"]), _whole(plain["repeat"]), settings, cases, later=later)
 
 
 def _thread_level(value: object) -> str:

@@ -33,7 +33,7 @@ from linkgauge.run.nccl_log import NcclLog
 from linkgauge.run.observe import Observer, notable, open_reader
 from linkgauge.run.outcome import RankOutcome, case_header, joined_samples
 from linkgauge.run.session import Session, open_process_session, open_thread_sessions
-from linkgauge.run.spec import CaseEntry, WorkerSpec, rank_list
+from linkgauge.run.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec, rank_list
 from linkgauge.store.journal import JournalWriter
 
 EXIT_START = 70  # could not start: the note says why
@@ -118,10 +118,10 @@ def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile
     for entry in spec.cases:
         word = b""
         if recorder is not None:
-            word = b"stop" if watch.stop_requested else b"skip" if recorder.exhausted(entry.case) else b"go"
+            word = _next_step(spec, entry, watch, recorder)
         word = session.exchange(word)[0]
-        if word == b"stop":
-            ended = "stopped"
+        if word in (b"stop", b"time"):
+            ended = "stopped" if word == b"stop" else ENDED_BY_TIME
             break
         if word == b"skip":
             continue
@@ -152,6 +152,15 @@ def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile
         recorder.end(ended)
     watch.set_word(rank, beat.STATE, beat.STATE_ENDED)
     return ended
+
+
+def _next_step(spec: WorkerSpec, entry: CaseEntry, watch: HeartbeatFile, recorder: Recorder) -> bytes:
+    """What rank 0 tells all ranks to do about the next case."""
+    if watch.stop_requested:
+        return b"stop"
+    if recorder.exhausted(entry.case):
+        return b"skip"
+    return b"go" if spec.has_time_for(entry) else b"time"
 
 
 def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder | None) -> Observer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -18,6 +19,7 @@ import pytest
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
 from linkgauge.run.prepare import changes, resumed_pending
 from linkgauge.run.private_folder import clean_leftovers
+from linkgauge.run.processes import own_processes
 from linkgauge.run.spec import WorkerSpec
 from linkgauge.run.stored_plan import FILE, read_launches, unsafe_settings
 from linkgauge.store.folder import RunFolder
@@ -114,6 +116,41 @@ def test_one_signal_ends_after_the_case_in_hand_and_the_run_can_be_resumed(tmp_p
     assert resumed.wait(120) == 0
     assert measured(path) == dict.fromkeys(measured(path), 1)
     assert len(measured(path)) == 66
+
+
+def end_its_ranks(process: subprocess.Popen[str]) -> None:
+    """SIGTERM to every process that measures for this parent."""
+    mark = f"LINKGAUGE_LAUNCH={process.pid}."
+    for pid in own_processes():
+        with contextlib.suppress(OSError):
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace"):
+                os.kill(pid, signal.SIGTERM)
+
+
+def test_a_job_that_is_ended_as_a_whole_blames_no_case(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    process = parent(path, tmp_path)
+    wait_for(path, 3, process)
+    end_its_ranks(process)  # as Slurm does, some milliseconds before its batch script
+    time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 130, (tmp_path / "parent.log").read_text()
+    assert {row.status for row in load(path).rows()} <= {"ok", None}
+    assert 3 <= len(measured(path)) < 66
+    assert parent(path, tmp_path).wait(120) == 0
+    assert len(measured(path)) == 66
+
+
+def test_ranks_that_alone_are_ended_are_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    process = parent(path, tmp_path)
+    wait_for(path, 3, process)
+    end_its_ranks(process)
+    assert process.wait(120) == 4, (tmp_path / "parent.log").read_text()
+    crashed = [row for row in load(path).rows() if row.status == "crashed"]
+    assert len(crashed) == 1
+    assert "SIGTERM" in crashed[0].reason
+    assert len(measured(path)) == 65
 
 
 def test_two_signals_end_at_once(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ FAILED = ("failed", "hung", "timeout", "crashed", "corrupt")
 BROKEN = ("failed", "hung", "crashed", "corrupt")
 # A launch that cannot start is tried once more; then its cases fail with what it said.
 _START_ATTEMPTS = 2
+# How long after ranks that died of SIGTERM one to this process may come.
+_SIGNAL_PATIENCE_S = 2.0
 # Launches in a row that end without any case to blame and without progress.
 _MAX_IDLE_LAUNCHES = 2
 
@@ -180,7 +182,7 @@ class Runner:
             if end.cannot_record:
                 raise EnvironmentLackingError(end.cannot_record)
             self.out_of_time = self.out_of_time or end.ended == ENDED_BY_TIME
-            if end.blamed is not None and end.status:
+            if end.blamed is not None and end.status and not self._ended_with_the_run(end):
                 self._blame(one, end)
             elif not end.started and not self._interrupts:
                 start_failures += 1
@@ -195,6 +197,18 @@ class Runner:
             self._skip_exhausted(one)
             if one.entries:
                 self._relaunch(one)
+
+    def _ended_with_the_run(self, end: LaunchEnd) -> bool:
+        """Whether the ranks died of what ends the run, so that no case is to blame.
+
+        A batch system that ends a job sends SIGTERM to the ranks and to this process, and whose comes first is chance.
+        """
+        if end.status != "crashed" or end.evidence.get("signal") != signal.SIGTERM:
+            return False
+        until = time.monotonic() + _SIGNAL_PATIENCE_S
+        while not self._interrupts and time.monotonic() < until:
+            time.sleep(0.05)
+        return self._interrupts > 0
 
     def _relaunch(self, one: Pending) -> None:
         one.number = self._next_number

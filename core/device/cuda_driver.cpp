@@ -117,7 +117,7 @@ int CudaDriver::native_of(int ordinal) const {
 
 DeviceInfo CudaDriver::describe(int device) const {
   const cuda::Device own = native(device);
-  DeviceInfo info = described(device);
+  DeviceInfo info = facts_of(device);
   cuda::Uuid uuid{};
   check(api_.cuDeviceGetUuid_v2(&uuid, own), "cuDeviceGetUuid_v2");
   info.uuid = uuid_text(uuid);

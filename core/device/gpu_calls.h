@@ -244,7 +244,7 @@ class GpuCalls : public GpuDriver {
   }
 
   // What every vendor tells of a device in the same words.
-  DeviceInfo described(int device) const {
+  DeviceInfo facts_of(int device) const {
     const int own = native(device);
     DeviceInfo info;
     info.kind = Vendor::kName;

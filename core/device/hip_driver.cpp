@@ -92,7 +92,7 @@ std::string HipDriver::version() const {
 
 DeviceInfo HipDriver::describe(int device) const {
   const int own = native(device);
-  DeviceInfo info = described(device);
+  DeviceInfo info = facts_of(device);
   hip::Uuid uuid{};
   if (api_.hipDeviceGetUuid != nullptr) {
     check(api_.hipDeviceGetUuid(&uuid, own), "hipDeviceGetUuid");

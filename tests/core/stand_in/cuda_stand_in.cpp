@@ -14,25 +14,14 @@
 #include <string>
 #include <vector>
 
-#include "machine.h"
+#include "answers.h"
 
 namespace {
 
-using stand_in::Kind;
-using stand_in::Machine;
+using namespace stand_in;
 
-enum Code : int {
-  kInvalidValue = 1,
-  kOutOfMemory = 2,
-  kNoDevice = 100,
-  kInvalidDevice = 101,
-  kInvalidImage = 200,
+enum CudaCode : int {
   kInvalidContext = 201,
-  kPeerAccessUnsupported = 217,
-  kInvalidHandle = 400,
-  kNotFound = 500,
-  kNotReady = 600,
-  kLaunchFailed = 719,
   kPeerAccessAlreadyEnabled = 704,
 };
 struct CodeName {
@@ -65,8 +54,6 @@ CUcontext context_of(int device) { return reinterpret_cast<CUcontext>(static_cas
 int device_of(CUcontext context) { return static_cast<int>(reinterpret_cast<std::uintptr_t>(context)) - 1; }
 void* pointer(CUdeviceptr memory) { return reinterpret_cast<void*>(memory); }
 CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
-stand_in::Stream* stream_of(CUstream stream) { return reinterpret_cast<stand_in::Stream*>(stream); }
-stand_in::Event* event_of(CUevent event) { return reinterpret_cast<stand_in::Event*>(event); }
 
 // Ordinals of the machine that CUDA_VISIBLE_DEVICES leaves, in its order.
 std::vector<int> visible() {
@@ -114,13 +101,6 @@ int attribute_of(int which) {
   }
 }
 
-// Copies take the path that the driver's would: in order on the stream.
-CUresult queue_copy(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
-  if (stream == nullptr) return code(kInvalidHandle);
-  stream_of(stream)->push([=] { std::memmove(pointer(target), pointer(source), bytes); });
-  return code(0);
-}
-
 // Of a memory location or of a device that older calls name, -1 for the host.
 bool is_place(int type, int id) { return type == 2 || (type == 1 && valid(id)); }
 bool is_place(int device) { return device == -1 || valid(device); }
@@ -135,8 +115,6 @@ CUresult queue_prefetch(const char* call, CUdeviceptr memory, std::size_t bytes,
   if (result == code(0)) stream_of(stream)->push([] {});
   return result;
 }
-
-using Captured = std::vector<std::function<void()>>;
 
 }  // namespace
 
@@ -237,51 +215,26 @@ STAND_IN(cuCtxEnablePeerAccess)(CUcontext, unsigned) {
   FAULT(cuCtxEnablePeerAccess);
   return code(Machine::instance().calls("cuCtxEnablePeerAccess") > 2 ? kPeerAccessAlreadyEnabled : 0);
 }
-STAND_IN(cuMemGetInfo_v2)(std::size_t* free_bytes, std::size_t* total_bytes) {
-  FAULT(cuMemGetInfo_v2);
-  if (current < 0) return code(kInvalidContext);
-  *free_bytes = Machine::instance().free_bytes(current);
-  *total_bytes = Machine::instance().settings().memory_bytes;
-  return code(0);
-}
-STAND_IN(cuMemAlloc_v2)(CUdeviceptr* memory, std::size_t bytes) {
-  FAULT(cuMemAlloc_v2);
-  if (current < 0) return code(kInvalidContext);
-  *memory = address(Machine::instance().allocate(Kind::kDevice, current, bytes));
-  return code(*memory == 0 ? kOutOfMemory : 0);
-}
-STAND_IN(cuMemFree_v2)(CUdeviceptr memory) {
-  FAULT(cuMemFree_v2);
-  return code(Machine::instance().release(pointer(memory), Kind::kDevice) ? 0 : kInvalidValue);
-}
-STAND_IN(cuMemHostAlloc)(void** memory, std::size_t bytes, unsigned) {
-  FAULT(cuMemHostAlloc);
-  if (current < 0) return code(kInvalidContext);
-  *memory = Machine::instance().allocate(Kind::kPinned, current, bytes);
-  return code(*memory == nullptr ? kOutOfMemory : 0);
-}
-STAND_IN(cuMemFreeHost)(void* memory) {
-  FAULT(cuMemFreeHost);
-  return code(Machine::instance().release(memory, Kind::kPinned) ? 0 : kInvalidValue);
-}
+ANSWERS(CUresult, cuMemGetInfo_v2, (std::size_t * free_bytes, std::size_t* total_bytes),
+        current < 0 ? int{kInvalidContext} : memory_info(current, free_bytes, total_bytes))
+ANSWERS(CUresult, cuMemAlloc_v2, (CUdeviceptr * memory, std::size_t bytes),
+        current < 0 ? int{kInvalidContext} : allocate(memory, Kind::kDevice, current, bytes))
+ANSWERS(CUresult, cuMemFree_v2, (CUdeviceptr memory), release(pointer(memory), Kind::kDevice))
+ANSWERS(CUresult, cuMemHostAlloc, (void** memory, std::size_t bytes, unsigned),
+        current < 0 ? int{kInvalidContext} : allocate(memory, Kind::kPinned, current, bytes))
+ANSWERS(CUresult, cuMemFreeHost, (void* memory), release(memory, Kind::kPinned))
 STAND_IN(cuMemHostRegister_v2)(void* memory, std::size_t bytes, unsigned) {
   FAULT(cuMemHostRegister_v2);
   return code(Machine::instance().register_host(memory, bytes) ? 0 : kInvalidValue);
 }
-STAND_IN(cuMemHostUnregister)(void* memory) {
-  FAULT(cuMemHostUnregister);
-  return code(Machine::instance().release(memory, Kind::kRegistered) ? 0 : kInvalidValue);
-}
+ANSWERS(CUresult, cuMemHostUnregister, (void* memory), release(memory, Kind::kRegistered))
 STAND_IN(cuMemHostGetDevicePointer_v2)(CUdeviceptr* seen, void* memory, unsigned) {
   FAULT(cuMemHostGetDevicePointer_v2);
   *seen = address(memory);
   return code(0);
 }
-STAND_IN(cuMemAllocManaged)(CUdeviceptr* memory, std::size_t bytes, unsigned) {
-  FAULT(cuMemAllocManaged);
-  *memory = address(Machine::instance().allocate(Kind::kManaged, current, bytes));
-  return code(*memory == 0 ? kOutOfMemory : 0);
-}
+ANSWERS(CUresult, cuMemAllocManaged, (CUdeviceptr * memory, std::size_t bytes, unsigned),
+        allocate(memory, Kind::kManaged, current, bytes))
 STAND_IN(cuMemPrefetchAsync_v2)
 (CUdeviceptr memory, std::size_t bytes, CUmemLocation to, unsigned flags, CUstream stream) {
   const bool known = flags == 0 && is_place(static_cast<int>(to.type), to.id);
@@ -300,148 +253,54 @@ STAND_IN(cuMemAdvise)(CUdeviceptr memory, std::size_t bytes, CUmem_advise advice
   return taken("cuMemAdvise", memory, bytes, known && is_place(place));
 }
 #endif
-STAND_IN(cuMemGetAddressRange_v2)(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr memory) {
-  FAULT(cuMemGetAddressRange_v2);
-  void* found = nullptr;
-  stand_in::Allocation allocation{};
-  if (!Machine::instance().find(pointer(memory), &found, &allocation)) return code(kInvalidValue);
-  *base = address(found);
-  *bytes = allocation.bytes;
-  return code(0);
-}
-STAND_IN(cuIpcGetMemHandle)(CUipcMemHandle* handle, CUdeviceptr memory) {
-  FAULT(cuIpcGetMemHandle);
-  stand_in::Handle made{};
-  if (!Machine::instance().share(pointer(memory), &made)) return code(kInvalidValue);
-  std::memset(handle, 0, sizeof(*handle));
-  std::memcpy(handle->reserved, &made, sizeof(made));
-  return code(0);
-}
-STAND_IN(cuIpcOpenMemHandle_v2)(CUdeviceptr* memory, CUipcMemHandle handle, unsigned) {
-  FAULT(cuIpcOpenMemHandle_v2);
-  stand_in::Handle given{};
-  std::memcpy(&given, handle.reserved, sizeof(given));
-  *memory = address(Machine::instance().open(given, current));
-  return code(*memory == 0 ? kInvalidContext : 0);
-}
-STAND_IN(cuIpcCloseMemHandle)(CUdeviceptr memory) {
-  FAULT(cuIpcCloseMemHandle);
-  return code(Machine::instance().release(pointer(memory), Kind::kOpened) ? 0 : kInvalidValue);
-}
-STAND_IN(cuMemcpy)(CUdeviceptr target, CUdeviceptr source, std::size_t bytes) {
-  FAULT(cuMemcpy);
-  std::memmove(pointer(target), pointer(source), bytes);
-  return code(0);
-}
-STAND_IN(cuMemcpyAsync)(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
-  FAULT(cuMemcpyAsync);
-  return queue_copy(target, source, bytes, stream);
-}
-STAND_IN(cuMemcpyPeerAsync)
-(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from, std::size_t bytes, CUstream stream) {
-  FAULT(cuMemcpyPeerAsync);
-  if (to == nullptr || from == nullptr) return code(kInvalidContext);
-  return queue_copy(target, source, bytes, stream);
-}
-STAND_IN(cuStreamCreate)(CUstream* stream, unsigned) {
-  FAULT(cuStreamCreate);
-  if (current < 0) return code(kInvalidContext);
-  *stream = reinterpret_cast<CUstream>(Machine::instance().create_stream(current));
-  return code(0);
-}
-STAND_IN(cuStreamDestroy_v2)(CUstream stream) {
-  FAULT(cuStreamDestroy_v2);
-  return code(Machine::instance().destroy_stream(stream_of(stream)) ? 0 : kInvalidHandle);
-}
+ANSWERS(CUresult, cuMemGetAddressRange_v2, (CUdeviceptr * base, std::size_t* bytes, CUdeviceptr memory),
+        address_range(base, bytes, pointer(memory)))
+ANSWERS(CUresult, cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr memory), share(handle, pointer(memory)))
+ANSWERS(CUresult, cuIpcOpenMemHandle_v2, (CUdeviceptr * memory, CUipcMemHandle handle, unsigned),
+        opened(memory, handle, current) ? 0 : int{kInvalidContext})
+ANSWERS(CUresult, cuIpcCloseMemHandle, (CUdeviceptr memory), release(pointer(memory), Kind::kOpened))
+ANSWERS(CUresult, cuMemcpy, (CUdeviceptr target, CUdeviceptr source, std::size_t bytes),
+        copy(pointer(target), pointer(source), bytes))
+ANSWERS(CUresult, cuMemcpyAsync, (CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream),
+        queue_copy(pointer(target), pointer(source), bytes, stream_of(stream)))
+ANSWERS(CUresult, cuMemcpyPeerAsync,
+        (CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from, std::size_t bytes, CUstream stream),
+        to == nullptr || from == nullptr ? int{kInvalidContext}
+                                         : queue_copy(pointer(target), pointer(source), bytes, stream_of(stream)))
+ANSWERS(CUresult, cuStreamCreate, (CUstream * stream, unsigned),
+        current < 0 ? int{kInvalidContext} : create_stream(stream, current))
+ANSWERS(CUresult, cuStreamDestroy_v2, (CUstream stream), destroy_stream(stream_of(stream)))
 STAND_IN(cuStreamSynchronize)(CUstream stream) {
   FAULT(cuStreamSynchronize);
   if (stream != nullptr) stream_of(stream)->synchronize();
   return code(Machine::instance().lost());
 }
-STAND_IN(cuStreamQuery)(CUstream stream) {
-  FAULT(cuStreamQuery);
-  return code(stream_of(stream)->idle() ? Machine::instance().lost() : kNotReady);
-}
-STAND_IN(cuStreamBeginCapture_v2)(CUstream stream, CUstreamCaptureMode) {
-  FAULT(cuStreamBeginCapture_v2);
-  return code(stream_of(stream)->begin_capture() ? 0 : kInvalidValue);
-}
-STAND_IN(cuStreamEndCapture)(CUstream stream, CUgraph* graph) {
-  FAULT(cuStreamEndCapture);
-  *graph = reinterpret_cast<CUgraph>(stream_of(stream)->end_capture().release());
-  return code(*graph != nullptr ? 0 : kInvalidValue);
-}
-// A graph is what was pushed; one that is ready is a copy of it.
-STAND_IN(cuGraphInstantiateWithFlags)(CUgraphExec* ready, CUgraph graph, unsigned long long) {
-  FAULT(cuGraphInstantiateWithFlags);
-  *ready = reinterpret_cast<CUgraphExec>(new Captured(*reinterpret_cast<Captured*>(graph)));
-  Machine::instance().count_graph(1);
-  return code(0);
-}
-STAND_IN(cuGraphLaunch)(CUgraphExec graph, CUstream stream) {
-  FAULT(cuGraphLaunch);
-  for (const auto& work : *reinterpret_cast<Captured*>(graph)) stream_of(stream)->push(work);
-  return code(0);
-}
-STAND_IN(cuGraphExecDestroy)(CUgraphExec graph) {
-  FAULT(cuGraphExecDestroy);
-  delete reinterpret_cast<Captured*>(graph);
-  Machine::instance().count_graph(-1);
-  return code(0);
-}
-STAND_IN(cuGraphDestroy)(CUgraph graph) {
-  FAULT(cuGraphDestroy);
-  delete reinterpret_cast<Captured*>(graph);
-  return code(0);
-}
-STAND_IN(cuStreamWaitEvent)(CUstream stream, CUevent event, unsigned) {
-  FAULT(cuStreamWaitEvent);
-  Machine::instance().wait(stream_of(stream), event_of(event));
-  return code(0);
-}
-STAND_IN(cuEventCreate)(CUevent* event, unsigned) {
-  FAULT(cuEventCreate);
-  if (current < 0) return code(kInvalidContext);
-  *event = reinterpret_cast<CUevent>(Machine::instance().create_event());
-  return code(0);
-}
-STAND_IN(cuEventDestroy_v2)(CUevent event) {
-  FAULT(cuEventDestroy_v2);
-  return code(Machine::instance().destroy_event(event_of(event)) ? 0 : kInvalidHandle);
-}
-STAND_IN(cuEventRecord)(CUevent event, CUstream stream) {
-  FAULT(cuEventRecord);
-  if (stream == nullptr) return code(kInvalidHandle);
-  Machine::instance().record(event_of(event), stream_of(stream));
-  return code(0);
-}
+ANSWERS(CUresult, cuStreamQuery, (CUstream stream), query(stream_of(stream)))
+ANSWERS(CUresult, cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode), begin_capture(stream_of(stream)))
+ANSWERS(CUresult, cuStreamEndCapture, (CUstream stream, CUgraph* graph), end_capture(stream_of(stream), graph))
+ANSWERS(CUresult, cuGraphInstantiateWithFlags, (CUgraphExec * ready, CUgraph graph, unsigned long long),
+        instantiate(ready, captured_of(graph)))
+ANSWERS(CUresult, cuGraphLaunch, (CUgraphExec graph, CUstream stream),
+        launch_graph(captured_of(graph), stream_of(stream)))
+ANSWERS(CUresult, cuGraphExecDestroy, (CUgraphExec graph), destroy(captured_of(graph), true))
+ANSWERS(CUresult, cuGraphDestroy, (CUgraph graph), destroy(captured_of(graph), false))
+ANSWERS(CUresult, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned),
+        wait(stream_of(stream), event_of(event)))
+ANSWERS(CUresult, cuEventCreate, (CUevent * event, unsigned), current < 0 ? int{kInvalidContext} : create_event(event))
+ANSWERS(CUresult, cuEventDestroy_v2, (CUevent event), destroy_event(event_of(event)))
+ANSWERS(CUresult, cuEventRecord, (CUevent event, CUstream stream), record(event_of(event), stream_of(stream)))
 STAND_IN(cuEventSynchronize)(CUevent event) {
   FAULT(cuEventSynchronize);
   const bool known = Machine::instance().synchronize_event(event_of(event));
   return code(known ? Machine::instance().lost() : kInvalidHandle);
 }
-STAND_IN(cuEventElapsedTime)(float* milliseconds, CUevent start, CUevent stop) {
-  FAULT(cuEventElapsedTime);
-  if (!Machine::instance().completed(event_of(start)) || !Machine::instance().completed(event_of(stop)))
-    return code(kNotReady);
-  *milliseconds = static_cast<float>(static_cast<double>(event_of(stop)->when_ns - event_of(start)->when_ns) / 1e6);
-  return code(0);
-}
-STAND_IN(cuModuleLoadData)(CUmodule* module, const void* image) {
-  FAULT(cuModuleLoadData);
-  const std::string architecture = "sm_" + std::to_string(Machine::instance().settings().architecture);
-  *module = static_cast<CUmodule>(Machine::instance().load_module(image, architecture));
-  return code(*module == nullptr ? kInvalidImage : 0);
-}
-STAND_IN(cuModuleUnload)(CUmodule module) {
-  FAULT(cuModuleUnload);
-  return code(Machine::instance().unload_module(module) ? 0 : kInvalidHandle);
-}
-STAND_IN(cuModuleGetFunction)(CUfunction* function, CUmodule module, const char* name) {
-  FAULT(cuModuleGetFunction);
-  *function = reinterpret_cast<CUfunction>(Machine::instance().find_kernel(module, name));
-  return code(*function == nullptr ? kNotFound : 0);
-}
+ANSWERS(CUresult, cuEventElapsedTime, (float* milliseconds, CUevent start, CUevent stop),
+        elapsed(milliseconds, event_of(start), event_of(stop)))
+ANSWERS(CUresult, cuModuleLoadData, (CUmodule * module, const void* image),
+        load_module(module, image, "sm_" + std::to_string(Machine::instance().settings().architecture)))
+ANSWERS(CUresult, cuModuleUnload, (CUmodule module), unload_module(module))
+ANSWERS(CUresult, cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name),
+        find_kernel(function, module, name))
 STAND_IN(cuFuncGetAttribute)(int* value, CUfunction_attribute, CUfunction) {
   FAULT(cuFuncGetAttribute);
   *value = 32;
@@ -451,14 +310,7 @@ STAND_IN(cuFuncSetAttribute)(CUfunction, CUfunction_attribute, int) {
   FAULT(cuFuncSetAttribute);
   return code(0);
 }
-STAND_IN(cuLaunchKernel)
-(CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned shared_bytes,
- CUstream stream, void** arguments, void**) {
-  FAULT(cuLaunchKernel);
-  if (function == nullptr || stream == nullptr) return code(kInvalidHandle);
-  if (stream_of(stream)->device() != current) return code(kInvalidContext);  // as strict as any driver may be
-  auto* kernel = reinterpret_cast<stand_in::Kernel*>(function);
-  return code(Machine::instance().launch(kernel, blocks, threads, shared_bytes, stream_of(stream), arguments)
-                  ? 0
-                  : kInvalidValue);
-}
+ANSWERS(CUresult, cuLaunchKernel,
+        (CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
+         unsigned shared_bytes, CUstream stream, void** arguments, void**),
+        launch(function, blocks, threads, shared_bytes, stream_of(stream), arguments, current, kInvalidContext))

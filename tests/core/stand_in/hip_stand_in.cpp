@@ -13,23 +13,12 @@
 #include <cstring>
 #include <string>
 
-#include "machine.h"
+#include "answers.h"
 
 namespace {
 
-using stand_in::Kind;
-using stand_in::Machine;
+using namespace stand_in;
 
-enum Code : int {
-  kInvalidValue = 1,
-  kOutOfMemory = 2,
-  kNoDevice = 100,
-  kInvalidDevice = 101,
-  kInvalidImage = 200,
-  kInvalidHandle = 400,
-  kNotFound = 500,
-  kNotReady = 600,
-};
 struct CodeName {
   int code;
   const char* name;
@@ -57,21 +46,11 @@ const CodeName& entry_of(int code) {
 
 thread_local int current = 0;  // HIP starts on device 0
 hipError_t code(int value) { return static_cast<hipError_t>(value); }
-stand_in::Stream* stream_of(hipStream_t stream) { return reinterpret_cast<stand_in::Stream*>(stream); }
-stand_in::Event* event_of(hipEvent_t event) { return reinterpret_cast<stand_in::Event*>(event); }
 int count_of_devices() {
   const char* shown = std::getenv("HIP_VISIBLE_DEVICES");
   return shown != nullptr && shown[0] == '\0' ? 0 : Machine::instance().settings().devices;
 }
 bool valid(int device) { return device >= 0 && device < count_of_devices(); }
-
-hipError_t queue_copy(void* target, const void* source, std::size_t bytes, hipStream_t stream) {
-  if (stream == nullptr) return code(kInvalidHandle);
-  stream_of(stream)->push([=] { std::memmove(target, source, bytes); });
-  return code(0);
-}
-
-using Captured = std::vector<std::function<void()>>;
 
 }  // namespace
 
@@ -165,48 +144,25 @@ STAND_IN(hipDeviceEnablePeerAccess)(int, unsigned) {
   FAULT(hipDeviceEnablePeerAccess);
   return code(0);
 }
-STAND_IN(hipMemGetInfo)(std::size_t* free_bytes, std::size_t* total_bytes) {
-  FAULT(hipMemGetInfo);
-  *free_bytes = Machine::instance().free_bytes(current);
-  *total_bytes = Machine::instance().settings().memory_bytes;
-  return code(0);
-}
-STAND_IN(hipMalloc)(void** memory, std::size_t bytes) {
-  FAULT(hipMalloc);
-  *memory = Machine::instance().allocate(Kind::kDevice, current, bytes);
-  return code(*memory == nullptr ? kOutOfMemory : 0);
-}
-STAND_IN(hipFree)(void* memory) {
-  FAULT(hipFree);
-  return code(Machine::instance().release(memory, Kind::kDevice) ? 0 : kInvalidValue);
-}
-STAND_IN(hipHostMalloc)(void** memory, std::size_t bytes, unsigned) {
-  FAULT(hipHostMalloc);
-  *memory = Machine::instance().allocate(Kind::kPinned, current, bytes);
-  return code(*memory == nullptr ? kOutOfMemory : 0);
-}
-STAND_IN(hipHostFree)(void* memory) {
-  FAULT(hipHostFree);
-  return code(Machine::instance().release(memory, Kind::kPinned) ? 0 : kInvalidValue);
-}
+ANSWERS(hipError_t, hipMemGetInfo, (std::size_t * free_bytes, std::size_t* total_bytes),
+        memory_info(current, free_bytes, total_bytes))
+ANSWERS(hipError_t, hipMalloc, (void** memory, std::size_t bytes), allocate(memory, Kind::kDevice, current, bytes))
+ANSWERS(hipError_t, hipFree, (void* memory), release(memory, Kind::kDevice))
+ANSWERS(hipError_t, hipHostMalloc, (void** memory, std::size_t bytes, unsigned),
+        allocate(memory, Kind::kPinned, current, bytes))
+ANSWERS(hipError_t, hipHostFree, (void* memory), release(memory, Kind::kPinned))
 STAND_IN(hipHostRegister)(void* memory, std::size_t bytes, unsigned) {
   FAULT(hipHostRegister);
   return code(Machine::instance().register_host(memory, bytes) ? 0 : kInvalidValue);
 }
-STAND_IN(hipHostUnregister)(void* memory) {
-  FAULT(hipHostUnregister);
-  return code(Machine::instance().release(memory, Kind::kRegistered) ? 0 : kInvalidValue);
-}
+ANSWERS(hipError_t, hipHostUnregister, (void* memory), release(memory, Kind::kRegistered))
 STAND_IN(hipHostGetDevicePointer)(void** seen, void* memory, unsigned) {
   FAULT(hipHostGetDevicePointer);
   *seen = memory;
   return code(0);
 }
-STAND_IN(hipMallocManaged)(void** memory, std::size_t bytes, unsigned) {
-  FAULT(hipMallocManaged);
-  *memory = Machine::instance().allocate(Kind::kManaged, current, bytes);
-  return code(*memory == nullptr ? kOutOfMemory : 0);
-}
+ANSWERS(hipError_t, hipMallocManaged, (void** memory, std::size_t bytes, unsigned),
+        allocate(memory, Kind::kManaged, current, bytes))
 STAND_IN(hipMemPrefetchAsync)(const void* memory, std::size_t bytes, int to, hipStream_t stream) {
   FAULT(hipMemPrefetchAsync);
   const bool known = to == -1 || valid(to);
@@ -219,158 +175,59 @@ STAND_IN(hipMemAdvise)(const void* memory, std::size_t bytes, hipMemoryAdvise ad
   const bool known = static_cast<int>(advice) >= 1 && static_cast<int>(advice) <= 6 && (place == -1 || valid(place));
   return code(known && Machine::instance().is_managed(memory, bytes) ? 0 : kInvalidValue);
 }
-STAND_IN(hipMemGetAddressRange)(hipDeviceptr_t* base, std::size_t* bytes, hipDeviceptr_t memory) {
-  FAULT(hipMemGetAddressRange);
-  void* found = nullptr;
-  stand_in::Allocation allocation{};
-  if (!Machine::instance().find(memory, &found, &allocation)) return code(kInvalidValue);
-  *base = found;
-  *bytes = allocation.bytes;
-  return code(0);
-}
-STAND_IN(hipIpcGetMemHandle)(hipIpcMemHandle_t* handle, void* memory) {
-  FAULT(hipIpcGetMemHandle);
-  stand_in::Handle made{};
-  if (!Machine::instance().share(memory, &made)) return code(kInvalidValue);
-  std::memset(handle, 0, sizeof(*handle));
-  std::memcpy(handle->reserved, &made, sizeof(made));
-  return code(0);
-}
+ANSWERS(hipError_t, hipMemGetAddressRange, (hipDeviceptr_t * base, std::size_t* bytes, hipDeviceptr_t memory),
+        address_range(base, bytes, memory))
+ANSWERS(hipError_t, hipIpcGetMemHandle, (hipIpcMemHandle_t * handle, void* memory), share(handle, memory))
 // As ROCm before 5.3: the flag is 0.
-STAND_IN(hipIpcOpenMemHandle)(void** memory, hipIpcMemHandle_t handle, unsigned flags) {
-  FAULT(hipIpcOpenMemHandle);
-  if (flags != 0) return code(kInvalidValue);
-  stand_in::Handle given{};
-  std::memcpy(&given, handle.reserved, sizeof(given));
-  *memory = Machine::instance().open(given, current);
-  return code(*memory == nullptr ? kInvalidHandle : 0);
-}
-STAND_IN(hipIpcCloseMemHandle)(void* memory) {
-  FAULT(hipIpcCloseMemHandle);
-  return code(Machine::instance().release(memory, Kind::kOpened) ? 0 : kInvalidValue);
-}
-STAND_IN(hipMemcpy)(void* target, const void* source, std::size_t bytes, hipMemcpyKind) {
-  FAULT(hipMemcpy);
-  std::memmove(target, source, bytes);
-  return code(0);
-}
-STAND_IN(hipMemcpyAsync)(void* target, const void* source, std::size_t bytes, hipMemcpyKind kind, hipStream_t stream) {
-  FAULT(hipMemcpyAsync);
-  if (static_cast<int>(kind) != 4) return code(kInvalidValue);  // hipMemcpyDefault: by the addresses
-  return queue_copy(target, source, bytes, stream);
-}
-STAND_IN(hipMemcpyPeerAsync)
-(void* target, int to, const void* source, int from, std::size_t bytes, hipStream_t stream) {
-  FAULT(hipMemcpyPeerAsync);
-  if (!valid(to) || !valid(from)) return code(kInvalidDevice);
-  return queue_copy(target, source, bytes, stream);
-}
-STAND_IN(hipStreamCreateWithFlags)(hipStream_t* stream, unsigned) {
-  FAULT(hipStreamCreateWithFlags);
-  *stream = reinterpret_cast<hipStream_t>(Machine::instance().create_stream(current));
-  return code(0);
-}
-STAND_IN(hipStreamDestroy)(hipStream_t stream) {
-  FAULT(hipStreamDestroy);
-  return code(Machine::instance().destroy_stream(stream_of(stream)) ? 0 : kInvalidHandle);
-}
+ANSWERS(hipError_t, hipIpcOpenMemHandle, (void** memory, hipIpcMemHandle_t handle, unsigned flags),
+        flags != 0                        ? int{kInvalidValue}
+        : opened(memory, handle, current) ? 0
+                                          : int{kInvalidHandle})
+ANSWERS(hipError_t, hipIpcCloseMemHandle, (void* memory), release(memory, Kind::kOpened))
+ANSWERS(hipError_t, hipMemcpy, (void* target, const void* source, std::size_t bytes, hipMemcpyKind),
+        copy(target, source, bytes))
+ANSWERS(hipError_t, hipMemcpyAsync,
+        (void* target, const void* source, std::size_t bytes, hipMemcpyKind kind, hipStream_t stream),
+        static_cast<int>(kind) != 4 ? int{kInvalidValue} : queue_copy(target, source, bytes, stream_of(stream)))
+ANSWERS(hipError_t, hipMemcpyPeerAsync,
+        (void* target, int to, const void* source, int from, std::size_t bytes, hipStream_t stream),
+        !valid(to) || !valid(from) ? int{kInvalidDevice} : queue_copy(target, source, bytes, stream_of(stream)))
+ANSWERS(hipError_t, hipStreamCreateWithFlags, (hipStream_t * stream, unsigned), create_stream(stream, current))
+ANSWERS(hipError_t, hipStreamDestroy, (hipStream_t stream), destroy_stream(stream_of(stream)))
 STAND_IN(hipStreamSynchronize)(hipStream_t stream) {
   FAULT(hipStreamSynchronize);
   if (stream != nullptr) stream_of(stream)->synchronize();
   return code(0);
 }
-STAND_IN(hipStreamQuery)(hipStream_t stream) {
-  FAULT(hipStreamQuery);
-  return code(stream_of(stream)->idle() ? Machine::instance().lost() : kNotReady);
-}
-STAND_IN(hipStreamBeginCapture)(hipStream_t stream, hipStreamCaptureMode) {
-  FAULT(hipStreamBeginCapture);
-  return code(stream_of(stream)->begin_capture() ? 0 : kInvalidValue);
-}
-STAND_IN(hipStreamEndCapture)(hipStream_t stream, hipGraph_t* graph) {
-  FAULT(hipStreamEndCapture);
-  *graph = reinterpret_cast<hipGraph_t>(stream_of(stream)->end_capture().release());
-  return code(*graph != nullptr ? 0 : kInvalidValue);
-}
-// A graph is what was pushed; one that is ready is a copy of it.
-STAND_IN(hipGraphInstantiateWithFlags)(hipGraphExec_t* ready, hipGraph_t graph, unsigned long long) {
-  FAULT(hipGraphInstantiateWithFlags);
-  *ready = reinterpret_cast<hipGraphExec_t>(new Captured(*reinterpret_cast<Captured*>(graph)));
-  Machine::instance().count_graph(1);
-  return code(0);
-}
-STAND_IN(hipGraphLaunch)(hipGraphExec_t graph, hipStream_t stream) {
-  FAULT(hipGraphLaunch);
-  for (const auto& work : *reinterpret_cast<Captured*>(graph)) stream_of(stream)->push(work);
-  return code(0);
-}
-STAND_IN(hipGraphExecDestroy)(hipGraphExec_t graph) {
-  FAULT(hipGraphExecDestroy);
-  delete reinterpret_cast<Captured*>(graph);
-  Machine::instance().count_graph(-1);
-  return code(0);
-}
-STAND_IN(hipGraphDestroy)(hipGraph_t graph) {
-  FAULT(hipGraphDestroy);
-  delete reinterpret_cast<Captured*>(graph);
-  return code(0);
-}
-STAND_IN(hipStreamWaitEvent)(hipStream_t stream, hipEvent_t event, unsigned) {
-  FAULT(hipStreamWaitEvent);
-  Machine::instance().wait(stream_of(stream), event_of(event));
-  return code(0);
-}
-STAND_IN(hipEventCreateWithFlags)(hipEvent_t* event, unsigned) {
-  FAULT(hipEventCreateWithFlags);
-  *event = reinterpret_cast<hipEvent_t>(Machine::instance().create_event());
-  return code(0);
-}
-STAND_IN(hipEventDestroy)(hipEvent_t event) {
-  FAULT(hipEventDestroy);
-  return code(Machine::instance().destroy_event(event_of(event)) ? 0 : kInvalidHandle);
-}
-STAND_IN(hipEventRecord)(hipEvent_t event, hipStream_t stream) {
-  FAULT(hipEventRecord);
-  if (stream == nullptr) return code(kInvalidHandle);
-  Machine::instance().record(event_of(event), stream_of(stream));
-  return code(0);
-}
+ANSWERS(hipError_t, hipStreamQuery, (hipStream_t stream), query(stream_of(stream)))
+ANSWERS(hipError_t, hipStreamBeginCapture, (hipStream_t stream, hipStreamCaptureMode), begin_capture(stream_of(stream)))
+ANSWERS(hipError_t, hipStreamEndCapture, (hipStream_t stream, hipGraph_t* graph), end_capture(stream_of(stream), graph))
+ANSWERS(hipError_t, hipGraphInstantiateWithFlags, (hipGraphExec_t * ready, hipGraph_t graph, unsigned long long),
+        instantiate(ready, captured_of(graph)))
+ANSWERS(hipError_t, hipGraphLaunch, (hipGraphExec_t graph, hipStream_t stream),
+        launch_graph(captured_of(graph), stream_of(stream)))
+ANSWERS(hipError_t, hipGraphExecDestroy, (hipGraphExec_t graph), destroy(captured_of(graph), true))
+ANSWERS(hipError_t, hipGraphDestroy, (hipGraph_t graph), destroy(captured_of(graph), false))
+ANSWERS(hipError_t, hipStreamWaitEvent, (hipStream_t stream, hipEvent_t event, unsigned),
+        wait(stream_of(stream), event_of(event)))
+ANSWERS(hipError_t, hipEventCreateWithFlags, (hipEvent_t * event, unsigned), create_event(event))
+ANSWERS(hipError_t, hipEventDestroy, (hipEvent_t event), destroy_event(event_of(event)))
+ANSWERS(hipError_t, hipEventRecord, (hipEvent_t event, hipStream_t stream), record(event_of(event), stream_of(stream)))
 STAND_IN(hipEventSynchronize)(hipEvent_t event) {
   FAULT(hipEventSynchronize);
   return code(Machine::instance().synchronize_event(event_of(event)) ? 0 : kInvalidHandle);
 }
-STAND_IN(hipEventElapsedTime)(float* milliseconds, hipEvent_t start, hipEvent_t stop) {
-  FAULT(hipEventElapsedTime);
-  if (!Machine::instance().completed(event_of(start)) || !Machine::instance().completed(event_of(stop)))
-    return code(kNotReady);
-  *milliseconds = static_cast<float>(static_cast<double>(event_of(stop)->when_ns - event_of(start)->when_ns) / 1e6);
-  return code(0);
-}
-STAND_IN(hipModuleLoadData)(hipModule_t* module, const void* image) {
-  FAULT(hipModuleLoadData);
-  *module = static_cast<hipModule_t>(Machine::instance().load_module(image, Machine::instance().settings().gfx));
-  return code(*module == nullptr ? kInvalidImage : 0);
-}
-STAND_IN(hipModuleUnload)(hipModule_t module) {
-  FAULT(hipModuleUnload);
-  return code(Machine::instance().unload_module(module) ? 0 : kInvalidHandle);
-}
-STAND_IN(hipModuleGetFunction)(hipFunction_t* function, hipModule_t module, const char* name) {
-  FAULT(hipModuleGetFunction);
-  *function = reinterpret_cast<hipFunction_t>(Machine::instance().find_kernel(module, name));
-  return code(*function == nullptr ? kNotFound : 0);
-}
-STAND_IN(hipModuleLaunchKernel)
-(hipFunction_t function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
- unsigned shared_bytes, hipStream_t stream, void** arguments, void**) {
-  FAULT(hipModuleLaunchKernel);
-  if (function == nullptr || stream == nullptr) return code(kInvalidHandle);
-  if (stream_of(stream)->device() != current) return code(kInvalidHandle);  // as strict as any driver may be
-  auto* kernel = reinterpret_cast<stand_in::Kernel*>(function);
-  return code(Machine::instance().launch(kernel, blocks, threads, shared_bytes, stream_of(stream), arguments)
-                  ? 0
-                  : kInvalidValue);
-}
+ANSWERS(hipError_t, hipEventElapsedTime, (float* milliseconds, hipEvent_t start, hipEvent_t stop),
+        elapsed(milliseconds, event_of(start), event_of(stop)))
+ANSWERS(hipError_t, hipModuleLoadData, (hipModule_t * module, const void* image),
+        load_module(module, image, Machine::instance().settings().gfx))
+ANSWERS(hipError_t, hipModuleUnload, (hipModule_t module), unload_module(module))
+ANSWERS(hipError_t, hipModuleGetFunction, (hipFunction_t * function, hipModule_t module, const char* name),
+        find_kernel(function, module, name))
+ANSWERS(hipError_t, hipModuleLaunchKernel,
+        (hipFunction_t function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
+         unsigned shared_bytes, hipStream_t stream, void** arguments, void**),
+        launch(function, blocks, threads, shared_bytes, stream_of(stream), arguments, current, kInvalidHandle))
 
 // --- hipRTC, as ROCm before 5.3 has it: in the runtime's own library
 // --------------------------------------------------

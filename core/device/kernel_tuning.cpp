@@ -90,12 +90,19 @@ void add_bulk(std::vector<CopyVariant>& variants, unsigned multiprocessors, std:
 }
 
 // A kernel whose blocks take the whole device makes the next one wait for its end: what should go both ways at once
-// would go one after the other.
+// would go one after the other. Registers are what runs out first where a thread has many words under way.
 bool leaves_room(const CopyVariant& variant, unsigned multiprocessors, unsigned at_once) {
   constexpr std::uint64_t kThreads = 2048;            // that a multiprocessor holds
+  constexpr std::uint64_t kRegisters = 65536;         // of it
   constexpr std::uint64_t kSharedBytes = 200U << 10;  // of it, that blocks may take of sm_90's
+  constexpr std::uint64_t kOwnRegisters = 32;         // of a thread, besides four for each word under way
+  std::uint64_t words = 1;
+  for (const Unrolled& unrolled : kUnrolled) {
+    if (variant.kernel == unrolled.kernel) words = unrolled.words;
+  }
+  const std::uint64_t threads = std::min(kThreads, kRegisters / (kOwnRegisters + 4 * words));
   const std::uint64_t blocks = std::uint64_t{variant.shape.blocks} * at_once;
-  return blocks * variant.shape.threads <= multiprocessors * kThreads &&
+  return blocks * variant.shape.threads <= multiprocessors * threads &&
          blocks * variant.shape.shared_bytes <= multiprocessors * kSharedBytes;
 }
 

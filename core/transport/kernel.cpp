@@ -28,9 +28,9 @@ bool pushes(const CaseSpec& spec) {
 class KernelLeg final : public CopyLeg {
  public:
   KernelLeg(DeviceRuntime& leg_runtime, int device, const PeerBuffer& target, const PeerBuffer& source,
-            std::size_t bytes, int blocks, int at_once)
+            std::size_t bytes, int blocks)
       : CopyLeg(leg_runtime, device) {
-    const CopyPath path{device, target.copy_device, source.copy_device, at_once};
+    const CopyPath path{device, target.copy_device, source.copy_device};
     const CopyVariant variant = fastest_copy(leg_runtime, path, target.data, source.data, bytes, blocks);
     kernel_ = leg_runtime.kernel(device, variant.kernel);
     shape_ = variant.shape;
@@ -78,11 +78,8 @@ class KernelTransport final : public Transport {
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                 const std::vector<Flow>& flows) override {
-    const auto at_once = static_cast<int>(std::count_if(flows.begin(), flows.end(), [&](const Flow& flow) {
-      return (pushes(spec) ? flow.source : flow.target) == context.rank();
-    }));
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t bytes) {
-      return std::make_unique<KernelLeg>(*context.runtime, device, target, source, bytes, spec.blocks, at_once);
+      return std::make_unique<KernelLeg>(*context.runtime, device, target, source, bytes, spec.blocks);
     };
     return connect_one_sided(context, spec, flows, {pushes(spec), true, make_leg});
   }

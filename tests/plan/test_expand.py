@@ -313,6 +313,19 @@ def test_path_and_algorithm_make_launches_of_their_own() -> None:
     assert any("nonsense" in reason for reason in skipped)
 
 
+@pytest.mark.parametrize(("kind", "launches"), [("cuda", 2), ("host", 1)])
+def test_device_memory_at_one_end_alone_is_a_launch_of_its_own(kind: str, launches: int) -> None:
+    plan = plan_of(
+        '[[case]]\ntransport="mpi"\npattern="pingpong"\nsize="8"\npairs="first"\n'
+        'source_memory=["device","pinned"]\ntarget_memory=["device","pinned"]\n'
+    )
+    here = PlanMachine(kind, 2, 8 * GIB, 8 * GIB, 8 * GIB, 16)
+    run = plan_run(plan, expand(plan, here), here)
+    kinds = [{(case.source_memory, case.target_memory) for case in launch.cases} for launch in run.launches]
+    alike, mixed = {("device", "device"), ("pinned", "pinned")}, {("device", "pinned"), ("pinned", "device")}
+    assert kinds == ([alike, mixed] if launches == 2 else [alike | mixed])
+
+
 def test_repeats_are_fresh_launches() -> None:
     plan = dataclasses.replace(plan_of('[[case]]\ntransport="mpi"\npattern="alltoall"\nsize="8:64:x2"'), repeat=3)
     run = plan_run(plan, expand(plan, MACHINE), MACHINE)

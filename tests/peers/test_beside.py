@@ -78,7 +78,7 @@ def test_one_table_and_file_for_all_peers(
         def rows(self) -> list[Row]:
             return [Row(case("ccl", "allreduce", 1 << 20)), Row(case("mpi", "pingpong", 8))]
 
-    def alternated(request: Request, tell: Any) -> Outcome:
+    def alternated(request: Request, tell: Any, after_round: Any) -> Outcome:
         request.out.mkdir(parents=True)
         tell("pair 1")
         ratio = ratio_of_pairs([101.0] * 9, [100.0] * 9)
@@ -99,3 +99,27 @@ def test_one_table_and_file_for_all_peers(
     assert "all_reduce_perf" in capsys.readouterr().out
     assert told == ["nccl-tests: pair 1", "osu: pair 1",
                     next(text for text in told if text.startswith("nvbandwidth: no case"))]  # fmt: skip
+
+
+def test_the_report_has_what_was_found_and_nothing_of_a_damaged_file(tmp_path: Path) -> None:
+    from types import SimpleNamespace
+
+    from linkgauge.peers.request import rows_of
+    from linkgauge.peers.show import row_of, write_rows
+    from linkgauge.view.beside import COLUMNS, beside_rows
+
+    (row,), _ = rows_of("osu", peer_tests("osu", ("osu_latency",)), (2,), (("pageable", "device"),), (64,))
+    line = Line(row, 1010.0, 1000.0, ratio_of_pairs([1.01] * 9, [1.0] * 9), "holds")
+    (tmp_path / "with").mkdir()
+    run: Any = SimpleNamespace(path=tmp_path)
+    assert beside_rows(run) == []
+    write_rows(tmp_path / "with", [{"peer": "osu", **row_of(line)}, {"peer": "osu"}])
+    (shown,) = beside_rows(run)
+    assert dict(zip(COLUMNS, shown, strict=True)) == {
+        "peer": "osu", "test": "osu_latency", "ranks": "2", "memory": "pageable to device", "size": "64 B",
+        "ours": "1.01 µs", "the peer's": "1.00 µs", "ratio of": "times", "ratio": "1.010", "95 %": "1.010 to 1.010",
+        "pairs": "9", "verdict": "holds",
+    }  # fmt: skip
+    for damaged in ("", "{}", "[1, [], null, 3]", "[" * 100_000, '[{"peer": 1e999}]'):
+        (tmp_path / "with" / "ratios.json").write_text(damaged)
+        assert beside_rows(run) == []

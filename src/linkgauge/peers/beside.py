@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.peers.catalogue import PeerTest, peer_tests
-from linkgauge.peers.drive import alternate
+from linkgauge.peers.drive import Outcome, alternate
 from linkgauge.peers.request import Request, Row, rows_of
 from linkgauge.peers.show import named_peer, print_rows, row_of, write_rows
 from linkgauge.plan.case import Case
@@ -44,13 +44,16 @@ def measure_beside(
             out=out / re.sub("[^a-z0-9]", "_", name),
             bind=bind,
         )
-        outcome = alternate(request, lambda said, name=name: tell(f"{name}: {said}"))  # type: ignore[misc]
+
+        def keep(known: Outcome, name: str = name, before: Sequence[dict[str, Any]] = tuple(table)) -> None:
+            write_rows(out, [*before, *({"peer": name, **row_of(line)} for line in known.lines)])
+
+        outcome = alternate(request, lambda said, name=name: tell(f"{name}: {said}"), keep)  # type: ignore[misc]
         table += [{"peer": name, **row_of(line)} for line in outcome.lines]
         left_out |= outcome.left_out
-    if not table and not left_out:
-        return
-    write_rows(out, table)
-    print_rows(table, left_out)
+    if table or left_out:
+        write_rows(out, table)
+        print_rows(table, left_out)
 
 
 def rows_of_cases(cases: Sequence[Case], peer: str) -> tuple[Row, ...]:

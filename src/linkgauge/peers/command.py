@@ -53,7 +53,7 @@ def against_command(
     Example: linkgauge against osu=/opt/osu --tests osu_latency --size 8:1MiB:x2 --mpi openmpi-4.1.4 --devices host:2
     """
     from linkgauge.peers.catalogue import peer_tests
-    from linkgauge.peers.drive import alternate
+    from linkgauge.peers.drive import Outcome, alternate
     from linkgauge.peers.request import Request, rows_of
     from linkgauge.peers.show import named_peer, print_rows, row_of, write_rows
     from linkgauge.plan.quantity import parse_duration, parse_sizes
@@ -86,17 +86,21 @@ def against_command(
         max_pairs=pairs,
         time_limit_s=parse_duration(time_limit) / 1e9 if time_limit else None,
     )
-    outcome = alternate(
-        request,
-        lambda text: typer.echo(text, err=True),
-        lambda known: write_rows(out, [row_of(line) for line in known.lines]),
-    )
-    table = [row_of(line) for line in outcome.lines]
-    write_rows(out, table)
-    if as_json:
-        typer.echo(json.dumps(table))
-    else:
-        print_rows(table, {**cannot, **outcome.left_out})
+    known = Outcome([], {})
+
+    def keep(outcome: Outcome) -> None:
+        nonlocal known
+        known = outcome
+        write_rows(out, [row_of(line) for line in known.lines])
+
+    try:
+        keep(alternate(request, lambda text: typer.echo(text, err=True), keep))
+    finally:  # also of one that was ended
+        table = [row_of(line) for line in known.lines]
+        if as_json:
+            typer.echo(json.dumps(table))
+        elif table:
+            print_rows(table, {**cannot, **known.left_out})
 
 
 def _ranks(text: str) -> list[int]:

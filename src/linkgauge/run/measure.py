@@ -166,8 +166,15 @@ def present(path: Path, reporter: Reporter, *, report: bool) -> None:
     except ImportError as error:
         reporter.note(f"no summary: {error}; see the tables with 'linkgauge show {path}'")
     console.print(f"run folder: {path}", soft_wrap=True, markup=False, highlight=False)
-    if not report or run is None:
-        return
+    if report and run is not None:
+        make_report(run, path, reporter)
+
+
+def make_report(run: Any, path: Path, reporter: Reporter) -> None:
+    """The report of a loaded run in its folder `path`, where its parts are installed; otherwise why there is none."""
+    from rich.console import Console
+
+    console = Console()
     target = path / "report.html"
     try:
         from linkgauge.view.report import write_report

@@ -18,7 +18,7 @@ from linkgauge.run import options
 from linkgauge.run.binding import cores_by_rank
 from linkgauge.run.devices import DeviceSet, find_devices
 from linkgauge.run.info import run_info
-from linkgauge.run.measure import Work, check_out, default_out, measure, present
+from linkgauge.run.measure import Work, check_out, default_out, make_report, measure, present
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.on_system import Expected, prepare_on, system_data
 from linkgauge.run.prepare import Prepared, new_pending, prepare, prepare_from
@@ -91,13 +91,18 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         left_out=prepared.planned.left_out,
     )
     status = measure(work, reporter)
-    present(folder.path, reporter, report=report)
+    present(folder.path, reporter, report=report and not asked.beside)
     if asked.beside:
         from linkgauge.peers.beside import measure_beside
+        from linkgauge.store.run import load
 
         launched = prepared.planned.launches
         mpi = "" if asked.threads or not launched else str(prepared.mpis[launched[0].settings.mpi].library)
-        measure_beside(folder.path, asked.beside, mpi=mpi, devices=asked.devices, bind="none", tell=reporter.note)
+        try:
+            measure_beside(folder.path, asked.beside, mpi=mpi, devices=asked.devices, bind="none", tell=reporter.note)
+        finally:
+            if report:
+                make_report(load(folder.path), folder.path, reporter)
     return status
 
 

@@ -12,6 +12,9 @@ from linkgauge.errors import LinkgaugeError
 from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts, report_charts
 from linkgauge.view.answer import answers, best_ranges
+from linkgauge.view.beside import COLUMNS as BESIDE_COLUMNS
+from linkgauge.view.beside import NOTE as BESIDE_NOTE
+from linkgauge.view.beside import beside_rows
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.chosen import chosen_ranges
 from linkgauge.view.derived import BLOCK_COLUMNS, BLOCK_NOTE, RATES, SIZE_COLUMNS, SIZE_NOTE, block_rows, size_rows
@@ -73,6 +76,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | 
     _wrong(page, results)
     _uses(page, results)
     _chosen(page, results)
+    _beside(page, run)
     report_charts.patterns(page, results, ceilings, unit)
     _derived(page, results, unit)
     report_charts.pairs(page, results, ceilings, unit)
@@ -245,6 +249,14 @@ def _chosen(page: Page, results: Results) -> None:
         page.heading(2, "What the library chose", "chosen")
         _static_table(page, [("task", True), ("library", True), ("sizes", True), ("choice", True)], rows)
         page.note("As its log says of the same cases, done once more in a launch whose times do not count.")
+
+
+def _beside(page: Page, run: Run) -> None:
+    rows = beside_rows(run)
+    if rows:
+        page.heading(2, "Beside other tools", "beside")
+        _static_table(page, [(name, True) for name in BESIDE_COLUMNS], rows)
+        page.note(BESIDE_NOTE)
 
 
 def _nodes(page: Page, results: Results, unit: str) -> None:

@@ -76,10 +76,14 @@ std::vector<int> ranks_of(Pattern pattern) {
 }
 
 // Sizes that leave odd ends; whole elements and blocks where the pattern needs them.
-std::vector<std::int64_t> sizes_of(Pattern pattern, int ranks) {
+std::vector<std::int64_t> every_size_of(Pattern pattern, int ranks) {
   if (cuts_blocks(pattern)) return {4L * ranks, 4L * 333 * ranks, 4L * 20001 * ranks};
   if (reduces(pattern)) return {4, 4L * 333, 4L * 50001};
   return {1, 1333, 200003};
+}
+std::vector<std::int64_t> sizes_of(Pattern pattern, int ranks) {
+  const std::vector<std::int64_t> sizes = every_size_of(pattern, ranks);
+  return kThreadSanitizer ? std::vector{sizes.back()} : sizes;
 }
 
 TEST(Ends, EachRankOfAPairHasMemoryOfOneKindWhereDataComesBack) {
@@ -141,7 +145,7 @@ TEST_P(EveryMechanism, WindowsRootsAndInPlace) {
 
 TEST_P(EveryMechanism, ReducesEveryDatatypeAndOp) {
   for (const Pattern pattern : {Pattern::kAllreduce, Pattern::kReduce, Pattern::kReduceScatter}) {
-    for (int datatype = 0; datatype < 12; ++datatype) {
+    for (int datatype = 0; datatype < 12; datatype += kThreadSanitizer ? 5 : 1) {
       CaseSpec spec = case_for(GetParam(), pattern, 2, 2 * 8 * 21);
       spec.datatype = static_cast<Datatype>(datatype);
       spec.op = static_cast<ReduceOp>(datatype % 5);
@@ -226,6 +230,7 @@ TEST(KernelAllreduce, OneShotAndTwoShotAreRight) {
     for (const char* variant : variants) {
       for (const int ranks : {2, 3, 4}) {
         for (const std::int64_t size : {4, 16, 44, 4 * 10007}) {
+          if (kThreadSanitizer && size == 16) continue;
           CaseSpec spec = case_of("kernel", Pattern::kAllreduce, ranks, size);
           spec.algorithm = algorithm;
           spec.variant = variant;

@@ -530,3 +530,23 @@ def test_pairs_side_by_side_are_only_what_was_asked_for() -> None:
     assert any("at least 4 devices" in reason for reason in few)
     both = Case("copy_engine", "pairs_bidirectional", 1 << 20, 1 << 20, (0, 1, 2, 3))
     assert both.case_key != dataclasses.replace(both, pattern="bidirectional").case_key
+
+
+def test_memory_of_a_node_that_is_not_here_is_skipped_with_those_that_are() -> None:
+    text = '[[case]]\ntransport="copy_engine"\npattern="host_to_device"\nsize="1MiB"\nsource_node=[0, 3]\n'
+    found = expand(plan_of(text), dataclasses.replace(MACHINE, memory_nodes=(0, 1)))
+    assert {(one.case.source_node, one.skip) for one in found} == {
+        (0, ""), (3, "NUMA node 3 has no memory here; nodes that have: 0, 1")
+    }  # fmt: skip
+
+
+def test_a_chase_of_two_ranks_is_of_pairs_alone_and_one_beside_others_has_memory_for_all() -> None:
+    chase = '[[case]]\ntransport="kernel"\npattern="chase"\nsize="2MiB"\n'
+    assert {case.devices for case in cases_of(chase + "ranks=2")} == {(0, 1), (1, 0)}
+    assert {case.devices for case in cases_of(chase + "ranks=1")} == {(0,)}
+    assert {len(case.devices) for case in cases_of(chase)} == {1, 2}
+    beside = Case("copy_engine", "host_to_device_beside", 1 << 20, 1 << 20, (0, 1), source_memory="pinned")
+    # The flow that is timed is half of what goes beside it: the further devices' have the most.
+    assert memory_need(beside).device_bytes == 2 << 20
+    assert memory_need(dataclasses.replace(beside, variant="both_ways")).device_bytes == 4 << 20
+    assert memory_need(dataclasses.replace(beside, variant="both_ways", devices=(0,))).device_bytes == 3 << 20

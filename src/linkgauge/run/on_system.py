@@ -60,6 +60,7 @@ def prepare_on(plan: Plan, system: System, given: Sequence[MpiInstallation]) -> 
         host_free_bytes=int(host_bytes),
         shm_free_bytes=int(host_bytes / 2),
         cores=_UNKNOWN_CORES,
+        memory_nodes=tuple(sorted({host.numa or 0 for host in system.hosts})) or (0,),
         absent={"ccl": "host devices have no NCCL or RCCL"} if devices.kind == "host" else {},
     )
     cases = expand(plan, machine)

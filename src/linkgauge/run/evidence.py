@@ -60,7 +60,7 @@ def notes(folder: Path) -> list[dict[str, Any]]:
 
 def say_segments(folder: Path) -> None:
     """A rank's word, once its libraries are up, of which files in shared memory it maps: they outlive a killed rank."""
-    mapped = sorted(str(path) for path in processes.mapped_files([os.getpid()]))
+    mapped = sorted(str(path) for path in processes.mapped_files([os.getpid()], shared=True))
     (folder / f"segments-{os.getpid()}.json").write_text(json.dumps(mapped))
 
 

@@ -194,7 +194,7 @@ class Launch:
         return None
 
     def _note_segments(self) -> None:
-        mapped = processes.mapped_files(processes.marked(self._folders.token))
+        mapped = processes.mapped_files(processes.marked(self._folders.token), shared=True)
         self._note(mapped | evidence.said_segments(self._evidence))
 
     def _note(self, mapped: set[Path]) -> None:

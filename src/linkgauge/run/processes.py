@@ -77,8 +77,11 @@ def marked(prefix: str) -> list[int]:
     return found
 
 
-def mapped_files(pids: Iterable[int]) -> set[Path]:
-    """Files in shared memory or temporary folders that any of the processes maps and that are not deleted."""
+def mapped_files(pids: Iterable[int], *, shared: bool = False) -> set[Path]:
+    """Files in shared memory or temporary folders that any of the processes maps and that are not deleted.
+
+    `shared`: only those that a process writes to for others to see, which a segment is and a library is not.
+    """
     found = set()
     for pid in pids:
         try:
@@ -88,6 +91,8 @@ def mapped_files(pids: Iterable[int]) -> set[Path]:
         for line in lines:
             parts = line.split(None, 5)
             if len(parts) == 6 and parts[5].startswith(("/dev/shm/", "/tmp/", "/var/tmp/")):
+                if shared and not (parts[1].startswith("rw") and parts[1].endswith("s")):
+                    continue
                 name = parts[5]
                 if not name.endswith(" (deleted)"):
                     found.add(Path(name))

@@ -150,6 +150,8 @@ class LocalCopies final : public DevicePattern {
       Buffer source = make_at(spec().source_device, from, bytes, from_options);
       Buffer target = make_at(spec().target_device, to, bytes, to_options);
       way.by_copy_engine(std::move(source), std::move(target));
+      // Written before kernels are chosen by copying it, as BufferedOperation does.
+      if (by_kernel && runtime().name() != "host") data().fill(way.source(), way.piece(stream_rank(0)), false, 0);
       way.manage(runtime(), device(), spec(), direction(ways_ == 2));
       if (by_kernel) {
         way.put_back(stream());

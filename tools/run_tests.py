@@ -9,10 +9,13 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "tests"
@@ -61,10 +64,13 @@ def _skip_reason(case: ElementTree.Element, skip: ElementTree.Element) -> str:
     return (skip.get("message") or skip.text or "no reason given").strip()
 
 
-def run_runner(name: str, command: list[str], report: Path) -> Tally:
-    """Runs one test runner, which writes `report`; a runner that dies without it counts as one failed test."""
+def run_runner(name: str, command: list[str], report: Path, output: IO[bytes] | None = None) -> Tally:
+    """Runs one test runner, which writes `report`; a runner that dies without it counts as one failed test.
+
+    What it prints goes to `output`, else where this program's goes.
+    """
     report.unlink(missing_ok=True)
-    status = subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode
+    status = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, stdout=output, stderr=output).returncode
     try:
         tally = read_junit(report)
     except (OSError, ElementTree.ParseError):
@@ -96,22 +102,22 @@ def build_cpp_tests() -> bool:
     return True
 
 
-def run_cpp_tests() -> Tally:
-    """Builds the C++ tests and runs them under ctest."""
-    print("Building the C++ tests ...", flush=True)
-    if not build_cpp_tests():
-        return Tally(failed=["the build of the C++ tests"])
+def run_cpp_tests(output: IO[bytes]) -> Tally:
+    """Runs the C++ tests, which are built, under ctest."""
     report = BUILD / "ctest.xml"
     # A test that waits for other ranks needs a core for each; half of them at once keeps spinning waits short.
     jobs = str(max(1, (os.cpu_count() or 1) // 2))
     command = ["ctest", "--test-dir", str(BUILD), "--output-on-failure", "--timeout", "300", "-j", jobs]
-    return run_runner("ctest", [*command, "--output-junit", str(report)], report)
+    return run_runner("ctest", [*command, "--output-junit", str(report)], report, output)
 
 
 def run_python_tests(arguments: list[str]) -> Tally:
-    """Runs pytest with the user's arguments."""
+    """Runs pytest with the user's arguments, which may end in a number of workers of their own (-n)."""
     report = ROOT / "build" / "pytest.xml"
-    return run_runner("pytest", [sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments], report)
+    # A test of Python's starts ranks, which wait as much as they compute. tests/conftest.py says what stays together.
+    workers = str(max(2, min(8, (os.cpu_count() or 1) // 2)))
+    options = ["-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", f"--junitxml={report}"]
+    return run_runner("pytest", [sys.executable, "-m", "pytest", *options, *arguments], report)
 
 
 def print_summary(tally: Tally, not_run: list[str]) -> None:
@@ -138,9 +144,19 @@ def main() -> int:
     tally, not_run = Tally(), []
     if options.without_cpp:
         not_run.append(f"the C++ tests: {options.without_cpp}")
+        tally.add(run_python_tests(pytest_arguments))
     else:
-        tally.add(run_cpp_tests())
-    tally.add(run_python_tests(pytest_arguments))
+        # Built first: tests of Python's use the stand-ins for GPU libraries. Then both run beside each other.
+        print("Building the C++ tests ...", flush=True)
+        is_built = build_cpp_tests()
+        with tempfile.TemporaryFile() as output, ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(run_cpp_tests, output) if is_built else None
+            tally.add(run_python_tests(pytest_arguments))
+            cpp = beside.result() if beside else Tally(failed=["the build of the C++ tests"])
+            tally.add(cpp)
+            if cpp.failed:  # what passed needs no line each
+                output.seek(0)
+                sys.stdout.write(output.read().decode(errors="replace"))
     print_summary(tally, not_run)
     if tally.failed:
         return EXIT_FAILED

@@ -219,7 +219,9 @@ def test_its_own_help_needs_no_set_up(door: Door) -> None:
     assert not (door.checkout / ".venv").exists()
 
 
-@pytest.mark.parametrize("arguments", [("wheels",), ("wheels", "a", "b"), ("setup", "everything")])
+@pytest.mark.parametrize(
+    "arguments", [("wheels",), ("wheels", "a", "b"), ("setup", "everything"), ("setup", "test,everything")]
+)
 def test_bad_arguments_are_named_before_any_work(door: Door, arguments: tuple[str, ...]) -> None:
     done = door.run(*arguments)
     assert done.returncode == 2

@@ -362,30 +362,30 @@ ALLREDUCES = """
 [[case]]
 transport = "kernel"
 pattern = "allreduce"
-size = ["16", "200KiB"]
+size = "16"
 algorithm = ["one_shot", "two_shot"]
 variant = ["default", "pull+device_barrier", "pull+host_barrier"]
 cadence = ["isolated", "streaming"]
 """
+# Several blocks, each of which waits for its peers' beside it: on two cores that takes seconds a case.
+LARGER_ALLREDUCES = ALLREDUCES.replace('"16"', '"200KiB"').replace('["isolated", "streaming"]', '"streaming"')
 
 
 # Three processes whose kernels wait for each other on two cores take a minute: as threads, three are enough.
 @pytest.mark.parametrize(("threads", "devices"), [(False, 2), (True, 3)])
 def test_direct_allreduces_meet_on_the_device(tmp_path: Path, threads: bool, devices: int) -> None:
-    (tmp_path / "plan.toml").write_text(ALLREDUCES)
+    (tmp_path / "plan.toml").write_text(ALLREDUCES + LARGER_ALLREDUCES)
     done = linkgauge("run", "--devices", "cuda", "--out", "run", *CASES, *(["--threads"] if threads else []),
                      cwd=tmp_path, LINKGAUGE_STAND_IN=f"devices={devices}")  # fmt: skip
     rows = list(load(tmp_path / "run").rows())
     assert {(str(row.status), row.reason or "") for row in rows} == {("ok", "")}, done.stdout + done.stderr
-    assert len(rows) == 24
+    assert len(rows) == 18
     assert done.returncode == 0
 
 
 def test_a_rank_that_cannot_launch_ends_the_others_wait(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(
-        ALLREDUCES.replace('variant = ["default", "pull+device_barrier", "pull+host_barrier"]', "").replace(
-            '["16", "200KiB"]', '"16"'
-        )
+        ALLREDUCES.replace('variant = ["default", "pull+device_barrier", "pull+host_barrier"]', "")
     )
     # Each fresh process counts anew, so that a case of every launch fails, with the reason of that very rank.
     begin = time.monotonic()

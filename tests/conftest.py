@@ -1,0 +1,23 @@
+"""Which tests go to one worker when several run them ('./lg test' starts pytest with -n)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+# These kill runs and look at all of this machine for what is left of them, so that none may run beside another.
+LEFTOVERS = ("tests/faults/", "tests/run/test_interrupts.py")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker takes whole files, so that what a file's tests share is made once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "leftovers" if file.startswith(LEFTOVERS) else file
+
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None

@@ -107,7 +107,7 @@ def run_cpp_tests(output: IO[bytes]) -> Tally:
     report = BUILD / "ctest.xml"
     # A test that waits for other ranks needs a core for each; half of them at once keeps spinning waits short.
     jobs = str(max(1, (os.cpu_count() or 1) // 2))
-    command = ["ctest", "--test-dir", str(BUILD), "--output-on-failure", "--timeout", "300", "-j", jobs]
+    command = ["ctest", "--test-dir", str(BUILD), "--output-on-failure", "--timeout", "600", "-j", jobs]
     return run_runner("ctest", [*command, "--output-junit", str(report)], report, output)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import stat
@@ -104,6 +105,20 @@ def test_sizes_that_one_factor_does_not_step_take_several_launches(tmp_path: Pat
             measured.append(size)
             size *= factor
     assert measured == [8, 64, 512, 1024, 4096, 5000]
+
+
+def test_sizes_apart_have_a_process_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(osu, "launcher", lambda request, ranks: ["mpiexec"])
+    for peer, name in (("nccl-tests", "all_reduce_perf"), ("osu", "osu_latency")):
+        (tmp_path / name).touch(mode=0o755)
+        request = request_of(peer, tmp_path, tmp_path, name, sizes=RANGE, mpi="x" if peer == "osu" else "")
+        assert len(launches_of(request, request.rows, {})) == 1
+        apart = dataclasses.replace(request, sizes_apart=True, iterations=10)
+        started = launches_of(apart, apart.rows, {})
+        assert [[row.size for row in one.rows] for one in started] == [[size] for size in RANGE]
+        asked = [dict(itertools.pairwise(one.command)) for one in started]
+        ends = [(one["-b"], one["-e"]) if peer == "nccl-tests" else tuple(one["-m"].split(":")) for one in asked]
+        assert ends == [(str(size), str(size)) for size in RANGE]
 
 
 def test_osu_is_told_its_first_and_last_size_and_doubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

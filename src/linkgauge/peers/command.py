@@ -28,6 +28,12 @@ def against_command(
     large_iterations: Annotated[
         int | None, typer.Option(min=1, help="As many above 8 KiB (OSU) or from 1 MiB on (nccl-tests); a launch more.")
     ] = None,
+    sizes_apart: Annotated[
+        bool,
+        typer.Option(
+            "--sizes-apart", help="Start the peer anew for each size: nccl-tests then reuses one buffer, as we do."
+        ),
+    ] = False,
     warmup: Annotated[int | None, typer.Option(min=0, help="Operations before.")] = None,
     mpi: Annotated[str, typer.Option(help="The MPI library of both; without it threads of one process.")] = "",
     devices: Annotated[str, typer.Option(help="As in linkgauge run.")] = "auto",
@@ -81,6 +87,7 @@ def against_command(
         out=out,
         iterations=iterations,
         large_iterations=large_iterations,
+        sizes_apart=sizes_apart,
         warmup=warmup,
         bind=bind,
         max_pairs=pairs,

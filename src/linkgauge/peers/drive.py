@@ -145,6 +145,7 @@ def _asked(request: Request) -> dict[str, object]:
         "folder": str(request.folder),
         "rows": [row.key for row in request.rows],
         "counts": [request.iterations, request.large_iterations, request.warmup],
+        **({"sizes_apart": True} if request.sizes_apart else {}),
         "mpi": request.mpi,
         "devices": request.devices,
         "bind": request.bind,

@@ -11,12 +11,17 @@ from linkgauge.peers.request import Request, Row
 
 
 def launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
-    """A launch for each test, rank count, count of operations and series of sizes that one factor steps through."""
+    """A launch for each test, rank count, count of operations and series of sizes that one factor steps through.
+
+    Its buffers have the largest size of a launch, and it steps through them from one operation to the next (startColl
+    of its src/common.cu): only a size alone finds its data where the operation before left it, as ours does.
+    """
     groups: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
     for row in rows:
         groups[(row.test.name, row.ranks, request.counts(row).iterations)].append(row)
     for some in groups.values():
-        for factor, chain in chains(sorted(some, key=lambda row: row.peer_size)):
+        rising = sorted(some, key=lambda row: row.peer_size)
+        for factor, chain in [(2, [row]) for row in rising] if request.sizes_apart else chains(rising):
             yield PeerLaunch(tuple(chain), tuple(_command(request, chain, factor)), launcher_environment())
 
 

@@ -24,7 +24,8 @@ def launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
     for row in rows:
         counts = None if own_counts else request.counts(row)
         odd = row.peer_size // (row.peer_size & -row.peer_size)
-        groups[(row.test.name, row.ranks, row.memory, odd, counts and counts.iterations)].append(row)
+        apart = row.size if request.sizes_apart else odd
+        groups[(row.test.name, row.ranks, row.memory, apart, counts and counts.iterations)].append(row)
     for some in groups.values():
         yield PeerLaunch(tuple(some), tuple(_command(request, some, own_counts)), launcher_environment())
 

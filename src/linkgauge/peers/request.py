@@ -57,6 +57,7 @@ class Request:
     bind: str = "none"  # none | core: rank i on the i-th core that is allowed
     max_pairs: int = MAX_PAIRS
     time_limit_s: float | None = None
+    sizes_apart: bool = False  # a process of the peer's for each size
 
     @property
     def ranks(self) -> int:

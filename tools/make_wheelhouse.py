@@ -52,9 +52,8 @@ def build_wheel(folder: Path, architecture: str) -> Path:
     import ziglang
 
     zig = Path(ziglang.__file__).parent / "zig"
-    # Zig builds its C++ library for every level of optimisation that it meets, a minute or two, and keeps it cached;
-    # -O3 also for what CMake tries, which would else need one more.
-    compiler = f"{zig} c++ -target {architecture}-linux-gnu.2.{GLIBC_MINOR} -O3"
+    compiler = f"{zig} c++ -target {architecture}-linux-gnu.2.{GLIBC_MINOR}"
+    # Zig builds its C++ library once, a minute or two, and keeps it in a cache.
     caches = {"ZIG_GLOBAL_CACHE_DIR": f"{ROOT}/build/zig", "ZIG_LOCAL_CACHE_DIR": f"{ROOT}/build/zig"}
     with tempfile.TemporaryDirectory() as raw:
         settings = [f"--config-settings=build-dir={ROOT}/build/wheelhouse-{{wheel_tag}}"]

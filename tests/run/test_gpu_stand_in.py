@@ -139,8 +139,9 @@ def test_a_compiler_newer_than_the_driver_is_named_with_its_place(tmp_path: Path
 
 @pytest.mark.parametrize("threads", [False, True])
 def test_a_kernel_that_is_wrong_only_in_its_last_iteration_is_corrupt(tmp_path: Path, threads: bool) -> None:
-    # Fills of a case: one for each buffer, before the first operation and before the last. Threads share a process.
-    fills = 4 if threads else 2
+    # Fills of a case: one for each buffer, before kernels are chosen, before the first operation and before the last.
+    # Threads share a process.
+    fills = 6 if threads else 3
     plan = """
         [[case]]
         transport = "kernel"

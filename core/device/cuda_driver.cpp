@@ -10,7 +10,7 @@
 namespace linkgauge {
 namespace {
 
-std::string version_text(int version) {
+std::string cuda_version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
@@ -56,13 +56,13 @@ CudaDriver::CudaDriver() {
   const std::string missing = bind_symbols(library, api_.entries());
   if (!missing.empty())
     throw Unsupported("the CUDA driver is too old: " + library.path() + " lacks " + missing + "; " +
-                      version_text(cuda::kOldestDriver) + " or newer is needed");
+                      cuda_version_text(cuda::kOldestDriver) + " or newer is needed");
   const cuda::Result started = api_.cuInit(0);
   if (started != cuda::kSuccess) throw Unsupported(reason_of(started, CudaVendor::error_name(api_, started)));
   check(api_.cuDriverGetVersion(&supported_version_), "cuDriverGetVersion");
   if (supported_version_ < cuda::kOldestDriver)
-    throw Unsupported("the CUDA driver is too old: it supports CUDA " + version_text(supported_version_) + ", " +
-                      version_text(cuda::kOldestDriver) + " or newer is needed");
+    throw Unsupported("the CUDA driver is too old: it supports CUDA " + cuda_version_text(supported_version_) + ", " +
+                      cuda_version_text(cuda::kOldestDriver) + " or newer is needed");
   int count = 0;
   const cuda::Result counted = api_.cuDeviceGetCount(&count);
   if (counted != cuda::kSuccess || count == 0)
@@ -106,7 +106,7 @@ cuda::Context CudaDriver::context(int device) const {
 
 std::string CudaDriver::version() const {
   const std::string driver = nvml_.driver_version();
-  return "CUDA " + version_text(supported_version_) + (driver.empty() ? "" : ", driver " + driver);
+  return "CUDA " + cuda_version_text(supported_version_) + (driver.empty() ? "" : ", driver " + driver);
 }
 
 int CudaDriver::native_of(int ordinal) const {

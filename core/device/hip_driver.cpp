@@ -15,7 +15,7 @@ namespace linkgauge {
 namespace {
 
 // hip: 50221153 is 5.2.21153, which ROCm 5.2 brings.
-std::string version_text(int version) {
+std::string hip_version_text(int version) {
   return std::to_string(version / 10'000'000) + "." + std::to_string(version / 100'000 % 100) + "." +
          std::to_string(version % 100'000);
 }
@@ -87,7 +87,8 @@ std::string HipDriver::version() const {
   int driver = 0;
   check(api_.hipRuntimeGetVersion(&runtime), "hipRuntimeGetVersion");
   check(api_.hipDriverGetVersion(&driver), "hipDriverGetVersion");
-  return "HIP " + version_text(runtime) + (driver != runtime ? ", driver " + version_text(driver) : std::string());
+  return "HIP " + hip_version_text(runtime) +
+         (driver != runtime ? ", driver " + hip_version_text(driver) : std::string());
 }
 
 DeviceInfo HipDriver::describe(int device) const {

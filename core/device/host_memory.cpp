@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "device/host_cpu.h"
+#include "device/host_placement.h"
 #include "errors.h"
 
 namespace linkgauge {
@@ -26,8 +27,6 @@ constexpr std::size_t kMaxNodes = 1024;
 #ifndef MADV_POPULATE_WRITE
 constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14, absent from older C libraries' headers
 #endif
-
-std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
 std::string error_text(int error) { return std::string(std::strerror(error)); }
 

@@ -31,14 +31,14 @@ NodeMask mask_of(int node) {
   return mask;
 }
 
-std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
-
 std::size_t whole_pages(std::size_t bytes) {
   const std::size_t page = page_bytes();
   return (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
 }
 
 }  // namespace
+
+std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
 void* map_host_memory(std::size_t bytes, int numa_node, bool huge_pages) {
   const std::string what = std::to_string(bytes) + " bytes of host memory";

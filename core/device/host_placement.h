@@ -7,6 +7,8 @@
 
 namespace linkgauge {
 
+std::size_t page_bytes();  // of the smallest pages
+
 // Pages are bound to `numa_node` (-1: wherever they fall), asked to be huge if so told, and touched, so that no fault
 // falls into a timed region. Throws MemoryError naming the call that failed.
 void* map_host_memory(std::size_t bytes, int numa_node, bool huge_pages);

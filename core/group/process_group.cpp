@@ -29,7 +29,7 @@ constexpr std::size_t kPage = 65536;  // the largest page size of the machines w
 constexpr std::uint64_t kMagic = 0x6c6b676175676531;  // "lkgauge1"
 constexpr auto kOpenTimeout = std::chrono::seconds(60);
 
-std::size_t round_up(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+std::size_t whole_file_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 std::string error_text() { return std::strerror(errno); }
 
@@ -45,7 +45,7 @@ struct RegionHead {
 constexpr std::size_t kHeadBytes = 64;
 static_assert(sizeof(FileHead) <= kHeadBytes && sizeof(RegionHead) <= kHeadBytes);
 
-std::size_t region_file_bytes(int size) { return round_up(kHeadBytes + RegionGroup::region_bytes(size)); }
+std::size_t region_file_bytes(int size) { return whole_file_pages(kHeadBytes + RegionGroup::region_bytes(size)); }
 
 class SegmentFile {
  public:

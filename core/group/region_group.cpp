@@ -49,7 +49,7 @@ struct RegionGroup::Slot {
 
 namespace {
 
-constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+constexpr std::size_t whole_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 std::size_t flag_count(int size) { return static_cast<std::size_t>(size) * size * Group::kFlagChannels; }
 
@@ -78,7 +78,8 @@ RegionGroup::RegionGroup(std::shared_ptr<Region> region, std::shared_ptr<RegionM
     : region_(std::move(region)), maker_(std::move(maker)), rank_(rank), size_(size) {}
 
 std::size_t RegionGroup::region_bytes(int size) {
-  return round_up(sizeof(Header)) + 2 * static_cast<std::size_t>(size) * sizeof(Slot) + flag_count(size) * sizeof(Flag);
+  return whole_lines(sizeof(Header)) + 2 * static_cast<std::size_t>(size) * sizeof(Slot) +
+         flag_count(size) * sizeof(Flag);
 }
 
 void RegionGroup::set_up(std::byte* base) {
@@ -90,7 +91,7 @@ void RegionGroup::set_up(std::byte* base) {
 RegionGroup::Header& RegionGroup::header() const { return *std::launder(reinterpret_cast<Header*>(region_->base())); }
 
 RegionGroup::Slot& RegionGroup::slot(int rank, std::uint64_t round) const {
-  std::byte* slots = region_->base() + round_up(sizeof(Header));
+  std::byte* slots = region_->base() + whole_lines(sizeof(Header));
   const std::size_t index = static_cast<std::size_t>(rank) + (round % 2) * static_cast<std::size_t>(size_);
   return *reinterpret_cast<Slot*>(slots + index * sizeof(Slot));
 }
@@ -191,7 +192,7 @@ std::atomic<std::uint64_t>* RegionGroup::flag(int source, int target, int channe
     throw CallerError("no flag from rank " + std::to_string(source) + " to " + std::to_string(target) + ", channel " +
                       std::to_string(channel) + ", in a group of " + std::to_string(size_));
   }
-  std::byte* flags = region_->base() + round_up(sizeof(Header)) + 2 * static_cast<std::size_t>(size_) * sizeof(Slot);
+  std::byte* flags = region_->base() + whole_lines(sizeof(Header)) + 2 * static_cast<std::size_t>(size_) * sizeof(Slot);
   const std::size_t index = (static_cast<std::size_t>(source) * size_ + target) * kFlagChannels + channel;
   return &reinterpret_cast<Flag*>(flags)[index].value;
 }

@@ -11,7 +11,7 @@ namespace linkgauge {
 namespace {
 
 constexpr std::int64_t kHipTickNs = 10;
-constexpr int kPollsPerAbortCheck = 256;  // aborted() reads a shared line that is seldom written
+constexpr int kKernelPollsPerAbortCheck = 256;  // aborted() reads a shared line that is seldom written
 constexpr std::int64_t kTuneNs = 1'000'000'000;
 
 }  // namespace
@@ -24,7 +24,7 @@ InKernelAllreduce::InKernelAllreduce(Transport& transport, const RankContext& co
 void InKernelAllreduce::complete() {
   for (int poll = 1; !finished(); ++poll) {
     if (on_host_) std::this_thread::yield();  // the stream's own thread may need this core
-    if (poll % kPollsPerAbortCheck == 0 && group().aborted()) host_word(1).store(1, std::memory_order_release);
+    if (poll % kKernelPollsPerAbortCheck == 0 && group().aborted()) host_word(1).store(1, std::memory_order_release);
   }
   const std::uint64_t word = host_word(0).load(std::memory_order_acquire);
   if (word == 0) return;

@@ -15,7 +15,7 @@ namespace linkgauge {
 
 // What the thread sanitizer watches is how threads meet, which neither every size nor every datatype changes, and each
 // case takes it many times as long: tests give it fewer of them.
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadSanitizer = true;
 #else
 inline constexpr bool kThreadSanitizer = false;

@@ -443,19 +443,19 @@ TEST_P(RealDevice, ChosenCopyIsWithinOnePercentOfAFullSweep) {
   const std::size_t bytes = std::size_t{256} << 20;
   const int far_device = runtime_->count() > 1 ? 1 : 0;
   if (far_device == 1 && !runtime_->peer_access(0, 1).empty()) GTEST_SKIP() << "no peer access";
-  struct Case {
+  struct Route {
     const char* name;
     MemoryKind target, source;
     int target_device, source_device;
   };
-  std::vector<Case> cases = {{"local", MemoryKind::kDevice, MemoryKind::kDevice, 0, 0},
+  std::vector<Route> routes = {{"local", MemoryKind::kDevice, MemoryKind::kDevice, 0, 0},
                              {"pull from host", MemoryKind::kDevice, MemoryKind::kPinned, 0, -1},
                              {"push to host", MemoryKind::kPinned, MemoryKind::kDevice, -1, 0}};
   if (far_device == 1) {
-    cases.push_back({"pull from peer", MemoryKind::kDevice, MemoryKind::kDevice, 0, 1});
-    cases.push_back({"push to peer", MemoryKind::kDevice, MemoryKind::kDevice, 1, 0});
+    routes.push_back({"pull from peer", MemoryKind::kDevice, MemoryKind::kDevice, 0, 1});
+    routes.push_back({"push to peer", MemoryKind::kDevice, MemoryKind::kDevice, 1, 0});
   }
-  for (const Case& entry : cases) {
+  for (const Route& entry : routes) {
     Buffer target(*runtime_, std::max(entry.target_device, 0), entry.target, bytes);
     Buffer source(*runtime_, std::max(entry.source_device, 0), entry.source, bytes);
     const CopyVariant chosen =

@@ -375,12 +375,12 @@ LARGER_ALLREDUCES = ALLREDUCES.replace('"16"', '"200KiB"').replace('["isolated",
 # Three processes whose kernels wait for each other on two cores take a minute: as threads, three are enough.
 @pytest.mark.parametrize(("threads", "devices"), [(False, 2), (True, 3)])
 def test_direct_allreduces_meet_on_the_device(tmp_path: Path, threads: bool, devices: int) -> None:
-    (tmp_path / "plan.toml").write_text(ALLREDUCES + LARGER_ALLREDUCES)
+    (tmp_path / "plan.toml").write_text(ALLREDUCES + (LARGER_ALLREDUCES if threads else ""))
     done = linkgauge("run", "--devices", "cuda", "--out", "run", *CASES, *(["--threads"] if threads else []),
                      cwd=tmp_path, LINKGAUGE_STAND_IN=f"devices={devices}")  # fmt: skip
     rows = list(load(tmp_path / "run").rows())
     assert {(str(row.status), row.reason or "") for row in rows} == {("ok", "")}, done.stdout + done.stderr
-    assert len(rows) == 18
+    assert len(rows) == (18 if threads else 12)
     assert done.returncode == 0
 
 

@@ -21,6 +21,14 @@ inline constexpr bool kThreadSanitizer = true;
 inline constexpr bool kThreadSanitizer = false;
 #endif
 
+// A sanitizer and an emulator take each case many times as long, most of it in threads that wait for each other: of the
+// numbers of ranks they get one, where every number is tried otherwise.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(LINKGAUGE_EMULATED)
+inline constexpr bool kFewRanks = true;
+#else
+inline constexpr bool kFewRanks = false;
+#endif
+
 inline CaseSpec case_of(const std::string& transport, Pattern pattern, int ranks, std::int64_t size_bytes) {
   CaseSpec spec;
   spec.transport = transport;

@@ -71,8 +71,8 @@ void expect_verified(const CaseSpec& spec) {
 
 std::vector<int> ranks_of(Pattern pattern) {
   if (pattern <= Pattern::kBidirectional) return {1, 2};
-  if (is_side_by_side(pattern)) return {4, 6};
-  return {2, 3, 4};
+  if (is_side_by_side(pattern)) return kFewRanks ? std::vector{4} : std::vector{4, 6};
+  return kFewRanks ? std::vector{3} : std::vector{2, 3, 4};
 }
 
 // Sizes that leave odd ends; whole elements and blocks where the pattern needs them.

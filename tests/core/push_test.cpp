@@ -158,7 +158,7 @@ TEST(Push, NumbersBeyond32BitsAreRight) { expect_right({{2, 1, 2}, 100}, 6, 0xff
 // A rank whose target would be wrong had it taken an older operation's lines for this one's.
 TEST(Push, LinesOfAnotherOperationAreNotTaken) {
   PushCase test{{2, 1, 1}, 8};
-  test.patience_ns = 30'000'000;
+  test.patience_ns = 300'000'000;
   const Ranks ranks = ranks_of(test);
   auto* own = reinterpret_cast<push::Line*>(ranks[0]->scratch.data());
   for (u64 line = 0; line < push::scratch_bytes(test.bytes, 2) / sizeof(push::Line); ++line)
@@ -171,7 +171,7 @@ TEST(Push, LinesOfAnotherOperationAreNotTaken) {
 // behind.
 TEST(Push, ARankThatNeverComesEndsTheWait) {
   PushCase test{{6, 2, 2}, 500};
-  test.patience_ns = 50'000'000;
+  test.patience_ns = 500'000'000;
   const Ranks ranks = ranks_of(test);
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::thread> hosts;

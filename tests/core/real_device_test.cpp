@@ -449,8 +449,8 @@ TEST_P(RealDevice, ChosenCopyIsWithinOnePercentOfAFullSweep) {
     int target_device, source_device;
   };
   std::vector<Route> routes = {{"local", MemoryKind::kDevice, MemoryKind::kDevice, 0, 0},
-                             {"pull from host", MemoryKind::kDevice, MemoryKind::kPinned, 0, -1},
-                             {"push to host", MemoryKind::kPinned, MemoryKind::kDevice, -1, 0}};
+                               {"pull from host", MemoryKind::kDevice, MemoryKind::kPinned, 0, -1},
+                               {"push to host", MemoryKind::kPinned, MemoryKind::kDevice, -1, 0}};
   if (far_device == 1) {
     routes.push_back({"pull from peer", MemoryKind::kDevice, MemoryKind::kDevice, 0, 1});
     routes.push_back({"push to peer", MemoryKind::kDevice, MemoryKind::kDevice, 1, 0});

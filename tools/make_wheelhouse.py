@@ -56,7 +56,10 @@ def build_wheel(folder: Path, architecture: str) -> Path:
     # Zig builds its C++ library once, a minute or two, and keeps it in a cache.
     caches = {"ZIG_GLOBAL_CACHE_DIR": f"{ROOT}/build/zig", "ZIG_LOCAL_CACHE_DIR": f"{ROOT}/build/zig"}
     with tempfile.TemporaryDirectory() as raw:
-        settings = [f"--config-settings=build-dir={ROOT}/build/wheelhouse-{{wheel_tag}}"]
+        settings = [
+            f"--config-settings=build-dir={ROOT}/build/wheelhouse-{{wheel_tag}}",
+            "--config-settings=cmake.define.LINKGAUGE_UNITY=ON",  # compiled once: a third of the time
+        ]
         arguments = ["wheel", "--no-deps", "--no-build-isolation", "-w", raw, *settings, str(ROOT)]
         run(
             "the build of linkgauge's wheel",

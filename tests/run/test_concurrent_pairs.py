@@ -13,7 +13,7 @@ import pytest
 
 from linkgauge.findings.read import facts_of
 from linkgauge.stats.summary import summarise
-from linkgauge.store.run import load
+from linkgauge.store.run import Row, Run, load
 from linkgauge.view.results import Results, is_pair
 
 pytestmark = pytest.mark.skipif(
@@ -38,18 +38,24 @@ def linkgauge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
                           timeout=200, cwd=cwd, env=environment)  # fmt: skip
 
 
-@pytest.mark.parametrize("threads", [False, True])
-def test_every_pair_is_measured_beside_the_others_and_never_mixed_with_single_ones(
-    tmp_path: Path, threads: bool
-) -> None:
-    (tmp_path / "plan.toml").write_text(PLAN)
-    words = ["run", "--plan", "plan.toml", "--devices", "host:4", "--no-report", "--concurrent-pairs", "--out", "run"]
+def measured(tmp_path: Path, plan: str, threads: bool, *flags: str) -> tuple[Run, list[Row]]:
+    """A run of `plan` on four host devices, and what was not skipped: all of it ok and verified."""
+    (tmp_path / "plan.toml").write_text(plan)
+    words = ["run", "--plan", "plan.toml", "--devices", "host:4", "--no-report", "--out", "run", *flags]
     done = linkgauge(*words, *(["--threads"] if threads else []), cwd=tmp_path)
     assert done.returncode == 0, done.stderr + done.stdout
     run = load(tmp_path / "run")
     rows = [row for row in run.rows() if row.status != "skipped"]
     assert {row.status for row in rows} == {"ok"}
     assert all(row.record["verified"] for row in rows)
+    return run, rows
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_every_pair_is_measured_beside_the_others_and_never_mixed_with_single_ones(
+    tmp_path: Path, threads: bool
+) -> None:
+    run, rows = measured(tmp_path, PLAN, threads, "--concurrent-pairs")
     assert {row.case.pattern for row in rows} == {"pairs_pingpong", "pairs_unidirectional", "pairs_bidirectional"}
     transports = {"copy_engine", "kernel", "staging"} | (set() if threads else {"mpi"})
     assert {row.case.transport for row in rows} == transports
@@ -99,14 +105,7 @@ stop_time_ns = "20s"
 
 @pytest.mark.parametrize("threads", [False, True])
 def test_groups_are_measured_beside_each_other_each_as_a_case_of_its_own(tmp_path: Path, threads: bool) -> None:
-    (tmp_path / "plan.toml").write_text(GROUPS)
-    words = ["run", "--plan", "plan.toml", "--devices", "host:4", "--no-report", "--out", "run"]
-    done = linkgauge(*words, *(["--threads"] if threads else []), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr + done.stdout
-    run = load(tmp_path / "run")
-    rows = [row for row in run.rows() if row.status != "skipped"]
-    assert {row.status for row in rows} == {"ok"}
-    assert all(row.record["verified"] for row in rows)
+    run, rows = measured(tmp_path, GROUPS, threads)
     assert len(rows) == 2 * 5 * (3 if threads else 4)
     facts, summary = facts_of(run), summarise(run).to_pylist()
     for row in rows:

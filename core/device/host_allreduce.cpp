@@ -32,6 +32,7 @@ class HostExec : public push::LinesOfCores {
   u64 block() const { return block_; }
   u64 blocks() const { return blocks_; }
   void sync() {}
+  bool any(bool mine) const { return mine; }
   void pause() { sched_yield(); }  // the other side may need this core
   u64 ticks() const {
     return static_cast<u64>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
@@ -56,10 +57,16 @@ template <values::u32 kDatatype>
 void run_push(void** arguments, const LaunchShape& shape) {
   push::Job job{};
   take(arguments, 0, job);
-  for (unsigned block = 0; block < shape.blocks; ++block) {
-    HostExec exec(block, shape.blocks);
-    push::allreduce<kDatatype>(exec, job);
-  }
+  HostExec first(0, shape.blocks);
+  std::uint64_t epoch = job.epoch;
+  do {
+    if (job.start != nullptr && !push::may_begin(first, job, epoch)) return;
+    for (unsigned block = 0; block < shape.blocks; ++block) {
+      HostExec exec(block, shape.blocks);
+      push::operate<kDatatype>(exec, job, epoch);
+    }
+    ++epoch;
+  } while (job.start != nullptr);
 }
 
 struct PushOfDatatype {

@@ -291,6 +291,13 @@ void run_copy(void** arguments, const LaunchShape&) {
   }
 }
 
+void run_both_ways(void** arguments, const LaunchShape& shape) {
+  void* there[] = {arguments[0], arguments[1], arguments[4]};
+  void* back[] = {arguments[2], arguments[3], arguments[4]};
+  run_copy(there, shape);
+  run_copy(back, shape);
+}
+
 void run_empty(void**, const LaunchShape&) {}
 
 void* walk(void** arguments) {
@@ -350,6 +357,7 @@ constexpr std::uint8_t kFillArguments[] = {8, 8, 4, 4, 8, 4, 4, 8};
 constexpr std::uint8_t kCheckArguments[] = {8, 8, 4, 4, 8, 4, 4, 8, 8};
 constexpr std::uint8_t kReduceArguments[] = {8, 8, 4, 8, 4, 4};
 constexpr std::uint8_t kCopyArguments[] = {8, 8, 8};
+constexpr std::uint8_t kBothWaysArguments[] = {8, 8, 8, 8, 8};
 constexpr std::uint8_t kChaseArguments[] = {8, 8, 8};
 constexpr std::uint8_t kChaseInTurnArguments[] = {8, 8, 8, 4};
 constexpr std::uint8_t kFlagPingpongArguments[] = {8, 8, 8, 8, 4, 8, 8};
@@ -359,11 +367,12 @@ struct Named {
   std::string_view name;
   HostKernel kernel;
 };
-const std::array<Named, 10> kKernels{{{kKernelFill, {run_fill, kFillArguments}},
+const std::array<Named, 11> kKernels{{{kKernelFill, {run_fill, kFillArguments}},
                                       {kKernelCheck, {run_check, kCheckArguments}},
                                       {kKernelReduce, {run_reduce, kReduceArguments}},
                                       {kKernelAllreduce, {run_allreduce, allreduce_argument_bytes()}},
                                       {kKernelCopy, {run_copy, kCopyArguments}},
+                                      {kKernelBothWays, {run_both_ways, kBothWaysArguments}},
                                       {kKernelEmpty, {run_empty, {}}},
                                       {kKernelChase, {run_chase, kChaseArguments}},
                                       {kKernelChaseInTurn, {run_chase_in_turn, kChaseInTurnArguments}},

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -89,23 +90,6 @@ void add_bulk(std::vector<CopyVariant>& variants, unsigned multiprocessors, std:
   }
 }
 
-// A kernel whose blocks take the whole device makes the next one wait for its end: what should go both ways at once
-// would go one after the other. Registers are what runs out first where a thread has many words under way.
-bool leaves_room(const CopyVariant& variant, unsigned multiprocessors, unsigned at_once) {
-  constexpr std::uint64_t kThreads = 2048;            // that a multiprocessor holds
-  constexpr std::uint64_t kRegisters = 65536;         // of it
-  constexpr std::uint64_t kSharedBytes = 200U << 10;  // of it, that blocks may take of sm_90's
-  constexpr std::uint64_t kOwnRegisters = 32;         // of a thread, besides four for each word under way
-  std::uint64_t words = 1;
-  for (const Unrolled& unrolled : kUnrolled) {
-    if (variant.kernel == unrolled.kernel) words = unrolled.words;
-  }
-  const std::uint64_t threads = std::min(kThreads, kRegisters / (kOwnRegisters + 4 * words));
-  const std::uint64_t blocks = std::uint64_t{variant.shape.blocks} * at_once;
-  return blocks * variant.shape.threads <= multiprocessors * threads &&
-         blocks * variant.shape.shared_bytes <= multiprocessors * kSharedBytes;
-}
-
 // Owns two timing events for a scope.
 class Interval {
  public:
@@ -139,21 +123,39 @@ class Interval {
   EventHandle stop_ = nullptr;
 };
 
+double launch_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& variant, void** arguments, int repeats) {
+  Stream stream(runtime, device);
+  Interval interval(runtime, device);
+  const KernelHandle kernel = runtime.kernel(device, variant.kernel);
+  const auto launches = [&](int count) {
+    return interval.time_ns(stream.handle(), [&] {
+      for (int i = 0; i < count; ++i) runtime.launch(kernel, variant.shape, arguments, stream.handle());
+    });
+  };
+  const double first = launches(1);  // also the warm-up
+  const int count = static_cast<int>(std::clamp(kIntervalNs / std::max(first, 1.0), 1.0, 30.0));
+  double best = std::numeric_limits<double>::max();
+  for (int i = 0; i < repeats; ++i) best = std::min(best, launches(count) / count);
+  return best;
+}
+
 using Timed = std::pair<double, CopyVariant>;
 
-std::vector<Timed> timed(DeviceRuntime& runtime, int device, const std::vector<CopyVariant>& variants, void* target,
-                         const void* source, std::size_t bytes, int repeats) {
+// `variants` by rising time, which `time_ns` tells of each.
+template <typename TimeNs>
+std::vector<CopyVariant> ranked(const std::vector<CopyVariant>& variants, const TimeNs& time_ns) {
   std::vector<Timed> times;
-  for (const CopyVariant& variant : variants)
-    times.emplace_back(copy_time_ns(runtime, device, variant, target, source, bytes, repeats), variant);
+  for (const CopyVariant& variant : variants) times.emplace_back(time_ns(variant), variant);
   std::stable_sort(times.begin(), times.end(), [](const Timed& a, const Timed& b) { return a.first < b.first; });
-  return times;
+  std::vector<CopyVariant> result;
+  for (Timed& timed : times) result.push_back(std::move(timed.second));
+  return result;
 }
 
 CopyVariant measured(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source, std::size_t bytes,
                      int blocks) {
   const int device = path.device;
-  std::vector<CopyVariant> left = copy_variants(runtime, device, bytes, blocks, path.at_once);
+  std::vector<CopyVariant> left = copy_variants(runtime, device, bytes, blocks);
   const std::size_t probed = std::min(bytes, kSteadyBytes);
   const double probe_ns = copy_time_ns(runtime, device, left[left.size() / 2], target, source, probed, 1);
   const auto steady =
@@ -161,15 +163,45 @@ CopyVariant measured(DeviceRuntime& runtime, const CopyPath& path, void* target,
   for (const Round& round : kRounds) {
     left.resize(std::min(left.size(), round.most_variants));
     if (left.size() == 1) break;
-    std::vector<Timed> times = timed(runtime, device, left, target, source,
-                                     std::min(bytes, std::max(steady, round.most_bytes)), round.repeats);
-    for (std::size_t i = 0; i < left.size(); ++i) left[i] = std::move(times[i].second);
+    const std::size_t copied = std::min(bytes, std::max(steady, round.most_bytes));
+    left = ranked(left, [&](const CopyVariant& variant) {
+      return copy_time_ns(runtime, device, variant, target, source, copied, round.repeats);
+    });
   }
   return left.front();
 }
 
 // What a choice is remembered by. Ordinals alone would mix up runtimes opened for other devices.
-using Key = std::tuple<std::string, std::string, std::string, unsigned, int, int>;
+using Key = std::tuple<std::string, std::string, std::string, unsigned, int>;
+
+unsigned magnitude(std::size_t bytes) { return static_cast<unsigned>(std::bit_width(std::min(bytes, kSteadyBytes))); }
+
+CopyVariant remembered(const Key& key, const std::function<CopyVariant()>& measure) {
+  static std::mutex mutex;
+  static std::map<Key, CopyVariant> chosen;
+  const std::lock_guard lock(mutex);
+  const auto known = chosen.find(key);
+  if (known != chosen.end()) return known->second;
+  return chosen[key] = measure();
+}
+
+// Grids of up to all that a device holds at once, twice that where blocks are small.
+std::vector<CopyVariant> both_ways_variants(DeviceRuntime& runtime, int device, int blocks) {
+  const auto multiprocessors = static_cast<unsigned>(std::max(1, runtime.describe(device).multiprocessors));
+  std::vector<CopyVariant> variants;
+  for (const char* kernel : {kKernelBothWays, kKernelBothWaysU8}) {
+    for (const unsigned threads : {256U, 512U, 1024U}) {
+      if (blocks > 0) {
+        variants.push_back({kernel, {static_cast<unsigned>(blocks), threads, 0}});
+        continue;
+      }
+      for (const unsigned each : {1U, 2U, 4U, 8U}) {
+        if (each * threads <= 4096) variants.push_back({kernel, {multiprocessors * each, threads, 0}});
+      }
+    }
+  }
+  return variants;
+}
 
 std::string place(DeviceRuntime& runtime, int device) {
   if (device == kMovingPages) return "moving pages";
@@ -178,7 +210,7 @@ std::string place(DeviceRuntime& runtime, int device) {
 
 }  // namespace
 
-std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::size_t bytes, int blocks, int at_once) {
+std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::size_t bytes, int blocks) {
   const auto multiprocessors = static_cast<unsigned>(std::max(1, runtime.describe(device).multiprocessors));
   const auto fixed = static_cast<unsigned>(std::max(0, blocks));
   std::vector<CopyVariant> variants;
@@ -188,48 +220,39 @@ std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::
   }
   add_unrolled(variants, multiprocessors, bytes, fixed);
   if (has_bulk(runtime, device)) add_bulk(variants, multiprocessors, bytes, fixed);
-  if (at_once <= 1) return variants;
-  std::vector<CopyVariant> small;
-  std::copy_if(variants.begin(), variants.end(), std::back_inserter(small), [&](const CopyVariant& variant) {
-    return leaves_room(variant, multiprocessors, static_cast<unsigned>(at_once));
-  });
-  return small.empty() ? variants : small;
+  return variants;
 }
 
 double copy_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& variant, void* target, const void* source,
                     std::size_t bytes, int repeats) {
-  Stream stream(runtime, device);
-  Interval interval(runtime, device);
-  const KernelHandle kernel = runtime.kernel(device, variant.kernel);
   std::uint64_t length = bytes;
   void* arguments[] = {&target, &source, &length};
-  const auto copies = [&](int count) {
-    return interval.time_ns(stream.handle(), [&] {
-      for (int i = 0; i < count; ++i) runtime.launch(kernel, variant.shape, arguments, stream.handle());
-    });
-  };
-  const double first = copies(1);  // also the warm-up
-  const int count = static_cast<int>(std::clamp(kIntervalNs / std::max(first, 1.0), 1.0, 30.0));
-  double best = std::numeric_limits<double>::max();
-  for (int i = 0; i < repeats; ++i) best = std::min(best, copies(count) / count);
-  return best;
+  return launch_time_ns(runtime, device, variant, arguments, repeats);
 }
 
 CopyVariant fastest_copy(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source,
                          std::size_t bytes, int blocks) {
   if (runtime.name() == "host") return copy_variants(runtime, path.device, bytes, blocks).front();
-  static std::mutex mutex;
-  static std::map<Key, CopyVariant> chosen;
-  const Key key{place(runtime, path.device),
-                place(runtime, path.target_device),
-                place(runtime, path.source_device),
-                static_cast<unsigned>(std::bit_width(std::min(bytes, kSteadyBytes))),
-                blocks,
-                path.at_once};
-  const std::lock_guard lock(mutex);
-  const auto known = chosen.find(key);
-  if (known != chosen.end()) return known->second;
-  return chosen[key] = measured(runtime, path, target, source, bytes, blocks);
+  const Key key{place(runtime, path.device), place(runtime, path.target_device), place(runtime, path.source_device),
+                magnitude(bytes), blocks};
+  return remembered(key, [&] { return measured(runtime, path, target, source, bytes, blocks); });
+}
+
+CopyVariant fastest_both_ways(DeviceRuntime& runtime, int device, const BothWays& ways, std::size_t bytes, int blocks) {
+  const std::string both = "both ways";
+  return remembered({place(runtime, device), both, both, magnitude(bytes), blocks}, [&] {
+    BothWays places = ways;
+    std::vector<CopyVariant> left = both_ways_variants(runtime, device, blocks);
+    for (const Round& round : {kRounds.front(), kRounds.back()}) {
+      left.resize(std::min(left.size(), round.most_variants));
+      std::uint64_t length = std::min(bytes, round.most_bytes);
+      void* arguments[] = {&places.target, &places.source, &places.target_back, &places.source_back, &length};
+      left = ranked(left, [&](const CopyVariant& variant) {
+        return launch_time_ns(runtime, device, variant, arguments, round.repeats);
+      });
+    }
+    return left.front();
+  });
 }
 
 }  // namespace linkgauge

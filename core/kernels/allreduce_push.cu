@@ -27,6 +27,8 @@ struct PushExec : GridExec {
                  : "memory");
 #endif
   }
+  // Whether it is so for any thread of the block; a barrier.
+  __device__ __forceinline__ bool any(bool mine) const { return __syncthreads_or(mine ? 1 : 0) != 0; }
   // One more; returns how many there were.
   __device__ __forceinline__ u64 count(u64* place) const {
 #if LG_IS_HIP

@@ -21,10 +21,10 @@ const std::string& kernel_source() {
 }
 
 std::vector<std::string> gpu_kernel_names(const std::string& architecture) {
-  std::vector<std::string> names = {kKernelFill,      kKernelCheck,      kKernelReduce, kKernelCopy,
-                                    kKernelCopyU1,    kKernelCopyU2,     kKernelCopyU8, kKernelCopyU16,
-                                    kKernelEmpty,     kKernelChase,      kKernelGate,   kKernelFlagPingpong,
-                                    kKernelAllreduce, kKernelChaseInTurn};
+  std::vector<std::string> names = {kKernelFill,      kKernelCheck,       kKernelReduce,   kKernelCopy,
+                                    kKernelCopyU1,    kKernelCopyU2,      kKernelCopyU8,   kKernelCopyU16,
+                                    kKernelEmpty,     kKernelChase,       kKernelGate,     kKernelFlagPingpong,
+                                    kKernelAllreduce, kKernelChaseInTurn, kKernelBothWays, kKernelBothWaysU8};
   names.insert(names.end(), std::begin(kKernelsAllreducePush), std::end(kKernelsAllreducePush));
   constexpr char kCudaPrefix[] = "sm_";
   if (architecture.rfind(kCudaPrefix, 0) == 0 && std::atoi(architecture.c_str() + sizeof(kCudaPrefix) - 1) >= 90)

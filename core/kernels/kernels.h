@@ -50,6 +50,10 @@ inline constexpr char kKernelCopyU16[] = "lg_copy_u16";  // GPUs only; at most 5
 // copy_bulk(void* target, const void* source, u64 bytes)   the SM's bulk copies, sm_90 and newer only; one warp a
 // block, all of the launch's dynamic shared memory is its ring
 inline constexpr char kKernelCopyBulk[] = "lg_copy_bulk";
+// both_ways(void* target, const void* source, void* target_back, const void* source_back, u64 bytes)
+//   Two copies at once, whose share of the device is even: warps take either by turns. Blocks of whole pairs of warps.
+inline constexpr char kKernelBothWays[] = "lg_both_ways";  // a thread has 4 words under way; in the other 8
+inline constexpr char kKernelBothWaysU8[] = "lg_both_ways_u8";
 // empty()   the floor of a launch
 inline constexpr char kKernelEmpty[] = "lg_empty";
 // chase(const void* start, u64 loads, void** end)   follows `loads` pointers

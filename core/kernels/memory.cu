@@ -49,50 +49,76 @@ __device__ __forceinline__ const void* load_pointer(const void* place) {
 
 // --- copies by load and store ------------------------------------------------------------------------------------
 
+// Which of the threads that share a copy this one is.
+struct Share {
+  u32 thread;   // of its block
+  u32 threads;  // that a block has for this copy
+  u32 block;
+  u32 blocks;
+};
+__device__ __forceinline__ Share whole_grid() {
+  const Share share = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};
+  return share;
+}
+
 // Whole words of both buffers. A block moves one tile of kUnroll words a thread at a time: all its loads are under way
 // before the first store, which is what a link's latency asks for.
 template <int kUnroll, typename Word>
-__device__ __forceinline__ void copy_words(Word* target, const Word* source, u64 words) {
-  const u64 tile = static_cast<u64>(blockDim.x) * kUnroll;
-  for (u64 start = blockIdx.x * tile; start < words; start += gridDim.x * tile) {
+__device__ __forceinline__ void copy_words(const Share& share, Word* target, const Word* source, u64 words) {
+  const u64 tile = static_cast<u64>(share.threads) * kUnroll;
+  for (u64 start = share.block * tile; start < words; start += share.blocks * tile) {
     if (start + tile <= words) {
       Word held[kUnroll];
 #pragma unroll
-      for (int i = 0; i < kUnroll; ++i) held[i] = source[start + i * blockDim.x + threadIdx.x];
+      for (int i = 0; i < kUnroll; ++i) held[i] = source[start + i * share.threads + share.thread];
 #pragma unroll
-      for (int i = 0; i < kUnroll; ++i) target[start + i * blockDim.x + threadIdx.x] = held[i];
+      for (int i = 0; i < kUnroll; ++i) target[start + i * share.threads + share.thread] = held[i];
     } else {
-      for (u64 i = start + threadIdx.x; i < words; i += blockDim.x) target[i] = source[i];
+      for (u64 i = start + share.thread; i < words; i += share.threads) target[i] = source[i];
     }
   }
 }
 
 template <int kUnroll, typename Word>
-__device__ __forceinline__ void copy_aligned(unsigned char* target, const unsigned char* source, u64 bytes) {
+__device__ __forceinline__ void copy_aligned(const Share& share, unsigned char* target, const unsigned char* source,
+                                             u64 bytes) {
   u64 head = (sizeof(Word) - reinterpret_cast<u64>(target) % sizeof(Word)) % sizeof(Word);
   if (head > bytes) head = bytes;
   const u64 words = (bytes - head) / sizeof(Word);
-  copy_words<kUnroll>(reinterpret_cast<Word*>(target + head), reinterpret_cast<const Word*>(source + head), words);
-  if (blockIdx.x != 0) return;
-  for (u64 i = threadIdx.x; i < head; i += blockDim.x) target[i] = source[i];
-  for (u64 i = head + words * sizeof(Word) + threadIdx.x; i < bytes; i += blockDim.x) target[i] = source[i];
+  copy_words<kUnroll>(share, reinterpret_cast<Word*>(target + head), reinterpret_cast<const Word*>(source + head),
+                      words);
+  if (share.block != 0) return;
+  for (u64 i = share.thread; i < head; i += share.threads) target[i] = source[i];
+  for (u64 i = head + words * sizeof(Word) + share.thread; i < bytes; i += share.threads) target[i] = source[i];
 }
 
 // The widest words that suit both addresses.
 template <int kUnroll>
-__device__ __forceinline__ void copy_bytes(void* target, const void* source, u64 bytes) {
+__device__ __forceinline__ void copy_bytes(void* target, const void* source, u64 bytes,
+                                           const Share& share = whole_grid()) {
   auto* to = static_cast<unsigned char*>(target);
   const auto* from = static_cast<const unsigned char*>(source);
   const u64 apart = reinterpret_cast<u64>(to) ^ reinterpret_cast<u64>(from);
   if (apart % 16 == 0) {
-    copy_aligned<kUnroll, uint4>(to, from, bytes);
+    copy_aligned<kUnroll, uint4>(share, to, from, bytes);
   } else if (apart % 8 == 0) {
-    copy_aligned<kUnroll, u64>(to, from, bytes);
+    copy_aligned<kUnroll, u64>(share, to, from, bytes);
   } else if (apart % 4 == 0) {
-    copy_aligned<kUnroll, u32>(to, from, bytes);
+    copy_aligned<kUnroll, u32>(share, to, from, bytes);
   } else {
-    copy_aligned<kUnroll, unsigned char>(to, from, bytes);
+    copy_aligned<kUnroll, unsigned char>(share, to, from, bytes);
   }
+}
+
+// Two copies of one length by one grid, whose warps take either in turn.
+template <int kUnroll>
+__device__ __forceinline__ void copy_both(void* target, const void* source, void* target_back, const void* source_back,
+                                          u64 bytes) {
+  constexpr u32 kWarp = 32;
+  const u32 pair = threadIdx.x / (2 * kWarp);
+  const Share share = {pair * kWarp + threadIdx.x % kWarp, blockDim.x / 2, blockIdx.x, gridDim.x};
+  const bool back = threadIdx.x / kWarp % 2 != 0;
+  copy_bytes<kUnroll>(back ? target_back : target, back ? source_back : source, bytes, share);
 }
 
 }  // namespace linkgauge
@@ -114,5 +140,15 @@ __global__ void lg_copy_u8(void* target, const void* source, unsigned long long 
 __global__ void __launch_bounds__(512) lg_copy_u16(void* target, const void* source, unsigned long long bytes) {
   linkgauge::copy_bytes<16>(target, source, bytes);
 }
+
+#define LG_COPY_BOTH(NAME, UNROLL)                                                                       \
+  __global__ void __launch_bounds__(1024)                                                                \
+      NAME(void* target, const void* source, void* target_back, const void* source_back,                 \
+           unsigned long long bytes) {                                                                   \
+    linkgauge::copy_both<UNROLL>(target, source, target_back, source_back, bytes);                       \
+  }
+LG_COPY_BOTH(lg_both_ways, 4)
+LG_COPY_BOTH(lg_both_ways_u8, 8)
+#undef LG_COPY_BOTH
 
 }  // extern "C"

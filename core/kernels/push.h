@@ -16,6 +16,11 @@
 //
 // Every thread sends all its words before it waits for any. All blocks of a grid are on the device at once: a block
 // that waits keeps no other from sending.
+//
+// A kernel that stays resident does one operation after the other, each once the host has written its number where the
+// blocks look; the host writes the next number when it knows of the last one's end. Each block has a line of its own to
+// look at: looks of several at one place in the host's memory were seen to come one after the other, each after more
+// than a microsecond.
 #pragma once
 
 namespace linkgauge {
@@ -27,12 +32,16 @@ using values::u64;
 
 constexpr u64 kDataBytes = 8;  // of a line
 constexpr u64 kSlots = 2;
-constexpr int kBatch = 4;        // peers whose lines a thread has under way together
-constexpr u64 kMeetingNone = 0;  // what direct::Failure says in place of a meeting's number
+constexpr int kBatch = 4;            // peers whose lines a thread has under way together
+constexpr u64 kMeetingNone = 0;      // what direct::Failure says in place of a meeting's number
+constexpr u64 kLooksPerGlance = 64;  // at the clock and at the host's words, which cost more than a look at a line
+constexpr u64 kLeave = ~u64{0};      // in place of an operation's number: a resident kernel ends
 
 struct alignas(16) Line {
   u64 halves[2];
 };
+
+constexpr u64 kStartStride = 16;  // words: lines of 128 bytes
 
 // Words in the rank's own device memory.
 constexpr u64 kGivenUp = 0;
@@ -51,11 +60,14 @@ struct Job {
   const unsigned char* source;          // both aligned to kDataBytes
   unsigned char* target;
   u64 bytes;
-  u64 epoch;     // the number of the operation, from 1, the same on all ranks
+  u64 epoch;     // the number of the (first) operation, from 1, the same on all ranks
   u64 patience;  // in the Exec's ticks: how long a line is waited for
   u64* words;    // kOwnWords of this rank
   u64* failure;  // two words in the host's memory, as direct::Job has them
-  u64* done;     // in the host's memory: becomes `epoch` once the whole target is written; or null
+  u64* done;     // in the host's memory: becomes the operation's number once the whole target is written; or null
+  // In the host's memory, a block's word kStartStride after the last's: the last operation that may begin, or kLeave.
+  // Null: the kernel is of one operation.
+  const u64* start;
   int ranks;
   int rank;
   u32 op;
@@ -102,16 +114,16 @@ LG_VALUES_FN void store_word(const Job& job, u64 i, const Held<kDatatype>& held)
   }
 }
 
-LG_VALUES_FN u64 place_of(const Job& job, int rank) {
-  return ((job.epoch % kSlots) * static_cast<u64>(job.ranks) + static_cast<u64>(rank)) * lines_of(job.bytes);
+LG_VALUES_FN u64 place_of(const Job& job, u64 epoch, int rank) {
+  return ((epoch % kSlots) * static_cast<u64>(job.ranks) + static_cast<u64>(rank)) * lines_of(job.bytes);
 }
 
 // Each rank begins with its next, so that not all write to one rank at once.
 template <u32 kDatatype, typename Exec>
-LG_VALUES_FN void send(const Exec& exec, const Job& job, u64 first, u64 stride) {
+LG_VALUES_FN void send(const Exec& exec, const Job& job, u64 epoch, u64 first, u64 stride) {
   const u64 words = lines_of(job.bytes);
-  const u64 place = place_of(job, job.rank);
-  const u64 number = job.epoch << 32;
+  const u64 place = place_of(job, epoch, job.rank);
+  const u64 number = epoch << 32;
   LG_NO_UNROLL
   for (u64 i = first; i < words; i += stride) {
     const u64 word = load_word<kDatatype>(job, i);
@@ -126,15 +138,14 @@ LG_VALUES_FN void send(const Exec& exec, const Job& job, u64 first, u64 stride) 
 
 // The first rank of a batch whose line is missing; where none is any more, some rank.
 template <typename Exec>
-LG_VALUES_FN int missing_of(const Exec& exec, const Job& job, const Line* lines, u64 each, int begin) {
+LG_VALUES_FN int missing_of(const Exec& exec, const Job& job, u64 number, const Line* lines, u64 each, int begin) {
   int missing = begin;
   LG_NO_UNROLL
   for (int peer = begin; peer < begin + kBatch && peer < job.ranks; ++peer) {
     if (peer == job.rank) continue;
     missing = peer;
     const Line line = exec.load_line(lines + static_cast<u64>(peer) * each);
-    if (line.halves[0] >> 32 != (job.epoch & 0xffffffffULL) || line.halves[1] >> 32 != (job.epoch & 0xffffffffULL))
-      break;
+    if (line.halves[0] >> 32 != number || line.halves[1] >> 32 != number) break;
   }
   return missing;
 }
@@ -142,9 +153,9 @@ LG_VALUES_FN int missing_of(const Exec& exec, const Job& job, const Line* lines,
 // Waits for the lines of ranks `begin` and following, all of whose loads are under way together. `lines` is where the
 // line of rank 0 is, and the next rank's `each` further. False: somebody did not come.
 template <typename Exec>
-LG_VALUES_FN bool receive(Exec& exec, const Job& job, const Line* lines, u64 each, int begin, u64 (&words)[kBatch]) {
-  constexpr u64 kLooksPerGlance = 64;  // at the clock and at the host's word, which cost more than a look
-  const u64 number = job.epoch & 0xffffffffULL;
+LG_VALUES_FN bool receive(Exec& exec, const Job& job, u64 epoch, const Line* lines, u64 each, int begin,
+                          u64 (&words)[kBatch]) {
+  const u64 number = epoch & 0xffffffffULL;
   i64 since = 0;
   for (u64 look = 1;; ++look) {
     Line line[kBatch] = {};
@@ -171,7 +182,8 @@ LG_VALUES_FN bool receive(Exec& exec, const Job& job, const Line* lines, u64 eac
     if (exec.load_acquire(job.failure + 1) == 0 && now - since <= static_cast<i64>(job.patience) &&
         look < exec.most_looks())
       continue;
-    const direct::Failure failure = {job.epoch, kMeetingNone, missing_of(exec, job, lines, each, begin), exec.block()};
+    const int missing = missing_of(exec, job, number, lines, each, begin);
+    const direct::Failure failure = {epoch, kMeetingNone, missing, exec.block()};
     exec.store_release(job.words + kGivenUp, 1);
     exec.store_release(job.failure, direct::failure_word(failure));
     return false;
@@ -180,7 +192,7 @@ LG_VALUES_FN bool receive(Exec& exec, const Job& job, const Line* lines, u64 eac
 
 // Reduces word `i` in the order of ranks, so that every rank reckons the same result, bit by bit.
 template <u32 kDatatype, typename Exec>
-LG_VALUES_FN bool reduce_word(Exec& exec, const Job& job, u64 place, u64 each, u64 i) {
+LG_VALUES_FN bool reduce_word(Exec& exec, const Job& job, u64 epoch, u64 place, u64 each, u64 i) {
   using E = elements::Element<kDatatype>;
   constexpr int kEach = Held<kDatatype>::kEach;
   const u64 mine = load_word<kDatatype>(job, i);
@@ -188,7 +200,7 @@ LG_VALUES_FN bool reduce_word(Exec& exec, const Job& job, u64 place, u64 each, u
   LG_NO_UNROLL
   for (int begin = 0; begin < job.ranks; begin += kBatch) {
     u64 words[kBatch] = {};
-    if (!receive(exec, job, job.own + place + i, each, begin, words)) return false;
+    if (!receive(exec, job, epoch, job.own + place + i, each, begin, words)) return false;
     LG_UNROLL
     for (int p = 0; p < kBatch; ++p) {
       if (begin + p >= job.ranks) continue;
@@ -215,7 +227,7 @@ LG_VALUES_FN bool reduce_word(Exec& exec, const Job& job, u64 place, u64 each, u
 
 // The last block tells the host. What any thread wrote is then to be seen by whoever has seen that.
 template <typename Exec>
-LG_VALUES_FN void tell_host(Exec& exec, const Job& job) {
+LG_VALUES_FN void tell_host(Exec& exec, const Job& job, u64 epoch) {
   if (job.done == nullptr) return;
   exec.sync();
   if (exec.thread() != 0) return;
@@ -223,22 +235,51 @@ LG_VALUES_FN void tell_host(Exec& exec, const Job& job) {
     if (exec.count(job.words + kBlocksEnded) + 1 != exec.blocks()) return;
     job.words[kBlocksEnded] = 0;
   }
-  exec.store_release(job.done, job.epoch);
+  exec.store_release(job.done, epoch);
 }
 
-// The whole operation, for one thread.
+// One operation, for one thread.
 template <u32 kDatatype, typename Exec>
-LG_VALUES_FN void allreduce(Exec& exec, const Job& job) {
+LG_VALUES_FN void operate(Exec& exec, const Job& job, u64 epoch) {
   const u64 words = lines_of(job.bytes);
   const u64 first = exec.block() * exec.threads() + exec.thread();
   const u64 stride = exec.blocks() * exec.threads();
-  send<kDatatype>(exec, job, first, stride);
-  const u64 place = place_of(job, 0);
+  send<kDatatype>(exec, job, epoch, first, stride);
+  const u64 place = place_of(job, epoch, 0);
   LG_NO_UNROLL
   for (u64 i = first; i < words; i += stride) {
-    if (!reduce_word<kDatatype>(exec, job, place, words, i)) break;
+    if (!reduce_word<kDatatype>(exec, job, epoch, place, words, i)) break;
   }
-  tell_host(exec, job);
+  tell_host(exec, job, epoch);
+}
+
+// Of a resident kernel, for one thread: waits until the operation may begin. False: the kernel is to end. What the host
+// knew when it wrote the number is known to every thread of the block then. There is no bound to this wait: whoever
+// would end it is this process's host, and a kernel does not outlive its process.
+template <typename Exec>
+LG_VALUES_FN bool may_begin(Exec& exec, const Job& job, u64 epoch) {
+  bool leave = false;
+  if (exec.thread() == 0) {
+    const u64* start = job.start + exec.block() * kStartStride;
+    u64 last = exec.load_acquire(start);
+    for (u64 look = 1; last < epoch; ++look) {
+      if (look % kLooksPerGlance == 0) exec.pause();
+      last = exec.load_acquire(start);
+    }
+    leave = last == kLeave;
+  }
+  return !exec.any(leave);
+}
+
+// The whole kernel, for one thread.
+template <u32 kDatatype, typename Exec>
+LG_VALUES_FN void allreduce(Exec& exec, const Job& job) {
+  u64 epoch = job.epoch;
+  do {
+    if (job.start != nullptr && !may_begin(exec, job, epoch)) return;
+    operate<kDatatype>(exec, job, epoch);
+    ++epoch;
+  } while (job.start != nullptr);
 }
 
 }  // namespace push

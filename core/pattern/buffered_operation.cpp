@@ -52,14 +52,18 @@ void BufferedOperation::prepare() {
 }
 
 void BufferedOperation::fill(std::uint64_t seed) {
+  leave_device();
   // In place what is sent lies where the result will be: it is written last, so that it stands.
   for (const Piece& piece : layout_.received) data_->poison(target_, piece, seed);
   for (const Piece& piece : layout_.sent) data_->fill(*source(), piece, layout_.typed, seed);
+  enter_device();
 }
 
 VerifyResult BufferedOperation::verify(std::uint64_t seed) {
+  leave_device();
   VerifyResult result;
   for (const Piece& piece : layout_.received) data_->check(target_, piece, seed, result);
+  enter_device();
   return result;
 }
 

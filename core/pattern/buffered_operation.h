@@ -34,6 +34,10 @@ class BufferedOperation : public Operation {
   }
   // Before the buffers go.
   virtual void disconnect() noexcept = 0;
+  // Of what stays on the device from one operation to the next: it leaves while data are written or checked, whose
+  // calls may wait for all that runs there.
+  virtual void leave_device() {}
+  virtual void enter_device() {}
   // Buffers of the operation's own, once no peer holds them open.
   virtual void free_scratch() noexcept {}
 

@@ -22,8 +22,8 @@ class CopyWay {
     target_ = std::move(target);
   }
   // Instead of the copy engine, once the buffers are given and managed: the kernel that is fastest on them as they are.
-  void by_kernel(DeviceRuntime& runtime, int device, int blocks, int at_once) {
-    const CopyPath path{device, place(target_, target_pages_), place(source_, source_pages_), at_once};
+  void by_kernel(DeviceRuntime& runtime, int device, int blocks) {
+    const CopyPath path{device, place(target_, target_pages_), place(source_, source_pages_)};
     const CopyVariant variant = fastest_copy(runtime, path, target_.data(), source_.data(), source_.size(), blocks);
     kernel_ = runtime.kernel(device, variant.kernel);
     shape_ = variant.shape;
@@ -46,6 +46,7 @@ class CopyWay {
     target_pages_.after(stream);
   }
   void arrive() { target_pages_.arrive(); }
+  bool moves_pages() const { return source_pages_.move() || target_pages_.move(); }
   Piece piece(int stream_rank) const { return {0, source_.size(), stream_rank, 0, false}; }
   const Buffer& source() const { return source_; }
   const Buffer& target() const { return target_; }
@@ -89,7 +90,30 @@ bool is_beside(Pattern pattern) {
   return pattern == Pattern::kHostToDeviceBeside || pattern == Pattern::kDeviceToHostBeside;
 }
 
-// host_to_device, device_to_host, both at once on two streams, local_copy and stream_copy.
+// Both copies of host_device_both by one kernel, as fastest_both_ways() says.
+class TwoCopies {
+ public:
+  void choose(DeviceRuntime& runtime, int device, const CopyWay& there, const CopyWay& back, int blocks) {
+    ways_ = {there.target().data(), there.source().data(), back.target().data(), back.source().data()};
+    bytes_ = there.source().size();
+    const CopyVariant variant = fastest_both_ways(runtime, device, ways_, bytes_, blocks);
+    kernel_ = runtime.kernel(device, variant.kernel);
+    shape_ = variant.shape;
+  }
+  bool chosen() const { return kernel_ != nullptr; }
+  void post(DeviceRuntime& runtime, StreamHandle stream) {
+    void* arguments[] = {&ways_.target, &ways_.source, &ways_.target_back, &ways_.source_back, &bytes_};
+    runtime.launch(kernel_, shape_, arguments, stream);
+  }
+
+ private:
+  BothWays ways_{};
+  std::uint64_t bytes_ = 0;
+  KernelHandle kernel_ = nullptr;
+  LaunchShape shape_;
+};
+
+// host_to_device, device_to_host, both at once (by a GPU's kernel, or on two streams), local_copy and stream_copy.
 //
 // Of host_to_device_beside and device_to_host_beside only the first rank's first way is timed. All others move twice as
 // much, as nvbandwidth's do (testcase.cpp, allHostHelper), so that none is over before it.
@@ -108,12 +132,13 @@ class LocalCopies final : public DevicePattern {
     for (std::size_t way = 0; way < ways_; ++way) copies_[way].put_back(stream());
   }
   void post() override {
+    if (at_once_.chosen()) return at_once_.post(runtime(), stream());
     copies_[0].post(runtime(), stream());
     if (ways_ == 2) copies_[1].post(runtime(), second_.handle());
   }
   void complete() override {
     DevicePattern::complete();
-    if (ways_ == 2) second_.synchronize();
+    if (ways_ == 2 && !at_once_.chosen()) second_.synchronize();
     for (std::size_t way = 0; way < ways_; ++way) copies_[way].arrive();
   }
   VerifyResult verify(std::uint64_t seed) override {
@@ -126,7 +151,7 @@ class LocalCopies final : public DevicePattern {
   int lane() const override { return beside() && rank() > 0 ? -1 : DevicePattern::lane(); }
   std::vector<DeviceQueue> queues() const override {
     std::vector<DeviceQueue> result = {{stream(), device(), !beside() || rank() == 0}};
-    if (ways_ == 2) result.push_back({second_.handle(), device(), !beside()});
+    if (ways_ == 2 && !at_once_.chosen()) result.push_back({second_.handle(), device(), !beside()});
     return result;
   }
 
@@ -153,16 +178,23 @@ class LocalCopies final : public DevicePattern {
       // Written before kernels are chosen by copying it, as BufferedOperation does.
       if (by_kernel && runtime().name() != "host") data().fill(way.source(), way.piece(stream_rank(0)), false, 0);
       way.manage(runtime(), device(), spec(), direction(ways_ == 2));
-      if (by_kernel) {
-        way.put_back(stream());
-        way.by_kernel(runtime(), device(), spec().blocks, both ? 2 : 1);
-      }
     };
     ways_ = 0;
     add(spec().source_memory, spec().source_options, spec().target_memory, spec().target_options);
     if (both) {
       add(spec().target_memory, spec().target_options, spec().source_memory, spec().source_options);
       second_ = Stream(runtime(), device());
+    }
+    if (by_kernel) choose_kernels(both);
+  }
+  // What is timed by itself, or follows its pages, needs a stream of its own; host devices have a core for each way.
+  void choose_kernels(bool both) {
+    const bool own_streams = beside() || copies_[0].moves_pages() || copies_[1].moves_pages();
+    if (both && !own_streams && runtime().name() != "host")
+      return at_once_.choose(runtime(), device(), copies_[0], copies_[1], spec().blocks);
+    for (std::size_t way = 0; way < ways_; ++way) {
+      copies_[way].put_back(stream());
+      copies_[way].by_kernel(runtime(), device(), spec().blocks);
     }
   }
   // Memory of another device, which this rank's process takes there itself, as a program on several devices does.
@@ -176,11 +208,13 @@ class LocalCopies final : public DevicePattern {
   void free_buffers() noexcept override {
     for (CopyWay& copy : copies_) copy.free();
     second_ = Stream();
+    at_once_ = {};
   }
 
   CopyWay copies_[2];
   std::size_t ways_ = 0;
   Stream second_;
+  TwoCopies at_once_;
 };
 
 // An empty kernel (transport kernel) or a copy of one byte (copy_engine), launched and completed: what every latency

@@ -54,17 +54,16 @@ class KernelTransport final : public Transport {
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const KernelVariant variant = kernel_variant(spec.variant);
-    const bool fits = spec.algorithm.empty()
-                          ? has_own_variants(spec.pattern) ||
-                                (variant.known && variant.meeting.empty() && variant.completion.empty()) ||
-                                is_routing(spec.variant)
-                          : variant.known;
+    const bool fits = spec.algorithm.empty() ? has_own_variants(spec.pattern) ||
+                                                   (variant.known && variant.meeting.empty() &&
+                                                    variant.completion.empty() && variant.stay.empty()) ||
+                                                   is_routing(spec.variant)
+                                             : variant.known;
     if (!fits) {
       return "kernel has no variant '" + spec.variant +
              "'; its variants are pull and push, store_and_forward and pipelined through a device that --via names, "
              "and for one_shot and two_shot also host_barrier and device_barrier, as in pull+host_barrier, and for "
-             "one_shot "
-             "with push flag_completion and driver_completion";
+             "one_shot with push flag_completion, driver_completion and resident";
     }
     if (std::string reason = why_not_routed(context, spec); !reason.empty()) return reason;
     if (context.group->node_count() > 1) return "kernel reaches devices of one node only";

@@ -60,6 +60,7 @@ KernelVariant kernel_variant(std::string_view variant) {
     if (word == "pull" || word == "push") place = &result.direction;
     if (word == kHostBarrier || word == kDeviceBarrier) place = &result.meeting;
     if (word == kFlagCompletion || word == kDriverCompletion) place = &result.completion;
+    if (word == kResident) place = &result.stay;
     if (place == nullptr || !place->empty()) {
       result.known = false;
     } else {
@@ -79,7 +80,7 @@ AllreduceWay allreduce_way(const RankContext& context, const CaseSpec& spec) {
     return variant.meeting == kDeviceBarrier ? AllreduceWay::kDeviceMet : AllreduceWay::kHostMet;
   if (is_one_shot(spec)) {
     if (variant.direction == "pull") return AllreduceWay::kHostMet;  // quicker than on the device, as measured
-    if (!variant.completion.empty()) return AllreduceWay::kPushed;
+    if (!variant.completion.empty() || !variant.stay.empty()) return AllreduceWay::kPushed;
     const bool quickest = spec.size_bytes <= kQuickestPushedBytes || spec.in_place;  // only what is pushed is in place
     return cuda && quickest && why_not_pushed(context, spec).empty() ? AllreduceWay::kPushed : AllreduceWay::kHostMet;
   }
@@ -93,8 +94,12 @@ std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec&
   if (spec.pattern != Pattern::kAllreduce) return spec.algorithm + " is an algorithm of allreduce only";
   const KernelVariant variant = kernel_variant(spec.variant);
   const AllreduceWay way = allreduce_way(context, spec);
-  if (way != AllreduceWay::kPushed && !variant.completion.empty()) {
-    return std::string(variant.completion) + " is of one_shot with push only; leave it out";
+  const std::string_view of_push = variant.completion.empty() ? variant.stay : variant.completion;
+  if (way != AllreduceWay::kPushed && !of_push.empty()) {
+    return std::string(of_push) + " is of one_shot with push only; leave it out";
+  }
+  if (!variant.stay.empty() && variant.completion == kDriverCompletion) {
+    return "a resident kernel does not end with an operation; leave out driver_completion";
   }
   if (way == AllreduceWay::kPushed) {
     if (!variant.meeting.empty()) {

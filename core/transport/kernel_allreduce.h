@@ -19,13 +19,16 @@ inline constexpr std::string_view kHostBarrier = "host_barrier";
 inline constexpr std::string_view kDeviceBarrier = "device_barrier";
 inline constexpr std::string_view kFlagCompletion = "flag_completion";
 inline constexpr std::string_view kDriverCompletion = "driver_completion";
+inline constexpr std::string_view kResident = "resident";
 
 // The words of a kernel case's `variant`, joined by '+': who moves the bytes, for allreduce's algorithms where the
-// ranks meet, and for one_shot that pushes how the host learns of its end. Each empty where the variant leaves it out.
+// ranks meet, and for one_shot that pushes how the host learns of its end, and whether its kernel stays from one
+// operation to the next. Each empty where the variant leaves it out.
 struct KernelVariant {
   std::string_view direction;   // pull, push
   std::string_view meeting;     // host_barrier, device_barrier
   std::string_view completion;  // flag_completion, driver_completion
+  std::string_view stay;        // resident
   bool known = true;            // no other word, and none twice
 };
 KernelVariant kernel_variant(std::string_view variant);

@@ -16,11 +16,21 @@ constexpr std::size_t kTunedShapes = 4;
 constexpr unsigned kLooksPerQuery = 1 << 14;  // a look at the host's own memory takes nanoseconds, a question to the
                                               // driver hundreds of them
 
-// Every rank writes its operand into all others' scratch: one launch an operation, and no meeting.
+// Every rank writes its operand into all others' scratch, without a meeting: one launch an operation, or one kernel
+// that stays and begins an operation when the host says so.
 class PushedAllreduce final : public InKernelAllreduce {
  public:
   PushedAllreduce(Transport& transport, const RankContext& context, const CaseSpec& spec)
-      : InKernelAllreduce(transport, context, spec) {}
+      : InKernelAllreduce(transport, context, spec), stays_(!kernel_variant(spec.variant).stay.empty()) {}
+
+  void post() override {
+    if (stays_ && !finished()) complete();  // one at a time
+    InKernelAllreduce::post();
+  }
+  // An event behind a kernel that stays would not happen.
+  std::vector<DeviceQueue> queues() const override {
+    return stays_ ? std::vector<DeviceQueue>() : InKernelAllreduce::queues();
+  }
 
  private:
   // How the host learns that an operation is over.
@@ -50,6 +60,10 @@ class PushedAllreduce final : public InKernelAllreduce {
     // A peer may write a line as soon as it has the handle: their numbers are zero before, which no operation has.
     scratch_ = zeroed(device, push::scratch_bytes(static_cast<std::uint64_t>(spec().size_bytes), ranks()));
     words_ = zeroed(device, push::kOwnWords * sizeof(std::uint64_t));
+    if (stays_) {
+      const std::size_t words = multiprocessors_ * push::kStartStride;  // a block a multiprocessor at most
+      start_ = Buffer(runtime(), device, MemoryKind::kPinned, words * sizeof(std::uint64_t));
+    }
     kernel_ = runtime().kernel(device, kKernelsAllreducePush[static_cast<std::size_t>(spec().datatype)]);
   }
 
@@ -57,24 +71,64 @@ class PushedAllreduce final : public InKernelAllreduce {
     InKernelAllreduce::free_scratch();
     scratch_ = Buffer();
     words_ = Buffer();
+    start_ = Buffer();
   }
 
   void launch() override {
-    job_.epoch = epoch_;
+    if (!stays_) return launch_from(epoch_);
+    enter_device();  // as it is tuned
+    say_to_blocks(epoch_);
+  }
+
+  void launch_from(std::uint64_t epoch) {
+    job_.epoch = epoch;
     void* arguments[] = {&job_};
     runtime().launch(kernel_, shape_, arguments, stream_.handle());
   }
 
+  void enter_device() override {
+    if (!stays_ || staying_ || kernel_ == nullptr) return;
+    const std::uint64_t ended = done_word().load(std::memory_order_acquire);
+    say_to_blocks(ended);
+    launch_from(ended + 1);
+    staying_ = true;
+  }
+
+  void leave_device() override {
+    if (!staying_) return;
+    say_to_blocks(push::kLeave);
+    stream_.synchronize();
+    staying_ = false;
+  }
+
+  void disconnect() noexcept override {
+    // The stream is waited for by the base, which first tells a kernel that waits for a rank which has failed.
+    if (staying_) say_to_blocks(push::kLeave);
+    staying_ = false;
+    InKernelAllreduce::disconnect();
+  }
+
   bool finished() override {
     if (job_.done == nullptr) return InKernelAllreduce::finished();
-    if (host_word(kOwnHostWord).load(std::memory_order_acquire) >= epoch_) return true;
+    if (done_word().load(std::memory_order_acquire) >= epoch_) return true;
     // A kernel that was ended early says nothing: the driver knows.
-    return ++looks_ % kLooksPerQuery == 0 && InKernelAllreduce::finished();
+    const bool ended = ++looks_ % kLooksPerQuery == 0 && InKernelAllreduce::finished();
+    if (ended && stays_) throw Error("one_shot's resident kernel ended before operation " + std::to_string(epoch_));
+    return ended;
+  }
+
+  std::atomic_ref<std::uint64_t> done_word() const { return host_word(kOwnHostWord); }
+  void say_to_blocks(std::uint64_t word) {
+    auto* words = static_cast<std::uint64_t*>(start_.data());
+    for (unsigned block = 0; block < shape_.blocks; ++block)
+      std::atomic_ref<std::uint64_t>(words[block * push::kStartStride]).store(word, std::memory_order_release);
   }
 
   void choose(const Choice& choice) {
+    leave_device();
     shape_ = choice.shape;
     job_.done = choice.by_flag ? static_cast<values::u64*>(host_words_.data()) + kOwnHostWord : nullptr;
+    job_.start = static_cast<const values::u64*>(start_.data());
   }
 
   void tune() {
@@ -124,7 +178,8 @@ class PushedAllreduce final : public InKernelAllreduce {
     std::vector<Choice> choices;
     for (const LaunchShape& shape : shapes_to_try()) {
       const bool hip = runtime().name() == "hip";
-      if (word == kFlagCompletion || (word.empty() && !hip)) choices.push_back({shape, true});
+      if (stays_ || word == kFlagCompletion || (word.empty() && !hip)) choices.push_back({shape, true});
+      if (stays_) continue;
       if (word == kDriverCompletion || (word.empty() && (hip || !on_host_))) choices.push_back({shape, false});
     }
     return choices;
@@ -137,10 +192,13 @@ class PushedAllreduce final : public InKernelAllreduce {
 
   Buffer scratch_;
   Buffer words_;
+  Buffer start_;  // where a resident kernel's blocks look
   KernelHandle kernel_ = nullptr;
   LaunchShape shape_;
   push::Job job_{};
   unsigned looks_ = 0;
+  const bool stays_;
+  bool staying_ = false;  // its kernel is on the device
 };
 
 }  // namespace

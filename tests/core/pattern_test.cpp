@@ -224,7 +224,8 @@ TEST(SideBySide, EventsAreOfTheEndThatQueues) {
 TEST(KernelAllreduce, OneShotAndTwoShotAreRight) {
   const std::pair<const char*, std::vector<const char*>> words[] = {
       {"one_shot",
-       {"", "pull", "push", "pull+host_barrier", "device_barrier+pull", "flag_completion", "push+driver_completion"}},
+       {"", "pull", "push", "pull+host_barrier", "device_barrier+pull", "flag_completion", "push+driver_completion",
+        "resident"}},
       {"two_shot", {"pull", "push", "pull+host_barrier", "device_barrier+pull", "push+device_barrier"}}};
   for (const auto& [algorithm, variants] : words) {
     for (const char* variant : variants) {
@@ -286,6 +287,10 @@ TEST(KernelAllreduce, WhatCannotMeetOnTheDeviceSaysWhy) {
   EXPECT_NE(why_not(spec).find("one_shot with push has no meetings; leave out device_barrier"), std::string::npos);
   spec.variant = "pull+flag_completion";
   EXPECT_NE(why_not(spec).find("flag_completion is of one_shot with push only"), std::string::npos);
+  spec.variant = "pull+resident";
+  EXPECT_NE(why_not(spec).find("resident is of one_shot with push only"), std::string::npos);
+  spec.variant = "resident+driver_completion";
+  EXPECT_NE(why_not(spec).find("leave out driver_completion"), std::string::npos);
   spec.variant = "push";
   spec.size_bytes = (1 << 20) + 4;
   EXPECT_NE(why_not(spec).find("at most 1048576 bytes, the case has 1048580; use pull"), std::string::npos);

@@ -29,13 +29,21 @@ struct PushCase {
 
 struct PushRank {
   explicit PushRank(const PushCase& test)
-      : source(test.bytes), target(test.bytes), scratch(push::scratch_bytes(test.bytes, test.shape.ranks)) {}
+      : source(test.bytes),
+        target(test.bytes),
+        scratch(push::scratch_bytes(test.bytes, test.shape.ranks)),
+        start(static_cast<std::size_t>(test.shape.blocks) * push::kStartStride) {}
+  void say_to_blocks(u64 word) {
+    for (std::size_t at = 0; at < start.size(); at += push::kStartStride)
+      std::atomic_ref<u64>(start[at]).store(word, std::memory_order_release);
+  }
   Memory source;
   Memory target;
   Memory scratch;  // zeroed
   std::array<u64, push::kOwnWords> words{};
   std::array<u64, 2> failure{};
   u64 done = 0;
+  std::vector<u64> start;
 };
 
 using Ranks = std::vector<std::unique_ptr<PushRank>>;
@@ -155,6 +163,58 @@ TEST(Push, ManyOperationsOfSkewedRanksStayInStep) {
 // The lines hold the number's low half, and operations go on where it begins anew.
 TEST(Push, NumbersBeyond32BitsAreRight) { expect_right({{2, 1, 2}, 100}, 6, 0xfffffffdULL); }
 
+// A kernel that stays: the host gives it the next operation as soon as it knows of the last one's end, or after a
+// while, has read the target and has written new operands.
+TEST(Push, AResidentKernelDoesOneOperationAfterTheOther) {
+  for (const Shape& shape : {Shape{2, 1, 1}, Shape{2, 3, 2}, Shape{3, 2, 2}, Shape{5, 1, 2}}) {
+    for (const bool in_place : {false, true}) {
+      PushCase test{shape, 404};
+      test.in_place = in_place;
+      constexpr u64 kOperations = 25;
+      const Ranks ranks = ranks_of(test);
+      const Data data{test.datatype, test.op, test.shape.ranks};
+      std::vector<std::thread> hosts;
+      for (int rank = 0; rank < test.shape.ranks; ++rank) {
+        hosts.emplace_back([&, rank] {
+          PushRank& mine = *ranks[static_cast<std::size_t>(rank)];
+          std::mt19937 random(static_cast<unsigned>(rank));
+          push::Job job = job_of(test, ranks, rank, 1);
+          job.start = mine.start.data();
+          const ThreadGrid grid(test.shape, body_of(test, job));
+          for (u64 epoch = 1; epoch <= kOperations; ++epoch) {
+            if (!in_place) std::memset(mine.target.data(), 0xa5, test.bytes);
+            fill(in_place ? mine.target.data() : mine.source.data(), test.bytes, data, epoch, rank);
+            if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+            mine.say_to_blocks(epoch);
+            while (std::atomic_ref<u64>(mine.done).load(std::memory_order_acquire) != epoch) std::this_thread::yield();
+            EXPECT_EQ(wrong_bytes(mine.target.data(), test.bytes, data, epoch), 0U) << "rank " << rank << ", " << epoch;
+          }
+          mine.say_to_blocks(push::kLeave);
+        });
+      }
+      for (std::thread& host : hosts) host.join();
+      for (const auto& rank : ranks) EXPECT_EQ(rank->failure[0], 0U);
+    }
+  }
+}
+
+// It tells of the rank that did not come, takes no further operation for right, and leaves when it is told to.
+TEST(Push, AResidentKernelOutlivesAFailureUntilItIsToldToLeave) {
+  PushCase test{{3, 2, 2}, 64};
+  test.patience_ns = 200'000'000;
+  const Ranks ranks = ranks_of(test);
+  PushRank& mine = *ranks[0];
+  push::Job job = job_of(test, ranks, 0, 1);
+  job.start = mine.start.data();
+  const ThreadGrid grid(test.shape, body_of(test, job));
+  for (u64 epoch = 1; epoch <= 2; ++epoch) {
+    mine.say_to_blocks(epoch);
+    while (std::atomic_ref<u64>(mine.done).load(std::memory_order_acquire) != epoch) std::this_thread::yield();
+    EXPECT_EQ(direct::failure_of(std::atomic_ref<u64>(mine.failure[0]).load()).epoch, 1U);
+  }
+  mine.say_to_blocks(push::kLeave);
+}
+
 // A rank whose target would be wrong had it taken an older operation's lines for this one's.
 TEST(Push, LinesOfAnotherOperationAreNotTaken) {
   PushCase test{{2, 1, 1}, 8};
@@ -217,10 +277,9 @@ TEST(Push, PlacesFillTheScratch) {
       job.ranks = ranks;
       std::vector<bool> taken(push::scratch_bytes(bytes, ranks) / sizeof(push::Line));
       for (const u64 epoch : {1U, 2U}) {
-        job.epoch = epoch;
         for (int rank = 0; rank < ranks; ++rank) {
           for (u64 line = 0; line < push::lines_of(bytes); ++line) {
-            const auto at = static_cast<std::size_t>(push::place_of(job, rank) + line);
+            const auto at = static_cast<std::size_t>(push::place_of(job, epoch, rank) + line);
             ASSERT_LT(at, taken.size());
             EXPECT_FALSE(taken[at]);
             taken[at] = true;

@@ -416,6 +416,32 @@ TEST(SharedMemoryChild, Writes) {
   runtime->close_shared(shared);
 }
 
+TEST_P(RealDevice, BothWaysCopyEverySizeAndAlignment) {
+  const std::uint64_t most = (1 << 20) + 77;
+  Buffer near(*runtime_, 0, MemoryKind::kDevice, 2 * most + 64);
+  Buffer far(*runtime_, 0, MemoryKind::kPinned, 2 * most + 64);
+  Data poison;
+  poison.rank = -1;
+  std::vector<const char*> kernels = {kKernelBothWays};
+  if (is_gpu()) kernels.push_back(kKernelBothWaysU8);
+  for (const char* kernel : kernels) {
+    for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{17}, std::uint64_t{4097}, most}) {
+      for (const std::size_t shift : {0, 1, 8}) {
+        Data there, back;
+        back.rank = 1;
+        void* const targets[] = {near.data(), far.at(most + 16)};
+        const void* const sources[] = {far.at(shift), near.at(most + 16 + shift)};
+        fill(far.at(shift), bytes, there);
+        fill(near.at(most + 16 + shift), bytes, back);
+        for (void* target : targets) fill(target, bytes, poison);
+        run(kernel, {5, 128, 0}, targets[0], sources[0], targets[1], sources[1], bytes);
+        EXPECT_EQ(check(targets[0], bytes, there).bad_bytes, 0U) << kernel << " " << bytes << " " << shift;
+        EXPECT_EQ(check(targets[1], bytes, back).bad_bytes, 0U) << kernel << " " << bytes << " " << shift;
+      }
+    }
+  }
+}
+
 TEST_P(RealDevice, PeersReachEachOther) {
   if (runtime_->count() < 2) GTEST_SKIP() << "one device";
   runtime_->bind_thread(1);

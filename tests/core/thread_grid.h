@@ -27,6 +27,7 @@ struct Block {
   explicit Block(int threads) : meeting(threads) {}
   std::barrier<> meeting;
   std::atomic<bool> failed{false};
+  std::atomic<bool> any{false};
   direct::Places places{};
 };
 
@@ -39,6 +40,15 @@ class ThreadExec : public push::LinesOfCores {
   u64 block() const { return block_; }
   u64 blocks() const { return blocks_; }
   void sync() { shared_->meeting.arrive_and_wait(); }
+  bool any(bool mine) {
+    if (mine) shared_->any = true;
+    sync();
+    const bool result = shared_->any;
+    sync();
+    if (thread_ == 0) shared_->any = false;
+    sync();
+    return result;
+  }
   void pause() { std::this_thread::yield(); }
   u64 ticks() const {
     return static_cast<u64>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));

@@ -69,7 +69,10 @@ def test_every_test_of_nccl_tests_in_two_launches_a_round(tmp_path: Path) -> Non
     assert {(row["test"], row["ranks"], row["size"]) for row in table} == {
         (name, ranks, size) for name in names for ranks in (2, 3) for size in (96, 768)
     }
-    assert all(row["peer_ns"] == 12500 and row["ours_ns"] > 0 and row["verdict"] == "cannot tell" for row in table)
+    for row in table:  # of a broadcast what was in place counts
+        assert row["peer_ns"] == (25000 if row["test"] == "broadcast_perf" else 12500)
+        assert row["ours_ns"] > 0
+        assert row["verdict"] == "cannot tell"
     # Each program once a rank count, whatever the sizes, and one run folder of ours with one launch.
     started = (tmp_path / "peer" / "started").read_text().splitlines()
     assert sorted(started) == sorted(f"{name} {ranks} 40 5" for name in names for ranks in (2, 3))

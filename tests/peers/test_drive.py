@@ -272,6 +272,13 @@ def test_what_nccl_tests_printed_before_it_died_counts(tmp_path: Path) -> None:
     assert all("ended with 3; it said: Test CUDA failure: out of memory" in why for why in reasons.values())
 
 
+@pytest.mark.parametrize(("name", "ns_a_byte"), [("all_reduce_perf", 100), ("broadcast_perf", 200)])
+def test_a_broadcast_of_nccl_tests_counts_in_place(tmp_path: Path, name: str, ns_a_byte: int) -> None:
+    program(tmp_path, name, *(line.replace("all_reduce_perf", name) for line in NCCL_TABLE))
+    request = request_of("nccl-tests", tmp_path, tmp_path, name, ranks=(4,))
+    assert measure_peer(request, request.rows, 0) == ({request.rows[0].key: (1 << 20) * ns_a_byte}, {})
+
+
 def test_a_peer_that_measures_nothing_is_named_with_its_last_words(tmp_path: Path) -> None:
     program(tmp_path, "nvbandwidth", "print('no such device'); raise SystemExit(3)")
     request = request_of("nvbandwidth", tmp_path, tmp_path / "out")

@@ -369,18 +369,27 @@ variant = ["default", "pull+device_barrier", "pull+host_barrier"]
 cadence = ["isolated", "streaming"]
 """
 # Several blocks, each of which waits for its peers' beside it: on two cores that takes seconds a case.
+RESIDENT_ALLREDUCES = """
+[[case]]
+transport = "kernel"
+pattern = "allreduce"
+size = ["16", "4KiB"]
+algorithm = "one_shot"
+variant = "resident"
+cadence = ["isolated", "streaming"]
+"""
 LARGER_ALLREDUCES = ALLREDUCES.replace('"16"', '"200KiB"').replace('["isolated", "streaming"]', '"streaming"')
 
 
 # Three processes whose kernels wait for each other on two cores take a minute: as threads, three are enough.
 @pytest.mark.parametrize(("threads", "devices"), [(False, 2), (True, 3)])
 def test_direct_allreduces_meet_on_the_device(tmp_path: Path, threads: bool, devices: int) -> None:
-    (tmp_path / "plan.toml").write_text(ALLREDUCES + (LARGER_ALLREDUCES if threads else ""))
+    (tmp_path / "plan.toml").write_text(ALLREDUCES + RESIDENT_ALLREDUCES + (LARGER_ALLREDUCES if threads else ""))
     done = linkgauge("run", "--devices", "cuda", "--out", "run", *CASES, *(["--threads"] if threads else []),
                      cwd=tmp_path, LINKGAUGE_STAND_IN=f"devices={devices}")  # fmt: skip
     rows = list(load(tmp_path / "run").rows())
     assert {(str(row.status), row.reason or "") for row in rows} == {("ok", "")}, done.stdout + done.stderr
-    assert len(rows) == (18 if threads else 12)
+    assert len(rows) == (22 if threads else 16)
     assert done.returncode == 0
 
 

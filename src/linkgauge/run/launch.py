@@ -31,6 +31,7 @@ from linkgauge.store.journal import Record
 
 _POLL_S = 0.05
 _GONE_LOOK_S = 2.0
+_GONE_PATIENCE_S = 8.0  # a moment, but on a loaded machine
 _GUARD = Path(__file__).with_name("guard.py")
 WORKER = (sys.executable, "-m", "linkgauge.run.worker")
 
@@ -90,6 +91,7 @@ class Launch:
         self._spec_path: Path | None = None
         self._looked_at = 0.0
         self._gone_rank = -1
+        self._gone_at = 0.0
         self._heartbeat = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=True)
 
     def stop(self) -> None:
@@ -178,7 +180,7 @@ class Launch:
         return None
 
     def _gone(self, watch: LaunchWatch) -> Trouble | None:
-        """A rank that is gone while its launcher goes on: launchers notice within a moment, most of them."""
+        """A rank that is gone while its launcher goes on: most launchers notice, and then know how the rank ended."""
         now = time.monotonic()
         if watch.ended or now - self._looked_at < _GONE_LOOK_S:
             return None
@@ -186,10 +188,11 @@ class Launch:
         for rank in range(self._spec.ranks):
             pid = self._heartbeat.word(rank, PID)
             if pid and processes.state_of(pid) in ("", "Z"):
-                if self._gone_rank == rank:
-                    return Trouble("crashed", f"rank {rank} (process {pid}) is gone and its launcher went on")
-                self._gone_rank = rank
-                return None
+                if self._gone_rank != rank:
+                    self._gone_rank, self._gone_at = rank, now
+                if now - self._gone_at < _GONE_PATIENCE_S:
+                    return None
+                return Trouble("crashed", f"rank {rank} (process {pid}) is gone and its launcher went on")
         self._gone_rank = -1
         return None
 

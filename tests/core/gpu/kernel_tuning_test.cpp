@@ -50,19 +50,6 @@ TEST_F(KernelTuning, VariantsFitTheDevice) {
   }
 }
 
-TEST_F(KernelTuning, SeveralAtOnceFitTheDeviceTogether) {
-  const auto multiprocessors = static_cast<unsigned>(runtime_->describe(0).multiprocessors);
-  const std::size_t all = copy_variants(*runtime_, 0, 1 << 28, 0).size();
-  for (const unsigned at_once : {2U, 3U, 7U}) {
-    const std::vector<CopyVariant> variants = copy_variants(*runtime_, 0, 1 << 28, 0, static_cast<int>(at_once));
-    EXPECT_LT(variants.size(), all);
-    for (const CopyVariant& variant : variants) {
-      EXPECT_LE(at_once * variant.shape.blocks * variant.shape.threads, multiprocessors * 2048);
-    }
-  }
-  EXPECT_FALSE(copy_variants(*runtime_, 0, 1 << 28, 0, 1'000'000).empty());
-}
-
 TEST_F(KernelTuning, BlocksOfTheCaseAreKept) {
   for (const CopyVariant& variant : copy_variants(*runtime_, 0, 1 << 20, 7)) EXPECT_EQ(variant.shape.blocks, 7U);
 }
@@ -90,6 +77,29 @@ TEST_F(KernelTuning, MeasuresOnceForAPathAndMagnitude) {
   EXPECT_GT(choose(bytes, {0, 0, 1}), 10);  // the other direction
   EXPECT_GT(choose(bytes, {0, -1, 0}), 10);
   EXPECT_EQ(launches(), live);
+}
+
+TEST_F(KernelTuning, BothWaysAreCopiedAndMeasuredOnce) {
+  constexpr std::size_t kBytes = 100'003;
+  Buffer near(*runtime_, 0, MemoryKind::kDevice, 2 * kBytes);
+  Buffer far(*runtime_, 0, MemoryKind::kPinned, 2 * kBytes);
+  auto* const here = static_cast<std::byte*>(near.data());
+  auto* const there = static_cast<std::byte*>(far.data());
+  std::memset(here, 1, 2 * kBytes);
+  std::memset(there, 2, 2 * kBytes);
+  const BothWays ways{here, there, there + kBytes, here + kBytes};
+  for (const int blocks : {0, 3}) {
+    const CopyVariant chosen = fastest_both_ways(*runtime_, 0, ways, kBytes, blocks);
+    EXPECT_EQ(chosen.shape.threads % 64, 0U);  // whole pairs of warps
+    if (blocks > 0) {
+      EXPECT_EQ(chosen.shape.blocks, 3U);
+    }
+    const int before = control_.calls("cuLaunchKernel");
+    EXPECT_EQ(fastest_both_ways(*runtime_, 0, ways, kBytes, blocks).kernel, chosen.kernel);
+    EXPECT_EQ(control_.calls("cuLaunchKernel"), before);
+  }
+  EXPECT_EQ(std::memcmp(here, there, kBytes), 0);
+  EXPECT_EQ(std::memcmp(here + kBytes, there + kBytes, kBytes), 0);
 }
 
 }  // namespace

@@ -35,7 +35,10 @@ void* map_file(int fd, std::size_t bytes) {
 
 // The GPU-only copies do what the host's copy does.
 std::string host_name(const std::string& name) {
-  return name.rfind(linkgauge::kKernelCopy, 0) == 0 ? linkgauge::kKernelCopy : name;
+  for (const char* family : {linkgauge::kKernelCopy, linkgauge::kKernelBothWays}) {
+    if (name.rfind(family, 0) == 0) return family;
+  }
+  return name;
 }
 
 }  // namespace

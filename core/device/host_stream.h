@@ -47,7 +47,7 @@ class HostEvent {
 
 class HostStream {
  public:
-  static constexpr std::size_t kCapacity = 4096;  // commands under way; queuing more waits for the oldest
+  static constexpr std::size_t kCapacity = 1024;  // commands under way, as of a CUDA stream; more wait for the oldest
   static constexpr std::size_t kMaxArguments = 12;
   static constexpr std::size_t kMaxArgumentWords = 32;  // of all of them together
 

@@ -141,14 +141,13 @@ __global__ void __launch_bounds__(512) lg_copy_u16(void* target, const void* sou
   linkgauge::copy_bytes<16>(target, source, bytes);
 }
 
-#define LG_COPY_BOTH(NAME, UNROLL)                                                                       \
-  __global__ void __launch_bounds__(1024)                                                                \
-      NAME(void* target, const void* source, void* target_back, const void* source_back,                 \
-           unsigned long long bytes) {                                                                   \
-    linkgauge::copy_both<UNROLL>(target, source, target_back, source_back, bytes);                       \
-  }
-LG_COPY_BOTH(lg_both_ways, 4)
-LG_COPY_BOTH(lg_both_ways_u8, 8)
-#undef LG_COPY_BOTH
+__global__ void __launch_bounds__(1024) lg_both_ways(void* target, const void* source, void* target_back,
+                                                      const void* source_back, unsigned long long bytes) {
+  linkgauge::copy_both<4>(target, source, target_back, source_back, bytes);
+}
+__global__ void __launch_bounds__(1024) lg_both_ways_u8(void* target, const void* source, void* target_back,
+                                                         const void* source_back, unsigned long long bytes) {
+  linkgauge::copy_both<8>(target, source, target_back, source_back, bytes);
+}
 
 }  // extern "C"

@@ -8,26 +8,11 @@
 
 #include "case_spec.h"
 #include "device/device_runtime.h"
+#include "fewer.h"
 #include "on_threads.h"
 #include "pattern/operation.h"
 
 namespace linkgauge {
-
-// What the thread sanitizer watches is how threads meet, which neither every size nor every datatype changes, and each
-// case takes it many times as long: tests give it fewer of them.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool kThreadSanitizer = true;
-#else
-inline constexpr bool kThreadSanitizer = false;
-#endif
-
-// A sanitizer and an emulator take each case many times as long, most of it in threads that wait for each other: of the
-// numbers of ranks they get one, where every number is tried otherwise.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(LINKGAUGE_EMULATED)
-inline constexpr bool kFewRanks = true;
-#else
-inline constexpr bool kFewRanks = false;
-#endif
 
 inline CaseSpec case_of(const std::string& transport, Pattern pattern, int ranks, std::int64_t size_bytes) {
   CaseSpec spec;

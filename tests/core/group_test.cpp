@@ -17,6 +17,7 @@
 #include <string>
 
 #include "errors.h"
+#include "fewer.h"
 #include "measure/clock.h"
 #include "on_threads.h"
 
@@ -389,7 +390,8 @@ TEST(ProcessGroup, AbortReachesOtherProcesses) {
 
 TEST(ProcessGroup, SeveralNodesActAsOne) {
   for (const std::vector<int>& nodes :
-       {std::vector<int>{0, 0, 1, 1}, std::vector<int>{5, 2, 5, 2}, std::vector<int>{0, 1, 2}}) {
+       {std::vector<int>{5, 2, 5, 2}, std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 2}}) {
+    if (kFewRanks && nodes.front() == 0) continue;
     Processes processes(nodes);
     EXPECT_EQ(processes.run([&](Group& group) {
       const int node_count = static_cast<int>(std::set<int>(nodes.begin(), nodes.end()).size());
@@ -408,7 +410,8 @@ TEST(ProcessGroup, SeveralNodesActAsOne) {
 // What is found must hold of the truth, which each process knows of the others: its own shift of the clock.
 TEST(ProcessGroup, ClocksOfNodesAreComparedAndOneDeadlineHolds) {
   for (const std::vector<int>& nodes :
-       {std::vector<int>{0, 1}, std::vector<int>{0, 0, 1, 1}, std::vector<int>{3, 1, 2, 0, 4}}) {
+       {std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1}, std::vector<int>{3, 1, 2, 0, 4}}) {
+    if (kFewRanks && nodes.size() != 4) continue;
     constexpr std::int64_t kSecond = 1'000'000'000;
     // An hour, and less than a microsecond, apart.
     const std::vector<std::int64_t> shifts = {0, 3600 * kSecond + 123'456'789, -7 * kSecond, 400, 86'400 * kSecond};

@@ -76,13 +76,11 @@ std::vector<int> ranks_of(Pattern pattern) {
 }
 
 // Sizes that leave odd ends; whole elements and blocks where the pattern needs them.
-std::vector<std::int64_t> every_size_of(Pattern pattern, int ranks) {
-  if (cuts_blocks(pattern)) return {4L * ranks, 4L * 333 * ranks, 4L * 20001 * ranks};
-  if (reduces(pattern)) return {4, 4L * 333, 4L * 50001};
-  return {1, 1333, 200003};
-}
 std::vector<std::int64_t> sizes_of(Pattern pattern, int ranks) {
-  const std::vector<std::int64_t> sizes = every_size_of(pattern, ranks);
+  const std::int64_t shorter = kThreadSanitizer ? 8 : 1;  // each page is many pages of its own
+  std::vector<std::int64_t> sizes = {1, 1333, 200003 / shorter};
+  if (reduces(pattern)) sizes = {4, 4L * 333, 4 * (50001 / shorter)};
+  if (cuts_blocks(pattern)) sizes = {4L * ranks, 4L * 333 * ranks, 4 * (20001 / shorter) * ranks};
   return kThreadSanitizer ? std::vector{sizes.back()} : sizes;
 }
 
@@ -139,7 +137,7 @@ TEST_P(EveryMechanism, WindowsRootsAndInPlace) {
     spec.root = ranks - 1;
     expect_verified(spec);
     spec.in_place = true;
-    if (why_not_laid_out(spec, ranks).empty()) expect_verified(spec);
+    if (!kThreadSanitizer && why_not_laid_out(spec, ranks).empty()) expect_verified(spec);
   }
 }
 
@@ -229,7 +227,7 @@ TEST(KernelAllreduce, OneShotAndTwoShotAreRight) {
       {"two_shot", {"pull", "push", "pull+host_barrier", "device_barrier+pull", "push+device_barrier"}}};
   for (const auto& [algorithm, variants] : words) {
     for (const char* variant : variants) {
-      for (const int ranks : {2, 3, 4}) {
+      for (const int ranks : kFewRanks ? std::vector{3} : std::vector{2, 3, 4}) {
         for (const std::int64_t size : {4, 16, 44, 4 * 10007}) {
           if (kThreadSanitizer && size == 16) continue;
           CaseSpec spec = case_of("kernel", Pattern::kAllreduce, ranks, size);

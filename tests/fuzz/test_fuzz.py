@@ -26,7 +26,7 @@ from fuzz import hostile, targets
 from linkgauge.errors import UsageError
 
 NAMES = sorted(targets.TARGETS)
-SECONDS = 2  # of libFuzzer for each target
+SECONDS = 1  # of libFuzzer for each target
 GROWTH_BYTES = 100_000  # over some forty readings: caches of regular expressions and of pyarrow settle late
 FOUND = [(name, path) for name in NAMES for path in targets.found(name)]
 

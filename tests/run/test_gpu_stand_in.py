@@ -381,12 +381,12 @@ cadence = ["isolated", "streaming"]
 LARGER_ALLREDUCES = ALLREDUCES.replace('"16"', '"200KiB"').replace('["isolated", "streaming"]', '"streaming"')
 
 
-# Three processes whose kernels wait for each other on two cores take a minute: as threads, three are enough.
-@pytest.mark.parametrize(("threads", "devices"), [(False, 2), (True, 3)])
-def test_direct_allreduces_meet_on_the_device(tmp_path: Path, threads: bool, devices: int) -> None:
+# More ranks than cores, whose kernels wait for each other, take long: the C++ tests have them.
+@pytest.mark.parametrize("threads", [False, True])
+def test_direct_allreduces_meet_on_the_device(tmp_path: Path, threads: bool) -> None:
     (tmp_path / "plan.toml").write_text(ALLREDUCES + RESIDENT_ALLREDUCES + (LARGER_ALLREDUCES if threads else ""))
     done = linkgauge("run", "--devices", "cuda", "--out", "run", *CASES, *(["--threads"] if threads else []),
-                     cwd=tmp_path, LINKGAUGE_STAND_IN=f"devices={devices}")  # fmt: skip
+                     cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2")  # fmt: skip
     rows = list(load(tmp_path / "run").rows())
     assert {(str(row.status), row.reason or "") for row in rows} == {("ok", "")}, done.stdout + done.stderr
     assert len(rows) == (22 if threads else 16)

@@ -82,8 +82,8 @@ def check_order(measured: list[tuple[str, int]], buckets: int) -> None:
 
 
 def test_a_short_limit_keeps_the_beginning_of_the_order_of_value_and_the_rest_is_resumed(tmp_path: Path) -> None:
-    (tmp_path / "plan.toml").write_text(PLAN.replace("STOP", "400ms"))
-    limit_s = 20
+    (tmp_path / "plan.toml").write_text(PLAN.replace("STOP", "300ms"))
+    limit_s = 13
     run, said = limited(tmp_path, limit_s)
     measured = in_order(run)
     assert {row.status for row in run.rows()} == {"ok"}  # what was not measured has no status, and no half is kept

@@ -185,7 +185,7 @@ CopyVariant remembered(const Key& key, const std::function<CopyVariant()>& measu
   return chosen[key] = measure();
 }
 
-// Grids of up to all that a device holds at once, twice that where blocks are small.
+// From what half fills the multiprocessors to blocks of a few tiles each, which end together.
 std::vector<CopyVariant> both_ways_variants(DeviceRuntime& runtime, int device, int blocks) {
   const auto multiprocessors = static_cast<unsigned>(std::max(1, runtime.describe(device).multiprocessors));
   std::vector<CopyVariant> variants;
@@ -195,9 +195,8 @@ std::vector<CopyVariant> both_ways_variants(DeviceRuntime& runtime, int device, 
         variants.push_back({kernel, {static_cast<unsigned>(blocks), threads, 0}});
         continue;
       }
-      for (const unsigned each : {1U, 2U, 4U, 8U}) {
-        if (each * threads <= 4096) variants.push_back({kernel, {multiprocessors * each, threads, 0}});
-      }
+      for (unsigned each = 1024 / threads; each * threads <= 16384; each *= 2)
+        variants.push_back({kernel, {multiprocessors * each, threads, 0}});
     }
   }
   return variants;

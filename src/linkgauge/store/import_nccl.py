@@ -90,10 +90,15 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
         _row(number, tokens, names, log, settings)
 
 
+def _pattern_of(program: str, otherwise: str | None) -> str | None:
+    """The pattern of a program by its path; a build for MPI may say so at the end of its name."""
+    return _PROGRAMS.get(PurePosixPath(program).name.removesuffix("_mpi"), otherwise)
+
+
 def _heading(line: str, log: ImportedLog, settings: _Settings) -> list[str] | None:
     """Take what a comment says; return the names of the columns where it is their line."""
     if match := re.match(r"#\s*Collective test starting:\s*(\S+)", line):
-        settings.pattern = _PROGRAMS.get(PurePosixPath(match[1]).name, settings.pattern)
+        settings.pattern = _pattern_of(match[1], settings.pattern)
     elif match := re.search(r"nccl-library=(\d{1,9})", line):
         log.versions["nccl"] = version_text(int(match[1]))
         if tests := re.search(r"version (\S+)", line):
@@ -196,7 +201,7 @@ def is_json(data: object) -> bool:
 def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
     """Take the cases of a JSON file into `log`."""
     arguments = data["args"] if isinstance(data["args"], list) and data["args"] else [""]
-    program = PurePosixPath(str(arguments[0])).name
+    program = str(arguments[0])
     devices = data.get("devices") if isinstance(data.get("devices"), list) else []
     raw = data.get("config")
     config = raw if isinstance(raw, dict) else {}
@@ -212,7 +217,7 @@ def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
         }
         log.ranks.append({"rank": one["rank"], "host": one["hostname"], "pid": one["pid"], "device": identity})
     settings = _Settings(
-        _PROGRAMS.get(program, hints.pattern),
+        _pattern_of(program, hints.pattern),
         len(log.ranks) or hints.ranks or 0,
         int(config.get("iterations", 20)) * int(config.get("aggregated_iterations", 1)),
         int(config.get("warmup_iters", 5)),

@@ -137,15 +137,12 @@ std::vector<int> parse_cpu_list(const std::string& text) {
 }
 
 std::vector<int> usable_cores() {
-  std::vector<int> first_threads;
-  std::vector<int> other_threads;
-  for (const int core : cpuset_cores()) {
+  std::vector<int> cores = cpuset_cores();
+  std::stable_partition(cores.begin(), cores.end(), [](int core) {
     const std::vector<int> siblings = parse_cpu_list(first_line(cpu_folder(core) + "/topology/thread_siblings_list"));
-    const bool first = siblings.empty() || siblings.front() == core;
-    (first ? first_threads : other_threads).push_back(core);
-  }
-  first_threads.insert(first_threads.end(), other_threads.begin(), other_threads.end());
-  return first_threads;
+    return siblings.empty() || siblings.front() == core;  // the first thread of its core
+  });
+  return cores;
 }
 
 std::string processor_name() {

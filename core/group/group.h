@@ -102,7 +102,7 @@ void wait_until(std::int64_t deadline_ns, const Progress& progress);
 // One turn of a waiting loop: spin, then yield. A pure spin barrier with more ranks than cores costs milliseconds.
 class Waiter {
  public:
-  static constexpr int kSpinsBeforeYield = 2000;
+  static constexpr int kSpinsBeforeYield = 800;
   static constexpr int kSpinsPerProgress = 64;
   explicit Waiter(const Progress& progress) : progress_(progress) {}
   void pause();

@@ -96,7 +96,7 @@ RegionGroup::Slot& RegionGroup::slot(int rank, std::uint64_t round) const {
   return *reinterpret_cast<Slot*>(slots + index * sizeof(Slot));
 }
 
-// All meet; the last to arrive calls `last_one` before the others go on.
+// All meet; the last to arrive calls `last_one` before the others go on. Who has a progress to make never sleeps.
 template <typename LastOne>
 void RegionGroup::meet(const Progress& progress, Waiting waiting, const LastOne& last_one) {
   Header& shared = header();
@@ -117,7 +117,7 @@ void RegionGroup::meet(const Progress& progress, Waiting waiting, const LastOne&
   for (int spins = 0; !met(); ++spins) {
     // A rank that met and then failed does not undo the meeting: all see it the same way.
     if (aborted() && !met()) throw_peer_error();
-    if (waiting == Waiting::kSpin || spins < Waiter::kSpinsPerProgress) {
+    if (waiting == Waiting::kSpin || progress || spins < Waiter::kSpinsPerProgress) {
       waiter.pause();
       continue;
     }
@@ -138,7 +138,7 @@ bool RegionGroup::agree(bool mine, const Progress& progress) {
   auto& refusals = header().refusals;
   const std::size_t vote = agreements_++ % refusals.size();
   if (!mine) refusals[vote].fetch_add(1, std::memory_order_relaxed);
-  meet(progress, Waiting::kSpin, [&] { refusals[(vote + 2) % refusals.size()].store(0, std::memory_order_relaxed); });
+  meet(progress, Waiting::kSleep, [&] { refusals[(vote + 2) % refusals.size()].store(0, std::memory_order_relaxed); });
   return refusals[vote].load(std::memory_order_relaxed) == 0;
 }
 
@@ -155,7 +155,7 @@ std::vector<std::vector<std::byte>> RegionGroup::exchange(const std::vector<std:
     if (offset < mine.size()) {
       std::memcpy(own.bytes.data(), mine.data() + offset, std::min(kSlotBytes, mine.size() - offset));
     }
-    meet(progress, Waiting::kSpin, [] {});
+    meet(progress, Waiting::kSleep, [] {});
     for (int rank = 0; rank < size_; ++rank) {
       const Slot& theirs = slot(rank, round);
       std::vector<std::byte>& bytes = all[static_cast<std::size_t>(rank)];

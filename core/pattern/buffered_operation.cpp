@@ -48,7 +48,8 @@ void BufferedOperation::prepare() {
   // Kernels are chosen by copying: what they read then has been written, so that a checker of memory finds nothing.
   if (spec_.transport == "kernel" && runtime.name() != "host") fill(0);
   connect();
-  group().barrier(progress_);  // a peer that chooses among its kernels writes into our buffers until it is here
+  // A peer that chooses among its kernels writes into our buffers until it is here.
+  group().barrier(progress_, Waiting::kSleep);
 }
 
 void BufferedOperation::fill(std::uint64_t seed) {
@@ -70,7 +71,7 @@ VerifyResult BufferedOperation::verify(std::uint64_t seed) {
 void BufferedOperation::release() noexcept {
   disconnect();
   try {
-    group().barrier(progress_);  // no peer's handle is open when a buffer is freed
+    group().barrier(progress_, Waiting::kSleep);  // no peer's handle is open when a buffer is freed
   } catch (const Error&) {       // a peer that failed
     group().part();              // its copies into our buffers, and ours into its, have ended once all are here
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "machine.h"
@@ -105,7 +106,11 @@ int create_stream(Handle* stream, int device) {
 inline int destroy_stream(Stream* stream) {
   return unless(!Machine::instance().destroy_stream(stream), kInvalidHandle);
 }
-inline int query(Stream* stream) { return stream->idle() ? Machine::instance().lost() : int{kNotReady}; }
+inline int query(Stream* stream) {
+  if (stream->idle()) return Machine::instance().lost();
+  std::this_thread::yield();  // who asks again and again may have the core that the work needs
+  return kNotReady;
+}
 inline int begin_capture(Stream* stream) { return unless(!stream->begin_capture(), kInvalidValue); }
 template <typename Handle>
 int end_capture(Stream* stream, Handle* graph) {

@@ -72,8 +72,8 @@ void BufferedOperation::release() noexcept {
   disconnect();
   try {
     group().barrier(progress_, Waiting::kSleep);  // no peer's handle is open when a buffer is freed
-  } catch (const Error&) {       // a peer that failed
-    group().part();              // its copies into our buffers, and ours into its, have ended once all are here
+  } catch (const Error&) {                        // a peer that failed
+    group().part();  // its copies into our buffers, and ours into its, have ended once all are here
   }
   free_scratch();
   source_ = Buffer();

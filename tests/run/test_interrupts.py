@@ -103,7 +103,7 @@ def wait_for(path: Path, cases: int, process: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_one_signal_ends_after_the_case_in_hand_and_the_run_can_be_resumed(tmp_path: Path, number: int) -> None:
     path = tmp_path / "run"
-    process = parent(path, tmp_path, sample_s=0.002)  # 66 cases of 40 ms: time to be interrupted in
+    process = parent(path, tmp_path, sample_s=0.006)  # 66 cases of 120 ms: time to be interrupted in
     wait_for(path, 3, process)
     process.send_signal(number)
     assert process.wait(60) == 130, (tmp_path / "parent.log").read_text()
@@ -129,7 +129,7 @@ def end_its_ranks(process: subprocess.Popen[str]) -> None:
 
 def test_a_job_that_is_ended_as_a_whole_blames_no_case(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    process = parent(path, tmp_path, sample_s=0.002)  # 66 cases of 40 ms: time to be interrupted in
+    process = parent(path, tmp_path, sample_s=0.006)  # 66 cases of 120 ms: time to be interrupted in
     wait_for(path, 3, process)
     end_its_ranks(process)  # as Slurm does, some milliseconds before its batch script
     time.sleep(0.02)
@@ -143,7 +143,7 @@ def test_a_job_that_is_ended_as_a_whole_blames_no_case(tmp_path: Path) -> None:
 
 def test_ranks_that_alone_are_ended_are_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    process = parent(path, tmp_path, sample_s=0.002)  # 66 cases of 40 ms: time to be interrupted in
+    process = parent(path, tmp_path, sample_s=0.006)  # 66 cases of 120 ms: time to be interrupted in
     wait_for(path, 3, process)
     end_its_ranks(process)
     assert process.wait(120) == 4, (tmp_path / "parent.log").read_text()

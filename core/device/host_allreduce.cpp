@@ -58,15 +58,12 @@ void run_push(void** arguments, const LaunchShape& shape) {
   push::Job job{};
   take(arguments, 0, job);
   HostExec first(0, shape.blocks);
-  std::uint64_t epoch = job.epoch;
-  do {
-    if (job.start != nullptr && !push::may_begin(first, job, epoch)) return;
+  push::each_operation(first, job, [&](u64 epoch) {
     for (unsigned block = 0; block < shape.blocks; ++block) {
       HostExec exec(block, shape.blocks);
       push::operate<kDatatype>(exec, job, epoch);
     }
-    ++epoch;
-  } while (job.start != nullptr);
+  });
 }
 
 struct PushOfDatatype {

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
-#include <iterator>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -26,8 +26,9 @@ struct Round {
   int repeats;
 };
 constexpr std::size_t kSteadyBytes = std::size_t{64} << 20;
-constexpr std::array<Round, 3> kRounds{
-    {{1000, kSteadyBytes, 2}, {24, std::size_t{128} << 20, 3}, {6, std::size_t{256} << 20, 7}}};
+constexpr Round kRough{1000, kSteadyBytes, 2};
+constexpr Round kCloser{24, std::size_t{128} << 20, 3};
+constexpr Round kFinal{6, std::size_t{256} << 20, 7};
 constexpr double kSteadyNs = 200'000;
 // Events resolve about half a microsecond: below 1 % of an interval of this length.
 constexpr double kIntervalNs = 60'000;
@@ -139,36 +140,36 @@ double launch_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& var
   return best;
 }
 
-using Timed = std::pair<double, CopyVariant>;
-
-// `variants` by rising time, which `time_ns` tells of each.
+// The variant that is left of `left` after the rounds, by time_ns(variant, round).
 template <typename TimeNs>
-std::vector<CopyVariant> ranked(const std::vector<CopyVariant>& variants, const TimeNs& time_ns) {
-  std::vector<Timed> times;
-  for (const CopyVariant& variant : variants) times.emplace_back(time_ns(variant), variant);
-  std::stable_sort(times.begin(), times.end(), [](const Timed& a, const Timed& b) { return a.first < b.first; });
-  std::vector<CopyVariant> result;
-  for (Timed& timed : times) result.push_back(std::move(timed.second));
-  return result;
+CopyVariant knock_out(std::vector<CopyVariant> left, std::initializer_list<Round> rounds, const TimeNs& time_ns) {
+  using Timed = std::pair<double, CopyVariant>;
+  for (const Round& round : rounds) {
+    left.resize(std::min(left.size(), round.most_variants));
+    if (left.size() == 1) break;
+    std::vector<Timed> times;
+    for (CopyVariant& variant : left) {
+      const double ns = time_ns(variant, round);
+      times.emplace_back(ns, std::move(variant));
+    }
+    std::stable_sort(times.begin(), times.end(), [](const Timed& a, const Timed& b) { return a.first < b.first; });
+    for (std::size_t i = 0; i < left.size(); ++i) left[i] = std::move(times[i].second);
+  }
+  return left.front();
 }
 
 CopyVariant measured(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source, std::size_t bytes,
                      int blocks) {
   const int device = path.device;
-  std::vector<CopyVariant> left = copy_variants(runtime, device, bytes, blocks);
+  const std::vector<CopyVariant> variants = copy_variants(runtime, device, bytes, blocks);
   const std::size_t probed = std::min(bytes, kSteadyBytes);
-  const double probe_ns = copy_time_ns(runtime, device, left[left.size() / 2], target, source, probed, 1);
+  const double probe_ns = copy_time_ns(runtime, device, variants[variants.size() / 2], target, source, probed, 1);
   const auto steady =
       static_cast<std::size_t>(static_cast<double>(probed) * std::max(1.0, kSteadyNs / std::max(probe_ns, 1.0)));
-  for (const Round& round : kRounds) {
-    left.resize(std::min(left.size(), round.most_variants));
-    if (left.size() == 1) break;
+  return knock_out(variants, {kRough, kCloser, kFinal}, [&](const CopyVariant& variant, const Round& round) {
     const std::size_t copied = std::min(bytes, std::max(steady, round.most_bytes));
-    left = ranked(left, [&](const CopyVariant& variant) {
-      return copy_time_ns(runtime, device, variant, target, source, copied, round.repeats);
-    });
-  }
-  return left.front();
+    return copy_time_ns(runtime, device, variant, target, source, copied, round.repeats);
+  });
 }
 
 // What a choice is remembered by. Ordinals alone would mix up runtimes opened for other devices.
@@ -241,16 +242,12 @@ CopyVariant fastest_both_ways(DeviceRuntime& runtime, int device, const BothWays
   const std::string both = "both ways";
   return remembered({place(runtime, device), both, both, magnitude(bytes), blocks}, [&] {
     BothWays places = ways;
-    std::vector<CopyVariant> left = both_ways_variants(runtime, device, blocks);
-    for (const Round& round : {kRounds.front(), kRounds.back()}) {
-      left.resize(std::min(left.size(), round.most_variants));
+    const auto time_ns = [&](const CopyVariant& variant, const Round& round) {
       std::uint64_t length = std::min(bytes, round.most_bytes);
       void* arguments[] = {&places.target, &places.source, &places.target_back, &places.source_back, &length};
-      left = ranked(left, [&](const CopyVariant& variant) {
-        return launch_time_ns(runtime, device, variant, arguments, round.repeats);
-      });
-    }
-    return left.front();
+      return launch_time_ns(runtime, device, variant, arguments, round.repeats);
+    };
+    return knock_out(both_ways_variants(runtime, device, blocks), {kRough, kFinal}, time_ns);
   });
 }
 

@@ -36,12 +36,11 @@ constexpr int kBatch = 4;            // peers whose lines a thread has under way
 constexpr u64 kMeetingNone = 0;      // what direct::Failure says in place of a meeting's number
 constexpr u64 kLooksPerGlance = 64;  // at the clock and at the host's words, which cost more than a look at a line
 constexpr u64 kLeave = ~u64{0};      // in place of an operation's number: a resident kernel ends
+constexpr u64 kStartStride = 16;     // words: a block's look is at a line of 128 bytes of its own
 
 struct alignas(16) Line {
   u64 halves[2];
 };
-
-constexpr u64 kStartStride = 16;  // words: lines of 128 bytes
 
 // Words in the rank's own device memory.
 constexpr u64 kGivenUp = 0;
@@ -271,15 +270,21 @@ LG_VALUES_FN bool may_begin(Exec& exec, const Job& job, u64 epoch) {
   return !exec.any(leave);
 }
 
-// The whole kernel, for one thread.
-template <u32 kDatatype, typename Exec>
-LG_VALUES_FN void allreduce(Exec& exec, const Job& job) {
+// The kernel's operations, one or as many as the host lets begin: one(number) does each.
+template <typename Exec, typename One>
+LG_VALUES_FN void each_operation(Exec& exec, const Job& job, const One& one) {
   u64 epoch = job.epoch;
   do {
     if (job.start != nullptr && !may_begin(exec, job, epoch)) return;
-    operate<kDatatype>(exec, job, epoch);
+    one(epoch);
     ++epoch;
   } while (job.start != nullptr);
+}
+
+// The whole kernel, for one thread.
+template <u32 kDatatype, typename Exec>
+LG_VALUES_FN void allreduce(Exec& exec, const Job& job) {
+  each_operation(exec, job, [&](u64 epoch) { operate<kDatatype>(exec, job, epoch); });
 }
 
 }  // namespace push

@@ -134,11 +134,11 @@ class LocalCopies final : public DevicePattern {
   void post() override {
     if (at_once_.chosen()) return at_once_.post(runtime(), stream());
     copies_[0].post(runtime(), stream());
-    if (ways_ == 2) copies_[1].post(runtime(), second_.handle());
+    if (second_.handle() != nullptr) copies_[1].post(runtime(), second_.handle());
   }
   void complete() override {
     DevicePattern::complete();
-    if (ways_ == 2 && !at_once_.chosen()) second_.synchronize();
+    if (second_.handle() != nullptr) second_.synchronize();
     for (std::size_t way = 0; way < ways_; ++way) copies_[way].arrive();
   }
   VerifyResult verify(std::uint64_t seed) override {
@@ -151,7 +151,7 @@ class LocalCopies final : public DevicePattern {
   int lane() const override { return beside() && rank() > 0 ? -1 : DevicePattern::lane(); }
   std::vector<DeviceQueue> queues() const override {
     std::vector<DeviceQueue> result = {{stream(), device(), !beside() || rank() == 0}};
-    if (ways_ == 2 && !at_once_.chosen()) result.push_back({second_.handle(), device(), !beside()});
+    if (second_.handle() != nullptr) result.push_back({second_.handle(), device(), !beside()});
     return result;
   }
 
@@ -181,21 +181,21 @@ class LocalCopies final : public DevicePattern {
     };
     ways_ = 0;
     add(spec().source_memory, spec().source_options, spec().target_memory, spec().target_options);
-    if (both) {
-      add(spec().target_memory, spec().target_options, spec().source_memory, spec().source_options);
-      second_ = Stream(runtime(), device());
+    if (both) add(spec().target_memory, spec().target_options, spec().source_memory, spec().source_options);
+    if (by_kernel && both && one_kernel_does()) {
+      at_once_.choose(runtime(), device(), copies_[0], copies_[1], spec().blocks);
+      return;
     }
-    if (by_kernel) choose_kernels(both);
-  }
-  // What is timed by itself, or follows its pages, needs a stream of its own; host devices have a core for each way.
-  void choose_kernels(bool both) {
-    const bool own_streams = beside() || copies_[0].moves_pages() || copies_[1].moves_pages();
-    if (both && !own_streams && runtime().name() != "host")
-      return at_once_.choose(runtime(), device(), copies_[0], copies_[1], spec().blocks);
+    if (both) second_ = Stream(runtime(), device());
+    if (!by_kernel) return;
     for (std::size_t way = 0; way < ways_; ++way) {
       copies_[way].put_back(stream());
       copies_[way].by_kernel(runtime(), device(), spec().blocks);
     }
+  }
+  // What is timed by itself, or follows its pages, needs a stream of its own; host devices have a core for each way.
+  bool one_kernel_does() const {
+    return !beside() && !copies_[0].moves_pages() && !copies_[1].moves_pages() && runtime().name() != "host";
   }
   // Memory of another device, which this rank's process takes there itself, as a program on several devices does.
   Buffer make_at(int other, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {

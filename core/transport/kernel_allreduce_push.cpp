@@ -76,7 +76,6 @@ class PushedAllreduce final : public InKernelAllreduce {
 
   void launch() override {
     if (!stays_) return launch_from(epoch_);
-    enter_device();  // as it is tuned
     say_to_blocks(epoch_);
   }
 
@@ -129,6 +128,7 @@ class PushedAllreduce final : public InKernelAllreduce {
     shape_ = choice.shape;
     job_.done = choice.by_flag ? static_cast<values::u64*>(host_words_.data()) + kOwnHostWord : nullptr;
     job_.start = static_cast<const values::u64*>(start_.data());
+    enter_device();
   }
 
   void tune() {
@@ -174,12 +174,11 @@ class PushedAllreduce final : public InKernelAllreduce {
 
   // On HIP plain pinned memory promises the host nothing while a kernel runs, so that a flag must be asked for there.
   std::vector<Choice> choices_to_try() const {
-    const std::string_view word = kernel_variant(spec().variant).completion;
+    const std::string_view word = stays_ ? kFlagCompletion : kernel_variant(spec().variant).completion;
     std::vector<Choice> choices;
     for (const LaunchShape& shape : shapes_to_try()) {
       const bool hip = runtime().name() == "hip";
-      if (stays_ || word == kFlagCompletion || (word.empty() && !hip)) choices.push_back({shape, true});
-      if (stays_) continue;
+      if (word == kFlagCompletion || (word.empty() && !hip)) choices.push_back({shape, true});
       if (word == kDriverCompletion || (word.empty() && (hip || !on_host_))) choices.push_back({shape, false});
     }
     return choices;

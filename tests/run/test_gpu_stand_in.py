@@ -368,7 +368,6 @@ algorithm = ["one_shot", "two_shot"]
 variant = ["default", "pull+device_barrier", "pull+host_barrier"]
 cadence = ["isolated", "streaming"]
 """
-# Several blocks, each of which waits for its peers' beside it: on two cores that takes seconds a case.
 RESIDENT_ALLREDUCES = """
 [[case]]
 transport = "kernel"
@@ -378,6 +377,7 @@ algorithm = "one_shot"
 variant = "resident"
 cadence = ["isolated", "streaming"]
 """
+# Several blocks, each of which waits for its peers' beside it: on two cores that takes seconds a case.
 LARGER_ALLREDUCES = ALLREDUCES.replace('"16"', '"200KiB"').replace('["isolated", "streaming"]', '"streaming"')
 
 

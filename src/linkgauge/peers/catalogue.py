@@ -95,8 +95,7 @@ def _osu(
 
 def _nccl(name: str, pattern: str, sizes: str = "same", *, theirs_in_place: bool = False) -> PeerTest:
     case = {"transport": "ccl", "pattern": pattern, "cadence": "streaming"}
-    figures = ("mean_of_rank_means", "time", 0.02, 0.05)
-    return PeerTest(name, case, *figures, sizes, theirs_in_place=theirs_in_place)
+    return PeerTest(name, case, "mean_of_rank_means", "time", 0.02, 0.05, sizes, theirs_in_place=theirs_in_place)
 
 
 def _nvbandwidth(name: str, transport: str, pattern: str, *, ranks: int = 0, **case: Any) -> PeerTest:

@@ -166,6 +166,16 @@ def test_cores() -> None:
             cores_by_rank(wrong, [0, 1], [], [0, 1])
 
 
+MAPS_A_SEGMENT = """
+import mmap, sys
+with open(sys.argv[1], "w+b") as file:
+    file.write(b"x")
+    file.flush()
+    with mmap.mmap(file.fileno(), 0):
+        print("mapped", flush=True)
+        sys.stdin.read()
+"""
+
 KILLED_PARENT = """
 import json, mmap, os, signal, subprocess, sys
 from pathlib import Path
@@ -180,6 +190,8 @@ child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], 
 segment = Path("/dev/shm") / f"linkgauge_test_{os.getpid()}"
 segment.write_text("x")
 folders.note_segments([segment, Path("/etc/passwd")])
+for library in ("mpich_shm_", "ucx_shm_posix_", "nccl-"):
+    Path(f"/dev/shm/{library}{os.getpid()}_unsaid").write_text("x")
 print(json.dumps([child.pid, str(segment)]), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -208,6 +220,28 @@ def test_what_a_killed_parent_left_is_cleaned_at_the_next_start(tmp_path: Path) 
     finally:
         mine.close()
     assert [path for base in bases for path in base.rglob("*")] == []
+
+
+def test_a_segment_of_a_rank_killed_before_it_could_say_so_goes_and_others_segments_stay(tmp_path: Path) -> None:
+    earlier, in_use = (Path(f"/dev/shm/mpich_shm_{os.getpid()}_{word}") for word in ("earlier", "in_use"))
+    earlier.write_text("x")
+    os.utime(earlier, (0, 0))
+    done = subprocess.run([sys.executable, "-c", KILLED_PARENT, str(tmp_path)], capture_output=True, text=True,
+                          timeout=60, check=False)  # fmt: skip
+    parent = json.loads(done.stdout)[1].rpartition("_")[2]
+    unsaid = sorted(Path("/dev/shm").glob(f"*{parent}_unsaid"))
+    assert len(unsaid) == 3
+    user = subprocess.Popen([sys.executable, "-c", MAPS_A_SEGMENT, str(in_use)], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE)  # fmt: skip
+    try:
+        assert user.stdout is not None
+        assert user.stdout.readline() == b"mapped\n"
+        assert len(clean_leftovers([tmp_path])) == 1
+        assert [path.exists() for path in (*unsaid, earlier, in_use)] == [False, False, False, True, True]
+    finally:
+        user.communicate()
+        for path in (*unsaid, earlier, in_use):
+            path.unlink(missing_ok=True)
 
 
 def test_a_folder_that_somebody_else_made_is_not_used(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 Communication libraries put files in TMPDIR and in /dev/shm, and leave them there when they are killed. Each launch has
 a folder of its own for either, below one that names the parent's process; `clean_leftovers` removes what belongs to
 parents that no longer run, ending their processes first. Files that a library makes in /dev/shm under its own name
-(MPICH does) are found in the ranks' memory maps, and removed once the ranks are gone.
+(MPICH does) are found in the ranks' memory maps, and removed once the ranks are gone; those of ranks that died with
+their parent before anybody looked, by that name and their age.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from linkgauge.run import processes
 SHARED_MEMORY = Path("/dev/shm")
 _OWNER = "owner.json"
 _SEGMENTS = "segments.json"
+# What MPICH, UCX and NCCL call theirs: no setting of MPICH's and NCCL's gives them another place.
+_LIBRARIES_SEGMENTS = ("mpich_shm_*", "ucx_shm_posix_*", "nccl-*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,22 +151,36 @@ def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
                 continue
             if owner is not None:
                 processes.end_marked(f"{owner[0]}.{owner[1]}.")
-            _take_over_said_segments(root)
+            _take_over_segments(root)
             _remove_segments(root)
             shutil.rmtree(root, ignore_errors=True)
             removed.append(root)
     return removed
 
 
-def _take_over_said_segments(root: Path) -> None:
-    """What ranks said of their segments while their parent could not note it any more."""
-    found = set(_read_segments(root))
+def _take_over_segments(root: Path) -> None:
+    """What ranks said of their segments, or died too early to say, when their parent could not note it any more."""
+    found = set(_read_segments(root)) | _unsaid_segments(root)
     for path in root.glob("*/evidence/segments-*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError):
             found |= {name for name in json.loads(path.read_text()) if isinstance(name, str)}
     if found:
         with contextlib.suppress(OSError):
             (root / _SEGMENTS).write_text(json.dumps(sorted(found)))
+
+
+def _unsaid_segments(root: Path) -> set[str]:
+    """Libraries' segments since the dead parent began: of ranks that were killed while the library made them, where a
+    name lasts from its making until all ranks have mapped it. What a process maps is left alone, noted or not.
+    """
+    found = set()
+    with contextlib.suppress(OSError):
+        began = (root / _OWNER).stat().st_mtime
+        for path in (path for pattern in _LIBRARIES_SEGMENTS for path in SHARED_MEMORY.glob(pattern)):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime >= began:
+                    found.add(str(path))
+    return found
 
 
 def _owner(root: Path) -> tuple[int, int] | None:

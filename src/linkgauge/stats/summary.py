@@ -314,7 +314,9 @@ def _launch_facts(run: Run) -> tuple[dict[int, str], dict[int, dict[str, str]]]:
         keys[row["launch"]] = row["launch_key"]
         mpi, versions = _json_object(row["mpi"]), _json_object(row["versions"])
         known: dict[str, str] = {}
-        name = " ".join(str(mpi[word]) for word in ("name", "version") if mpi.get(word))
+        name, version = (str(mpi.get(word) or "") for word in ("name", "version"))
+        if not name.endswith(version):  # as 'openmpi-4.1.4' does; an imported run's may not
+            name = f"{name} {version}".strip()
         if name:
             known |= {"mpi": name, "staging": name}
         for library in ("nccl", "rccl"):

@@ -12,7 +12,7 @@ import pytest
 from linkgauge.errors import UsageError
 from linkgauge.peers import beside
 from linkgauge.peers.catalogue import peer_tests
-from linkgauge.peers.drive import Line, Outcome
+from linkgauge.peers.drive import Line, Outcome, Side
 from linkgauge.peers.ratio import ratio_of_pairs
 from linkgauge.peers.request import Request
 from linkgauge.peers.show import named_peer
@@ -82,7 +82,7 @@ def test_one_table_and_file_for_all_peers(
         request.out.mkdir(parents=True)
         tell("pair 1")
         ratio = ratio_of_pairs([101.0] * 9, [100.0] * 9)
-        return Outcome([Line(row, 101.0, 100.0, ratio, "holds") for row in request.rows], {})
+        return Outcome([Line(row, Side(101.0, 0.0), Side(100.0, 0.0), ratio, "holds") for row in request.rows], {})
 
     monkeypatch.setattr("linkgauge.store.run.load", lambda path: Run())
     monkeypatch.setattr(beside, "alternate", alternated)
@@ -109,7 +109,7 @@ def test_the_report_has_what_was_found_and_nothing_of_a_damaged_file(tmp_path: P
     from linkgauge.view.beside import COLUMNS, beside_rows
 
     (row,), _ = rows_of("osu", peer_tests("osu", ("osu_latency",)), (2,), (("pageable", "device"),), (64,))
-    line = Line(row, 1010.0, 1000.0, ratio_of_pairs([1.01] * 9, [1.0] * 9), "holds")
+    line = Line(row, Side(1010.0, 0.0), Side(1000.0, 0.0), ratio_of_pairs([1.01] * 9, [1.0] * 9), "holds")
     (tmp_path / "with").mkdir()
     run: Any = SimpleNamespace(path=tmp_path)
     assert beside_rows(run) == []

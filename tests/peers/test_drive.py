@@ -23,6 +23,7 @@ from linkgauge.peers.launch import find_program
 from linkgauge.peers.ours import plan_text
 from linkgauge.peers.ratio import MAX_PAIRS, MIN_PAIRS
 from linkgauge.peers.request import Request, Row, rows_of
+from linkgauge.peers.show import row_of, untold
 from linkgauge.peers.theirs import Figures, Reasons, launches_of, measure_peer
 from linkgauge.plan.plan_file import parse_plan
 
@@ -320,6 +321,12 @@ def test_sides_alternate_and_only_unsettled_rows_go_on(tmp_path: Path, monkeypat
     request = request_of("nccl-tests", tmp_path, tmp_path / "out", "all_reduce_perf", sizes=(8, 64))
     outcome = alternate(request, lambda text: None)
     assert verdicts(outcome) == {8: (MIN_PAIRS, "holds"), 64: (MAX_PAIRS, "cannot tell")}
+    spreads = {line.row.size: (line.ours.spread, line.peer.spread) for line in outcome.lines}
+    assert spreads == {8: (0.0, 0.0), 64: (0.5, 0.0)}  # every other launch of ours takes half as long again
+    said = untold([row_of(line) for line in outcome.lines])
+    assert said.startswith("1 of 2 rows cannot be told")
+    assert "ours up to 50%, the peer's 0%" in said
+    assert untold([row_of(line) for line in outcome.lines if line.row.size == 8]) == ""
     assert [name for name, _, _ in sides.rounds[:6]] == ["peer", "ours", "ours", "peer", "peer", "ours"]
     assert {sizes for _, number, sizes in sides.rounds if number < MIN_PAIRS} == {(8, 64)}
     assert {sizes for _, number, sizes in sides.rounds if number >= MIN_PAIRS} == {(64,)}

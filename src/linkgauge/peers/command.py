@@ -61,7 +61,7 @@ def against_command(
     from linkgauge.peers.catalogue import peer_tests
     from linkgauge.peers.drive import Outcome, alternate
     from linkgauge.peers.request import Request, rows_of
-    from linkgauge.peers.show import named_peer, print_rows, row_of, write_rows
+    from linkgauge.peers.show import named_peer, print_rows, row_of, untold, write_rows
     from linkgauge.plan.quantity import parse_duration, parse_sizes
 
     name, folder = named_peer(peer)
@@ -108,6 +108,8 @@ def against_command(
             typer.echo(json.dumps(table))
         elif table:
             print_rows(table, {**cannot, **known.left_out})
+            if hint := untold(table):
+                typer.echo(hint)
 
 
 def _ranks(text: str) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,15 +24,22 @@ _ROUNDS = "rounds.json"
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
-    """One row of the table: medians over pairs of both figures in ns per operation, their ratio and its verdict.
-
-    The ratio is of rates or of times, as the peer's test gives them: ours over the peer's.
+class Side:
+    """What the launches of one tool came to: their median in ns of one operation, and how far they lie apart, the
+    distance of their quartiles as a share of the median.
     """
 
+    median_ns: float
+    spread: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One row of the table. The ratio is of rates or of times, as the peer's test gives them: ours over the peer's."""
+
     row: Row
-    ours_ns: float
-    peer_ns: float
+    ours: Side
+    peer: Side
     ratio: Ratio
     verdict: str
 
@@ -130,12 +138,13 @@ def table(request: Request, rounds: Sequence[Round]) -> list[Line]:
         verdict = ratio.verdict(row.test.tolerance_at(row.size), at_least=rate)
         if verdict == "more pairs" and ratio.pairs >= request.max_pairs:
             verdict = "cannot tell"
-        lines.append(Line(row, _middle(ours), _middle(theirs), ratio, verdict))
+        lines.append(Line(row, _side(ours), _side(theirs), ratio, verdict))
     return lines
 
 
-def _middle(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]
+def _side(values: Sequence[float]) -> Side:
+    low, middle, high = statistics.quantiles(values, method="inclusive") if len(values) > 1 else list(values) * 3
+    return Side(middle, (high - low) / middle if middle else 0.0)
 
 
 def _asked(request: Request) -> dict[str, object]:

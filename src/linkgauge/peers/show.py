@@ -10,6 +10,7 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.peers.catalogue import peer_tests
 from linkgauge.peers.drive import Line, replace_text
+from linkgauge.peers.ratio import MAX_PAIRS, MIN_PAIRS
 from linkgauge.plan.quantity import format_size
 
 _FILE = "ratios.json"
@@ -26,15 +27,17 @@ def named_peer(text: str) -> tuple[str, Path]:
 
 
 def row_of(line: Line) -> dict[str, Any]:
-    """One line as plain values; times are in nanoseconds of one operation."""
+    """One line as plain values; times are in nanoseconds of one operation, spreads shares of them."""
     row = line.row
     return {
         "test": row.test.name,
         "ranks": row.ranks,
         "memory": list(row.memory) if row.test.takes_memory else [],
         "size": row.size,
-        "ours_ns": line.ours_ns,
-        "peer_ns": line.peer_ns,
+        "ours_ns": line.ours.median_ns,
+        "peer_ns": line.peer.median_ns,
+        "ours_spread": line.ours.spread,
+        "peer_spread": line.peer.spread,
         "estimator": row.test.estimator,
         "figure": row.test.figure,
         "ratio": line.ratio.median,
@@ -59,14 +62,15 @@ def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> N
     console = Console()
     if not console.is_terminal:
         console = Console(width=_FILE_WIDTH)
-    names = ("test", "ranks", "memory", "size", "ours, ns", "peer, ns", "ratio of", "ratio", "95 % interval", "pairs",
-             "verdict")  # fmt: skip
+    names = ("test", "ranks", "memory", "size", "ours, ns", "spread", "peer, ns", "spread", "ratio of", "ratio",
+             "95 % interval", "pairs", "verdict")  # fmt: skip
     table = Table(*names, box=None)
     for row in rows:
         table.add_row(
             str(row["test"]), str(row["ranks"]), " to ".join(dict.fromkeys(row["memory"])), format_size(row["size"]),
-            f"{row['ours_ns']:.1f}", f"{row['peer_ns']:.1f}", row["figure"] + "s", f"{row['ratio']:.4f}",
-            f"{row['low']:.4f} to {row['high']:.4f}", str(row["pairs"]), row["verdict"],
+            f"{row['ours_ns']:.1f}", f"{row['ours_spread']:.1%}", f"{row['peer_ns']:.1f}", f"{row['peer_spread']:.1%}",
+            row["figure"] + "s", f"{row['ratio']:.4f}", f"{row['low']:.4f} to {row['high']:.4f}", str(row["pairs"]),
+            row["verdict"],
         )  # fmt: skip
     console.print(table)
     by_reason: dict[str, list[str]] = {}
@@ -75,3 +79,16 @@ def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> N
     for reason, keys in by_reason.items():
         more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
         console.print(f"left out: {'; '.join(keys[:3])}{more}: {reason}", markup=False, highlight=False, soft_wrap=True)
+
+
+def untold(rows: Sequence[dict[str, Any]]) -> str:
+    """What to change where enough launches could not tell; empty where there is no such row."""
+    wide = [row for row in rows if row["verdict"] == "cannot tell" and row["pairs"] >= MIN_PAIRS]
+    if not wide:
+        return ""
+    ours, peers = (max(row[key] for row in wide) for key in ("ours_spread", "peer_spread"))
+    return (
+        f"{len(wide)} of {len(rows)} rows cannot be told: their launches lie too far apart (spread, between quartiles: "
+        f"ours up to {ours:.0%}, the peer's {peers:.0%}); remedy: more --iterations, --pairs up to {MAX_PAIRS}, with "
+        "--mpi also --bind core"
+    )

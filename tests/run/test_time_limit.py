@@ -82,8 +82,8 @@ def check_order(measured: list[tuple[str, int]], buckets: int) -> None:
 
 
 def test_a_short_limit_keeps_the_beginning_of_the_order_of_value_and_the_rest_is_resumed(tmp_path: Path) -> None:
-    (tmp_path / "plan.toml").write_text(PLAN.replace("STOP", "300ms"))
-    limit_s = 13
+    (tmp_path / "plan.toml").write_text(PLAN.replace("STOP", "200ms"))
+    limit_s = 9
     run, said = limited(tmp_path, limit_s)
     measured = in_order(run)
     assert {row.status for row in run.rows()} == {"ok"}  # what was not measured has no status, and no half is kept
@@ -109,7 +109,7 @@ def test_where_cases_take_longer_than_estimated_the_least_telling_are_left(tmp_p
     )
     launches = '[[launch]]\nname = "near"\n[[launch]]\nname = "free"\nbind = "none"\n'
     (tmp_path / "plan.toml").write_text(launches + table)
-    limit_s = 20
+    limit_s = 12
     run, _ = limited(tmp_path, limit_s)
     kinds = {row["launch"]: json.loads(row["extra"])["launch_key_contents"]["bind"] for row in run.launches.to_pylist()}
     assert set(kinds.values()) <= {"nearest", "none"}

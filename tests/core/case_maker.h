@@ -46,6 +46,18 @@ inline RankContext context_of(DeviceRuntime& runtime, Group& group, const CaseSp
 using TransportMaker = std::unique_ptr<Transport> (*)(const CaseSpec&);
 inline std::unique_ptr<Transport> plain_transport(const CaseSpec& spec) { return make_transport(spec.transport); }
 
+// Calls body(group, operation) on every rank of the case; the operation is made and not prepared.
+template <typename Body>
+void on_operations(DeviceRuntime& runtime, const CaseSpec& spec, const Body& body,
+                   TransportMaker make = plain_transport) {
+  on_threads(static_cast<int>(spec.rank_list.size()), [&](Group& group) {
+    const RankContext context = context_of(runtime, group, spec);
+    const std::unique_ptr<Transport> transport = make(spec);
+    const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
+    body(group, *operation);
+  });
+}
+
 // Runs `rounds` rounds of `operations` operations on every rank, each round with a new seed, and returns each rank's
 // last verification.
 inline std::vector<VerifyResult> run_case_on(const std::shared_ptr<DeviceRuntime>& runtime, const CaseSpec& spec,
@@ -53,25 +65,23 @@ inline std::vector<VerifyResult> run_case_on(const std::shared_ptr<DeviceRuntime
                                              TransportMaker make = plain_transport) {
   const int ranks = static_cast<int>(spec.rank_list.size());
   std::vector<VerifyResult> results(static_cast<std::size_t>(ranks));
-  on_threads(ranks, [&](Group& group) {
-    const RankContext context = context_of(*runtime, group, spec);
-    const std::unique_ptr<Transport> transport = make(spec);
-    const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
-    operation->prepare();
+  const auto body = [&](Group& group, Operation& operation) {
+    operation.prepare();
     VerifyResult result;
     for (int round = 0; round < rounds && result.ok; ++round) {
       const std::uint64_t seed = spec.seed + static_cast<std::uint64_t>(round);
-      operation->fill(seed);
-      group.barrier(operation->progress());
-      for (int i = 0; i < (spec.in_place ? 1 : operations); ++i) operation->post();
-      operation->complete();
-      group.barrier(operation->progress());
-      result = operation->verify(seed);
-      group.barrier(operation->progress());
+      operation.fill(seed);
+      group.barrier(operation.progress());
+      for (int i = 0; i < (spec.in_place ? 1 : operations); ++i) operation.post();
+      operation.complete();
+      group.barrier(operation.progress());
+      result = operation.verify(seed);
+      group.barrier(operation.progress());
     }
-    operation->release();
+    operation.release();
     results[static_cast<std::size_t>(group.rank())] = result;
-  });
+  };
+  on_operations(*runtime, spec, body, make);
   return results;
 }
 

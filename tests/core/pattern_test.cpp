@@ -169,11 +169,8 @@ TEST(SideBySide, EachPairHasLanesOfItsOwn) {
     const CaseSpec spec = case_of("copy_engine", row.pattern, 4, 640);
     EXPECT_EQ(lanes_of(spec), row.names);
     const std::shared_ptr<DeviceRuntime> runtime = host_devices(4);
-    on_threads(4, [&](Group& group) {
-      const RankContext context = context_of(*runtime, group, spec);
-      const std::unique_ptr<Transport> transport = make_transport(spec.transport);
-      const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
-      EXPECT_EQ(operation->lane(), row.lane_of_rank[static_cast<std::size_t>(group.rank())]);
+    on_operations(*runtime, spec, [&](Group& group, Operation& operation) {
+      EXPECT_EQ(operation.lane(), row.lane_of_rank[static_cast<std::size_t>(group.rank())]);
     });
   }
 }
@@ -184,21 +181,18 @@ TEST(Bidirectional, InsideOneDeviceIsTwoCopiesAtOnce) {
     const CaseSpec spec = case_of(transport, Pattern::kBidirectional, 1, 4099);
     EXPECT_EQ(lanes_of(spec), std::vector<std::string>{"0<->0"});
     const std::shared_ptr<DeviceRuntime> runtime = host_devices(1);
-    on_threads(1, [&](Group& group) {
-      const RankContext context = context_of(*runtime, group, spec);
-      const std::unique_ptr<Transport> made = make_transport(spec.transport);
-      const std::unique_ptr<Operation> operation = make_operation(*made, context, spec);
-      operation->prepare();
-      EXPECT_EQ(operation->lane(), 0);
-      const auto queues = operation->queues();
+    on_operations(*runtime, spec, [&](Group&, Operation& operation) {
+      operation.prepare();
+      EXPECT_EQ(operation.lane(), 0);
+      const auto queues = operation.queues();
       ASSERT_EQ(queues.size(), 2U);
       EXPECT_NE(queues[0].stream, queues[1].stream);
-      operation->fill(5);
-      EXPECT_EQ(operation->verify(5).bad_bytes, 2U * 4099U);
-      operation->post();
-      operation->complete();
-      EXPECT_TRUE(operation->verify(5).ok);
-      operation->release();
+      operation.fill(5);
+      EXPECT_EQ(operation.verify(5).bad_bytes, 2U * 4099U);
+      operation.post();
+      operation.complete();
+      EXPECT_TRUE(operation.verify(5).ok);
+      operation.release();
     });
   }
 }
@@ -209,13 +203,10 @@ TEST(SideBySide, EventsAreOfTheEndThatQueues) {
   spec.initiator = Initiator::kReceiver;
   spec.clock = ClockKind::kEvent;
   const std::shared_ptr<DeviceRuntime> runtime = host_devices(4);
-  on_threads(4, [&](Group& group) {
-    const RankContext context = context_of(*runtime, group, spec);
-    const std::unique_ptr<Transport> transport = make_transport(spec.transport);
-    const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
-    operation->prepare();
-    EXPECT_EQ(operation->lane(), group.rank() % 2 == 0 ? -1 : group.rank() / 2);
-    operation->release();
+  on_operations(*runtime, spec, [&](Group& group, Operation& operation) {
+    operation.prepare();
+    EXPECT_EQ(operation.lane(), group.rank() % 2 == 0 ? -1 : group.rank() / 2);
+    operation.release();
   });
 }
 
@@ -401,16 +392,13 @@ TEST_P(EveryMechanism, WhatNeverArrivedIsCaughtInEveryByte) {
     const int ranks = ranks_of(pattern).back();
     const CaseSpec spec = case_for(GetParam(), pattern, ranks, 4L * 12 * 10);
     const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
-    on_threads(ranks, [&](Group& group) {
-      const RankContext context = context_of(*runtime, group, spec);
-      const std::unique_ptr<Transport> transport = make_transport(spec.transport);
-      const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
-      operation->prepare();
-      operation->fill(3);
+    on_operations(*runtime, spec, [&](Group& group, Operation& operation) {
+      operation.prepare();
+      operation.fill(3);
       std::size_t due = 0;
       for (const Piece& piece : layout_of(spec, ranks, group.rank()).received) due += piece.bytes;
-      EXPECT_EQ(operation->verify(3).bad_bytes, due) << described(spec) << " rank " << group.rank();
-      operation->release();
+      EXPECT_EQ(operation.verify(3).bad_bytes, due) << described(spec) << " rank " << group.rank();
+      operation.release();
     });
   }
 }
@@ -523,11 +511,7 @@ TEST(DevicePatterns, ChasesInTurnShareAMillionLoads) {
     spec.variant = "in_turn";
     expect_verified(spec);
     const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
-    on_threads(ranks, [&](Group& group) {
-      const RankContext context = context_of(*runtime, group, spec);
-      const std::unique_ptr<Transport> transport = make_transport(spec.transport);
-      EXPECT_EQ(make_operation(*transport, context, spec)->steps(), 1'000'000);
-    });
+    on_operations(*runtime, spec, [&](Group&, Operation& operation) { EXPECT_EQ(operation.steps(), 1'000'000); });
     spec.variant = "pull";
     EXPECT_NE(reason_for(spec).find("its variant is in_turn"), std::string::npos);
   }
@@ -551,19 +535,16 @@ TEST(DevicePatterns, OneFlowIsTimedWithOthersBesideIt) {
         expect_verified(spec);
         EXPECT_EQ(lanes_of(spec), std::vector<std::string>{into ? "host->0" : "0->host"});
         const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
-        on_threads(ranks, [&](Group& group) {
-          const RankContext context = context_of(*runtime, group, spec);
-          const std::unique_ptr<Transport> transport = make_transport(spec.transport);
-          const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
-          operation->prepare();
-          EXPECT_EQ(operation->lane(), group.rank() == 0 ? 0 : -1);
-          const std::vector<DeviceQueue> queues = operation->queues();
+        on_operations(*runtime, spec, [&](Group& group, Operation& operation) {
+          operation.prepare();
+          EXPECT_EQ(operation.lane(), group.rank() == 0 ? 0 : -1);
+          const std::vector<DeviceQueue> queues = operation.queues();
           EXPECT_EQ(queues.size(), spec.variant.empty() ? 1U : 2U);
           EXPECT_EQ(queues.front().timed, group.rank() == 0);
           if (queues.size() == 2) {
             EXPECT_FALSE(queues.back().timed);
           }
-          operation->release();
+          operation.release();
         });
         std::swap(spec.source_memory, spec.target_memory);
         EXPECT_NE(reason_for(spec).find("between pinned or pageable memory and device memory"), std::string::npos);

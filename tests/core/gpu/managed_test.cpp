@@ -54,19 +54,16 @@ class Managed : public ::testing::TestWithParam<Vendor> {
   // One operation after another, each begun from where its pages belong; the last one's verification.
   VerifyResult run(DeviceRuntime& runtime, const CaseSpec& spec, int operations = 2) {
     VerifyResult result;
-    on_threads(1, [&](Group& group) {
-      const RankContext context = context_of(runtime, group, spec);
-      const std::unique_ptr<Transport> transport = make_transport(spec.transport);
-      const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
-      operation->prepare();
-      operation->fill(5);
+    on_operations(runtime, spec, [&](Group&, Operation& operation) {
+      operation.prepare();
+      operation.fill(5);
       for (int i = 0; i < operations; ++i) {
-        operation->put_back();
-        operation->post();
-        operation->complete();
+        operation.put_back();
+        operation.post();
+        operation.complete();
       }
-      result = operation->verify(5);
-      operation->release();
+      result = operation.verify(5);
+      operation.release();
     });
     return result;
   }

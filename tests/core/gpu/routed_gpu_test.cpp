@@ -96,13 +96,10 @@ TEST_P(RoutedOnGpus, GatedHoldsBothDevicesAndTheTimeIsOfBothLegs) {
     spec.clock = ClockKind::kEvent;
     spec.stop.kind = StopRuleKind::kCount;
     spec.stop.samples = 3;
-    on_threads(2, [&](Group& group) {
-      const RankContext context = context_of(*runtime, group, spec);
-      const std::unique_ptr<Transport> transport = make_transport(spec.transport);
-      const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
-      operation->prepare();
+    on_operations(*runtime, spec, [&](Group& group, Operation& operation) {
+      operation.prepare();
       const bool starts = group.rank() == (initiator == Initiator::kSender ? 0 : 1);
-      const auto queues = operation->queues();
+      const auto queues = operation.queues();
       ASSERT_EQ(queues.size(), starts ? 2U : 0U);
       if (starts) {
         EXPECT_EQ(queues[0].device, group.rank());
@@ -110,9 +107,9 @@ TEST_P(RoutedOnGpus, GatedHoldsBothDevicesAndTheTimeIsOfBothLegs) {
       }
       SamplerSettings settings;
       settings.runtime = runtime.get();
-      const Measurement measured = sample(*operation, group, spec, settings);
+      const Measurement measured = sample(operation, group, spec, settings);
       EXPECT_TRUE(measured.verified);
-      operation->release();
+      operation.release();
     });
   }
 }

@@ -23,8 +23,8 @@ from linkgauge.run import processes
 SHARED_MEMORY = Path("/dev/shm")
 _OWNER = "owner.json"
 _SEGMENTS = "segments.json"
-# What MPICH, UCX and NCCL call theirs: no setting of MPICH's and NCCL's gives them another place.
-_LIBRARIES_SEGMENTS = ("mpich_shm_*", "ucx_shm_posix_*", "nccl-*")
+# How MPICH, UCX and NCCL begin the names of theirs: no setting of MPICH's and NCCL's gives them another place.
+_LIBRARIES_SEGMENTS = ("mpich_shm_", "ucx_shm_posix_", "nccl-")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,9 +176,9 @@ def _unsaid_segments(root: Path) -> set[str]:
     found = set()
     with contextlib.suppress(OSError):
         began = (root / _OWNER).stat().st_mtime
-        for path in (path for pattern in _LIBRARIES_SEGMENTS for path in SHARED_MEMORY.glob(pattern)):
+        for path in SHARED_MEMORY.iterdir():
             with contextlib.suppress(OSError):
-                if path.stat().st_mtime >= began:
+                if path.name.startswith(_LIBRARIES_SEGMENTS) and path.stat().st_mtime >= began:
                     found.add(str(path))
     return found
 

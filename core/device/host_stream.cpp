@@ -46,7 +46,7 @@ void HostStream::push(const Fill& fill) {
   const std::uint64_t number = queued_.load(std::memory_order_relaxed);
   if (number >= kCapacity) completed_.wait_for(number - kCapacity + 1);
   fill((*ring_)[number % kCapacity]);
-  queued_.store(number + 1, std::memory_order_seq_cst);
+  store_before_looking(queued_, number + 1);
   if (sleeping_.load(std::memory_order_seq_cst) != 0) {
     sleeping_.store(0, std::memory_order_seq_cst);
     wake_all(sleeping_);
@@ -113,7 +113,7 @@ void HostStream::wait_for_command(std::uint64_t next) {
   for (int i = spins_before_yield(); i > 0 && waiting(); --i) pause_spin();
   for (int i = 0; i < RisingCounter::kYields && waiting(); ++i) sched_yield();
   while (waiting()) {
-    sleeping_.store(1, std::memory_order_seq_cst);
+    store_before_looking(sleeping_, 1U);
     if (queued_.load(std::memory_order_seq_cst) > next) {
       sleeping_.store(0, std::memory_order_seq_cst);
       return;

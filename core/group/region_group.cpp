@@ -105,7 +105,7 @@ void RegionGroup::meet(const Progress& progress, Waiting waiting, const LastOne&
   if (shared.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(size_)) {
     shared.arrived.store(0, std::memory_order_relaxed);
     last_one();
-    shared.generation.store(generation + 1, std::memory_order_seq_cst);
+    store_before_looking(shared.generation, generation + 1);
     if (shared.sleepers.load(std::memory_order_seq_cst) != 0) {
       shared.bell.fetch_add(1, std::memory_order_seq_cst);
       wake_all(shared.bell);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "case_maker.h"
 #include "errors.h"
 
@@ -14,6 +16,11 @@ struct Way {
   const char* variant;
   Initiator initiator;
 };
+
+std::ostream& operator<<(std::ostream& out, const Way& way) {
+  out << way.transport << (*way.variant != '\0' ? "+" : "") << way.variant;
+  return out << (way.initiator == Initiator::kSender ? " by the sender" : " by the receiver");
+}
 
 CaseSpec routed_case(const Way& way, Pattern pattern, int ranks, std::int64_t size) {
   CaseSpec spec = case_of(way.transport, pattern, ranks, size);

@@ -50,20 +50,42 @@ inline int spins_before_yield() {
   return spins;
 }
 
+// Those who sleep until what they wait for is written. Works between processes.
+class Sleepers {
+ public:
+  // Writes `value` to a word that decides what somebody sleeps for. Where nobody sleeps it costs one fence.
+  template <typename Value>
+  void write_and_wake(std::atomic<Value>& word, Value value) {
+    store_before_looking(word, value);
+    if (count_.load(std::memory_order_seq_cst) == 0) return;
+    turn_.fetch_add(1, std::memory_order_seq_cst);
+    wake_all(turn_);
+  }
+
+  // Sleeps until over(), whose loads of such words are sequentially consistent.
+  template <typename Over>
+  void sleep_until(const Over& over) {
+    count_.fetch_add(1, std::memory_order_seq_cst);
+    while (true) {
+      const std::uint32_t turn = turn_.load(std::memory_order_seq_cst);
+      if (over()) break;
+      sleep_on(turn_, turn);
+    }
+    count_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+
+ private:
+  std::atomic<std::uint32_t> turn_{0};
+  std::atomic<std::uint32_t> count_{0};
+};
+
 // A counter that only rises and that threads wait for: spin for a few microseconds, give the core away for a while,
-// then sleep, so that a long copy is not slowed by those who wait for it. Raising it costs one fence where nobody
-// sleeps.
+// then sleep, so that a long copy is not slowed by those who wait for it.
 class RisingCounter {
  public:
   std::uint64_t value() const { return value_.load(std::memory_order_acquire); }
 
-  void raise_to(std::uint64_t value) {
-    store_before_looking(value_, value);
-    if (sleepers_.load(std::memory_order_seq_cst) != 0) {
-      turn_.fetch_add(1, std::memory_order_seq_cst);
-      wake_all(turn_);
-    }
-  }
+  void raise_to(std::uint64_t value) { sleepers_.write_and_wake(value_, value); }
 
   void wait_for(std::uint64_t wanted) {
     if (value() >= wanted) return;
@@ -75,21 +97,14 @@ class RisingCounter {
       if (value() >= wanted) return;
       sched_yield();
     }
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    while (true) {
-      const std::uint32_t turn = turn_.load(std::memory_order_seq_cst);
-      if (value_.load(std::memory_order_seq_cst) >= wanted) break;
-      sleep_on(turn_, turn);
-    }
-    sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+    sleepers_.sleep_until([&] { return value_.load(std::memory_order_seq_cst) >= wanted; });
   }
 
   static constexpr int kYields = 100;
 
  private:
   std::atomic<std::uint64_t> value_{0};
-  std::atomic<std::uint32_t> turn_{0};
-  std::atomic<std::uint32_t> sleepers_{0};
+  Sleepers sleepers_;
 };
 
 }  // namespace linkgauge

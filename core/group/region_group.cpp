@@ -37,8 +37,7 @@ struct RegionGroup::Header {
   alignas(kLine) std::atomic<std::uint32_t> abort_state{kNotAborted};
   std::int32_t abort_rank{0};
   std::array<char, kReasonBytes> reason{};
-  alignas(kLine) std::atomic<std::uint32_t> bell{0};  // rung for sleepers
-  std::atomic<std::uint32_t> sleepers{0};
+  alignas(kLine) Sleepers sleepers;
   std::atomic<std::uint32_t> parted{0};  // ranks that have come to part()
 };
 
@@ -105,11 +104,7 @@ void RegionGroup::meet(const Progress& progress, Waiting waiting, const LastOne&
   if (shared.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(size_)) {
     shared.arrived.store(0, std::memory_order_relaxed);
     last_one();
-    store_before_looking(shared.generation, generation + 1);
-    if (shared.sleepers.load(std::memory_order_seq_cst) != 0) {
-      shared.bell.fetch_add(1, std::memory_order_seq_cst);
-      wake_all(shared.bell);
-    }
+    shared.sleepers.write_and_wake(shared.generation, generation + 1);
     return;
   }
   const auto met = [&] { return shared.generation.load(std::memory_order_seq_cst) != generation; };
@@ -121,10 +116,7 @@ void RegionGroup::meet(const Progress& progress, Waiting waiting, const LastOne&
       waiter.pause();
       continue;
     }
-    shared.sleepers.fetch_add(1, std::memory_order_seq_cst);
-    const std::uint32_t bell = shared.bell.load(std::memory_order_seq_cst);
-    if (!met() && !aborted()) sleep_on(shared.bell, bell);
-    shared.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    shared.sleepers.sleep_until([&] { return met() || aborted(); });
   }
 }
 
@@ -197,7 +189,7 @@ std::atomic<std::uint64_t>* RegionGroup::flag(int source, int target, int channe
   return &reinterpret_cast<Flag*>(flags)[index].value;
 }
 
-bool RegionGroup::aborted() const { return header().abort_state.load(std::memory_order_acquire) != kNotAborted; }
+bool RegionGroup::aborted() const { return header().abort_state.load(std::memory_order_seq_cst) != kNotAborted; }
 
 void RegionGroup::abort_with(const std::string& reason) noexcept {
   Header& shared = header();
@@ -208,9 +200,7 @@ void RegionGroup::abort_with(const std::string& reason) noexcept {
   const std::size_t length = std::min(reason.size(), kReasonBytes - 1);
   std::memcpy(shared.reason.data(), reason.data(), length);
   shared.reason[length] = '\0';
-  shared.abort_state.store(kAborted, std::memory_order_seq_cst);
-  shared.bell.fetch_add(1, std::memory_order_seq_cst);
-  wake_all(shared.bell);
+  shared.sleepers.write_and_wake(shared.abort_state, kAborted);
 }
 
 void RegionGroup::part() noexcept {

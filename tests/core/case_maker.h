@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,26 @@ inline CaseSpec case_of(const std::string& transport, Pattern pattern, int ranks
     spec.rank_list.push_back(rank);
     spec.devices.push_back(rank);
   }
+  return spec;
+}
+
+// By what a case's bytes move; pipelined in many chunks, the last one short.
+struct Mechanism {
+  const char* transport;
+  const char* variant;
+  Initiator initiator;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Mechanism& mechanism) {
+  out << mechanism.transport << (*mechanism.variant != '\0' ? "+" : "") << mechanism.variant;
+  return out << (mechanism.initiator == Initiator::kSender ? " by the sender" : " by the receiver");
+}
+
+inline CaseSpec case_of(const Mechanism& mechanism, Pattern pattern, int ranks, std::int64_t size_bytes) {
+  CaseSpec spec = case_of(mechanism.transport, pattern, ranks, size_bytes);
+  spec.variant = mechanism.variant;
+  spec.initiator = mechanism.initiator;
+  if (spec.variant == "pipelined") spec.chunk_bytes = 4096;
   return spec;
 }
 

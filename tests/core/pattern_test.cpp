@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <ostream>
 
 #include "case_maker.h"
 #include "errors.h"
@@ -30,14 +29,6 @@ constexpr Pattern kBetweenRanks[] = {Pattern::kPingpong,
                                      Pattern::kPairsUnidirectional,
                                      Pattern::kPairsBidirectional};
 
-struct Mechanism {
-  const char* transport;
-  const char* variant;
-  Initiator initiator;
-};
-std::ostream& operator<<(std::ostream& out, const Mechanism& mechanism) {
-  return out << mechanism.transport << " " << mechanism.variant;
-}
 const Mechanism kMechanisms[] = {
     {"copy_engine", "", Initiator::kSender},     {"copy_engine", "", Initiator::kReceiver},
     {"kernel", "push", Initiator::kSender},      {"kernel", "pull", Initiator::kSender},
@@ -46,11 +37,8 @@ const Mechanism kMechanisms[] = {
 };
 
 CaseSpec case_for(const Mechanism& mechanism, Pattern pattern, int ranks, std::int64_t size) {
-  CaseSpec spec = case_of(mechanism.transport, pattern, ranks, size);
-  spec.variant = mechanism.variant;
-  spec.initiator = mechanism.initiator;
-  if (mechanism.transport == std::string("staging")) spec.host_leg = "memcpy";
-  if (spec.variant == "pipelined") spec.chunk_bytes = 4096;  // many chunks, the last one short
+  CaseSpec spec = case_of(mechanism, pattern, ranks, size);
+  if (spec.transport == "staging") spec.host_leg = "memcpy";
   return spec;
 }
 

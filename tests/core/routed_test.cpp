@@ -3,35 +3,19 @@
 
 #include <gtest/gtest.h>
 
-#include <ostream>
-
 #include "case_maker.h"
 #include "errors.h"
 
 namespace linkgauge {
 namespace {
 
-struct Way {
-  const char* transport;
-  const char* variant;
-  Initiator initiator;
-};
-
-std::ostream& operator<<(std::ostream& out, const Way& way) {
-  out << way.transport << (*way.variant != '\0' ? "+" : "") << way.variant;
-  return out << (way.initiator == Initiator::kSender ? " by the sender" : " by the receiver");
-}
-
-CaseSpec routed_case(const Way& way, Pattern pattern, int ranks, std::int64_t size) {
-  CaseSpec spec = case_of(way.transport, pattern, ranks, size);
-  spec.variant = way.variant;
-  spec.initiator = way.initiator;
+CaseSpec routed_case(const Mechanism& way, Pattern pattern, int ranks, std::int64_t size) {
+  CaseSpec spec = case_of(way, pattern, ranks, size);
   spec.via = ranks;  // the device behind those that take part
-  if (spec.variant == "pipelined") spec.chunk_bytes = 4096;
   return spec;
 }
 
-class EveryWay : public testing::TestWithParam<Way> {};
+class EveryWay : public testing::TestWithParam<Mechanism> {};
 
 TEST_P(EveryWay, MovesEveryByteThroughTheDevice) {
   for (const Pattern pattern :
@@ -55,14 +39,14 @@ TEST_P(EveryWay, MovesEveryByteThroughTheDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, EveryWay,
-                         testing::Values(Way{"copy_engine", "", Initiator::kSender},
-                                         Way{"copy_engine", "store_and_forward", Initiator::kReceiver},
-                                         Way{"copy_engine", "pipelined", Initiator::kSender},
-                                         Way{"copy_engine", "pipelined", Initiator::kReceiver},
-                                         Way{"kernel", "pull", Initiator::kSender},
-                                         Way{"kernel", "push", Initiator::kSender},
-                                         Way{"kernel", "pipelined", Initiator::kSender},
-                                         Way{"kernel", "pipelined", Initiator::kReceiver}));
+                         testing::Values(Mechanism{"copy_engine", "", Initiator::kSender},
+                                         Mechanism{"copy_engine", "store_and_forward", Initiator::kReceiver},
+                                         Mechanism{"copy_engine", "pipelined", Initiator::kSender},
+                                         Mechanism{"copy_engine", "pipelined", Initiator::kReceiver},
+                                         Mechanism{"kernel", "pull", Initiator::kSender},
+                                         Mechanism{"kernel", "push", Initiator::kSender},
+                                         Mechanism{"kernel", "pipelined", Initiator::kSender},
+                                         Mechanism{"kernel", "pipelined", Initiator::kReceiver}));
 
 std::string refusal(const CaseSpec& spec) {
   try {
@@ -74,7 +58,7 @@ std::string refusal(const CaseSpec& spec) {
 }
 
 TEST(Routed, SaysWhatCannotBeRouted) {
-  const Way way{"copy_engine", "", Initiator::kSender};
+  const Mechanism way{"copy_engine", "", Initiator::kSender};
   CaseSpec spec = routed_case(way, Pattern::kUnidirectional, 2, 64);
   spec.via = 1;
   EXPECT_NE(refusal(spec).find("device 1 is an end of the copy itself"), std::string::npos) << refusal(spec);

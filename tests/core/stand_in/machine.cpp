@@ -355,10 +355,12 @@ bool Machine::launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned
     std::memcpy(pointers[i], arguments[i], host.argument_bytes[i]);
     word += words;
   }
-  // A GPU's look at host memory takes about a microsecond, a core's some nanoseconds: a gate would give up before the
-  // threads that share the core with it have queued their work.
+  // A GPU's look takes about a microsecond, a core's some nanoseconds: a kernel would give up before what it waits for
+  // has had the core that both share.
   constexpr std::uint64_t kLooksPerMicrosecond = 256;
   if (kernel->name == linkgauge::kKernelGate) (*held)[2] *= kLooksPerMicrosecond;  // (open, turn, looks, gave up)
+  // (mine, theirs, first, rounds, starter, looks, gave up)
+  if (kernel->name == linkgauge::kKernelFlagPingpong) (*held)[5] *= kLooksPerMicrosecond;
   bool broken = false;
   {
     const std::lock_guard lock(mutex_);

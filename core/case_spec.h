@@ -108,7 +108,7 @@ struct CaseSpec {
   ReduceOp op = ReduceOp::kSum;
   bool in_place = false;
   std::string path;       // direct, pcie, host; "" the library's default
-  std::string buffer;     // ccl: plain, registered, symmetric; "" is plain
+  std::string buffer;     // ccl: plain, allocated, registered, symmetric; "" is plain
   std::string algorithm;  // "" the transport's default
   Initiator initiator = Initiator::kSender;
   std::string host_leg;          // staging: "mpi" or "memcpy"

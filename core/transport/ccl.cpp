@@ -27,6 +27,7 @@ namespace linkgauge {
 namespace {
 
 constexpr char kGraph[] = "graph";
+constexpr char kAllocated[] = "allocated";
 constexpr char kRegistered[] = "registered";
 constexpr char kSymmetric[] = "symmetric";
 constexpr std::int64_t kReasonPatienceNs = 1'000'000'000;
@@ -165,9 +166,10 @@ class CclOperation final : public BufferedOperation {
     if (spec().variant == kGraph) capture();
   }
 
-  // Only memory of the library's own making can be a symmetric window.
+  // Only memory of the library's own making can be a symmetric window; nccl-tests takes it for all its buffers.
   Buffer make_buffer(MemoryKind kind, std::size_t bytes, const AllocateOptions& options) const override {
-    if (spec().buffer != kSymmetric) return BufferedOperation::make_buffer(kind, bytes, options);
+    if (spec().buffer != kSymmetric && spec().buffer != kAllocated)
+      return BufferedOperation::make_buffer(kind, bytes, options);
     runtime().bind_thread(context().device());
     void* memory = nullptr;
     library_->check(library_->calls().ncclMemAlloc(&memory, bytes), "ncclMemAlloc", nullptr, context().device());
@@ -563,12 +565,13 @@ class CclTransport final : public Transport {
       if (calls.ncclCommRegister != nullptr && calls.ncclCommDeregister != nullptr) return "";
       return product + " cannot register buffers: NCCL 2.19 or newer is needed";
     }
+    const bool allocates = calls.ncclMemAlloc != nullptr && calls.ncclMemFree != nullptr;
+    if (spec.buffer == kAllocated)
+      return allocates ? "" : product + " has no memory of its own to give: NCCL 2.19 or newer is needed";
     if (spec.buffer != kSymmetric)
-      return "ccl knows buffer = plain, registered or symmetric, not '" + spec.buffer + "'";
-    if (calls.ncclCommWindowRegister == nullptr || calls.ncclCommWindowDeregister == nullptr ||
-        calls.ncclMemAlloc == nullptr || calls.ncclMemFree == nullptr) {
+      return "ccl knows buffer = plain, allocated, registered or symmetric, not '" + spec.buffer + "'";
+    if (!allocates || calls.ncclCommWindowRegister == nullptr || calls.ncclCommWindowDeregister == nullptr)
       return product + " has no symmetric windows: NCCL 2.27 or newer is needed";
-    }
     // A window is made by all ranks together, with buffers of one size.
     if (spec.pattern == Pattern::kAllreduce || spec.pattern == Pattern::kAllgather ||
         spec.pattern == Pattern::kReduceScatter || spec.pattern == Pattern::kAlltoall) {

@@ -99,6 +99,7 @@ def test_what_cannot_be_compared_is_one_line(tmp_path: Path) -> None:
         (["nccl-tests=peer", "--ranks", "two"], "--ranks 'two': expected whole numbers"),
         (["nccl-tests=peer", "--memory", "device"], "--memory 'device': expected two of"),
         (["nccl-tests=peer", "--tests", "alltoall_perf", "--size", "8"], "nothing is left to compare"),
+        (["nccl-tests=peer", "--buffer", "symmetric"], "--buffer 'symmetric': expected allocated or plain"),
     ):
         done = against(*words, cwd=tmp_path)
         assert done.returncode == 2, done.stderr

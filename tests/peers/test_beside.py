@@ -37,6 +37,7 @@ def test_cases_become_the_peers_tests_of_the_same_measurement() -> None:
         ("osu_allreduce", ranks, kinds, size) for size in (8, 1024) for ranks in (2, 4)
     ]
     assert rows(cases, "nccl-tests") == [("all_reduce_perf", 2, ("device", "device"), 8)]
+    assert rows([*cases, case("ccl", "allreduce", 8, buffer="allocated")], "nccl-tests") == rows(cases, "nccl-tests")
     assert rows(cases, "nvbandwidth") == []
 
 

@@ -86,6 +86,18 @@ def test_large_sizes_take_a_launch_of_their_own_only_when_they_are_counted_apart
     assert {size: count for sizes, count in counted for size in sizes}[1 << 30] == 20
 
 
+def test_our_buffers_are_made_as_the_peers_are(tmp_path: Path) -> None:
+    for peer, buffers, changes in (
+        ("nccl-tests", ["allocated"], {}),
+        ("nccl-tests", ["plain"], {"buffer": "plain"}),
+        ("osu", [None], {}),
+        ("nvbandwidth", [None], {}),
+    ):
+        request = request_of(peer, tmp_path, tmp_path, **changes)
+        tables = tomllib.loads(plan_text(request, request.rows))["case"]
+        assert [table.get("buffer") for table in tables] == buffers * len(tables)
+
+
 def test_each_program_of_nccl_tests_runs_once_a_rank_count(tmp_path: Path) -> None:
     for test in peer_tests("nccl-tests"):
         (tmp_path / test.name).touch(mode=0o755)

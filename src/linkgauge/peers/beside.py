@@ -69,14 +69,17 @@ def rows_of_cases(cases: Sequence[Case], peer: str) -> tuple[Row, ...]:
 
 
 # Dimensions that no peer is told of: a case where one is not the default is not the same measurement.
-_DEFAULTS = ("variant", "ranks_per_device", "root", "datatype", "op", "in_place", "path", "buffer", "algorithm", "via")
+_DEFAULTS = ("variant", "ranks_per_device", "root", "datatype", "op", "in_place", "path", "algorithm", "via")
 
 
 def _same_measurement(test: PeerTest, case: Case) -> bool:
     plain = Case(case.transport, case.pattern, case.size, case.size_asked, case.devices)
     if any(getattr(case, name) != test.case.get(name, getattr(plain, name)) for name in _DEFAULTS):
         return False
-    # Ours is measured anew with the peer's own cadence: what the run's case must share is what is moved, and by what.
+    if case.buffer not in ("", "allocated"):
+        return False
+    # Ours is measured anew with the peer's own cadence and buffers: what the run's case must share is what is moved,
+    # and by what.
     names = [name for name in ("transport", "pattern", "initiator") if name in test.case]
     if any(getattr(case, name) != test.case[name] for name in names):
         return False

@@ -41,6 +41,10 @@ def against_command(
         list[str] | None,
         typer.Option(metavar="FROM,INTO", help="Kinds sent from and received into: device,device. May be repeated."),
     ] = None,
+    buffer: Annotated[
+        str,
+        typer.Option(help="nccl-tests: our buffers, allocated by NCCL (2.19 or newer) as its own are, or plain."),
+    ] = "allocated",
     bind: Annotated[str, typer.Option(help="Cores of the ranks on both sides: none, or core for one each.")] = "none",
     pairs: Annotated[int, typer.Option(min=1, help="At most so many rounds; below 9 no row is settled.")] = 31,
     time_limit: Annotated[
@@ -67,6 +71,8 @@ def against_command(
     name, folder = named_peer(peer)
     if bind not in ("none", "core"):
         raise UsageError(f"--bind '{bind}': expected none or core")
+    if buffer not in ("allocated", "plain"):
+        raise UsageError(f"--buffer '{buffer}': expected allocated or plain")
     if name == "osu" and not mpi:
         raise UsageError("OSU's tests are started by an MPI library: expected --mpi, one of 'linkgauge list mpi'")
     rows, cannot = rows_of(
@@ -88,6 +94,7 @@ def against_command(
         iterations=iterations,
         large_iterations=large_iterations,
         sizes_apart=sizes_apart,
+        buffer=buffer,
         warmup=warmup,
         bind=bind,
         max_pairs=pairs,

@@ -155,6 +155,7 @@ def _asked(request: Request) -> dict[str, object]:
         "rows": [row.key for row in request.rows],
         "counts": [request.iterations, request.large_iterations, request.warmup],
         **({"sizes_apart": True} if request.sizes_apart else {}),
+        **({"buffer": request.buffer} if request.peer == "nccl-tests" and request.buffer != "plain" else {}),
         "mpi": request.mpi,
         "devices": request.devices,
         "bind": request.bind,

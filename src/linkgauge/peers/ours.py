@@ -117,6 +117,8 @@ def _table(request: Request, rows: Sequence[Row]) -> dict[str, object]:
         "stop_time_ns": "20s",
     }
     case |= {"pairs": "first"} if case["pattern"] in PAIR_PATTERNS else {"ranks": rows[0].ranks}
+    if case["transport"] == "ccl":
+        case["buffer"] = request.buffer
     if test.takes_memory:
         case |= {"source_memory": rows[0].memory[0], "target_memory": rows[0].memory[1]}
     return case

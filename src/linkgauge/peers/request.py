@@ -43,6 +43,8 @@ class Request:
 
     `iterations`, `large_iterations` and `warmup`: operations that each side times and those before; None: the peer's
     usual counts. `time_limit_s`: no round begins that would end later, by the longest so far; None: no limit.
+    `buffer`: whose memory our NCCL cases use, as the dimension of that name. nccl-tests has its own from ncclMemAlloc
+    wherever it was built with NCCL 2.19 or newer (AllocateBuffs of its src/common.cu).
     """
 
     peer: str
@@ -58,6 +60,7 @@ class Request:
     max_pairs: int = MAX_PAIRS
     time_limit_s: float | None = None
     sizes_apart: bool = False  # a process of the peer's for each size
+    buffer: str = "allocated"  # allocated | plain
 
     @property
     def ranks(self) -> int:

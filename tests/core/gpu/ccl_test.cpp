@@ -227,6 +227,24 @@ TEST_F(Ccl, RegistersBuffersAndGivesThemBack) {
   }
 }
 
+TEST_F(Ccl, MemoryOfTheLibrarysOwnIsGivenBackAndNotRegistered) {
+  for (Pattern pattern : {Pattern::kAllreduce, Pattern::kBroadcast, Pattern::kAlltoall, Pattern::kRingShift}) {
+    for (bool in_place : {false, true}) {
+      nccl_.configure("");
+      CaseSpec spec = ccl_case(pattern, 3);
+      spec.buffer = "allocated";
+      spec.in_place = in_place;
+      if (!why_not_laid_out(spec, 3).empty()) continue;
+      expect_verified(spec);
+      const int buffers = in_place || pattern == Pattern::kBroadcast ? 3 : 6;  // a broadcast has one a rank
+      EXPECT_EQ(nccl_.calls("ncclMemAlloc"), buffers) << to_string(pattern);
+      EXPECT_EQ(nccl_.calls("ncclMemFree"), buffers) << to_string(pattern);
+      EXPECT_EQ(nccl_.calls("ncclCommRegister") + nccl_.calls("ncclCommWindowRegister"), 0);
+      EXPECT_EQ(nccl_.count("stand_in_allocations"), 0);
+    }
+  }
+}
+
 TEST_F(Ccl, MakesSymmetricWindowsAndGivesThemBack) {
   for (Pattern pattern : {Pattern::kAllreduce, Pattern::kAllgather, Pattern::kReduceScatter, Pattern::kAlltoall}) {
     for (bool in_place : {false, true}) {
@@ -333,6 +351,7 @@ TEST_F(Ccl, EveryCallsFaultIsReported) {
                              {"ncclScatter", Pattern::kScatter, ""},
                              {"ncclCommInitRank", Pattern::kAllreduce, ""},
                              {"ncclCommGetAsyncError", Pattern::kAllreduce, ""},
+                             {"ncclMemAlloc", Pattern::kAllreduce, "allocated"},
                              {"ncclCommRegister", Pattern::kAllreduce, "registered"}}) {
     kept_.clear();
     nccl_.configure(std::string("fail=") + fault.call + ":2:2");
@@ -362,7 +381,9 @@ TEST_F(Ccl, AnOlderLibraryDoesWithMessages) {
   }
   CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
   spec.buffer = "registered";
-  EXPECT_NE(message_of<Unsupported>(spec, kOlderNccl).find("2.19 or newer"), std::string::npos);
+  EXPECT_NE(message_of<Unsupported>(spec, kOlderNccl).find("cannot register buffers: NCCL 2.19"), std::string::npos);
+  spec.buffer = "allocated";
+  EXPECT_NE(message_of<Unsupported>(spec, kOlderNccl).find("memory of its own to give: NCCL 2.19"), std::string::npos);
   spec.buffer = "";
   spec.datatype = Datatype::kFloat8E4m3;
   EXPECT_NE(message_of<Unsupported>(spec, kOlderNccl).find("2.24 or newer"), std::string::npos);

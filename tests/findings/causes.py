@@ -42,6 +42,14 @@ def facts_of(world: World) -> Facts:
     )
 
 
+def made_of_cores(facts: Facts) -> None:
+    """Make all devices of `facts` host devices."""
+    for launch in facts.launches:
+        for rank in launch["ranks"]:
+            rank["device_kind"] = "host"
+    facts.__dict__.pop("devices", None)
+
+
 @dataclasses.dataclass(frozen=True)
 class Planted:
     world: World

@@ -47,3 +47,22 @@ def test_a_slow_port_of_a_rack_of_72_is_found() -> None:
     planted = causes.slow_link(1000, names=(name,), samples=16, sweeps=False)
     found = rules.apply(causes.facts_of(planted.world), samples=False)
     assert planted.right(found[0]), found[0].sentence
+
+
+def test_what_is_slow_on_host_devices_is_no_fault() -> None:
+    planted = causes.slow_host_link(1000)
+    facts = causes.facts_of(planted.world)
+    [fault] = [finding for finding in rules.apply(facts) if planted.right(finding)]
+    assert (fault.severity, "nvidia-smi" in fault.remedy) == ("fault", True)
+    causes.made_of_cores(facts)
+    [note] = [finding for finding in rules.apply(facts) if planted.right(finding)]
+    assert (note.severity, "nvidia-smi" in note.remedy) == ("note", False)
+    assert "Host devices are cores" in note.sentence
+
+
+def test_goodput_that_falls_on_host_devices_is_no_loss() -> None:
+    planted = causes.CAUSES["falling"](1000)
+    facts = causes.facts_of(planted.world)
+    assert {f.severity for f in rules.apply(facts) if planted.right(f)} == {"loss"}
+    causes.made_of_cores(facts)
+    assert {f.severity for f in rules.apply(facts) if planted.right(f)} == {"note"}

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.table import Table
 
 import linkgauge
 from linkgauge.plan.case import Case
-from linkgauge.view.derived import block_rows, derived_figures, figure_text, size_rows
+from linkgauge.view.derived import block_rows, derived_figures, derived_tables, figure_text, size_rows
 from linkgauge.view.report import report_html
 from linkgauge.view.results import Results
 from synthetic import Noise, make_case, make_run
@@ -60,6 +61,23 @@ def test_blocks_are_those_of_the_law(results: Results) -> None:
     assert plain["tuned_bytes_per_s"] == pytest.approx(plain["best_bytes_per_s"], rel=0.02)
     [row] = block_rows(results, "GB/s")
     assert "16, 8 are too few" in " ".join(row)
+
+
+def test_each_kernel_has_its_blocks_under_its_own_name(tmp_path: Path) -> None:
+    one = make_case("kernel", "unidirectional", 1 << 30, (0, 1))
+    cases = [
+        dataclasses.replace(one, initiator=initiator, blocks=blocks)
+        for initiator in ("sender", "receiver")
+        for blocks in BLOCKS
+    ]
+    make_run(tmp_path / "run", cases=cases, samples=60, time_ns=law, noise=Noise(sigma=0.004))
+    results = Results(linkgauge.load(tmp_path / "run"))
+    names = ["kernel (initiator receiver)", "kernel (initiator sender)"]
+    assert [row[2] for row in block_rows(results, "GB/s")] == names
+    for width in (80, 120):  # whole names also where intervals are left out
+        tables = [part for part in derived_tables(results, width, "GB/s") if isinstance(part, Table)]
+        column = {"task": 2}.get(str(tables[0].columns[0].header), 1)
+        assert [str(cell) for table in tables for cell in table.columns[column].cells] == names
 
 
 def test_tables_and_report_show_them(results: Results) -> None:

@@ -60,6 +60,40 @@ def test_the_best_of_each_size_is_marked_once(rich: Results) -> None:
             assert best not in near
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_many_mechanisms_of_one_size_are_lines_of_one_table(tmp_path: Path, width: int) -> None:
+    counts = (0, 8, 16, 132)
+    cases = [
+        make_case("kernel", "alltoall", 1 << 20, (0, 1, 2, 3), initiator=initiator, blocks=blocks)
+        for initiator in ("sender", "receiver")
+        for blocks in counts
+    ]
+    make_run(tmp_path / "run", cases=cases, samples=30)
+    results = Results(linkgauge.load(tmp_path / "run"))
+    text = printed(results, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert text.count("time of one iteration") == 1
+    labels = [
+        f"kernel (initiator {initiator}{f', blocks {blocks}' if blocks else ''})"
+        for initiator in ("receiver", "sender")
+        for blocks in counts
+    ]
+    times = text[text.index("time of one") : text.index("goodput")].splitlines()
+    assert times[1].split() == ["mechanism", "1", "MiB"]
+    assert [line[: len(label)] for label, line in zip(labels, times[2:], strict=False)] == labels
+    # Marked or not, figures end below each other.
+    assert len({len(line) for line in times[1 : 2 + len(labels)]}) == 1
+    assert sum("*" in line for line in times) == 1
+
+
+def test_sizes_are_lines_where_that_takes_no_more_tables(tmp_path: Path) -> None:
+    cases = usual_cases(transports=("mpi", "kernel"), patterns=("pingpong",), sizes=(8, 64))
+    make_run(tmp_path / "run", cases=cases, samples=20)
+    text = printed(Results(linkgauge.load(tmp_path / "run")), 80)
+    assert "mechanism" not in text
+    assert " size  " in text
+
+
 def test_terminal_escapes_are_inert(tmp_path: Path) -> None:
     case = make_case("mpi", "pingpong", 8, variant="\x1b[2J\x1b]0;owned\x07")
     skipped = make_case("kernel", "pingpong", 8)

@@ -190,6 +190,11 @@ class Facts:
         """The hosts that took part."""
         return tuple(dict.fromkeys(device.host for device in self.devices.values()))
 
+    def are_cores(self, devices: Sequence[int]) -> bool:
+        """Whether all of these are host devices: cores, whose copies go through caches and memory."""
+        known = [self.devices.get(device) for device in devices]
+        return bool(known) and all(device is not None and device.kind == "host" for device in known)
+
     def host_of(self, device: int) -> str:
         """Return the host of a device, empty where it is not known."""
         known = self.devices.get(device)

@@ -249,8 +249,12 @@ def _told(
         if _passing(items, max(tested.get((kind, ends), 1), 2 if kind == "host" else 1), score, share):
             severity, confidence = "note", 0.5
             sentence += " Only one case shows it: measure it again."
+        remedy = _remedy(kind)
+        if kind not in ("nic", "trunk", "node") and facts.are_cores(_devices(ends)):
+            severity, remedy = "note", _CORES_REMEDY
+            sentence += " Host devices are cores, which other programs share: it need not be the machine's."
         yield Finding(
-            _RULES[kind], severity, subject, sentence, tuple(evidence), confidence, _remedy(kind), loss, _devices(ends)
+            _RULES[kind], severity, subject, sentence, tuple(evidence), confidence, remedy, loss, _devices(ends)
         )
 
 
@@ -301,6 +305,12 @@ def _fraction(item: _Seen, loss: float) -> str:
                     return f", as if {missing} of its {parts} links were down"
                 return f": {kept} of what they reach, as if so many of its lanes, rails or engines were unused"
     return ""
+
+
+_CORES_REMEDY = (
+    "Look at what else ran on these cores and their memory (uptime, top), keep ranks and buffers in place (--bind), "
+    "and measure again."
+)
 
 
 def _remedy(kind: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, keys, rate_text, size_text, time_text
-from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.plan.patterns import HALF_ROUND_TRIP
 
 LIBRARIES = ("ccl", "mpi")
@@ -39,9 +39,11 @@ def falling_goodput(facts: Facts) -> Iterable[Finding]:
         last = sweep[-1]
         dip = last.size > low.size and (last.goodput or 0.0) > 0.95 * (top.goodput or 0.0)
         words = f"dips at {size_text(low.size)}" if dip else f"falls beyond {size_text(top.size)}"
+        # Copies by cores leave their caches there, which no setting changes.
+        severity: Severity = "note" if not dip and facts.are_cores(top.devices) else "loss"
         yield Finding(
             "falling_goodput",
-            "loss",
+            severity,
             f"{top.label} on {_devices(top)}",
             f"Goodput of {top.label} on {_devices(top)} {words}: {rate_text(low.goodput)} after "
             f"{rate_text(top.goodput)} ({fall:.0%} less).",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -70,13 +71,19 @@ def size_rows(results: Results, unit: str) -> Iterator[list[str]]:
 
 def block_rows(results: Results, unit: str) -> Iterator[list[str]]:
     """Yield task, size, mechanism, the fewest blocks, the best rate with its blocks, and that of the tuned kernel."""
+    mechanisms = results.only([{**row, "blocks": 0} for row in results.rows])  # named by all but their blocks
+    names = list(mechanisms.mechanisms.values())
+    tasks = list(dict.fromkeys(results.title(row) for row in results.rows))
+    places = []
     for found in block_figures(results.rows):
-        row: dict[str, Any] = {**found.row}
+        row: dict[str, Any] = {**found.row, "blocks": 0}
+        task, name = results.title(row), mechanisms.label(row)
+        places.append((tasks.index(task), found.size, names.index(name), task, name, found))
+    for *_, task, name, found in sorted(places, key=lambda place: place[:3]):
         best = f"{rate_text(found.best_bytes_per_s, unit)} with {found.best_blocks}"
         tuned = rate_text(found.tuned_bytes_per_s, unit)
-        name = f"{row['transport']} ({row['variant']})" if row["variant"] else str(row["transport"])
-        fewest = blocks_text(found.fewest) + _of_all(results, row["devices"][0])
-        yield [results.title(row), size_text(found.size), name, fewest, best, tuned]
+        fewest = blocks_text(found.fewest) + _of_all(results, found.row["devices"][0])
+        yield [task, size_text(found.size), name, fewest, best, tuned]
 
 
 def _of_all(results: Results, device: int) -> str:
@@ -88,6 +95,7 @@ def _of_all(results: Results, device: int) -> str:
 
 SIZE_COLUMNS = ("task", "mechanism", "time is flat up to", "half of peak", "95 % of peak", "peak")
 RATES = ("peak", "best", "tuned")
+_NAMES = ("size", "mechanism")
 BLOCK_COLUMNS = ("task", "size", "mechanism", "fewest blocks for 95 %", "best", "tuned")
 
 
@@ -108,9 +116,11 @@ def derived_tables(results: Results, width: int, unit: str) -> Iterator[Table | 
         for task in [None] if wide else tasks:
             if task is not None:
                 yield Text(task)
-            yield _table(columns if wide else columns[1:], [
-                row if wide else [cell.split(" (")[0].split(",")[0] for cell in row[1:]]
-                for row in rows if task in (None, row[0])
+            of_task = [row for row in rows if task in (None, row[0])]
+            yield _table(columns, of_task, unit) if wide else _table(columns[1:], [
+                [cell if name in _NAMES else re.split(r" \(|[,;]", cell)[0]
+                 for name, cell in zip(columns[1:], row[1:], strict=True)]
+                for row in of_task
             ], unit)  # fmt: skip
         yield Text(note, style="dim")
 

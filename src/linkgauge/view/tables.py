@@ -23,7 +23,7 @@ BEST, NEAR = "*", "≈"
 
 
 def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | None = None) -> Iterator[RenderableType]:
-    """Yield for each task the time and the goodput of every mechanism, a row a size, the best one marked.
+    """Yield for each task the time and the goodput of every mechanism at every size, the best one marked.
 
     `*` marks the best of a size, `≈` those whose interval overlaps with the best one's. Below a goodput stand the
     ceilings of its largest size.
@@ -62,8 +62,11 @@ def _ceilings_line(rows: list[Row], unit: str, ceilings: Ceilings | None) -> Ite
 
 def _split(
     results: Results, rows: list[Row], width: int, caption: str, text: Callable[[Row], str]
-) -> Iterator[RenderableType]:
-    """Yield one table, or several of fewer columns where the terminal is too narrow."""
+) -> list[RenderableType]:
+    """Return one table, or several of fewer columns where the terminal is too narrow.
+
+    A row is a size, or a mechanism where that takes fewer tables, as with one size of many mechanisms.
+    """
     labels = list(dict.fromkeys(results.label(row) for row in sorted(rows, key=_by_label(results))))
     sizes = sorted({row["size"] for row in rows})
     cells: dict[tuple[int, str], Text] = {}
@@ -71,26 +74,64 @@ def _split(
         of_size = [row for row in rows if row["size"] == size]
         best, near = best_of(of_size)
         for row in of_size:
-            mark = BEST if row is best else NEAR if any(row is one for one in near) else " "
+            # Before the figure, so that figures with and without one stand below each other.
+            mark = f"{BEST} " if row is best else f"{NEAR} " if any(row is one for one in near) else ""
             style = "bold green" if row is best else ""
-            cells[size, results.label(row)] = Text(f"{text(row)} {mark}", style=style)
-    first_width = max(4, *(len(size_text(size)) for size in sizes))
-    widths = [max(len(label), *(len(cells[s, label]) for s in sizes if (s, label) in cells)) for label in labels]
-    start = 0
-    while start < len(labels):
-        end, used = start, first_width + 2
-        while end < len(labels) and (end == start or used + widths[end] + 2 <= width):
-            used += widths[end] + 2
-            end += 1
-        part = labels[start:end]
-        table = Table(title=caption, title_justify="left", title_style="dim", box=None, padding=(0, 1), pad_edge=False)
+            cells[size, results.label(row)] = Text(mark + text(row), style=style)
+    missing = Text("-", style="dim")
+    of_sizes = [[cells.get((size, label), missing) for label in labels] for size in sizes]
+    of_labels = [list(column) for column in zip(*of_sizes, strict=True)]
+    names = [size_text(size) for size in sizes]
+    by_size = _by_size(caption, names, labels, of_sizes, width)
+    by_mechanism = _by_mechanism(caption, labels, names, of_labels, width)
+    return min(by_size, by_mechanism, key=len)
+
+
+def _by_size(
+    caption: str, sizes: list[str], labels: list[str], cells: list[list[Text]], width: int
+) -> list[RenderableType]:
+    tables: list[RenderableType] = []
+    for part in _parts(max(4, *map(len, sizes)), _widths(labels, cells), width):
+        table = Table(box=None, padding=(0, 1), pad_edge=False)
         table.add_column("size", justify="right", no_wrap=True)
-        for label in part:
+        for label in labels[part]:
             # A label wider than the terminal is folded, never cut.
             table.add_column(Text(label), justify="right", overflow="fold")
-        for size in sizes:
-            table.add_row(size_text(size), *(cells.get((size, label), Text("-", style="dim")) for label in part))
-        yield table
+        for size, row in zip(sizes, cells, strict=True):
+            table.add_row(size, *row[part])
+        tables.append(Group(Text(caption, style="dim"), table))
+    return tables
+
+
+def _by_mechanism(
+    caption: str, labels: list[str], sizes: list[str], cells: list[list[Text]], width: int
+) -> list[RenderableType]:
+    tables: list[RenderableType] = []
+    for part in _parts(min(max(map(len, labels)), width // 2), _widths(sizes, cells), width):
+        table = Table(box=None, padding=(0, 1), pad_edge=False)
+        table.add_column("mechanism", overflow="fold")
+        for size in sizes[part]:
+            table.add_column(size, justify="right", no_wrap=True)
+        for label, row in zip(labels, cells, strict=True):
+            table.add_row(Text(label), *row[part])
+        tables.append(Group(Text(caption, style="dim"), table))
+    return tables
+
+
+def _widths(names: list[str], cells: list[list[Text]]) -> list[int]:
+    """Return the columns' widths: each one's name or widest cell."""
+    return [max(len(name), *map(len, column)) for name, column in zip(names, zip(*cells, strict=True), strict=True)]
+
+
+def _parts(first_width: int, widths: list[int], width: int) -> Iterator[slice]:
+    """Yield the columns that fit into `width` beside a first one of `first_width`, part by part, at least one each."""
+    start = 0
+    while start < len(widths):
+        end, used = start, first_width + 2
+        while end < len(widths) and (end == start or used + widths[end] + 2 <= width):
+            used += widths[end] + 2
+            end += 1
+        yield slice(start, end)
         start = end
 
 
@@ -124,16 +165,16 @@ def matrix_tables(results: Results, unit: str, ceilings: Ceilings | None = None)
             yield _matrix(f"{title} · {label} · {size_text(first['size'])} · {name}", rows, text)
 
 
-def _matrix(title: str, rows: list[Row], text: Callable[[Row], str]) -> Table:
+def _matrix(title: str, rows: list[Row], text: Callable[[Row], str]) -> Group:
     devices = sorted({device for row in rows for device in row["devices"]})
     cells = {pair_of(row): text(row) for row in rows}
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
+    table = Table(box=None, padding=(0, 1), pad_edge=False)
     table.add_column("from \\ to", justify="right", no_wrap=True)
     for device in devices:
         table.add_column(str(device), justify="right", no_wrap=True)
     for source in devices:
         table.add_row(str(source), *(cells.get((source, target), "-") for target in devices))
-    return table
+    return Group(Text(title, style="bold"), table)
 
 
 def status_tables(results: Results) -> Iterator[RenderableType]:
@@ -213,7 +254,8 @@ def findings_table(findings: Sequence[Any]) -> Group:
         if others:
             parts.append(Text(f"  {len(others)} more of this kind: linkgauge findings", style="dim"))
     if notes:
-        parts.append(Text(f"{count_text(notes, 'note')} more: linkgauge findings", style="dim"))
+        more = " more" if parts else ""
+        parts.append(Text(f"{count_text(notes, 'note')}{more}: linkgauge findings", style="dim"))
     return Group(*parts, Text(""))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from linkgauge.plan.case import Case
@@ -72,3 +73,24 @@ def test_a_device_that_left_is_named_and_its_cases_stay_unpaired() -> None:
 def test_another_launch_key_is_another_case() -> None:
     first, second = repeats_of([row(PAIR)], {0: "x"}), repeats_of([row(PAIR)], {0: "y"})
     assert not match_runs(first, second).pairs
+
+
+def test_launches_that_differ_are_said_where_nothing_else_does() -> None:
+    def of(key: str, **contents: Any) -> list[dict[str, Any]]:
+        extra = json.dumps({"launch_key_contents": {"mode": "processes", "ranks": 2, "env": {}, **contents}})
+        return [{"launch_key": key, "extra": extra, **launch("h", ["A", "B"])[0]}]
+
+    first = repeats_of([row(PAIR), row(OTHER)], {0: "x"})
+    second = repeats_of([row(PAIR)], {0: "y"})
+    matched = match_runs(first, second, of("x", env={"NCCL_ALGO": "Ring"}), of("y", mode="threads"))
+    assert not matched.pairs
+    assert matched.notes == (
+        "1 case of both runs not compared, since their launches differ: NCCL_ALGO Ring in the first and none in the "
+        "second; mode processes in the first and threads in the second",
+    )
+    # Nothing to say of cases that the other run lacks, nor of launches alike; what is not stored stops nothing.
+    assert match_runs(first, repeats_of([row(PAIR)], {0: "x"}), of("x"), of("x")).notes == ()
+    for broken in (None, "{", "[]", '{"launch_key_contents": 3}', '{"launch_key_contents": {"env": 3}}'):
+        odd = [{"launch_key": "y", "extra": broken, "ranks": []}]
+        (note,) = match_runs(first, second, of("x"), odd).notes
+        assert "1 case of both runs not compared" in note

@@ -146,6 +146,52 @@ def test_advice_names_the_best_by_size_and_where_it_does_not_matter(
     assert "64 B to 16 KiB" in capsys.readouterr().out
 
 
+def test_the_margin_is_where_the_next_loses_most(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the middle of the range the next is quicker by 3 %, which does not matter; at its end it is far slower."""
+    sizes = (1 << 16, 1 << 20, 1 << 24)
+    cases = [make_case(t, "allreduce", s) for t in ("ccl", "kernel", "mpi") for s in sizes]
+    times = {
+        "kernel": (10e3, 100e3, 1e6),
+        "ccl": (10e3, 97e3, 1.3e6),
+        "mpi": (10e3, 300e3, 1.01e6),
+    }
+    path = make_run(
+        tmp_path / "r", cases=cases, samples=60, time_ns=lambda c: times[c.transport][sizes.index(c.size)], noise=QUIET
+    )
+    assert run_command(["advise", str(path), "--json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)
+    assert (said["best"], said["second"], said["margin_at"]) == ("kernel", "ccl", 1 << 24)
+    assert said["margin"] == pytest.approx(0.3, abs=0.02)
+    assert run_command(["advise", str(path)]) == 0
+    assert "+30% at 16 MiB" in capsys.readouterr().out
+
+
+def test_advice_tells_kernels_apart_by_what_was_asked_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = [make_case("kernel", "alltoall", 1 << 20, (0, 1, 2, 3), blocks=blocks) for blocks in (0, 8, 64)]
+    times = {0: 20e3, 8: 40e3, 64: 10e3}
+    path = make_run(tmp_path / "r", cases=cases, samples=60, time_ns=lambda c: times[c.blocks], noise=QUIET)
+    assert run_command(["advise", str(path), "--json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)
+    assert (said["best"], said["second"]) == ("kernel blocks 64", "kernel")
+
+
+def test_runs_without_a_case_alike_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = make_case("mpi", "allreduce", 1 << 10)
+    runs = [
+        make_run(tmp_path / key, cases=[case], samples=20, launches=({"launch_key": key},)) for key in ("aaaa", "bbbb")
+    ]
+    assert run_command(["compare", *map(str, runs)]) == 3
+    assert "1 case of both runs not compared" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_run_folder_is_no_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "r", cases=[make_case("mpi", "allreduce", 1 << 10)], samples=20)
+    assert run_command(["check", str(run), "--against", str(run)]) == 2
+    assert "is a folder: expected a baseline" in capsys.readouterr().err
+
+
 def test_advice_needs_something_to_choose_between(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = make_run(tmp_path / "r", cases=[make_case("mpi", "allreduce", 1 << 10)], samples=20)
     assert run_command(["advise", str(path)]) == 3

@@ -10,6 +10,7 @@ from typing import Any
 from linkgauge.findings.facts import Facts, Measure, size_text
 from linkgauge.plan.case import Case
 from linkgauge.plan.library_settings import library_settings
+from linkgauge.plan.patterns import PATTERNS
 
 MATTERS = 0.05
 """Below this margin at the near ends of both intervals it does not matter which of two is taken."""
@@ -19,8 +20,9 @@ MATTERS = 0.05
 class Advice:
     """What to use from one size to another.
 
-    `margin` is by how much the next mechanism is slower in the middle of the range, `low` and `high` its interval; None
-    where nothing else was measured. `alike` are mechanisms between which it does not matter.
+    `margin` is by how much the next mechanism is slower at `margin_at` bytes, where of the range it loses most, `low`
+    and `high` the interval; None where nothing else was measured. The next is the one that loses least there. `alike`
+    are mechanisms between which it does not matter.
     """
 
     task: str
@@ -30,6 +32,7 @@ class Advice:
     best: str
     alike: tuple[str, ...]
     margin: float | None
+    margin_at: int | None
     low: float | None
     high: float | None
     second: str
@@ -67,7 +70,8 @@ def advise(facts: Facts) -> list[Advice]:
         if len({_mechanism(facts, m) for group in by_size.values() for m in group}) < 2:
             continue
         result.append((key, _ranges(facts, "", by_size)))
-    return _merged(result)
+    order = {name: place for place, name in enumerate(PATTERNS)}
+    return _merged(sorted(result, key=lambda task: (order[task[0][0]], len(task[0][-1]))))
 
 
 def _merged(found: Sequence[tuple[tuple[Any, ...], list[Advice]]]) -> list[Advice]:
@@ -80,13 +84,15 @@ def _merged(found: Sequence[tuple[tuple[Any, ...], list[Advice]]]) -> list[Advic
     for group in alike.values():
         task = _task_words(group[0][0][:-1], [key[-1] for key, _ in group])
         for parts in zip(*(advice for _, advice in group), strict=True):
-            margins = sorted(p.margin for p in parts if p.margin is not None)
+            margins = sorted((p.margin, p.margin_at) for p in parts if p.margin is not None and p.margin_at is not None)
+            middle = margins[len(margins) // 2] if margins else (None, None)
             result.append(
                 dataclasses.replace(
                     parts[0],
                     task=task,
                     alike=tuple(sorted(set.intersection(*(set(p.alike) for p in parts)))),
-                    margin=margins[len(margins) // 2] if margins else None,
+                    margin=middle[0],
+                    margin_at=middle[1],
                     low=min((p.low for p in parts if p.low is not None), default=None),
                     high=max((p.high for p in parts if p.high is not None), default=None),
                     case_keys=tuple(key for p in parts for key in p.case_keys),
@@ -112,12 +118,32 @@ def _task_words(key: tuple[Any, ...], groups: Sequence[tuple[int, ...]]) -> str:
     return " ".join(words)
 
 
+_PLAIN = ("path", "algorithm", "buffer")
+_COUNTED = ("initiator", "host_leg", "chunk", "blocks", "via", "managed")
+
+
 def _mechanism(facts: Facts, measure: Measure) -> str:
+    """Name a mechanism by what a program that follows the advice must do as it did."""
     words = [str(measure.transport), str(measure.variant or "")]
-    words += [str(measure.dims[name]) for name in ("path", "algorithm") if measure.dims.get(name)]
+    words += [str(measure.dims[name]) for name in _PLAIN if measure.dims.get(name)]
+    varying = _varying(facts, measure.transport)
+    words += [
+        f"{name} {measure.dims[name]}"
+        for name in _COUNTED
+        if name in varying and measure.dims[name] not in ("", 0, -1, None)
+    ]
     if measure.transport == "mpi":
         words.append(_library(facts, measure))
     return " ".join(word for word in words if word)
+
+
+def _varying(facts: Facts, transport: str) -> frozenset[str]:
+    key = ("advise", transport)
+    if key not in facts.kept:
+        own = [measure for measure in facts.measures if measure.transport == transport]
+        facts.kept[key] = frozenset(name for name in _COUNTED if len({m.dims.get(name) for m in own}) > 1)
+    varying: frozenset[str] = facts.kept[key]
+    return varying
 
 
 def _launch(facts: Facts, measure: Measure) -> dict[str, Any]:
@@ -159,13 +185,19 @@ def _advice(facts: Facts, task: str, part: Sequence[tuple[int, list[Measure], se
     # Of those that are good everywhere in the range, the one that is fastest most often.
     wins = [next(_mechanism(facts, m) for m in order if _mechanism(facts, m) in common) for _, order, _ in part]
     best = max(sorted(common), key=wins.count)
-    middle = part[len(part) // 2][1]
-    mine = next(m for m in middle if _mechanism(facts, m) == best)
-    others = [m for m in middle if _mechanism(facts, m) not in common]
-    margin = low = high = None
-    if others:
-        a, b = (min(0.9, m.half_width) for m in (mine, others[0]))
-        ratio = others[0].time_ns / mine.time_ns
+    mine = next(m for m in part[len(part) // 2][1] if _mechanism(facts, m) == best)
+    losses: dict[str, tuple[float, int, Measure, Measure]] = {}
+    for size, order, _ in part:
+        own = next(m for m in order if _mechanism(facts, m) == best)
+        for other in order:
+            name, ratio = _mechanism(facts, other), other.time_ns / own.time_ns
+            if name not in common and (name not in losses or ratio > losses[name][0]):
+                losses[name] = (ratio, size, own, other)
+    second = min(losses, key=lambda name: losses[name][0], default="")
+    margin = at = low = high = None
+    if second:
+        ratio, at, own, other = losses[second]
+        a, b = (min(0.9, m.half_width) for m in (own, other))
         margin, low, high = ratio - 1, ratio * (1 - b) / (1 + a) - 1, ratio * (1 + b) / (1 - a) - 1
     return Advice(
         task,
@@ -175,9 +207,10 @@ def _advice(facts: Facts, task: str, part: Sequence[tuple[int, list[Measure], se
         best,
         tuple(sorted(common - {best})),
         margin,
+        at,
         low,
         high,
-        _mechanism(facts, others[0]) if others else "",
+        second,
         _exports(facts, mine),
         tuple(m.case_key for _, order, _ in part for m in order if _mechanism(facts, m) == best),
     )

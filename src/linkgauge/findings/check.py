@@ -105,6 +105,11 @@ def _judge(against: str, tolerance: float, margin: float) -> Judge:
     path = Path(against)
     if not against:
         return lambda subject: (failed_verdicts(subject, "the fleet"), [], 0)
+    if path.is_dir():
+        raise UsageError(
+            f"--against '{against}' is a folder: expected a baseline, made of runs with 'linkgauge baseline RUN... -o "
+            f"FILE', a system or a file of rules"
+        )
     if path.is_file() and is_baseline(path):
         baseline = read_baseline(path)
 

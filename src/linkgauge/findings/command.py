@@ -61,8 +61,11 @@ def compare_command(
     ] = False,
     limit: _Limit = 40,
     json: _Json = False,
-) -> None:
-    """Compare runs case by case, and pooled by device, pair and transport."""
+) -> int:
+    """Compare runs case by case, and pooled by device, pair and transport.
+
+    Exit status 3 where they have no case alike.
+    """
     if len(runs) < 2:
         raise UsageError("compare needs two run folders or more: linkgauge compare BEFORE AFTER")
     if dependence not in ("positive", "any"):
@@ -74,17 +77,20 @@ def compare_command(
 
     first = load(runs[0])
     plain = []
+    compared = 0
     out = None if json else present.console()
     for path in runs[1:]:
         kind = cast(Literal["positive", "any"], dependence)
         with uncollected():
             found = compare_runs(first, load(path), level, margin, kind, bootstrap)
+        compared += len(found.cases) + len(found.failed)
         if out is None:
             plain.append({"first": str(runs[0]), "second": str(path), **dataclasses.asdict(found)})
         else:
             present.print_comparison(out, found, (str(runs[0]), str(path)), limit)
     if json:
         typer.echo(json_module.dumps(plain, indent=1))
+    return 0 if compared else 3
 
 
 @app.command(

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from linkgauge.findings.advise import Advice
 from linkgauge.findings.compare_runs import RunComparison
-from linkgauge.findings.facts import rate_text, time_text
+from linkgauge.findings.facts import rate_text, size_text, time_text
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.fleet import Standing
 from linkgauge.findings.outputs import clean
@@ -88,15 +88,21 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
     if not told:
         return
     resampled = any(case.bootstrap for case in told)
-    columns = ("case", "before", "after", "verdict", "shift", "95 % interval", "bootstrap", "why")
-    table = _table(*(name for name in columns if resampled or name != "bootstrap"))
+    reasons = {case.comparison.reason for case in told}
+    alike = len(told) > 1 and len(reasons) == 1  # said once
+    columns = ["case", "before", "after", "verdict", "shift", "95 % interval"]
+    columns += ["bootstrap"] if resampled else []
+    table = _table(*columns, *([] if alike else ["why"]))
     for case in told[:limit]:
         a, b = (time_text(v) if math.isfinite(v) else "-" for v in case.comparison.median_ns)
         boot = (
             [f"{case.bootstrap.low:+.1%} to {case.bootstrap.high:+.1%}" if case.bootstrap else ""] if resampled else []
         )
-        table.add_row(_text(case.words), a, b, *_shift(case.comparison), *boot, _text(case.comparison.reason))
+        why = [] if alike else [_text(case.comparison.reason)]
+        table.add_row(_text(case.words), a, b, *_shift(case.comparison), *boot, *why)
     out.print(table)
+    if alike and (reason := reasons.pop()):
+        out.print(_text(f"Each of these: {reason}", "dim"))
     if len(told) > limit:
         out.print(Text(f"and {len(told) - limit} more (--limit, --json)", style="dim"))
 
@@ -186,6 +192,8 @@ def print_advice(out: Console, advice: Sequence[Advice]) -> None:
         table = _table("sizes", "use", "margin", "95 % interval", "over", "or as well", "export")
         for one in (a for a in advice if a.task == task):
             margin = "-" if one.margin is None else f"{one.margin:+.0%}"
+            if one.margin_at is not None and one.size_from != one.size_to:
+                margin += f" at {size_text(one.margin_at)}"
             interval = "" if one.low is None or one.high is None else f"{one.low:+.0%} to {one.high:+.0%}"
             alike = ", ".join(one.alike) if one.alike else ""
             if one.alike and one.margin is None:

@@ -18,21 +18,28 @@ list_app = typer.Typer(
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
+_SHORT = 16  # letters of a cell that is not folded
+
+
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """Rows as a table, or as JSON with every key."""
+    """Rows as a table of the columns that have something, or as JSON with every key."""
     if as_json:
         print(json.dumps(rows, indent=1, default=str))
         return
-    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for column in columns:
-        table.add_column(column.replace("_", " "), overflow="fold")
-    for row in rows:
-        table.add_row(*(_text(row.get(column, "")) for column in columns))
-    Console().print(table)
+    cells = {column: [_text(row.get(column, "")) for row in rows] for column in columns}
+    shown = [column for column in columns if any(cells[column])] or columns
+    table = Table(box=None, padding=(0, 1), pad_edge=False)
+    for column in shown:
+        short = column == shown[0] or max(map(len, cells[column]), default=0) <= _SHORT
+        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=short)
+    for row in zip(*(cells[column] for column in shown), strict=True):
+        table.add_row(*row)
+    console = Console()
+    console.print(title, style="bold")
+    console.print(table)
 
 
 def _text(value: object) -> str:
@@ -100,7 +107,9 @@ def list_transports(
         }
         for transport in TRANSPORTS
     ]
-    print_table("transports", ("transport", "here", "runs_on", "library", "reason", "what"), rows, as_json)
+    if not as_json:
+        rows = [{**row, "library, or why not": row["library"] or row["reason"]} for row in rows]
+    print_table("transports", ("transport", "here", "runs_on", "library, or why not", "what"), rows, as_json)
 
 
 @list_app.command("patterns", epilog="Example: linkgauge list patterns --json")

@@ -7,6 +7,7 @@ ordinals does not compare one GPU with another; across hosts by ordinal. `Matche
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -78,8 +79,9 @@ def match_runs(
 
     A device that is gone on the same host is named in `notes`, and its cases stay unpaired.
     """
-    hosts, here = device_uuids(first_launches)
-    other_hosts, there = device_uuids(second_launches)
+    launches = (list(first_launches), list(second_launches))
+    hosts, here = device_uuids(launches[0])
+    other_hosts, there = device_uuids(launches[1])
     notes: list[str] = []
     how = "devices matched by ordinal"
     renamed = first
@@ -99,13 +101,49 @@ def match_runs(
     elif hosts and other_hosts and hosts != other_hosts:
         how += f" (hosts differ: {', '.join(sorted(hosts))} and {', '.join(sorted(other_hosts))})"
     pairs = {key: (renamed[key], second[key]) for key in renamed if key in second}
-    return Matched(
-        how,
-        tuple(notes),
-        pairs,
-        {key: value for key, value in renamed.items() if key not in second},
-        {key: value for key, value in second.items() if key not in renamed},
-    )
+    only_first = {key: value for key, value in renamed.items() if key not in second}
+    only_second = {key: value for key, value in second.items() if key not in renamed}
+    notes += _other_launches(only_first, only_second, launches)
+    return Matched(how, tuple(notes), pairs, only_first, only_second)
+
+
+def _other_launches(
+    only_first: Mapping[Key, Repeats], only_second: Mapping[Key, Repeats], launches: tuple[list[Record], list[Record]]
+) -> list[str]:
+    """Say of cases that both runs have under launch keys of their own what sets those launches apart."""
+    both = {case_key for case_key, _ in only_first} & {case_key for case_key, _ in only_second}
+    if not both:
+        return []
+    values: list[dict[str, set[str]]] = []
+    for only, some in zip((only_first, only_second), launches, strict=True):
+        keys = {launch_key for case_key, launch_key in only if case_key in both}
+        found: dict[str, set[str]] = {}
+        for launch in some:
+            if launch.get("launch_key") in keys:
+                for name, value in _launch_contents(launch).items():
+                    found.setdefault(name, set()).add(value)
+        values.append(found)
+    apart = []
+    for name in sorted(values[0].keys() | values[1].keys()):
+        one, other = (", ".join(sorted(found.get(name, {"none"}))) for found in values)
+        if one != other:
+            apart.append(f"{name} {one} in the first and {other} in the second")
+    cases = f"{len(both)} case{'s' if len(both) > 1 else ''} of both runs"
+    return [f"{cases} not compared, since their launches differ: {'; '.join(apart) or 'in what was not stored'}"]
+
+
+_LONGEST = 60  # a build of an MPI library is told in hundreds of letters
+
+
+def _launch_contents(launch: Record) -> dict[str, str]:
+    """Return what the launch key is made of (docs/definitions.md), one text a part; variables by their names."""
+    try:
+        contents = json.loads(launch.get("extra") or "{}")["launch_key_contents"]
+        env = dict(contents.pop("env", {}))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    known = {**contents, **env}
+    return {str(name): (str(value) or "none").split("\n")[0][:_LONGEST] for name, value in known.items()}
 
 
 def _rename(cases: dict[Key, Repeats], mapping: Mapping[int, int | None]) -> dict[Key, Repeats]:

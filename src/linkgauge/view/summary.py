@@ -22,5 +22,5 @@ def print_summary(run: Run, console: Console, unit: str = "GB/s") -> None:
     if results.rows:
         console.print(overview(results, unit))
     for table in status_tables(results):
-        console.print(table)
-    console.print(counts_line(results))
+        console.print("", table, sep="\n")
+    console.print("", counts_line(results), sep="\n")

@@ -209,13 +209,13 @@ def case_text(row: Row) -> str:
 
 
 def overview(results: Results, unit: str) -> Table:
-    """Return one line a task: the lowest latency and the highest goodput, and by what."""
+    """Return one line a task: the lowest time and the highest goodput, by what and at which size."""
     table = Table(box=None, padding=(0, 1), pad_edge=False)
     table.add_column("task", overflow="fold")
-    table.add_column("lowest time", justify="right")
-    table.add_column("by", overflow="fold")
-    table.add_column(f"highest goodput, {unit}", justify="right")
-    table.add_column("by", overflow="fold")
+    for figure in ("lowest\ntime", f"highest\n{unit}"):
+        table.add_column(figure, justify="right", no_wrap=True)
+        table.add_column("by", overflow="fold")
+        table.add_column("at", justify="right", no_wrap=True)
     for first, rows in results.panels:
         fast = min(rows, key=lambda row: row["latency_ns"])
         rated = [row for row in rows if row["goodput_bytes_per_s"] is not None]
@@ -223,9 +223,13 @@ def overview(results: Results, unit: str) -> Table:
         table.add_row(
             Text(results.title(first)),
             time_text(fast["latency_ns"]),
-            Text(f"{results.label(fast)}, {size_text(fast['size'])}"),
-            rate_text(wide["goodput_bytes_per_s"], unit) if wide else "",
-            Text(f"{results.label(wide)}, {size_text(wide['size'])}") if wide else Text(""),
+            Text(results.label(fast)),
+            size_text(fast["size"]),
+            *(
+                (rate_text(wide["goodput_bytes_per_s"], unit), Text(results.label(wide)), size_text(wide["size"]))
+                if wide
+                else ("", "", "")
+            ),
         )
     return table
 

@@ -23,7 +23,7 @@ from linkgauge.plan.machine import PlanMachine, free_host_memory
 from linkgauge.plan.memory import memory_need, over_limit
 from linkgauge.plan.model import Plan, narrowed
 from linkgauge.plan.order import coarse_first, shuffled, value_rounds
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.patterns import PATTERNS, WHAT
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.plan.quantity import Share
 
@@ -550,3 +550,8 @@ def test_a_chase_of_two_ranks_is_of_pairs_alone_and_one_beside_others_has_memory
     assert memory_need(beside).device_bytes == 2 << 20
     assert memory_need(dataclasses.replace(beside, variant="both_ways")).device_bytes == 4 << 20
     assert memory_need(dataclasses.replace(beside, variant="both_ways", devices=(0,))).device_bytes == 3 << 20
+
+
+def test_every_pattern_is_told_in_words() -> None:
+    assert set(WHAT) == set(PATTERNS)
+    assert len(set(WHAT.values())) == len(PATTERNS)

@@ -12,6 +12,7 @@ import typer
 
 from linkgauge import __version__, cli
 from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.plan.patterns import PATTERNS
 
 
 def _app_raising(error: BaseException) -> typer.Typer:
@@ -91,3 +92,23 @@ def test_flags_choose_pairs_and_devices_in_place_of_the_plans_tables(capsys: pyt
     shift = ("--transport", "copy_engine", "--pattern", "ring_shift", "--ranks", "2")
     assert planned_devices(*shift, "--choose", "spread", capsys=capsys) == {(0, 2)}
     assert planned_devices(*shift, "--choose", "both", capsys=capsys) == {(0, 1), (0, 2)}
+
+
+def test_lists_fold_no_name_and_leave_out_empty_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run_command(["list", "patterns"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split(" ")[0] for line in lines[2:]} - {""} == set(PATTERNS)
+    assert max(map(len, lines)) <= 80
+    assert cli.run_command(["list", "devices", "--devices", "host:2"]) == 0
+    shown = capsys.readouterr().out
+    assert "host-device-1" in shown
+    assert "pci" not in shown
+    assert cli.run_command(["list", "transports", "--devices", "host:2"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "ccl no NCCL and RCCL need" in shown
+    assert cli.run_command(["list", "transports", "--devices", "host:2", "--json"]) == 0
+    (ccl,) = [row for row in json.loads(capsys.readouterr().out) if row["transport"] == "ccl"]
+    assert (ccl["here"], ccl["library"], "GPUs" in ccl["reason"]) == ("no", "", True)

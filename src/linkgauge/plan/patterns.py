@@ -109,6 +109,38 @@ _TABLE = (
     PatternInfo("floor", "-", "lanes", _whole, _one, _whole, _whole, ranks="1", latency_only=True),
 )  # fmt: skip
 
+WHAT = {
+    "pingpong": "a message from the first to the second and back",
+    "unidirectional": "messages from the first to the second, a window in flight",
+    "bidirectional": "messages both ways at once, a window in flight each way",
+    "pairs_pingpong": "ping-pongs of disjoint pairs at once",
+    "pairs_unidirectional": "one way in disjoint pairs at once",
+    "pairs_bidirectional": "both ways in disjoint pairs at once",
+    "ring_shift": "from each to the next, at once",
+    "one_to_all": "from the root to each other, a message for each",
+    "all_to_one": "from each other to the root",
+    "alltoall": "from each to each other, a message for each",
+    "allreduce": "the sum of all buffers on each",
+    "allgather": "the blocks of all on each",
+    "reduce_scatter": "a block of the sum of all buffers on each",
+    "broadcast": "the root's buffer on each",
+    "reduce": "the sum of all buffers on the root",
+    "gather": "the blocks of all on the root",
+    "scatter": "a block of the root's buffer on each",
+    "host_to_device": "from host memory into each device, at once",
+    "device_to_host": "from each device into host memory, at once",
+    "host_device_both": "between host memory and each device, both ways at once",
+    "host_to_device_beside": "from host memory into the first device while other copies go on",
+    "device_to_host_beside": "from the first device into host memory while other copies go on",
+    "local_copy": "a copy inside the device's own memory",
+    "stream_copy": "a copy in each device's memory or any other that it reaches, at once",
+    "cpu_stream": "a copy, or reads or writes alone, by the host's cores",
+    "chase": "loads of which each one waits for the one before",
+    "flag_pingpong": "a flag that two kernels write for each other by turns",
+    "floor": "an empty operation: what the measurement itself takes",
+}
+"""What each pattern does among a case's devices, in a few words. With --op other than sum: that instead of the sum."""
+
 SIDE_BY_SIDE = {
     name.removeprefix("pairs_"): name for name in (info.name for info in _TABLE) if name.startswith("pairs_")
 }

@@ -114,20 +114,21 @@ def list_transports(
 
 @list_app.command("patterns", epilog="Example: linkgauge list patterns --json")
 def list_patterns(as_json: AsJson = False) -> None:
-    """Each pattern: what its size means, who keeps its time, on how many devices it runs."""
-    from linkgauge.plan.patterns import PATTERNS
+    """Each pattern: what it does, what its size means, who keeps its time, on how many devices it runs."""
+    from linkgauge.plan.patterns import PATTERNS, WHAT
 
     devices = {
-        "2": "ordered pairs, and each with itself",
+        "2": "pairs",
         "1": "each alone",
-        "first": "the first alone",
-        "1 or 2": "each alone, and ordered pairs",
-        "pairs": "disjoint pairs side by side",
-        "any": "all, or subsets",
+        "first": "the first",
+        "1 or 2": "each, pairs",
+        "pairs": "disjoint pairs",
+        "any": "all, subsets",
     }
     rows = [
         {
             "pattern": info.name,
+            "what": WHAT[info.name],
             "size_means": info.size_means,
             "timekeeper": info.timekeeper,
             "devices": devices[info.ranks],
@@ -135,7 +136,7 @@ def list_patterns(as_json: AsJson = False) -> None:
         }
         for info in PATTERNS.values()
     ]
-    print_table("patterns", ("pattern", "kind", "size_means", "timekeeper", "devices"), rows, as_json)
+    print_table("patterns", ("pattern", "what", "size_means", "devices"), rows, as_json)
 
 
 @list_app.command("plans", epilog="Example: linkgauge list plans")

@@ -23,6 +23,7 @@ pytestmark = [
         not (STAND_INS / "nccl0" / "libnccl.so.2").exists(), reason="no stand-in NCCL: build the C++ tests"
     ),
 ]
+STAND_IN_VERSION = 22809  # as nccl_stand_in.cpp says it was built
 PROGRAM = """#!{python}
 import pathlib, sys
 name = pathlib.Path(sys.argv[0]).name
@@ -30,6 +31,7 @@ o = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 n, size = int(o["-t"]), int(o["-b"])
 with open(pathlib.Path(sys.argv[0]).parent / "started", "a") as started:
     print(name, n, o["-n"], o["-w"], file=started)
+print("# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library={library}")
 print(f"# Collective test starting: {{name}}")
 print(f"# nThread {{n}} nGpus 1 minBytes {{size}} warmup iters: {{o['-w']}} iters: {{o['-n']}} agg iters: 1")
 for rank in range(n):
@@ -60,7 +62,7 @@ def test_every_test_of_nccl_tests_in_two_launches_a_round(tmp_path: Path) -> Non
     for name in names:
         program = tmp_path / "peer" / name
         program.parent.mkdir(exist_ok=True)
-        program.write_text(PROGRAM.format(python=sys.executable))
+        program.write_text(PROGRAM.format(python=sys.executable, library=STAND_IN_VERSION))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
     words = ["nccl-tests=peer", "--ranks", "2,3", "--size", "96,768", "--devices", "cuda", "--iterations", "40"]
     done = against(*words, "--pairs", "1", "--out", "out", "--json", cwd=tmp_path)
@@ -87,6 +89,17 @@ def test_every_test_of_nccl_tests_in_two_launches_a_round(tmp_path: Path) -> Non
         *words, "--tests", "all_gather_perf", "--size", "8,96", "--pairs", "1", "--out", "other", cwd=tmp_path
     )
     assert "nccl-tests would cut 8 bytes to another size: expected a multiple of 48" in left.stdout
+
+
+def test_another_nccl_than_ours_is_no_comparison(tmp_path: Path) -> None:
+    program = tmp_path / "peer" / "all_reduce_perf"
+    program.parent.mkdir()
+    program.write_text(PROGRAM.format(python=sys.executable, library=22703))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    done = against("nccl-tests=peer", "--tests", "all_reduce_perf", "--devices", "cuda", cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    assert "the peer ran version 2.27.3 of NCCL, ours is 2.28.9" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_what_cannot_be_compared_is_one_line(tmp_path: Path) -> None:

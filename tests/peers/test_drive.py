@@ -121,7 +121,7 @@ def test_sizes_that_one_factor_does_not_step_take_several_launches(tmp_path: Pat
 
 
 def test_sizes_apart_have_a_process_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(osu, "launcher", lambda request, ranks: ["mpiexec"])
+    monkeypatch.setattr(osu, "launcher", lambda request, ranks, program: ["mpiexec", str(program)])
     for peer, name in (("nccl-tests", "all_reduce_perf"), ("osu", "osu_latency")):
         (tmp_path / name).touch(mode=0o755)
         request = request_of(peer, tmp_path, tmp_path, name, sizes=RANGE, mpi="x" if peer == "osu" else "")
@@ -135,7 +135,7 @@ def test_sizes_apart_have_a_process_each(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_osu_is_told_its_first_and_last_size_and_doubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(osu, "launcher", lambda request, ranks: ["mpiexec", "-n", str(ranks)])
+    monkeypatch.setattr(osu, "launcher", lambda request, ranks, program: ["mpiexec", "-n", str(ranks), str(program)])
     for name in ("osu_latency", "osu_allgather"):
         (tmp_path / name).touch(mode=0o755)
     kinds = (("device", "device"), ("pageable", "device"))

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.peers.libraries import why_other_mpi
 from linkgauge.peers.request import Request, Row
 from linkgauge.run import guard
 
@@ -36,16 +37,21 @@ def find_program(folder: Path, name: str) -> Path:
     raise EnvironmentLackingError(f"no program '{name}' in '{folder}': expected the folder of the peer's programs")
 
 
-def launcher(request: Request, ranks: int) -> list[str]:
-    """The command that starts `ranks` ranks under the MPI library of the request."""
+def launcher(request: Request, ranks: int, program: Path) -> list[str]:
+    """The command that starts `ranks` ranks of a program under the MPI library of the request.
+
+    EnvironmentLackingError where the program would load another one than ours does.
+    """
     from linkgauge.run.mpi_library import resolve
 
     mpi = resolve(request.mpi)
+    if reason := why_other_mpi(program, mpi):
+        raise EnvironmentLackingError(reason)
     if request.bind == "core":
         own = ["--map-by", "core", "--bind-to", "core"] if mpi.launcher_kind == "openmpi" else ["-bind-to", "core"]
     else:
         own = ["--oversubscribe", "--bind-to", "none"] if mpi.launcher_kind == "openmpi" else []
-    return [str(mpi.launcher), *own, "-n", str(ranks)]
+    return [str(mpi.launcher), *own, "-n", str(ranks), str(program)]
 
 
 def launcher_environment() -> dict[str, str]:

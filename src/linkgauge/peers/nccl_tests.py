@@ -50,4 +50,4 @@ def _command(request: Request, rows: Sequence[Row], factor: int) -> list[str]:
         program = find_program(request.folder, test.name + "_mpi")
     except EnvironmentLackingError:
         program = find_program(request.folder, test.name)  # as older makefiles name it
-    return [*launcher(request, ranks), str(program), "-g", "1", *common]
+    return [*launcher(request, ranks, program), "-g", "1", *common]

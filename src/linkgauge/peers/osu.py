@@ -33,7 +33,7 @@ def launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
 def _command(request: Request, rows: Sequence[Row], own_counts: bool) -> list[str]:
     test, ranks = rows[0].test, rows[0].ranks
     sizes = [row.peer_size for row in rows]
-    command = [*launcher(request, ranks), str(find_program(request.folder, test.name))]
+    command = launcher(request, ranks, find_program(request.folder, test.name))
     command += ["-m", f"{min(sizes)}:{max(sizes)}"]
     if not own_counts:
         command += ["-i", str(request.counts(rows[0]).iterations)]

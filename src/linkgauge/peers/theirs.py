@@ -8,8 +8,9 @@ from pathlib import Path
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.peers import nccl_tests, nvbandwidth, osu
 from linkgauge.peers.launch import PeerLaunch, run_logged
+from linkgauge.peers.libraries import why_other_nccl
 from linkgauge.peers.request import Request, Row
-from linkgauge.store.imported import Hints, ImportedCase
+from linkgauge.store.imported import Hints, ImportedCase, ImportedLog
 from linkgauge.store.importers import read_log
 
 Figures = dict[str, float]  # by row key: nanoseconds of one operation as our pattern counts it
@@ -31,7 +32,10 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
         failure = run_logged(launch.command, log, launch.environment)
         # nvbandwidth does not print the size that it was told.
         size = launch.rows[0].size if request.peer == "nvbandwidth" else None
-        cases = _cases(log, Hints(ranks=launch.rows[0].ranks, size_bytes=size))
+        said = _read(log, Hints(ranks=launch.rows[0].ranks, size_bytes=size))
+        cases = said.cases if said is not None else []
+        if said is not None and (reason := why_other_nccl(said.versions.get("nccl", ""), request.devices)):
+            cases, failure = [], reason
         for one in cases:
             row = next((row for row in launch.rows if _is_case(row, one, request.peer)), None)
             if row is not None and one.intervals:
@@ -47,12 +51,12 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
     return figures, reasons
 
 
-def _cases(log: Path, hints: Hints) -> list[ImportedCase]:
-    """What a log holds; nothing where the program ended before it printed a table."""
+def _read(log: Path, hints: Hints) -> ImportedLog | None:
+    """What a log holds; None where the program ended before it printed a table."""
     try:
-        return read_log(log, hints).cases
+        return read_log(log, hints)
     except UsageError:
-        return []
+        return None
 
 
 def launches_of(request: Request, rows: Sequence[Row], reasons: Reasons) -> list[PeerLaunch]:

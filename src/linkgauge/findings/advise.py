@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, size_text
+from linkgauge.findings.launch_names import plain_object
 from linkgauge.plan.case import Case
 from linkgauge.plan.library_settings import library_settings
 from linkgauge.plan.patterns import PATTERNS
@@ -110,7 +110,7 @@ def _task_words(key: tuple[Any, ...], groups: Sequence[tuple[int, ...]]) -> str:
     if len(devices) > 2:
         words.append(f"on {len(devices)} devices")
     else:
-        shown = ", ".join("-".join(map(str, group)) for group in groups[:6])
+        shown = ", ".join("-".join(map(str, group)) for group in sorted(groups)[:6])
         words.append(f"on {shown}{f' and {len(groups) - 6} more' if len(groups) > 6 else ''}")
     words += [f"window {window}"] if window and window > 1 else []
     words += ["in place"] if in_place else []
@@ -132,8 +132,7 @@ def _mechanism(facts: Facts, measure: Measure) -> str:
         for name in _COUNTED
         if name in varying and measure.dims[name] not in ("", 0, -1, None)
     ]
-    if measure.transport == "mpi":
-        words.append(_library(facts, measure))
+    words.append(measure.launch_name or (_library(facts, measure) if measure.transport == "mpi" else ""))
     return " ".join(word for word in words if word)
 
 
@@ -151,16 +150,8 @@ def _launch(facts: Facts, measure: Measure) -> dict[str, Any]:
     return next((dict(launch) for launch in facts.launches if launch.get("launch") == number), {})
 
 
-def _object(text: object) -> dict[str, Any]:
-    try:
-        found = json.loads(text) if isinstance(text, str) else text
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _library(facts: Facts, measure: Measure) -> str:
-    mpi = _object(_launch(facts, measure).get("mpi"))
+    mpi = plain_object(_launch(facts, measure).get("mpi"))
     return str(mpi.get("name") or "")
 
 
@@ -219,12 +210,11 @@ def _advice(facts: Facts, task: str, part: Sequence[tuple[int, list[Measure], se
 def _exports(facts: Facts, measure: Measure) -> tuple[tuple[str, str], ...]:
     """Return the variables that make a library do what was measured: the launch's, and those of path and algorithm."""
     launch = _launch(facts, measure)
-    asked = (
-        [(str(k), str(v)) for k, v in _object(launch.get("env")).items()] if measure.transport in ("mpi", "ccl") else []
-    )
+    env = plain_object(launch.get("env")) if measure.transport in ("mpi", "ccl") else {}
+    asked = [(str(name), str(value)) for name, value in env.items()]
     record = facts.records.get(measure.case_key)
     if record is None:
         return tuple(asked)
-    abi = str(_object(launch.get("mpi")).get("abi") or "")
+    abi = str(plain_object(launch.get("mpi")).get("abi") or "")
     settings, _ = library_settings(Case.from_dimensions(dict(record)), abi)
     return tuple(dict([*asked, *settings]).items())

@@ -16,6 +16,7 @@ import numpy as np
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import Ceiling
+from linkgauge.findings.launch_names import launch_names
 from linkgauge.findings.wiring import Wiring
 from linkgauge.plan.case import MECHANISM, TASK
 from linkgauge.plan.patterns import PATTERNS, lanes_of
@@ -57,6 +58,7 @@ class Measure:
     identities: tuple[Identity, ...]
     repeats: tuple[float, ...]
     settings: tuple[Any, ...] = ()
+    launch_name: str = ""  # what sets its launch apart from others of this transport: a library, variables
 
     def __getattr__(self, name: str) -> Any:
         """Dimensions read as attributes."""
@@ -91,7 +93,8 @@ class Measure:
     @property
     def label(self) -> str:
         """Transport and pattern in words, with the settings that were asked for."""
-        words = [str(self.transport), str(self.variant), str(self.pattern)]
+        launch = f"({self.launch_name})" if self.launch_name else ""
+        words = [str(self.transport), launch, str(self.variant), str(self.pattern)]
         words += [f"{name} {self.dims[name]}" for name in ("path", "algorithm") if self.dims.get(name)]
         if self.dims.get("via", -1) >= 0:
             words.append(f"via {self.dims['via']}")
@@ -153,6 +156,11 @@ class Facts:
         self._records = records
         self.kept: dict[tuple[Any, ...], Any] = {}  # what rules worked out and others ask for again
         self._bounds: dict[tuple[Any, ...], Ceiling | None] = {}
+        for transport in {measure.transport for measure in self.measures}:
+            own = [measure for measure in self.measures if measure.transport == transport]
+            names = launch_names(self.launches, (measure.launch_key for measure in own))
+            for measure in own:
+                measure.launch_name = names[measure.launch_key]
 
     @functools.cached_property
     def records(self) -> Mapping[str, Mapping[str, Any]]:

@@ -1,0 +1,56 @@
+"""What sets launches apart, in words: libraries, variables, and at worst their keys."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import linkgauge
+from linkgauge.cli import run_command
+from linkgauge.findings.launch_names import launch_names
+from linkgauge.findings.read import facts_of
+from synthetic import make_case, make_run
+
+
+def launch(key: str, library: str = "", **env: str) -> dict[str, Any]:
+    return {"launch_key": key, "mpi": json.dumps({"name": library} if library else {}), "env": json.dumps(env)}
+
+
+def test_only_what_differs_is_named() -> None:
+    launches = [
+        launch("a", "mpich-5", UCX_TLS="sm", COLOR="red"),
+        launch("b", "mpich-5", COLOR="red"),
+        launch("c", "openmpi-4", COLOR="red"),
+        launch("d", "openmpi-4", COLOR="blue"),
+    ]
+    assert launch_names(launches, "a") == {"a": ""}
+    assert launch_names(launches, "ab") == {"a": "UCX_TLS=sm", "b": "default settings"}
+    assert launch_names(launches, "bc") == {"b": "mpich-5", "c": "openmpi-4"}
+    names = launch_names(launches, "abcd")
+    assert names["a"] == "mpich-5 COLOR=red UCX_TLS=sm"
+    assert names["d"] == "openmpi-4 COLOR=blue"
+    assert len(set(names.values())) == 4
+
+
+def test_launches_alike_in_all_that_is_stored_are_told_by_their_keys() -> None:
+    names = launch_names([launch("aaaaaaaa", "mpich-5"), launch("bbbbbbbb", "mpich-5")], ["aaaaaaaa", "bbbbbbbb"])
+    assert names == {"aaaaaaaa": "launch aaaaaa", "bbbbbbbb": "launch bbbbbb"}
+    odd = [{"launch_key": "a", "mpi": "[", "env": "[1]"}, {"launch_key": "b", "mpi": None, "env": 3}]
+    assert launch_names(odd, "ab") == {"a": "launch a", "b": "launch b"}
+    assert launch_names([], "ab") == {"a": "launch a", "b": "launch b"}
+
+
+def test_findings_and_advice_say_which_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    launches = (
+        {"launch_key": "aaaa", "mpi": {"name": "mpich-5"}},
+        {"launch_key": "bbbb", "mpi": {"name": "openmpi-4"}},
+    )
+    run = make_run(tmp_path / "run", cases=[make_case("mpi", "pingpong", 8)], launches=launches, samples=20)
+    labels = {measure.label for measure in facts_of(linkgauge.load(run)).measures}
+    assert labels == {"mpi (mpich-5) pingpong", "mpi (openmpi-4) pingpong"}
+    assert run_command(["advise", str(run), "--json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)
+    assert {said["best"], said["second"], *said["alike"]} - {""} == {"mpi mpich-5", "mpi openmpi-4"}

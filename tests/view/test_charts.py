@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,16 @@ def test_goodput_and_latency_come_from_the_timekeepers(rich: Results, rich_run: 
     assert point["median"] == pytest.approx(time / half / 1e3, rel=5e-3)
     assert point["q1"] <= point["median"] <= point["q3"]
     assert first["pattern"] == pattern
+
+
+@pytest.mark.parametrize(
+    ("labels", "columns"),
+    [(["mpi", "ccl"], 0), (["staging", "copy_engine", "kernel", "ccl", "mpi"], 3),
+     (["mpi (mpich-4.0.2)", "mpi (mpich-5.0.2)", "mpi (openmpi-4.1.4)"], 2), (["mpi", f"mpi ({'x' * 60})"], 1)],
+)  # fmt: skip
+def test_a_legend_is_no_wider_than_its_chart(labels: list[str], columns: int) -> None:
+    named: Any = SimpleNamespace(mechanisms=dict(enumerate(labels)))
+    assert charts.mechanism_encoding(named)["color"].to_dict()["legend"]["columns"] == columns
 
 
 def test_ceilings_are_drawn_with_their_names(rich: Results, rich_run: Run) -> None:

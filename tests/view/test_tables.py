@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 import linkgauge
+from linkgauge.plan.case import StopRule
 from linkgauge.store.run import Run
 from linkgauge.view import tables
 from linkgauge.view.results import Results
@@ -86,12 +87,38 @@ def test_many_mechanisms_of_one_size_are_lines_of_one_table(tmp_path: Path, widt
     assert sum("*" in line for line in times) == 1
 
 
+def test_a_mechanism_alone_is_not_the_best(tmp_path: Path) -> None:
+    cases = [*usual_cases(("mpi",), ("pingpong",), (8, 64)), *usual_cases(("kernel",), ("pingpong",), (64,))]
+    make_run(tmp_path / "run", cases=cases, samples=20)
+    lines = [line for line in printed(Results(linkgauge.load(tmp_path / "run")), 80).splitlines() if " B " in line]
+    assert not any("*" in line for line in lines if line.strip().startswith("8 B"))
+    assert all("*" in line for line in lines if line.strip().startswith("64 B"))
+
+
 def test_sizes_are_lines_where_that_takes_no_more_tables(tmp_path: Path) -> None:
     cases = usual_cases(transports=("mpi", "kernel"), patterns=("pingpong",), sizes=(8, 64))
     make_run(tmp_path / "run", cases=cases, samples=20)
     text = printed(Results(linkgauge.load(tmp_path / "run")), 80)
     assert "mechanism" not in text
     assert " size  " in text
+
+
+def test_what_a_plan_measures_twice_stands_once(tmp_path: Path) -> None:
+    """A size of a curve that is also one of all pairs' sizes: the one of more samples stands for both."""
+    pairs = [(0, 1), (1, 0), (0, 2)]
+    few = [make_case("kernel", "pingpong", 8, pair, stop=StopRule("count", 10)) for pair in pairs]
+    many = [make_case("kernel", "pingpong", size, (0, 1)) for size in (8, 64, 512)]
+    make_run(tmp_path / "run", cases=[*few, *many], samples=20, time_ns=lambda case: 1e3 if case in few else 2e3)
+    results = Results(linkgauge.load(tmp_path / "run"))
+    assert len(results.rows) == 6
+    for row in results.rows:
+        row["effective_samples"] = 5.0 if row["stop_rule"] == "count" else 20.0
+    ((_, rows),) = results.panels
+    assert [(row["size"], row["stop_rule"] == "count") for row in rows] == [(8, False), (64, False), (512, False)]
+    ((_, cells),) = results.matrices
+    assert [(row["devices"], row["stop_rule"] == "count") for row in cells] == [
+        ([0, 1], False), ([0, 2], True), ([1, 0], True)
+    ]  # fmt: skip
 
 
 def test_terminal_escapes_are_inert(tmp_path: Path) -> None:

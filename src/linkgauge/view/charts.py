@@ -34,6 +34,7 @@ TRANSPORT_COLOURS = {
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [1, 3])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 CEILING_COLOUR = "#444444"
+_LEGEND_WIDTH = 340  # pixels
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
 # The label of a size on an axis: the same words as size_text.
@@ -162,10 +163,12 @@ def mechanism_encoding(results: Results, shown: Sequence[str] | None = None) -> 
         colours.append(colour_of(transport))
         dashes.append(_DASHES[place % len(_DASHES)])
         shapes.append(_SHAPES[(_order(transport) + place) % len(_SHAPES)])
+    # About seven pixels a letter, and the symbol: what is wider than a chart would be cut.
+    widths = [36 + 7 * len(label) for label in labels]
     legend = alt.Legend(
         title=None,
         orient="top",
-        columns=0 if len(labels) < 4 else 3 if max(map(len, labels)) < 18 else 1,
+        columns=0 if sum(widths) <= _LEGEND_WIDTH else max(1, _LEGEND_WIDTH // max(widths)),
         labelLimit=320,
         symbolOpacity=1,
     )

@@ -42,9 +42,11 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
     )
     half = rows[0]["pattern"] in HALF_ROUND_TRIP
     title = "one-way latency (µs)" if half else _TIME_TITLE
-    angle = 0 if sum(map(len, labels)) < 26 else -28  # names that do not fit side by side on a phone
+    longest = max(map(len, labels), default=0)
+    # Names that do not fit side by side on a phone are slanted; long ones more, since they end where others begin.
+    angle = 0 if sum(map(len, labels)) < 26 else -28 if longest < 24 else -50
     x = alt.X(
-        "mechanism:N", title=None, sort=labels, axis=alt.Axis(labelAngle=angle, labelLimit=150, labelOverlap=False)
+        "mechanism:N", title=None, sort=labels, axis=alt.Axis(labelAngle=angle, labelLimit=320, labelOverlap=False)
     )
     # Logarithmic: one staging that is twenty times slower would flatten all other boxes.
     scale = alt.Scale(type="log", nice=False, padding=26)

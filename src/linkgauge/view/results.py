@@ -10,6 +10,7 @@ import copy
 import functools
 import json
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,8 +124,7 @@ class Results:
         order = {name: place for place, name in enumerate(PATTERNS)}
         chosen.sort(key=lambda rows: (order[rows[0]["pattern"]], len(rows[0]["devices"]), rows[0]["devices"]))
         names = list(self.mechanisms)
-        for rows in chosen:
-            rows.sort(key=lambda row: (row["size"], names.index(self._mechanism(row))))
+        chosen = [_once(rows, lambda row: (row["size"], names.index(self._mechanism(row)))) for rows in chosen]
         return [(rows[0], rows) for rows in chosen]
 
     @functools.cached_property
@@ -135,7 +135,8 @@ class Results:
         for row in self.rows:
             if is_pair(row):
                 groups.setdefault((*_key(row, apart), self.label(row), row["size"]), []).append(row)
-        return [(rows[0], rows) for rows in groups.values() if len({pair_of(row) for row in rows}) >= 3]
+        once = [_once(rows, pair_of) for rows in groups.values()]
+        return [(rows[0], rows) for rows in once if len(rows) >= 3]
 
     def title(self, row: Row, devices: bool = True) -> str:
         """Return what a row's task is, leaving out what is as by default: `allreduce · 4 devices · float32 sum`."""
@@ -193,6 +194,19 @@ def inert(text: str) -> str:
 
 def _inert(row: Row) -> Row:
     return {name: inert(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def _once(rows: list[Row], place: Callable[[Row], tuple[int, int]]) -> list[Row]:
+    """Return the rows by their place, of several at one place that of most independent samples.
+
+    A plan may measure a case twice, for two times: once in a curve over sizes, once among all pairs.
+    """
+    kept: dict[tuple[int, int], Row] = {}
+    for row in rows:
+        held = kept.setdefault(place(row), row)
+        if (row["effective_samples"] or 0) > (held["effective_samples"] or 0):
+            kept[place(row)] = row
+    return [kept[one] for one in sorted(kept)]
 
 
 def _key(row: Row, names: tuple[str, ...] | list[str]) -> Key:

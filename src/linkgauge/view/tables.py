@@ -72,7 +72,7 @@ def _split(
     cells: dict[tuple[int, str], Text] = {}
     for size in sizes:
         of_size = [row for row in rows if row["size"] == size]
-        best, near = best_of(of_size)
+        best, near = best_of(of_size) if len(of_size) > 1 else (None, [])  # alone is no best
         for row in of_size:
             # Before the figure, so that figures with and without one stand below each other.
             mark = f"{BEST} " if row is best else f"{NEAR} " if any(row is one for one in near) else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -85,6 +86,23 @@ def test_goodput_and_latency_come_from_the_timekeepers(rich: Results, rich_run: 
 def test_a_legend_is_no_wider_than_its_chart(labels: list[str], columns: int) -> None:
     named: Any = SimpleNamespace(mechanisms=dict(enumerate(labels)))
     assert charts.mechanism_encoding(named)["color"].to_dict()["legend"]["columns"] == columns
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1, 1.6, 4.0, 9.0, 30.0, 1e3, 1e6])
+def test_a_logarithmic_axis_has_numbers_however_little_it_spans(factor: float) -> None:
+    vl_convert = pytest.importorskip("vl_convert")
+    alt = charts.altair()
+    for least in (0.000_17, 1.3, 17.0, 620.0):
+        rates = [least, least * factor]
+        chart = alt.Chart(charts.data([{"y": rate} for rate in rates])).mark_point()
+        chart = chart.encode(y=charts.log_y("y:Q", "rate", rates)).properties(height=300)
+        svg = ElementTree.fromstring(vl_convert.vegalite_to_svg(charts.spec_of(charts.themed(chart))))
+        (axis,) = [one for one in svg.iter() if one.get("aria-label", "").startswith("Y-axis")]
+        labels = [text.text for text in axis.iter() if text.tag.endswith("text") and text.text not in (None, "rate")]
+        shown = [float(str(label).replace("\u2212", "-")) for label in labels if label]
+        assert len(shown) >= 2 or factor == 1.0, (least, labels)
+        assert len(shown) <= 12
+        assert shown == sorted(set(shown), reverse=shown[0] > shown[-1])
 
 
 def test_ceilings_are_drawn_with_their_names(rich: Results, rich_run: Run) -> None:

@@ -49,6 +49,12 @@ DECADE_LABEL = (
     "(datum.value >= 1e-4 && datum.value < 1e6) ? format(datum.value, '~f') : format(datum.value, '.0e')"
 )
 
+# Of less than two decades: 1, 2 and 5 of each, since there may be no more than one power of ten.
+HALF_DECADE_LABEL = (
+    "indexof([1, 2, 5], round(1e6 * datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9))) / 1e6) < 0 ? '' : "
+    "format(datum.value, '~g')"
+)
+
 
 def altair() -> Any:
     """Import Altair; EnvironmentLackingError that says what to install where it is not there."""
@@ -205,10 +211,13 @@ def size_axis(sizes: Iterable[int]) -> Any:
     )
 
 
-def log_y(field: str, title: str) -> Any:
-    """Return a logarithmic axis whose labels are plain decades."""
+def log_y(field: str, title: str, values: Iterable[float]) -> Any:
+    """Return a logarithmic axis for `values`: decades in plain numbers, and what lies between where they are few."""
     alt = altair()
-    axis = alt.Axis(labelExpr=DECADE_LABEL, tickCount=6, gridDash=[2, 2])
+    known = [value for value in values if value > 0]
+    decades = math.log10(max(known) / min(known)) if known else 0.0
+    label = DECADE_LABEL if decades >= 2 else HALF_DECADE_LABEL if decades >= 0.7 else "format(datum.value, '~g')"
+    axis = alt.Axis(labelExpr=label, tickCount=6, gridDash=[2, 2], labelOverlap=True)
     return alt.Y(field, title=title, scale=alt.Scale(type="log", nice=False, padding=8), axis=axis)
 
 

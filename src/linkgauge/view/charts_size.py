@@ -20,17 +20,22 @@ def latency_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ce
     half = rows[0]["pattern"] in HALF_ROUND_TRIP
     title = "one-way latency (µs)" if half else "time of one iteration (µs)"
     data = charts.chart_rows(results, rows, unit)
-    return _lines(
-        results, data, charts.log_y("median:Q", title), "q1", "q3", _limits(rows, ceilings, unit, latency=True)
-    )
+    limits = _limits(rows, ceilings, unit, latency=True)
+    return _lines(results, data, _y("median", title, data, limits), "q1", "q3", limits)
 
 
 def goodput_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
     """Return the median goodput in `unit` over size, both axes logarithmic."""
     ways = ", sum of both ways" if rows[0]["pattern"] == "bidirectional" else ""
     data = [row for row in charts.chart_rows(results, rows, unit) if "goodput" in row]
-    y = charts.log_y("goodput:Q", f"goodput ({unit}{ways})")
-    return _lines(results, data, y, "goodput_q3", "goodput_q1", _limits(rows, ceilings, unit, latency=False))
+    limits = _limits(rows, ceilings, unit, latency=False)
+    y = _y("goodput", f"goodput ({unit}{ways})", data, limits)
+    return _lines(results, data, y, "goodput_q3", "goodput_q1", limits)
+
+
+def _y(field: str, title: str, data: list[dict[str, Any]], limits: list[dict[str, Any]]) -> Any:
+    values = [row[field] for row in data if row[field] is not None] + [limit["value"] for limit in limits]
+    return charts.log_y(f"{field}:Q", title, values)
 
 
 def small_sizes(results: Results, rows: list[Row], unit: str) -> Chart:

@@ -29,7 +29,8 @@ from linkgauge.run.spec import CaseEntry, WorkerSpec
 from linkgauge.run.watch import HUNG_AFTER_S, LaunchWatch, Trouble
 from linkgauge.store.journal import Record
 
-_POLL_S = 0.05
+# A look takes a quarter of a millisecond of a core (where ranks have them all, from a rank), some looks ten times that.
+_LOOK_EVERY_S = 0.2
 _GONE_LOOK_S = 2.0
 _GONE_PATIENCE_S = 8.0  # a moment, but on a loaded machine
 _GUARD = Path(__file__).with_name("guard.py")
@@ -105,7 +106,7 @@ class Launch:
     def run(self, on_record: Callable[[Record], None], on_look: Callable[[LaunchWatch], None]) -> LaunchEnd:
         """Start the launch, follow it until it is over, and clean up after it.
 
-        `on_record` gets each record of the journal, `on_look` is called some 20 times a second. Both may raise: the
+        `on_record` gets each record of the journal, `on_look` is called some five times a second. Both may raise: the
         launch is then ended first.
         """
         entries = {(entry.case.case_key, entry.attempt): entry for entry in self._spec.cases}
@@ -165,18 +166,20 @@ class Launch:
     ) -> Trouble | None:
         assert self._process is not None
         noted = False
-        while self._process.poll() is None:
-            for record in watch.new_records():
-                on_record(record)
-            if watch.launch_record is not None and not noted:
-                noted = True
-                # Only what the ranks have said: a look at all processes takes 20 ms of a core, beside the first case.
-                self._note(evidence.said_segments(self._evidence))
-            on_look(watch)
-            trouble = watch.trouble() or self._gone(watch)
-            if trouble is not None or self._aborted:
-                return trouble
-            time.sleep(_POLL_S)
+        with processes.EndOf(self._process.pid) as end:
+            while self._process.poll() is None:
+                for record in watch.new_records():
+                    on_record(record)
+                if watch.launch_record is not None and not noted:
+                    noted = True
+                    # Only what the ranks have said: a look at all processes takes 20 ms of a core, beside the first
+                    # case.
+                    self._note(evidence.said_segments(self._evidence))
+                on_look(watch)
+                trouble = watch.trouble() or self._gone(watch)
+                if trouble is not None or self._aborted:
+                    return trouble
+                end.wait(_LOOK_EVERY_S)
         return None
 
     def _gone(self, watch: LaunchWatch) -> Trouble | None:

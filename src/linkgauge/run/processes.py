@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import time
 from collections.abc import Iterable
@@ -15,6 +16,40 @@ from pathlib import Path
 
 MARK = "LINKGAUGE_LAUNCH"
 _PROC = Path("/proc")
+
+
+class EndOf:
+    """The end of a child process, to be waited for without looks in between."""
+
+    def __init__(self, pid: int) -> None:
+        """`pid` is of a child that was not waited for yet."""
+        self._poll = select.poll()
+        try:
+            self._fd = os.pidfd_open(pid)  # Linux 5.3; containers may forbid it
+        except OSError:
+            self._fd = -1
+        else:
+            self._poll.register(self._fd, select.POLLIN)
+
+    def __enter__(self) -> EndOf:
+        """Return itself; the file descriptor is closed at the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the descriptor."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def wait(self, longest_s: float) -> None:
+        """Return when the process has ended, at the latest after `longest_s`; without pidfd_open after some of it."""
+        if self._fd >= 0:
+            self._poll.poll(1000 * longest_s)
+        else:
+            time.sleep(min(longest_s, _BLIND_WAIT_S))
+
+
+_BLIND_WAIT_S = 0.05
 
 
 def own_processes() -> list[int]:

@@ -1,0 +1,41 @@
+"""The end of a process is told at once, with or without the kernel's file descriptor of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from linkgauge.run import processes
+
+
+@pytest.mark.parametrize("blind", [False, True])
+def test_the_end_of_a_process_is_told_at_once(blind: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if blind:
+
+        def refused(pid: int) -> int:
+            raise PermissionError
+
+        monkeypatch.setattr(os, "pidfd_open", refused)
+    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    with processes.EndOf(child.pid) as end:
+        start = time.monotonic()
+        end.wait(0.02)
+        assert time.monotonic() - start >= 0.015
+        assert child.poll() is None
+        assert child.stdin is not None
+        child.stdin.close()
+        looks = 0
+        while child.poll() is None:
+            end.wait(20.0)
+            looks += 1
+        assert time.monotonic() - start < 15
+        if not blind:
+            assert looks <= 2  # the descriptor tells of the end a moment before the child can be reaped
+        end.wait(20.0)  # of one that has ended
+        assert time.monotonic() - start < 15
+        during = len(os.listdir("/proc/self/fd"))
+    assert len(os.listdir("/proc/self/fd")) == during - (0 if blind else 1)

@@ -93,7 +93,7 @@ class Reporter:
         """A case begins."""
 
     def look(self) -> None:
-        """Some 20 times a second; a display must do nothing here that takes time from the ranks."""
+        """Some five times a second; a display must do nothing here that takes time from the ranks."""
 
     def case(self, case: Case, status: str, reason: str, goodput: float | None) -> None:
         """A case has its status."""

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from linkgauge.run import processes
+from linkgauge.run import evidence, processes
 
 
 @pytest.mark.parametrize("blind", [False, True])
@@ -39,3 +39,12 @@ def test_the_end_of_a_process_is_told_at_once(blind: bool, monkeypatch: pytest.M
         assert time.monotonic() - start < 15
         during = len(os.listdir("/proc/self/fd"))
     assert len(os.listdir("/proc/self/fd")) == during - (0 if blind else 1)
+
+
+def test_a_launchers_message_names_the_rank_by_its_process() -> None:
+    ranks = [{"rank": 0, "pid": 15747}, {"rank": 1, "pid": 15749}]
+    said = ["=   BAD TERMINATION OF ONE OF YOUR PROCESSES", "=   PID 15749 RUNNING AT vm", "=   EXIT CODE: 3"]
+    assert evidence.told_rank(said, ranks) == 1
+    assert evidence.told_rank(["=   PID 157 RUNNING AT vm"], ranks) is None
+    assert evidence.told_rank(["mpirun noticed that process rank 1 exited on signal 9"], ranks) is None
+    assert evidence.told_rank(said, [{"rank": 0, "pid": 0}]) is None

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,13 @@ def how_it_ended(return_code: int, output: list[str], stacks: str) -> dict[str, 
         number = return_code - 128
         return found | {"signal": number, "signal_name": signal_name(number), "by": "return code"}
     return found | {"exit_status": return_code, "by": "return code"}
+
+
+def told_rank(output: list[str], ranks: Sequence[Mapping[str, Any]]) -> int | None:
+    """The rank of whose end the launcher's message tells, by the process id that MPICH's hydra prints; else None."""
+    match = re.search(r"PID (\d+) RUNNING AT", "\n".join(output))
+    pid = int(match[1]) if match else 0
+    return next((int(rank["rank"]) for rank in ranks if pid and rank["pid"] == pid), None)
 
 
 def signal_name(number: int) -> str:

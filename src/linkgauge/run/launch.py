@@ -246,13 +246,19 @@ class Launch:
             found["stacks"] = stacks
         how = evidence.how_it_ended(self._process.returncode, output, stacks)
         found |= how
+        told = evidence.told_rank(output, found["ranks"]) if how["by"] == "launcher" else None
+        if told is not None:
+            found["told_rank"] = told
         if notes:
             # A rank that could say why is the cause; the signal of the others is the launcher's.
             found["notes"] = notes
             reason = f"rank {notes[0]['rank']}: {notes[0]['reason']}"
         elif "signal_name" in how:
-            which = "the launcher" if how["by"] == "launcher itself" else "a rank"
+            which = "the launcher" if how["by"] == "launcher itself" else "a rank" if told is None else f"rank {told}"
             reason = f"{which} died of {how['signal_name']}"
+            if how["by"] == "launcher" and how["signal_name"] == "SIGKILL":
+                # Launchers end the others so when one has ended, and on a busy machine may tell of one of those.
+                reason += ", or was ended by the launcher after another rank"
         else:
             reason = f"the launch ended with exit status {how['exit_status']}"
         return dataclasses.replace(end, status="crashed", reason=reason, evidence=found)

@@ -16,13 +16,18 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from pathlib import Path
 
+from linkgauge.errors import EnvironmentLackingError
 from linkgauge.run import processes
 
 SHARED_MEMORY = Path("/dev/shm")
 _OWNER = "owner.json"
 _SEGMENTS = "segments.json"
+_NAMELESS = ".new-"  # in the making, or being removed
+_YOUNG_S = 600.0
+_ATTEMPTS = 20
 # How MPICH, UCX and NCCL begin the names of theirs: no setting of MPICH's and NCCL's gives them another place.
 _LIBRARIES_SEGMENTS = ("mpich_shm_", "ucx_shm_posix_", "nccl-")
 
@@ -74,9 +79,7 @@ class PrivateFolders:
         """Remove everything."""
         _remove_segments(self._roots[0])
         for root in self._roots:
-            shutil.rmtree(root, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                root.parent.rmdir()
+            _remove_root(root)
 
 
 def default_bases() -> list[Path]:
@@ -89,18 +92,39 @@ def default_bases() -> list[Path]:
 
 def _make_root(base: Path) -> Path:
     user = base / f"linkgauge-{os.getuid()}"
-    with contextlib.suppress(FileExistsError):
-        user.mkdir(mode=0o700)
-    state = user.lstat()
-    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
-        # Somebody else made a folder of that name: take one that cannot be guessed, which no later start will clean.
-        return Path(tempfile.mkdtemp(prefix="linkgauge-", dir=base))
     pid = os.getpid()
-    root = user / f"{pid}"
-    shutil.rmtree(root, ignore_errors=True)  # of a dead process that had this number
-    root.mkdir(mode=0o700)
-    (root / _OWNER).write_text(json.dumps({"pid": pid, "start_time": processes.start_time(pid)}))
-    return root
+    owner = json.dumps({"pid": pid, "start_time": processes.start_time(pid)})
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(FileExistsError):
+            user.mkdir(mode=0o700)
+        # A run that ends removes the user's folder where it is empty, and one that starts what has no owner: the folder
+        # gets its name once its owner is in it.
+        with contextlib.suppress(FileNotFoundError):
+            state = user.lstat()
+            if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
+                # Somebody else made a folder of that name: take one that cannot be guessed, which no later start will
+                # clean.
+                return Path(tempfile.mkdtemp(prefix="linkgauge-", dir=base))
+            made = Path(tempfile.mkdtemp(prefix=_NAMELESS, dir=user))
+            (made / _OWNER).write_text(owner)
+            root = user / f"{pid}"
+            shutil.rmtree(root, ignore_errors=True)  # of a dead process that had this number
+            made.rename(root)
+            return root
+    raise EnvironmentLackingError(f"'{user}' is removed as often as it is made: what else cleans up there?")
+
+
+def _remove_root(root: Path) -> None:
+    """Remove a folder that this process made: without its name first, so that nobody finds it half removed."""
+    shared = root.parent.name == f"linkgauge-{os.getuid()}"
+    if shared:
+        with contextlib.suppress(OSError):
+            nameless = Path(tempfile.mkdtemp(prefix=_NAMELESS, dir=root.parent))
+            root = root.rename(nameless)
+    shutil.rmtree(root, ignore_errors=True)
+    if shared:
+        with contextlib.suppress(OSError):
+            root.parent.rmdir()
 
 
 def _read_segments(root: Path) -> list[str]:
@@ -147,7 +171,7 @@ def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
             continue
         for root in roots:
             owner = _owner(root)
-            if owner is not None and processes.is_running(*owner):
+            if processes.is_running(*owner) if owner is not None else _is_young(root):
                 continue
             if owner is not None:
                 processes.end_marked(f"{owner[0]}.{owner[1]}.")
@@ -158,12 +182,21 @@ def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
     return removed
 
 
+def _is_young(root: Path) -> bool:
+    """Whether a folder without an owner may be one that is just being made or removed."""
+    try:
+        return time.time() - root.lstat().st_mtime < _YOUNG_S
+    except OSError:  # it was
+        return True
+
+
 def _take_over_segments(root: Path) -> None:
     """What ranks said of their segments, or died too early to say, when their parent could not note it any more."""
     found = set(_read_segments(root)) | _unsaid_segments(root)
-    for path in root.glob("*/evidence/segments-*.json"):
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            found |= {name for name in json.loads(path.read_text()) if isinstance(name, str)}
+    with contextlib.suppress(OSError):  # of a run that is just removing its own folder
+        for path in list(root.glob("*/evidence/segments-*.json")):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                found |= {name for name in json.loads(path.read_text()) if isinstance(name, str)}
     if found:
         with contextlib.suppress(OSError):
             (root / _SEGMENTS).write_text(json.dumps(sorted(found)))

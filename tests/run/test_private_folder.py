@@ -1,0 +1,86 @@
+"""Private folders stay where other runs of the user start and end at the same moment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linkgauge.errors import EnvironmentLackingError
+from linkgauge.run import private_folder
+from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
+
+BUSY = """
+import sys, time
+from pathlib import Path
+from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
+bases = [Path(sys.argv[1])]
+until = time.monotonic() + 2.0
+while time.monotonic() < until:
+    clean_leftovers(bases)
+    folders = PrivateFolders(bases)
+    assert (folders.launch(0).temporary).is_dir()
+    folders.close()
+"""
+
+
+def test_a_folder_in_the_making_is_no_leftover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = tempfile.mkdtemp
+    made = []
+
+    def then_cleaned(*words: Any, **more: Any) -> str:
+        made.append(real(*words, **more))
+        clean_leftovers([tmp_path])  # another run starts before this one's owner is written
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", then_cleaned)
+    folders = PrivateFolders([tmp_path])
+    assert made
+    assert [path.name for path in folders.temporary.parent.iterdir()] == [str(os.getpid())]
+    assert clean_leftovers([tmp_path]) == []
+    folders.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_users_folder_may_go_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = tempfile.mkdtemp
+    calls = []
+
+    def removed(*words: Any, **more: Any) -> str:
+        calls.append(1)
+        if len(calls) < 4:
+            Path(more["dir"]).rmdir()  # another run ended
+        return real(*words, **more)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", removed)
+    folders = PrivateFolders([tmp_path])
+    assert folders.temporary.is_dir()
+    folders.close()
+    calls.clear()
+    monkeypatch.setattr(private_folder, "_ATTEMPTS", 3)
+    with pytest.raises(EnvironmentLackingError, match="is removed as often as it is made"):
+        PrivateFolders([tmp_path])
+
+
+def test_what_a_process_left_in_the_making_goes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = PrivateFolders([tmp_path])
+    left = folders.temporary.parent / f"{private_folder._NAMELESS}abc"
+    left.mkdir()
+    assert clean_leftovers([tmp_path]) == []
+    monkeypatch.setattr(private_folder, "_YOUNG_S", -1.0)
+    assert clean_leftovers([tmp_path]) == [left]
+    assert folders.temporary.is_dir()
+
+
+def test_runs_that_start_and_end_beside_each_other_keep_theirs(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", BUSY, str(tmp_path)]
+    started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) for _ in range(4)]
+    said = [one.communicate(timeout=60)[1] for one in started]
+    assert [one.returncode for one in started] == [0] * 4, said
+    assert list(tmp_path.iterdir()) == []

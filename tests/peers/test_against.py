@@ -7,13 +7,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from executables import python_program
 from linkgauge.peers.catalogue import peer_tests
 
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
@@ -24,8 +24,7 @@ pytestmark = [
     ),
 ]
 STAND_IN_VERSION = 22809  # as nccl_stand_in.cpp says it was built
-PROGRAM = """#!{python}
-import pathlib, sys
+PROGRAM = """import pathlib, sys
 name = pathlib.Path(sys.argv[0]).name
 o = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 n, size = int(o["-t"]), int(o["-b"])
@@ -60,10 +59,7 @@ def against(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_every_test_of_nccl_tests_in_two_launches_a_round(tmp_path: Path) -> None:
     names = [test.name for test in peer_tests("nccl-tests")]
     for name in names:
-        program = tmp_path / "peer" / name
-        program.parent.mkdir(exist_ok=True)
-        program.write_text(PROGRAM.format(python=sys.executable, library=STAND_IN_VERSION))
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        python_program(tmp_path / "peer", name, PROGRAM.format(library=STAND_IN_VERSION))
     words = ["nccl-tests=peer", "--ranks", "2,3", "--size", "96,768", "--devices", "cuda", "--iterations", "40"]
     done = against(*words, "--pairs", "1", "--out", "out", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -92,10 +88,7 @@ def test_every_test_of_nccl_tests_in_two_launches_a_round(tmp_path: Path) -> Non
 
 
 def test_another_nccl_than_ours_is_no_comparison(tmp_path: Path) -> None:
-    program = tmp_path / "peer" / "all_reduce_perf"
-    program.parent.mkdir()
-    program.write_text(PROGRAM.format(python=sys.executable, library=22703))
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    python_program(tmp_path / "peer", "all_reduce_perf", PROGRAM.format(library=22703))
     done = against("nccl-tests=peer", "--tests", "all_reduce_perf", "--devices", "cuda", cwd=tmp_path)
     assert done.returncode == 5, done.stderr
     assert "the peer ran version 2.27.3 of NCCL, ours is 2.28.9" in done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from executables import python_program
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.peers import drive, launch, osu
 from linkgauge.peers.catalogue import PEERS, peer_tests
@@ -42,15 +42,6 @@ def request_of(
     rows, _ = rows_of(peer, peer_tests(peer, names), ranks, memory, sizes)
     values: dict[str, Any] = {"mpi": "", "devices": "host:4", **changes}
     return Request(peer=peer, folder=folder, rows=rows, out=out, **values)
-
-
-def program(folder: Path, name: str, *lines: str) -> Path:
-    """An executable Python program of these lines."""
-    path = folder / name
-    path.parent.mkdir(exist_ok=True, parents=True)
-    path.write_text("\n".join((f"#!{sys.executable}", *lines)) + "\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
 
 
 @pytest.mark.parametrize("peer", PEERS)
@@ -200,7 +191,7 @@ def test_estimators_by_hand() -> None:
 
 
 def test_a_peers_printed_table_becomes_our_figures(tmp_path: Path) -> None:
-    program(
+    python_program(
         tmp_path / "bin", "nvbandwidth",
         "print('nvbandwidth Version: v0.8\\n')",
         "print('Running device_to_device_memcpy_write_ce.')",
@@ -244,7 +235,7 @@ def nvbandwidth_table(name: str) -> tuple[str, float]:
 @pytest.mark.parametrize("name", [test.name for test in peer_tests("nvbandwidth")])
 def test_every_test_of_nvbandwidth_is_read_as_our_case_of_it(name: str, tmp_path: Path) -> None:
     text, expected_ns = nvbandwidth_table(name)
-    program(tmp_path, "nvbandwidth", f"print({f'Running {name}.'!r})", f"print({text!r})")
+    python_program(tmp_path, "nvbandwidth", f"print({f'Running {name}.'!r})", f"print({text!r})")
     request = request_of("nvbandwidth", tmp_path, tmp_path, name, sizes=(64 << 20,), ranks=(3,))
     (row,) = request.rows
     assert row.size == (2 << 20 if name.endswith("latency_sm") else 64 << 20)
@@ -253,7 +244,7 @@ def test_every_test_of_nvbandwidth_is_read_as_our_case_of_it(name: str, tmp_path
 
 def test_all_of_nvbandwidths_devices_must_be_ours(tmp_path: Path) -> None:
     text, _ = nvbandwidth_table("host_to_all_memcpy_ce")
-    program(tmp_path, "nvbandwidth", "print('Running host_to_all_memcpy_ce.')", f"print({text!r})")
+    python_program(tmp_path, "nvbandwidth", "print('Running host_to_all_memcpy_ce.')", f"print({text!r})")
     request = request_of("nvbandwidth", tmp_path, tmp_path, "host_to_all_memcpy_ce", sizes=(64 << 20,), ranks=(2,))
     figures, reasons = measure_peer(request, request.rows, 0)
     assert figures == {}
@@ -276,7 +267,7 @@ NCCL_TABLE = (  # what nccl-tests 2.19 prints, shortened; 100 ns a byte
 
 def test_what_nccl_tests_printed_before_it_died_counts(tmp_path: Path) -> None:
     died = "    if s > 4096: print('Test CUDA failure: out of memory'); sys.exit(3)"
-    program(tmp_path, "all_reduce_perf", *NCCL_TABLE, died)
+    python_program(tmp_path, "all_reduce_perf", *NCCL_TABLE, died)
     request = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=RANGE[:6], ranks=(4,))
     figures, reasons = measure_peer(request, request.rows, 0)
     sizes = {row.key: row.size for row in request.rows}
@@ -288,13 +279,13 @@ def test_what_nccl_tests_printed_before_it_died_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "ns_a_byte"), [("all_reduce_perf", 100), ("broadcast_perf", 200)])
 @pytest.mark.parametrize("build", ["", "_mpi"])  # a build for MPI may say so in its name
 def test_a_broadcast_of_nccl_tests_counts_in_place(tmp_path: Path, name: str, ns_a_byte: int, build: str) -> None:
-    program(tmp_path, name, *(line.replace("all_reduce_perf", name + build) for line in NCCL_TABLE))
+    python_program(tmp_path, name, *(line.replace("all_reduce_perf", name + build) for line in NCCL_TABLE))
     request = request_of("nccl-tests", tmp_path, tmp_path, name, ranks=(4,))
     assert measure_peer(request, request.rows, 0) == ({request.rows[0].key: (1 << 20) * ns_a_byte}, {})
 
 
 def test_a_peer_that_measures_nothing_is_named_with_its_last_words(tmp_path: Path) -> None:
-    program(tmp_path, "nvbandwidth", "print('no such device'); raise SystemExit(3)")
+    python_program(tmp_path, "nvbandwidth", "print('no such device'); raise SystemExit(3)")
     request = request_of("nvbandwidth", tmp_path, tmp_path / "out")
     with pytest.raises(EnvironmentLackingError, match="ended with 3; it said: no such device"):
         alternate(request, lambda text: None)
@@ -302,7 +293,7 @@ def test_a_peer_that_measures_nothing_is_named_with_its_last_words(tmp_path: Pat
 
 def test_a_peer_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "LAUNCH_TIMEOUT_S", 0.5)
-    slow = program(tmp_path, "slow", "import time; time.sleep(60)")
+    slow = python_program(tmp_path, "slow", "import time; time.sleep(60)")
     assert "had not ended after 0.5 s" in launch.run_logged([str(slow)], tmp_path / "log", {})
 
 

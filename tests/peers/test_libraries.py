@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from executables import python_program
 from linkgauge.peers import libraries
 from linkgauge.peers.libraries import why_other_mpi, why_other_nccl
 from linkgauge.run import mpi_library
@@ -27,10 +28,7 @@ def installation(folder: Path, name: str, content: str, library: str = "libmpi.s
 def linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program in a folder of its own, and an ldd that prints the file `said` beside it."""
     folder = tmp_path / "program"
-    folder.mkdir()
-    ldd = folder / "ldd"
-    ldd.write_text(f"#!{sys.executable}\nimport pathlib\nprint(pathlib.Path(__file__).with_name('said').read_text())\n")
-    ldd.chmod(0o755)
+    python_program(folder, "ldd", "import pathlib", "print(pathlib.Path(__file__).with_name('said').read_text())")
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return folder / "osu_latency"
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, size_text
-from linkgauge.findings.launch_names import plain_object
 from linkgauge.plan.case import Case
 from linkgauge.plan.library_settings import library_settings
 from linkgauge.plan.patterns import PATTERNS
+from linkgauge.stats.launches import environment_of, json_object
 
 MATTERS = 0.05
 """Below this margin at the near ends of both intervals it does not matter which of two is taken."""
@@ -151,7 +151,7 @@ def _launch(facts: Facts, measure: Measure) -> dict[str, Any]:
 
 
 def _library(facts: Facts, measure: Measure) -> str:
-    mpi = plain_object(_launch(facts, measure).get("mpi"))
+    mpi = json_object(_launch(facts, measure).get("mpi"))
     return str(mpi.get("name") or "")
 
 
@@ -210,11 +210,10 @@ def _advice(facts: Facts, task: str, part: Sequence[tuple[int, list[Measure], se
 def _exports(facts: Facts, measure: Measure) -> tuple[tuple[str, str], ...]:
     """Return the variables that make a library do what was measured: the launch's, and those of path and algorithm."""
     launch = _launch(facts, measure)
-    env = plain_object(launch.get("env")) if measure.transport in ("mpi", "ccl") else {}
-    asked = [(str(name), str(value)) for name, value in env.items()]
+    asked = list(environment_of(launch.get("env")).items()) if measure.transport in ("mpi", "ccl") else []
     record = facts.records.get(measure.case_key)
     if record is None:
         return tuple(asked)
-    abi = str(plain_object(launch.get("mpi")).get("abi") or "")
+    abi = str(json_object(launch.get("mpi")).get("abi") or "")
     settings, _ = library_settings(Case.from_dimensions(dict(record)), abi)
     return tuple(dict([*asked, *settings]).items())

@@ -16,11 +16,11 @@ import numpy as np
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import Ceiling
-from linkgauge.findings.launch_names import launch_names
 from linkgauge.findings.wiring import Wiring
 from linkgauge.plan.case import MECHANISM, TASK
 from linkgauge.plan.patterns import PATTERNS, lanes_of
 from linkgauge.stats.basics import Floats
+from linkgauge.stats.launches import launch_names
 from linkgauge.system.model import System
 
 DIMENSIONS = tuple(name for name in (*MECHANISM, *TASK) if name != "devices")

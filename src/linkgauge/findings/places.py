@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.wiring import Way, over_host
+from linkgauge.stats.launches import environment_of
 
 Pair = tuple[int, int]
 Placed = dict[Pair, tuple[Measure, Way]]
@@ -315,12 +315,8 @@ def _settings(facts: Facts, measure: Measure) -> str:
     for launch in facts.launches:
         if launch.get("launch") not in launches:
             continue
-        try:
-            env = json.loads(launch.get("env") or "{}") or {}
-        except ValueError:
-            env = {}
-        for name, value in env.items() if isinstance(env, dict) else ():
-            if any(word in str(name) for word in ("P2P", "IPC", "TLS", "GDR", "CUDA", "GPU", "SHM")):
+        for name, value in environment_of(launch.get("env")).items():
+            if any(word in name for word in ("P2P", "IPC", "TLS", "GDR", "CUDA", "GPU", "SHM")):
                 words.append(f"{name}={value}")
     return ", ".join(dict.fromkeys(words))
 

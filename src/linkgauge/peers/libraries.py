@@ -5,7 +5,6 @@ from __future__ import annotations
 import filecmp
 import functools
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,11 +37,8 @@ def why_other_mpi(program: Path, mpi: MpiInstallation) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _linked_mpi(program: Path) -> Path | None:
-    ldd = shutil.which("ldd")
-    if ldd is None:
-        return None
     try:
-        done = subprocess.run([ldd, str(program)], capture_output=True, text=True, errors="replace", check=False,
+        done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, errors="replace", check=False,
                               timeout=_LDD_TIMEOUT_S, stdin=subprocess.DEVNULL)  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -60,8 +56,10 @@ def _same_file(one: Path, other: Path) -> bool:
 
 def why_other_nccl(theirs: str, devices: str) -> str:
     """Why the version of NCCL that a peer's log names, `theirs`, is not ours; empty where it is, or is not known."""
+    if not theirs:
+        return ""
     ours = _our_ccl(devices)
-    if not theirs or not ours.version or theirs == ours.version:
+    if not ours.version or theirs == ours.version:
         return ""
     return (
         f"the peer ran version {theirs} of NCCL, ours is {ours.version} ({ours.file}): expected one on both sides; "

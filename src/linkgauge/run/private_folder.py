@@ -116,15 +116,11 @@ def _make_root(base: Path) -> Path:
 
 def _remove_root(root: Path) -> None:
     """Remove a folder that this process made: without its name first, so that nobody finds it half removed."""
-    shared = root.parent.name == f"linkgauge-{os.getuid()}"
-    if shared:
-        with contextlib.suppress(OSError):
-            nameless = Path(tempfile.mkdtemp(prefix=_NAMELESS, dir=root.parent))
-            root = root.rename(nameless)
+    with contextlib.suppress(OSError):
+        root = root.rename(root.with_name(_NAMELESS + root.name))
     shutil.rmtree(root, ignore_errors=True)
-    if shared:
-        with contextlib.suppress(OSError):
-            root.parent.rmdir()
+    with contextlib.suppress(OSError):
+        root.parent.rmdir()
 
 
 def _read_segments(root: Path) -> list[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 MARK = "LINKGAUGE_LAUNCH"
 _PROC = Path("/proc")
+_BLIND_WAIT_S = 0.05
 
 
 class EndOf:
@@ -47,9 +48,6 @@ class EndOf:
             self._poll.poll(1000 * longest_s)
         else:
             time.sleep(min(longest_s, _BLIND_WAIT_S))
-
-
-_BLIND_WAIT_S = 0.05
 
 
 def own_processes() -> list[int]:

@@ -7,11 +7,11 @@ ordinals does not compare one GPU with another; across hosts by ordinal. `Matche
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from linkgauge.plan.case import Case
+from linkgauge.stats.launches import json_object
 
 Key = tuple[str, str]
 Record = Mapping[str, Any]
@@ -137,11 +137,8 @@ _LONGEST = 60  # a build of an MPI library is told in hundreds of letters
 
 def _launch_contents(launch: Record) -> dict[str, str]:
     """Return what the launch key is made of (docs/definitions.md), one text a part; variables by their names."""
-    try:
-        contents = json.loads(launch.get("extra") or "{}")["launch_key_contents"]
-        env = dict(contents.pop("env", {}))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}
+    contents = json_object(json_object(launch.get("extra")).get("launch_key_contents"))
+    env = json_object(contents.pop("env", None))
     known = {**contents, **env}
     return {str(name): (str(value) or "none").split("\n")[0][:_LONGEST] for name, value in known.items()}
 

@@ -6,7 +6,6 @@ warm-up cut and the interval of the median are the core's, the very functions th
 
 from __future__ import annotations
 
-import json
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 from linkgauge.errors import RunFolderError, UsageError
 from linkgauge.plan.patterns import HALF_ROUND_TRIP, PatternInfo, pattern
 from linkgauge.stats import series
+from linkgauge.stats.launches import json_object
 from linkgauge.store import schema
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ def _ticks(run: Run) -> dict[int, dict[bool, float]]:
     """Return the stored resolutions of each launch's clocks in ns, by whether it is the event clock."""
     ticks: dict[int, dict[bool, float]] = {}
     for launch, text in zip(run.launches["launch"].to_pylist(), run.launches["clock"].to_pylist(), strict=True):
-        clock = _json_object(text)
+        clock = json_object(text)
         known = ((False, clock.get("resolution_ns")), (True, clock.get("event_resolution_ns")))
         ticks[launch] = {event: float(tick) for event, tick in known if isinstance(tick, int | float) and tick > 0}
     return ticks
@@ -312,7 +312,7 @@ def _launch_facts(run: Run) -> tuple[dict[int, str], dict[int, dict[str, str]]]:
     libraries: dict[int, dict[str, str]] = {}
     for row in run.launches.select(["launch", "launch_key", "mpi", "versions"]).to_pylist():
         keys[row["launch"]] = row["launch_key"]
-        mpi, versions = _json_object(row["mpi"]), _json_object(row["versions"])
+        mpi, versions = json_object(row["mpi"]), json_object(row["versions"])
         known: dict[str, str] = {}
         name, version = (str(mpi.get(word) or "") for word in ("name", "version"))
         if not name.endswith(version):  # as 'openmpi-4.1.4' does; an imported run's may not
@@ -324,12 +324,3 @@ def _launch_facts(run: Run) -> tuple[dict[int, str], dict[int, dict[str, str]]]:
                 known["ccl"] = f"{library.upper()} {versions[library]}"
         libraries[row["launch"]] = known
     return keys, libraries
-
-
-def _json_object(text: str | None) -> dict[str, Any]:
-    """Return the object of a JSON text; of anything else, which only a stranger's folder holds, an empty one."""
-    try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

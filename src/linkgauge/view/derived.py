@@ -71,15 +71,17 @@ def size_rows(results: Results, unit: str) -> Iterator[list[str]]:
 
 def block_rows(results: Results, unit: str) -> Iterator[list[str]]:
     """Yield task, size, mechanism, the fewest blocks, the best rate with its blocks, and that of the tuned kernel."""
-    mechanisms = results.only([{**row, "blocks": 0} for row in results.rows])  # named by all but their blocks
+    figures = block_figures(results.rows)
+    if not figures:
+        return
+    # Named by all but their blocks, beside all other kernels.
+    kernels: list[dict[str, Any]] = [{**row, "blocks": 0} for row in results.rows if row["transport"] == "kernel"]
+    mechanisms = results.only(kernels)
     names = list(mechanisms.mechanisms.values())
-    tasks = list(dict.fromkeys(results.title(row) for row in results.rows))
-    places = []
-    for found in block_figures(results.rows):
-        row: dict[str, Any] = {**found.row, "blocks": 0}
-        task, name = results.title(row), mechanisms.label(row)
-        places.append((tasks.index(task), found.size, names.index(name), task, name, found))
-    for *_, task, name, found in sorted(places, key=lambda place: place[:3]):
+    told = [(results.title({**one.row}), mechanisms.label({**one.row, "blocks": 0}), one) for one in figures]
+    tasks = list(dict.fromkeys(task for task, _, _ in told))
+    told.sort(key=lambda line: (tasks.index(line[0]), line[2].size, names.index(line[1])))
+    for task, name, found in told:
         best = f"{rate_text(found.best_bytes_per_s, unit)} with {found.best_blocks}"
         tuned = rate_text(found.tuned_bytes_per_s, unit)
         fewest = blocks_text(found.fewest) + _of_all(results, found.row["devices"][0])

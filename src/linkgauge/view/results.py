@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import json
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import numpy as np
 from linkgauge.errors import UsageError
 from linkgauge.plan.case import MECHANISM, TASK
 from linkgauge.plan.patterns import PATTERNS
+from linkgauge.stats.launches import environment_of, settings_apart
 from linkgauge.stats.series import HEADLINE
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
 
@@ -202,10 +202,8 @@ def _once(rows: list[Row], place: Callable[[Row], tuple[int, int]]) -> list[Row]
     A plan may measure a case twice, for two times: once in a curve over sizes, once among all pairs.
     """
     kept: dict[tuple[int, int], Row] = {}
-    for row in rows:
-        held = kept.setdefault(place(row), row)
-        if (row["effective_samples"] or 0) > (held["effective_samples"] or 0):
-            kept[place(row)] = row
+    for row in sorted(rows, key=lambda row: row["effective_samples"] or 0, reverse=True):
+        kept.setdefault(place(row), row)
     return [kept[one] for one in sorted(kept)]
 
 
@@ -238,31 +236,17 @@ def _names(keys: list[Key], environments: dict[str, dict[str, str]]) -> dict[Key
                 parts.append(str(value) if wordy else _WORDS.get(field, field) if value is True else f"{field} {value}")
         alike = [other for other in siblings if other[:-1] == key[:-1]]
         if len(alike) > 1:
-            parts.append(_environment_text(key[-1], [other[-1] for other in alike], environments))
+            settings = settings_apart({other[-1]: environments.get(other[-1], {}) for other in alike})
+            parts.append(settings[key[-1]] or f"launch {key[-1][:6]}")
         names[key] = f"{key[0]} ({', '.join(parts)})" if parts else str(key[0])
     return names
 
 
-def _environment_text(launch_key: str, all_keys: list[str], environments: dict[str, dict[str, str]]) -> str:
-    """Return what sets this launch's environment apart from its siblings', or the start of its key."""
-    own = environments.get(launch_key, {})
-    varying = {name for key in all_keys for name in environments.get(key, {})}
-    varying = {name for name in varying if len({environments.get(key, {}).get(name) for key in all_keys}) > 1}
-    if varying:
-        return " ".join(f"{name}={own[name]}" for name in sorted(varying) if name in own) or "default settings"
-    return f"launch {launch_key[:6]}"
-
-
 def _environments(run: Run) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    for row in run.launches.select(["launch_key", "env"]).to_pylist():
-        try:
-            env = json.loads(row["env"] or "{}")
-        except (ValueError, RecursionError):
-            env = {}
-        if isinstance(env, dict):
-            found[row["launch_key"] or ""] = {inert(str(name)): inert(str(value)) for name, value in env.items()}
-    return found
+    return {
+        row["launch_key"] or "": {inert(name): inert(value) for name, value in environment_of(row["env"]).items()}
+        for row in run.launches.select(["launch_key", "env"]).to_pylist()
+    }
 
 
 def _latest(rows: list[Row]) -> list[Row]:

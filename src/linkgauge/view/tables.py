@@ -60,9 +60,7 @@ def _ceilings_line(rows: list[Row], unit: str, ceilings: Ceilings | None) -> Ite
         yield Text(f"ceilings at {size_text(largest)}: {'; '.join(words)}", style="dim")
 
 
-def _split(
-    results: Results, rows: list[Row], width: int, caption: str, text: Callable[[Row], str]
-) -> list[RenderableType]:
+def _split(results: Results, rows: list[Row], width: int, caption: str, text: Callable[[Row], str]) -> list[Group]:
     """Return one table, or several of fewer columns where the terminal is too narrow.
 
     A row is a size, or a mechanism where that takes fewer tables, as with one size of many mechanisms.
@@ -82,40 +80,28 @@ def _split(
     of_sizes = [[cells.get((size, label), missing) for label in labels] for size in sizes]
     of_labels = [list(column) for column in zip(*of_sizes, strict=True)]
     names = [size_text(size) for size in sizes]
-    by_size = _by_size(caption, names, labels, of_sizes, width)
-    by_mechanism = _by_mechanism(caption, labels, names, of_labels, width)
-    return min(by_size, by_mechanism, key=len)
+    over_labels = list(_parts(max(4, *map(len, names)), _widths(labels, of_sizes), width))
+    over_sizes = list(_parts(min(max(map(len, labels)), width // 2), _widths(names, of_labels), width))
+    if len(over_labels) <= len(over_sizes):
+        return [_grid(caption, "size", names, labels, of_sizes, part) for part in over_labels]
+    return [_grid(caption, "mechanism", labels, names, of_labels, part) for part in over_sizes]
 
 
-def _by_size(
-    caption: str, sizes: list[str], labels: list[str], cells: list[list[Text]], width: int
-) -> list[RenderableType]:
-    tables: list[RenderableType] = []
-    for part in _parts(max(4, *map(len, sizes)), _widths(labels, cells), width):
-        table = Table(box=None, padding=(0, 1), pad_edge=False)
-        table.add_column("size", justify="right", no_wrap=True)
-        for label in labels[part]:
-            # A label wider than the terminal is folded, never cut.
-            table.add_column(Text(label), justify="right", overflow="fold")
-        for size, row in zip(sizes, cells, strict=True):
-            table.add_row(size, *row[part])
-        tables.append(Group(Text(caption, style="dim"), table))
-    return tables
+def _grid(
+    caption: str, corner: str, lines: list[str], columns: list[str], cells: list[list[Text]], part: slice
+) -> Group:
+    """Return some columns of the cells, a line a size or a mechanism.
 
-
-def _by_mechanism(
-    caption: str, labels: list[str], sizes: list[str], cells: list[list[Text]], width: int
-) -> list[RenderableType]:
-    tables: list[RenderableType] = []
-    for part in _parts(min(max(map(len, labels)), width // 2), _widths(sizes, cells), width):
-        table = Table(box=None, padding=(0, 1), pad_edge=False)
-        table.add_column("mechanism", overflow="fold")
-        for size in sizes[part]:
-            table.add_column(size, justify="right", no_wrap=True)
-        for label, row in zip(labels, cells, strict=True):
-            table.add_row(Text(label), *row[part])
-        tables.append(Group(Text(caption, style="dim"), table))
-    return tables
+    Sizes are never folded. A mechanism's name wider than the terminal is, and never cut.
+    """
+    sizes = corner == "size"
+    table = Table(box=None, padding=(0, 1), pad_edge=False)
+    table.add_column(corner, justify="right" if sizes else "left", no_wrap=sizes, overflow="fold")
+    for name in columns[part]:
+        table.add_column(Text(name), justify="right", no_wrap=not sizes, overflow="fold")
+    for line, row in zip(lines, cells, strict=True):
+        table.add_row(Text(line), *row[part])
+    return Group(Text(caption, style="dim"), table)
 
 
 def _widths(names: list[str], cells: list[list[Text]]) -> list[int]:

@@ -10,8 +10,8 @@ import pytest
 
 import linkgauge
 from linkgauge.cli import run_command
-from linkgauge.findings.launch_names import launch_names
 from linkgauge.findings.read import facts_of
+from linkgauge.stats.launches import launch_names
 from synthetic import make_case, make_run
 
 

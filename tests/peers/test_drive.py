@@ -276,6 +276,16 @@ def test_what_nccl_tests_printed_before_it_died_counts(tmp_path: Path) -> None:
     assert all("ended with 3; it said: Test CUDA failure: out of memory" in why for why in reasons.values())
 
 
+def test_wrong_data_of_a_peer_is_no_figure(tmp_path: Path) -> None:
+    wrong = [line.replace("0.01, 'N/A'", "0.01, 3 if s == 512 else 0") for line in NCCL_TABLE]
+    python_program(tmp_path, "all_reduce_perf", *wrong)
+    request = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=RANGE[:4], ranks=(4,))
+    figures, reasons = measure_peer(request, request.rows, 0)
+    sizes = {row.key: row.size for row in request.rows}
+    assert {sizes[key] for key in figures} == {8, 64, 4096}
+    assert {sizes[key]: why for key, why in reasons.items()} == {512: "peer-00-0.txt, 512 bytes: 3 wrong values"}
+
+
 @pytest.mark.parametrize(("name", "ns_a_byte"), [("all_reduce_perf", 100), ("broadcast_perf", 200)])
 @pytest.mark.parametrize("build", ["", "_mpi"])  # a build for MPI may say so in its name
 def test_a_broadcast_of_nccl_tests_counts_in_place(tmp_path: Path, name: str, ns_a_byte: int, build: str) -> None:

@@ -38,11 +38,13 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
             cases, failure = [], reason
         for one in cases:
             row = next((row for row in launch.rows if _is_case(row, one, request.peer)), None)
-            if row is not None and one.intervals:
+            if row is not None and one.status != "ok":
+                reasons[row.key] = f"{log.name}, {row.peer_size} bytes: {one.reason or one.status}"
+            elif row is not None and one.intervals:
                 ns, iterations = one.intervals[0]
                 figures.setdefault(row.key, ns / iterations)
         for row in launch.rows:
-            if row.key not in figures:
+            if row.key not in figures and row.key not in reasons:
                 others = next((one.case.ranks for one in cases if one.evidence.get("test") == row.test.name), row.ranks)
                 missing = f"{log.name} has no row of {row.peer_size} bytes"
                 if others != row.ranks:

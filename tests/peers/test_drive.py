@@ -277,7 +277,7 @@ def test_what_nccl_tests_printed_before_it_died_counts(tmp_path: Path) -> None:
 
 
 def test_wrong_data_of_a_peer_is_no_figure(tmp_path: Path) -> None:
-    wrong = [line.replace("0.01, 'N/A'", "0.01, 3 if s == 512 else 0") for line in NCCL_TABLE]
+    wrong = [line.replace("0.01, 'N/A'", "0.01, (s == 512) * 3 if o['-c'] == '1' else 'N/A'") for line in NCCL_TABLE]
     python_program(tmp_path, "all_reduce_perf", *wrong)
     request = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=RANGE[:4], ranks=(4,))
     figures, reasons = measure_peer(request, request.rows, 0)

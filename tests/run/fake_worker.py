@@ -35,7 +35,11 @@ class FakeSession:
         self.spec, self.rank, self.words, self._exchange = spec, rank, words, exchange
 
     def exchange(self, mine: bytes) -> list[bytes]:
-        return self._exchange(self.rank, mine)
+        said = self._exchange(self.rank, mine)
+        fault = self.spec.fault or {}
+        if mine == b"go" and fault.get("kind") == "early" and not os.path.exists(fault["once"]):
+            time.sleep(0.3)  # the other ranks are in the case before rank 0 is
+        return said
 
     def describe(self) -> dict[str, Any]:
         return {"name": "fake", "kind": "host", "uuid": f"fake-{self.rank}"}
@@ -66,7 +70,7 @@ class FakeSession:
             os.kill(os.getpid(), signal.SIGSTOP)
         elif kind == "hang":
             time.sleep(1000)
-        elif kind == "exit":
+        elif kind in ("exit", "early"):
             os._exit(3)
         elif kind == "raise":
             raise RuntimeError("planted by the test")

@@ -41,6 +41,7 @@ def test_every_case_of_a_plan_gets_its_status(run_plan: Any, threads: bool, tmp_
         ("sigstop", "hung", {}),
         ("hang", "hung", {}),
         ("exit", "crashed", {"exit_status": 3}),
+        ("early", "crashed", {}),
         ("noise", "crashed", {"exit_status": 9}),
         ("raise", "crashed", {}),
         ("launcher", "crashed", {}),

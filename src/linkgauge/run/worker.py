@@ -119,14 +119,14 @@ def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile
         word = b""
         if recorder is not None:
             word = _next_step(spec, entry, watch, recorder)
+            if word == b"go":  # before any rank begins: what ends it then is this case's doing
+                recorder.begin(entry)
         word = session.exchange(word)[0]
         if word in (b"stop", b"time"):
             ended = "stopped" if word == b"stop" else ENDED_BY_TIME
             break
         if word == b"skip":
             continue
-        if recorder is not None:
-            recorder.begin(entry)
         watch.set_word(rank, beat.CASE, entry.index + 1)
         watch.set_word(rank, beat.STATE, beat.STATE_MEASURING)
         ranks = rank_list(entry.case, spec.devices)

@@ -23,6 +23,7 @@ from linkgauge.run.processes import own_processes
 from linkgauge.run.spec import WorkerSpec
 from linkgauge.run.stored_plan import FILE, read_launches, unsafe_settings
 from linkgauge.store.folder import RunFolder
+from linkgauge.store.journal import read_journal
 from linkgauge.store.run import load
 
 HERE = Path(__file__).parent
@@ -94,6 +95,14 @@ def journal_cases(path: Path) -> int:
     return sum(row.status == "ok" for row in load(path).rows()) if (path / "run.json").exists() else 0
 
 
+def wait_for_a_case_in_hand(path: Path) -> None:
+    """Return when ranks have just begun a case: what ends them between two of them is no case's doing."""
+    journal = max(path.rglob("launch-*.lgj"))
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and [record.kind for record in read_journal(journal)][-1] != "begin":
+        time.sleep(0.002)
+
+
 def wait_for(path: Path, cases: int, process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline and journal_cases(path) < cases:
@@ -145,6 +154,7 @@ def test_ranks_that_alone_are_ended_are_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "run"
     process = parent(path, tmp_path, sample_s=0.006)  # 66 cases of 120 ms: time to be interrupted in
     wait_for(path, 3, process)
+    wait_for_a_case_in_hand(path)
     end_its_ranks(process)
     assert process.wait(120) == 4, (tmp_path / "parent.log").read_text()
     crashed = [row for row in load(path).rows() if row.status == "crashed"]

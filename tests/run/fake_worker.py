@@ -53,7 +53,7 @@ class FakeSession:
     def _fault(self, case: Case, ranks: list[int]) -> str:
         fault = self.spec.fault or {}
         matches = all(getattr(case, name) == fault[name] for name in ("transport", "pattern", "size") if name in fault)
-        if not fault or not matches or self.rank != ranks[-1]:
+        if not fault or not matches or self.rank != ranks[-1] or fault["kind"] == "between":
             return ""
         marker = fault.get("once")
         if marker:
@@ -145,7 +145,20 @@ class FakeReader:
         assert os.getpid() in set(pids)
 
 
+next_step = worker._next_step
+
+
+def die_between(spec: WorkerSpec, entry: Any, watch: Any, recorder: Any) -> bytes:
+    """Rank 0 dies once, before it begins the case that the fault names."""
+    fault = spec.fault or {}
+    if fault.get("kind") == "between" and entry.index == fault["index"] and not os.path.exists(fault["once"]):
+        open(fault["once"], "w").close()
+        os._exit(3)
+    return next_step(spec, entry, watch, recorder)
+
+
 if __name__ == "__main__":
+    worker._next_step = die_between
     if os.environ.get("LINKGAUGE_TEST_CANNOT_START") == "1":
         raise SystemExit("a library that this launch asks for is not here")
     if "LINKGAUGE_TEST_OBSERVED" in os.environ:

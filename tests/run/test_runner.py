@@ -80,6 +80,17 @@ def test_a_fault_costs_its_case_only(
     assert left_behind(tmp_path) == []
 
 
+def test_ranks_that_end_between_two_cases_are_told_of_and_cost_none(
+    run_plan: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_plan(fault={"kind": "between", "index": 3, "once": str(tmp_path / "planted")})
+    assert (tmp_path / "planted").exists()
+    assert run.status == 0
+    assert Counter(status for _, status in run.statuses()) == {"ok": 8}
+    assert "linkgauge: the ranks ended between two cases, " in capsys.readouterr().err
+    assert left_behind(tmp_path) == []
+
+
 def test_after_so_many_failures_the_rest_of_a_transport_is_skipped(run_plan: Any) -> None:
     run = run_plan(fault={"kind": "corrupt", "transport": "mpi"}, max_failures=2)
     counts = Counter((row.case.transport, row.status) for row in load(run.path).rows())

@@ -190,6 +190,8 @@ class Runner:
                 if start_failures >= _START_ATTEMPTS:
                     self._fail_all(one, end)
                     return
+            elif end.started and end.status and end.blamed is None and one.entries and not self._stopping():
+                self._reporter.note(f"the ranks ended between two cases, {end.reason}: a fresh launch goes on")
             idle = idle + 1 if len(one.entries) == before and end.started else 0
             if idle >= _MAX_IDLE_LAUNCHES:
                 self._fail_all(one, end)

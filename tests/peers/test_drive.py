@@ -26,6 +26,7 @@ from linkgauge.peers.request import Request, Row, rows_of
 from linkgauge.peers.show import row_of, untold
 from linkgauge.peers.theirs import Figures, Reasons, launches_of, measure_peer
 from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run.devices import DeviceSet
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -125,8 +126,13 @@ def test_sizes_apart_have_a_process_each(tmp_path: Path, monkeypatch: pytest.Mon
         assert ends == [(str(size), str(size)) for size in RANGE]
 
 
-def test_osu_is_told_its_first_and_last_size_and_doubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def osu_on(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(osu, "launcher", lambda request, ranks, program: ["mpiexec", "-n", str(ranks), str(program)])
+    monkeypatch.setattr("linkgauge.run.devices.find_devices", lambda asked: DeviceSet(kind, (), ()))
+
+
+def test_osu_is_told_its_first_and_last_size_and_doubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    osu_on("cuda", monkeypatch)
     for name in ("osu_latency", "osu_allgather"):
         (tmp_path / name).touch(mode=0o755)
     kinds = (("device", "device"), ("pageable", "device"))
@@ -144,6 +150,21 @@ def test_osu_is_told_its_first_and_last_size_and_doubles(tmp_path: Path, monkeyp
     assert counts[16 << 20] == 1000  # OSU's own, above 8 KiB
     given = request_of("osu", tmp_path, tmp_path, "osu_latency", sizes=(8, 1 << 20), mpi="x", iterations=50)
     assert [" ".join(one.command[4:]) for one in launches_of(given, given.rows, {})] == [f"-m 8:{1 << 20} -i 50 D D"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "pair", "collective"), [("cuda", ["D", "D"], ["-d", "cuda"]), ("hip", ["D", "D"], ["-d", "rocm"]),
+                                     ("host", [], [])],
+)  # fmt: skip
+def test_osu_takes_the_memory_of_the_devices_at_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, pair: list[str], collective: list[str]
+) -> None:
+    osu_on(kind, monkeypatch)
+    for name, words in (("osu_latency", pair), ("osu_bcast", collective)):
+        (tmp_path / name).touch(mode=0o755)
+        request = request_of("osu", tmp_path, tmp_path, name, mpi="x")
+        (started,) = launches_of(request, request.rows, {})
+        assert started.command[6:] == tuple(words)
 
 
 def test_sizes_that_the_peer_would_cut_are_left_out_with_the_reason() -> None:
@@ -299,6 +320,11 @@ def test_a_peer_that_measures_nothing_is_named_with_its_last_words(tmp_path: Pat
     request = request_of("nvbandwidth", tmp_path, tmp_path / "out")
     with pytest.raises(EnvironmentLackingError, match="ended with 3; it said: no such device"):
         alternate(request, lambda text: None)
+
+
+def test_what_is_wrong_is_told_and_not_the_help_after_it(tmp_path: Path) -> None:
+    helps = python_program(tmp_path, "osu", "print('Invalid option [-d]\\n\\nUsage: osu\\n  -z percentiles'); exit(1)")
+    assert launch.run_logged([str(helps)], tmp_path / "log", {}).endswith(" ended with 1; it said: Invalid option [-d]")
 
 
 def test_a_peer_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from linkgauge.run import guard
 
 LAUNCH_TIMEOUT_S = 600
 _PATIENCE_S = 5
+# A line that says what is wrong: OSU prints all of its help after it.
+_TELLING = re.compile(r"\b(error|invalid|fail(ed|ure)|cannot|unable)\b", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,8 +84,9 @@ def run_logged(command: Sequence[str], log: Path, environment: Mapping[str, str]
             _end(process)
     if status == 0:
         return ""
-    last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-    return f"{' '.join(command)[:200]} ended with {status}; it said: {last[0][:200]}"
+    lines = log.read_text(errors="replace").strip().splitlines()
+    telling = [line.strip() for line in lines if _TELLING.search(line)] or lines[-1:] or ["nothing"]
+    return f"{' '.join(command)[:200]} ended with {status}; it said: {telling[0][:200]}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

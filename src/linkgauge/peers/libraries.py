@@ -54,11 +54,11 @@ def _same_file(one: Path, other: Path) -> bool:
         return False
 
 
-def why_other_nccl(theirs: str, devices: str) -> str:
+def why_other_nccl(theirs: str, runtime: str) -> str:
     """Why the version of NCCL that a peer's log names, `theirs`, is not ours; empty where it is, or is not known."""
-    if not theirs:
+    if not theirs or runtime == "host":
         return ""
-    ours = _our_ccl(devices)
+    ours = _our_ccl(runtime)
     if not ours.version or theirs == ours.version:
         return ""
     return (
@@ -68,9 +68,7 @@ def why_other_nccl(theirs: str, devices: str) -> str:
 
 
 @functools.lru_cache(maxsize=8)
-def _our_ccl(devices: str) -> CclVersion:
-    from linkgauge.run.devices import find_devices
-    from linkgauge.run.transports import CclVersion, ccl_version
+def _our_ccl(runtime: str) -> CclVersion:
+    from linkgauge.run.transports import ccl_version
 
-    kind = find_devices(devices).kind
-    return CclVersion() if kind == "host" else ccl_version(kind)
+    return ccl_version(runtime)

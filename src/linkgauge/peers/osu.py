@@ -10,6 +10,7 @@ from linkgauge.peers.launch import PeerLaunch, find_program, launcher, launcher_
 from linkgauge.peers.request import Request, Row
 
 _MEMORY = {"device": "D", "managed": "M", "pageable": "H"}
+_ACCELERATOR = {"cuda": "cuda", "hip": "rocm"}
 _MEMORY_LIMIT = 512 << 20  # what a collective's buffers may take unless -M says more
 
 
@@ -38,11 +39,12 @@ def _command(request: Request, rows: Sequence[Row], own_counts: bool) -> list[st
     if not own_counts:
         command += ["-i", str(request.counts(rows[0]).iterations)]
         command += [] if request.warmup is None else ["-x", str(request.warmup)]
-    source, target = (_MEMORY[kind] for kind in rows[0].memory)
+    # A host device's memory is the host's, which is what OSU takes without a word.
+    source, target = ("H" if request.runtime == "host" else _MEMORY[kind] for kind in rows[0].memory)
     if test.case["pattern"] in PAIR_PATTERNS:
         return command + ([source, target] if "D" in (source, target) or "M" in (source, target) else [])
     if max(sizes) * ranks > _MEMORY_LIMIT:
         command += ["-M", str(max(sizes) * ranks)]
     command += ["-T", "mpi_float"] if test.case["pattern"] in ("allreduce", "reduce") else []
-    command += {"D": ["-d", "cuda"], "M": ["-d", "managed"]}.get(source, [])
+    command += ["-d", _ACCELERATOR[request.runtime] if source == "D" else "managed"] if source != "H" else []
     return command

@@ -6,6 +6,7 @@ A row is one line of the table: a peer's test at one size, on so many ranks, bet
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -66,6 +67,13 @@ class Request:
     def ranks(self) -> int:
         """The most ranks of any row."""
         return max(row.ranks for row in self.rows)
+
+    @functools.cached_property
+    def runtime(self) -> str:
+        """Whose devices they are: cuda, hip, or host, whose memory is the host's."""
+        from linkgauge.run.devices import find_devices
+
+        return find_devices(self.devices).kind
 
     def counts(self, row: Row) -> Counts:
         """How many operations both sides time of a row, and how many come before them."""

@@ -34,7 +34,8 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
         size = launch.rows[0].size if request.peer == "nvbandwidth" else None
         said = _read(log, Hints(ranks=launch.rows[0].ranks, size_bytes=size))
         cases = said.cases if said is not None else []
-        if said is not None and (reason := why_other_nccl(said.versions.get("nccl", ""), request.devices)):
+        named = said.versions.get("nccl", "") if said is not None else ""
+        if named and (reason := why_other_nccl(named, request.runtime)):
             cases, failure = [], reason
         for one in cases:
             row = next((row for row in launch.rows if _is_case(row, one, request.peer)), None)

@@ -20,7 +20,7 @@ from linkgauge.run import guard
 LAUNCH_TIMEOUT_S = 600
 _PATIENCE_S = 5
 # A line that says what is wrong: OSU prints all of its help after it.
-_TELLING = re.compile(r"\b(error|invalid|fail(ed|ure)|cannot|unable)\b", re.IGNORECASE)
+_TELLING = re.compile(r"\b(error|invalid|failed|failure|cannot|unable)\b", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)

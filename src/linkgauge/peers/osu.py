@@ -42,9 +42,10 @@ def _command(request: Request, rows: Sequence[Row], own_counts: bool) -> list[st
     # A host device's memory is the host's, which is what OSU takes without a word.
     source, target = ("H" if request.runtime == "host" else _MEMORY[kind] for kind in rows[0].memory)
     if test.case["pattern"] in PAIR_PATTERNS:
-        return command + ([source, target] if "D" in (source, target) or "M" in (source, target) else [])
+        return command + ([source, target] if {source, target} != {"H"} else [])
     if max(sizes) * ranks > _MEMORY_LIMIT:
         command += ["-M", str(max(sizes) * ranks)]
     command += ["-T", "mpi_float"] if test.case["pattern"] in ("allreduce", "reduce") else []
-    command += ["-d", _ACCELERATOR[request.runtime] if source == "D" else "managed"] if source != "H" else []
+    if source != "H":
+        command += ["-d", _ACCELERATOR[request.runtime] if source == "D" else "managed"]
     return command

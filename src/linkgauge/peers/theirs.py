@@ -45,12 +45,12 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
                 ns, iterations = one.intervals[0]
                 figures.setdefault(row.key, ns / iterations)
         for row in launch.rows:
-            if row.key not in figures and row.key not in reasons:
+            if row.key not in figures:
                 others = next((one.case.ranks for one in cases if one.evidence.get("test") == row.test.name), row.ranks)
                 missing = f"{log.name} has no row of {row.peer_size} bytes"
                 if others != row.ranks:
                     missing = f"{row.test.name} took {others} devices, ours {row.ranks}: give --ranks as many"
-                reasons[row.key] = failure or missing
+                reasons.setdefault(row.key, failure or missing)
     return figures, reasons
 
 

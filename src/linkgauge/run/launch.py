@@ -41,9 +41,9 @@ WORKER = (sys.executable, "-m", "linkgauge.run.worker")
 class LaunchEnd:
     """How a launch ended.
 
-    `status` is empty where no case is to blame: the ranks ended of their own accord (`ended`: done, stopped, fatal),
-    or, with `started` false, never came together. Else it is the status of `blamed`, the case in hand, with reason and
-    evidence.
+    `status` is empty where the ranks ended of their own accord (`ended`: done, stopped, fatal) or were aborted. Else it
+    is the status of `blamed`, the case in hand, with reason and evidence; None where they ended between two cases or,
+    with `started` false, never came together.
     """
 
     started: bool

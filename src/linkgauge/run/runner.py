@@ -182,7 +182,7 @@ class Runner:
             if end.cannot_record:
                 raise EnvironmentLackingError(end.cannot_record)
             self.out_of_time = self.out_of_time or end.ended == ENDED_BY_TIME
-            if end.blamed is not None and end.status and not self._ended_with_the_run(end):
+            if end.started and end.status and not self._ended_with_the_run(end):
                 self._blame(one, end)
             elif not end.started and not self._interrupts:
                 start_failures += 1
@@ -190,8 +190,6 @@ class Runner:
                 if start_failures >= _START_ATTEMPTS:
                     self._fail_all(one, end)
                     return
-            elif end.started and end.status and end.blamed is None and one.entries and not self._stopping():
-                self._reporter.note(f"the ranks ended between two cases, {end.reason}: a fresh launch goes on")
             idle = idle + 1 if len(one.entries) == before and end.started else 0
             if idle >= _MAX_IDLE_LAUNCHES:
                 self._fail_all(one, end)
@@ -345,7 +343,10 @@ class Runner:
             )
 
     def _blame(self, one: Pending, end: LaunchEnd) -> None:
-        assert end.blamed is not None
+        if end.blamed is None:
+            if one.entries and not self._stopping():
+                self._reporter.note(f"the ranks ended between two cases, {end.reason}: a fresh launch goes on")
+            return
         entry = one.take({"case_key": end.blamed.case.case_key, "attempt": end.blamed.attempt})
         if entry is not None:
             self._status(entry, one.number, one.planned.repeat, end.status, end.reason, end.evidence)

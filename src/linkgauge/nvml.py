@@ -6,6 +6,7 @@ It is never shut down: with a CUDA driver in the same process nvmlShutdown was s
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from typing import Any
 
@@ -42,3 +43,19 @@ def open_nvml() -> Any:
 def field_value(answer: Any) -> float:
     """Return the number in an nvmlFieldValue_t by the type that the driver gave it."""
     return float(getattr(answer.value, _KINDS.get(answer.valueType, "ullVal")))
+
+
+def fabric_info(library: Any, handle: Any) -> dict[str, Any] | None:
+    """Return a GPU's place in an NVLink fabric: `state` (NVML_GPU_FABRIC_STATE_*), `cluster` (hex), `clique`.
+
+    The cluster is all zeros where the fabric ends with the host. None where nvidia-ml-py is too old to ask; the
+    library's NVMLError where the driver is, or does not tell. The call takes an address: given the structure itself, as
+    its signature invites, NVML reads a stray pointer (seen to end the process with SIGSEGV under 13.615).
+    """
+    if not hasattr(library, "c_nvmlGpuFabricInfo_v2_t"):
+        return None
+    info = library.c_nvmlGpuFabricInfo_v2_t()
+    info.version = library.nvmlGpuFabricInfo_v2
+    library.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+    cluster = "".join(f"{byte if isinstance(byte, int) else ord(byte):02x}" for byte in info.clusterUuid)
+    return {"state": int(info.state), "cluster": cluster, "clique": int(info.cliqueId)}

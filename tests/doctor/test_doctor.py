@@ -132,7 +132,7 @@ def changed(gpu: GpuFacts, **values: Any) -> tuple[list[GpuFacts], str]:
 
 def test_a_healthy_machine_passes_every_check() -> None:
     bad = {name: result for name, result in found(FakeReaders()).items() if result.status not in ("ok",)}
-    # These GPUs belong to no fabric across hosts: the one check that does not apply.
+    # These GPUs belong to no NVLink fabric: the one check that does not apply.
     assert set(bad) == {"imex"}
     assert bad["imex"].status == checks.NOT_CHECKED
 
@@ -161,7 +161,8 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("gpu_direct", "warning", "GDRCopy", lambda: FakeReaders(texts={"/dev/gdrdrv": None})),
     ("imex", "failing", "in progress", lambda: FakeReaders(gpus=changed(GPU, fabric_state="in progress"))),
     ("imex", "warning", "no IMEX channel", lambda: FakeReaders(
-        gpus=changed(GPU, fabric_state="completed"), texts={"/dev/nvidia-caps-imex-channels/channel0": None})),
+        gpus=changed(GPU, fabric_state="completed", fabric_across_hosts=True),
+        texts={"/dev/nvidia-caps-imex-channels/channel0": None})),
     ("peer_access", "warning", "0-1", lambda: FakeReaders(refused={"0-1": "refused by the container"})),
     ("peer_access", "warning", "refused", lambda: FakeReaders(
         refused={"0-1": "refused"}, texts={"/sys/kernel/iommu_groups/1/type": "DMA"})),
@@ -208,6 +209,12 @@ def test_an_mps_daemon_that_answers_is_well() -> None:
         readers = FakeReaders(environment={"HOME": "/root", **environment}, commands={"sh": "4711"},
                               texts={f"{place}/control": ""}, rank_count=4)  # fmt: skip
         assert found(readers)["mps"] == checks.ok("an MPS daemon answers")
+
+
+def test_a_fabric_that_ends_with_the_host_needs_no_imex() -> None:
+    readers = FakeReaders(gpus=changed(GPU, fabric_state="completed"),
+                          texts={"/dev/nvidia-caps-imex-channels/channel0": None})  # fmt: skip
+    assert found(readers)["imex"] == checks.ok("the fabric, which ends with this host, is there")
 
 
 def test_every_check_has_a_condition_that_it_finds() -> None:

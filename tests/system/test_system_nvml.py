@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import sys
 import types
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pynvml
 import pytest
 
 from linkgauge import nvml as opener
+from linkgauge.doctor import nvml as doctor_nvml
 from linkgauge.doctor.nvml import nvidia_gpus
 from linkgauge.system import discover, nvml
 
@@ -20,13 +20,11 @@ from linkgauge.system import discover, nvml
 class Driver(types.SimpleNamespace):
     """Stands for pynvml: two H100 with links to switches, and every other question is not supported."""
 
-    NVMLError = pynvml.NVMLError
-    NVML_CLOCK_MEM = pynvml.NVML_CLOCK_MEM
-    NVML_NVLINK_MAX_LINKS = pynvml.NVML_NVLINK_MAX_LINKS
-    c_nvmlGpuFabricInfo_v2_t = pynvml.c_nvmlGpuFabricInfo_v2_t  # noqa: N815  # the library's own name
-    nvmlGpuFabricInfo_v2 = pynvml.nvmlGpuFabricInfo_v2  # noqa: N815
+    def __getattr__(self, name: str) -> Any:
+        """The library's constants and types are its own."""
+        if not isinstance(getattr(pynvml, name), types.FunctionType):
+            return getattr(pynvml, name)
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
         def refuse(*arguments: Any) -> Any:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
@@ -77,8 +75,12 @@ class Driver(types.SimpleNamespace):
     def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: int, link: int) -> Any:  # noqa: N802
         return types.SimpleNamespace(busId=f"00000000:{3 + link % 4:02X}:00.0".encode())
 
+    cluster = bytes(16)
+
     def nvmlDeviceGetGpuFabricInfoV(self, handle: int, info: Any) -> int:  # noqa: N802
-        ctypes.cast(info, ctypes.POINTER(pynvml.c_nvmlGpuFabricInfo_v2_t)).contents.state = 3
+        told = ctypes.cast(info, ctypes.POINTER(pynvml.c_nvmlGpuFabricInfo_v2_t)).contents
+        told.state = 3
+        told.clusterUuid[:] = self.cluster
         return 0
 
 
@@ -103,6 +105,19 @@ def test_a_driver_that_answers_some_questions(monkeypatch: pytest.MonkeyPatch) -
     memory = system.devices[0].memory_rate
     assert memory is not None
     assert memory.value == pytest.approx(3.352e12, rel=1e-3)
+
+
+def test_the_doctor_reads_the_fabric_as_discovery_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    facts, why = nvidia_gpus()
+    assert why == ""
+    assert [(gpu.fabric_state, gpu.fabric_across_hosts) for gpu in facts] == [("completed", False)] * 2
+    monkeypatch.setattr(Driver, "cluster", bytes([0] * 15 + [7]))
+    assert all(gpu.fabric_across_hosts for gpu in nvidia_gpus()[0])
+    # A driver that does not tell, and a binding that cannot ask.
+    monkeypatch.delattr(Driver, "nvmlDeviceGetGpuFabricInfoV")
+    assert {gpu.fabric_state for gpu in nvidia_gpus()[0]} == {""}
+    assert opener.fabric_info(types.SimpleNamespace(), 0) is None
 
 
 def test_no_driver_is_no_answer_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:

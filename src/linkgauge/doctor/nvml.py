@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from linkgauge.doctor.readers import GpuFacts
-from linkgauge.nvml import NvmlAbsentError, open_nvml
+from linkgauge.nvml import NvmlAbsentError, fabric_info, open_nvml
 
 _Value = TypeVar("_Value")
 _MAX_LINKS = 18
+_FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}  # NVML_GPU_FABRIC_STATE_*
 
 
 def nvidia_gpus() -> tuple[list[GpuFacts], str]:
@@ -34,6 +35,7 @@ def _facts(nvml: Any, index: int) -> GpuFacts:
         except (nvml.NVMLError, AttributeError):
             return default
 
+    fabric: dict[str, Any] = ask(lambda: fabric_info(nvml, handle) or {}, {})
     links = [ask(lambda link=link: int(nvml.nvmlDeviceGetNvLinkState(handle, link)), -1) for link in range(_MAX_LINKS)]
 
     def text(value: object) -> str:  # older bindings give bytes
@@ -56,7 +58,8 @@ def _facts(nvml: Any, index: int) -> GpuFacts:
         pcie_generation_max=ask(lambda: int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)), -1),
         nvlinks_active=sum(state == 1 for state in links),
         nvlinks_inactive=sum(state == 0 for state in links),
-        fabric_state=ask(lambda: _fabric(nvml, handle), ""),
+        fabric_state=_FABRIC_STATES.get(fabric.get("state", 0), ""),
+        fabric_across_hosts=bool(fabric.get("cluster", "").strip("0")),
     )
 
 
@@ -76,9 +79,3 @@ def _throttle(nvml: Any, mask: int) -> tuple[str, ...]:
     )
     found = [word for name, word in words if mask & getattr(nvml, f"nvmlClocksThrottleReason{name}", 0)]
     return tuple(dict.fromkeys(found))
-
-
-def _fabric(nvml: Any, handle: Any) -> str:
-    info = nvml.c_nvmlGpuFabricInfo_t()
-    nvml.nvmlDeviceGetGpuFabricInfo(handle, info)
-    return {0: "", 1: "not started", 2: "in progress", 3: "completed"}.get(int(info.state), "")

@@ -39,7 +39,8 @@ class GpuFacts:
     pcie_generation_max: int = -1
     nvlinks_active: int = 0
     nvlinks_inactive: int = 0
-    fabric_state: str = ""  # of NVLink fabrics across hosts: completed, in progress, ...; empty: none
+    fabric_state: str = ""  # of the NVLink fabric behind switches: completed, in progress, ...; empty: none
+    fabric_across_hosts: bool = False
 
 
 class Readers:

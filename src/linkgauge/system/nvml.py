@@ -6,11 +6,10 @@ that this driver does not answer is None, never an error.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from linkgauge.nvml import NvmlAbsentError, field_value, open_nvml
+from linkgauge.nvml import NvmlAbsentError, fabric_info, field_value, open_nvml
 
 _FI_SPEED_COMMON = 90
 _FI_LINK_COUNT = 91
@@ -103,7 +102,7 @@ def _device(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, Any
         },
         "links": list(_links(library, ask, handle)),
         "c2c": _c2c(library, ask, handle),
-        "fabric": _fabric(library, ask, handle),
+        "fabric": ask(fabric_info, library, handle),
     }
 
 
@@ -145,15 +144,3 @@ def _c2c(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, int] |
     active = sum(_field(library, ask, handle, _FI_C2C_STATUS, link) == 1 for link in range(count))
     rate = _field(library, ask, handle, _FI_C2C_MAX_RATE, 0)
     return {"links": active, "megabytes_per_s": rate} if active and rate else None
-
-
-def _fabric(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, Any] | None:
-    if not hasattr(library, "c_nvmlGpuFabricInfo_v2_t"):
-        return None
-    info = library.c_nvmlGpuFabricInfo_v2_t()
-    info.version = library.nvmlGpuFabricInfo_v2
-    if ask(library.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
-        return None
-    # One letter per byte: the id of the cluster that the fabric's manager gave this device.
-    cluster = "".join(f"{byte if isinstance(byte, int) else ord(byte):02x}" for byte in info.clusterUuid)
-    return {"state": int(info.state), "cluster": cluster, "clique": int(info.cliqueId)}

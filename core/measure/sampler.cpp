@@ -227,6 +227,7 @@ class Sampler {
     const char* name = phase == Phase::kWarmup ? "warmup" : "time";
     if (spec_.verify_each) fill();
     operation_.put_back();
+    if (settings_.placement != nullptr) settings_.placement->draw_if_due();
     hook(name, number, false);
     if (phase == Phase::kSample) hook("align", number, false);
     Sample sample;

@@ -9,6 +9,7 @@
 
 #include "case_spec.h"
 #include "group/group.h"
+#include "measure/block_placement.h"
 #include "measure/clock.h"
 #include "pattern/operation.h"
 
@@ -75,10 +76,11 @@ struct SamplerSettings {
   Heartbeat heartbeat;
   PhaseHook hook;  // empty outside of tests
   std::int64_t max_samples = 1'000'000;
-  ClockFacts host_clock;             // measured once per process; resolution 0: taken as 1 ns
-  ClockFacts event_clock;            // of this rank's device, where the case is timed by events
-  DeviceRuntime* runtime = nullptr;  // needed by the cadence `gated` and the clock `event`
-  int first_lane = 0;                // added to the operation's own
+  ClockFacts host_clock;                // measured once per process; resolution 0: taken as 1 ns
+  ClockFacts event_clock;               // of this rank's device, where the case is timed by events
+  DeviceRuntime* runtime = nullptr;     // needed by the cadence `gated` and the clock `event`
+  BlockPlacement* placement = nullptr;  // drawn anew between samples; nullptr: left as it is
+  int first_lane = 0;                   // added to the operation's own
 };
 
 // Runs the case's operation (prepared by the caller) under the case's cadence, arrival, clock and stop rule. Collective

@@ -494,6 +494,7 @@ class CclOperation final : public BufferedOperation {
 class CclTransport final : public Transport {
  public:
   std::string_view name() const override { return "ccl"; }
+  bool begins_kernels(const CaseSpec&) const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const std::string_view runtime = context.runtime->name();

@@ -51,6 +51,7 @@ class KernelTransport final : public Transport {
  public:
   std::string_view name() const override { return "kernel"; }
   bool one_sided() const override { return true; }
+  bool begins_kernels(const CaseSpec& spec) const override { return kernel_variant(spec.variant).stay.empty(); }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const KernelVariant variant = kernel_variant(spec.variant);

@@ -101,6 +101,8 @@ class Transport {
   virtual std::string_view name() const = 0;
   // Whether a message is queued by one of its two ranks alone.
   virtual bool one_sided() const { return false; }
+  // Whether each operation begins a kernel of its own on a device.
+  virtual bool begins_kernels(const CaseSpec& /*spec*/) const { return false; }
 
   // Empty: yes. Otherwise why not, in one sentence that a user can act on. Not collective; every rank gives the same
   // answer.

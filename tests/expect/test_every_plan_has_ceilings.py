@@ -16,21 +16,15 @@ from linkgauge.plan.case import MECHANISM, TASK, Case
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.run.on_system import prepare_on
 from linkgauge.system import System, discover
+from recorded_machine import Machine, h200, switch_links
 
 
-def discovered_h200() -> System:
-    """Four H200 as a virtual machine showed them: one hidden switch, PCIe without bridges, hosts of unknown memory."""
-    links = [
-        {"link": i, "active": True, "version": "4", "megabytes_per_s": 26562, "remote": "switch", "remote_pci": None}
-        for i in range(18)
-    ]
-    pcie = {"generation": 5, "width": 16, "max_generation": 5, "max_width": 16}
-    facts = {
-        "name": "NVIDIA H200", "memory_bytes": 150754820096, "memory_bus_bits": 6016, "memory_clock_mhz": 3201,
-        "sm_clock_mhz": 1980, "pcie": pcie, "links": links,
-    }  # fmt: skip
-    answers = {"devices": [{**facts, "pci": f"00000000:00:{6 + i:02X}.0"} for i in range(4)]}
-    return discover(Path("/"), nvml_answers=answers)
+def discovered_h200(root: Path) -> System:
+    """Four H200 as a virtual machine showed them: one hidden switch, PCIe without bridges, memory of unknown rate."""
+    Machine(root).numa(0, "0-63", "10", gib=512)
+    links = [{**link, "remote_pci": None} for link in switch_links()]
+    devices = [h200(f"00000000:00:{6 + i:02X}.0", links, memory_bus_bits=6016, sm_clock_mhz=1980) for i in range(4)]
+    return discover(root, nvml_answers={"devices": devices})
 
 
 def cases_of(plan: str, system: System) -> list[Case]:
@@ -51,8 +45,10 @@ def as_measured(case: Case) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=["hgx-h200-4", "hgx-h200-8", "discovered"])
-def system(request: pytest.FixtureRequest) -> System:
-    return discovered_h200() if request.param == "discovered" else systems.load(request.param)
+def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> System:
+    if request.param == "discovered":
+        return discovered_h200(tmp_path_factory.mktemp("machine"))
+    return systems.load(request.param)
 
 
 @pytest.mark.parametrize("plan", names())

@@ -249,8 +249,8 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
       };
       compare_clocks("before");
       std::optional<BlockPlacement> placement;
-      // It makes a rank come later to its next sample: not where ranks begin as they come. A host device is one core.
-      if (transport.begins_kernels(spec) && context.runtime->name() != "host" && spec.arrival != Arrival::kFree) {
+      // A host device is one core.
+      if (transport.begins_kernels(spec) && context.runtime->name() != "host") {
         const auto rank = static_cast<std::uint64_t>(group.rank());
         placement.emplace(*context.runtime, context.device(), spec.seed + rank);
         settings.placement = &*placement;

@@ -1,4 +1,4 @@
-// Which multiprocessor gets which block of a kernel, drawn anew between samples.
+// Which multiprocessor gets which block of a kernel, drawn anew between rounds of samples.
 //
 // A device hands out blocks from where the kernel before left off. On H200 a kernel of NCCL's shape always gets the
 // same 24 multiprocessors, but in one of six orders, which stays until a kernel of more blocks than the device holds at
@@ -19,9 +19,8 @@ class BlockPlacement {
   // Loads the kernel; makes a stream on `device`, the calling rank's own. Draws of one seed are the same.
   BlockPlacement(DeviceRuntime& runtime, int device, std::uint64_t seed);
 
-  // Runs an empty kernel of a random number of blocks and waits for it, some 10 us, unless one ran in the last 10 ms: a
-  // thousandth of the time, and a hundred draws a second. Not while a sample is timed.
-  void draw_if_due();
+  // Runs an empty kernel of a random number of blocks and waits for it, some 10 us. Not while a sample is timed.
+  void draw();
 
  private:
   DeviceRuntime* runtime_;
@@ -29,7 +28,6 @@ class BlockPlacement {
   std::uniform_int_distribution<unsigned> blocks_;
   KernelHandle empty_;
   Stream stream_;
-  std::int64_t last_ns_ = 0;
 };
 
 }  // namespace linkgauge

@@ -24,8 +24,9 @@ constexpr int kMostHeldCommands = 512;  // CUDA queues take 1024; all of a gated
 constexpr std::int64_t kFirstLeadNs = 5'000;
 constexpr std::int64_t kCrowdedLeadNs = 50'000;  // more ranks than cores: they need the core in turn
 constexpr std::int64_t kLongestLeadNs = 2'000'000;
-constexpr double kLateShare = 0.2;     // of a round's samples, above which the lead is doubled
-constexpr double kWarmupShare = 0.25;  // of the rule's time
+constexpr double kLateShare = 0.2;                   // of a round's samples, above which the lead is doubled
+constexpr double kWarmupShare = 0.25;                // of the rule's time
+constexpr std::int64_t kPlacedRoundNs = 10'000'000;  // drawing costs a thousandth of it
 
 // A different seed for each data pattern of a case (splitmix64).
 std::uint64_t seed_of(std::uint64_t seed, std::uint64_t number) {
@@ -166,7 +167,8 @@ class Sampler {
     }
   }
 
-  // Rounds of samples between which the ranks meet: the first is one sample, each later one at most twice as long.
+  // Rounds of samples between which the ranks meet: the first is one sample, each later one at most twice as long, and
+  // where blocks are placed anew for each as long as one placement shall last.
   bool take_samples() {
     const std::int64_t most = std::max<std::int64_t>(settings_.max_samples, 1);
     std::int64_t round = 1;
@@ -184,6 +186,8 @@ class Sampler {
       if (finished(look_at, most, elapsed_ns, longest_sample_ns)) return true;
       const std::int64_t left_ns = std::max<std::int64_t>(spec_.stop.time_ns - elapsed_ns, 0);
       round = std::clamp<std::int64_t>(left_ns / sample_ns, 1, 2 * samples);
+      if (settings_.placement != nullptr)
+        round = std::min(round, std::max<std::int64_t>(kPlacedRoundNs / sample_ns, 1));
     }
   }
 
@@ -209,9 +213,23 @@ class Sampler {
     return true;
   }
 
+  // Before a round, not in it; doubled, since rounds of one length would move all samples each time.
+  void make_room(std::size_t count) {
+    std::vector<Sample>& samples = measurement_.samples;
+    if (samples.capacity() < count) samples.reserve(std::max(count, 2 * samples.capacity()));
+  }
+
+  // All ranks are at rest here, and leave together.
+  void place_blocks_anew() {
+    if (settings_.placement == nullptr) return;
+    settings_.placement->draw();
+    group_.barrier(progress_);
+  }
+
   bool run_round(Phase phase, std::int64_t samples) {
+    place_blocks_anew();
     const bool warmup = phase == Phase::kWarmup;
-    measurement_.samples.reserve(measurement_.samples.size() + static_cast<std::size_t>(samples));
+    make_room(measurement_.samples.size() + static_cast<std::size_t>(samples));
     context_.late = 0;
     shortest_ns_ = INT64_MAX;
     const std::int64_t start_ns = now_ns();
@@ -227,7 +245,6 @@ class Sampler {
     const char* name = phase == Phase::kWarmup ? "warmup" : "time";
     if (spec_.verify_each) fill();
     operation_.put_back();
-    if (settings_.placement != nullptr) settings_.placement->draw_if_due();
     hook(name, number, false);
     if (phase == Phase::kSample) hook("align", number, false);
     Sample sample;

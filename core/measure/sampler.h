@@ -79,7 +79,7 @@ struct SamplerSettings {
   ClockFacts host_clock;                // measured once per process; resolution 0: taken as 1 ns
   ClockFacts event_clock;               // of this rank's device, where the case is timed by events
   DeviceRuntime* runtime = nullptr;     // needed by the cadence `gated` and the clock `event`
-  BlockPlacement* placement = nullptr;  // drawn anew between samples; nullptr: left as it is
+  BlockPlacement* placement = nullptr;  // drawn anew before each round; nullptr on all ranks: left as it is
   int first_lane = 0;                   // added to the operation's own
 };
 

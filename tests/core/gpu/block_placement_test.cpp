@@ -4,14 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <ostream>
 #include <string>
-#include <thread>
 
 #include "case_maker.h"
-#include "measure/clock.h"
 #include "session.h"
 #include "stand_in_control.h"
 
@@ -73,33 +70,19 @@ class BlockPlacementOn : public testing::TestWithParam<Vendor> {
   std::shared_ptr<DeviceRuntime> runtime_;
 };
 
-TEST_P(BlockPlacementOn, DrawsAtMostOnceInTenMilliseconds) {
-  constexpr std::int64_t kEveryNs = 10'000'000;
-  const std::int64_t begin = now_ns();
-  BlockPlacement placement(*runtime_, 0, 7);
-  const int before = launches();
-  placement.draw_if_due();
-  EXPECT_EQ(launches() - before, 1);
-  for (int i = 0; i < 100; ++i) placement.draw_if_due();
-  EXPECT_LE(launches() - before, 1 + (now_ns() - begin) / kEveryNs);
-  const int drawn = launches();
-  std::this_thread::sleep_for(std::chrono::nanoseconds(kEveryNs));
-  placement.draw_if_due();
-  EXPECT_EQ(launches(), drawn + 1);
-}
-
-TEST_P(BlockPlacementOn, OnlyWhereOperationsAreKernelsAndRanksStartTogether) {
+// A draw on either rank before each round. Of three samples the first is a round, and the others are one or, where they
+// take 5 ms each, two.
+TEST_P(BlockPlacementOn, IsDrawnBeforeEachRoundWhereOperationsAreKernels) {
   CaseSpec spec = case_of("kernel", Pattern::kUnidirectional, 2, 1000);
   spec.blocks = 1;
-  (void)launches_of(spec, 3);  // compiles, and chooses the copy
-  spec.arrival = Arrival::kFree;
-  const int without = launches_of(spec, 3);
-  spec.arrival = Arrival::kDeadline;
-  EXPECT_GE(launches_of(spec, 3), without + 2);  // one a rank at least
+  (void)launches_of(spec, 1);  // compiles, and chooses the copy
+  const int one = launches_of(spec, 1);
+  const int more = launches_of(spec, 3) - one;
+  EXPECT_TRUE(more == 2 + 2 || more == 2 + 4) << more;  // two operations, and the draws of the rounds
   spec.transport = "copy_engine";
   spec.blocks = 0;
-  const int copies = launches_of(spec, 3);
-  EXPECT_EQ(launches_of(spec, 6), copies);  // data are written and checked by kernels, and that is all
+  const int copies = launches_of(spec, 1);
+  EXPECT_EQ(launches_of(spec, 3), copies);  // data are written and checked by kernels, and that is all
 }
 
 INSTANTIATE_TEST_SUITE_P(Vendors, BlockPlacementOn,

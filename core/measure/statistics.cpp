@@ -176,7 +176,8 @@ Interval interval_of_sorted(std::span<const double> sorted, double effective, do
   Interval interval{sorted.front(), sorted.back()};
   if (effective < kFewest) {
     const double beyond = (interval.high - interval.low) / 2 * (1 - effective / kFewest);
-    interval.low -= beyond;
+    // What is never negative has no negative median.
+    interval.low = interval.low < 0 ? interval.low - beyond : std::max(interval.low - beyond, 0.0);
     interval.high += beyond;
   } else {
     const auto whole = static_cast<std::size_t>(effective);

@@ -225,5 +225,18 @@ TEST(SummariseGroups, IsTheSameAsOneByOne) {
   }
 }
 
+TEST(MedianInterval, OfFewValuesReachesBeyondThemAndNoTimeBelowZero) {
+  const std::vector<double> burst{16, 17, 560};
+  const Interval times = median_interval(burst, 0);
+  EXPECT_EQ(times.low, 0);
+  EXPECT_GT(times.high, 560);
+  const std::vector<double> steady{100, 101, 103};
+  const Interval near = median_interval(steady, 0);
+  EXPECT_LT(near.low, 100);
+  EXPECT_GT(near.low, 98);
+  const std::vector<double> offsets{-3, 1, 2};  // differences may be negative
+  EXPECT_LT(median_interval(offsets, 0).low, -3);
+}
+
 }  // namespace
 }  // namespace linkgauge

@@ -245,7 +245,8 @@ class World:
                 "lane": -1, "launch_key": "k", "status": "ok", "reason": "", "median_ns": median,
                 "interval_low_ns": float(low), "interval_high_ns": float(high),
                 "q1_ns": float(np.quantile(series, 0.25)), "q3_ns": float(np.quantile(series, 0.75)),
-                "p95_ns": float(np.quantile(series, 0.95)), "samples": n, "effective_samples": n / 1.5,
+                "p95_ns": float(np.quantile(series, 0.95)), "min_ns": float(series.min()),
+                "max_ns": float(series.max()), "samples": n, "effective_samples": n / 1.5,
                 "goodput_bytes_per_s": payload * lanes / median * 1e9,
             }
         )  # fmt: skip

@@ -9,6 +9,8 @@ import pytest
 
 from linkgauge.cli import run_command
 from linkgauge.findings import judge, reproduce
+from linkgauge.findings.advise import advise
+from linkgauge.findings.facts import Facts, Measure
 from linkgauge.plan.builtin import names
 from linkgauge.plan.case import Case
 from linkgauge.store.run import load
@@ -144,6 +146,26 @@ def test_advice_names_the_best_by_size_and_where_it_does_not_matter(
     assert {said[1]["best"], *said[1]["alike"]} == {"ccl", "kernel"}
     assert run_command(["advise", str(path)]) == 0
     assert "64 B to 16 KiB" in capsys.readouterr().out
+
+
+def test_advice_is_by_samples_that_were_seen() -> None:
+    """One burst in a few dependent samples takes the median's interval beyond all of them, and below no time at all."""
+
+    def measure(transport: str, size: int, ns: float, half_width: float, fastest_ns: float) -> Measure:
+        dims = make_case(transport, "allreduce", size, (0, 1)).dimensions()
+        return Measure(f"{transport} {size}", "", dims, size, (0, 1), ns, half_width, 0.02, 1.1, 200, 4.0, 1e9,
+                       (("", 0, 0, 0),), (ns,), fastest_ns=fastest_ns)  # fmt: skip
+
+    measures = [
+        measure("ccl", 1024, 619, 0.02, 519),
+        measure("copy_engine", 1024, 16_407, 22.0, 13_497),
+        measure("ccl", 1 << 20, 390e3, 0.03, 344e3),
+        measure("copy_engine", 1 << 20, 171e3, 0.04, 161e3),
+    ]
+    assert [(a.sizes, a.best, a.alike) for a in advise(Facts(measures))] == [
+        ("1 KiB", "ccl", ()),
+        ("1 MiB", "copy_engine", ()),
+    ]
 
 
 def test_the_margin_is_where_the_next_loses_most(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

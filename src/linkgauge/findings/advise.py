@@ -168,7 +168,10 @@ def _ranges(facts: Facts, task: str, by_size: dict[int, list[Measure]]) -> list[
 
 
 def _matters(best: Measure, other: Measure) -> bool:
-    return other.time_ns * (1 - other.half_width) > best.time_ns * (1 + best.half_width) * (1 + MATTERS)
+    # Of fewer than six independent samples the interval reaches beyond all of them: nothing would ever matter.
+    fastest = max(other.time_ns * (1 - other.half_width), other.fastest_ns)
+    slowest = min(best.time_ns * (1 + best.half_width), best.slowest_ns)
+    return fastest > slowest * (1 + MATTERS)
 
 
 def _advice(facts: Facts, task: str, part: Sequence[tuple[int, list[Measure], set[str]]]) -> Advice:

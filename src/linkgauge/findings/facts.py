@@ -40,7 +40,7 @@ class Measure:
 
     Times are of one iteration, in ns. `goodput` is in bytes per second at the median, None for latency-only patterns.
     `spread` is the interquartile range over the median, `half_width` that of the median's 95 % interval over the
-    median.
+    median, `fastest_ns` and `slowest_ns` are of all samples.
     """
 
     case_key: str
@@ -59,6 +59,8 @@ class Measure:
     repeats: tuple[float, ...]
     settings: tuple[Any, ...] = ()
     launch_name: str = ""  # what sets its launch apart from others of this transport: a library, variables
+    fastest_ns: float = 0.0
+    slowest_ns: float = math.inf
 
     def __getattr__(self, name: str) -> Any:
         """Dimensions read as attributes."""

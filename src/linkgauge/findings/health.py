@@ -343,7 +343,7 @@ def several_modes(facts: Facts) -> Iterable[Finding]:
 
 
 def too_few_samples(facts: Facts) -> Iterable[Finding]:
-    """Cases with fewer than six effective samples: their interval is the whole range."""
+    """Cases with fewer than six effective samples: their interval is the whole range and more."""
     few = [m for m in facts.measures if m.effective < 6]
     if not few:
         return

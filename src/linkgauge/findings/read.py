@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 HEADLINE = -1
 NEEDED = (
     "case_key", "launch", "repeat", "attempt", "lane", "launch_key", "status", "reason", "size", "devices", "median_ns",
-    "interval_low_ns", "interval_high_ns", "q1_ns", "q3_ns", "p95_ns", "samples", "effective_samples",
-    "goodput_bytes_per_s", "stop_rule", *DIMENSIONS,
+    "interval_low_ns", "interval_high_ns", "q1_ns", "q3_ns", "p95_ns", "min_ns", "max_ns", "samples",
+    "effective_samples", "goodput_bytes_per_s", "stop_rule", *DIMENSIONS,
 )  # fmt: skip
 """Columns of a summary that the rules need."""
 
@@ -64,6 +64,8 @@ def _measure(key: tuple[str, str], rows: list[Mapping[str, Any]]) -> Measure:
         identities=tuple((key[0], row["launch"], row["repeat"], row["attempt"]) for row in rows),
         repeats=tuple(medians),
         settings=(*dims.values(), key[1]),
+        fastest_ns=min(float(row["min_ns"]) for row in rows),
+        slowest_ns=max(float(row["max_ns"]) for row in rows),
     )
 
 

@@ -178,12 +178,16 @@ def devices_text(devices: list[int], pattern: str = "") -> str:
 
 
 def best_of(rows: list[Row]) -> tuple[Row | None, list[Row]]:
-    """Return the fastest of the rows of one size, and those that cannot be told from it (intervals overlap)."""
+    """Return the fastest of the rows of one size, and those that cannot be told from it.
+
+    That is where intervals overlap, as far as there are samples: of fewer than six independent ones they reach beyond.
+    """
     known = [row for row in rows if row["median_ns"] is not None]
     if not known:
         return None, []
     best = min(known, key=lambda row: row["median_ns"])
-    near = [row for row in known if row is not best and row["interval_low_ns"] <= best["interval_high_ns"]]
+    slowest = min(best["interval_high_ns"], best["max_ns"])
+    near = [row for row in known if row is not best and max(row["interval_low_ns"], row["min_ns"]) <= slowest]
     return best, near
 
 

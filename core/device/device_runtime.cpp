@@ -1,5 +1,6 @@
 #include "device/device_runtime.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "device/runtimes.h"
@@ -26,6 +27,10 @@ constexpr Words<ManagedUse, 8> kManagedUses{"use of managed memory",
                                               {ManagedUse::kReadMostly, "read_mostly"}}}};
 
 }  // namespace
+
+unsigned DeviceRuntime::multiprocessors(int device) const {
+  return static_cast<unsigned>(std::max(1, describe(device).multiprocessors));
+}
 
 std::string_view to_string(ManagedUse use) { return kManagedUses.name_of(use); }
 ManagedUse managed_use_from(std::string_view name) { return kManagedUses.from(name); }

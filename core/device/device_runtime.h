@@ -90,6 +90,8 @@ class DeviceRuntime {
   virtual std::string version() const = 0;    // of runtime and driver, for run.json
   virtual int count() const = 0;
   virtual DeviceInfo describe(int device) const = 0;
+  // What grids are made from: 1 where the runtime tells none.
+  unsigned multiprocessors(int device) const;
   virtual MemoryInfo memory(int device) const = 0;
 
   // Makes `device` current in the calling thread. Each thread that calls the runtime must do so first.

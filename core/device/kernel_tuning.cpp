@@ -188,7 +188,7 @@ CopyVariant remembered(const Key& key, const std::function<CopyVariant()>& measu
 
 // From what half fills the multiprocessors to blocks of a few tiles each, which end together.
 std::vector<CopyVariant> both_ways_variants(DeviceRuntime& runtime, int device, int blocks) {
-  const auto multiprocessors = static_cast<unsigned>(std::max(1, runtime.describe(device).multiprocessors));
+  const unsigned multiprocessors = runtime.multiprocessors(device);
   std::vector<CopyVariant> variants;
   for (const char* kernel : {kKernelBothWays, kKernelBothWaysU8}) {
     for (const unsigned threads : {256U, 512U, 1024U}) {
@@ -211,7 +211,7 @@ std::string place(DeviceRuntime& runtime, int device) {
 }  // namespace
 
 std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::size_t bytes, int blocks) {
-  const auto multiprocessors = static_cast<unsigned>(std::max(1, runtime.describe(device).multiprocessors));
+  const unsigned multiprocessors = runtime.multiprocessors(device);
   const auto fixed = static_cast<unsigned>(std::max(0, blocks));
   std::vector<CopyVariant> variants;
   if (runtime.name() == "host") {

@@ -1,7 +1,5 @@
 #include "measure/block_placement.h"
 
-#include <algorithm>
-
 #include "kernels/kernels.h"
 
 namespace linkgauge {
@@ -16,8 +14,7 @@ constexpr unsigned kDrawBlocksPerMultiprocessor = 16;
 BlockPlacement::BlockPlacement(DeviceRuntime& runtime, int device, std::uint64_t seed)
     : runtime_(&runtime),
       random_(seed),
-      blocks_(1, kDrawBlocksPerMultiprocessor *
-                     static_cast<unsigned>(std::max(1, runtime.describe(device).multiprocessors))),
+      blocks_(1, kDrawBlocksPerMultiprocessor * runtime.multiprocessors(device)),
       empty_(runtime.kernel(device, kKernelEmpty)),
       stream_(runtime, device) {}
 

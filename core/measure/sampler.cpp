@@ -185,9 +185,8 @@ class Sampler {
       longest_sample_ns = std::max(longest_sample_ns, sample_ns);
       if (finished(look_at, most, elapsed_ns, longest_sample_ns)) return true;
       const std::int64_t left_ns = std::max<std::int64_t>(spec_.stop.time_ns - elapsed_ns, 0);
-      round = std::clamp<std::int64_t>(left_ns / sample_ns, 1, 2 * samples);
-      if (settings_.placement != nullptr)
-        round = std::min(round, std::max<std::int64_t>(kPlacedRoundNs / sample_ns, 1));
+      const std::int64_t most_ns = settings_.placement != nullptr ? std::min(left_ns, kPlacedRoundNs) : left_ns;
+      round = std::clamp<std::int64_t>(most_ns / sample_ns, 1, 2 * samples);
     }
   }
 

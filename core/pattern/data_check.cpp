@@ -26,7 +26,7 @@ DataCheck::DataCheck(DeviceRuntime& runtime, int device, const CaseSpec& spec, i
       datatype_(static_cast<std::uint32_t>(spec.datatype)),
       op_(static_cast<std::uint32_t>(spec.op)),
       ranks_(ranks),
-      multiprocessors_(static_cast<unsigned>(std::max(1, runtime.describe(device).multiprocessors))),
+      multiprocessors_(runtime.multiprocessors(device)),
       stream_(runtime, device),
       found_(runtime, device, MemoryKind::kDevice, sizeof(CheckResult)) {}
 

@@ -80,8 +80,7 @@ class Reduction final : public BufferedOperation {
     runtime().copy_now(operand_list_.data(), device, operands.data(), -1, operands.size() * sizeof(void*));
     stream_ = Stream(runtime(), device);
     kernel_ = runtime().kernel(device, kKernelReduce);
-    const auto multiprocessors = static_cast<unsigned>(runtime().describe(device).multiprocessors);
-    shape_ = strided_shape(multiprocessors, block_);
+    shape_ = strided_shape(runtime().multiprocessors(device), block_);
     result_ = target()->at(scatters && spec().in_place ? own : 0);
     list_ = operand_list_.data();
     count_ = ranks();

@@ -93,7 +93,7 @@ class HostMetAllreduce final : public BufferedOperation {
     stream_ = Stream(runtime(), device);
     reduce_kernel_ = runtime().kernel(device, kKernelReduce);
     copy_kernel_ = runtime().kernel(device, kKernelCopy);
-    multiprocessors_ = static_cast<unsigned>(std::max(1, runtime().describe(device).multiprocessors));
+    multiprocessors_ = runtime().multiprocessors(device);
   }
 
   void add_gather_copy(int peer, std::byte* peer_target, std::size_t size) {

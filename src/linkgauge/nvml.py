@@ -57,5 +57,4 @@ def fabric_info(library: Any, handle: Any) -> dict[str, Any] | None:
     info = library.c_nvmlGpuFabricInfo_v2_t()
     info.version = library.nvmlGpuFabricInfo_v2
     library.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
-    cluster = "".join(f"{byte if isinstance(byte, int) else ord(byte):02x}" for byte in info.clusterUuid)
-    return {"state": int(info.state), "cluster": cluster, "clique": int(info.cliqueId)}
+    return {"state": int(info.state), "cluster": bytes(info.clusterUuid).hex(), "clique": int(info.cliqueId)}

@@ -6,8 +6,9 @@
 #include <atomic>
 #include <mutex>
 
+#include "case_maker.h"
 #include "errors.h"
-#include "on_threads.h"
+#include "with_sessions.h"
 
 namespace linkgauge {
 namespace {
@@ -25,30 +26,8 @@ CaseSpec copy_case(std::vector<int> ranks, Pattern pattern = Pattern::kUnidirect
   return spec;
 }
 
-// Each rank's session on threads of this process; `body` is collective.
 void with_sessions(int size, const std::function<void(Session&, Group&)>& body) {
-  RuntimeRequest request;
-  request.which = "host";
-  request.host_devices = size;
-  const auto runtime = open_runtime(request);
-  const auto groups = make_thread_groups(size);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      SessionOptions options;
-      options.runtime = runtime;
-      options.group = groups[static_cast<std::size_t>(rank)];
-      options.host_clock = {20, 1};
-      Session session(options);
-      try {
-        body(session, *options.group);
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "rank " << rank << ": " << error.what();
-        options.group->abort_with(error.what());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  with_sessions(host_devices(size), size, body);
 }
 
 void expect_good(const std::optional<CaseResult>& result) {

@@ -1,49 +1,29 @@
-// Which cases have their kernels' blocks placed anew between samples, and how often.
-#include "measure/block_placement.h"
-
+// Which cases have their kernels' blocks placed anew between rounds of samples, and how often.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <ostream>
 #include <string>
 
 #include "case_maker.h"
-#include "session.h"
-#include "stand_in_control.h"
+#include "on_vendors.h"
+#include "with_sessions.h"
 
 namespace linkgauge {
 namespace {
 
-struct Vendor {
-  const char* which;
-  const char* library;
+struct Launching : Vendor {
   const char* launch;
 };
-std::ostream& operator<<(std::ostream& out, const Vendor& vendor) { return out << vendor.which; }
 
-class BlockPlacementOn : public testing::TestWithParam<Vendor> {
+class BlockPlacementOn : public OnVendors<Launching> {
  protected:
-  BlockPlacementOn() : control_(GetParam().library) {}
   void SetUp() override {
-    if (std::string(GetParam().which) == "hip" && !can_start_compiler()) {
-      GTEST_SKIP() << "this machine cannot start linkgauge-hiprtc";
-    }
-    cache_ = std::filesystem::temp_directory_path() / ("linkgauge_placement_" + std::to_string(getpid()));
-    control_.configure("devices=2");
-    RuntimeRequest request;
-    request.which = GetParam().which;
-    request.kernel_cache = cache_.string();
-    request.library_folders = {std::string(LINKGAUGE_STAND_IN_FOLDER) + "/nvrtc12"};
-    runtime_ = open_runtime(request);
-    runtime_->bind_thread(0);
+    OnVendors::SetUp();
+    if (!IsSkipped()) runtime_ = open("devices=2");
   }
   void TearDown() override {
     runtime_.reset();
-    control_.configure("");
-    std::filesystem::remove_all(cache_);
+    OnVendors::TearDown();
   }
-  int launches() const { return control_.calls(GetParam().launch); }
 
   // Kernels that both ranks of a case launch in all.
   int launches_of(CaseSpec spec, std::int64_t samples) const {
@@ -51,22 +31,15 @@ class BlockPlacementOn : public testing::TestWithParam<Vendor> {
     spec.stop.samples = samples;
     spec.stop.time_ns = 60'000'000'000;
     spec.warmup = 1;
-    const int before = launches();
-    on_threads(2, [&](Group& group) {
-      SessionOptions options;
-      options.runtime = runtime_;
-      options.group = std::shared_ptr<Group>(std::shared_ptr<Group>(), &group);  // on_threads keeps it
-      options.host_clock = {20, 1};
-      Session session(options);
+    const int before = control_.calls(GetParam().launch);
+    with_sessions(runtime_, 2, [&](Session& session, Group&) {
       const auto result = session.measure(spec);
       ASSERT_TRUE(result.has_value());
       EXPECT_TRUE(result->measurement.verified);
     });
-    return launches() - before;
+    return control_.calls(GetParam().launch) - before;
   }
 
-  StandInControl control_;
-  std::filesystem::path cache_;
   std::shared_ptr<DeviceRuntime> runtime_;
 };
 
@@ -86,8 +59,8 @@ TEST_P(BlockPlacementOn, IsDrawnBeforeEachRoundWhereOperationsAreKernels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Vendors, BlockPlacementOn,
-                         testing::Values(Vendor{"cuda", "libcuda.so.1", "cuLaunchKernel"},
-                                         Vendor{"hip", "libamdhip64.so.7", "hipModuleLaunchKernel"}),
+                         testing::Values(Launching{{"cuda", "libcuda.so.1"}, "cuLaunchKernel"},
+                                         Launching{{"hip", "libamdhip64.so.7"}, "hipModuleLaunchKernel"}),
                          [](const auto& vendor) { return std::string(vendor.param.which); });
 
 TEST(BlockPlacement, TransportsSayWhetherEachOperationBeginsAKernel) {

@@ -3,46 +3,30 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 
 #include "case_maker.h"
 #include "errors.h"
-#include "stand_in_control.h"
+#include "on_vendors.h"
 
 namespace linkgauge {
 namespace {
 
-struct Vendor {
-  const char* which;
-  const char* library;
+struct Managing : Vendor {
   const char* prefetch;
   const char* advise;
 };
-std::ostream& operator<<(std::ostream& out, const Vendor& vendor) { return out << vendor.which; }
 
-class Managed : public ::testing::TestWithParam<Vendor> {
+class Managed : public OnVendors<Managing> {
  protected:
   void SetUp() override {
-    if (!cuda() && !can_start_compiler()) GTEST_SKIP() << "this machine cannot start linkgauge-hiprtc";
+    OnVendors::SetUp();
     unsetenv("HSA_XNACK");
     unsetenv("CUDA_VISIBLE_DEVICES");
-    cache_ = std::filesystem::temp_directory_path() / ("linkgauge_managed_" + std::to_string(getpid()));
-    control_.configure("");
   }
   void TearDown() override {
     unsetenv("HSA_XNACK");
-    std::filesystem::remove_all(cache_);
+    OnVendors::TearDown();
   }
-
-  std::shared_ptr<DeviceRuntime> open(const std::string& settings = "") {
-    control_.configure(settings);
-    RuntimeRequest request;
-    request.which = GetParam().which;
-    request.kernel_cache = cache_.string();
-    request.library_folders = {std::string(LINKGAUGE_STAND_IN_FOLDER) + "/nvrtc12"};
-    return open_runtime(request);
-  }
-  bool cuda() const { return std::string(GetParam().which) == "cuda"; }
 
   CaseSpec managed_case(Pattern pattern, ManagedUse use, std::int64_t size = 300'001) const {
     CaseSpec spec = case_of("kernel", pattern, 1, size);
@@ -78,9 +62,6 @@ class Managed : public ::testing::TestWithParam<Vendor> {
   }
   int prefetches() const { return control_.calls(GetParam().prefetch); }
   int advice_calls() const { return control_.calls(GetParam().advise); }
-
-  StandInControl control_{GetParam().library};
-  std::filesystem::path cache_;
 };
 
 TEST_P(Managed, EveryUseMovesTheDataRight) {
@@ -252,10 +233,11 @@ TEST_P(Managed, KernelsReachPageableMemoryWhereTheDeviceCan) {
   EXPECT_EQ(control_.live(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Vendors, Managed,
-                         ::testing::Values(Vendor{"cuda", "libcuda.so.1", "cuMemPrefetchAsync_v2", "cuMemAdvise_v2"},
-                                           Vendor{"hip", "libamdhip64.so.7", "hipMemPrefetchAsync", "hipMemAdvise"}),
-                         [](const auto& tested) { return std::string(tested.param.which); });
+INSTANTIATE_TEST_SUITE_P(
+    Vendors, Managed,
+    ::testing::Values(Managing{{"cuda", "libcuda.so.1"}, "cuMemPrefetchAsync_v2", "cuMemAdvise_v2"},
+                      Managing{{"hip", "libamdhip64.so.7"}, "hipMemPrefetchAsync", "hipMemAdvise"}),
+    [](const auto& tested) { return std::string(tested.param.which); });
 
 TEST(ManagedOnHip, MigratingAndZeroCopyFollowTheEnvironment) {
   const StandInControl control("libamdhip64.so.7");

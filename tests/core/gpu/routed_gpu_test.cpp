@@ -1,53 +1,24 @@
 // Routed copies on GPU runtimes: each message takes two copies, through memory of the device that the case names.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <ostream>
 #include <string>
 
 #include "case_maker.h"
 #include "errors.h"
 #include "measure/sampler.h"
-#include "stand_in_control.h"
+#include "on_vendors.h"
 
 namespace linkgauge {
 namespace {
 
-const std::string kStandIns = LINKGAUGE_STAND_IN_FOLDER;
-
-struct Vendor {
-  const char* which;
-  const char* library;
+struct Copying : Vendor {
   const char* peer_copy;
 };
-std::ostream& operator<<(std::ostream& out, const Vendor& vendor) { return out << vendor.which; }
 
-class RoutedOnGpus : public testing::TestWithParam<Vendor> {
+class RoutedOnGpus : public OnVendors<Copying> {
  protected:
-  RoutedOnGpus() : control_(GetParam().library) {}
-  void SetUp() override {
-    if (std::string(GetParam().which) == "hip" && !can_start_compiler()) {
-      GTEST_SKIP() << "this machine cannot start linkgauge-hiprtc";
-    }
-    cache_ = std::filesystem::temp_directory_path() / ("linkgauge_routed_" + std::to_string(getpid()));
-    control_.configure("devices=3");
-  }
-  void TearDown() override {
-    control_.configure("");
-    std::filesystem::remove_all(cache_);
-  }
-  std::shared_ptr<DeviceRuntime> open() const {
-    RuntimeRequest request;
-    request.which = GetParam().which;
-    request.kernel_cache = cache_.string();
-    request.library_folders = {kStandIns + "/nvrtc12"};
-    return open_runtime(request);
-  }
+  std::shared_ptr<DeviceRuntime> open() const { return OnVendors::open("devices=3"); }
   int copies() const { return control_.calls(GetParam().peer_copy); }
-
-  StandInControl control_;
-  std::filesystem::path cache_;
 };
 
 CaseSpec from_0_to_1(const char* variant, Initiator initiator) {
@@ -127,8 +98,7 @@ TEST_P(RoutedOnGpus, GivesEverythingBack) {
 }
 
 TEST_P(RoutedOnGpus, WithoutMemoryOnThatDeviceTheCaseIsSkippedOnAllRanks) {
-  control_.configure("devices=3;memory=67108864");
-  const auto runtime = open();
+  const auto runtime = OnVendors::open("devices=3;memory=67108864");
   runtime->bind_thread(2);
   Buffer all(*runtime, 2, MemoryKind::kDevice, std::size_t{60} << 20);
   CaseSpec spec = from_0_to_1("", Initiator::kSender);
@@ -139,8 +109,8 @@ TEST_P(RoutedOnGpus, WithoutMemoryOnThatDeviceTheCaseIsSkippedOnAllRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Vendors, RoutedOnGpus,
-                         testing::Values(Vendor{"cuda", "libcuda.so.1", "cuMemcpyPeerAsync"},
-                                         Vendor{"hip", "libamdhip64.so.7", "hipMemcpyPeerAsync"}),
+                         testing::Values(Copying{{"cuda", "libcuda.so.1"}, "cuMemcpyPeerAsync"},
+                                         Copying{{"hip", "libamdhip64.so.7"}, "hipMemcpyPeerAsync"}),
                          [](const auto& vendor) { return std::string(vendor.param.which); });
 
 }  // namespace

@@ -1,0 +1,39 @@
+// Runs a function with every rank's session, each on its own thread of this process.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "session.h"
+
+namespace linkgauge {
+
+// `body` is collective; what a rank throws fails the test.
+inline void with_sessions(const std::shared_ptr<DeviceRuntime>& runtime, int size,
+                          const std::function<void(Session&, Group&)>& body) {
+  const auto groups = make_thread_groups(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      SessionOptions options;
+      options.runtime = runtime;
+      options.group = groups[static_cast<std::size_t>(rank)];
+      options.host_clock = {20, 1};
+      Session session(options);
+      try {
+        body(session, *options.group);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        options.group->abort_with(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace linkgauge

@@ -2,8 +2,9 @@
 
     PYTHONPATH=src python bench/planted.py --seeds 0:100 [--causes slow_link,clean] [--processes 2] [--out found.jsonl]
 
-The causes and their worlds are those of tests/findings. With --out each variant's findings are kept, one line of JSON a
-variant, from which the tables can be printed again (--of found.jsonl).
+The causes and their worlds are those of tests/findings. With --out each variant's findings are kept, one line of JSON
+a variant, from which the tables can be printed again (--of found.jsonl). What bench/real_planted.py kept of real runs
+may be given beside it: then confidences are counted on both.
 """
 
 from __future__ import annotations

@@ -164,10 +164,11 @@ constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
     {"stop", stop},
 });
 
-constexpr std::array<Field<Fault>, 4> kFaultFields{{{"kind", word<&Fault::kind, fault_kind_from>},
+constexpr std::array<Field<Fault>, 5> kFaultFields{{{"kind", word<&Fault::kind, fault_kind_from>},
                                                     {"phase", plain<&Fault::phase>},
                                                     {"sample", plain<&Fault::sample>},
-                                                    {"rank", plain<&Fault::rank>}}};
+                                                    {"rank", plain<&Fault::rank>},
+                                                    {"times", plain<&Fault::times>}}};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <map>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -19,16 +20,17 @@
 namespace linkgauge {
 namespace {
 
-constexpr Words<FaultKind, 9> kFaults{"fault",
-                                      {{{FaultKind::kKill, "kill"},
-                                        {FaultKind::kSegv, "segv"},
-                                        {FaultKind::kStop, "stop"},
-                                        {FaultKind::kHang, "hang"},
-                                        {FaultKind::kThrow, "throw"},
-                                        {FaultKind::kMemory, "memory"},
-                                        {FaultKind::kCall, "call"},
-                                        {FaultKind::kAddress, "address"},
-                                        {FaultKind::kCorrupt, "corrupt"}}}};
+constexpr Words<FaultKind, 10> kFaults{"fault",
+                                       {{{FaultKind::kKill, "kill"},
+                                         {FaultKind::kSegv, "segv"},
+                                         {FaultKind::kStop, "stop"},
+                                         {FaultKind::kHang, "hang"},
+                                         {FaultKind::kThrow, "throw"},
+                                         {FaultKind::kMemory, "memory"},
+                                         {FaultKind::kCall, "call"},
+                                         {FaultKind::kAddress, "address"},
+                                         {FaultKind::kCorrupt, "corrupt"},
+                                         {FaultKind::kSlow, "slow"}}}};
 
 }  // namespace
 
@@ -51,6 +53,7 @@ class WatchedRuntime final : public DeviceRuntime {
   }
   DeviceRuntime& real() { return real_; }
   void fail_next_call() { fail_next_ = true; }
+  void make_copies(int times) { times_ = times; }
 
   std::string_view name() const override { return real_.name(); }
   std::string version() const override { return real_.version(); }
@@ -101,7 +104,7 @@ class WatchedRuntime final : public DeviceRuntime {
   void copy_async(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
                   StreamHandle stream) override {
     called("copy_async");
-    real_.copy_async(target, target_device, source, source_device, bytes, stream);
+    for (int i = 0; i < times_; ++i) real_.copy_async(target, target_device, source, source_device, bytes, stream);
   }
   EventHandle create_event(int device) override { return real_.create_event(device); }
   void destroy_event(EventHandle event) noexcept override { real_.destroy_event(event); }
@@ -109,10 +112,17 @@ class WatchedRuntime final : public DeviceRuntime {
   void wait(StreamHandle stream, EventHandle event) override { real_.wait(stream, event); }
   void synchronize_event(EventHandle event) override { real_.synchronize_event(event); }
   std::int64_t elapsed_ns(EventHandle start, EventHandle stop) override { return real_.elapsed_ns(start, stop); }
-  KernelHandle kernel(int device, std::string_view kernel_name) override { return real_.kernel(device, kernel_name); }
+  KernelHandle kernel(int device, std::string_view kernel_name) override {
+    const KernelHandle found = real_.kernel(device, kernel_name);
+    if (kernel_name.substr(0, std::string_view(kKernelCopy).size()) == kKernelCopy) {
+      const std::lock_guard lock(mutex_);
+      copies_.insert(found);
+    }
+    return found;
+  }
   void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) override {
     called("launch");
-    real_.launch(kernel, shape, arguments, stream);
+    for (int i = 0; i < (is_copy(kernel) ? times_.load() : 1); ++i) real_.launch(kernel, shape, arguments, stream);
   }
   std::string why_no_graphs() const override { return real_.why_no_graphs(); }
   void begin_capture(StreamHandle stream) override { real_.begin_capture(stream); }
@@ -133,8 +143,15 @@ class WatchedRuntime final : public DeviceRuntime {
       throw RuntimeCallError(name, "injected", 1, -1, "this failure was asked for by a test");
   }
 
+  bool is_copy(KernelHandle kernel) {
+    const std::lock_guard lock(mutex_);
+    return copies_.count(kernel) > 0;
+  }
+
   DeviceRuntime& real_;
   std::atomic<bool> fail_next_{false};
+  std::atomic<int> times_{1};
+  std::set<KernelHandle> copies_;
   std::mutex mutex_;
   std::map<std::byte*, Block> blocks_;
 };
@@ -177,6 +194,9 @@ void FaultInjector::at(const char* phase, std::int64_t sample, bool after) {
       break;
     case FaultKind::kCorrupt:
       flip_bytes();
+      break;
+    case FaultKind::kSlow:
+      runtime_->make_copies(fault_.times);
       break;
   }
 }

@@ -1,4 +1,5 @@
-// Faults for tests of what watches and verifies: a rank that dies, stops, hangs, fails, or receives wrong data.
+// Faults for tests of what watches, verifies and judges: a rank that dies, stops, hangs, fails, receives wrong data, or
+// whose copies are slow.
 #pragma once
 
 #include <array>
@@ -24,6 +25,7 @@ enum class FaultKind : std::uint8_t {
   kCall,     // the runtime's next call fails
   kAddress,  // a kernel writes where it may not: a GPU's context is lost, a host device's process dies of SIGSEGV
   kCorrupt,  // a byte at either end of each of the rank's large buffers is flipped once the operation is complete
+  kSlow,     // each copy of the rank is made `times` times: real bytes, so that load slows it as it slows its siblings
 };
 FaultKind fault_kind_from(std::string_view word);  // throws CallerError
 
@@ -37,6 +39,7 @@ struct Fault {
   std::string phase;         // one of kFaultPhases
   std::int64_t sample = -1;  // number of the sample; -1: any
   int rank = 0;              // of the launch
+  int times = 4;             // kSlow only
 };
 
 class WatchedRuntime;

@@ -1,10 +1,17 @@
-"""Which tests go to one worker when several run them ('./lg test' starts pytest with -n)."""
+"""How many examples a property is tried with, and which tests go to one worker when several run ('./lg test': -n)."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import hypothesis
 import pytest
+
+from thorough import most
+
+# Where a test says no number of its own.
+hypothesis.settings.register_profile("linkgauge", max_examples=most(100, 25))
+hypothesis.settings.load_profile("linkgauge")
 
 # These kill runs and look at all of this machine for what is left of them, so that none may run beside another.
 LEFTOVERS = ("tests/faults/", "tests/run/test_interrupts.py")

@@ -1,6 +1,7 @@
 """Makes a folder of wheels that installs linkgauge without a network on any Linux with glibc 2.28 or newer.
 
-Called by './lg wheels DIR' inside the checkout's private environment. The core is compiled by Zig's C++ compiler, which
+Called by './lg wheels DIR' inside the checkout's private environment; what linkgauge depends on is of the versions of
+locks/, or with --newest, which comes before DIR, the newest. The core is compiled by Zig's C++ compiler, which
 links against the symbol versions of an old glibc and carries its own C++ library: a distribution's compiler would bind
 to the glibc of the machine it runs on (from 2.34 on even pthread_create has a new version). auditwheel judges the
 outcome, and the folder is tried in a fresh environment before this says that it is ready.
@@ -54,7 +55,8 @@ def build_wheel(folder: Path, architecture: str) -> Path:
     zig = Path(ziglang.__file__).parent / "zig"
     compiler = f"{zig} c++ -target {architecture}-linux-gnu.2.{GLIBC_MINOR}"
     # Zig builds its C++ library once, a minute or two, and keeps it in a cache.
-    caches = {"ZIG_GLOBAL_CACHE_DIR": f"{ROOT}/build/zig", "ZIG_LOCAL_CACHE_DIR": f"{ROOT}/build/zig"}
+    names = ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
+    caches = {name: os.environ.get(name, f"{ROOT}/build/zig") for name in names}
     with tempfile.TemporaryDirectory() as raw:
         settings = [
             f"--config-settings=build-dir={ROOT}/build/wheelhouse-{{wheel_tag}}",
@@ -81,13 +83,12 @@ def platform_tags(architecture: str) -> list[str]:
     return [*minors, *(f"manylinux{year}_{architecture}" for year in ("2014", "2010", "1"))]
 
 
-def download_dependencies(folder: Path, wheel: Path, architecture: str) -> None:
+def download_dependencies(folder: Path, wheel: Path, architecture: str, *, newest: bool) -> None:
     """Adds the wheels of all dependencies, the report's too; a dependency without a wheel ends the program."""
     platforms = [f"--platform={tag}" for tag in platform_tags(architecture)]
-    run(
-        "the download of the dependencies",
-        pip("download", "--only-binary=:all:", *platforms, "-d", folder, f"{wheel}[report]"),
-    )
+    locked = ["--require-hashes", "-r", str(ROOT / "locks" / "report.txt")]
+    what = [f"{wheel}[report]"] if newest else locked
+    run("the download of the dependencies", pip("download", "--only-binary=:all:", *platforms, "-d", folder, *what))
 
 
 def try_install(folder: Path) -> None:
@@ -107,10 +108,11 @@ def try_install(folder: Path) -> None:
 
 
 def main() -> None:
-    """Makes the wheelhouse named by the only argument."""
-    if len(sys.argv) != 2:
+    """Makes the wheelhouse named by the last argument."""
+    *options, name = sys.argv[1:] or ["--help"]
+    if options not in ([], ["--newest"]) or name.startswith("-"):
         fail("'./lg wheels' takes one folder", EXIT_BAD_INPUT)
-    folder = Path(sys.argv[1]).resolve()
+    folder = Path(name).resolve()
     architecture = platform.machine()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +121,7 @@ def main() -> None:
     for old in folder.glob("linkgauge-*.whl"):
         old.unlink()
     wheel = build_wheel(folder, architecture)
-    download_dependencies(folder, wheel, architecture)
+    download_dependencies(folder, wheel, architecture, newest=bool(options))
     try_install(folder)
     total = sum(path.stat().st_size for path in folder.glob("*.whl"))
     print(

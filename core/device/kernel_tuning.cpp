@@ -19,16 +19,18 @@ namespace {
 
 // Rounds of a knock-out: many variants roughly, few of them well. Sizes above the first round's share one choice, since
 // that is enough for the steady state of any link. Where so many bytes take less than kSteadyNs, inside a device's own
-// memory, more are copied: grids for the whole size would have blocks without work.
+// memory, more are copied: grids for the whole size would have blocks without work. Where they take longer than
+// longest_ns, on a link to the host, fewer: a hundred variants of 64 MiB over PCIe would take a second.
 struct Round {
   std::size_t most_variants;
   std::size_t most_bytes;
   int repeats;
+  double longest_ns;
 };
 constexpr std::size_t kSteadyBytes = std::size_t{64} << 20;
-constexpr Round kRough{1000, kSteadyBytes, 2};
-constexpr Round kCloser{24, std::size_t{128} << 20, 3};
-constexpr Round kFinal{6, std::size_t{256} << 20, 7};
+constexpr Round kRough{1000, kSteadyBytes, 2, 300'000};
+constexpr Round kCloser{24, std::size_t{128} << 20, 3, 600'000};
+constexpr Round kFinal{6, std::size_t{256} << 20, 7, 1'500'000};
 constexpr double kSteadyNs = 200'000;
 // Events resolve about half a microsecond: below 1 % of an interval of this length.
 constexpr double kIntervalNs = 60'000;
@@ -158,6 +160,13 @@ CopyVariant knock_out(std::vector<CopyVariant> left, std::initializer_list<Round
   return left.front();
 }
 
+// What is copied in a round of at most `most` bytes, where `probed` of them took `probe_ns`.
+std::size_t copied_in(const Round& round, std::size_t most, std::size_t probed, double probe_ns) {
+  const double longest = static_cast<double>(probed) * round.longest_ns / std::max(probe_ns, 1.0);
+  // Compared before it is made a whole number, which a large one may not fit.
+  return longest < static_cast<double>(most) ? std::max(static_cast<std::size_t>(longest), kWordBytes) : most;
+}
+
 CopyVariant measured(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source, std::size_t bytes,
                      int blocks) {
   const int device = path.device;
@@ -167,8 +176,9 @@ CopyVariant measured(DeviceRuntime& runtime, const CopyPath& path, void* target,
   const auto steady =
       static_cast<std::size_t>(static_cast<double>(probed) * std::max(1.0, kSteadyNs / std::max(probe_ns, 1.0)));
   return knock_out(variants, {kRough, kCloser, kFinal}, [&](const CopyVariant& variant, const Round& round) {
-    const std::size_t copied = std::min(bytes, std::max(steady, round.most_bytes));
-    return copy_time_ns(runtime, device, variant, target, source, copied, round.repeats);
+    const std::size_t most = std::min(bytes, std::max(steady, round.most_bytes));
+    return copy_time_ns(runtime, device, variant, target, source, copied_in(round, most, probed, probe_ns),
+                        round.repeats);
   });
 }
 
@@ -242,12 +252,17 @@ CopyVariant fastest_both_ways(DeviceRuntime& runtime, int device, const BothWays
   const std::string both = "both ways";
   return remembered({place(runtime, device), both, both, magnitude(bytes), blocks}, [&] {
     BothWays places = ways;
-    const auto time_ns = [&](const CopyVariant& variant, const Round& round) {
-      std::uint64_t length = std::min(bytes, round.most_bytes);
+    const auto time_ns = [&](const CopyVariant& variant, std::uint64_t length, int repeats) {
       void* arguments[] = {&places.target, &places.source, &places.target_back, &places.source_back, &length};
-      return launch_time_ns(runtime, device, variant, arguments, round.repeats);
+      return launch_time_ns(runtime, device, variant, arguments, repeats);
     };
-    return knock_out(both_ways_variants(runtime, device, blocks), {kRough, kFinal}, time_ns);
+    const std::vector<CopyVariant> variants = both_ways_variants(runtime, device, blocks);
+    const std::size_t probed = std::min(bytes, kSteadyBytes);
+    const double probe_ns = time_ns(variants[variants.size() / 2], probed, 1);
+    return knock_out(variants, {kRough, kFinal}, [&](const CopyVariant& variant, const Round& round) {
+      const std::size_t most = std::min(bytes, round.most_bytes);
+      return time_ns(variant, copied_in(round, most, probed, probe_ns), round.repeats);
+    });
   });
 }
 

@@ -120,8 +120,10 @@ class Sampler {
     fill();
     operation_.put_back();
     hook(phase, -1, false);
+    const std::int64_t start_ns = now_ns();
     operation_.post();
     operation_.complete();
+    checked_ns_ = now_ns() - start_ns;
     ++measurement_.operations_total;
     hook(phase, -1, true);
     return verify(which);
@@ -148,10 +150,13 @@ class Sampler {
   }
 
   // At least spec.warmup operations, unless they would take too much of the case's time; batches grow here until the
-  // clock is fine enough.
+  // clock is fine enough, and shrink until enough samples fit.
   bool warm_up() {
     settings_.heartbeat.enter(Moment::kWarmup);
     std::int64_t done = 0;
+    const int asked = context_.batch;
+    bool probing = may_not_fit();
+    if (probing) context_.batch = 1;
     for (std::int64_t round = 1;; round *= 2) {
       const std::int64_t wanted =
           (std::max<std::int64_t>(spec_.warmup, 1) - done + context_.batch - 1) / context_.batch;
@@ -161,6 +166,11 @@ class Sampler {
       done += samples * batch;
       const std::vector<RoundReport> reports = exchange_reports();
       plan_lead(reports, samples);
+      if (probing) {
+        probing = false;
+        context_.batch = fitting_batch(reports, samples, asked);
+        if (context_.batch > 1) continue;
+      }
       const bool fine = !plan_batch(reports);
       const auto most_ns = static_cast<std::int64_t>(kWarmupShare * static_cast<double>(spec_.stop.time_ns));
       if (fine && (done >= spec_.warmup || reports.front().elapsed_ns > most_ns)) return true;
@@ -287,6 +297,30 @@ class Sampler {
     }
   }
 
+  // How long a sample may take so that, after the warm-up, as many fit into the rule's time as a measurement needs.
+  double fitting_ns() const {
+    const bool count = spec_.stop.kind == StopRuleKind::kCount;
+    const std::int64_t needed = count ? std::min(spec_.stop.samples, kFewSamples) : kFewSamples;
+    return (1 - kWarmupShare) * static_cast<double>(spec_.stop.time_ns) / static_cast<double>(needed);
+  }
+
+  // Whether a batch may take longer, by the operation that was checked: the first, which is seldom a quick one.
+  bool may_not_fit() {
+    if (context_.batch == 1) return false;
+    std::int64_t longest_ns = 0;
+    for (const std::vector<std::byte>& bytes : group_.exchange(to_bytes(&checked_ns_, 1), progress_)) {
+      longest_ns = std::max(longest_ns, from_bytes<std::int64_t>(bytes).front());
+    }
+    return static_cast<double>(longest_ns) * context_.batch > fitting_ns();
+  }
+
+  // The largest batch up to `asked` of which enough samples fit, by a round of so many samples of one operation.
+  int fitting_batch(const std::vector<RoundReport>& reports, std::int64_t samples, int asked) const {
+    std::int64_t longest_ns = 1;
+    for (const RoundReport& report : reports) longest_ns = std::max(longest_ns, report.round_ns / samples);
+    return static_cast<int>(std::clamp<double>(fitting_ns() / static_cast<double>(longest_ns), 1, asked));
+  }
+
   // Raises the batch until the clock's resolution is below 1 % of a sample. True where it did.
   bool plan_batch(const std::vector<RoundReport>& reports) {
     if (!batched() || spec_.verify_each) return false;
@@ -352,6 +386,7 @@ class Sampler {
   std::int64_t warmups_ = 0;
   std::uint64_t fills_ = 0;
   std::int64_t begin_ns_ = 0;
+  std::int64_t checked_ns_ = 0;  // of the operation that was checked last
   std::int64_t round_ns_ = 0;
   std::int64_t shortest_ns_ = INT64_MAX;
 };

@@ -38,7 +38,7 @@ struct Measurement {
   VerifyResult verify;     // of the check that failed, on the rank where it failed; `where` says which operation
   std::string stopped_by;  // "count", "interval", "duration", "time" (the rule's time is up), "timeout" (twice its time
                            // and one sample gave fewer than 5 samples), "corrupt" (a check failed)
-  int batch = 1;           // operations of a sample, as raised to the clock's resolution
+  int batch = 1;           // operations of a sample: raised to the clock's resolution, or lowered to the rule's time
 };
 
 // What a rank is at, for the parent's evidence when it does not get on. The numbers are those of run/heartbeat.py.

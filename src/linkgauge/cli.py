@@ -1,8 +1,7 @@
 """The command line: one table of commands, each imported only when it is asked for.
 
 `linkgauge --help` must not cost the import of pyarrow, scipy or mpi4py, so the table below holds each command's name
-and one line of help, and `build_app` imports the one package whose command was typed. A package's `command.py` holds
-`app: typer.Typer` with its commands and groups registered under explicit names.
+and one line of help, and only the module of the command that was typed is imported: there `NAME` is `NAME_command`.
 """
 
 from __future__ import annotations
@@ -11,14 +10,16 @@ import dataclasses
 import gc
 import importlib
 import importlib.util
+import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Annotated, NoReturn, Protocol
+from collections.abc import Sequence
+from typing import NoReturn
 
-import typer
+import click
 
 from linkgauge import __version__
+from linkgauge.command_line import Group
 from linkgauge.errors import LinkgaugeError, one_line
 
 EXIT_INTERRUPTED = 130
@@ -43,7 +44,7 @@ _SYSTEM = "Systems"
 COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry("run", "linkgauge.run.command", "Measure this machine: a plan, launch by launch, into a run folder.",
                  _MEASURE),
-    CommandEntry("list", "linkgauge.run.command", "What is here: devices, transports, patterns, plans, MPI libraries.",
+    CommandEntry("list", "linkgauge.run.listing", "What is here: devices, transports, patterns, plans, MPI libraries.",
                  _MEASURE),
     CommandEntry("doctor", "linkgauge.doctor.command", "What is wrong with this set-up, and the remedy, before a run.",
                  _MEASURE),
@@ -57,7 +58,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry("import", "linkgauge.store.command", "Another tool's output as a run folder.", _READ),
     CommandEntry("findings", "linkgauge.findings.command", "What is odd in a run, why, and what to do.", _JUDGE),
     CommandEntry("compare", "linkgauge.findings.command", "What changed between two runs.", _JUDGE),
-    CommandEntry("check", "linkgauge.findings.command", "A run against a baseline, a system or rules; the exit status "
+    CommandEntry("check", "linkgauge.findings.command", "Whether a machine is as fast as it should be; the exit status "
                  "says it.", _JUDGE),
     CommandEntry("baseline", "linkgauge.findings.command", "Make and show baselines from several runs.", _JUDGE),
     CommandEntry("advise", "linkgauge.findings.command", "Which mechanism and settings suit a pattern best.", _JUDGE),
@@ -76,71 +77,35 @@ def _module_exists(module: str) -> bool:
         return False
 
 
-def _add_stub(app: typer.Typer, entry: CommandEntry) -> None:
-    def never_run() -> None:
-        raise AssertionError(f"the stub of '{entry.name}' was run")
+class _Commands(Group):
+    """The table's commands; those whose module is not part of this installation are left out."""
 
-    app.command(entry.name, help=entry.help, rich_help_panel=entry.panel)(never_run)
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [entry.name for entry in COMMANDS if _module_exists(entry.module)]
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for entry in COMMANDS:
+            if entry.name == cmd_name and _module_exists(entry.module):
+                found: click.Command = getattr(importlib.import_module(entry.module), f"{entry.name}_command")
+                return found
+        return None
 
-def _add_command(app: typer.Typer, entry: CommandEntry) -> None:
-    source: typer.Typer = importlib.import_module(entry.module).app
-    for command in source.registered_commands:
-        if command.name == entry.name:
-            app.registered_commands.append(command)
-            return
-    for group in source.registered_groups:
-        if group.name == entry.name:
-            app.registered_groups.append(group)
-            return
-    _add_stub(app, dataclasses.replace(entry, help=f"{entry.help} (not in this build)"))
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"linkgauge {__version__}")
-        raise typer.Exit
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        here = [entry for entry in COMMANDS if _module_exists(entry.module)]
+        for panel, entries in itertools.groupby(here, key=lambda entry: entry.panel):
+            with formatter.section(panel):
+                formatter.write_dl([(entry.name, entry.help) for entry in entries])
 
 
-def build_app(wanted: str | None) -> typer.Typer:
-    """The Typer app with the command `wanted` imported and every other one a line of help.
-
-    Commands whose module is not part of this installation are left out.
-    """
-    app = typer.Typer(
-        name="linkgauge",
-        help="Measures every path that data can take between GPUs and host memory, and says how much of what the "
-        "wires allow each delivers.",
-        epilog="Example: linkgauge run --quick",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-    def root(
-        version: Annotated[
-            bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
-        ] = False,
-    ) -> None:
-        pass
-
-    app.callback()(root)
-    for entry in COMMANDS:
-        if entry.name == wanted and _module_exists(entry.module):
-            _add_command(app, entry)
-        elif _module_exists(entry.module):
-            _add_stub(app, entry)
-    return app
-
-
-class _ShowsMessage(Protocol):
-    def format_message(self) -> str: ...
-
-
-def _error_base() -> type[Exception]:
-    # Typer carries click inside from some version on; the base of its usage errors has no public name in both.
-    return next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+ROOT = _Commands(
+    "linkgauge",
+    help="Measures every path that data can take between GPUs and host memory, and says how much of what the wires "
+    "allow each delivers.",
+    epilog="Example: linkgauge run --quick",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+click.version_option(__version__, message="linkgauge %(version)s", help="Print the version.")(ROOT)
 
 
 def report_error(message: str) -> None:
@@ -155,33 +120,29 @@ def _quietly_closed() -> int:
     return 0
 
 
-def run_command(arguments: Sequence[str], build: Callable[[str | None], typer.Typer] = build_app) -> int:
+def run_command(arguments: Sequence[str], root: click.Command = ROOT) -> int:
     """Runs one command line (without the program's name) and returns its exit status (docs/definitions.md)."""
-    wanted = next((word for word in arguments if not word.startswith("-")), None)
-    error_base = _error_base()
     try:
-        command = typer.main.get_command(build(wanted))
-        result = command.main(args=list(arguments), prog_name="linkgauge", standalone_mode=False)
+        with root.make_context("linkgauge", list(arguments)) as context:
+            result = root.invoke(context)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except LinkgaugeError as error:
         report_error(str(error))
         return error.exit_status
-    except typer.Exit as error:
+    except click.exceptions.Exit as error:
         return error.exit_code
-    except (typer.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt):
         report_error("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _quietly_closed()
-    except error_base as error:
-        shows: _ShowsMessage = error  # type: ignore[assignment]  # every click error has it
-        message = shows.format_message()
-        if not message.strip():
-            return EXIT_BAD_INPUT  # no arguments: the help was printed
-        known = wanted in {entry.name for entry in COMMANDS}
-        hint = f"linkgauge {wanted} --help" if known else "linkgauge --help"
-        report_error(f"{message.rstrip('.')}. See '{hint}'")
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return EXIT_BAD_INPUT
+    except click.ClickException as error:
+        within = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "linkgauge"
+        report_error(f"{error.format_message().rstrip('.')}. See '{within} --help'")
         return EXIT_BAD_INPUT
 
 

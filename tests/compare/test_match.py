@@ -10,10 +10,10 @@ from linkgauge.stats.match import match_runs, repeats_of
 
 
 def row(
-    case: Case, launch: int = 0, repeat: int = 0, attempt: int = 0, median: float | None = 1.0, status: str = "ok"
+    case: Case, repeat: int = 0, attempt: int = 0, median: float | None = 1.0, status: str = "ok", key: str = "x"
 ) -> dict[str, Any]:
     return {
-        **case.dimensions(), "case_key": case.case_key, "launch": launch, "repeat": repeat, "attempt": attempt,
+        **case.dimensions(), "case_key": case.case_key, "launch_key": key, "repeat": repeat, "attempt": attempt,
         "median_ns": median, "status": status,
     }  # fmt: skip
 
@@ -28,22 +28,22 @@ OTHER = Case("copy_engine", "unidirectional", 1024, 1024, (2, 1))
 
 def test_repeats_gather_by_case_and_launch_key_and_the_last_attempt_counts() -> None:
     rows = [
-        row(PAIR, launch=0, repeat=0, attempt=1, median=7.0),
-        row(PAIR, launch=0, repeat=0, attempt=0, median=99.0),
-        row(PAIR, launch=1, repeat=1, median=8.0),
-        row(PAIR, launch=2, repeat=0, median=5.0),
-        row(PAIR, launch=3, repeat=2, median=None, status="hung"),
-        row(PAIR, launch=4, repeat=3, median=None, status="skipped"),
+        row(PAIR, repeat=0, attempt=1, median=7.0),
+        row(PAIR, repeat=0, attempt=0, median=99.0),
+        row(PAIR, repeat=1, median=8.0),
+        row(PAIR, repeat=0, median=5.0, key="y"),
+        row(PAIR, repeat=2, median=None, status="hung"),
+        row(PAIR, repeat=3, median=None, status="skipped"),
     ]
-    known = repeats_of(rows, {0: "x", 1: "x", 2: "y", 3: "x", 4: "x"})
+    known = repeats_of(rows)
     assert known[(PAIR.case_key, "x")].median_ns == {0: 7.0, 1: 8.0}
     assert known[(PAIR.case_key, "x")].failures == ["hung"]
     assert known[(PAIR.case_key, "y")].median_ns == {0: 5.0}
 
 
 def test_on_one_host_devices_match_by_uuid() -> None:
-    first = repeats_of([row(PAIR)], {0: "x"})
-    second = repeats_of([row(OTHER, median=2.0), row(PAIR, median=3.0)], {0: "x"})
+    first = repeats_of([row(PAIR)])
+    second = repeats_of([row(OTHER, median=2.0), row(PAIR, median=3.0)])
     # The device that was 0 is now 2.
     matched = match_runs(first, second, launch("h", ["A", "B", "C"]), launch("h", ["C", "B", "A"]))
     assert matched.how == "devices matched by UUID"
@@ -53,8 +53,8 @@ def test_on_one_host_devices_match_by_uuid() -> None:
 
 
 def test_across_hosts_devices_match_by_ordinal() -> None:
-    first = repeats_of([row(PAIR)], {0: "x"})
-    second = repeats_of([row(PAIR, median=3.0)], {0: "x"})
+    first = repeats_of([row(PAIR)])
+    second = repeats_of([row(PAIR, median=3.0)])
     matched = match_runs(first, second, launch("h", ["A", "B", "C"]), launch("g", ["C", "B", "A"]))
     assert "by ordinal" in matched.how
     assert "g" in matched.how
@@ -62,8 +62,8 @@ def test_across_hosts_devices_match_by_ordinal() -> None:
 
 
 def test_a_device_that_left_is_named_and_its_cases_stay_unpaired() -> None:
-    first = repeats_of([row(PAIR)], {0: "x"})
-    second = repeats_of([row(PAIR)], {0: "x"})
+    first = repeats_of([row(PAIR)])
+    second = repeats_of([row(PAIR)])
     matched = match_runs(first, second, launch("h", ["A", "B"]), launch("h", ["A", "Z"]))
     assert not matched.pairs
     assert matched.notes == ("device 1 of the first run (B) is not in the second",)
@@ -71,7 +71,7 @@ def test_a_device_that_left_is_named_and_its_cases_stay_unpaired() -> None:
 
 
 def test_another_launch_key_is_another_case() -> None:
-    first, second = repeats_of([row(PAIR)], {0: "x"}), repeats_of([row(PAIR)], {0: "y"})
+    first, second = repeats_of([row(PAIR)]), repeats_of([row(PAIR, key="y")])
     assert not match_runs(first, second).pairs
 
 
@@ -80,8 +80,8 @@ def test_launches_that_differ_are_said_where_nothing_else_does() -> None:
         extra = json.dumps({"launch_key_contents": {"mode": "processes", "ranks": 2, "env": {}, **contents}})
         return [{"launch_key": key, "extra": extra, **launch("h", ["A", "B"])[0]}]
 
-    first = repeats_of([row(PAIR), row(OTHER)], {0: "x"})
-    second = repeats_of([row(PAIR)], {0: "y"})
+    first = repeats_of([row(PAIR), row(OTHER)])
+    second = repeats_of([row(PAIR, key="y")])
     matched = match_runs(first, second, of("x", env={"NCCL_ALGO": "Ring"}), of("y", mode="threads"))
     assert not matched.pairs
     assert matched.notes == (
@@ -89,7 +89,7 @@ def test_launches_that_differ_are_said_where_nothing_else_does() -> None:
         "second; mode processes in the first and threads in the second",
     )
     # Nothing to say of cases that the other run lacks, nor of launches alike; what is not stored stops nothing.
-    assert match_runs(first, repeats_of([row(PAIR)], {0: "x"}), of("x"), of("x")).notes == ()
+    assert match_runs(first, repeats_of([row(PAIR)]), of("x"), of("x")).notes == ()
     for broken in (None, "{", "[]", '{"launch_key_contents": 3}', '{"launch_key_contents": {"env": 3}}'):
         odd = [{"launch_key": "y", "extra": broken, "ranks": []}]
         (note,) = match_runs(first, second, of("x"), odd).notes

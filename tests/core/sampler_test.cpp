@@ -164,6 +164,41 @@ TEST(Sampler, StreamingQueuesABatchAndRaisesItToTheClock) {
   EXPECT_EQ(coarse.measurements[0].batch, coarse.measurements[1].batch);
 }
 
+TEST(Sampler, ABatchShrinksUntilFiveSamplesFitIntoTheTime) {
+  for (const StopRuleKind rule : {StopRuleKind::kInterval, StopRuleKind::kDuration, StopRuleKind::kCount}) {
+    CaseSpec spec = case_of(Pattern::kAllreduce, rule, 1000);
+    spec.cadence = Cadence::kStreaming;
+    spec.batch = 20;
+    spec.stop.time_ns = 400'000'000;
+    spec.stop.relative_half_width = 1e-9;
+    const Ran ran = run(2, spec, settings_with(), 10'000'000);  // 20 of them take half of the time
+    for (const Measurement& measured : ran.measurements) {
+      EXPECT_NE(measured.stopped_by, "timeout");
+      EXPECT_GE(of_phase(measured, Phase::kSample).size(), 5U);
+      EXPECT_LE(measured.batch, 6) << "0.15 of the time";
+      EXPECT_GE(measured.batch, 1);
+      EXPECT_EQ(measured.batch, ran.measurements[0].batch);
+      for (const Sample& sample : of_phase(measured, Phase::kSample)) EXPECT_EQ(sample.iterations, measured.batch);
+    }
+  }
+}
+
+TEST(Sampler, ABatchThatFitsStaysAsItWasAskedFor) {
+  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 1);  // one sample is all that is needed
+  spec.cadence = Cadence::kStreaming;
+  spec.batch = 20;
+  spec.warmup = 1;
+  for (const std::int64_t time_ns : {kLongNs, std::int64_t{4'000'000'000}}) {
+    spec.stop.time_ns = time_ns;
+    const Ran ran = run(2, spec, settings_with(), 1'000'000);
+    for (const Measurement& measured : ran.measurements) {
+      EXPECT_EQ(measured.batch, 20);
+      EXPECT_EQ(measured.stopped_by, "count");
+      EXPECT_EQ(of_phase(measured, Phase::kWarmup).size(), 1U);
+    }
+  }
+}
+
 TEST(Sampler, IsolatedStaysAtOneOperationAndIsMarkedCoarse) {
   const CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 8);
   const Ran ran = run(2, spec, settings_with(1'000'000), 1'000);

@@ -164,6 +164,29 @@ TEST_P(FaultPhase, AFailureReachesTheOthersAndLeavesTheSessionUsable) {
   });
 }
 
+TEST(Fault, SlowCopiesTakeLongerAndAreRight) {
+  with_sessions(2, [](Session& session, Group& group) {
+    CaseSpec spec = copy_case({0, 1});
+    spec.size_bytes = std::int64_t{8} << 20;
+    const auto least_ns = [&] {
+      const auto result = session.measure(spec);
+      expect_good(result);
+      std::int64_t least = 0;
+      for (const Sample& sample : result->measurement.samples)
+        if (least == 0 || sample.ns < least) least = sample.ns;
+      return least;
+    };
+    const std::int64_t usual = least_ns();
+    session.set_fault(Fault{FaultKind::kSlow, "prepare", -1, 0, 16});
+    const std::int64_t slow = least_ns();
+    session.set_fault(std::nullopt);
+    // Sixteen times the bytes: far more than noise makes of it.
+    if (group.rank() == 0) {
+      EXPECT_GT(slow, 2 * usual);
+    }
+  });
+}
+
 TEST_P(FaultPhase, FlippedBytesAreCaught) {
   const std::string phase = GetParam();
   with_sessions(2, [&](Session& session, Group& group) {

@@ -54,7 +54,7 @@ class FakeReaders(Readers):
             "cores": {0, 1, 2, 3},
             "load": 0.1,
             "commands": {"ucx_info": "# Transport: cuda_ipc"},
-            "packages": {"numpy": "2.0", "mpi4py": "4.1", "pyarrow": "20.0.0", "rich": "13.9", "typer": "0.20",
+            "packages": {"numpy": "2.0", "mpi4py": "4.1", "pyarrow": "20.0.0", "rich": "13.9", "click": "8.3",
                          "altair": "5.5", "duckdb": "1.2"},
             "visible": 2,
             "refused": {},

@@ -33,7 +33,8 @@ esac
 FAKE_COMPILER = '#!/bin/sh\ncat >/dev/null\n[ ! -e "$CALLS.no_compiler" ]\n'
 FAKE_MANAGER = '#!/bin/sh\necho "$(basename "$0") $*" >>"$CALLS"\nrm -f "$CALLS.no_compiler" "$CALLS.no_venv"\n'
 TOOLS = (
-    "basename cat chmod cp cut dirname env find flock grep head mkdir mktemp readlink rm sh sha256sum sort tail xargs"
+    "basename cat chmod cp cut date dirname env find flock grep head mkdir mktemp readlink rm sh sha256sum sort tail "
+    "xargs"
 )
 
 
@@ -49,6 +50,9 @@ class Door:
         shutil.copy(ROOT / "lg", self.checkout / "lg")
         (self.checkout / "pyproject.toml").write_text("[build-system]\n")
         (self.checkout / "CMakeLists.txt").write_text("")
+        (self.checkout / "locks").mkdir()
+        for lock in ("build", "report", "test", "lint", "wheels"):
+            (self.checkout / "locks" / f"{lock}.txt").write_text(f"{lock}==1 --hash=sha256:00\n")
         (self.checkout / "core" / "clock.cpp").write_text("int one() { return 1; }\n")
         (self.checkout / "src" / "linkgauge" / "__init__.py").write_text("")
         for tool in TOOLS.split():
@@ -96,7 +100,10 @@ def door(tmp_path: Path) -> Door:
 def test_the_first_call_sets_up_and_the_next_only_runs(door: Door) -> None:
     first = door.run("list", "devices", "a b")
     assert (first.returncode, first.stdout) == (0, "linkgauge list devices a b\n"), first.stderr
-    assert len(door.take_calls()) == 2, "build requirements, then linkgauge with its dependencies"
+    dependencies, linkgauge = door.take_calls()
+    assert dependencies.endswith("--require-hashes -r locks/build.txt -r locks/report.txt")
+    assert "--no-index" in linkgauge
+    assert linkgauge.endswith(f"-e {door.checkout}[report,report]")
     second = door.run("list")
     assert (second.returncode, second.stdout, second.stderr) == (0, "linkgauge list\n", "")
     assert door.take_calls() == []
@@ -118,6 +125,33 @@ def test_what_is_built_again_follows_what_changed(door: Door) -> None:
     (door.checkout / "pyproject.toml").write_text("[build-system]\n# another dependency\n")
     door.run("list")
     assert [("--no-deps" in call) for call in door.take_calls()] == [False, False]
+
+
+def test_each_part_is_installed_as_locked_and_a_changed_lock_anew(door: Door) -> None:
+    assert door.run("setup", "test,lint").returncode == 0
+    dependencies, linkgauge = door.take_calls()
+    locks = ("build", "report", "test", "lint")
+    assert dependencies.endswith("--require-hashes" + "".join(f" -r locks/{lock}.txt" for lock in locks))
+    assert linkgauge.endswith("[report,test,lint]")
+    for again in (("list",), ("setup", "test"), ("setup", "lint")):
+        assert door.run(*again).returncode == 0
+    assert door.take_calls() == []
+    (door.checkout / "locks" / "test.txt").write_text("test==2 --hash=sha256:00\n")
+    assert door.run("list").returncode == 0
+    assert len(door.take_calls()) == 2
+
+
+def test_the_newest_of_everything_stays_until_the_next_setup(door: Door) -> None:
+    door.run("list")
+    door.take_calls()
+    assert door.run("setup", "--newest", "test").returncode == 0
+    calls = door.take_calls()
+    assert len(calls) == 2
+    assert not [call for call in calls if "--require-hashes" in call or "--no-index" in call or "--upgrade" not in call]
+    assert door.run("list").returncode == 0
+    assert door.take_calls() == []
+    assert door.run("setup").returncode == 0
+    assert ["--require-hashes" in call for call in door.take_calls()] == [True, False]
 
 
 def test_a_checkout_that_was_moved_is_set_up_anew(door: Door) -> None:
@@ -220,7 +254,14 @@ def test_its_own_help_needs_no_set_up(door: Door) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("wheels",), ("wheels", "a", "b"), ("setup", "everything"), ("setup", "test,everything")]
+    "arguments",
+    [
+        ("wheels",),
+        ("wheels", "a", "b"),
+        ("setup", "everything"),
+        ("setup", "test,everything"),
+        ("setup", "--newest", "all"),
+    ],
 )
 def test_bad_arguments_are_named_before_any_work(door: Door, arguments: tuple[str, ...]) -> None:
     done = door.run(*arguments)

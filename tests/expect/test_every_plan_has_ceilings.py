@@ -17,6 +17,7 @@ from linkgauge.plan.patterns import PATTERNS
 from linkgauge.run.on_system import prepare_on
 from linkgauge.system import System, discover
 from recorded_machine import Machine, h200, switch_links
+from thorough import thorough
 
 
 def discovered_h200(root: Path) -> System:
@@ -44,14 +45,20 @@ def as_measured(case: Case) -> dict[str, Any]:
     return {**case.dimensions(), "lane": 0 if case.pattern == "bidirectional" else -1, "status": "ok", **figures}
 
 
-@pytest.fixture(scope="module", params=["hgx-h200-4", "hgx-h200-8", "discovered"])
+EIGHT = pytest.param("hgx-h200-8", marks=thorough("four of these GPUs have the same kinds of links"))
+
+
+@pytest.fixture(scope="module", params=["hgx-h200-4", EIGHT, "discovered"])
 def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> System:
     if request.param == "discovered":
         return discovered_h200(tmp_path_factory.mktemp("machine"))
     return systems.load(request.param)
 
 
-@pytest.mark.parametrize("plan", names())
+FULL = pytest.param("full", marks=thorough("the default plan has every pattern and transport, at fewer sizes"))
+
+
+@pytest.mark.parametrize("plan", [FULL if name == "full" else name for name in names()])
 def test_every_case_has_a_ceiling(system: System, plan: str) -> None:
     """From the links alone; between two host buffers, whose memory nobody states, from the run's own copies."""
     lacking: Counter[tuple[str, str, tuple[int, ...], int]] = Counter()
@@ -76,7 +83,7 @@ def test_without_measured_copies_host_memory_stays_unknown() -> None:
     assert from_ports(systems.load("hgx-h200-4"), case, Ports()) == []
 
 
-@pytest.mark.parametrize("plan", ["quick", "default", "full"])
+@pytest.mark.parametrize("plan", ["quick", "default", FULL])
 def test_every_case_of_host_devices_has_a_ceiling_from_its_run(plan: str) -> None:
     """On a machine without a GPU, whose firmware tells nothing of memory, what the run reached is the ceiling."""
     system = discover(Path("/"), nvml_answers={}, host_devices=2)

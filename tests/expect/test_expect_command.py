@@ -70,7 +70,7 @@ def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "unknown pattern 'x'" in error(capsys, "expect", "lumi-g", "--pattern", "x")
     assert "unknown transport 'x'" in error(capsys, "expect", "lumi-g", "--transport", "x")
     assert "unknown unit 'x'" in error(capsys, "expect", "lumi-g", "--unit", "x")
-    assert "unknown unit 'XB'" in error(capsys, "expect", "lumi-g", "--size", "1 XB")
+    assert "'64MB' is not a size" in error(capsys, "expect", "lumi-g", "--size", "64MB")
     assert "name a system" in error(capsys, "expect")
     assert "root 8 is no rank" in error(capsys, "expect", "lumi-g", "--pattern", "broadcast", "--root", "8")
     assert "--record stores this machine" in error(capsys, "system", "lumi-g", "--record", "x")

@@ -36,7 +36,7 @@ def main(folder: Path) -> int:
         pending, number = resumed_pending(launches, load(path), relaunched, frozenset())
         named = {str(one.number): one.planned.number for one in pending}
         run_folder.update_info({"relaunched": {**relaunched, **named}})
-        mpis = resumed_mpis(launches, [], path)
+        mpis, _ = resumed_mpis(launches, [], path, {})
     else:
         plan, mpis = named_mpis(parse_plan(job["plan"], "faults", "faults"), [])
         planned = plan_run(plan, expand(plan, machine), machine)

@@ -1,7 +1,7 @@
 """Faults planted at phases of transports: each costs its case only, is recorded with its evidence, and leaves nothing.
 
-`./lg test --faults` plants all of them (LINKGAUGE_FAULTS=all); otherwise sixty drawn by a seed. Faults that end a
-launch share runs: a run has one case for each, of a size of its own, and sound ones between. Those that end the whole
+`./lg test --faults` plants all of them (LINKGAUGE_FAULTS=all), `--all` sixty drawn by a seed, else 16. Faults that end
+a launch share runs: a run has one case for each, of a size of its own, and sound ones between. Those that end the whole
 run (a killed parent, a full disk) share runs too, each of which is resumed until nothing is left. Much of the time
 passes waiting for what hangs, so several runs go on at once; the tests look at them one after the other.
 """
@@ -27,13 +27,14 @@ from faults.planter import SAMPLES, WARMUP
 from faults.triples import THREADED, TRIPLES, Triple, seeded
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.store.run import load
+from thorough import most
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
     pytest.mark.timeout(1800),
 ]
 ALL = os.environ.get("LINKGAUGE_FAULTS") == "all"
-CHOSEN = list(TRIPLES) if ALL else seeded(60, seed=11)
+CHOSEN = list(TRIPLES) if ALL else seeded(most(60, 16), seed=11)
 A_RUN = 12  # faults that share a run
 A_CHAIN = 6  # faults that end a run which is then resumed, one after the other
 AT_ONCE = 3 if ALL else 2
@@ -290,5 +291,5 @@ def test_no_shared_memory_is_left_when_all_runs_are_over(runs: Runs) -> None:
 def test_the_list_is_long_enough_and_says_each_triple_once() -> None:
     assert len(TRIPLES) >= 300
     assert len({(triple.fault.kind, triple.phase, triple.transport) for triple in TRIPLES}) == len(TRIPLES)
-    assert len(CHOSEN) >= 60
+    assert len(CHOSEN) >= most(60, 16)
     print(f"{len(CHOSEN)} of {len(TRIPLES)} triples")

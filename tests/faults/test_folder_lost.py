@@ -15,6 +15,7 @@ import pytest
 
 from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from faults.test_killed_runs import begin, check_readable, linkgauge, recorded_bytes
+from thorough import thorough
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
@@ -95,6 +96,7 @@ def as_one_for_whom_modes_hold(test: str) -> None:
         shutil.rmtree(folder)
 
 
+@thorough("a folder that vanished ends the run by the same way")
 def test_a_folder_that_became_read_only_ends_the_run_and_can_be_resumed(tmp_path: Path) -> None:
     if passes_by_modes():  # as root does
         as_one_for_whom_modes_hold("test_a_folder_that_became_read_only_ends_the_run_and_can_be_resumed")

@@ -1,8 +1,8 @@
 """Runs whose parent is killed at a random moment and which are resumed measure what an undisturbed one does.
 
-Whole runs of the command line, with real ranks: 24 with `./lg test --faults` (LINKGAUGE_FAULTS=all), else four. The
-moments are drawn by a seed: some in the time before the first case is on disk, the others by what has been recorded,
-so that a busy machine does not move them all behind the run's end.
+Whole runs of the command line, with real ranks: 24 with `./lg test --faults` (LINKGAUGE_FAULTS=all), four with
+`--all`, else one. The moments are drawn by a seed: some in the time before the first case is on disk, the others by
+what has been recorded, so that a busy machine does not move them all behind the run's end.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from linkgauge.errors import RunFolderError
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.store.run import load
+from thorough import most
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
     pytest.mark.timeout(300),
 ]
-RUNS = 24 if os.environ.get("LINKGAUGE_FAULTS") == "all" else 4
+RUNS = 24 if os.environ.get("LINKGAUGE_FAULTS") == "all" else most(4, 1)
 SAMPLES = 6
 PLAN = f"""
 repeat = 2

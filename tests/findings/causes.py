@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
+import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from planting import MIB, SWEEP, World
+import pytest
+from planting import BEGINS_NS, LASTS_NS, MIB, SWEEP, World
 
 from linkgauge.findings.facts import Facts, Identity, RankSeries
 from linkgauge.findings.finding import Finding
+from linkgauge.findings.known import KNOWN_KIND
 from linkgauge.findings.read import measures_of
 from linkgauge.plan.case import Case
 from linkgauge.plan.patterns import pattern
@@ -28,12 +33,20 @@ def system(name: str) -> System:
     return _LOADED[name]
 
 
+class MadeUp(Facts):
+    """Facts of a machine of no known kind: what is known of real machines says nothing of made-up rates."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.kept[KNOWN_KIND] = None
+
+
 def facts_of(world: World) -> Facts:
     def series(identity: Identity) -> RankSeries | None:
         columns = world.samples_of.get(identity)
         return None if columns is None else RankSeries(**columns, host_clock=True)
 
-    return Facts(
+    return MadeUp(
         measures_of(world.rows),
         observations=world.observations,
         launches=world.launches(),
@@ -224,12 +237,16 @@ def anti_locality(seed: int, loudness: float = 1.0) -> Planted:
 
 
 def protocol_step(seed: int, loudness: float = 1.0) -> Planted:
-    """One transport's ping-pong takes longer by 0.5 to 2 times from some size on."""
+    """One transport's ping-pong takes longer by 0.5 to 2 times from some size on, seen at every power of two or, with
+    four sizes on either side, at every power of eight.
+    """
     world = _new(seed, SYSTEMS, loudness=loudness)
     transport = str(world.rng.choice(["copy_engine", "kernel", "mpi"]))
-    at = int(world.rng.choice(SWEEP[2:6]))
+    finely = bool(world.rng.random() < 0.5)
+    sizes = tuple(1 << power for power in range(3, 31)) if finely else SWEEP
+    at = int(world.rng.choice(SWEEP[2:6] if finely else SWEEP[4:6]))
     extra = float(world.rng.uniform(0.5, 2.0))
-    below = max(size for size in SWEEP if size < at)
+    below = max(size for size in sizes if size < at)
 
     def step(case: Case) -> float:
         if case.pattern != "pingpong" or case.transport != transport or case.size < at:
@@ -238,6 +255,8 @@ def protocol_step(seed: int, loudness: float = 1.0) -> Planted:
 
     world.extra_ns.append(step)
     world.measure_all()
+    for size in set(sizes) - set(SWEEP):
+        world.add(transport, "pingpong", size, world.first_pair)
     size = {512: "512 B", 4096: "4 KiB", 32768: "32 KiB", 262144: "256 KiB"}[at]
     return Planted(
         world,
@@ -426,12 +445,61 @@ def spikes(seed: int, loudness: float = 1.0) -> Planted:
     return Planted(world, lambda f: f.rule == "periodic_spikes", f"{world.system.name}: spikes of {height:.1f}")
 
 
+def _matrices(world: World, size: int = 256 * MIB) -> None:
+    """All ordered pairs by three transports more, as the default plan has them."""
+    for a, b in itertools.permutations(sorted(world.names)[:8], 2):
+        for transport in ("kernel", "ccl", "mpi"):
+            world.add(transport, "unidirectional", size, (a, b))
+
+
+def slow_from(seed: int, loudness: float = 1.0) -> Planted:
+    """A device whose cases all take 10 to 40 % longer from a moment in the middle of the run on."""
+    # With two devices, or pairs that have few like them, it cannot be told from slow links.
+    able = tuple(name for name in SYSTEMS if len(system(name).devices) >= 4 and name != "v100-dgx-1")
+    world = _new(seed, able, loudness=loudness)
+    device = int(world.rng.integers(min(8, len(world.names))))
+    factor = 1 + float(world.rng.uniform(0.1, 0.4))
+    moment = BEGINS_NS + LASTS_NS * float(world.rng.uniform(0.35, 0.65))
+    world.from_moment.append(lambda case, at: factor if device in case.devices and at >= moment else 1.0)
+    world.measure_all()
+    _matrices(world)
+    return Planted(
+        world,
+        lambda f: f.rule == "slow_from" and f.devices == (device,),
+        f"{world.system.name}: device {device} x{1 / factor:.2f} from {(moment - BEGINS_NS) / 1e9:.0f} s on",
+    )
+
+
+def timer(seed: int, loudness: float = 1.0) -> Planted:
+    """Something that delays whatever runs on the node by 30 to 60 us, every 7 to 15 ms."""
+    able = tuple(name for name in SYSTEMS if name != "sli-rtx2080")  # two devices: too few cases
+    world = _new(seed, able, samples=240, sigma=0.005, loudness=loudness)
+    period, delay = float(world.rng.uniform(7e6, 15e6)), float(world.rng.uniform(30e3, 60e3))
+    world.ticks.append(lambda case, at, lasts: delay * (math.floor((at + lasts) / period) - math.floor(at / period)))
+    world.measure_all()
+    _matrices(world, 16 * MIB)
+
+    def right(f: Finding) -> bool:
+        return (
+            f.rule == "periodic_spikes" and f.subject == "the node" and _period_of(f) == pytest.approx(period, rel=0.01)
+        )
+
+    return Planted(world, right, f"{world.system.name}: {delay / 1e3:.0f} us every {period / 1e6:.1f} ms")
+
+
+def _period_of(finding: Finding) -> float:
+    """The period in ns that a finding's sentence tells in ms."""
+    found = re.match(r"Every ([0-9.]+) ms ", finding.sentence)
+    return float(found[1]) * 1e6 if found else 0.0
+
+
 CAUSES = {
     "slow_link": slow_link, "slow_pair": slow_pair, "half_a_rail": half_a_rail, "slow_nic": slow_nic,
     "anti_locality": anti_locality,
     "protocol_step": protocol_step, "drift": drift, "straggler": straggler, "slow_host_link": slow_host_link,
     "engine_cap": engine_cap, "staged": staged, "five_of_eight": five_of_eight,
     "falling": falling, "bad_choice": bad_choice, "far": far, "narrow_host": narrow_host, "spikes": spikes,
+    "slow_from": slow_from, "timer": timer,
 }  # fmt: skip
 
 CONSEQUENCES = {

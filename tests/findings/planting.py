@@ -32,6 +32,9 @@ MIB = 1 << 20
 FABRIC = {"nvlink", "xgmi", "sli"}
 SWEEP = tuple(1 << power for power in range(3, 31, 3))
 
+BEGINS_NS, LASTS_NS = 1e12, 60e9  # of the node's clock: the run
+GAP_NS = 10_000.0  # between two samples
+
 TRANSPORTS = {
     "copy_engine": (6_000.0, 0.90),
     "kernel": (3_500.0, 0.86),
@@ -71,6 +74,10 @@ class World:
     extra_ns: list[Callable[[Case], float]] = dataclasses.field(default_factory=list)
     # case -> factors by sample
     over_time: list[Callable[[Case, np.ndarray], np.ndarray]] = dataclasses.field(default_factory=list)
+    # (case, ns at which it begins) -> factor on all of its time
+    from_moment: list[Callable[[Case, float], float]] = dataclasses.field(default_factory=list)
+    # (case, ns at which a sample begins, its ns) -> ns on top
+    ticks: list[Callable[[Case, float, float], float]] = dataclasses.field(default_factory=list)
     # case -> ns of lateness by rank
     lateness: list[Callable[[Case], np.ndarray]] = dataclasses.field(default_factory=list)
 
@@ -213,8 +220,22 @@ class World:
         for how in self.lateness:
             late = late + how(case)
         series = series + late.max()
-        self._keep(case, series, late, repeat)
+        # Within a minute at a time that the order of planting says nothing of, as in a shuffled plan.
+        begins = BEGINS_NS + float(np.random.default_rng([7, len(self.rows)]).uniform(0, LASTS_NS))
+        for moment in self.from_moment:
+            series = series * moment(case, begins)
+        if self.ticks:
+            series = self._with_ticks(case, series, begins)
+        self._keep(case, series, late, repeat, begins)
         return case
+
+    def _with_ticks(self, case: Case, series: np.ndarray, begins: float) -> np.ndarray:
+        """What comes on top of a sample moves all that follow."""
+        longer, at = series.copy(), begins
+        for index, lasts in enumerate(series.tolist()):
+            longer[index] = lasts + sum(tick(case, at, lasts) for tick in self.ticks)
+            at += longer[index] + GAP_NS
+        return longer
 
     def _noise(self, size: int) -> np.ndarray:
         if self.recorded:
@@ -230,7 +251,7 @@ class World:
         delayed = self.rng.random(self.samples) < 0.01
         return np.exp(walk) * np.where(delayed, 1 + self.rng.exponential(0.5, self.samples), 1.0)
 
-    def _keep(self, case: Case, series: np.ndarray, late: np.ndarray, repeat: int) -> None:
+    def _keep(self, case: Case, series: np.ndarray, late: np.ndarray, repeat: int, begins: float) -> None:
         info = pattern(case.pattern)
         median = float(np.median(series))
         ordered = np.sort(series)
@@ -250,13 +271,13 @@ class World:
                 "goodput_bytes_per_s": payload * lanes / median * 1e9,
             }
         )  # fmt: skip
-        self.samples_of[(case.case_key, repeat, repeat, 0)] = self._ranks(case, series, late)
+        self.samples_of[(case.case_key, repeat, repeat, 0)] = self._ranks(case, series, late, begins)
 
-    def _ranks(self, case: Case, series: np.ndarray, late: np.ndarray) -> dict[str, np.ndarray]:
+    def _ranks(self, case: Case, series: np.ndarray, late: np.ndarray, begins: float) -> dict[str, np.ndarray]:
         n, ranks = self.samples, case.ranks
         if not pattern(case.pattern).collective:
             ranks = 1
-        scheduled = 1e12 + np.cumsum(np.concatenate([[0.0], series[:-1]]) + 10_000.0)
+        scheduled = begins - GAP_NS + np.cumsum(np.concatenate([[0.0], series[:-1]]) + GAP_NS)
         columns: dict[str, list[np.ndarray]] = {
             k: [] for k in ("rank", "lane", "sample", "scheduled_ns", "start_ns", "ns", "iterations")
         }
@@ -284,6 +305,12 @@ class World:
         ]  # fmt: skip
         return [{"launch": 0, "launch_key": "k", "ranks": ranks}]
 
+    @property
+    def first_pair(self) -> tuple[int, int]:
+        """The pair whose sizes are swept."""
+        first, second, *_ = sorted(self.names)
+        return first, second
+
     def measure_all(self, sweeps: bool = True) -> None:
         """The usual plan: pairs, host links, sweeps of one pair, collectives over sizes and counts."""
         devices = sorted(self.names)
@@ -300,7 +327,7 @@ class World:
             return
         for transport in ("copy_engine", "kernel", "mpi"):
             for size in SWEEP:
-                self.add(transport, "pingpong", size, (devices[0], devices[1]))
+                self.add(transport, "pingpong", size, self.first_pair)
         group = tuple(devices[:8])
         for size in SWEEP[1:]:
             self.add("ccl", "allreduce", size, group)

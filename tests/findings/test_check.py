@@ -159,8 +159,6 @@ def test_a_system_without_accepted_shares_and_an_unknown_one_are_refused(
     assert "states no accepted shares" in capsys.readouterr().err
     assert run_command(["check", str(folder / "r0"), "--against", "sumit"]) == 2
     assert "did you mean 'summit'" in capsys.readouterr().err
-    assert run_command(["check", str(folder / "r0")]) == 2
-    assert "--against is missing" in capsys.readouterr().err
 
 
 RULES = """

@@ -89,3 +89,12 @@ def test_the_unit_of_the_times_does_not_matter() -> None:
 def test_too_little_to_solve_gives_nothing() -> None:
     assert solve([1.0], ["all"], {"x": [0]}, [0.0]) == []
     assert solve([1.0, 2.0], ["all", "all"], {}, [0.0, 0.0]) == []
+
+
+def test_an_element_whose_own_median_is_uncertain_is_not_told() -> None:
+    times = [100.0, 100.2, 99.9, 100.1, 120.0, 99.8, 100.1, 100.0]
+    elements: dict[object, list[int]] = {index: [index] for index in range(len(times))}
+    widths = [WIDTHS] * len(times)
+    assert [slow.element for slow in solve(times, ["all"] * len(times), elements, widths)] == [4]
+    widths[4] = 0.09
+    assert solve(times, ["all"] * len(times), elements, widths) == []

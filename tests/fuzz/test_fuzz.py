@@ -24,8 +24,12 @@ from hypothesis import strategies as st
 
 from fuzz import hostile, targets
 from linkgauge.errors import UsageError
+from thorough import most, thorough
 
 NAMES = sorted(targets.TARGETS)
+# Each allocation is traced, of which these make many.
+LARGE_NAMES = ("imported_log", "run_folder")
+LARGE = thorough("readers of journals, plans and systems are looked at for memory in every run of the tests")
 SECONDS = 1  # of libFuzzer for each target
 GROWTH_BYTES = 100_000  # over some forty readings: caches of regular expressions and of pyarrow settle late
 FOUND = [(name, path) for name in NAMES for path in targets.found(name)]
@@ -61,7 +65,7 @@ def test_mutants_end_well_or_in_one_line(name: str) -> None:
     seeds = [*targets.seeds(name), *(path.read_bytes() for path in targets.found(name))]
     refused = []
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(max_examples=most(60, 20), deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
     @given(st.sampled_from(seeds), st.integers(0, 2**32 - 1))
     def check(seed: bytes, number: int) -> None:
         mutant = hostile.mutant(name, seed, random.Random(number))
@@ -72,7 +76,7 @@ def test_mutants_end_well_or_in_one_line(name: str) -> None:
     assert sum(refused) > len(refused) / 2, "most mutants are what they were made from"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LARGE) if name in LARGE_NAMES else name for name in NAMES])
 def test_reading_nonsense_leaves_no_memory_behind(name: str) -> None:
     seeds = sorted(targets.seeds(name), key=len)[:3]
     inputs = [*seeds, *(hostile.mutant(name, seed, random.Random(n)) for seed in seeds for n in range(2))]
@@ -91,6 +95,7 @@ def test_reading_nonsense_leaves_no_memory_behind(name: str) -> None:
         tracemalloc.stop()
 
 
+@thorough("what it found is in corpus/, and mutants of the seeds go into every reader")
 @pytest.mark.skipif(
     importlib.util.find_spec("atheris") is None,
     reason=f"atheris has no wheel for Python {platform.python_version()} on {platform.machine()}: hypothesis alone",

@@ -10,7 +10,9 @@ import pytest
 
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.run.mpi_library import MpiInstallation
+from thorough import thorough
 
+STAGING_OF_THREE = pytest.param("staging", 3, marks=thorough("of two ranks it is here, and of three mpi is"))
 RunCases = Callable[..., list[dict[str, Any]]]
 
 PAIRS = ("pingpong", "unidirectional", "bidirectional")
@@ -54,8 +56,7 @@ def expect_verified(cases: list[dict[str, Any]], results: list[dict[str, Any]]) 
     assert not wrong, wrong[:3]
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-@pytest.mark.parametrize("transport", ["mpi", "staging"])
+@pytest.mark.parametrize(("transport", "ranks"), [("mpi", 2), ("mpi", 3), ("staging", 2), STAGING_OF_THREE])
 def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, transport: str, ranks: int) -> None:
     patterns = (PAIRS if ranks == 2 else ()) + OTHERS + COLLECTIVES
     cases = [case(transport, pattern, ranks, size) for pattern in patterns for size in sizes(pattern, ranks)]

@@ -15,6 +15,7 @@ import pytest
 
 from executables import python_program
 from linkgauge.peers.catalogue import peer_tests
+from thorough import most
 
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 pytestmark = [
@@ -57,10 +58,12 @@ def against(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_test_of_nccl_tests_in_two_launches_a_round(tmp_path: Path) -> None:
-    names = [test.name for test in peer_tests("nccl-tests")]
+    few = ["all_gather_perf", "all_reduce_perf", "broadcast_perf"]
+    names = most([test.name for test in peer_tests("nccl-tests")], few)
     for name in names:
         python_program(tmp_path / "peer", name, PROGRAM.format(library=STAND_IN_VERSION))
     words = ["nccl-tests=peer", "--ranks", "2,3", "--size", "96,768", "--devices", "cuda", "--iterations", "40"]
+    words += most([], ["--tests", ",".join(few)])
     done = against(*words, "--pairs", "1", "--out", "out", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     table = json.loads(done.stdout)

@@ -15,7 +15,7 @@ import pytest
 
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.peers import drive, launch, osu
+from linkgauge.peers import drive, launch
 from linkgauge.peers.catalogue import PEERS, peer_tests
 from linkgauge.peers.drive import alternate
 from linkgauge.peers.estimators import ESTIMATORS
@@ -26,7 +26,9 @@ from linkgauge.peers.request import Request, Row, rows_of
 from linkgauge.peers.show import row_of, untold
 from linkgauge.peers.theirs import Figures, Reasons, launches_of, measure_peer
 from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run import mpi_library
 from linkgauge.run.devices import DeviceSet
+from linkgauge.run.mpi_library import MpiInstallation
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -113,7 +115,7 @@ def test_sizes_that_one_factor_does_not_step_take_several_launches(tmp_path: Pat
 
 
 def test_sizes_apart_have_a_process_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(osu, "launcher", lambda request, ranks, program: ["mpiexec", str(program)])
+    mpi_of_fakes(monkeypatch)
     for peer, name in (("nccl-tests", "all_reduce_perf"), ("osu", "osu_latency")):
         (tmp_path / name).touch(mode=0o755)
         request = request_of(peer, tmp_path, tmp_path, name, sizes=RANGE, mpi="x" if peer == "osu" else "")
@@ -126,8 +128,14 @@ def test_sizes_apart_have_a_process_each(tmp_path: Path, monkeypatch: pytest.Mon
         assert ends == [(str(size), str(size)) for size in RANGE]
 
 
+def mpi_of_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever --mpi names is an MPI library of the launcher mpiexec."""
+    mpi = MpiInstallation("x", "mpich", "4", "mpich", Path("/x/libmpi.so.12"), Path("mpiexec"), "hydra", "--mpi")
+    monkeypatch.setattr(mpi_library, "resolve", lambda name: mpi)
+
+
 def osu_on(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(osu, "launcher", lambda request, ranks, program: ["mpiexec", "-n", str(ranks), str(program)])
+    mpi_of_fakes(monkeypatch)
     monkeypatch.setattr("linkgauge.run.devices.find_devices", lambda asked: DeviceSet(kind, (), ()))
 
 
@@ -339,6 +347,7 @@ class Sides:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, noisy: int = 0, failing: int = 0) -> None:
         self.rounds: list[tuple[str, int, tuple[int, ...]]] = []
         self.noisy, self.failing = noisy, failing
+        monkeypatch.setattr(drive, "look_at_peer", lambda request, rows: ([], {}))
         monkeypatch.setattr(drive, "measure_peer", lambda *arguments: self.side("peer", *arguments))
         monkeypatch.setattr(drive, "measure_ours", lambda *arguments: self.side("ours", *arguments))
 

@@ -17,15 +17,16 @@ from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan, names
 from linkgauge.plan.case import MANAGED_USES, MECHANISM, TASK, Case
 from linkgauge.plan.estimate import LAUNCH_S, case_s
-from linkgauge.plan.expand import ELEMENT_BYTES, expand, rank_devices, restated_size
+from linkgauge.plan.expand import expand, rank_devices
 from linkgauge.plan.launches import LaunchSettings, estimate_launch_s, group, measuring_s, plan_run
 from linkgauge.plan.machine import PlanMachine, free_host_memory
 from linkgauge.plan.memory import memory_need, over_limit
 from linkgauge.plan.model import Plan, narrowed
 from linkgauge.plan.order import coarse_first, shuffled, value_rounds
-from linkgauge.plan.patterns import PATTERNS, WHAT
+from linkgauge.plan.patterns import ELEMENT_BYTES, PATTERNS, WHAT, restated_size
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.plan.quantity import Share
+from thorough import most
 
 GIB = 1 << 30
 MACHINE = PlanMachine("host", 4, 8 * GIB, 8 * GIB, 8 * GIB, 4)
@@ -228,7 +229,7 @@ stop_time_ns = "1s"
 """
 
 
-@hypothesis.settings(deadline=None, max_examples=10)
+@hypothesis.settings(deadline=None, max_examples=most(10, 3))
 @given(st.integers(1, 400), st.integers(1, 3))
 def test_what_fits_is_the_beginning_of_the_order_of_value(limit_s: int, repeat: int) -> None:
     plan = dataclasses.replace(plan_of(TWO_KINDS), time_limit_ns=limit_s * 10**9, repeat=repeat)
@@ -260,7 +261,7 @@ def test_what_fits_is_the_beginning_of_the_order_of_value(limit_s: int, repeat: 
         assert all(set(one) == {0} or 0 not in one for one in rounds)
 
 
-@hypothesis.settings(deadline=None)
+@hypothesis.settings(deadline=None, max_examples=most(100, 15))
 @given(st.integers(0, 2**63), st.integers(0, 100), st.booleans())
 def test_the_same_seed_gives_the_same_order(seed: int, launch: int, by_value: bool) -> None:
     cases = cases_of('[[case]]\ntransport="mpi"\npattern=["pingpong","alltoall"]\nsize="8:8MiB:x4"\npairs="root"')

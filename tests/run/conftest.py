@@ -22,6 +22,7 @@ from linkgauge.run.prepare import named_mpis, new_pending
 from linkgauge.run.progress import Reporter
 from linkgauge.run.runner import RunSettings
 from linkgauge.run.stored_plan import write_launches
+from linkgauge.run.time_limit import TimeLimit
 from linkgauge.store.folder import RunFolder
 
 FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
@@ -74,10 +75,12 @@ def run_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         hung_after_s: float = 10.0,
         env: Sequence[str] = (),
         real: bool = False,
+        limit: TimeLimit | None = None,
+        launcher_args: Sequence[str] = (),
     ) -> Measured:
         plan = parse_plan(text, "test", "test")
         plan = options.apply_launches(plan, mpis=[one.name for one in mpis], env=options.parse_env(env),
-                                      threads=threads, bind=None, launcher_args=())  # fmt: skip
+                                      threads=threads, bind=None, launcher_args=launcher_args)  # fmt: skip
         plan, known = named_mpis(plan, mpis)
         machine = machine_of(devices)
         planned = plan_run(plan, expand(plan, machine), machine)
@@ -85,8 +88,8 @@ def run_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         write_launches(folder.path, planned.launches)
         worker = WORKER if real else FAKE_WORKER
         work = Work(folder, new_pending(planned), len(planned.launches), devices_of(devices), machine, known,
-                    RunSettings(1, max_failures, None, fault), planned.launches, planned.left_out, worker,
-                    hung_after_s)  # fmt: skip
+                    RunSettings(1, max_failures, limit, fault), planned.launches, worker=worker,
+                    hung_after_s=hung_after_s)  # fmt: skip
         return Measured(folder.path, measure(work, Reporter()))
 
     return run

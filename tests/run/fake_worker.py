@@ -30,6 +30,12 @@ class Meeting:
         self.said: list[bytes] = [b""] * size
 
 
+def link_ns(size: int) -> int:
+    """What a message takes over the link that LINKGAUGE_TEST_LINK describes: `latency in ns, bytes per ns`."""
+    latency_ns, bytes_per_ns = map(float, os.environ["LINKGAUGE_TEST_LINK"].split(","))
+    return round(latency_ns + size / bytes_per_ns)
+
+
 class FakeSession:
     def __init__(self, spec: WorkerSpec, rank: int, words: Any, exchange: Any) -> None:
         self.spec, self.rank, self.words, self._exchange = spec, rank, words, exchange
@@ -37,7 +43,7 @@ class FakeSession:
     def exchange(self, mine: bytes) -> list[bytes]:
         said = self._exchange(self.rank, mine)
         fault = self.spec.fault or {}
-        if mine == b"go" and fault.get("kind") == "early" and not os.path.exists(fault["once"]):
+        if mine.startswith(b'{"index"') and fault.get("kind") == "early" and not os.path.exists(fault["once"]):
             time.sleep(0.3)  # the other ranks are in the case before rank 0 is
         return said
 
@@ -53,6 +59,7 @@ class FakeSession:
     def _fault(self, case: Case, ranks: list[int]) -> str:
         fault = self.spec.fault or {}
         matches = all(getattr(case, name) == fault[name] for name in ("transport", "pattern", "size") if name in fault)
+        matches = matches and case.devices == tuple(fault.get("devices", case.devices))
         if not fault or not matches or self.rank != ranks[-1] or fault["kind"] == "between":
             return ""
         marker = fault.get("once")
@@ -104,7 +111,8 @@ class FakeSession:
             start = time.monotonic_ns()
             time.sleep(float(os.environ.get("LINKGAUGE_TEST_SAMPLE_S", "0.0002")))
             samples["scheduled_ns"][index] = samples["start_ns"][index] = start
-            samples["ns"][index] = time.monotonic_ns() - start
+            linked = "LINKGAUGE_TEST_LINK" in os.environ
+            samples["ns"][index] = link_ns(case.size) if linked else time.monotonic_ns() - start
             self.words[beat.COUNT] += np.uint64(1)
         facts = {"converged": True, "coarse": False, "verified": True, "operations_total": count + 5, "lanes": ["all"]}
         return RankOutcome(self.rank, "ok", "", facts, samples)
@@ -148,13 +156,14 @@ class FakeReader:
 next_step = worker._next_step
 
 
-def die_between(spec: WorkerSpec, entry: Any, watch: Any, recorder: Any) -> bytes:
+def die_between(schedule: Any, watch: Any, recorder: Any) -> bytes:
     """Rank 0 dies once, before it begins the case that the fault names."""
-    fault = spec.fault or {}
-    if fault.get("kind") == "between" and entry.index == fault["index"] and not os.path.exists(fault["once"]):
+    fault = schedule._spec.fault or {}
+    first = schedule._left[0].index if schedule._left else -1
+    if fault.get("kind") == "between" and first == fault["index"] and not os.path.exists(fault["once"]):
         open(fault["once"], "w").close()
         os._exit(3)
-    return next_step(spec, entry, watch, recorder)
+    return next_step(schedule, watch, recorder)
 
 
 if __name__ == "__main__":

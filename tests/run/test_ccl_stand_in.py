@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from linkgauge.store.run import load
+from thorough import most, thorough
 
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 pytestmark = [
@@ -30,6 +31,7 @@ pattern = ["pingpong", "unidirectional", "ring_shift", "alltoall", "allreduce", 
 size = "48KiB"
 pairs = "first"
 """
+PROCESSES_DO = thorough("processes meet the same code, and most tests here are of threads")
 ONE = '[[case]]\ntransport = "ccl"\npattern = ["allreduce", "allgather"]\nsize = "24KiB"\n'
 
 
@@ -109,22 +111,25 @@ library_choices = true
 transport = "ccl"
 pattern = ["allreduce", "alltoall"]
 size = ["24KiB", "96KiB"]
-cadence = ["isolated", "streaming"]
+cadence = CADENCE
 path = ["default", "host"]
 """
 
 
 def test_what_the_library_chose_is_asked_in_launches_that_are_not_part_of_the_run(tmp_path: Path) -> None:
-    status, cases = run(tmp_path, CHOSEN, "--threads", "--repeat", "2")
+    cadences = most(["isolated", "streaming"], ["isolated"])
+    repeats = most(2, 1)
+    plan = CHOSEN.replace("CADENCE", str(cadences))
+    status, cases = run(tmp_path, plan, "--threads", "--repeat", str(repeats))
     assert status == 0
     loaded = load(tmp_path / "run")
     rows = list(loaded.rows())
-    assert len(rows) == len(cases) == 2 * 2 * 2 * 2 * 2
+    assert len(rows) == len(cases) == 2 * 2 * 2 * len(cadences) * repeats
     chosen = {(row.case.pattern, json.loads(row.record["evidence"]).get("chosen", {}).get("algorithm")) for row in rows}
     assert chosen == {("allreduce", "RING"), ("alltoall", None)}  # of alltoall no version tells
     # The launches that wrote a log left nothing else: no launch, no times, no file.
     launches = loaded.launches.to_pylist()
-    assert len(launches) == 4
+    assert len(launches) == 2 * repeats
     assert not any("NCCL_DEBUG" in name for launch in launches for name in json.loads(launch["env"]))
     assert sorted(path.name for path in (tmp_path / "run").rglob("*choices*")) == []
     shown = linkgauge("show", "run", cwd=tmp_path)
@@ -199,7 +204,7 @@ ranks_per_device = 2
 """
 
 
-@pytest.mark.parametrize("words", [("--threads",), ()])
+@pytest.mark.parametrize("words", [pytest.param(("--threads",), marks=PROCESSES_DO), ()])
 def test_ranks_that_share_a_device_are_measured_or_the_reason(tmp_path: Path, words: tuple[str, ...]) -> None:
     status, _ = run(tmp_path, SHARED, *words, LINKGAUGE_STAND_IN="devices=2")
     assert status == 0

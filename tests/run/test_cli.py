@@ -6,27 +6,25 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import click
 import pytest
-import typer
 
 from linkgauge import __version__, cli
 from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.plan.dimensions import DIMENSIONS
 from linkgauge.plan.patterns import PATTERNS
 
 
-def _app_raising(error: BaseException) -> typer.Typer:
-    app = typer.Typer(pretty_exceptions_enable=False)
+def _root_raising(error: BaseException) -> click.Group:
+    root = click.Group()
 
-    @app.callback()
-    def root() -> None:
-        pass
-
-    @app.command("go")
+    @root.command("go")
     def go() -> None:
         raise error
 
-    return app
+    return root
 
 
 @pytest.mark.parametrize(
@@ -35,23 +33,38 @@ def _app_raising(error: BaseException) -> typer.Typer:
         (UsageError("no device 'x':\n expected auto"), 2),
         (EnvironmentLackingError("no launcher"), 5),
         (KeyboardInterrupt(), 130),
-        (typer.Exit(4), 4),
-        (typer.BadParameter("wrong"), 2),
+        (click.exceptions.Exit(4), 4),
+        (click.BadParameter("wrong"), 2),
     ],
 )
 def test_errors_become_an_exit_status_and_at_most_one_line(
     error: BaseException, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run_command(["go"], build=lambda _: _app_raising(error)) == status
+    assert cli.run_command(["go"], _root_raising(error)) == status
     assert len(capsys.readouterr().err.splitlines()) <= 1
 
 
-@pytest.mark.parametrize("arguments", [["--bogus"], ["nope"]])
-def test_a_wrong_word_is_named_on_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run_command(arguments) == 2
+@pytest.mark.parametrize(
+    ("line", "wrong", "hint"),
+    [
+        ("--bogus", "--bogus", "linkgauge --help"),
+        ("nope", "nope", "linkgauge --help"),
+        ("list nope", "nope", "linkgauge list --help"),
+        ("list devices --devices", "--devices", "linkgauge list devices --help"),
+        ("run --siz 3", "--siz", "linkgauge run --help"),
+        ("run --threads=3", "--threads", "linkgauge run --help"),
+        ("check", "RUN...", "linkgauge check --help"),
+        ("check folder --limit 0", "--limit", "linkgauge check --help"),
+    ],
+)
+def test_a_wrong_word_is_named_on_one_line(
+    line: str, wrong: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run_command(line.split()) == 2
     error = capsys.readouterr().err
     assert error.startswith("linkgauge: error: ")
-    assert arguments[0] in error
+    assert wrong in error
+    assert error.endswith(f". See '{hint}'\n")
     assert error.count("\n") == 1
 
 
@@ -63,18 +76,54 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_imports_nothing_heavy() -> None:
     program = (
         "import sys; from linkgauge.cli import run_command; status = run_command(['--help']);"
-        "heavy = {'pyarrow', 'scipy', 'mpi4py', 'numpy', 'networkx', 'altair', 'duckdb'} & set(sys.modules);"
+        "heavy = {'pyarrow', 'scipy', 'mpi4py', 'numpy', 'networkx', 'altair', 'duckdb',"
+        "'rich'} & set(sys.modules);"
         "sys.exit(f'imported {heavy}' if heavy else status)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_every_command_that_is_here_is_found_in_its_module() -> None:
-    for entry in cli.COMMANDS:
-        if cli._module_exists(entry.module):
-            command = typer.main.get_command(cli.build_app(entry.name)).commands[entry.name]  # type: ignore[attr-defined]
-            assert "not in this build" not in (command.help or ""), entry.name
+def every_command() -> Iterator[tuple[click.Context, click.Command]]:
+    """Each command and group below the root, with its context."""
+    waiting = [click.Context(cli.ROOT, info_name="linkgauge", **cli.ROOT.context_settings)]
+    while waiting:
+        context = waiting.pop()
+        assert isinstance(context.command, click.Group)
+        for name in context.command.list_commands(context):
+            found = context.command.get_command(context, name)
+            assert found is not None
+            assert found.name == name
+            inner = click.Context(found, parent=context, info_name=name)
+            yield inner, found
+            if isinstance(found, click.Group):
+                waiting.append(inner)
+
+
+def test_every_command_is_found_and_its_help_tells_each_of_its_parameters() -> None:
+    seen = set()
+    for context, found in every_command():
+        seen.add(context.command_path)
+        shown = found.get_help(context)
+        for parameter in found.params:
+            assert parameter.help, (context.command_path, parameter.name)  # type: ignore[attr-defined]  # every one of ours has it
+            words = parameter.opts if isinstance(parameter, click.Option) else [parameter.make_metavar(context)]
+            assert all(word in shown for word in words), (context.command_path, parameter.name)
+        assert max(map(len, shown.split("\nExample: ")[0].splitlines())) <= 80, context.command_path
+        assert found.epilog is None or f"\n{found.epilog}" in shown, context.command_path
+    assert {f"linkgauge {entry.name}" for entry in cli.COMMANDS} <= seen
+    assert {f"linkgauge list {what}" for what in ("devices", "transports", "patterns", "plans", "mpi")} <= seen
+
+
+def test_the_help_shows_options_in_the_groups_of_the_table_of_dimensions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run_command(["run", "-h"]) == 0
+    shown = capsys.readouterr().out
+    sections = {title: shown.split(f"\n{title}:\n")[1].split("\n\n")[0] for title in
+                ("How it is launched", "The run", *(one.group for one in DIMENSIONS))}  # fmt: skip
+    for one in DIMENSIONS:
+        assert f"{one.flag} {one.name.upper()}" in sections[one.group]
+    assert "--mpi" in sections["How it is launched"]
+    assert "[default: report]" in " ".join(sections["The run"].split())
 
 
 def planned_devices(*words: str, capsys: pytest.CaptureFixture[str]) -> set[tuple[int, ...]]:

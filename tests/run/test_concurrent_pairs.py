@@ -15,10 +15,14 @@ from linkgauge.findings.read import facts_of
 from linkgauge.stats.summary import summarise
 from linkgauge.store.run import Row, Run, load
 from linkgauge.view.results import Results, is_pair
+from thorough import thorough
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built (LINKGAUGE_IN_PLACE)"
 )
+# Four ranks that are processes spin on a small machine's cores for half a minute.
+PROCESSES = pytest.param(False, marks=thorough("threads meet the same pairs, and processes the same patterns alone"))
+BOTH = [PROCESSES, True]
 PLAN = """
 [[case]]
 transport = ["copy_engine", "kernel", "staging", "mpi"]
@@ -51,7 +55,7 @@ def measured(tmp_path: Path, plan: str, threads: bool, *flags: str) -> tuple[Run
     return run, rows
 
 
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("threads", BOTH)
 def test_every_pair_is_measured_beside_the_others_and_never_mixed_with_single_ones(
     tmp_path: Path, threads: bool
 ) -> None:
@@ -103,7 +107,7 @@ stop_time_ns = "20s"
 """
 
 
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("threads", BOTH)
 def test_groups_are_measured_beside_each_other_each_as_a_case_of_its_own(tmp_path: Path, threads: bool) -> None:
     run, rows = measured(tmp_path, GROUPS, threads)
     assert len(rows) == 2 * 5 * (3 if threads else 4)

@@ -16,6 +16,7 @@ import pytest
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.run import mpi_library
 from linkgauge.store.run import load
+from thorough import thorough
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built (LINKGAUGE_IN_PLACE)"
@@ -29,6 +30,7 @@ stop_rule = "count"
 stop_samples = 5
 stop_time_ns = "20s"
 """
+FEW = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s")
 DATA_PATTERNS = {name for name, info in PATTERNS.items() if info.collective} | {
     "pingpong",
     "unidirectional",
@@ -42,7 +44,11 @@ def linkgauge(*words: str, cwd: Path, timeout_s: int = 200) -> subprocess.Comple
                           timeout=timeout_s, cwd=cwd, env=environment)  # fmt: skip
 
 
-@pytest.mark.parametrize(("devices", "threads"), [(2, False), (4, False), (4, True)])
+FOUR_THREADS = pytest.param(4, True, marks=thorough("test_concurrent_pairs has threads of four on every transport"))
+FOUR_PROCESSES = pytest.param(4, False, marks=thorough("processes of two ranks meet the same code"))
+
+
+@pytest.mark.parametrize(("devices", "threads"), [(2, False), FOUR_PROCESSES, FOUR_THREADS])
 def test_every_pattern_runs_verified_on_every_transport_that_supports_it(
     tmp_path: Path, devices: int, threads: bool
 ) -> None:
@@ -107,7 +113,7 @@ def test_a_corrupted_case_is_caught_also_when_only_the_final_operation_is_wrong(
 
 def test_resume_and_from_by_the_command_line(tmp_path: Path) -> None:
     words = ["--pattern", "pingpong", "--transport", "kernel", "--size", "8,64", "--devices", "host:2", "--threads",
-             "--no-report"]  # fmt: skip
+             "--no-report", *FEW]  # fmt: skip
     assert linkgauge("run", *words, "--out", "one", cwd=tmp_path).returncode == 0
     again = linkgauge("run", "--resume", "one", "--no-report", cwd=tmp_path)
     assert again.returncode == 0

@@ -21,6 +21,7 @@ from linkgauge.peers.request import Request, rows_of
 from linkgauge.plan.case import MANAGED_USES, Case
 from linkgauge.stats.summary import summarise
 from linkgauge.store.run import load
+from thorough import most, thorough
 
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 pytestmark = [
@@ -29,6 +30,11 @@ pytestmark = [
         not (STAND_INS / "libcuda.so.1").exists(), reason="no stand-in GPU libraries: build the C++ tests"
     ),
 ]
+HIP = pytest.param("hip", marks=thorough("both runtimes meet the same code, and some tests here are of HIP too"))
+THREADS = pytest.param(True, marks=thorough("processes meet the same code, and others here are of threads"))
+PROCESSES = pytest.param(False, marks=thorough("threads meet the same code, and others here are of processes"))
+CUDA_PROCESSES = pytest.param("cuda", False, marks=thorough("most other tests here are of CUDA and processes"))
+HIP_THREADS = pytest.param("hip", True, marks=thorough("processes of HIP, and threads of CUDA, meet the same code"))
 CASES = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--plan", "plan.toml")
 PAIRS = """
 [[case]]
@@ -71,8 +77,7 @@ def run_pairs(
     return status, [(case.transport, case.pattern, how, reason) for case, how, reason in cases]
 
 
-@pytest.mark.parametrize("devices", ["cuda", "hip"])
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize(("devices", "threads"), [("cuda", True), ("hip", False), CUDA_PROCESSES, HIP_THREADS])
 def test_gpus_are_measured_and_verified(tmp_path: Path, devices: str, threads: bool) -> None:
     status, cases = run_pairs(tmp_path, *(["--threads"] if threads else []), devices=devices)
     assert status == 0
@@ -99,7 +104,7 @@ def test_memory_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert any(status == "ok" for _, _, status, _ in cases)
 
 
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("threads", [PROCESSES, True])
 @pytest.mark.parametrize(
     ("stand_in", "reason"),
     [
@@ -137,7 +142,7 @@ def test_a_compiler_newer_than_the_driver_is_named_with_its_place(tmp_path: Path
     assert {status for _, _, status, _ in cases} <= {"failed", "skipped"}  # data is made and checked by kernels
 
 
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("threads", [PROCESSES, True])
 def test_a_kernel_that_is_wrong_only_in_its_last_iteration_is_corrupt(tmp_path: Path, threads: bool) -> None:
     # Fills of a case: one for each buffer, before kernels are chosen, before the first operation and before the last.
     # Threads share a process.
@@ -203,10 +208,12 @@ chunk = "24KiB"
 pairs = "all"
 via = 1
 """
+# Each failure ends a launch, which takes a new one to go on.
+FEW_ROUTED = ROUTED.replace('["pingpong", "unidirectional", "bidirectional"]', '"unidirectional"')
 
 
-@pytest.mark.parametrize("devices", ["cuda", "hip"])
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("devices", ["cuda", HIP])
+@pytest.mark.parametrize("threads", [False, THREADS])
 def test_copies_through_a_third_device_are_measured_and_verified(tmp_path: Path, devices: str, threads: bool) -> None:
     words = ["--threads"] if threads else []
     status, cases = run_pairs(tmp_path, *words, plan=ROUTED, devices=devices, LINKGAUGE_STAND_IN="devices=3")
@@ -223,7 +230,9 @@ def test_copies_through_a_third_device_are_measured_and_verified(tmp_path: Path,
 
 def test_a_leg_that_fails_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
     # The third copy between devices is of a first leg or a second, in either rank's process.
-    _, cases = run_pairs(tmp_path, plan=ROUTED, LINKGAUGE_STAND_IN="devices=3;fail=cuMemcpyPeerAsync:3:700")
+    _, cases = run_pairs(
+        tmp_path, plan=most(ROUTED, FEW_ROUTED), LINKGAUGE_STAND_IN="devices=3;fail=cuMemcpyPeerAsync:3:700"
+    )
     failed = [reason for _, _, status, reason in cases if status == "failed"]
     assert failed
     assert all("cuMemcpyPeerAsync" in reason and "CUDA_ERROR_ILLEGAL_ADDRESS (700)" in reason for reason in failed)
@@ -242,7 +251,7 @@ devices = [0]
 """
 
 
-@pytest.mark.parametrize("devices", ["cuda", "hip"])
+@pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_managed_memory_is_measured_in_every_use(tmp_path: Path, devices: str) -> None:
     status, cases = run_plan(tmp_path, MANAGED, devices=devices)
     assert status == 0
@@ -303,7 +312,7 @@ choose = "both"
 """
 
 
-@pytest.mark.parametrize("devices", ["cuda", "hip"])
+@pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_stream_copy_reaches_peers_and_the_host_on_several_devices_at_once(tmp_path: Path, devices: str) -> None:
     status, cases = run_plan(tmp_path, STREAMS, devices=devices, LINKGAUGE_STAND_IN="devices=4")
     assert status == 0
@@ -329,7 +338,7 @@ def test_a_refused_prefetch_fails_its_cases_and_the_run_goes_on(tmp_path: Path) 
     assert any(how == "ok" for _, how, _ in cases)
 
 
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("threads", [PROCESSES, True])
 def test_pairs_of_gpus_are_measured_side_by_side(tmp_path: Path, threads: bool) -> None:
     plan = """
         [[case]]
@@ -382,7 +391,7 @@ LARGER_ALLREDUCES = ALLREDUCES.replace('"16"', '"200KiB"').replace('["isolated",
 
 
 # More ranks than cores, whose kernels wait for each other, take long: the C++ tests have them.
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("threads", [PROCESSES, True])
 def test_direct_allreduces_meet_on_the_device(tmp_path: Path, threads: bool) -> None:
     (tmp_path / "plan.toml").write_text(ALLREDUCES + RESIDENT_ALLREDUCES + (LARGER_ALLREDUCES if threads else ""))
     done = linkgauge("run", "--devices", "cuda", "--out", "run", *CASES, *(["--threads"] if threads else []),
@@ -430,8 +439,8 @@ pairs = "diagonal"
 """
 
 
-@pytest.mark.parametrize("devices", ["cuda", "hip"])
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("devices", ["cuda", HIP])
+@pytest.mark.parametrize("threads", [False, THREADS])
 def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Path, devices: str, threads: bool) -> None:
     words = ["--threads"] if threads else []
     run_pairs(tmp_path, *words, plan=HOST_AND_ALL, devices=devices, LINKGAUGE_STAND_IN="devices=3")
@@ -467,7 +476,7 @@ def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Pat
     assert sums["goodput_bytes_per_s"] == pytest.approx(2 * (64 << 10) / sums["median_ns"] * 1e9)
 
 
-@pytest.mark.parametrize("devices", ["cuda", "hip"])
+@pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_one_flow_is_timed_while_others_go_on_beside_it(tmp_path: Path, devices: str) -> None:
     plan = """
 [[case]]
@@ -500,7 +509,7 @@ batch = 3
             assert one["goodput_bytes_per_s"] == pytest.approx((64 << 10) / one["median_ns"] * 1e9)
 
 
-@pytest.mark.parametrize("devices", ["cuda", "hip"])
+@pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_every_multiprocessor_chases_in_turn(tmp_path: Path, devices: str) -> None:
     plan = """
 [[case]]

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.errors import UsageError
+from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.run import mpi_library, processes
 from linkgauge.run.binding import cores_by_rank, parse_core_list, share_out
-from linkgauge.run.evidence import how_it_ended
+from linkgauge.run.evidence import how_it_ended, last_words
+from linkgauge.run.fallback import found_steps
 from linkgauge.run.launcher import Launcher, LaunchRequest, launcher_for, library_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import LaunchFolders, PrivateFolders, clean_leftovers
@@ -115,6 +116,51 @@ def test_a_launcher_with_another_installations_library_is_a_problem() -> None:
     assert "different installations" in mixed.problem
 
 
+def test_a_launcher_that_does_not_run_is_listed_with_that_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"text": "MPICH Version: 4.3", "abi": "mpich"}
+    monkeypatch.setattr(mpi_library, "ask_library", lambda library: (said, ""))
+    monkeypatch.setattr(mpi_library, "_wheel_files", lambda: iter(()))
+    monkeypatch.setattr(mpi_library, "_module_prefixes", lambda: iter(()))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    script(tmp_path / "bin/mpiexec", "echo cannot find my own files; exit 1")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libmpi.so.12").write_bytes(b"\x7fELF")
+    (found,) = mpi_library.find_all()
+    assert found.name == "mpich-4.3"
+    assert found.problem == (
+        f"launcher {tmp_path}/bin/mpiexec does not run, or is of no known kind: its --version names none"
+    )
+    with pytest.raises(EnvironmentLackingError, match="no usable MPI library"):
+        mpi_library.default_installation()
+    # Beside it another launcher of the same library, which works: that one is taken.
+    works = script(tmp_path / "bin/mpirun", "echo HYDRA")
+    (found,) = mpi_library.find_all()
+    assert (found.problem, found.launcher) == ("", works)
+
+
+def test_what_is_passed_over_is_known_of_what_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = fake_mpi("hydra", name="libmpi.so.12", vendor="unknown", problem="it does not load", source="wheel")
+    monkeypatch.setattr(mpi_library, "_wheel_files", lambda: iter(()))
+    monkeypatch.setattr(mpi_library, "find_all", lambda: [broken, fake_mpi("hydra", version="4.3", source="PATH")])
+    taken = mpi_library.default_installation()
+    assert (taken.title, taken.passed_over) == ("MPICH 4.3 (PATH)", (("libmpi.so.12 (wheel)", "it does not load"),))
+    (step,) = found_steps([taken])
+    assert str(step) == "libmpi.so.12 (wheel) cannot start: it does not load; going on with MPICH 4.3 (PATH)"
+    (step,) = found_steps([], "no usable MPI library")
+    assert str(step) == "no usable MPI library; going on in threads, without MPI"
+
+
+def test_a_relative_path_is_a_launchers_wherever_it_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    default = mpi_library.default_installation()
+    assert default.launcher is not None
+    monkeypatch.chdir(default.launcher.parent.parent)
+    found = mpi_library.resolve("./bin/mpiexec")
+    assert found.launcher is not None
+    assert found.launcher.is_absolute()
+
+
 def test_what_is_installed_here_is_found_with_version_and_abi() -> None:
     found = mpi_library.find_all()
     assert found
@@ -142,11 +188,20 @@ def test_what_is_installed_here_is_found_with_version_and_abi() -> None:
         ("", -9, ("signal", 9)),
         ("", 134, ("signal", 6)),
         ("", 5, ("exit_status", 5)),
+        ("", 255, ("exit_status", 255)),
     ],
 )  # fmt: skip
 def test_how_a_rank_died_is_read_from_what_its_launcher_says(output: str, code: int, expected: tuple[str, int]) -> None:
     found = how_it_ended(code, output.splitlines(), "")
     assert found[expected[0]] == expected[1]
+
+
+def test_last_words_say_what_is_wrong_and_not_what_is_around_it() -> None:
+    ruled = ["-" * 40, "A requested component was not found, or was unable to be opened.", "Host: vm", "-" * 40]
+    assert last_words(ruled) == ruled[1]
+    assert last_words(["begun", "and then no more", "=" * 20, "  "]) == "and then no more"
+    assert last_words(["12:30", "---"]) == last_words([]) == ""
+    assert len(last_words(["error " * 100])) == 200
 
 
 def test_a_ranks_own_fatal_handler_tells_the_signal() -> None:

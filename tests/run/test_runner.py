@@ -12,6 +12,7 @@ import pytest
 
 from linkgauge.run import mpi_library, processes
 from linkgauge.store.run import load
+from thorough import thorough
 
 OTHER_MPIS = [path for path in ("/usr/bin/mpirun.openmpi", "/usr/bin/mpirun.mpich") if os.path.exists(path)]
 
@@ -37,7 +38,7 @@ def test_every_case_of_a_plan_gets_its_status(run_plan: Any, threads: bool, tmp_
     ("kind", "status", "evidence"),
     [
         ("sigkill", "crashed", {"signal": 9}),
-        ("sigsegv", "crashed", {"signal": 11}),
+        pytest.param("sigsegv", "crashed", {"signal": 11}, marks=thorough("another signal is told of as well")),
         ("sigstop", "hung", {}),
         ("hang", "hung", {}),
         ("exit", "crashed", {"exit_status": 3}),
@@ -99,7 +100,9 @@ def test_after_so_many_failures_the_rest_of_a_transport_is_skipped(run_plan: Any
     assert reasons == {"skipped after 2 failures of mpi (--max-failures 2)"}
 
 
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize(
+    "threads", [False, pytest.param(True, marks=thorough("threads are launched by the same code"))]
+)
 def test_a_launch_that_cannot_start_says_nothing_of_the_next(run_plan: Any, threads: bool, tmp_path: Path) -> None:
     run = run_plan(env=["LINKGAUGE_TEST_CANNOT_START=1,0"], threads=threads, max_failures=1)
     rows = [row for row in load(run.path).rows() if not (threads and row.case.transport == "mpi")]

@@ -69,7 +69,7 @@ def across(tmp_path_factory: pytest.TempPathFactory) -> Any:
     write_launches(run.path, planned.launches)
     worker = (sys.executable, str(Path(__file__).with_name("on_a_node.py")), str(SHIFT_S), *WORKER)
     work = Work(run, new_pending(planned), len(planned.launches), devices_of(NODES), machine, mpis,
-                RunSettings(1), planned.launches, planned.left_out, worker)  # fmt: skip
+                RunSettings(1), planned.launches, worker=worker)  # fmt: skip
     assert measure(work, Reporter()) == 0
     return load(run.path)
 

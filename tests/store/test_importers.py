@@ -14,6 +14,7 @@ from linkgauge.errors import UsageError
 from linkgauge.stats.series import HEADLINE
 from linkgauge.stats.summary import summarise
 from linkgauge.store.importers import Hints, import_files, read_log
+from thorough import most
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -177,7 +178,7 @@ def test_what_is_no_log_is_named(tmp_path: Path, text: str, said: str) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=most(150, 30), deadline=None)
 def test_mangled_logs_end_in_cases_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Any log with lines cut, swapped or filled with rubbish: cases, reports or a UsageError, never a traceback."""
     name = data.draw(st.sampled_from(sorted(path.name for path in LOGS.iterdir())))

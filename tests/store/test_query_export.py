@@ -111,6 +111,17 @@ def test_nccl_tests_form_comes_back(run: Run, tmp_path: Path) -> None:
     assert len(found) == 10
 
 
+@pytest.mark.parametrize(("form", "name"), [("nccl-tests", "allreduce"), ("osu", "broadcast")])
+def test_what_differs_in_one_dimension_has_a_table_of_its_own(tmp_path: Path, form: str, name: str) -> None:
+    cases = [
+        make_case("ccl", name, size, (0, 1), buffer=buffer) for size in (1024, 4096) for buffer in ("", "registered")
+    ]
+    text = export(linkgauge.load(make_run(tmp_path / "run", cases=cases, samples=20)), form)
+    rows = [line for line in text.splitlines() if line.split()[:1] in (["1024"], ["4096"])]
+    assert len(rows) == 4
+    assert text.count(", buffer registered") == text.count(", buffer default") == 1
+
+
 def test_osu_form_comes_back(run: Run, tmp_path: Path) -> None:
     parts = ["# OSU" + part for part in export(run, "osu").split("# OSU")[1:] if "Linkgauge, mpi" in part]
     (tmp_path / "osu.txt").write_text("".join(parts))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import linkgauge
 from linkgauge.plan.case import Case
-from linkgauge.view.answer import answers, best_ranges
+from linkgauge.view.answer import answers
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.results import Results
 from synthetic import Noise, make_run, usual_cases
@@ -20,31 +20,15 @@ def crossing(case: Case) -> float:
     return overhead + case.size / rate
 
 
-def test_ranges_and_bests_follow_the_crossing(tmp_path: Path) -> None:
+def test_the_bests_follow_the_crossing(tmp_path: Path) -> None:
     cases = usual_cases(("staging", "mpi", "copy_engine"), ("unidirectional",), SIZES)
     make_run(tmp_path / "run", cases=cases, time_ns=crossing, noise=Noise(sigma=0.01), samples=60)
     run = linkgauge.load(tmp_path / "run")
-    results = Results(run)
-    (_, rows), *_ = results.panels
-    uses = best_ranges(results, rows)
-    assert [(use.sizes, use.labels) for use in uses] == [("up to 4 KiB", ("mpi",)), ("from 1 MiB", ("copy_engine",))]
-    assert uses[0].margin is not None
-    # The least margin of the range: at 4 KiB, 10041 ns against 1410.
-    assert abs(uses[0].margin - (10_041 / 1_410 - 1)) < 0.3
-    (answer,) = answers(results, Ceilings(run))
-    assert (answer.fastest["transport"], answer.fastest["size"]) == ("mpi", 8)
+    (answer,) = answers(Results(run), Ceilings(run))
+    assert (answer.fastest.label, answer.fastest.size) == ("mpi", 8)
     assert answer.widest is not None
-    assert (answer.widest["transport"], answer.widest["size"]) == ("copy_engine", 1 << 30)
-    assert answer.bound is None
-
-
-def test_what_cannot_be_told_apart_is_named_together(tmp_path: Path) -> None:
-    cases = usual_cases(("mpi", "copy_engine"), ("unidirectional",), SIZES)
-    make_run(
-        tmp_path / "run", cases=cases, time_ns=lambda case: 1e4 + case.size, noise=Noise(launch_sigma=0), samples=60
-    )
-    results = Results(linkgauge.load(tmp_path / "run"))
-    assert [set(use.labels) for use in best_ranges(results, results.panels[0][1])] == [{"mpi", "copy_engine"}]
+    assert (answer.widest.label, answer.widest.size) == ("copy_engine", 1 << 30)
+    assert answer.shares is None
 
 
 def test_findings_of_one_kind_share_a_card() -> None:

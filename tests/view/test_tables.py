@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 from rich.console import Console
 
 import linkgauge
-from linkgauge.plan.case import StopRule
+from linkgauge.plan.case import Case, StopRule
 from linkgauge.store.run import Run
+from linkgauge.system import catalog
 from linkgauge.view import tables
+from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.results import Results
 from linkgauge.view.summary import print_summary
-from synthetic import make_case, make_run, usual_cases
+from synthetic import Noise, make_case, make_run, usual_cases
 
 APPROVED = Path(__file__).parent / "approved"
 
@@ -158,3 +161,28 @@ def test_a_run_without_figures_is_shown(tmp_path: Path) -> None:
     text = printed(Results(linkgauge.load(tmp_path / "run")), 80)
     assert "libnccl.so.2 was not found" in text
     assert "1 case: 0 ok, 1 skipped" in text
+
+
+def test_alike_devices_are_one_table_from_which_one_stands_out(tmp_path: Path) -> None:
+    cases = [
+        make_case("copy_engine", "host_to_device", size, (device,), source_memory="pinned")
+        for device in range(4)
+        for size in (1 << 20, 1 << 26)
+    ]
+    rates = {0: 53.6, 1: 53.8, 2: 40.0, 3: 54.0}  # GB/s; device 2 falls behind at the large size alone
+
+    def time_ns(case: Case) -> float:
+        return case.size / (rates[case.devices[0]] if case.size > 1 << 20 else 30.0)
+
+    info = {"system": json.loads(catalog.load("hgx-h200-4").to_json())}
+    quiet = Noise(sigma=0.001, launch_sigma=0.0)
+    run = linkgauge.load(make_run(tmp_path / "r", cases=cases, time_ns=time_ns, info=info, noise=quiet, samples=60))
+    results = Results(run)
+    console = Console(file=io.StringIO(), width=100, color_system=None, legacy_windows=False)
+    console.print(tables.everything(results, 100, "GB/s", Ceilings(run)))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert shown.count("host_to_device ·") == 1
+    assert "host_to_device · device 0 to 3 · pinned to device memory" in shown
+    assert "53.6 to 54.0" in shown
+    assert "apart from its like: device 2, copy_engine at 64 MiB: -26% in speed" in shown
+    assert shown.count("apart from its like") == 1

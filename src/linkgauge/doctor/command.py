@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
-import typer
-
-app = typer.Typer(pretty_exceptions_enable=False)
+from linkgauge.command_line import command, flag, option
 
 
-@app.command("doctor", epilog="Example: linkgauge doctor --mpi /opt/openmpi")
-def doctor(
-    mpi: Annotated[str | None, typer.Option("--mpi", help="The MPI library that a run would use.")] = None,
-    devices: Annotated[str, typer.Option("--devices", help="The devices that a run would use.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-) -> None:
+@command("doctor", epilog="Example: linkgauge doctor --mpi /opt/openmpi")
+@option("--mpi", help="The MPI library that a run would use.")
+@option("--devices", default="auto", help="The devices that a run would use.")
+@flag("--json", "as_json", help="As JSON.")
+def doctor_command(mpi: str | None, devices: str, as_json: bool) -> int:
     """Look for what is wrong with this set-up: each check with its cost and remedy. Exit status 1 if one fails."""
     from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING, as_row, run_checks
     from linkgauge.doctor.readers import Readers
@@ -47,4 +43,4 @@ def doctor(
                 console.print(Text(f"{'':12}costs: {result.cost}"), soft_wrap=True)
             if result.remedy:
                 console.print(Text(f"{'':12}remedy: {result.remedy}"), soft_wrap=True)
-    raise typer.Exit(1 if any(result.status == FAILING for _, result in found) else 0)
+    return 1 if any(result.status == FAILING for _, result in found) else 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 
 from linkgauge.run import processes
+from linkgauge.run.evidence import last_words
 from linkgauge.run.launcher import (
     LaunchRequest,
     launcher_for,
@@ -50,8 +50,8 @@ def probe_ranks(mpi: MpiInstallation, ranks: int = 2) -> list[tuple[int, int]] |
         # A launcher may put the ranks' output into one line.
         seen = re.findall(r"LINKGAUGE \[(\d+), (\d+)\]", done.stdout)
         if done.returncode != 0 or not seen:
-            said = (done.stderr or done.stdout).strip().splitlines()
-            return f"{mpi.launcher} ended with {done.returncode}: {said[-1] if said else os.strerror(0)}"
+            said = last_words((done.stderr or done.stdout).splitlines())
+            return f"{mpi.launcher} ended with {done.returncode}: {said or 'it said nothing'}"
         return sorted((int(rank), int(size)) for rank, size in seen)
     finally:
         processes.end_marked(launch.token)

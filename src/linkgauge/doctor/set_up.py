@@ -11,7 +11,7 @@ from linkgauge.doctor.readers import Readers
 from linkgauge.plan.quantity import format_bytes
 
 # The lowest versions that are known to work, as pyproject.toml says.
-_PACKAGES = {"numpy": "1.26", "mpi4py": "4.1", "pyarrow": "15", "rich": "13.7", "typer": "0.12"}
+_PACKAGES = {"numpy": "1.26", "mpi4py": "4.1", "pyarrow": "15", "rich": "13.7", "click": "8.2"}
 _REPORT_PACKAGES = {"altair": "5.4", "duckdb": "1.0"}
 _SHM_PER_RANK = 32 << 20
 _MAX_SOCKET_PATH = 108 - len("/linkgauge-65534/4194304/123456/hydra-pmi-socket-123456")
@@ -29,8 +29,8 @@ def ranks_see_each_other(readers: Readers) -> Result:
     """Start two ranks and ask each who it is."""
     seen = readers.ranks_seen()
     if isinstance(seen, str):
-        return Result(FAILING, seen, "no process launch can run; mpi is lost, and staging between processes",
-                      "look at linkgauge list mpi; pip install mpich, or --mpi PREFIX, or --threads")  # fmt: skip
+        return Result(FAILING, seen, "a run goes on with the next library of linkgauge list mpi, else in threads "
+                      "without mpi; one asked for by --mpi fails", "pip install mpich, or --mpi PREFIX")  # fmt: skip
     if seen == [(0, 2), (1, 2)]:
         return ok("2 ranks see each other")
     if all(rank == 0 for rank, _ in seen):

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from linkgauge.expect.collectives import link_bounds, staging
-from linkgauge.expect.graph import FABRIC, HOST, Wires
+from linkgauge.expect.graph import FABRIC, HOST, Wires, remembered
 from linkgauge.expect.latency import of_latency, way
 from linkgauge.expect.points import staging_point_to_point
 from linkgauge.expect.query import HOST_MEMORY, HOST_PATTERNS, Query, query
@@ -292,8 +292,7 @@ def measured_graph(q: Query, ports: Ports) -> Wires | None:
     if not graph.joined(q.devices):
         if not all(_in_host_memory(q, name) for name in q.names):
             return None
-        star = {arc: math.inf for name in q.names for arc in ((name, _MEMORY), (_MEMORY, name))}
-        graph = dataclasses.replace(graph, scope=_MEMORY, arcs=star, links=dict.fromkeys(star, 1))
+        graph = _star(graph, q.names)
     ordinals = {name: ordinal for ordinal, name in graph.devices.items()}
     arcs = {}
     for (tail, head), rate in graph.arcs.items():
@@ -309,7 +308,19 @@ def measured_graph(q: Query, ports: Ports) -> Wires | None:
             arcs[tail, head] = seen
         elif tail in q.names or head in q.names:
             return None
+    return _rated(graph, arcs)
+
+
+# One graph for all cases with these ends and rates: what is asked of it is remembered with it.
+@remembered
+def _rated(graph: Wires, arcs: Mapping[tuple[str, str], float]) -> Wires:
     return graph.with_arcs(arcs)
+
+
+@remembered
+def _star(graph: Wires, names: Sequence[str]) -> Wires:
+    arcs = {arc: math.inf for name in names for arc in ((name, _MEMORY), (_MEMORY, name))}
+    return dataclasses.replace(graph, scope=_MEMORY, arcs=arcs, links=dict.fromkeys(arcs, 1))
 
 
 def _in_host_memory(q: Query, name: str) -> bool:

@@ -7,42 +7,51 @@ import json as json_module
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
+from linkgauge.command_line import argument, command, flag, option
 from linkgauge.errors import UsageError
 from linkgauge.expect.rules import Ceiling
 from linkgauge.plan.case import TRANSPORTS
 from linkgauge.plan.patterns import PATTERNS, SIDE_BY_SIDE, lanes_of
+from linkgauge.plan.quantity import parse_size
 from linkgauge.system import System, catalog
-from linkgauge.system.units import SIZE, parse, rate_units, show_rate
+from linkgauge.system.units import rate_units, show_rate
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-app = typer.Typer()
 
-
-@app.command("expect", help="What a system's links allow, by named rules.")
+@command("expect", help="What a system's links allow, by named rules.")
+@argument("system", metavar="[SYSTEM|RUN]", default=None, help="A described system, a file of one, or a run folder.")
+@flag("--here", help="Discover this machine.")
+@option("--system", "system_name", default="", metavar="NAME|FILE", help="With a run: judge it against this system.")
+@option("--pattern", default="all", help="Patterns, separated by commas, or all.")
+@option("--devices", default="", help="Ordinals as 0,1,4-7, one for each rank; all by default.")
+@option("--transport", default="", help=f"One of {', '.join(TRANSPORTS)}; without it, the links alone.")
+@option("--size", default="", help="Size of the case, such as 64MiB; bounds of memory depend on it.")
+@option("--nodes", type=click.IntRange(min=1), default=1, help="Several nodes of this kind, joined by its network.")
+@option("--root", type=click.IntRange(min=0), default=0, help="The root's rank.")
+@flag("--rules", help="List the rules: formula, source and limits.")
+@flag("--fits", help="Of a run: latency and rate fitted to its sweeps.")
+@flag("--json", help="Print JSON: rates in bytes per second.")
+@option("--unit", default="GB/s", help="Unit of the rates shown.")
 def expect_command(
-    system: Annotated[
-        str | None, typer.Argument(metavar="[SYSTEM|RUN]", help="A described system, a file of one, or a run folder.")
-    ] = None,
-    here: Annotated[bool, typer.Option("--here", help="Discover this machine.")] = False,
-    system_name: Annotated[
-        str, typer.Option("--system", metavar="NAME|FILE", help="With a run: judge it against this system.")
-    ] = "",
-    pattern: Annotated[str, typer.Option(help="Patterns, separated by commas, or all.")] = "all",
-    devices: Annotated[str, typer.Option(help="Ordinals as 0,1,4-7, one for each rank; all by default.")] = "",
-    transport: Annotated[str, typer.Option(help=f"One of {', '.join(TRANSPORTS)}; without it, the links alone.")] = "",
-    size: Annotated[str, typer.Option(help="Size of the case, such as 64MiB; bounds of memory depend on it.")] = "",
-    nodes: Annotated[int, typer.Option(min=1, help="Several nodes of this kind, joined by its network.")] = 1,
-    root: Annotated[int, typer.Option(min=0, help="The root's rank.")] = 0,
-    rules: Annotated[bool, typer.Option("--rules", help="List the rules: formula, source and limits.")] = False,
-    fits: Annotated[bool, typer.Option("--fits", help="Of a run: latency and rate fitted to its sweeps.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON: rates in bytes per second.")] = False,
-    unit: Annotated[str, typer.Option(help="Unit of the rates shown.")] = "GB/s",
+    system: str | None,
+    here: bool,
+    system_name: str,
+    pattern: str,
+    devices: str,
+    transport: str,
+    size: str,
+    nodes: int,
+    root: int,
+    rules: bool,
+    fits: bool,
+    json: bool,
+    unit: str,
 ) -> None:
     """Print the ceilings of patterns on a system: rule, kind, value, and what each rests on."""
     if unit not in rate_units():
@@ -69,7 +78,7 @@ def expect_command(
         wanted = {"devices": ordinals(devices, len(described.devices)), "transport": transport, "size": size}
         groups = _of_system(described, pattern, wanted, nodes, root)
     if json:
-        typer.echo(json_module.dumps([_plain(case, found) for case, found in groups], indent=1))
+        click.echo(json_module.dumps([_plain(case, found) for case, found in groups], indent=1))
         return
     from rich.console import Console
 
@@ -113,10 +122,7 @@ def _of_system(
         raise UsageError(f"unknown transport {wanted['transport']!r}: expected one of {', '.join(TRANSPORTS)}")
     base: dict[str, Any] = {"transport": wanted["transport"] or None, "nodes": nodes, "root": root}
     if wanted["size"]:
-        try:
-            base["size"] = int(parse(wanted["size"], SIZE))
-        except ValueError as error:
-            raise UsageError(f"--size: {error}") from None
+        base["size"] = parse_size(wanted["size"])
     groups = []
     for name in names:
         info = PATTERNS.get(name)
@@ -199,18 +205,18 @@ def _fits(folder: Path, *, json: bool, unit: str) -> None:
 
     sweeps = sweeps_of(summarise(store.load(folder)).to_pylist())
     if json:
-        typer.echo(json_module.dumps([as_data(sweep) for sweep in sweeps], indent=1))
+        click.echo(json_module.dumps([as_data(sweep) for sweep in sweeps], indent=1))
         return
     if not sweeps:
-        typer.echo("no sweep of four sizes or more in this run")
+        click.echo("no sweep of four sizes or more in this run")
     for sweep in sweeps:
         d = sweep.dimensions
         devices = ",".join(str(device) for device in d["devices"])
-        typer.echo(f"{d['transport']} {d['pattern']} {d['cadence']}, devices {devices}")
+        click.echo(f"{d['transport']} {d['pattern']} {d['cadence']}, devices {devices}")
         for piece in sweep.fit.pieces:
             latency, rate = piece.latency, piece.rate
             low, high = (show_rate(end, unit).split()[0] for end in (rate.low, rate.high))
-            typer.echo(
+            click.echo(
                 f"  {piece.first_bytes} to {piece.last_bytes} B ({piece.points} points): "
                 f"{latency.value / 1e3:.3g} us ({latency.low / 1e3:.3g} to {latency.high / 1e3:.3g}) + "
                 f"size / {show_rate(rate.value, unit)} ({low} to {high})"
@@ -218,7 +224,7 @@ def _fits(folder: Path, *, json: bool, unit: str) -> None:
         if sweep.loggp is not None:
             known = [name for name in ("L + 2o", "G", "g") if name not in sweep.loggp.missing]
             lacking = "; ".join(f"{name}: {why}" for name, why in sweep.loggp.missing.items())
-            typer.echo(f"  identifies {', '.join(known)}; missing {lacking}")
+            click.echo(f"  identifies {', '.join(known)}; missing {lacking}")
 
 
 def _plain(case: Mapping[str, Any], found: Sequence[Ceiling]) -> dict[str, Any]:
@@ -296,7 +302,7 @@ def _show_rules() -> None:
     from linkgauge.expect.rules import RULES
 
     for rule in RULES.values():
-        typer.echo(f"{rule.name} ({rule.kind}; {rule.patterns})")
-        typer.echo(f"    {rule.formula}")
-        typer.echo(f"    source: {rule.source}")
-        typer.echo(f"    limits: {rule.limits}")
+        click.echo(f"{rule.name} ({rule.kind}; {rule.patterns})")
+        click.echo(f"    {rule.formula}")
+        click.echo(f"    source: {rule.source}")
+        click.echo(f"    limits: {rule.limits}")

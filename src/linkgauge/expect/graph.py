@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Concatenate, ParamSpec, TypeVar
 
-from linkgauge.system.model import FABRIC_KINDS, Link, Node, System
+from linkgauge.system.model import Link, Node, System, is_fabric
 
 _Result = TypeVar("_Result")
 _Parameters = ParamSpec("_Parameters")
@@ -207,7 +207,7 @@ def _within(scope: str, link: Link, a: Node, b: Node) -> bool:
     nics = [node for node in (a, b) if node.kind == "nic"]
     if nics:
         return scope == MACHINE and all(nic.port_rate is not None for nic in nics)
-    peer = link.kind in FABRIC_KINDS and {a.kind, b.kind} <= {"device", "switch"}
+    peer = is_fabric(link, {a.name: a.kind, b.name: b.kind})
     if scope == FABRIC:
         return peer
     return scope in (NODE, MACHINE) or not peer

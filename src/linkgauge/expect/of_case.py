@@ -18,7 +18,7 @@ from linkgauge.expect.relay import relay
 from linkgauge.expect.rules import RULES, Ceiling, ceiling
 from linkgauge.expect.streams import streams
 from linkgauge.plan.patterns import PATTERNS, ROUTED
-from linkgauge.system.model import FABRIC_KINDS, Figure, Link, System
+from linkgauge.system.model import Figure, Link, System, is_fabric, most_particular
 from linkgauge.system.units import RATE, show_rate
 
 # A TLP of PCIe 3.0 to 5.0 with 64-bit addresses: header 16 B, framing and sequence 4 B, LCRC 4 B.
@@ -200,7 +200,7 @@ def _links_used(q: Query) -> list[Link]:
 
 
 def _in_scope(q: Query, link: Link, kinds: Mapping[str, str]) -> bool:
-    peer = link.kind in FABRIC_KINDS and {kinds[link.a], kinds[link.b]} <= {"device", "switch"}
+    peer = is_fabric(link, kinds)
     return peer if q.scope == FABRIC else not peer
 
 
@@ -212,11 +212,10 @@ def _share(q: Query, link: Link) -> Figure | None:
         payload = link.max_payload_bytes
         provenance = link.data_rate.provenance if link.data_rate is not None else "described"
         return Figure(payload / (payload + _TLP_OVERHEAD_BYTES), "1", provenance, RULES["payload_share"].source)
-    for entry in q.system.accepted:
-        fits = entry.transport in (None, q.transport) and entry.pattern in (None, q.pattern)
-        if fits and entry.kind == link.kind and (q.size_bytes is None or q.size_bytes >= entry.size.value):
-            return entry.share
-    return None
+    entry = most_particular(
+        e for e in q.system.accepted if e.kind == link.kind and e.fits(q.transport, q.pattern, q.size_bytes, q.ranks)
+    )
+    return None if entry is None else entry.share
 
 
 def _judged(found: Sequence[Ceiling]) -> list[Ceiling]:

@@ -10,6 +10,7 @@ from linkgauge.findings.facts import Facts, Measure, size_text
 from linkgauge.plan.case import Case
 from linkgauge.plan.library_settings import library_settings
 from linkgauge.plan.patterns import PATTERNS
+from linkgauge.stats.alike import class_rows, members_text, scope_of_case
 from linkgauge.stats.launches import environment_of, json_object
 
 MATTERS = 0.05
@@ -18,15 +19,17 @@ MATTERS = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """What to use from one size to another.
+    """What to use from one size to another, for all devices of a class (or of several that get the same advice).
 
-    `margin` is by how much the next mechanism is slower at `margin_at` bytes, where of the range it loses most, `low`
-    and `high` the interval; None where nothing else was measured. The next is the one that loses least there. `alike`
-    are mechanisms between which it does not matter.
+    `members` are the devices of each case that it rests on, `devices` those of one of them. `margin` is by how much the
+    next mechanism is slower at `margin_at` bytes, where of the range it loses most, `low` and `high` the interval; None
+    where nothing else was measured. The next is the one that loses least there. `alike` are mechanisms between which it
+    does not matter.
     """
 
     task: str
     devices: tuple[int, ...]
+    members: tuple[tuple[int, ...], ...]
     size_from: int
     size_to: int
     best: str
@@ -46,50 +49,121 @@ class Advice:
             return size_text(self.size_from)
         return f"{size_text(self.size_from)} to {size_text(self.size_to)}"
 
+    @property
+    def margin_words(self) -> str:
+        """By how much the next is slower and where; empty where nothing else was measured."""
+        if self.margin is None:
+            return "does not matter" if self.alike else ""
+        where = (
+            f" at {size_text(self.margin_at)}" if self.margin_at is not None and self.size_from != self.size_to else ""
+        )
+        return f"{self.margin:+.0%}{where}"
+
+    @property
+    def interval_words(self) -> str:
+        """The margin's 95 % interval; empty where there is none."""
+        return "" if self.low is None or self.high is None else f"{self.low:+.0%} to {self.high:+.0%}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pooled:
+    """One mechanism at one size over a class: the median over its members, and what of them is seen of the noise."""
+
+    name: str
+    time_ns: float
+    half_width: float
+    fastest_ns: float
+    slowest_ns: float
+    members: tuple[Measure, ...]
+
+
+_NAMES = (
+    "pattern", "source_memory", "target_memory", "window", "root", "datatype", "op", "in_place", "cadence", "arrival",
+)  # fmt: skip
+
 
 def advise(facts: Facts) -> list[Advice]:
-    """Return advice for each task of which at least two mechanisms were measured, by task and size."""
-    tasks: dict[tuple[Any, ...], dict[int, list[Measure]]] = {}
-    for measure in facts.measures:
-        names = (
-            "pattern",
-            "source_memory",
-            "target_memory",
-            "window",
-            "root",
-            "datatype",
-            "op",
-            "in_place",
-            "cadence",
-            "arrival",
-        )
-        key = (*(measure.dims[name] for name in names), measure.devices)
-        tasks.setdefault(key, {}).setdefault(measure.size, []).append(measure)
+    """Return advice for each task of which at least two mechanisms were measured, by task and size.
+
+    Devices and pairs of one class are one task (docs/definitions.md, Classes): what their cases differ by is part of
+    the interval, so that equal pairs never get different advice by noise.
+    """
     result: list[tuple[tuple[Any, ...], list[Advice]]] = []
-    for key, by_size in tasks.items():
-        if len({_mechanism(facts, m) for group in by_size.values() for m in group}) < 2:
+    for key, members in _tasks(facts).items():
+        by_size: dict[int, list[Measure]] = {}
+        for measure in members:
+            by_size.setdefault(measure.size, []).append(measure)
+        if len({_mechanism(facts, m) for m in members}) < 2:
             continue
-        result.append((key, _ranges(facts, "", by_size)))
+        pooled = {size: _pool(facts, of_size) for size, of_size in by_size.items()}
+        result.append(((*key[:-1], members[0].ranks), _ranges(facts, pooled)))
     order = {name: place for place, name in enumerate(PATTERNS)}
-    return _merged(sorted(result, key=lambda task: (order[task[0][0]], len(task[0][-1]))))
+    return _merged(sorted(result, key=lambda task: (order[task[0][0]], task[0][-1])))
+
+
+def _tasks(facts: Facts) -> dict[tuple[Any, ...], list[Measure]]:
+    """Group measures by what is done and the class of their devices.
+
+    Where mechanisms take different ways (NVLink, the host's links), devices are alike if they are for both.
+    """
+    kinds: dict[tuple[Any, ...], list[Measure]] = {}
+    for measure in facts.measures:
+        kind = (*(measure.dims[name] for name in _NAMES), len(set(measure.devices)) == 1)
+        kinds.setdefault(kind, []).append(measure)
+    tasks: dict[tuple[Any, ...], list[Measure]] = {}
+    for kind, measures in kinds.items():
+        named = [(measure, {**measure.dims, "devices": measure.devices}) for measure in measures]
+        scopes = {scope_of_case(dims) for _, dims in named}
+        scope = scopes.pop() if len(scopes) == 1 else "node"
+        for measure, dims in named:
+            tasks.setdefault((*kind[:-1], facts.classes.of(dims, scope)), []).append(measure)
+    return tasks
+
+
+def _pool(facts: Facts, measures: Sequence[Measure]) -> list[_Pooled]:
+    """Return the mechanisms at one size, the quickest first, each over the devices that all of them have."""
+    devices: dict[str, set[tuple[int, ...]]] = {}
+    for measure in measures:
+        devices.setdefault(_mechanism(facts, measure), set()).add(measure.devices)
+    common = set.intersection(*devices.values())
+    rows = class_rows(
+        [m for m in measures if not common or m.devices in common],
+        key=lambda m: _mechanism(facts, m),
+        devices=lambda m: m.devices,
+        value=lambda m: 1 / m.time_ns,
+        half_width=lambda m: m.half_width,
+    )
+    pooled = [
+        _Pooled(
+            str(row.key),
+            1 / row.middle,
+            row.half_width,
+            min(m.fastest_ns for m in row.members),
+            max(m.slowest_ns for m in row.members),
+            row.members,
+        )
+        for row in rows
+    ]
+    return sorted(pooled, key=lambda one: one.time_ns)
 
 
 def _merged(found: Sequence[tuple[tuple[Any, ...], list[Advice]]]) -> list[Advice]:
     """Join tasks that differ only in the devices and get the same advice, with the widest of their intervals."""
-    alike: dict[tuple[Any, ...], list[tuple[tuple[Any, ...], list[Advice]]]] = {}
+    alike: dict[tuple[Any, ...], list[list[Advice]]] = {}
     for key, advice in found:
         said = tuple((a.size_from, a.size_to, a.best, a.second, a.exports) for a in advice)
-        alike.setdefault((key[:-1], len(key[-1]), said), []).append((key, advice))
+        alike.setdefault((key, said), []).append(advice)
     result: list[Advice] = []
-    for group in alike.values():
-        task = _task_words(group[0][0][:-1], [key[-1] for key, _ in group])
-        for parts in zip(*(advice for _, advice in group), strict=True):
+    for (key, _), group in alike.items():
+        everyone = tuple(dict.fromkeys(m for advice in group for a in advice for m in a.members))
+        for parts in zip(*group, strict=True):
             margins = sorted((p.margin, p.margin_at) for p in parts if p.margin is not None and p.margin_at is not None)
             middle = margins[len(margins) // 2] if margins else (None, None)
             result.append(
                 dataclasses.replace(
                     parts[0],
-                    task=task,
+                    task=_task_words(key, everyone),
+                    members=everyone,
                     alike=tuple(sorted(set.intersection(*(set(p.alike) for p in parts)))),
                     margin=middle[0],
                     margin_at=middle[1],
@@ -101,17 +175,12 @@ def _merged(found: Sequence[tuple[tuple[Any, ...], list[Advice]]]) -> list[Advic
     return result
 
 
-def _task_words(key: tuple[Any, ...], groups: Sequence[tuple[int, ...]]) -> str:
-    pattern, source, target, window, _, _, _, in_place, cadence, _ = key
-    devices = groups[0]
+def _task_words(key: tuple[Any, ...], members: Sequence[tuple[int, ...]]) -> str:
+    pattern, source, target, window, _, _, _, in_place, cadence, _, ranks = key
     words = [str(pattern)]
     if (source, target) != ("device", "device"):
         words.append(f"({source} to {target})")
-    if len(devices) > 2:
-        words.append(f"on {len(devices)} devices")
-    else:
-        shown = ", ".join("-".join(map(str, group)) for group in sorted(groups)[:6])
-        words.append(f"on {shown}{f' and {len(groups) - 6} more' if len(groups) > 6 else ''}")
+    words.append(f"on {ranks} devices" if ranks > 2 else f"on {members_text(members)}")
     words += [f"window {window}"] if window and window > 1 else []
     words += ["in place"] if in_place else []
     words += [str(cadence)] if cadence not in (None, "isolated") else []
@@ -155,58 +224,60 @@ def _library(facts: Facts, measure: Measure) -> str:
     return str(mpi.get("name") or "")
 
 
-def _ranges(facts: Facts, task: str, by_size: dict[int, list[Measure]]) -> list[Advice]:
-    ranges: list[list[tuple[int, list[Measure], set[str]]]] = []
+def _ranges(facts: Facts, by_size: dict[int, list[_Pooled]]) -> list[Advice]:
+    ranges: list[list[tuple[int, list[_Pooled], set[str]]]] = []
     for size in sorted(by_size):
-        order = sorted(by_size[size], key=lambda m: m.time_ns)
-        alike = {_mechanism(facts, m) for m in order if not _matters(order[0], m)}
+        order = by_size[size]
+        alike = {one.name for one in order if not _matters(order[0], one)}
         if ranges and set.intersection(*(found for _, _, found in ranges[-1])) & alike:
             ranges[-1].append((size, order, alike))
         else:
             ranges.append([(size, order, alike)])
-    return [_advice(facts, task, part) for part in ranges]
+    return [_advice(facts, part) for part in ranges]
 
 
-def _matters(best: Measure, other: Measure) -> bool:
+def _matters(best: _Pooled, other: _Pooled) -> bool:
     # Of fewer than six independent samples the interval reaches beyond all of them: nothing would ever matter.
     fastest = max(other.time_ns * (1 - other.half_width), other.fastest_ns)
     slowest = min(best.time_ns * (1 + best.half_width), best.slowest_ns)
     return fastest > slowest * (1 + MATTERS)
 
 
-def _advice(facts: Facts, task: str, part: Sequence[tuple[int, list[Measure], set[str]]]) -> Advice:
+def _advice(facts: Facts, part: Sequence[tuple[int, list[_Pooled], set[str]]]) -> Advice:
     common = set.intersection(*(found for _, _, found in part))
     # Of those that are good everywhere in the range, the one that is fastest most often.
-    wins = [next(_mechanism(facts, m) for m in order if _mechanism(facts, m) in common) for _, order, _ in part]
+    wins = [next(one.name for one in order if one.name in common) for _, order, _ in part]
     best = max(sorted(common), key=wins.count)
-    mine = next(m for m in part[len(part) // 2][1] if _mechanism(facts, m) == best)
-    losses: dict[str, tuple[float, int, Measure, Measure]] = {}
+    mine = [one for _, order, _ in part for one in order if one.name == best]
+    losses: dict[str, tuple[float, int, _Pooled, _Pooled]] = {}
     for size, order, _ in part:
-        own = next(m for m in order if _mechanism(facts, m) == best)
+        own = next(one for one in order if one.name == best)
         for other in order:
-            name, ratio = _mechanism(facts, other), other.time_ns / own.time_ns
-            if name not in common and (name not in losses or ratio > losses[name][0]):
-                losses[name] = (ratio, size, own, other)
+            ratio = other.time_ns / own.time_ns
+            if other.name not in common and (other.name not in losses or ratio > losses[other.name][0]):
+                losses[other.name] = (ratio, size, own, other)
     second = min(losses, key=lambda name: losses[name][0], default="")
     margin = at = low = high = None
     if second:
         ratio, at, own, other = losses[second]
-        a, b = (min(0.9, m.half_width) for m in (own, other))
+        a, b = (min(0.9, one.half_width) for one in (own, other))
         margin, low, high = ratio - 1, ratio * (1 - b) / (1 + a) - 1, ratio * (1 + b) / (1 - a) - 1
+    members = tuple(dict.fromkeys(m.devices for one in mine for m in one.members))
     return Advice(
-        task,
-        mine.devices,
-        part[0][0],
-        part[-1][0],
-        best,
-        tuple(sorted(common - {best})),
-        margin,
-        at,
-        low,
-        high,
-        second,
-        _exports(facts, mine),
-        tuple(m.case_key for _, order, _ in part for m in order if _mechanism(facts, m) == best),
+        task="",
+        devices=members[0],
+        members=members,
+        size_from=part[0][0],
+        size_to=part[-1][0],
+        best=best,
+        alike=tuple(sorted(common - {best})),
+        margin=margin,
+        margin_at=at,
+        low=low,
+        high=high,
+        second=second,
+        exports=_exports(facts, mine[len(mine) // 2].members[0]),
+        case_keys=tuple(dict.fromkeys(m.case_key for one in mine for m in one.members)),
     )
 
 

@@ -10,20 +10,19 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.findings.facts import Measure, rate_text, time_text
-from linkgauge.findings.subjects import Subject, case_words, labels_of
+from linkgauge.findings.known import TOLERANCE, held_against
+from linkgauge.findings.subjects import Subject, case_words, labels_of, task_words
 from linkgauge.findings.verdicts import Verdict
-from linkgauge.findings.wiring import Way, Wiring, over_host
-from linkgauge.plan.patterns import HALF_ROUND_TRIP, PATTERNS
+from linkgauge.plan.patterns import HALF_ROUND_TRIP
 from linkgauge.system import units
-from linkgauge.system.model import Accepted, System
+from linkgauge.system.likeness import like
+from linkgauge.system.model import System
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-TOLERANCE = 0.05
-"""What a case may stay below the share that the source saw: machines of one kind differ by a few per cent."""
 _MAX_BYTES = 1 << 20
 
 
@@ -32,40 +31,36 @@ def check_system(
 ) -> tuple[list[Verdict], list[str], int]:
     """Judge a run against the shares that a system's description says were seen: verdicts, notes, cases without one.
 
-    A share is of the data rate of the links on the pair's way (both directions of `bidirectional`, the device's host
-    link for host copies), and for collectives of the lowest bound that the links set. The interval's near end counts,
-    so that noise alone does not fail a case.
+    What is asked is docs/judging.md's; `held_against` chooses the share and what it is of.
     """
     if not system.accepted:
         raise UsageError(
             f"system '{system.name}' states no accepted shares ([[accepted]]): judge against a baseline, or a "
             f"file of rules"
         )
-    wiring = Wiring(system)
-    kinds = _kinds(wiring)
-    verdicts, without = [], 0
-    for measure in subject.facts.measures:
-        found = _required(measure, system, wiring, kinds, subject)
-        if found is None or measure.goodput is None:
-            without += 1
-            continue
-        entry, nominal = found
-        required = nominal * entry.share.value * (1 - tolerance)
-        best = measure.goodput / max(1e-9, 1 - measure.half_width)
-        short = best < required
-        share = measure.goodput / nominal
-        seen = f"{entry.share.value:.1%} was seen, {1 - tolerance:.0%} of that is asked"
-        reason = f"{share:.0%} of {rate_text(nominal)}; {seen}"
+    held, without = held_against(subject.facts, system, tolerance)
+    verdicts = []
+    for one in held:
+        measure = one.measure
+        seen = f"{one.entry.share.value:.1%} was seen, {1 - tolerance:.0%} of that is asked"
+        reason = f"{one.goodput / one.nominal:.0%} of {rate_text(one.nominal)}; {seen}"
         verdicts.append(
-            Verdict("short" if short else "holds", case_words(measure), reason, entry.share.source, subject.name,
-                    subject.host, measure.case_key, measure.devices, measure.goodput, required, "B/s",
-                    1 - measure.goodput / required if short else 0.0, labels_of(measure))
+            Verdict("short" if one.short else "holds", case_words(measure), reason, one.entry.share.source,
+                    subject.name, subject.host, measure.case_key, measure.devices, one.goodput, one.required, "B/s",
+                    1 - one.goodput / one.required if one.short else 0.0, labels_of(measure), task_words(measure))
         )  # fmt: skip
-    verdicts += _failed(subject, system.name)
-    return verdicts, [], without
+    verdicts += failed_verdicts(subject, system.name)
+    found = None if subject.facts.system is None else like(subject.facts.system, system)
+    if found is not None:
+        notes = [f"{', '.join(found.differences)}."] if found.differences else []
+    elif subject.facts.system is not None:
+        notes = [f"This machine is not of the kind of {system.name}; where it is joined otherwise its own links count."]
+    else:
+        notes = []
+    return verdicts, notes, without
 
 
-def _failed(subject: Subject, source: str) -> list[Verdict]:
+def failed_verdicts(subject: Subject, source: str) -> list[Verdict]:
     """Return a shortfall for each case that did not end well: in `check` these count as 1."""
     return [
         Verdict("short", f"{row['transport']} {row['pattern']} on {'-'.join(map(str, row['devices']))}",
@@ -73,76 +68,6 @@ def _failed(subject: Subject, source: str) -> list[Verdict]:
                 str(row["case_key"]), tuple(row["devices"]), shortfall=1.0)
         for row in subject.facts.failures
     ]  # fmt: skip
-
-
-failed_verdicts = _failed
-
-
-def _kinds(wiring: Wiring) -> dict[tuple[str, str], str]:
-    """Return the kind of link of each arc, over the fabric and the host links."""
-    kinds: dict[tuple[str, str], str] = {}
-    for ways, fabric in ((wiring.fabric_ways, True), (wiring.host_ways, False)):
-        for way in ways.values():
-            for arc in way.arcs:
-                links = wiring.links(arc, fabric)
-                if links:
-                    kinds[arc] = links[0].kind
-    return kinds
-
-
-def _required(
-    measure: Measure, system: System, wiring: Wiring, kinds: Mapping[tuple[str, str], str], subject: Subject
-) -> tuple[Accepted, float] | None:
-    """Return the entry that a case falls under and the nominal goodput that its share is of."""
-    info = PATTERNS[measure.pattern]
-    if measure.via >= 0 or len(subject.facts.hosts) > 1:
-        return None
-    if info.ranks == "2" and len(set(measure.devices)) == 2:
-        way = wiring.way(measure.devices[0], measure.devices[1], over_host(measure.transport, measure.path))
-        if way is None or way.rate is None or way.kind == "routed":
-            return None
-        kind = _narrowest_kind(way, wiring, kinds)
-        nominal = way.rate * (2 if measure.pattern == "bidirectional" else 1)
-    elif measure.pattern in ("host_to_device", "device_to_host") and measure.ranks == 1:
-        rate = wiring.host_rates.get(measure.devices[0])
-        if rate is None:
-            return None
-        kind, nominal = _host_kind(wiring, measure.devices[0]), rate
-    elif info.collective:
-        bound = subject.facts.bound(measure)
-        if bound is None or not bound.value_bytes_per_s:
-            return None
-        kind, nominal = "", bound.value_bytes_per_s
-    else:
-        return None
-    fitting = [entry for entry in system.accepted if _fits(entry, measure, kind)]
-    if not fitting:
-        return None
-    # The most particular entry speaks.
-    return max(fitting, key=lambda e: (e.pattern is not None, e.transport is not None, e.size.value)), nominal
-
-
-def _fits(entry: Accepted, measure: Measure, kind: str) -> bool:
-    if measure.size < entry.size.value or entry.transport not in (None, measure.transport):
-        return False
-    if PATTERNS[measure.pattern].collective:
-        return bool(entry.pattern == measure.pattern)
-    return bool(entry.kind == kind and entry.pattern in (None, measure.pattern))
-
-
-def _narrowest_kind(way: Way, wiring: Wiring, kinds: Mapping[tuple[str, str], str]) -> str:
-    fabric = way.kind != "host"
-    arc = next((arc for arc in way.arcs if wiring.rate(arc, fabric) == way.rate), way.arcs[0])
-    return kinds.get(arc, "")
-
-
-def _host_kind(wiring: Wiring, device: int) -> str:
-    name = wiring.names[device]
-    for link in wiring.system.links_of(name):
-        other = wiring.system.node(link.other(name))
-        if other.kind == "host" or (other.kind == "switch" and link.kind == "pcie"):
-            return link.kind
-    return ""
 
 
 # --- a user's own rules ----------------------------------------------------------------------------------------------
@@ -252,7 +177,7 @@ def check_rules(
         for measure in fitting:
             judged.add(measure.case_key)
             verdicts += [_against(subject, rule, key, limit, measure, source) for key, limit in rule.limits.items()]
-    verdicts += _failed(subject, source)
+    verdicts += failed_verdicts(subject, source)
     return verdicts, [], sum(m.case_key not in judged for m in subject.facts.measures)
 
 

@@ -18,10 +18,12 @@ import scipy
 
 from linkgauge.errors import UsageError
 from linkgauge.findings.facts import Measure
+from linkgauge.findings.left_out import left_out_keys
 from linkgauge.findings.subjects import Subject, case_words, labels_of
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.plan.case import Case
-from linkgauge.stats.compare import LEAST_REPEATS, false_discovery_rates, fit_prior
+from linkgauge.stats.compare import LEAST_REPEATS, false_discovery_rates
+from linkgauge.stats.prediction import Prediction, predict
 
 FORMAT = "linkgauge-baseline"
 FORMAT_VERSION = 1
@@ -31,11 +33,17 @@ Key = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One case of a baseline: its words, its devices, the medians of the runs in ns."""
+    """One case of a baseline: its words, its devices, and of each run that has it the median in ns.
+
+    `half_widths` are those of the medians' own 95 % intervals, as shares; empty in baselines of before they were kept.
+    `runs`: which of the baseline's runs these are.
+    """
 
     words: str
     devices: tuple[int, ...]
     medians_ns: tuple[float, ...]
+    half_widths: tuple[float, ...]
+    runs: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,13 +64,16 @@ def make_baseline(subjects: Sequence[Subject]) -> dict[str, Any]:
             f"a baseline needs at least {LEAST_REPEATS} runs, {len(subjects)} given: measure the same plan again"
         )
     cases: dict[Key, dict[str, Any]] = {}
-    for subject in subjects:
+    for number, subject in enumerate(subjects):
         for measure in subject.facts.measures:
             entry = cases.setdefault(
                 (measure.case_key, measure.launch_key),
-                {"words": case_words(measure), "devices": list(measure.devices), "medians_ns": []},
-            )
+                {"words": case_words(measure), "devices": list(measure.devices), "medians_ns": [], "half_widths": [],
+                 "runs": []},
+            )  # fmt: skip
             entry["medians_ns"].append(measure.time_ns)
+            entry["half_widths"].append(measure.half_width)
+            entry["runs"].append(number)
     kept = {key: entry for key, entry in cases.items() if len(entry["medians_ns"]) >= LEAST_REPEATS}
     if not kept:
         raise UsageError(
@@ -110,14 +121,22 @@ def read_baseline(path: Path) -> Baseline:
         cases = {}
         for text, entry in data["cases"].items():
             case_key, _, launch_key = text.partition(" ")
-            medians = tuple(float(value) for value in entry["medians_ns"])
-            if not all(math.isfinite(value) and value > 0 for value in medians):
-                raise ValueError
-            cases[(case_key, launch_key)] = Entry(str(entry["words"]), tuple(int(d) for d in entry["devices"]), medians)
+            cases[(case_key, launch_key)] = _entry(entry, len(data["runs"]))
         uuids = {int(key): str(value) for key, value in data["devices"].items()}
         return Baseline(str(path), tuple(map(str, data["runs"])), tuple(map(str, data["hosts"])), uuids, cases)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise wrong from None
+
+
+def _entry(entry: Mapping[str, Any], runs: int) -> Entry:
+    """Read a case of a baseline. ValueError, TypeError or KeyError where it is none."""
+    medians, widths = (tuple(map(float, entry.get(name, ()))) for name in ("medians_ns", "half_widths"))
+    numbers = tuple(map(int, entry.get("runs", range(len(medians)))))
+    sound = all(math.isfinite(value) and value > 0 for value in medians) and all(0 <= w < math.inf for w in widths)
+    matching = len(numbers) == len(set(numbers)) == len(medians) and len(widths) in (0, len(medians))
+    if not (sound and matching and all(0 <= number < max(runs, len(medians)) for number in numbers)):
+        raise ValueError
+    return Entry(str(entry["words"]), tuple(map(int, entry["devices"])), medians, widths, numbers)
 
 
 def check_baseline(
@@ -125,10 +144,10 @@ def check_baseline(
 ) -> tuple[list[Verdict], list[str], int]:
     """Judge a run against a baseline: verdicts, notes, and how many cases the baseline does not know.
 
-    A case falls short if it is slower than a further run of the baseline would be: by the prediction interval of log
-    medians (t, one-sided, its deviation drawn towards that of all cases as in `compare`), with the false-discovery
-    rate over all cases at most `level`, and by `margin` or more. Cases of the baseline that the run lacks could not
-    be judged.
+    A case falls short if it is slower than a further run of the baseline would be (linkgauge.stats.prediction), with
+    the false-discovery rate over all cases at most `level`, and by `margin` or more; so does the run as a whole, if its
+    level lies beyond that of 199 of 200 further runs. Cases of the baseline that the run lacks could not be judged,
+    unless it left them out since its curves had ended: these are counted in a note.
     """
     notes, renamed = _match_devices(subject, baseline)
     known = {}
@@ -140,8 +159,15 @@ def check_baseline(
         else:
             unknown += 1
     verdicts = _judged(subject, baseline, known, level, margin)
+    left_out = left_out_keys(subject.facts.records.values())
+    spared = sum(key not in known and key[0] in left_out for key in baseline.cases)
+    if spared:
+        notes.append(
+            f"{spared} cases of the baseline are not in this run, whose curves ended before or were full at another "
+            "size"
+        )
     for key, entry in baseline.cases.items():
-        if key not in known:
+        if key not in known and key[0] not in left_out:
             reason = f"in the baseline's {len(entry.medians_ns)} runs and not measured, or not ok, in this one"
             verdicts.append(
                 Verdict(
@@ -163,32 +189,27 @@ def _judged(
 ) -> list[Verdict]:
     if not known:
         return []
-    medians = [baseline.cases[key].medians_ns for key in known]
-    counts = np.array([len(values) for values in medians], dtype=np.float64)
-    logs = np.log(np.concatenate(medians))
-    owner = np.repeat(np.arange(len(medians)), counts.astype(np.int64))
-    centres = np.bincount(owner, logs) / counts
-    variances = np.maximum(np.bincount(owner, (logs - centres[owner]) ** 2) / (counts - 1), 1e-12)
-    freedom = counts - 1
-    weight, prior = fit_prior(variances, freedom)
-    if math.isinf(weight):
-        pooled, total = np.full_like(variances, prior), np.full_like(freedom, freedom.sum())
-    else:
-        pooled = (weight * prior + freedom * variances) / (weight + freedom)
-        total = np.minimum(weight + freedom, freedom.sum())
-    mine = np.log([measure.time_ns for measure in known.values()])
-    deviations = np.sqrt(pooled * (1 + 1 / counts))
-    p_values = scipy.special.stdtr(total, (centres - mine) / deviations)
-    rates = false_discovery_rates(p_values)
-    limits = centres + scipy.special.stdtrit(total, 0.975) * deviations
-    verdicts = []
+    entries = [baseline.cases[key] for key in known]
+    runs = max(len(baseline.runs), *(len(entry.medians_ns) for entry in entries))
+    times, widths = (np.full((len(entries), runs), np.nan) for _ in range(2))
+    for i, entry in enumerate(entries):
+        times[i, list(entry.runs)] = entry.medians_ns
+        widths[i, list(entry.runs[: len(entry.half_widths)])] = entry.half_widths
+    mine = np.array([measure.time_ns for measure in known.values()])
+    found = predict(times, widths, mine, np.array([measure.half_width for measure in known.values()]))
+    rates = false_discovery_rates(found.p_value)
+    reaches = found.usual_level + scipy.special.stdtrit(found.freedom, 0.975) * found.deviation
+    verdicts = _level(subject, baseline, found, margin)
     for i, (key, measure) in enumerate(known.items()):
-        slower = math.expm1(float(mine[i] - centres[i]))
-        short = bool(rates[i] <= level) and slower >= margin
-        usual, limit = math.exp(float(centres[i])), math.exp(float(limits[i]))
-        reason = f"{slower:+.1%} against the middle of {int(counts[i])} runs"
+        slower, beyond = (math.expm1(float(x)) for x in (found.shift[i], found.shift[i] - found.usual_level))
+        short = bool(rates[i] <= level) and min(slower, beyond) >= margin
+        usual = math.exp(float(found.centre[i]))
+        limit = usual * math.exp(float(reaches[i]))
+        reason = f"{slower:+.1%} against the middle of {len(entries[i].medians_ns)} runs"
+        if abs(found.usual_level) >= margin:
+            reason += f", {math.expm1(found.usual_level):+.1%} of that as all cases of this run"
         if short:
-            reach = math.expm1(float(limits[i] - centres[i]))
+            reach = math.expm1(float(reaches[i]))
             reason += f"; a further run would be below {reach:+.1%} (false-discovery rate {rates[i]:.1g})"
         required, measured, unit = _figures(measure, usual, limit)
         verdicts.append(
@@ -197,6 +218,21 @@ def _judged(
                     slower / (1 + slower) if short else 0.0, labels_of(measure))
         )  # fmt: skip
     return verdicts
+
+
+def _level(subject: Subject, baseline: Baseline, found: Prediction, margin: float) -> list[Verdict]:
+    """Return a verdict on all cases together, where the run as a whole is slower than a further one would be."""
+    slower = math.expm1(found.level)
+    if found.level <= found.level_limit or slower < margin:
+        return []
+    reason = (
+        f"{slower:+.1%} in the middle of {len(found.shift)} cases; a further run's would be below "
+        f"{math.expm1(found.level_limit):+.1%}"
+    )
+    words = "all cases together"
+    return [
+        Verdict("short", words, reason, baseline.place, subject.name, subject.host, shortfall=slower / (1 + slower))
+    ]
 
 
 def _figures(measure: Measure, usual_ns: float, limit_ns: float) -> tuple[float, float, str]:

@@ -1,4 +1,4 @@
-"""`check`: runs against a baseline, a system or rules, their faults, and each other."""
+"""`check`: runs against what is known of their kind, a baseline, a system or rules, their faults, and each other."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 
 from linkgauge.errors import UsageError
 from linkgauge.findings import rules as rule_table
-from linkgauge.findings.against import TOLERANCE, check_rules, check_system, failed_verdicts, read_rules
+from linkgauge.findings.against import check_rules, check_system, failed_verdicts, read_rules
 from linkgauge.findings.baseline import check_baseline, is_baseline, read_baseline
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.fleet import LEAST_NODES, Standing, check_fleet, standings
+from linkgauge.findings.known import TOLERANCE, held_against, known_kind
+from linkgauge.findings.siblings import CORES_SLOWER, check_ceilings, check_siblings
 from linkgauge.findings.subjects import Subject
 from linkgauge.findings.verdicts import Checked, Verdict
 
@@ -23,6 +25,8 @@ else:
 
 Judge = Callable[[Subject], tuple[list[Verdict], list[str], int]]
 
+FINDINGS = "findings"
+"""The source of verdicts that come from faults."""
 BURN_IN = ("drifting", "throttled", "errors_rose")
 """What a run under the `duration` stop rule is judged by beside its faults."""
 
@@ -44,16 +48,11 @@ def check(
     margin: float = 0.01,
     with_findings: bool = True,
 ) -> CheckResult:
-    """Judge runs. `against`: a baseline, a file of rules, a system's name or file, or empty for the fleet alone.
+    """Judge runs. `against`: a baseline, a file of rules, a system's name or file, or empty.
 
-    UsageError for what cannot be read, and for an empty `against` with fewer than four runs.
+    Without it each run is judged by what is known of that kind of machine, else by its own siblings and ceilings, and
+    four runs or more by each other. UsageError for what cannot be read.
     """
-    if not against and len(subjects) < LEAST_NODES:
-        raise UsageError(
-            f"--against is missing: name a baseline, a system or a file of rules; without it, at least "
-            f"{LEAST_NODES} runs are "
-            "compared with each other"
-        )
     found: dict[str, list[Finding]] = {}
     for subject in subjects if with_findings else ():
         burn_in = _reads_samples(subject)
@@ -63,7 +62,7 @@ def check(
     verdicts: list[Verdict] = []
     notes: list[str] = []
     unrequired = 0
-    judge = _judge(against, tolerance, margin)
+    judge = _judge(against, tolerance, margin, fleet=len(subjects) >= LEAST_NODES)
     for subject in subjects:
         new, more, without = judge(subject)
         verdicts += new
@@ -71,11 +70,14 @@ def check(
         unrequired += without
         verdicts += _faults(subject, found.get(subject.name, []))
     places = standings(subjects)
-    if not against and not places:
-        notes.append("these runs share no case that all of them measured")
+    if not against and len(subjects) >= LEAST_NODES:
+        how = "Runs are judged by each other" if places else "These runs share no case that all of them measured"
+        notes.append(f"{how}.")
     verdicts += check_fleet(places)
+    if with_findings and not any(verdict.source == FINDINGS for verdict in verdicts):
+        notes.append("No faults among the findings.")
     findings = tuple(finding for each in found.values() for finding in each)
-    return CheckResult(Checked.of(verdicts, unrequired, notes), findings, tuple(places))
+    return CheckResult(Checked.of(verdicts, unrequired, list(dict.fromkeys(notes))), findings, tuple(places))
 
 
 def _reads_samples(subject: Subject) -> bool:
@@ -90,7 +92,7 @@ def _faults(subject: Subject, found: Sequence[Finding]) -> list[Verdict]:
             "short",
             f"{f.rule}: {f.subject}",
             f.sentence,
-            "findings",
+            FINDINGS,
             subject.name,
             subject.host,
             devices=f.devices,
@@ -101,10 +103,32 @@ def _faults(subject: Subject, found: Sequence[Finding]) -> list[Verdict]:
     ]
 
 
-def _judge(against: str, tolerance: float, margin: float) -> Judge:
+def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Verdict], list[str], int]:
+    """Judge a run by what is known of that kind of machine, else by its own siblings and ceilings, and say which."""
+    kind = known_kind(subject.facts)
+    why = "no described system is like this machine, by devices and links"
+    if kind is not None:
+        name = f"{kind.system.name} ({kind.words})"
+        if held_against(subject.facts, kind.system, tolerance)[0]:
+            verdicts, notes, without = check_system(subject, kind.system, tolerance)
+            asked = f"Judged by what is known of {name}: {1 - tolerance:.0%} of the shares measured there."
+            return verdicts, [asked, *notes], without
+        why = f"of {name} no share is known" + (" at the sizes of this run" if kind.system.accepted else "")
+    verdicts = failed_verdicts(subject, "its own cases")
+    if fleet:
+        return verdicts, [], 0
+    verdicts += [*check_siblings(subject), *check_ceilings(subject)]
+    notes = [f"Judged by its own siblings and ceilings: {why}."]
+    if subject.facts.are_cores(sorted(subject.facts.devices)):
+        named = f"named only where they take {1 + CORES_SLOWER:g} times as long"
+        notes = [f"Judged by its own siblings: host devices are cores, {named}."]
+    return verdicts, notes, 0
+
+
+def _judge(against: str, tolerance: float, margin: float, fleet: bool) -> Judge:
     path = Path(against)
     if not against:
-        return lambda subject: (failed_verdicts(subject, "the fleet"), [], 0)
+        return lambda subject: _by_itself(subject, tolerance, fleet)
     if path.is_dir():
         raise UsageError(
             f"--against '{against}' is a folder: expected a baseline, made of runs with 'linkgauge baseline RUN... -o "

@@ -5,31 +5,28 @@ from __future__ import annotations
 import dataclasses
 import json as json_module
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Literal, cast
 
-import typer
+import click
 
+from linkgauge.command_line import PATH, argument, command, flag, option
 from linkgauge.errors import UsageError
 
-app = typer.Typer()
-
-_System = Annotated[
-    str,
-    typer.Option("--system", metavar="NAME|FILE", help="Judge by this system's wires, not those that the run stored."),
-]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_Limit = Annotated[int, typer.Option(min=1, help="Rows to show of a long table.")]
+_system = option(
+    "--system", default="", metavar="NAME|FILE", help="Judge by this system's wires, not those that the run stored."
+)
+_json = flag("--json", help="Print JSON.")
+_limit = option("--limit", type=click.IntRange(min=1), default=40, help="Rows to show of a long table.")
 
 
-@app.command("findings", help="What is odd in a run, why, and what to do.")
-def findings_command(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
-    system: _System = "",
-    notes: Annotated[bool, typer.Option(help="Show notes too, not only faults and losses.")] = True,
-    evidence: Annotated[int, typer.Option(min=0, help="Lines of evidence of each finding.")] = 3,
-    json: _Json = False,
-    rules: Annotated[bool, typer.Option("--rules", help="Name the rules that were asked as well.")] = False,
-) -> None:
+@command("findings", help="What is odd in a run, why, and what to do.")
+@argument("run", type=PATH, help="A run folder.")
+@_system
+@option("--notes/--no-notes", default=False, help="Show notes too, not only faults and losses.")
+@option("--evidence", type=click.IntRange(min=0), default=3, help="Lines of evidence of each finding.")
+@_json
+@flag("--rules", help="Name the rules that were asked as well.")
+def findings_command(run: Path, system: str, notes: bool, evidence: int, json: bool, rules: bool) -> None:
     """Print the findings of a run, the surest and costliest first."""
     from linkgauge.findings import present
     from linkgauge.findings.rules import RULES, apply
@@ -38,7 +35,7 @@ def findings_command(
     with uncollected():
         found = apply(load_subjects([run], system)[0].facts)
     if json:
-        typer.echo(json_module.dumps([finding.as_json() for finding in found], indent=1))
+        click.echo(json_module.dumps([finding.as_json() for finding in found], indent=1))
         return
     out = present.console()
     present.print_findings(out, found, notes, evidence)
@@ -46,21 +43,23 @@ def findings_command(
         out.print("Rules asked: " + ", ".join(rule.name for rule in RULES), markup=False)
 
 
-@app.command("compare", help="What changed between two runs: better, worse, same, or cannot tell.")
+@command("compare", help="What changed between two runs: better, worse, same, or cannot tell.")
+@argument(
+    "runs",
+    metavar="A B...",
+    type=PATH,
+    nargs=-1,
+    required=True,
+    help="Run folders; each further one is compared with A.",
+)
+@option("--margin", type=click.FloatRange(min=0.0), default=0.01, help="Smallest shift that counts, as a share.")
+@option("--level", type=click.FloatRange(min=1e-6, max=0.5), default=0.05, help="False-discovery rate over all cases.")
+@option("--dependence", default="positive", help="positive (Benjamini and Hochberg) or any (Benjamini and Yekutieli).")
+@flag("--bootstrap", help="Show the hierarchical bootstrap's interval too.")
+@_limit
+@_json
 def compare_command(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="A B...", help="Run folders; each further one is compared with A.")
-    ],
-    margin: Annotated[float, typer.Option(min=0.0, help="Smallest shift that counts, as a share.")] = 0.01,
-    level: Annotated[float, typer.Option(min=1e-6, max=0.5, help="False-discovery rate over all cases.")] = 0.05,
-    dependence: Annotated[
-        str, typer.Option(help="positive (Benjamini and Hochberg) or any (Benjamini and Yekutieli).")
-    ] = "positive",
-    bootstrap: Annotated[
-        bool, typer.Option("--bootstrap", help="Show the hierarchical bootstrap's interval too.")
-    ] = False,
-    limit: _Limit = 40,
-    json: _Json = False,
+    runs: tuple[Path, ...], margin: float, level: float, dependence: str, bootstrap: bool, limit: int, json: bool
 ) -> int:
     """Compare runs case by case, and pooled by device, pair and transport.
 
@@ -89,33 +88,49 @@ def compare_command(
         else:
             present.print_comparison(out, found, (str(runs[0]), str(path)), limit)
     if json:
-        typer.echo(json_module.dumps(plain, indent=1))
+        click.echo(json_module.dumps(plain, indent=1))
     return 0 if compared else 3
 
 
-@app.command(
-    "check", help="Runs against a baseline, a system or rules: exit 0 all hold, 1 falls short, 3 could not judge."
+@command(
+    "check", help="Whether a machine is as fast as it should be: exit 0 all hold, 1 falls short, 3 could not judge."
 )
+@argument("runs", metavar="RUN...", type=PATH, nargs=-1, required=True, help="Run folders, one or many nodes' of them.")
+@option(
+    "--against",
+    default="",
+    metavar="BASELINE|SYSTEM|RULES.toml",
+    help="What to judge by, if not by what is known of that kind of machine. Four runs or more also judge each other.",
+)
+@option(
+    "--tolerance",
+    type=click.FloatRange(min=0.0, max=0.9),
+    default=0.05,
+    help="How far below the share that is known, or a system's, is still accepted.",
+)
+@option(
+    "--margin",
+    type=click.FloatRange(min=0.0),
+    default=0.01,
+    help="Against a baseline: smallest loss that counts, as a share.",
+)
+@option("--findings/--no-findings", default=True, help="Let faults among the findings count.")
+@_system
+@option("--junit", type=PATH, metavar="FILE", help="Write a JUnit file.")
+@option("--prometheus", type=PATH, metavar="FILE", help="Write Prometheus' textfile format.")
+@_limit
+@_json
 def check_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, one or many nodes' of them.")],
-    against: Annotated[
-        str,
-        typer.Option(
-            metavar="BASELINE|SYSTEM|RULES.toml", help="What to judge by. Four runs or more also judge each other."
-        ),
-    ] = "",
-    tolerance: Annotated[
-        float, typer.Option(min=0.0, max=0.9, help="Against a system: how far below the share seen is still accepted.")
-    ] = 0.05,
-    margin: Annotated[
-        float, typer.Option(min=0.0, help="Against a baseline: smallest loss that counts, as a share.")
-    ] = 0.01,
-    findings: Annotated[bool, typer.Option(help="Let faults among the findings count.")] = True,
-    system: _System = "",
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a JUnit file.")] = None,
-    prometheus: Annotated[Path | None, typer.Option(metavar="FILE", help="Write Prometheus' textfile format.")] = None,
-    limit: _Limit = 40,
-    json: _Json = False,
+    runs: tuple[Path, ...],
+    against: str,
+    tolerance: float,
+    margin: float,
+    findings: bool,
+    system: str,
+    junit: Path | None,
+    prometheus: Path | None,
+    limit: int,
+    json: bool,
 ) -> int:
     """Judge runs, name what falls short worst first, and return the exit status."""
     from linkgauge.findings import outputs, present
@@ -129,17 +144,18 @@ def check_command(
     if prometheus is not None:
         outputs.write(prometheus, outputs.as_prometheus(result.checked, result.findings))
     if json:
-        typer.echo(outputs.as_json(result.checked, result.findings))
+        click.echo(outputs.as_json(result.checked, result.findings))
     else:
         present.print_check(present.console(), result.checked, result.standings, limit)
     return result.checked.exit_status
 
 
-@app.command("baseline", help="Make a baseline from five runs or more, for check --against.")
-def baseline_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of the same plan on the same machine.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write it.")],
-) -> None:
+@command("baseline", help="Make a baseline from five runs or more, for check --against.")
+@argument(
+    "runs", metavar="RUN...", type=PATH, nargs=-1, required=True, help="Runs of the same plan on the same machine."
+)
+@option("--out", "-o", type=PATH, required=True, metavar="FILE", help="Where to write it.")
+def baseline_command(runs: tuple[Path, ...], out: Path) -> None:
     """Write a baseline file: what this machine measures, run by run."""
     from linkgauge.findings.baseline import make_baseline
     from linkgauge.findings.outputs import write
@@ -149,15 +165,14 @@ def baseline_command(
         made = make_baseline(load_subjects(runs))
     write(out, json_module.dumps(made, indent=1) + "\n")
     left = f"; {made['left_out']} cases that fewer than five runs share were left out" if made["left_out"] else ""
-    typer.echo(f"{out}: {len(made['cases'])} cases of {len(runs)} runs{left}")
+    click.echo(f"{out}: {len(made['cases'])} cases of {len(runs)} runs{left}")
 
 
-@app.command("advise", help="Which transport for which pattern, devices and size, and the settings to export.")
-def advise_command(
-    run: Annotated[Path, typer.Argument(help="A run folder with several transports, paths or algorithms.")],
-    pattern: Annotated[str, typer.Option(help="Patterns, separated by commas; all by default.")] = "",
-    json: _Json = False,
-) -> int:
+@command("advise", help="Which transport for which pattern, devices and size, and the settings to export.")
+@argument("run", type=PATH, help="A run folder with several transports, paths or algorithms.")
+@option("--pattern", default="", help="Patterns, separated by commas; all by default.")
+@_json
+def advise_command(run: Path, pattern: str, json: bool) -> int:
     """Print the best mechanism by range of sizes, with its margin; says where it does not matter."""
     from linkgauge.findings import present
     from linkgauge.findings.advise import advise
@@ -168,31 +183,23 @@ def advise_command(
         wanted = set(pattern.split(","))
         found = [one for one in found if one.task.split()[0] in wanted]
     if json:
-        typer.echo(json_module.dumps([dataclasses.asdict(one) for one in found], indent=1))
+        click.echo(json_module.dumps([dataclasses.asdict(one) for one in found], indent=1))
     elif found:
         present.print_advice(present.console(), found)
     else:
-        typer.echo("No task of this run was measured by two transports or more: nothing to choose between.")
+        click.echo("No task of this run was measured by two transports or more: nothing to choose between.")
     return 0 if found else 3
 
 
-@app.command("reproduce", help="A paper's figures, measured here; without a figure, the list of them.")
+@command("reproduce", help="A paper's figures, measured here; without a figure, the list of them.")
+@argument("figure", metavar="[PAPER[:FIGURE]]", default="", help="Such as sc24, sc24:3, openpower:table2.")
+@option("--out", "-o", type=PATH, metavar="DIR", help="The run folder to make.")
+@option("--of", "of_run", type=PATH, metavar="RUN", help="Do not measure: show this run beside the paper's numbers.")
+@flag("--dry-run", help="Show the plan's launches and cases; measure nothing.")
+@option("--system", default="", metavar="NAME|FILE", help="With --dry-run: for this machine.")
+@flag("--list", "list_only", help="List, even where one figure is named.")
 def reproduce_command(
-    figure: Annotated[
-        str, typer.Argument(metavar="[PAPER[:FIGURE]]", help="Such as sc24, sc24:3, openpower:table2.")
-    ] = "",
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="The run folder to make.")] = None,
-    of_run: Annotated[
-        Path | None,
-        typer.Option("--of", metavar="RUN", help="Do not measure: show this run beside the paper's numbers."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan's launches and cases; measure nothing.")
-    ] = False,
-    system: Annotated[
-        str, typer.Option("--system", metavar="NAME|FILE", help="With --dry-run: for this machine.")
-    ] = "",
-    list_only: Annotated[bool, typer.Option("--list", help="List, even where one figure is named.")] = False,
+    figure: str, out: Path | None, of_run: Path | None, dry_run: bool, system: str, list_only: bool
 ) -> int:
     """List the papers' figures, or measure one with the paper's sizes, warm-up and counts and show both numbers."""
     from linkgauge.findings import present, reproduce

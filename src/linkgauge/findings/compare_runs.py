@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from linkgauge.findings.facts import size_text
+from linkgauge.findings.left_out import left_out_keys
 from linkgauge.stats.compare import Comparison, Shift, compare_repeats, hierarchical_bootstrap, pool_repeats
 from linkgauge.stats.match import Matched, Repeats, match_runs, repeats_of
 
@@ -85,9 +86,24 @@ def compare_runs(
         if b.failures and not b.median_ns and a.median_ns
     )
     pools = _pools(keys, matched, sides, level, margin, dependence)
-    return RunComparison(
-        matched.how, matched.notes, cases, pools, failed, len(matched.only_first), len(matched.only_second)
-    )
+    notes = (*matched.notes, *_left_out_notes(first, second, matched))
+    return RunComparison(matched.how, notes, cases, pools, failed, len(matched.only_first), len(matched.only_second))
+
+
+def _left_out_notes(first: Run, second: Run, matched: Matched) -> list[str]:
+    """Say how many cases without a partner are so since the other run's curves ended before."""
+    notes = []
+    for name, other, only, run in (
+        ("first", "second", matched.only_first, second),
+        ("second", "first", matched.only_second, first),
+    ):
+        spared = {case_key for case_key, _ in only} & left_out_keys(run.cases.to_pylist())
+        if spared:
+            notes.append(
+                f"{len(spared)} cases of the {name} run have no partner, since curves of the {other} ended before or "
+                f"were full at another size"
+            )
+    return notes
 
 
 def _repeats(run: Run) -> dict[tuple[str, str], Repeats]:
@@ -95,8 +111,7 @@ def _repeats(run: Run) -> dict[tuple[str, str], Repeats]:
     from linkgauge.stats.summary import summarise
 
     table = summarise(run)
-    rows = [row for row in table.to_pylist() if row["lane"] == HEADLINE]
-    return repeats_of(rows, {row["launch"]: row["launch_key"] or "" for row in rows})
+    return repeats_of(row for row in table.to_pylist() if row["lane"] == HEADLINE)
 
 
 def _pools(

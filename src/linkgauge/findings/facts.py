@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from linkgauge.expect.rules import Ceiling
 from linkgauge.findings.wiring import Wiring
 from linkgauge.plan.case import MECHANISM, TASK
 from linkgauge.plan.patterns import PATTERNS, lanes_of
+from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.basics import Floats
-from linkgauge.stats.launches import launch_names
+from linkgauge.stats.launches import launch_devices, launch_names
 from linkgauge.system.model import System
 
 DIMENSIONS = tuple(name for name in (*MECHANISM, *TASK) if name != "devices")
@@ -32,6 +33,9 @@ _BOUND_BY = (
 )  # fmt: skip
 
 Identity = tuple[str, int, int, int]
+
+LEAST_EFFECTIVE = 6
+"""Independent samples below which no interval of a median can be given, and no claim rests on a case."""
 
 
 @dataclasses.dataclass
@@ -164,6 +168,27 @@ class Facts:
             for measure in own:
                 measure.launch_name = names[measure.launch_key]
 
+    def without(self, dropped: Container[int]) -> Facts:
+        """Return the same run without some measures, given by their `id`."""
+        return type(self)(
+            [measure for measure in self.measures if id(measure) not in dropped],
+            failures=self.failures,
+            skipped=self.skipped,
+            observations=self.observations,
+            launches=self.launches,
+            system=self.system,
+            series=self._series,
+            info=self.info,
+            records=self._records,
+        )
+
+    def device_of(self, subject: str) -> int | None:
+        """Return the device that observations call `subject` (`cuda:0`), None where it is not one of this node."""
+        if len(self.hosts) > 1:
+            return None
+        found = (number for number, device in self.devices.items() if f"{device.kind}:{device.ordinal}" == subject)
+        return next(found, None)
+
     @functools.cached_property
     def records(self) -> Mapping[str, Mapping[str, Any]]:
         """Every dimension of each case, by case key; empty where they are not at hand."""
@@ -176,24 +201,21 @@ class Facts:
 
     @functools.cached_property
     def devices(self) -> dict[int, Device]:
-        """Devices by the number that cases use.
+        """Devices by the number that cases use (`launch_devices`)."""
+        names = ("uuid", "serial", "pci_address", "name", "kind")
+        return {
+            number: Device(
+                int(rank["device_ordinal"]),
+                str(rank.get("host") or ""),
+                **{name: str(rank.get(f"device_{name}") or "") for name in names},
+            )
+            for number, rank in launch_devices(self.launches).items()
+        }
 
-        On one host that is the ordinal. With several hosts, devices are numbered through in the order of ranks.
-        """
-        found: dict[tuple[str, int], Device] = {}
-        for launch in self.launches:
-            for rank in sorted(launch.get("ranks") or [], key=lambda r: r.get("rank") or 0):
-                ordinal = rank.get("device_ordinal")
-                if ordinal is None:
-                    continue
-                place = (str(rank.get("host") or ""), int(ordinal))
-                words = {
-                    k: str(rank.get(f"device_{k}") or "") for k in ("uuid", "serial", "pci_address", "name", "kind")
-                }
-                found.setdefault(place, Device(place[1], place[0], **words))
-        if len({host for host, _ in found}) <= 1:
-            return {ordinal: device for (_, ordinal), device in found.items()}
-        return dict(enumerate(found.values()))
+    @functools.cached_property
+    def classes(self) -> CaseClasses:
+        """Which cases are alike by where they run."""
+        return CaseClasses(self.system, self.launches)
 
     @functools.cached_property
     def hosts(self) -> tuple[str, ...]:

@@ -185,7 +185,7 @@ def straggler(facts: Facts) -> Iterable[Finding]:
 
 def _split(facts: Facts, measure: Measure) -> Split | None:
     held = [s for identity in measure.identities if (s := facts.series(identity)) is not None and s.host_clock]
-    parts = [p for s in held if (p := _matrix(s, measure.ranks)) is not None]
+    parts = [p for s in held if (p := matrix_of(s, measure.ranks)) is not None]
     if not parts:
         return None
     starts, lengths, scheduled = (np.concatenate([p[i] for p in parts]) for i in range(3))
@@ -194,7 +194,7 @@ def _split(facts: Facts, measure: Measure) -> Split | None:
     return split(starts, lengths, scheduled)
 
 
-def _matrix(series: RankSeries, ranks: int) -> tuple[Any, Any, Any] | None:
+def matrix_of(series: RankSeries, ranks: int) -> tuple[Any, Any, Any] | None:
     """Return start, ns and scheduled as (samples, ranks), of samples that every rank has."""
     order = np.lexsort((series.sample, series.rank))
     rank, sample = series.rank[order], series.sample[order]

@@ -7,18 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
-from linkgauge.findings.facts import Facts, Measure, keys, median, size_text, time_text
+from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, Measure, keys, median, size_text, time_text
 from linkgauge.findings.finding import Evidence, Finding
-from linkgauge.findings.groups import _matrix
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.findings.headlines import headlines
 from linkgauge.run.observe import THROTTLE_BITS, VIOLATIONS
-from linkgauge.stats.basics import Floats
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.drift import Drift, find_drift
 from linkgauge.stats.modes import find_modes
-from linkgauge.stats.spikes import find_spikes
 
 _ERRORS = re.compile(r"(ecc|replay|crc|xid|recovery|remap|flit|symbol_err|link_down|error)", re.IGNORECASE)
 _IDLE_OR_CHOSEN = 0x1 | 0x2 | 0x10 | 0x100  # NVML: idle, application clocks, sync boost, display clocks: no throttling
@@ -104,6 +99,7 @@ def throttled(facts: Facts) -> Iterable[Finding]:
             "Look at power limit, temperature and fans; lock clocks for comparisons (nvidia-smi -lgc), and "
             "measure again.",
             0.4,
+            _observed(facts, subject),
         )
 
 
@@ -127,7 +123,13 @@ def other_processes(facts: Facts) -> Iterable[Finding]:
             "Measure on devices of your own (exclusive allocation, compute mode EXCLUSIVE_PROCESS), or take the "
             "figures as those of a shared device.",
             0.3,
+            _observed(facts, subject),
         )
+
+
+def _observed(facts: Facts, subject: str) -> tuple[int, ...]:
+    device = facts.device_of(subject)
+    return () if device is None else (device,)
 
 
 def failed_cases(facts: Facts) -> Iterable[Finding]:
@@ -198,42 +200,15 @@ def noisy(facts: Facts) -> Iterable[Finding]:
     )
 
 
-def _time_series(facts: Facts, measure: Measure) -> list[tuple[Floats, Floats | None]]:
-    """Return the case's times in order, one series for each repeat, with the times at which they were taken."""
-    result: list[tuple[Floats, Floats | None]] = []
-    for identity in measure.identities:
-        held = facts.series(identity)
-        if held is None:
-            continue
-        if PATTERNS[measure.pattern].timekeeper == "slowest" and (matrix := _matrix(held, measure.ranks)) is not None:
-            starts, ns, scheduled = matrix
-            whole = (
-                (starts + ns).max(axis=1) - scheduled[:, 0]
-                if held.host_clock and (scheduled > 0).all()
-                else ns.max(axis=1)
-            )
-            per = whole.size and np.median(held.iterations)
-            result.append((np.asarray(whole / per, dtype=np.float64), np.asarray(starts[:, 0], dtype=np.float64)))
-            continue
-        keeper = measure.root if PATTERNS[measure.pattern].timekeeper == "root" else 0
-        mine = (held.rank == keeper) & (held.lane == held.lane[held.rank == keeper].min(initial=0))
-        if mine.sum() >= 2:
-            order = np.argsort(held.sample[mine], kind="stable")
-            times = np.asarray((held.ns[mine] / held.iterations[mine])[order], dtype=np.float64)
-            starts = np.asarray(held.start_ns[mine][order], dtype=np.float64)
-            result.append((times, starts if (np.diff(starts) > 0).all() else None))
-    return result
-
-
 def drifting(facts: Facts) -> Iterable[Finding]:
     """Cases whose times move while they are measured; the false-discovery rate is held over all cases of the run."""
     tested, drifts = 0, list[tuple[Measure, Drift]]()
     for measure in facts.measures:
-        for times, _ in _time_series(facts, measure):
-            if times.size < 40:
+        for series in headlines(facts, measure):
+            if series.times.size < 40:
                 continue
             tested += 1
-            drift = find_drift(times, least_share=0.03)
+            drift = find_drift(series.times, least_share=0.03)
             if drift is not None and min(abs(drift.low), abs(drift.high)) > 0.01:
                 drifts.append((measure, drift))
     if not drifts:
@@ -251,9 +226,11 @@ def drifting(facts: Facts) -> Iterable[Finding]:
     all_of = Counter(d for m in facts.measures for d in set(m.devices))
     whose = [d for d, n in devices.items() if n == len(kept) and n >= 0.5 * all_of[d] and len(all_of) > 2]
     where = f"; all use {facts.name_of(whose[0])}" if len(whose) == 1 and len(kept) > 2 else ""
+    # What gets faster was not yet warm, and a few series of many say nothing of the machine.
+    common = len(kept) >= 3 and (len(kept) >= 0.05 * tested or bool(where))
     yield Finding(
         "drifting",
-        "loss",
+        "loss" if way == "slower" and common else "note",
         "the run" if len(kept) > 1 else f"{worst.label} at {size_text(worst.size)}",
         f"{len(kept)} of {tested} series drift while they are measured, {way} by {share:.0%} (middle "
         f"one){where}; most: {worst.label} at "
@@ -270,49 +247,12 @@ def drifting(facts: Facts) -> Iterable[Finding]:
     )  # fmt: skip
 
 
-def periodic_spikes(facts: Facts) -> Iterable[Finding]:
-    """Delays at a steady period: a timer, a daemon, a scan. Named where several cases show it."""
-    found: list[tuple[Measure, float, float, float]] = []
-    tested = 0
-    for measure in facts.measures:
-        for times, starts in _time_series(facts, measure):
-            if times.size < 100:
-                continue
-            tested += 1
-            spikes = find_spikes(times, starts, level=0.0005)
-            if spikes is not None and spikes.period is not None and starts is not None:
-                found.append((measure, spikes.period, spikes.share, spikes.height))
-    if not found or len(found) <= 0.005 * tested:
-        return
-    found.sort(key=lambda item: -item[2] * item[3])
-    worst = found[0]
-    yield Finding(
-        "periodic_spikes",
-        "loss",
-        "the run",
-        f"{len(found)} of {tested} series are delayed at a steady period: every {time_text(worst[1])} in "
-        f"{worst[0].label} at "
-        f"{size_text(worst[0].size)} ({worst[2]:.1%} of samples, {worst[3]:.2g} times the median).",
-        tuple(
-            Evidence(
-                f"{m.label} at {size_text(m.size)}: every {time_text(p)}, {s:.1%} of samples, {h:.2g} times the median",
-                (m.case_key,),
-            )
-            for m, p, s, h in found[:12]
-        ),
-        0.9,
-        "Look for what runs at that period: monitoring (dcgm, nvidia-smi loops), timers and daemons on the "
-        "ranks' cores, page scans.",
-        0.05,
-    )
-
-
 def several_modes(facts: Facts) -> Iterable[Finding]:
     """Cases whose times lie on several levels: routes, protocols or clocks that change between samples."""
     found = []
     for measure in facts.measures:
-        for times, _ in _time_series(facts, measure):
-            modes = find_modes(times, least_gap=0.05)
+        for series in headlines(facts, measure):
+            modes = find_modes(series.times, least_gap=0.05)
             if modes is not None:
                 found.append((measure, modes))
                 break
@@ -344,7 +284,7 @@ def several_modes(facts: Facts) -> Iterable[Finding]:
 
 def too_few_samples(facts: Facts) -> Iterable[Finding]:
     """Cases with fewer than six effective samples: their interval is the whole range and more."""
-    few = [m for m in facts.measures if m.effective < 6]
+    few = [m for m in facts.measures if m.effective < LEAST_EFFECTIVE]
     if not few:
         return
     yield Finding(

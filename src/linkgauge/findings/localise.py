@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from fractions import Fraction
 
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
+from linkgauge.findings.filled import filled, nic_rate
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.solve import Slow, solve
-from linkgauge.findings.wiring import Way, Wiring, over_host
+from linkgauge.findings.wiring import Way, Wiring
+from linkgauge.plan.patterns import over_host
 
 _WORDS = {
     "link": "link",
@@ -26,6 +29,9 @@ _RULES = {
     "link": "slow_link", "port": "slow_port", "pair": "slow_pair", "device": "slow_device", "nic": "slow_nic",
     "trunk": "slow_link", "node": "slow_node", "host": "slow_host_link",
 }  # fmt: skip
+
+
+Ways = dict[tuple[int, int], Way | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +58,11 @@ def slow_elements(facts: Facts) -> Iterable[Finding]:
     seen: dict[tuple[str, tuple[int | str, ...]], list[_Seen]] = {}
     tested: dict[tuple[str, tuple[int | str, ...]], int] = {}
     for pairs in _sets(facts):
-        for found, candidates in (_solve_set(facts, pairs),):
-            for element in candidates:
-                tested[(element.kind, element.ends)] = tested.get((element.kind, element.ends), 0) + 1
-            for item in found:
-                seen.setdefault((item.element.kind, item.element.ends), []).append(item)
+        found, candidates = _solve_set(facts, pairs)
+        for element in candidates:
+            tested[(element.kind, element.ends)] = tested.get((element.kind, element.ends), 0) + 1
+        for item in found:
+            seen.setdefault((item.element.kind, item.element.ends), []).append(item)
     _host_links(facts, seen, tested)
     yield from _told(facts, seen, tested)
 
@@ -72,17 +78,17 @@ def _sets(facts: Facts) -> Iterable[dict[tuple[int, int], Measure]]:
 def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[list[_Seen], list[Element]]:
     wiring = facts.wiring
     one = next(iter(pairs.values()))
-    ways: dict[tuple[int, int], Way | None] = {}
+    ways: Ways = {}
     kept: list[tuple[int, int]] = []
     for pair in pairs:
-        between = facts.host_of(pair[0]) != facts.host_of(pair[1])
         way = None
-        if wiring is not None and not between:
+        if wiring is not None and not _between(facts, pair):
             way = wiring.way(*pair, over_host=over_host(one.transport, one.path))
             if way is None or way.kind == "routed":
                 continue  # which links a routed pair takes is not known
         ways[pair] = way
         kept.append(pair)
+    kept = _filled(facts, pairs, kept, ways)
     if len(kept) < 2 or (wiring is None and len(kept) < 6 and len(facts.hosts) < 2):
         return [], []
     measures = [pairs[pair] for pair in kept]
@@ -107,15 +113,29 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
     return result, [e for e in elements if isinstance(e, Element)]
 
 
+def _filled(
+    facts: Facts, pairs: dict[tuple[int, int], Measure], kept: list[tuple[int, int]], ways: Ways
+) -> list[tuple[int, int]]:
+    """Return the pairs of classes that the links limit."""
+    rates = []
+    for pair in kept:
+        way = ways[pair]
+        rates.append(way.rate if way is not None else nic_rate(facts, pair) if _between(facts, pair) else None)
+    full = filled(facts, [pairs[pair] for pair in kept], [_class(facts, pair, ways[pair]) for pair in kept], rates)
+    return [pair for pair, is_full in zip(kept, full, strict=True) if is_full]
+
+
+def _between(facts: Facts, pair: tuple[int, int]) -> bool:
+    return facts.host_of(pair[0]) != facts.host_of(pair[1])
+
+
 def _class(facts: Facts, pair: tuple[int, int], way: Way | None) -> Hashable:
-    if facts.host_of(pair[0]) != facts.host_of(pair[1]):
+    if _between(facts, pair):
         return "between nodes"
     return "unknown" if way is None else way.shape
 
 
-def _elements(
-    facts: Facts, pairs: list[tuple[int, int]], ways: dict[tuple[int, int], Way | None], both: bool
-) -> dict[Hashable, list[int]]:
+def _elements(facts: Facts, pairs: list[tuple[int, int]], ways: Ways, both: bool) -> dict[Hashable, list[int]]:
     """Return candidate elements with the pairs that use them; of those with equal pairs the most specific one."""
     wiring = facts.wiring
     found: dict[Element, set[int]] = {}
@@ -126,7 +146,7 @@ def _elements(
 
     for index, (source, target) in enumerate(pairs):
         way = ways[(source, target)]
-        if facts.host_of(source) != facts.host_of(target):
+        if _between(facts, (source, target)):
             _add_between(facts, add, source, target, index)
             continue
         if way is not None and wiring is not None:
@@ -187,19 +207,24 @@ def _host_links(
     """
     wanted = ("host_to_device", "device_to_host", "host_device_both")
     groups = facts.grouped(lambda m: m.settings if m.pattern in wanted and m.ranks == 1 and m.size >= 1 << 18 else None)
+    shapes = facts.wiring.host_shapes if facts.wiring else {}
+    known = facts.wiring.host_rates if facts.wiring else {}
     for group in groups.values():
-        size = max(m.size for m in group)
-        measures = [m for m in group if m.size == size]
-        shapes = facts.wiring.host_shapes if facts.wiring else {}
+        measures = _largest_alike(group)
+        ordinals = [_ordinal(facts, m.devices[0]) for m in measures]
+        rates = [known.get(ordinal) for ordinal in ordinals]
+        full = filled(facts, measures, [shapes.get(ordinal, ()) for ordinal in ordinals], rates)
+        measures = [m for m, is_full in zip(measures, full, strict=True) if is_full]
         classes = [shapes.get(_ordinal(facts, m.devices[0]), ()) for m in measures]
+        if len(measures) < 3:
+            continue  # with two it cannot be told which of them is slow
         direction = {"host_to_device": "in", "device_to_host": "out"}.get(measures[0].pattern, "both")
         elements: dict[Hashable, list[int]] = {
             Element("host", (m.devices[0],), direction): [i] for i, m in enumerate(measures)
         }
-        if len(measures) < 3:
-            continue  # with two it cannot be told which of them is slow
         for measure in measures:
-            tested[("host", measure.devices)] = tested.get(("host", measure.devices), 0) + 1
+            for kind in ("host", f"host {direction}"):
+                tested[(kind, measure.devices)] = tested.get((kind, measure.devices), 0) + 1
         for slow in solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures]):
             element = slow.element
             assert isinstance(element, Element)
@@ -209,6 +234,14 @@ def _host_links(
                 continue
             item = _Seen(slow, element, (measures[index],), measures[index].goodput or 0.0, median(siblings), 0)
             seen.setdefault((element.kind, element.ends), []).append(item)
+
+
+def _largest_alike(group: list[Measure]) -> list[Measure]:
+    """Return the measures of the largest size that most devices have: a curve may end early on one of them."""
+    sizes = Counter(m.size for m in group)
+    most = max(sizes.values())
+    size = max(size for size, count in sizes.items() if count == most)
+    return [m for m in group if m.size == size]
 
 
 def _ordinal(facts: Facts, device: int) -> int:
@@ -242,7 +275,9 @@ def _told(
             )
             for item in sorted(items, key=lambda item: -item.slow.share)
         ]
-        agree = len(items) / max(len(items), tested.get((kind, ends), len(items)))
+        # One direction of a host link says nothing of the other.
+        asked = sum(tested.get((f"{kind} {direction}", ends), 0) for direction in directions) if kind == "host" else 0
+        agree = len(items) / max(len(items), asked or tested.get((kind, ends), len(items)))
         score = max(item.slow.score for item in items)
         confidence = min(0.99, (0.8 + 0.19 * (1 - math.exp(-score / 20))) * (0.8 + 0.2 * agree))
         severity: Severity = "fault"

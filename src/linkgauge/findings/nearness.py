@@ -8,8 +8,11 @@ from typing import Any
 import scipy
 
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
+from linkgauge.findings.filled import filled, one_way
 from linkgauge.findings.finding import Evidence, Finding
-from linkgauge.findings.places import LARGE, level_of, one_way, placed_pairs
+from linkgauge.findings.places import level_of, placed_pairs
+
+_FULL = 16 << 20  # from here on a copy over PCIe is no longer slowed by its start
 
 
 def numa_effects(facts: Facts) -> Iterable[Finding]:
@@ -74,6 +77,7 @@ def anti_locality(facts: Facts) -> Iterable[Finding]:
         one = next(iter(placed.values()))[0]
         hosts = list(facts.wiring.host_rates.values()) if facts.wiring else []
         by_hops: dict[int, list[Measure]] = {}
+        rates: dict[str, float | None] = {}
         for pair, (measure, way) in placed.items():
             host = way if way.kind == "host" else (facts.wiring.host_ways.get(pair) if facts.wiring else None)
             if host is None:
@@ -84,12 +88,15 @@ def anti_locality(facts: Facts) -> Iterable[Finding]:
                 by_hops = {}
                 break
             by_hops.setdefault(host.hops, []).append(measure)
+            rates[measure.case_key] = host.rate
         if len(by_hops) < 2:
             continue
         nearest = min(by_hops)
         near, far = by_hops[nearest], [m for hops, group in by_hops.items() if hops > nearest for m in group]
         if len(near) < 2 or len(far) < 3:
             continue
+        if not all(filled(facts, far, [()] * len(far), [rates[m.case_key] for m in far])):
+            continue  # what the links allow is not what holds them back
         a, b = level_of(near), level_of(far)
         p_value = float(
             scipy.stats.mannwhitneyu([one_way(m) for m in near], [one_way(m) for m in far], alternative="less").pvalue
@@ -144,7 +151,7 @@ def _narrow_by_rate(facts: Facts) -> Iterable[Finding]:
     if wiring is None:
         return
     wanted = ("host_to_device", "device_to_host")
-    groups = facts.grouped(lambda m: m.settings if m.pattern in wanted and m.ranks == 1 and m.size >= LARGE else None)
+    groups = facts.grouped(lambda m: m.settings if m.pattern in wanted and m.ranks == 1 and m.size >= _FULL else None)
     told: dict[int, list[Measure]] = {}
     for group in groups.values():
         one = group[0]

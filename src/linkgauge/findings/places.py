@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
+from linkgauge.findings.filled import LEAST_SHARE, filled, nic_rate, one_way
 from linkgauge.findings.finding import Evidence, Finding
-from linkgauge.findings.wiring import Way, over_host
+from linkgauge.findings.wiring import Way
+from linkgauge.plan.patterns import over_host
 from linkgauge.stats.launches import environment_of
 
 Pair = tuple[int, int]
@@ -58,11 +60,6 @@ def _by_rate(placed: Placed, kinds: tuple[str, ...] = ("direct", "switch")) -> d
         if way.kind in kinds and way.rate is not None and measure.goodput:
             groups.setdefault(way.rate, []).append(measure)
     return dict(sorted(groups.items()))
-
-
-def one_way(measure: Measure) -> float:
-    """Goodput of one direction, in bytes per second."""
-    return (measure.goodput or 0.0) / (2 if measure.pattern == "bidirectional" else 1)
 
 
 def level_of(measures: Iterable[Measure]) -> float:
@@ -119,11 +116,11 @@ def copy_engine_cap(facts: Facts) -> Iterable[Finding]:
             Evidence(f"links of {rate_text(r)}: {rate_text(level_of(g))} ({level_of(g) / r:.0%})", keys(g))
             for r, g in groups.items()
         ]
-        if share > 0.65 or _staged(facts, level, widest):
-            continue
+        if share > 0.65 or _staged(facts, level, widest) or level < LEAST_SHARE * rates[0]:
+            continue  # what does not even fill the narrowest of them is not limited by links or engines
         if alike:
             why = f"it gives {rate_text(level)} on links of {rate_text(widest)} and of {rate_text(alike[-1])} alike"
-        elif by_kernel and median(by_kernel) > 1.25 * level:
+        elif by_kernel and median(by_kernel) > max(1.25 * level, LEAST_SHARE * widest):
             why = f"a kernel reaches {rate_text(median(by_kernel))} on the same links where it gives {rate_text(level)}"
         else:
             continue
@@ -212,7 +209,7 @@ def part_unused(facts: Facts) -> Iterable[Finding]:
         for mine, items in by_means.items():
             if any(m.case_key in capped or m.case_key in staged for _, m in items):
                 continue
-            finding = _one_of_k(between, name, size, mine, items, by_means)
+            finding = _one_of_k(facts, name, size, mine, items, by_means)
             if finding is not None:
                 held = worst.get((between, mine))
                 if held is None or finding.effect > held.effect:
@@ -221,7 +218,7 @@ def part_unused(facts: Facts) -> Iterable[Finding]:
 
 
 def _one_of_k(
-    between: bool,
+    facts: Facts,
     name: str,
     size: int,
     mine: str,
@@ -231,6 +228,9 @@ def _one_of_k(
     for other, theirs in means.items():
         if other == mine:
             continue
+        if not _fills(facts, theirs):
+            continue  # what the way gives is not known
+        between = facts.host_of(theirs[0][0][0]) != facts.host_of(theirs[0][0][1])
         best = {pair: one_way(m) for pair, m in theirs}
         ratios = [one_way(m) / best[pair] for pair, m in items if best.get(pair)]
         if len(ratios) < 2:
@@ -258,6 +258,19 @@ def _one_of_k(
                     1 - ratio,
                 )
     return None
+
+
+def _fills(facts: Facts, items: list[tuple[Pair, Measure]]) -> bool:
+    """Whether these pairs reach what their links allow, so that one of k of it is one of k links."""
+    rates: list[float | None] = []
+    for pair, _ in items:
+        if facts.host_of(pair[0]) != facts.host_of(pair[1]):
+            rates.append(nic_rate(facts, pair))
+        else:
+            way = facts.wiring.way(*pair) if facts.wiring else None
+            rates.append(way.rate if way else None)
+    measures = [m for _, m in items]
+    return all(filled(facts, measures, [(rate,) for rate in rates], rates))
 
 
 def _unused_remedy(between: bool) -> str:

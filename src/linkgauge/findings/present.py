@@ -12,12 +12,13 @@ from rich.text import Text
 
 from linkgauge.findings.advise import Advice
 from linkgauge.findings.compare_runs import RunComparison
-from linkgauge.findings.facts import rate_text, size_text, time_text
-from linkgauge.findings.finding import Finding
+from linkgauge.findings.facts import rate_text, time_text
+from linkgauge.findings.finding import SEVERITIES, Finding
 from linkgauge.findings.fleet import Standing
 from linkgauge.findings.outputs import clean
 from linkgauge.findings.reproduce import Figure, LeftOut, Row
-from linkgauge.findings.verdicts import Checked, Verdict
+from linkgauge.findings.verdicts import Checked, Outcome, Verdict
+from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
 
 _STYLES = {
@@ -41,12 +42,13 @@ def _text(value: str, style: str = "") -> Text:
     return Text(clean(value), style=style)
 
 
-def print_findings(out: Console, findings: Sequence[Finding], notes: bool = True, evidence: int = 3) -> None:
-    """Print findings in their order, with the first few lines of evidence of each."""
-    shown = [f for f in findings if notes or f.severity != "note"]
-    if not shown:
-        out.print(Text("Nothing is out of line." if notes else "No faults or losses were found."))
-    for finding in shown:
+def print_findings(out: Console, findings: Sequence[Finding], notes: bool = False, evidence: int = 3) -> None:
+    """Print faults and losses in their order, each with its first lines of evidence, and how many notes there are.
+
+    With `notes` these too, those of one rule together.
+    """
+    alarms = [f for f in findings if f.severity != "note"]
+    for finding in alarms:
         head = Text(f"{finding.severity:<5} ", style=_STYLES[finding.severity])
         out.print(
             head + _text(f"{finding.rule} ({finding.confidence:.0%} sure):", "bold") + " " + _text(finding.sentence)
@@ -59,6 +61,27 @@ def print_findings(out: Console, findings: Sequence[Finding], notes: bool = True
             out.print(Text(f"      and {len(finding.evidence) - evidence} more (--json)", style="dim"))
         out.print(Text("      To do: ") + _text(finding.remedy))
         out.print()
+    of_rule: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.severity == "note":
+            of_rule.setdefault(finding.rule, []).append(finding)
+    for rule, told in of_rule.items() if notes else ():
+        out.print(Text(f"note  {rule}", style="bold") + Text(f" ({len(told)})" if len(told) > 1 else ""))
+        for finding in told:
+            out.print(Text("      ") + _text(finding.sentence))
+        for remedy in dict.fromkeys(finding.remedy for finding in told):
+            out.print(Text("      To do: ", style="dim") + _text(remedy, "dim"))
+        out.print()
+    out.print(Text(told_in_sum(findings, hidden="" if notes else " (--notes)")))
+
+
+def told_in_sum(findings: Sequence[Finding], hidden: str = "") -> str:
+    """Return the line under the findings: `Nothing odd; 5 notes (--notes).`; `hidden` is what brings the notes."""
+    words = {"fault": ("fault", "faults"), "loss": ("loss", "losses"), "note": ("note", "notes")}
+    counts = {name: sum(f.severity == name for f in findings) for name in SEVERITIES}
+    texts = {name: f"{n} {words[name][n != 1]}" for name, n in counts.items() if n}
+    notes = f"; {texts.pop('note')}{hidden}" if "note" in texts else ""
+    return f"{', '.join(texts.values()) or 'Nothing odd'}{notes}."
 
 
 def print_comparison(out: Console, found: RunComparison, names: tuple[str, str], limit: int) -> None:
@@ -131,29 +154,66 @@ def _table(*columns: str) -> Table:
 def print_check(out: Console, checked: Checked, standings: Sequence[Standing], limit: int) -> None:
     """Print a check: the sum, what falls short and what could not be judged, and the fleet where there is one."""
     words = {0: "All hold", 1: "Something falls short", 3: "Could not judge"}[checked.exit_status]
-    counts = (
-        f"{checked.count('short')} short, {checked.count('cannot judge')} not judged, {checked.count('holds')} hold"
-    )
+    outcomes: dict[Outcome, str] = {"short": "short", "cannot judge": "not judged", "holds": "hold"}
+    counts = ", ".join(f"{checked.count(name)} {word}" for name, word in outcomes.items() if checked.count(name))
     style = {0: _STYLES["holds"], 1: _STYLES["short"], 3: _STYLES["cannot judge"]}[checked.exit_status]
-    tail = f"; {checked.unrequired} cases without a requirement" if checked.unrequired else ""
-    out.print(Text(words, style=style) + Text(f": {counts}{tail}."))
-    for note in checked.notes:
-        out.print(_text(note))
-    told = [v for v in checked.verdicts if v.outcome != "holds"]
+    tail = f"; {checked.unrequired} cases have no requirement" if checked.unrequired else ""
+    out.print(Text(words, style=style) + Text(f": {counts or 'nothing was judged'}{tail}."))
+    out.print(_text(" ".join(checked.notes)))
+    told = _grouped([v for v in checked.verdicts if v.outcome != "holds"])
     if told:
-        table = _table("what", "verdict", "measured", "required", "why", "source", "run")
-        for verdict in told[:limit]:
-            table.add_row(
-                _text(verdict.what), Text(verdict.outcome, style=_STYLES[verdict.outcome]),
-                _quantity(verdict, verdict.measured),
-                _quantity(verdict, verdict.required), _text(verdict.reason),
-                _text(verdict.source), _text(verdict.host or verdict.run),
-            )  # fmt: skip
+        rows = [
+            {
+                "what": _text(_what(group)),
+                "verdict": Text(group[0].outcome, style=_STYLES[group[0].outcome]),
+                "measured": Text(_quantities(group)),
+                "required": Text(_quantity(group[0], group[0].required)),
+                "why": _text(group[0].reason),
+                "source": _text(group[0].source),
+                "run": _text(group[0].host or group[0].run),
+            }
+            for group in told[:limit]
+        ]
+        # What is the same of all is said once, and of one run not at all.
+        apart = {name for name in rows[0] if len({row[name].plain for row in rows}) > 1}
+        one_run = len({verdict.run for verdict in checked.verdicts}) == 1
+        filled = {name for name in rows[0] if any(row[name].plain for row in rows)}
+        shown = [name for name in rows[0] if name in filled and (name not in ("source", "run") or name in apart)]
+        table = _table(*shown)
+        for row in rows:
+            table.add_row(*(row[name] for name in shown))
         out.print(table)
+        if "source" not in shown and len(rows) > 1:
+            out.print(Text("each by: ", style="dim") + rows[0]["source"])
+        if "run" not in shown and not one_run:
+            out.print(Text("each of: ", style="dim") + rows[0]["run"])
         if len(told) > limit:
             out.print(Text(f"and {len(told) - limit} more (--limit, --json)", style="dim"))
     if standings:
         print_fleet(out, standings, limit)
+
+
+def _grouped(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
+    """Join verdicts that differ in their devices only, each where the worst of them stands."""
+    groups: dict[tuple[str, ...], list[Verdict]] = {}
+    for index, verdict in enumerate(verdicts):
+        required = "" if verdict.required is None else f"{verdict.required:.3g}"
+        place = (verdict.task, required, verdict.outcome, verdict.source, verdict.run)
+        groups.setdefault(place if verdict.task else (str(index),), []).append(verdict)
+    return list(groups.values())
+
+
+def _what(group: Sequence[Verdict]) -> str:
+    if len(group) == 1:
+        return group[0].what
+    return f"{group[0].task} on {members_text(sorted(verdict.devices for verdict in group))}"
+
+
+def _quantities(group: Sequence[Verdict]) -> str:
+    """Show what was measured; of several the range."""
+    measured = [verdict.measured for verdict in group if verdict.measured is not None]
+    ends = dict.fromkeys(_quantity(group[0], value) for value in (min(measured), max(measured))) if measured else {}
+    return " to ".join(ends)
 
 
 def _quantity(verdict: Verdict, value: float | None) -> str:
@@ -186,22 +246,28 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
 
 
 def print_advice(out: Console, advice: Sequence[Advice]) -> None:
-    """Print advice, one table a task."""
-    for task in dict.fromkeys(one.task for one in advice):
-        out.print(_text(task, "bold"))
-        table = _table("sizes", "use", "margin", "95 % interval", "over", "or as well", "export")
-        for one in (a for a in advice if a.task == task):
-            margin = "-" if one.margin is None else f"{one.margin:+.0%}"
-            if one.margin_at is not None and one.size_from != one.size_to:
-                margin += f" at {size_text(one.margin_at)}"
-            interval = "" if one.low is None or one.high is None else f"{one.low:+.0%} to {one.high:+.0%}"
-            alike = ", ".join(one.alike) if one.alike else ""
-            if one.alike and one.margin is None:
-                margin = "does not matter"
-            exports = " ".join(f"{name}={value}" for name, value in one.exports)
-            table.add_row(one.sizes, _text(one.best), margin, interval, _text(one.second), _text(alike), _text(exports))
-        out.print(table)
-        out.print()
+    """Print advice, a line a range of sizes, the task named at its first; columns that nothing fills are left out."""
+    lines: list[dict[str, Text]] = []
+    last = ""
+    for one in advice:
+        lines.append(
+            {
+                "task": _text("" if one.task == last else one.task, "bold"),
+                "sizes": Text(one.sizes),
+                "use": _text(one.best),
+                "margin": Text(one.margin_words),
+                "95 % interval": Text(one.interval_words),
+                "over": _text(one.second),
+                "or as well": _text(", ".join(one.alike)),
+                "export": _text(" ".join(f"{name}={value}" for name, value in one.exports)),
+            }
+        )
+        last = one.task
+    filled = [name for name in lines[0] if any(line[name].plain for line in lines)] if lines else []
+    table = _table(*filled)
+    for line in lines:
+        table.add_row(*(line[name] for name in filled))
+    out.print(table)
 
 
 def print_figures(out: Console, figures: Sequence[Figure], left_out: Sequence[LeftOut]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from linkgauge.errors import LinkgaugeError
 from linkgauge.findings.facts import DIMENSIONS, Facts, Identity, Measure, RankSeries
 from linkgauge.plan.patterns import PATTERNS
+from linkgauge.stats.attempts import last_attempts
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
@@ -26,18 +27,11 @@ NEEDED = (
 
 
 def measures_of(rows: Iterable[Mapping[str, Any]]) -> list[Measure]:
-    """Join summary rows (columns NEEDED) to measures: of several attempts the last, of several repeats the median."""
-    latest: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-    for row in rows:
-        if row.get("lane", HEADLINE) != HEADLINE or row["status"] != "ok" or not row.get("median_ns"):
-            continue
-        identity = (row["case_key"], row.get("launch_key") or "", row["launch"], row["repeat"])
-        held = latest.get(identity)
-        if held is None or row["attempt"] >= held["attempt"]:
-            latest[identity] = row
+    """Join summary rows (columns NEEDED) to measures: of several repeats the median."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for (case_key, launch_key, _, _), row in latest.items():
-        groups.setdefault((case_key, launch_key), []).append(row)
+    for row in last_attempts(rows):
+        if row["lane"] == HEADLINE and row["status"] == "ok" and row["median_ns"]:
+            groups.setdefault((row["case_key"], row["launch_key"] or ""), []).append(row)
     return [_measure(key, group) for key, group in groups.items()]
 
 
@@ -80,11 +74,12 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
 
     table = summarise(run)
     rows = table.select([name for name in NEEDED if name in table.column_names]).to_pylist()
-    failed = [row for row in rows if row["status"] in ("failed", "hung", "timeout", "crashed", "corrupt")]
+    ended = last_attempts(rows)
+    failed = [row for row in ended if row["status"] in ("failed", "hung", "timeout", "crashed", "corrupt")]
     return Facts(
-        measures_of(rows),
+        measures_of(ended),
         failures=failed,
-        skipped=[row for row in rows if row["status"] == "skipped"],
+        skipped=[row for row in ended if row["status"] == "skipped"],
         observations=run.observations.to_pylist(),
         launches=run.launches.to_pylist(),
         system=system or system_of(run),

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Container, Iterable
 
-from linkgauge.findings import blocks, groups, health, localise, nearness, places, shapes
-from linkgauge.findings.confidence import LEAST, confidence_of
+from linkgauge.findings import blocks, groups, health, known, localise, moments, nearness, periods, places, shapes
+from linkgauge.findings.confidence import LEAST, SLOW, confidence_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
 
@@ -19,6 +19,7 @@ class Rule:
     """One rule.
 
     `reads_samples`: it goes through series and not only summaries, and so takes longer. `faults`: it can tell a fault.
+    `whole`: it reads all cases, also those that ran while a device was slower than before; other rules do without.
     """
 
     name: str
@@ -26,21 +27,28 @@ class Rule:
     looks_for: str
     reads_samples: bool = False
     faults: bool = False
+    whole: bool = False
 
 
 RULES: tuple[Rule, ...] = (
+    Rule("slow_from", moments.slow_from, "a device, or the node, that is slower from a moment of the run on, or for a "
+    "while", True, True, True),
     Rule("slow_elements", localise.slow_elements, "a link, port, device, NIC, node or host link slower than its "
     "siblings, "
          "from the residuals of all pairs", faults=True),
     Rule("failed_cases", health.failed_cases, "cases that failed, hung, crashed or gave wrong data, and what "
-    "they share", faults=True),
+    "they share", faults=True, whole=True),
     Rule("errors_rose", health.errors_rose, "ECC, link-replay and other error counters that rose during a "
-    "case", faults=True),
-    Rule("throttled", health.throttled, "devices that lowered their clocks for power or heat", faults=True),
-    Rule("other_processes", health.other_processes, "devices that other processes used at the same time", faults=True),
+    "case", faults=True, whole=True),
+    Rule("throttled", health.throttled, "devices that lowered their clocks for power or heat", faults=True,
+         whole=True),
+    Rule("other_processes", health.other_processes, "devices that other processes used at the same time", faults=True,
+         whole=True),
     Rule("straggler", groups.straggler, "a rank that comes late to collectives, or finishes last", True, True),
     Rule("pcie_below_width", nearness.pcie_below_width, "PCIe links below the width or generation that both ends "
     "can do", faults=True),
+    Rule("below_known", known.below_known, "links that reach less than what is known of that kind of machine, all of "
+    "them alike"),
     Rule("host_staging", places.host_staging, "device memory that goes through the host where a direct way exists"),
     Rule("part_unused", places.part_unused, "exactly one half, third or quarter of what the same way gives by "
     "other means"),
@@ -54,7 +62,7 @@ RULES: tuple[Rule, ...] = (
     Rule("collective_far", groups.collective_far, "a library's collective far from what the links allow"),
     Rule("noisy", health.noisy, "spread within cases above a threshold"),
     Rule("drifting", health.drifting, "times that move while a case is measured", True),
-    Rule("periodic_spikes", health.periodic_spikes, "delays at a steady period", True),
+    Rule("periodic_spikes", periods.periodic_spikes, "delays at a steady period, across cases on one clock", True),
     Rule("several_modes", health.several_modes, "times that lie on several levels", True),
     Rule("bandwidth_tiers", places.bandwidth_tiers, "measured levels beside links of different width"),
     Rule("numa_effects", nearness.numa_effects, "pairs that differ by where they lie: distance, width, route"),
@@ -65,13 +73,27 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
+_ALIKE = (
+    "throttled", "other_processes", "host_staging", "path_by_hops", "anti_locality", "copy_engine_cap",
+    "falling_goodput", "latency_step", "library_choice", "device_counts", "collective_far",
+)  # fmt: skip
+"""Rules whose alarms of one run have one cause more often than several."""
+_CAUSES = ("throttled", "other_processes")
+"""Rules that tell what was observed of a device, by which it is slow."""
+_NAMED = 8
+
+
 def apply(facts: Facts, samples: bool = True, only: Container[str] | None = None) -> list[Finding]:
     """Return findings in the order of telling.
 
     `samples=False` leaves out the rules that go through series; `only` names the rules to ask, all by default.
     """
     asked = [rule for rule in RULES if (samples or not rule.reads_samples) and (only is None or rule.name in only)]
-    return ordered(_explained([_weighed(finding) for rule in asked for finding in rule.find(facts)]))
+    found = [_weighed(finding) for rule in asked if rule.whole for finding in rule.find(facts)]
+    if samples and (slowed := moments.affected(facts)):
+        facts = facts.without(slowed)
+    found += [_weighed(finding) for rule in asked if not rule.whole for finding in rule.find(facts)]
+    return _told_once(ordered(_explained(found)))
 
 
 def _weighed(finding: Finding) -> Finding:
@@ -80,33 +102,94 @@ def _weighed(finding: Finding) -> Finding:
     weighed = dataclasses.replace(finding, strength=finding.confidence, confidence=sure)
     if finding.severity == "note" or sure >= LEAST:
         return weighed
-    sentence = f"{finding.sentence} Findings like this one are more often wrong than right: measure again."
+    sentence = f"{finding.sentence} Of findings with evidence as strong, {sure:.0%} are right: measure again."
     return dataclasses.replace(weighed, severity="note", unsure=True, sentence=sentence)
 
 
 def _explained(found: list[Finding]) -> list[Finding]:
     """Make notes of what another finding explains, so that the cause is told first.
 
+    A device whose clocks are held down, or that others use, is slow by that, be it from a moment on or always.
+
     A slow element whose cases drift: that it slows down is the cause. A step between two sizes of which one is a
-    library's bad choice, or that goodput falls by: it is told once.
+    library's bad choice, or that goodput falls by for good: it is told once. A dip of goodput at such a step.
     """
-    drifting, chosen, falls = (
-        {key for f in found if f.rule == rule for key in _cases(f)}
-        for rule in ("drifting", "library_choice", "falling_goodput")
+    found = _with_moments(found)
+    drifting, chosen = (
+        {key for f in found if f.rule == rule and f.severity != "note" for key in _cases(f)}
+        for rule in ("drifting", "library_choice")
     )
+    falls, steps = (
+        [_cases(f) for f in found if f.rule == rule and f.severity != "note"]
+        for rule in ("falling_goodput", "latency_step")
+    )
+    slow = {f.rule == "slow_host_link" for f in found if f.rule in SLOW and f.severity != "note"}
+    held = {f.devices: _cases(f) for f in found if f.rule in _CAUSES and len(f.devices) == 1}
     result = []
     for finding in found:
         mine, why = _cases(finding), ""
-        if finding.rule.startswith("slow_") and mine and len(mine & drifting) > 0.5 * len(mine):
+        if finding.rule in SLOW and mine and len(mine & drifting) > 0.5 * len(mine):
             why = "Its cases drift while they are measured, which explains it."
+        elif finding.rule in SLOW and any(
+            device in finding.devices and len(mine & cases) > 0.5 * len(mine) for (device,), cases in held.items()
+        ):
+            why = "What was observed of its device meanwhile explains it."
+        elif finding.rule == "below_known" and (finding.subject == "PCIe") in slow:
+            why = "A part that is slower than its siblings is told, which others wait for."
         elif finding.rule == "latency_step" and mine & chosen:
             why = "At one of these sizes the library's own choice is not the best, which explains it."
-        elif finding.rule == "latency_step" and mine <= falls:
+        elif finding.rule == "latency_step" and any(mine < fall for fall in falls):
             why = "Goodput falls by it."
+        elif finding.rule == "falling_goodput" and mine in steps and not mine & chosen:
+            why = "The step of time between these two sizes explains it."
         if why:
             finding = dataclasses.replace(finding, severity="note", sentence=f"{finding.sentence} {why}")
         result.append(finding)
     return result
+
+
+def _with_moments(found: list[Finding]) -> list[Finding]:
+    """Tell what begins at a moment with what was observed of the same device in most of these cases, as one finding."""
+    result = list(found)
+    for moment in [f for f in found if f.rule == "slow_from" and f.devices]:
+        mine = _cases(moment)
+        for place, cause in enumerate(result):
+            if (
+                cause.rule in _CAUSES
+                and cause.devices == moment.devices
+                and len(_cases(cause) & mine) > 0.5 * len(mine)
+            ):
+                result[place] = dataclasses.replace(
+                    cause,
+                    sentence=f"{cause.sentence} {moment.sentence[:1].upper()}{moment.sentence[1:]}",
+                    evidence=(*cause.evidence, *moment.evidence),
+                    effect=max(cause.effect, moment.effect),
+                )
+                result.remove(moment)
+                break
+    return result
+
+
+def _told_once(found: list[Finding]) -> list[Finding]:
+    """Tell what is alike once: of several alarms of one rule the first in order names the others' subjects."""
+    kept: dict[object, Finding] = {}
+    others: dict[object, list[Finding]] = {}
+    for number, finding in enumerate(found):
+        alike = finding.severity != "note" and finding.rule in _ALIKE
+        key: object = (finding.rule, finding.severity) if alike else number
+        if key in kept:
+            others.setdefault(key, []).append(finding)
+        else:
+            kept[key] = finding
+    for key, more in others.items():
+        names = [finding.subject for finding in more]
+        rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        kept[key] = dataclasses.replace(
+            kept[key],
+            sentence=f"{kept[key].sentence} Alike: {'; '.join(names[:_NAMED])}{rest}.",
+            evidence=(*kept[key].evidence, *(item for finding in more for item in finding.evidence)),
+        )
+    return list(kept.values())
 
 
 def _cases(finding: Finding) -> set[str]:

@@ -119,7 +119,8 @@ def _confirm(
         pairs = list(elements[names[k]])
         share = float(np.median(rest[pairs]))
         agree = float(np.mean(rest[pairs] > share / 2))
-        score = share / (1.25 * scale / math.sqrt(len(pairs)))
+        # A pair's own interval may be far wider than most.
+        score = share / (1.25 * max(scale, float(np.median(half_widths[pairs])) / 1.96) / math.sqrt(len(pairs)))
         # Nor may its own pairs' intervals reach down to what is no fault.
         sure = share - float(np.median(half_widths[pairs])) / math.sqrt(len(pairs))
         if sure >= math.log1p(least_share) and agree >= 0.75 and score >= limit:

@@ -45,9 +45,14 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def task_words(measure: Measure) -> str:
+    """Return what a case does and how, without its devices."""
+    return f"{measure.label} {size_text(measure.size)}"
+
+
 def case_words(measure: Measure) -> str:
     """Return what a user calls a case."""
-    words = [measure.label, size_text(measure.size)]
+    words = [task_words(measure)]
     words.append("device" if measure.ranks == 1 else "pair" if measure.ranks == 2 else f"{measure.ranks} ranks:")
     words.append(
         "-".join(str(d) for d in measure.devices)

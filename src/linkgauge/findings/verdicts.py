@@ -15,7 +15,8 @@ class Verdict:
     """One requirement against what was measured.
 
     `measured` and `required` are in `unit` (`B/s` or `ns`; empty for what is no quantity). `shortfall` is the share
-    by which the requirement is missed: 0.2 is a fifth too slow, or a fifth too late.
+    by which the requirement is missed: 0.2 is a fifth too slow, or a fifth too late. `task` says of a case what is done
+    and how, without its devices: verdicts of one task are shown as one row.
     """
 
     outcome: Outcome
@@ -31,6 +32,7 @@ class Verdict:
     unit: str = ""
     shortfall: float = 0.0
     labels: tuple[tuple[str, str], ...] = ()
+    task: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the verdict as plain JSON values."""

@@ -11,7 +11,7 @@ import functools
 import itertools
 from collections.abc import Iterable
 
-from linkgauge.system.model import FABRIC_KINDS, Link, System
+from linkgauge.system.model import FABRIC_KINDS, Link, System, is_fabric
 
 Arc = tuple[str, str]
 
@@ -43,21 +43,17 @@ class Wiring:
     def __init__(self, system: System) -> None:
         """Read the links of `system`."""
         self.system = system
-        self.names = {
-            device.ordinal if device.ordinal is not None else i: device.name for i, device in enumerate(system.devices)
-        }
+        self.names = system.names_by_ordinal
         self.ordinals = {name: ordinal for ordinal, name in self.names.items()}
         self._nodes = {node.name: node for node in system.nodes}
         self._merged = _planes(system)
         self._fabric: dict[str, dict[str, list[Link]]] = {}
         self._host: dict[str, dict[str, list[Link]]] = {}
+        kinds = {node.name: node.kind for node in system.nodes}
         for link in system.links:
-            a, b = self._nodes[link.a], self._nodes[link.b]
-            ends = {a.kind, b.kind}
-            if "nic" in ends:
+            if "nic" in (kinds[link.a], kinds[link.b]):
                 continue
-            fabric = link.kind in FABRIC_KINDS and ends <= {"device", "switch"}
-            for graph in [self._fabric] if fabric else [self._host]:
+            for graph in [self._fabric] if is_fabric(link, kinds) else [self._host]:
                 for tail, head in ((link.a, link.b), (link.b, link.a)):
                     graph.setdefault(self._name(tail), {}).setdefault(self._name(head), []).append(link)
 
@@ -229,11 +225,6 @@ def _planes(system: System) -> dict[str, str]:
     for switch, others in fabric.items():
         groups.setdefault(tuple(sorted(other for other in others if other not in switches)), []).append(switch)
     return {switch: members[0] for key, members in groups.items() if key for switch in members}
-
-
-def over_host(transport: str, path: str) -> bool:
-    """Whether a case's bytes are asked to go over host links."""
-    return transport == "staging" or path in ("pcie", "host")
 
 
 def undirected(arcs: Iterable[Arc]) -> frozenset[frozenset[str]]:

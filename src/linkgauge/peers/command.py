@@ -4,63 +4,85 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
+from linkgauge.command_line import PATH, argument, command, flag, option
 from linkgauge.errors import UsageError
 
-app = typer.Typer()
 _KINDS = ("device", "pageable", "pinned", "managed")
 
 
-@app.command("against")
+@command(
+    "against",
+    epilog="Example: linkgauge against osu=/opt/osu --tests osu_latency --size 8:1MiB:x2 --mpi openmpi-4.1.4 "
+    "--devices host:2",
+)
+@argument("peer", metavar="PEER=FOLDER", help="osu, nccl-tests or nvbandwidth, and where it lies.")
+@option("--tests", default="", help="Its tests, comma-separated; all by default.")
+@option("--size", default="8,1MiB", help="Sizes: 8, 64KiB, or a range 8:1GiB:x8.")
+@option("--ranks", default="2", help="How many ranks; several: 2,4.")
+@option(
+    "--iterations", type=click.IntRange(min=1), help="Operations that each side times; by default what the peer times."
+)
+@option(
+    "--large-iterations",
+    type=click.IntRange(min=1),
+    help="As many above 8 KiB (OSU) or from 1 MiB on (nccl-tests); a launch more.",
+)
+@flag("--sizes-apart", help="Start the peer anew for each size: nccl-tests then reuses one buffer, as we do.")
+@option("--warmup", type=click.IntRange(min=0), help="Operations before.")
+@option("--mpi", default="", help="The MPI library of both; without it threads of one process.")
+@option("--devices", default="auto", help="As in linkgauge run.")
+@option(
+    "--memory",
+    multiple=True,
+    metavar="FROM,INTO",
+    help="Kinds sent from and received into: device,device. May be repeated.",
+)
+@option(
+    "--buffer",
+    default="allocated",
+    help="nccl-tests: our buffers, allocated by NCCL (2.19 or newer) as its own are, or plain.",
+)
+@option("--bind", default="none", help="Cores of the ranks on both sides: none, or core for one each.")
+@option("--pairs", type=click.IntRange(min=1), default=31, help="At most so many rounds; below 9 no row is settled.")
+@option(
+    "--time-limit",
+    default="",
+    metavar="TIME",
+    help="Begin no round that would end later: 8min. It can be gone on with.",
+)
+@option(
+    "--out",
+    type=PATH,
+    default=Path("against"),
+    help="Folder for both sides' results; one of this comparison is gone on with.",
+)
+@flag("--json", "as_json", help="Print the table as JSON.")
 def against_command(
-    peer: Annotated[
-        str, typer.Argument(metavar="PEER=FOLDER", help="osu, nccl-tests or nvbandwidth, and where it lies.")
-    ],
-    tests: Annotated[str, typer.Option(help="Its tests, comma-separated; all by default.")] = "",
-    size: Annotated[str, typer.Option(help="Sizes: 8, 64KiB, or a range 8:1GiB:x8.")] = "8,1MiB",
-    ranks: Annotated[str, typer.Option(help="How many ranks; several: 2,4.")] = "2",
-    iterations: Annotated[
-        int | None, typer.Option(min=1, help="Operations that each side times; by default what the peer times.")
-    ] = None,
-    large_iterations: Annotated[
-        int | None, typer.Option(min=1, help="As many above 8 KiB (OSU) or from 1 MiB on (nccl-tests); a launch more.")
-    ] = None,
-    sizes_apart: Annotated[
-        bool,
-        typer.Option(
-            "--sizes-apart", help="Start the peer anew for each size: nccl-tests then reuses one buffer, as we do."
-        ),
-    ] = False,
-    warmup: Annotated[int | None, typer.Option(min=0, help="Operations before.")] = None,
-    mpi: Annotated[str, typer.Option(help="The MPI library of both; without it threads of one process.")] = "",
-    devices: Annotated[str, typer.Option(help="As in linkgauge run.")] = "auto",
-    memory: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FROM,INTO", help="Kinds sent from and received into: device,device. May be repeated."),
-    ] = None,
-    buffer: Annotated[
-        str,
-        typer.Option(help="nccl-tests: our buffers, allocated by NCCL (2.19 or newer) as its own are, or plain."),
-    ] = "allocated",
-    bind: Annotated[str, typer.Option(help="Cores of the ranks on both sides: none, or core for one each.")] = "none",
-    pairs: Annotated[int, typer.Option(min=1, help="At most so many rounds; below 9 no row is settled.")] = 31,
-    time_limit: Annotated[
-        str, typer.Option(metavar="TIME", help="Begin no round that would end later: 8min. It can be gone on with.")
-    ] = "",
-    out: Annotated[
-        Path, typer.Option(help="Folder for both sides' results; one of this comparison is gone on with.")
-    ] = Path("against"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    peer: str,
+    tests: str,
+    size: str,
+    ranks: str,
+    iterations: int | None,
+    large_iterations: int | None,
+    sizes_apart: bool,
+    warmup: int | None,
+    mpi: str,
+    devices: str,
+    memory: tuple[str, ...],
+    buffer: str,
+    bind: str,
+    pairs: int,
+    time_limit: str,
+    out: Path,
+    as_json: bool,
 ) -> None:
     """Measure an installed peer and our same cases in turn; show both, the ratio and its interval.
 
     In each round one launch of ours measures all rows, and each program of the peer runs once over all sizes. The table
     so far is written after each round.
-
-    Example: linkgauge against osu=/opt/osu --tests osu_latency --size 8:1MiB:x2 --mpi openmpi-4.1.4 --devices host:2
     """
     from linkgauge.peers.catalogue import peer_tests
     from linkgauge.peers.drive import Outcome, alternate
@@ -108,15 +130,15 @@ def against_command(
         write_rows(out, [row_of(line) for line in known.lines])
 
     try:
-        keep(alternate(request, lambda text: typer.echo(text, err=True), keep))
+        keep(alternate(request, lambda text: click.echo(text, err=True), keep))
     finally:  # also of one that was ended
         table = [row_of(line) for line in known.lines]
         if as_json:
-            typer.echo(json.dumps(table))
+            click.echo(json.dumps(table))
         elif table:
             print_rows(table, {**cannot, **known.left_out})
             if hint := untold(table):
-                typer.echo(hint)
+                click.echo(hint)
 
 
 def _ranks(text: str) -> list[int]:

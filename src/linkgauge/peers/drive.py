@@ -18,7 +18,7 @@ from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.ratio import Ratio, ratio_of_pairs
 from linkgauge.peers.request import Request, Row
-from linkgauge.peers.theirs import Figures, Reasons, measure_peer
+from linkgauge.peers.theirs import Figures, Reasons, look_at_peer, measure_peer
 
 _ROUNDS = "rounds.json"
 
@@ -74,18 +74,24 @@ def alternate(
     nothing at all, UsageError where the output folder holds another comparison.
     """
     request.out.mkdir(parents=True, exist_ok=True)
-    rounds, left_out = _stored(request)
+    rounds, left_out, started_with = _stored(request)
     if rounds:
         tell(f"{len(rounds)} round{'s were' if len(rounds) > 1 else ' was'} kept from before")
+    looked = False
     began = time.monotonic()
     while len(rounds) < request.max_pairs:
         rows = [line.row for line in table(request, rounds) if line.verdict == "more pairs"] if rounds else request.rows
         if not rows or _out_of_time(request, rounds, time.monotonic() - began, tell):
             break
+        if not looked:
+            looked, found = True, _look(request, rows, tell)
+            left_out |= found.left_out
+            rows = [row for row in rows if row.key not in found.left_out]
+            started_with = found.started_with
         one, reasons = _round(request, rows, len(rounds))
         rounds.append(one)
         left_out.update({key: why for key, why in reasons.items() if not _has_pair(rounds, key)})
-        _store(request, rounds, left_out)
+        _store(request, rounds, left_out, started_with)
         outcome = Outcome(table(request, rounds), left_out)
         after_round(outcome)
         settled = sum(line.verdict != "more pairs" for line in outcome.lines)
@@ -94,6 +100,23 @@ def alternate(
             f"{settled} of {len(outcome.lines)} rows settled"
         )
     return Outcome(table(request, rounds), left_out)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Look:
+    """How the peer will be started, before anything is: what is set and why, and what cannot be measured."""
+
+    started_with: list[dict[str, str]]
+    left_out: Reasons
+
+
+def _look(request: Request, rows: Sequence[Row], tell: Callable[[str], None]) -> _Look:
+    """Say once what is set for the peer to load our libraries, and why rows are left out."""
+    launches, left_out = look_at_peer(request, rows)
+    said = {one.said: {**one.environment, "why": one.said} for one in launches if one.said}
+    for text in (*said, *(f"left out: {reason}" for reason in dict.fromkeys(left_out.values()))):
+        tell(text)
+    return _Look(list(said.values()), left_out)
 
 
 def _out_of_time(request: Request, rounds: Sequence[Round], spent_s: float, tell: Callable[[str], None]) -> bool:
@@ -162,8 +185,11 @@ def _asked(request: Request) -> dict[str, object]:
     }
 
 
-def _store(request: Request, rounds: Sequence[Round], left_out: Reasons) -> None:
-    stored = {"asked": _asked(request), "rounds": [dataclasses.asdict(one) for one in rounds], "left_out": left_out}
+def _store(
+    request: Request, rounds: Sequence[Round], left_out: Reasons, started_with: Sequence[dict[str, str]]
+) -> None:
+    stored = {"asked": _asked(request), "peer_started_with": started_with,
+              "rounds": [dataclasses.asdict(one) for one in rounds], "left_out": left_out}  # fmt: skip
     replace_text(request.out / _ROUNDS, json.dumps(stored, indent=1))
 
 
@@ -174,20 +200,23 @@ def replace_text(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def _stored(request: Request) -> tuple[list[Round], Reasons]:
-    """What the output folder has; UsageError where it is of another comparison or of something else."""
+def _stored(request: Request) -> tuple[list[Round], Reasons, list[dict[str, str]]]:
+    """What the output folder has, and what its peer was started with.
+
+    UsageError where it is of another comparison or of something else.
+    """
     path = request.out / _ROUNDS
     if not path.is_file():
         if any(request.out.iterdir()):
             raise UsageError(f"'{request.out}' is not empty: expected a new folder, or one of this same comparison")
-        _store(request, [], {})
-        return [], {}
+        _store(request, [], {}, [])
+        return [], {}, []
     try:
         stored = json.loads(path.read_text())
         rounds, left_out = [Round(**one) for one in stored["rounds"]], dict(stored["left_out"])
-        asked = stored["asked"]
+        asked, started_with = stored["asked"], list(stored.get("peer_started_with", []))
     except (ValueError, KeyError, TypeError) as broken:
         raise UsageError(f"'{path}' does not hold rounds of a comparison: {broken}") from None
     if asked != _asked(request):
         raise UsageError(f"'{request.out}' holds another comparison: expected a new folder, or one of this same one")
-    return rounds, left_out
+    return rounds, left_out, started_with

@@ -5,31 +5,37 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.peers.libraries import why_other_mpi
+from linkgauge.peers.libraries import our_ccl, our_mpi, shared
 from linkgauge.peers.request import Request, Row
 from linkgauge.run import guard
+from linkgauge.run.evidence import last_words
+
+if TYPE_CHECKING:
+    from linkgauge.run.mpi_library import MpiInstallation
 
 LAUNCH_TIMEOUT_S = 600
 _PATIENCE_S = 5
-# A line that says what is wrong: OSU prints all of its help after it.
-_TELLING = re.compile(r"\b(error|invalid|failed|failure|cannot|unable)\b", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
 class PeerLaunch:
-    """One start of a peer's program: the rows that it measures, its command, and what its environment has besides."""
+    """One start of a peer's program: the rows that it measures, its command, and what its environment has besides.
+
+    `said`: one line where that environment is for it to load our libraries; else empty.
+    """
 
     rows: tuple[Row, ...]
     command: tuple[str, ...]
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    said: str = ""
 
 
 def find_program(folder: Path, name: str) -> Path:
@@ -40,24 +46,32 @@ def find_program(folder: Path, name: str) -> Path:
     raise EnvironmentLackingError(f"no program '{name}' in '{folder}': expected the folder of the peer's programs")
 
 
-def launcher(request: Request, ranks: int, program: Path) -> list[str]:
-    """The command that starts `ranks` ranks of a program under the MPI library of the request.
+def started(
+    request: Request, rows: Sequence[Row], program: Path, arguments: Sequence[str], *, ccl: bool = False
+) -> PeerLaunch:
+    """A start of `program` with our libraries: under the launcher of the request's MPI library where there is one.
 
-    EnvironmentLackingError where the program would load another one than ours does.
+    `ccl`: it uses NCCL or RCCL. EnvironmentLackingError where it cannot be made to load what our side loads.
     """
     from linkgauge.run.mpi_library import resolve
 
-    mpi = resolve(request.mpi)
-    if reason := why_other_mpi(program, mpi):
-        raise EnvironmentLackingError(reason)
+    mpi = resolve(request.mpi) if request.mpi else None
+    ours = [our_ccl(request.runtime) if ccl else None, our_mpi(mpi) if mpi is not None else None]
+    found = shared(program, [one for one in ours if one is not None])
+    words = [] if mpi is None else _launcher_words(request, mpi, rows[0].ranks)
+    environment = {**(_root_environment() if mpi is not None else {}), **found.environment}
+    return PeerLaunch(tuple(rows), (*words, str(program), *arguments), environment, found.said)
+
+
+def _launcher_words(request: Request, mpi: MpiInstallation, ranks: int) -> list[str]:
     if request.bind == "core":
         own = ["--map-by", "core", "--bind-to", "core"] if mpi.launcher_kind == "openmpi" else ["-bind-to", "core"]
     else:
         own = ["--oversubscribe", "--bind-to", "none"] if mpi.launcher_kind == "openmpi" else []
-    return [str(mpi.launcher), *own, "-n", str(ranks), str(program)]
+    return [str(mpi.launcher), *own, "-n", str(ranks)]
 
 
-def launcher_environment() -> dict[str, str]:
+def _root_environment() -> dict[str, str]:
     """What a launcher needs where root starts it."""
     if os.geteuid() != 0:
         return {}
@@ -84,9 +98,8 @@ def run_logged(command: Sequence[str], log: Path, environment: Mapping[str, str]
             _end(process)
     if status == 0:
         return ""
-    lines = log.read_text(errors="replace").strip().splitlines()
-    telling = [line.strip() for line in lines if _TELLING.search(line)] or lines[-1:] or ["nothing"]
-    return f"{' '.join(command)[:200]} ended with {status}; it said: {telling[0][:200]}"
+    said = last_words(log.read_text(errors="replace").splitlines()) or "nothing"
+    return f"{' '.join(command)[:200]} ended with {status}; it said: {said}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

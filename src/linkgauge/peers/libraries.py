@@ -1,49 +1,182 @@
-"""Whether a peer's program and our side use one communication library: else libraries are compared and not tools."""
+"""One communication library on both sides of a comparison: else libraries are compared and not tools.
+
+A peer's program is started so that the loader gives it the very library that our side loads. What it would load, and
+loads so, is asked of ldd before anything is measured; NCCL's version in the peer's own log confirms it afterwards.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import filecmp
 import functools
+import mmap
+import os
 import re
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from linkgauge.errors import EnvironmentLackingError
 
 if TYPE_CHECKING:
     from linkgauge.run.mpi_library import MpiInstallation
     from linkgauge.run.transports import CclVersion
 
-_LINKED = re.compile(r"^\s*libmpi(?:ch)?\.so\S* => (/\S+)", re.MULTILINE)
 _LDD_TIMEOUT_S = 20
+_MOST_SYMBOLS = 3
+_STATIC_VERSION = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")  # what NCCL prints of itself, in every build of it
 
 
-def why_other_mpi(program: Path, mpi: MpiInstallation) -> str:
-    """Why the MPI library that the loader gives `program` is not `mpi`; empty where it is, or cannot be known.
+@dataclasses.dataclass(frozen=True)
+class Ours:
+    """A library that our side loads: what it is called, its file, its sonames as a pattern, its functions' prefix."""
 
-    It cannot of a script, a program that is linked statically, and without ldd.
+    title: str
+    file: Path
+    sonames: str
+    prefix: str
+    version: str = ""  # of NCCL
+    mpi: MpiInstallation | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """What a peer's program is started with so that it loads our libraries, and one line about it, or nothing."""
+
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    said: str = ""
+
+
+def our_mpi(mpi: MpiInstallation) -> Ours:
+    """The MPI library of our launches."""
+    return Ours(mpi.name, mpi.library, r"libmpi(?:ch)?\.so[.\d]*", "P?MPIX?_", mpi=mpi)
+
+
+def our_ccl(runtime: str) -> Ours | None:
+    """NCCL or RCCL as our launches load it; None on host devices.
+
+    EnvironmentLackingError where there is none.
     """
-    linked = _linked_mpi(program.resolve())
-    if linked is None or _same_file(linked, mpi.library):
-        return ""
-    from linkgauge.run.mpi_library import find_all
+    if runtime == "host":
+        return None
+    ours, name = _our_ccl(runtime), "RCCL" if runtime == "hip" else "NCCL"
+    if ours.reason:
+        raise EnvironmentLackingError(f"our side has no {name}: {ours.reason}")
+    return Ours(f"{name} {ours.version}", Path(ours.file), r"lib[nr]ccl\.so[.\d]*", "p?nccl", ours.version)
 
-    known = next((one.name for one in find_all() if not one.problem and _same_file(one.library, linked)), "")
-    choose = f"--mpi {known}" if known else f"--mpi with the installation of {linked}"
-    return (
-        f"{program.name} loads {linked}, ours {mpi.library}: expected one MPI library on both sides; remedy: {choose}, "
-        f"or LD_LIBRARY_PATH={mpi.library.parent} where that fits the program"
+
+def shared(program: Path, libraries: Sequence[Ours]) -> Shared:
+    """How to start `program` so that it loads these; nothing where it does so already, or where it cannot be known.
+
+    It cannot of a script, and without ldd. EnvironmentLackingError with the cause where no environment makes it: it was
+    built for another soname or needs what ours lacks, its RPATH goes first, or another version is linked into it.
+    """
+    folders: list[str] = []
+    said = []
+    for ours in libraries:
+        linked = _linked(program, ours)
+        if linked is None:
+            _check_static(program, ours)
+            continue
+        soname, file = linked
+        if file is not None and _same_file(file, ours.file):
+            continue
+        folder = ours.file.parent
+        if not _same_file(folder / soname, ours.file):
+            raise EnvironmentLackingError(
+                f"{program.name} was built for {soname}, ours is {ours.file}: {_remedy(program, ours, file)}"
+            )
+        folders.append(str(folder))
+        said.append(f"our {ours.title} ({folder / soname}) in place of {file or 'none'}")
+    if not folders:
+        return Shared()
+    before = os.environ.get("LD_LIBRARY_PATH", "")
+    path = os.pathsep.join([*dict.fromkeys(folders), *([before] if before else [])])
+    for ours in libraries:
+        _check_loaded(program, ours, path)
+    first = os.pathsep.join(dict.fromkeys(folders))
+    return Shared(
+        {"LD_LIBRARY_PATH": path}, f"the peer is started with LD_LIBRARY_PATH={first}: it loads {', '.join(said)}"
     )
 
 
-@functools.lru_cache(maxsize=256)
-def _linked_mpi(program: Path) -> Path | None:
+def _check_loaded(program: Path, ours: Ours, path: str) -> None:
+    linked = _linked(program, ours, path)
+    if linked is not None and (linked[1] is None or not _same_file(linked[1], ours.file)):
+        rpath = _rpath_before(program, linked[0], path)
+        cause = (
+            f"by the RPATH of {rpath}, which goes before LD_LIBRARY_PATH" if rpath else "whatever LD_LIBRARY_PATH is"
+        )
+        raise EnvironmentLackingError(
+            f"{program.name} loads {linked[1]} {cause}, ours is {ours.file}: {_remedy(program, ours, linked[1])}"
+        )
+    missing = re.findall(rf"undefined symbol: ({ours.prefix}\w+)", _ldd(program, path, "-r"))
+    if missing:
+        more = f" and {len(missing) - _MOST_SYMBOLS} more" if len(missing) > _MOST_SYMBOLS else ""
+        raise EnvironmentLackingError(
+            f"{program.name} needs {', '.join(missing[:_MOST_SYMBOLS])}{more}, which our {ours.title} ({ours.file}) "
+            f"does not have: {_remedy(program, ours, None)}"
+        )
+
+
+def _check_static(program: Path, ours: Ours) -> None:
+    """EnvironmentLackingError where another version of NCCL than ours is linked into the program."""
+    if not ours.version:
+        return
     try:
-        done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, errors="replace", check=False,
+        with program.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            found = _STATIC_VERSION.search(content) if content[:4] == b"\x7fELF" else None
+            version = found[1].decode() if found else ours.version
+    except (OSError, ValueError):
+        return
+    if version != ours.version:
+        raise EnvironmentLackingError(
+            f"{program.name} has NCCL {version} linked into it, ours is {ours.version} ({ours.file}): "
+            f"{_remedy(program, ours, None)}"
+        )
+
+
+def _remedy(program: Path, ours: Ours, theirs: Path | None) -> str:
+    """What makes both sides load one library, where the environment cannot."""
+    rebuild = f"build {program.name} with the shared library of {ours.file.parent}, without an RPATH to another"
+    if ours.mpi is None:
+        return f"remedy: {rebuild}"
+    from linkgauge.run.mpi_library import find_all
+
+    fits = [
+        one.name for one in find_all() if not one.problem and theirs is not None and _same_file(one.library, theirs)
+    ]
+    choose = f"--mpi {fits[0]}" if fits else f"--mpi with the installation of {theirs}" if theirs else ""
+    return f"remedy: {choose}, or {rebuild}" if choose else f"remedy: {rebuild}"
+
+
+def _linked(program: Path, ours: Ours, path: str | None = None) -> tuple[str, Path | None] | None:
+    """The soname and the file that the loader gives `program` for a library of ours; None where it asks for none."""
+    found = re.search(rf"^\s*({ours.sonames}) => (?:(/\S+)|not found)", _ldd(program, path), re.MULTILINE)
+    return None if found is None else (found[1], Path(found[2]) if found[2] else None)
+
+
+def _rpath_before(program: Path, soname: str, path: str) -> str:
+    """Whose RPATH finds `soname` for the program, by the loader's own log; empty where none does."""
+    log = _ldd(program, path, debug="libs")
+    search = re.search(rf"find library={re.escape(soname)} .*?(?=find library=|\Z)", log, re.DOTALL)
+    found = re.search(r"\(RPATH from file (\S+)\)", search[0]) if search else None
+    return found[1] if found else ""
+
+
+@functools.lru_cache(maxsize=256)
+def _ldd(program: Path, path: str | None = None, option: str = "", debug: str = "") -> str:
+    """What ldd says of a program under a library path, None for our own; empty where it cannot say."""
+    environment = {**os.environ, **({} if path is None else {"LD_LIBRARY_PATH": path})}
+    environment |= {"LD_DEBUG": debug} if debug else {}
+    command = ["ldd", *([option] if option else []), str(program.resolve())]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=environment,
                               timeout=_LDD_TIMEOUT_S, stdin=subprocess.DEVNULL)  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = _LINKED.search(done.stdout)
-    return Path(found[1]) if found else None
+        return ""
+    return done.stdout + done.stderr
 
 
 def _same_file(one: Path, other: Path) -> bool:

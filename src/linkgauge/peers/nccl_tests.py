@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.peers.launch import PeerLaunch, find_program, launcher, launcher_environment
+from linkgauge.peers.launch import PeerLaunch, find_program, started
 from linkgauge.peers.request import Request, Row
 
 
@@ -22,7 +22,7 @@ def launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
     for some in groups.values():
         rising = sorted(some, key=lambda row: row.peer_size)
         for factor, chain in [(2, [row]) for row in rising] if request.sizes_apart else chains(rising):
-            yield PeerLaunch(tuple(chain), tuple(_command(request, chain, factor)), launcher_environment())
+            yield _launch(request, chain, factor)
 
 
 def chains(rows: Sequence[Row]) -> list[tuple[int, list[Row]]]:
@@ -39,19 +39,19 @@ def chains(rows: Sequence[Row]) -> list[tuple[int, list[Row]]]:
     return found
 
 
-def _command(request: Request, rows: Sequence[Row], factor: int) -> list[str]:
+def _launch(request: Request, rows: Sequence[Row], factor: int) -> PeerLaunch:
     """One start of a test, with its check of data on, as by default: its kernels write and check what is sent, as ours.
 
     After another kernel the times of NCCL's large rings scatter by 2 % (docs/measured/h200.md).
     """
-    test, ranks = rows[0].test, rows[0].ranks
-    counts = request.counts(rows[0])
+    test, counts = rows[0].test, request.counts(rows[0])
     common = ["-b", str(rows[0].peer_size), "-e", str(rows[-1].peer_size), "-f", str(factor)]
     common += ["-n", str(counts.iterations), "-w", str(counts.warmup), "-c", "1", "-d", "float"]
     if not request.mpi:
-        return [str(find_program(request.folder, test.name)), "-t", str(ranks), "-g", "1", *common]
+        own = ["-t", str(rows[0].ranks), "-g", "1"]
+        return started(request, rows, find_program(request.folder, test.name), [*own, *common], ccl=True)
     try:
         program = find_program(request.folder, test.name + "_mpi")
     except EnvironmentLackingError:
         program = find_program(request.folder, test.name)  # as older makefiles name it
-    return [*launcher(request, ranks, program), "-g", "1", *common]
+    return started(request, rows, program, ["-g", "1", *common], ccl=True)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from linkgauge.peers.catalogue import PAIR_PATTERNS
-from linkgauge.peers.launch import PeerLaunch, find_program, launcher, launcher_environment
+from linkgauge.peers.launch import PeerLaunch, find_program, started
 from linkgauge.peers.request import Request, Row
 
 _MEMORY = {"device": "D", "managed": "M", "pageable": "H"}
@@ -28,24 +28,24 @@ def launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
         apart = row.size if request.sizes_apart else odd
         groups[(row.test.name, row.ranks, row.memory, apart, counts and counts.iterations)].append(row)
     for some in groups.values():
-        yield PeerLaunch(tuple(some), tuple(_command(request, some, own_counts)), launcher_environment())
+        program = find_program(request.folder, some[0].test.name)
+        yield started(request, some, program, _arguments(request, some, own_counts))
 
 
-def _command(request: Request, rows: Sequence[Row], own_counts: bool) -> list[str]:
+def _arguments(request: Request, rows: Sequence[Row], own_counts: bool) -> list[str]:
     test, ranks = rows[0].test, rows[0].ranks
     sizes = [row.peer_size for row in rows]
-    command = launcher(request, ranks, find_program(request.folder, test.name))
-    command += ["-m", f"{min(sizes)}:{max(sizes)}"]
+    words = ["-m", f"{min(sizes)}:{max(sizes)}"]
     if not own_counts:
-        command += ["-i", str(request.counts(rows[0]).iterations)]
-        command += [] if request.warmup is None else ["-x", str(request.warmup)]
+        words += ["-i", str(request.counts(rows[0]).iterations)]
+        words += [] if request.warmup is None else ["-x", str(request.warmup)]
     # A host device's memory is the host's, which is what OSU takes without a word.
     source, target = ("H" if request.runtime == "host" else _MEMORY[kind] for kind in rows[0].memory)
     if test.case["pattern"] in PAIR_PATTERNS:
-        return command + ([source, target] if {source, target} != {"H"} else [])
+        return words + ([source, target] if {source, target} != {"H"} else [])
     if max(sizes) * ranks > _MEMORY_LIMIT:
-        command += ["-M", str(max(sizes) * ranks)]
-    command += ["-T", "mpi_float"] if test.case["pattern"] in ("allreduce", "reduce") else []
+        words += ["-M", str(max(sizes) * ranks)]
+    words += ["-T", "mpi_float"] if test.case["pattern"] in ("allreduce", "reduce") else []
     if source != "H":
-        command += ["-d", _ACCELERATOR[request.runtime] if source == "D" else "managed"]
-    return command
+        words += ["-d", _ACCELERATOR[request.runtime] if source == "D" else "managed"]
+    return words

@@ -37,6 +37,8 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
         named = said.versions.get("nccl", "") if said is not None else ""
         if named and (reason := why_other_nccl(named, request.runtime)):
             cases, failure = [], reason
+            if not figures:  # nor would the others be ours: nothing more is started for nothing
+                return {}, {**{row.key: reason for row in rows}, **reasons}
         for one in cases:
             row = next((row for row in launch.rows if _is_case(row, one, request.peer)), None)
             if row is not None and one.status != "ok":
@@ -52,6 +54,18 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
                     missing = f"{row.test.name} took {others} devices, ours {row.ranks}: give --ranks as many"
                 reasons.setdefault(row.key, failure or missing)
     return figures, reasons
+
+
+def look_at_peer(request: Request, rows: Sequence[Row]) -> tuple[list[PeerLaunch], Reasons]:
+    """What would be started for `rows`, and by row key why some cannot be measured, all before anything is.
+
+    EnvironmentLackingError where nothing can be.
+    """
+    reasons: Reasons = {}
+    found = launches_of(request, rows, reasons)
+    if not found:
+        raise EnvironmentLackingError(next(iter(reasons.values()), "nothing is left to compare"))
+    return found, reasons
 
 
 def _read(log: Path, hints: Hints) -> ImportedLog | None:

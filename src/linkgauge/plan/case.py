@@ -118,14 +118,15 @@ class Case:
 
     def dimensions(self) -> dict[str, Any]:
         """The canonical dimensions as plain JSON values, stop rule flattened to `stop_*`, in a fixed order."""
-        plain = dataclasses.asdict(self)
+        # By hand: dataclasses.asdict takes ten times as long, and thousands of cases are asked several times each.
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         stop = plain.pop("stop")
         plain["devices"] = list(self.devices)
         plain["ranks"] = self.ranks
-        plain["stop_rule"] = stop["rule"]
-        plain["stop_samples"] = stop["samples"]
-        plain["stop_relative_half_width"] = stop["relative_half_width"]
-        plain["stop_time_ns"] = stop["time_ns"]
+        plain["stop_rule"] = stop.rule
+        plain["stop_samples"] = stop.samples
+        plain["stop_relative_half_width"] = stop.relative_half_width
+        plain["stop_time_ns"] = stop.time_ns
         return plain
 
     @property

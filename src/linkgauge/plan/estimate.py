@@ -5,11 +5,10 @@ from __future__ import annotations
 from linkgauge.plan.case import Case
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.patterns import over_host as over_host_links
 
 # Buffers, handles, verification set-up and the journal's fsync, whatever the size. Seen on a 2-core machine.
 _FIXED_S = 0.012
-# Rate at which patterns are written and checked by one core.
-_CHECK_BYTES_PER_S = 1.0e9
 LAUNCH_S = 1.2  # processes started and connected: 0.2 s (MPICH) to 1.2 s (Open MPI)
 
 
@@ -18,7 +17,13 @@ def operation_s(case: Case, machine: PlanMachine) -> float:
     n = max(case.ranks, 1)
     payload = float(PATTERNS[case.pattern].bytes_total(case.size, max(case.group_ranks, 1), case.window)) * case.groups
     share = max(1.0, n / machine.cores) if machine.kind == "host" else 1.0
-    return share * (machine.assumed_latency_s * case.window + payload / machine.assumed_bytes_per_s)
+    over_host = (
+        over_host_links(case.transport, case.path)
+        or case.transport == "mpi"
+        or {case.source_memory, case.target_memory} != {"device"}
+    )
+    rate = machine.assumed_bytes_per_s(over_host=over_host)
+    return share * (machine.assumed_latency_s * case.window + payload / rate)
 
 
 def samples_wanted(case: Case) -> int:
@@ -33,7 +38,7 @@ def case_s(case: Case, machine: PlanMachine) -> float:
     timed = limit if case.stop.rule == "duration" else min(limit, per_sample * samples_wanted(case))
     # A sample that has begun is finished, and warm-up is at least one sample.
     timed = max(timed, per_sample) + per_sample + operation_s(case, machine) * case.warmup
-    checks = 3 * case.size * max(case.ranks, 1) / _CHECK_BYTES_PER_S
+    checks = 3 * case.size * max(case.ranks, 1) / machine.assumed_checked_bytes_per_s
     return _FIXED_S + timed + checks
 
 

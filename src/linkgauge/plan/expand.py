@@ -13,17 +13,15 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.plan.case import TRANSPORTS, Case, StopRule
+from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
 from linkgauge.plan.dimensions import OTHERS
+from linkgauge.plan.estimate import operation_s
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
-from linkgauge.plan.model import CaseTable, LaunchTable, Plan
-from linkgauge.plan.patterns import PATTERNS, ROUTED, SIDE_BY_SIDE, PatternInfo
+from linkgauge.plan.model import CaseTable, LaunchTable, Plan, of_kind
+from linkgauge.plan.patterns import PATTERNS, ROUTED, SIDE_BY_SIDE, PatternInfo, restated_size
 
 MAX_CASES = 1_000_000
-ELEMENT_BYTES = {
-    "int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2, "float32": 4,
-    "float64": 8, "float8_e4m3": 1, "float8_e5m2": 1,
-}  # fmt: skip
 _NOT_CASE_FIELDS = {"ranks", "stop_rule", "stop_samples", "stop_relative_half_width", "stop_time_ns"}
 _HOST_SOURCE = ("host_to_device", "host_device_both", "host_to_device_beside")
 _HOST_TARGET = ("device_to_host", "device_to_host_beside")
@@ -32,25 +30,30 @@ _WINDOWED = ("unidirectional", "bidirectional", "pairs_unidirectional", "pairs_b
 
 @dataclasses.dataclass(frozen=True)
 class PlannedCase:
-    """A case and what becomes of it: measured in the launches of `launch` (empty: all), or skipped with `skip`."""
+    """A case and what becomes of it: measured in the launches of `launch` (empty: all), or skipped with `skip`.
+
+    `step`: what it is to a curve. The size asked for of a case at a full curve is FULL, and its size a guess, until the
+    curve is known.
+    """
 
     case: Case
     launch: tuple[str, ...] = ()
     skip: str = ""
+    step: Step | None = None
 
 
-def restated_size(pattern: PatternInfo, size_asked: int, ranks: int, datatype: str) -> tuple[int, str]:
-    """m as whole elements, and as n whole blocks where the pattern cuts blocks; with the reason where that is 0.
+@dataclasses.dataclass
+class _Ladder:
+    """A curve while a plan is expanded: its devices, and the sizes asked for, in bytes."""
 
-    Source: docs/definitions.md, Sizes and goodput.
-    """
-    element = ELEMENT_BYTES[datatype] if pattern.reduces or pattern.blocks else 1
-    parts = ranks if pattern.blocks else 1
-    block = size_asked // parts // element * element
-    if block == 0 and not (size_asked == 0 and not pattern.blocks and not pattern.reduces):
-        what = f"a block of {size_asked} bytes over {ranks} ranks" if pattern.blocks else f"{size_asked} bytes"
-        return size_asked, f"{what} holds no whole {datatype} ({element} bytes)"
-    return block * parts, ""
+    curve: str
+    devices: tuple[int, ...]
+    until: Until
+    sizes: list[int] = dataclasses.field(default_factory=list)
+    begun: bool = False  # a size of it can be measured
+
+
+_Ladders = dict[str, dict[str, _Ladder]]  # by family and curve
 
 
 def rank_devices(device_count: int, ranks_per_device: int) -> tuple[int, ...]:
@@ -161,7 +164,12 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
     root outside of the ranks, more than a million cases.
     """
     planned: dict[tuple[str, tuple[str, ...]], PlannedCase] = {}
+    ladders: _Ladders = {}
     for table in plan.cases:
+        if not of_kind(table, machine.kind):
+            continue
+        if table.until is not None:
+            table = dataclasses.replace(table, values={**table.values, "size": tuple(sorted(table.values["size"]))})
         names = sorted(table.values)
         count = math.prod(len(table.values[name]) for name in names)
         if count > MAX_CASES:
@@ -172,7 +180,7 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
         for combination in itertools.product(*(table.values[name] for name in names)):
             if everything and combination[names.index("transport")] in machine.absent:
                 continue
-            for one in _cases_of(dict(zip(names, combination, strict=True)), table, plan, machine):
+            for one in _cases_of(dict(zip(names, combination, strict=True)), table, plan, machine, ladders):
                 planned.setdefault((one.case.case_key, one.launch), one)
                 if len(planned) > MAX_CASES:
                     raise UsageError(f"plan '{plan.name}' has more than {MAX_CASES} cases: expected fewer")
@@ -189,7 +197,9 @@ def _check_devices(table: CaseTable, machine: PlanMachine) -> None:
             )
 
 
-def _cases_of(values: dict[str, Any], table: CaseTable, plan: Plan, machine: PlanMachine) -> Iterator[PlannedCase]:
+def _cases_of(
+    values: dict[str, Any], table: CaseTable, plan: Plan, machine: PlanMachine, ladders: _Ladders
+) -> Iterator[PlannedCase]:
     pattern = PATTERNS[values["pattern"]]
     per_device = values.get("ranks_per_device", 1)
     all_ranks = rank_devices(machine.device_count, per_device)
@@ -207,7 +217,15 @@ def _cases_of(values: dict[str, Any], table: CaseTable, plan: Plan, machine: Pla
         if pattern.ranks == "1 or 2" and len(devices) == 2 and values.get("source_memory", "device") != "device":
             continue
         for placed in _placed(values, pattern, devices, machine):
+            full = values["size"] == FULL
+            ladder = _ladder_of(placed, pattern, devices, table, ladders) if full else None
+            if ladder is not None:
+                placed = {**placed, "size": _likely_size(placed, pattern, devices, ladder, machine)}
             case, reason = _case(placed, pattern, devices)
+            if ladder is not None:
+                if ladder.curve == curve_id(case):
+                    continue  # its own point at that size
+                case = dataclasses.replace(case, size_asked=FULL)
             if pattern.rooted and case.root >= max(case.group_ranks, 1):
                 raise UsageError(
                     f"{table.where}: root {case.root} of {case.group_ranks} ranks: expected 0 to {case.group_ranks - 1}"
@@ -217,9 +235,59 @@ def _cases_of(values: dict[str, Any], table: CaseTable, plan: Plan, machine: Pla
                 or machine.absent.get(case.transport, "")
                 or _meaningless(case, pattern)
                 or _nowhere(case, machine)
-                or over_limit(case, machine, plan.memory_limit)
             )
-            yield PlannedCase(case, table.launch, reason)
+            no_room = over_limit(case, machine, plan.memory_limit)
+            if ladder is not None:
+                step: Step | None = Step(ladder.curve)
+            else:
+                step = _step_of(case, table.until, reason, no_room, ladders)
+            if step is None or not step.no_room:
+                reason = reason or no_room
+            yield PlannedCase(case, table.launch, reason, step)
+
+
+def _step_of(case: Case, until: Until | None, reason: str, no_room: str, ladders: _Ladders) -> Step | None:
+    """What a case is to the curves of its table; sizes come in rising order."""
+    if until is None:
+        return None
+    curve = curve_id(case)
+    ladder = ladders.setdefault(family(case), {}).setdefault(curve, _Ladder(curve, case.devices, until))
+    if not reason and (ladder.begun or not no_room):
+        ladder.begun = True
+        ladder.sizes.append(case.size_asked)
+        return Step(curve, until, no_room)
+    return Step(curve, until)
+
+
+def _ladder_of(
+    values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...], table: CaseTable, ladders: _Ladders
+) -> _Ladder:
+    """The curve at whose full size a case is measured: the one on the same devices, else the first."""
+    case, _ = _case({**values, "size": 1 << 30}, pattern, devices)
+    known = list(ladders.get(family(case), {}).values())
+    if not known:
+        raise UsageError(
+            f"{table.where}: size 'full' of {case.transport} {case.pattern}: no table before it has its curve, with "
+            f"until_gain or until_time and the same settings"
+        )
+    return next((one for one in known if one.devices == devices), known[0])
+
+
+def _likely_size(
+    values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...], ladder: _Ladder, machine: PlanMachine
+) -> int:
+    """The size at which that curve may be full, as asked for: the guess that estimates of time and memory rest on."""
+    likely = 8
+    for size in ladder.sizes:
+        case, _ = _case({**values, "size": size}, pattern, devices)
+        if size == ladder.sizes[0] or not outlasts(case, ladder.until, machine):
+            likely = size
+    return likely
+
+
+def outlasts(case: Case, until: Until, machine: PlanMachine) -> bool:
+    """Whether one operation is assumed to take longer than a curve goes on for."""
+    return until.time_ns > 0 and operation_s(case, machine) * 1e9 > until.time_ns
 
 
 def _placed(

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.plan.case import Case
+from linkgauge.plan.curves import Step
 from linkgauge.plan.estimate import LAUNCH_S, case_s
-from linkgauge.plan.expand import PlannedCase, needs_threads_reason, rank_devices
+from linkgauge.plan.expand import PlannedCase, needs_threads_reason, outlasts, rank_devices
 from linkgauge.plan.library_settings import library_settings, runtime_settings
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import USUAL_THREAD_LEVEL, LaunchTable, Plan
@@ -41,6 +42,7 @@ class LaunchSettings:
     devices: tuple[int, ...]  # the device of each rank
     thread_level: str
     mixed_memory: bool = False  # for cases that _is_mixed alone; no part of the key: what is asked for is the same
+    mpi_asked: bool = dataclasses.field(default=True, compare=False)  # else another may take the place of `mpi`
 
     @property
     def ranks(self) -> int:
@@ -77,7 +79,9 @@ class PlannedLaunch:
     settings: LaunchSettings
     cases: tuple[Case, ...]
     skipped: tuple[tuple[Case, str], ...] = ()
-    later: tuple[Case, ...] = ()  # beyond the time limit, in the order of their value: for `--resume`
+    later: tuple[Case, ...] = ()  # beyond the time limit by the estimates, in the order of their value
+    steps: Mapping[str, Step] = dataclasses.field(default_factory=dict)  # by case_key, of those that are of a curve
+    first: bool = False  # with a time limit: the first round of one of several kinds of launches, before what is left
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +89,7 @@ class PlannedRun:
     """All launches of a run, and what the time limit left out."""
 
     launches: tuple[PlannedLaunch, ...]
-    left_out: int  # cases beyond the time limit: without a status, `--resume` measures them
+    left_out: int  # cases beyond the time limit by the estimates: measured where time is left, else by `--resume`
     estimated_s: float
 
 
@@ -109,14 +113,14 @@ def group(
     groups: dict[LaunchSettings, tuple[dict[str, Case], dict[str, tuple[Case, str]]]] = {}
     first_mpi = next((table.mpi for table in plan.launches if not table.threads), "")
     for table in plan.launches:
-        for number, env in enumerate(_environments(table)):
+        for env in _environments(table):
             for one in planned:
                 if one.launch and table.name not in one.launch:
                     continue
                 again = not table.threads and table.mpi != first_mpi and not env and not one.launch
                 if again and one.case.transport not in MPI_DEPENDENT:
                     continue
-                _place(groups, one, table, env, machine, abi_of(table.mpi), number)
+                _place(groups, one, table, env, machine, abi_of(table.mpi))
     return [(settings, list(cases.values()), list(skips.values())) for settings, (cases, skips) in groups.items()]
 
 
@@ -127,7 +131,6 @@ def _place(
     env: tuple[tuple[str, str], ...],
     machine: PlanMachine,
     abi: str,
-    number: int,
 ) -> None:
     case = one.case
     derived, unknown = library_settings(case, abi)
@@ -145,12 +148,37 @@ def _place(
         thread_level=table.thread_level,
         devices=rank_devices(machine.device_count, case.ranks_per_device),
         mixed_memory=not reason and not table.threads and machine.kind != "host" and _is_mixed(case),
+        mpi_asked=table.mpi_asked,
     )
     cases, skips = groups.setdefault(settings, ({}, {}))
     if reason:
         skips.setdefault(case.case_key, (case, reason))
     else:
         cases.setdefault(case.case_key, case)
+
+
+def with_other_mpi(
+    settings: LaunchSettings, cases: Sequence[Case], mpi: str, abi: str, machine: PlanMachine
+) -> tuple[LaunchSettings, dict[str, str]]:
+    """What a launch of these cases is started with under another MPI library, or in threads where `mpi` is empty.
+
+    And by case_key why a case cannot be run so. The others have one path and algorithm, as all cases of a launch, and
+    so one environment under any library.
+    """
+    table = LaunchTable(
+        mpi=mpi,
+        launcher_args=settings.launcher_args if mpi else (),
+        bind=settings.bind,
+        threads=not mpi,
+        peer_access=settings.peer_access,
+        thread_level=settings.thread_level,
+        mpi_asked=settings.mpi_asked,
+    )
+    groups: dict[LaunchSettings, tuple[dict[str, Case], dict[str, tuple[Case, str]]]] = {}
+    for case in cases:
+        _place(groups, PlannedCase(case), table, settings.env, machine, abi)
+    reasons = {key: reason for _, skips in groups.values() for key, (_, reason) in skips.items()}
+    return next((one for one, (kept, _) in groups.items() if kept), settings), reasons
 
 
 def _is_mixed(case: Case) -> bool:
@@ -175,26 +203,40 @@ def plan_run(
     With a time limit the most telling cases of every group come first and those beyond the limit are left out.
     """
     groups = [found for found in group(plan, planned, machine, abi_of) if found[1] or found[2]]
+    steps = {one.case.case_key: one.step for one in planned if one.step is not None}
     kept, left_out = _within_time(groups, plan, machine)
     launches: list[PlannedLaunch] = []
     for repeat in range(plan.repeat):
         for settings, part in _parts(groups, kept):
             number = len(launches)
-            ordered = tuple(shuffled(part.cases, plan.seed, number, part.rounds))
+            ordered = tuple(shuffled(part.cases, plan.seed, number, part.rounds, steps))
             skips = tuple(part.skips) if repeat == 0 else ()
-            launches.append(PlannedLaunch(number, repeat, settings, ordered, skips, tuple(part.later)))
-    estimated = sum(estimate_launch_s(launch.cases, machine) for launch in launches)
+            later = tuple(part.later)
+            own = {case.case_key: steps[case.case_key] for case in (*ordered, *later) if case.case_key in steps}
+            launches.append(PlannedLaunch(number, repeat, settings, ordered, skips, later, own, part.first))
+    estimated = sum(estimate_launch_s(launch.cases, machine, launch.steps) for launch in launches)
     return PlannedRun(tuple(launches), left_out, estimated)
 
 
-def estimate_launch_s(cases: Sequence[Case], machine: PlanMachine) -> float:
+def estimate_launch_s(cases: Sequence[Case], machine: PlanMachine, steps: Mapping[str, Step] | None = None) -> float:
     """Seconds that a launch with these cases is assumed to take; 0 without cases: it is not started."""
-    return LAUNCH_S + sum(case_s(case, machine) for case in cases) if cases else 0.0
+    known = steps or {}
+    return LAUNCH_S + sum(likely_s(case, known.get(case.case_key), machine) for case in cases) if cases else 0.0
+
+
+def likely_s(case: Case, step: Step | None, machine: PlanMachine) -> float:
+    """Seconds that a case is assumed to take; 0 where its curve is assumed to have ended before."""
+    ended = step is not None and step.until is not None and (step.no_room or outlasts(case, step.until, machine))
+    return 0.0 if ended else case_s(case, machine)
 
 
 def measuring_s(time_limit_s: float) -> float:
-    """What of a time limit is for measuring: less a tenth, or some seconds, for the start and the report."""
-    return time_limit_s - max(time_limit_s / 10, min(5.0, time_limit_s / 4))
+    """What of a time limit is for measuring: less what the start, the tables and the report take.
+
+    Those took 6 to 8 s for runs of 20 to 60 s (docs/measured/first-hour.md), more where more cases were measured.
+    """
+    rest_s = min(11.0, 0.45 * time_limit_s) if time_limit_s >= 15 else time_limit_s / 4
+    return time_limit_s - max(time_limit_s / 9, rest_s)
 
 
 @dataclasses.dataclass
@@ -215,6 +257,7 @@ class _Part:
     skips: list[tuple[Case, str]]
     later: list[Case]
     rounds: dict[str, int] | None
+    first: bool = False
 
 
 _Groups = Sequence[tuple[LaunchSettings, list[Case], list[tuple[Case, str]]]]
@@ -266,7 +309,7 @@ def _parts(groups: _Groups, kept: Sequence[_Kept]) -> list[tuple[LaunchSettings,
             for (settings, _, skips), one in zip(groups, kept, strict=True)
         ]
     firsts = [
-        (settings, _Part(one.first, skips, [], one.rounds))
+        (settings, _Part(one.first, skips, [], one.rounds, first=True))
         for (settings, _, skips), one in zip(groups, kept, strict=True)
     ]
     rests = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from linkgauge.plan.curves import Until
 from linkgauge.plan.dimensions import Value, unique
 from linkgauge.plan.patterns import SIDE_BY_SIDE
 from linkgauge.plan.quantity import Share
@@ -12,6 +13,7 @@ from linkgauge.plan.quantity import Share
 PAIRS = ("all", "ordered", "first", "root", "diagonal")
 CHOICES = ("neighbours", "spread", "both")
 BINDINGS = ("nearest", "none")
+KINDS = ("all", "gpu", "host")  # of devices, that a table is of
 THREAD_LEVELS = ("single", "funneled", "serialized", "multiple")
 USUAL_THREAD_LEVEL = "funneled"  # one thread calls MPI
 HALF = Share(fraction=0.5)
@@ -22,7 +24,8 @@ class CaseTable:
     """One `[[case]]`: every dimension's values, of which the product is taken.
 
     `devices`: subsets of ordinals, one case each; empty: all devices (and for pair patterns the pairs among them, as
-    `pairs` says). `launch`: names of the `[[launch]]` tables it belongs to; empty: all.
+    `pairs` says). `launch`: names of the `[[launch]]` tables it belongs to; empty: all. `until`: the sizes of each
+    curve end as it says; None: all are measured. The one size curves.FULL stands for where such a curve is full.
     """
 
     values: Mapping[str, tuple[Value, ...]]
@@ -30,6 +33,8 @@ class CaseTable:
     choose: str = "neighbours"  # of fewer ranks than there are: the first so many, evenly spread, or a case of each
     pairs: str = "all"  # all ordered pairs and the diagonal | ordered | first | root (root to each other) | diagonal
     launch: tuple[str, ...] = ()
+    until: Until | None = None
+    on: str = "all"  # kind of devices that it is measured on
     where: str = "the plan"  # for messages: file and table
 
 
@@ -45,6 +50,7 @@ class LaunchTable:
     threads: bool = False
     peer_access: bool = True
     thread_level: str = USUAL_THREAD_LEVEL  # what the ranks ask of the MPI library
+    mpi_asked: bool = dataclasses.field(default=True, compare=False)  # else another may take the place of `mpi`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,15 +68,23 @@ class Plan:
     library_choices: bool = False  # ask NCCL what it chose, in launches whose times do not count
 
 
-def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bool) -> Plan:
-    """The plan with the command line's dimensions applied to each of its tables.
+def of_kind(table: CaseTable, kind: str) -> bool:
+    """Whether a table is measured on devices of this kind (cuda, hip, host; empty: whichever)."""
+    return table.on == "all" or not kind or (table.on == "host") == (kind == "host")
+
+
+def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bool, kind: str = "") -> Plan:
+    """The plan with the command line's dimensions applied to each of its tables for devices of this kind.
 
     `transport` and `pattern` choose among what a table has; a table that has none of them goes. Every other dimension
-    takes the place of the table's. Where no table is left and `replace` holds, one table of just what was asked takes
-    the plan's place (`linkgauge run --pattern chase` needs no plan that has it).
+    takes the place of the table's; sizes that are asked for are all measured, full or not. Where no table is left and
+    `replace` holds, one table of just what was asked takes the plan's place (`linkgauge run --pattern chase` needs no
+    plan that has it).
     """
     kept = []
     for table in plan.cases:
+        if not of_kind(table, kind):
+            continue
         values = dict(table.values)
         for name, wanted in chosen.items():
             if name in ("transport", "pattern"):
@@ -78,7 +92,8 @@ def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bo
             else:
                 values[name] = wanted
         if values["transport"] and values["pattern"]:
-            kept.append(dataclasses.replace(table, values=values))
+            until = None if "size" in chosen else table.until
+            kept.append(dataclasses.replace(table, values=values, until=until))
     missing = [] if not kept else _not_in(kept, chosen)
     if replace and (not kept or missing):
         first = plan.cases[0]

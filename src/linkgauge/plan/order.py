@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from linkgauge.plan.case import Case
+from linkgauge.plan.curves import FULL, Step
 
 
 def coarse_first(count: int) -> list[int]:
@@ -68,9 +69,14 @@ def _size_levels(
     for index in members:
         size = cases[index].size_asked
         longest_s[size] = max(longest_s[size], estimates_s[index])
+    at_full = longest_s.pop(FULL, None) is not None
     sizes = sorted(longest_s)
+    if not sizes:
+        return {FULL: 0}
     levels = {size: level + 1 for size, level in zip(sizes, coarse_first(len(sizes)), strict=True)}
     levels[max((size for size in sizes if longest_s[size] <= share_s), default=sizes[0])] = 0
+    if at_full:
+        levels[FULL] = 1  # what the curve must tell first
     return levels
 
 
@@ -86,14 +92,38 @@ def _turns(values: Iterable[Hashable]) -> dict[Hashable, int]:
     return {value: place.bit_length() for place, value in enumerate(dict.fromkeys(values))}
 
 
-def shuffled(cases: Sequence[Case], seed: int, launch: int, rounds: Mapping[str, int] | None = None) -> list[Case]:
+def shuffled(
+    cases: Sequence[Case],
+    seed: int,
+    launch: int,
+    rounds: Mapping[str, int] | None = None,
+    steps: Mapping[str, Step] | None = None,
+) -> list[Case]:
     """The order inside launch number `launch`: shuffled by the seed; with `rounds`, by case_key, inside each only.
 
-    The same seed, launch and cases give the same order.
+    Curves stay whole: their cases (of `steps`, by case_key) come one after the other by size, before those that are
+    measured where they are full. The same seed, launch and cases give the same order.
     """
     generator = random.Random(f"{seed}/{launch}")
-    ordered = sorted(cases, key=lambda case: case.case_key)
-    generator.shuffle(ordered)
+    curves: dict[str, list[Case]] = defaultdict(list)
+    single: list[Case] = []
+    at_full: list[tuple[Case, str]] = []
+    for case in sorted(cases, key=lambda case: case.case_key):
+        step = (steps or {}).get(case.case_key)
+        if step is None:
+            single.append(case)
+        elif step.until is None:
+            at_full.append((case, step.curve))
+        else:
+            curves[step.curve].append(case)
+    # A case at a full curve draws its curve before it, so that curves and matrices are spread over the launch alike.
+    units: list[tuple[Case | None, str]] = [(case, "") for case in single]
+    units += [*at_full, *((None, curve) for curve in sorted(curves))]
+    generator.shuffle(units)
+    ordered: list[Case] = []
+    for unit, curve in units:
+        ordered += sorted(curves.pop(curve, []), key=lambda case: case.size_asked)
+        ordered += [] if unit is None else [unit]
     if rounds is not None:
         ordered.sort(key=lambda case: rounds[case.case_key])
     return ordered

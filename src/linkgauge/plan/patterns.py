@@ -166,3 +166,28 @@ def pattern(name: str) -> PatternInfo:
         return PATTERNS[name]
     except KeyError:
         raise UsageError(f"unknown pattern '{name}': expected one of {', '.join(PATTERNS)}") from None
+
+
+def over_host(transport: str, path: str) -> bool:
+    """Whether a case's bytes are asked to go over host links."""
+    return transport == "staging" or path in ("pcie", "host")
+
+
+ELEMENT_BYTES = {
+    "int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2, "float32": 4,
+    "float64": 8, "float8_e4m3": 1, "float8_e5m2": 1,
+}  # fmt: skip
+
+
+def restated_size(pattern: PatternInfo, size_asked: int, ranks: int, datatype: str) -> tuple[int, str]:
+    """m as whole elements, and as n whole blocks where the pattern cuts blocks; with the reason where that is 0.
+
+    Source: docs/definitions.md, Sizes and goodput.
+    """
+    element = ELEMENT_BYTES[datatype] if pattern.reduces or pattern.blocks else 1
+    parts = ranks if pattern.blocks else 1
+    block = size_asked // parts // element * element
+    if block == 0 and not (size_asked == 0 and not pattern.blocks and not pattern.reduces):
+        what = f"a block of {size_asked} bytes over {ranks} ranks" if pattern.blocks else f"{size_asked} bytes"
+        return size_asked, f"{what} holds no whole {datatype} ({element} bytes)"
+    return block * parts, ""

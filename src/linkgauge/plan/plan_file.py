@@ -15,10 +15,12 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.plan import quantity
+from linkgauge.plan.curves import FULL, Until
 from linkgauge.plan.dimensions import BY_NAME, Value, nearest
 from linkgauge.plan.model import (
     BINDINGS,
     CHOICES,
+    KINDS,
     PAIRS,
     THREAD_LEVELS,
     USUAL_THREAD_LEVEL,
@@ -36,7 +38,7 @@ else:
 
 MAX_FILE_BYTES = 1 << 20
 _TOP_KEYS = ("name", "description", "repeat", "seed", "time_limit", "memory_limit", "library_choices", "case", "launch")
-_CASE_KEYS = (*BY_NAME, "devices", "pairs", "choose", "concurrent_pairs", "launch")
+_CASE_KEYS = (*BY_NAME, "devices", "pairs", "choose", "concurrent_pairs", "launch", "until_gain", "until_time", "on")
 _LAUNCH_KEYS = ("name", "mpi", "env", "bind", "threads", "peer_access", "thread_level")
 
 _TUNING_PREFIXES = (
@@ -169,7 +171,9 @@ def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
     _check_keys(table, _CASE_KEYS, where)
     values: dict[str, tuple[Value, ...]] = {"transport": BY_NAME["transport"].from_toml("all", where)}
     for name, dimension in BY_NAME.items():
-        if name in table:
+        if name == "size" and table.get(name) == "full":
+            values[name] = (FULL,)
+        elif name in table:
             values[name] = dimension.from_toml(table[name], f"{where}: '{name}'")
     if "pattern" not in values:
         raise UsageError(f"{where}: no 'pattern': expected {BY_NAME['pattern'].expected}")
@@ -183,9 +187,22 @@ def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
         choose=_one_of(table, "choose", CHOICES, where),
         pairs=_one_of(table, "pairs", PAIRS, where),
         launch=_names(table, "launch", where),
+        until=_until(table, where),
+        on=_one_of(table, "on", KINDS, where),
         where=where,
     )
     return side_by_side(made) if _yes_no(table, "concurrent_pairs", False, where) else made
+
+
+def _until(table: Mapping[str, Any], where: str) -> Until | None:
+    if "until_gain" not in table and "until_time" not in table:
+        return None
+    if table.get("size") == "full":
+        raise UsageError(f"{where}: 'size' is full, which is one size: leave out until_gain and until_time")
+    return Until(
+        gain=_parsed(table, "until_gain", quantity.parse_percentage, 0.0, where),
+        time_ns=_parsed(table, "until_time", quantity.parse_duration, 0, where),
+    )
 
 
 def _one_of(table: Mapping[str, Any], key: str, words: tuple[str, ...], where: str) -> str:

@@ -142,6 +142,14 @@ def parse_share(text: str) -> Share:
     return Share(size=size)
 
 
+def parse_percentage(text: str) -> float:
+    """`2%` or `0.5%` as a fraction above 0 and below 1."""
+    parts = _split(text)
+    if parts is None or parts[1] != "%" or not 0 < parts[0] < 100:
+        raise UsageError(f"'{text}' is not a percentage: expected such as 2%, above 0% and below 100%")
+    return float(parts[0] / 100)
+
+
 def format_size(size_bytes: int) -> str:
     """The shortest exact text that `parse_size` reads back: `64KiB`, `1536`."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):

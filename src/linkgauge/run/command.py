@@ -8,16 +8,17 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
+from linkgauge.command_line import PATH, command, flag, option
 from linkgauge.errors import UsageError
+from linkgauge.plan.dimensions import BY_NAME
 from linkgauge.plan.model import CHOICES, PAIRS, THREAD_LEVELS, Plan
 from linkgauge.plan.quantity import parse_duration, parse_share
 from linkgauge.run import options
 
-app = typer.Typer(pretty_exceptions_enable=False)
 _PLAN, _LAUNCH, _RUN = "What to measure", "How it is launched", "The run"
 
 
@@ -47,155 +48,110 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
         return
     launcher, rank = found
     if rank != "0":
-        raise typer.Exit(2)
+        raise click.exceptions.Exit(2)
     raise UsageError(
         f"'linkgauge run' was started by {launcher}, but it starts the ranks itself: run it alone, without {launcher}"
     )
 
 
-@app.command(
-    "run",
-    epilog="Example: linkgauge run --pattern pingpong --size 8:16MiB:x8 --transport mpi,kernel",
-    rich_help_panel="Measure",
+@command("run", epilog="Example: linkgauge run --pattern pingpong --size 8:16MiB:x8 --transport mpi,kernel")
+@option("--plan", panel=_PLAN, help="A plan file (TOML), or a name of 'linkgauge list plans'.")
+@flag("--quick", panel=_PLAN, help="The plan quick: a few seconds.")
+@flag("--full", panel=_PLAN, help="The plan full: an hour or more.")
+@option(
+    "--pairs", metavar="WHICH", panel=_PLAN, help="Which pairs, for patterns of two ranks: " + ", ".join(PAIRS) + "."
 )
-@options.with_dimension_flags
-def run_command(
-    plan: Annotated[
-        str | None, typer.Option("--plan", help="A plan file (TOML), or a name of 'linkgauge list plans'.",
-                                    rich_help_panel=_PLAN)
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="The plan quick: a few seconds.", rich_help_panel=_PLAN)
-    ] = False,
-    full: Annotated[
-        bool, typer.Option("--full", help="The plan full: an hour or more.", rich_help_panel=_PLAN)
-    ] = False,
-    pairs: Annotated[
-        str | None, typer.Option("--pairs", metavar="WHICH", rich_help_panel=_PLAN,
-                                 help="Which pairs, for patterns of two ranks: " + ", ".join(PAIRS) + ".")
-    ] = None,
-    choose: Annotated[
-        str | None, typer.Option("--choose", metavar="WHICH", rich_help_panel=_PLAN,
-                                 help="Which of more devices --ranks takes: " + ", ".join(CHOICES) + ".")
-    ] = None,
-    concurrent_pairs: Annotated[
-        bool, typer.Option("--concurrent-pairs", help="Disjoint pairs side by side, all devices at once, in place of "
-                           "each pair alone: another measurement.", rich_help_panel=_PLAN)
-    ] = False,
-    library_choices: Annotated[
-        bool | None, typer.Option("--library-choices/--no-library-choices", help="Ask NCCL what it chose for each case "
-                                  "(algorithm, protocol, channels, multicast), in launches whose times do not count.",
-                                  rich_help_panel=_PLAN)
-    ] = None,
-    from_run: Annotated[
-        Path | None, typer.Option("--from", help="Measure cases of this run again, into a new one.",
-                                     rich_help_panel=_PLAN)
-    ] = None,
-    cases: Annotated[
-        list[str] | None, typer.Option("--cases", help="With --from: failed, or case keys.", rich_help_panel=_PLAN)
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", help="Go on with this run where it stopped.", rich_help_panel=_PLAN)
-    ] = None,
-    retry: Annotated[
-        str | None, typer.Option("--retry", help="With --resume: statuses to measure again: failed,hung,...",
-                                    rich_help_panel=_PLAN)
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="With --resume: also where the machine or a version changed.",
-                           rich_help_panel=_PLAN)
-    ] = False,
-    devices: Annotated[
-        str, typer.Option("--devices", help="auto, host:N, cuda, hip, or ordinals: cuda:0,2.", rich_help_panel=_LAUNCH)
-    ] = "auto",
-    system: Annotated[
-        str | None, typer.Option("--system", metavar="NAME|FILE", help="Judge against this system, not the discovered "
-                                    "one; with --dry-run: plan for it.", rich_help_panel=_PLAN)
-    ] = None,
-    threads: Annotated[
-        bool, typer.Option("--threads", help="One process, a thread a rank, no MPI.", rich_help_panel=_LAUNCH)
-    ] = False,
-    mpi: Annotated[
-        list[str] | None, typer.Option("--mpi", help="An MPI library: prefix, libmpi file, mpiexec, or a name of "
-                                          "'linkgauge list mpi'; repeat to compare.", rich_help_panel=_LAUNCH)
-    ] = None,
-    env: Annotated[
-        list[str] | None, typer.Option("--env", help="NAME=A,B: a launch for each value; a product if repeated.",
-                                          rich_help_panel=_LAUNCH)
-    ] = None,
-    bind: Annotated[
-        str | None, typer.Option("--bind", help="Cores of the ranks: nearest, none, or by rank 0-3:4-7.",
-                                    rich_help_panel=_LAUNCH)
-    ] = None,
-    peer_access: Annotated[
-        bool | None, typer.Option("--peer-access/--no-peer-access", show_default=False, rich_help_panel=_LAUNCH,
-                                  help="Whether devices may reach each other's memory directly.")
-    ] = None,
-    thread_level: Annotated[
-        str | None, typer.Option("--thread-level", metavar="LEVEL", rich_help_panel=_LAUNCH,
-                                 help="What the ranks ask of the MPI library: single, funneled (default), "
-                                      "serialized or multiple.")
-    ] = None,
-    launcher_args: Annotated[
-        str | None, typer.Option("--launcher-args", help="More arguments of mpiexec or srun.",
-                                    rich_help_panel=_LAUNCH)
-    ] = None,
-    repeat: Annotated[
-        str | None, typer.Option("--repeat", metavar="NUMBER", help="So many fresh launches of everything.",
-                                 rich_help_panel=_RUN)
-    ] = None,
-    seed: Annotated[
-        str | None, typer.Option("--seed", metavar="NUMBER", help="Of the order of cases and of the data.",
-                                 rich_help_panel=_RUN)
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The run folder to make; runs/DATE-TIME-PLAN by default.",
-                                     rich_help_panel=_RUN)
-    ] = None,
-    time_limit: Annotated[
-        str | None, typer.Option("--time-limit", help="End within this time, the most telling cases first: 10m.",
-                                    rich_help_panel=_RUN)
-    ] = None,
-    memory_limit: Annotated[
-        str | None, typer.Option("--memory-limit", help="Share of what is free, or a size: 50%.",
-                                    rich_help_panel=_RUN)
-    ] = None,
-    max_failures: Annotated[
-        str, typer.Option("--max-failures", metavar="NUMBER",
-                          help="Failures of a transport's cases after which its rest is skipped.", rich_help_panel=_RUN)
-    ] = "3",
-    beside: Annotated[
-        list[str] | None, typer.Option("--with", metavar="PEER=FOLDER", rich_help_panel=_RUN,
-                                       help="Afterwards, alternate osu, nccl-tests or nvbandwidth with our same cases "
-                                            "and show both; may be repeated.")
-    ] = None,
-    report: Annotated[bool, typer.Option(help="Make report.html in the run folder.", rich_help_panel=_RUN)] = True,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the cases, what is skipped, and the estimates; measure nothing.",
-                           rich_help_panel=_RUN)
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="With --dry-run: the cases as JSON.", rich_help_panel=_RUN)
-    ] = False,
-    *,
-    dimensions: Any = None,
-) -> None:  # fmt: skip
+@option(
+    "--choose", metavar="WHICH", panel=_PLAN, help="Which of more devices --ranks takes: " + ", ".join(CHOICES) + "."
+)
+@flag(
+    "--concurrent-pairs",
+    panel=_PLAN,
+    help="Disjoint pairs side by side, all devices at once, in place of each pair alone: another measurement.",
+)
+@option(
+    "--library-choices/--no-library-choices",
+    default=None,
+    panel=_PLAN,
+    help="Ask NCCL what it chose for each case "
+    "(algorithm, protocol, channels, multicast), in launches whose times do not count.",
+)
+@option("--from", "from_run", type=PATH, panel=_PLAN, help="Measure cases of this run again, into a new one.")
+@option("--cases", multiple=True, panel=_PLAN, help="With --from: failed, or case keys.")
+@option("--resume", type=PATH, panel=_PLAN, help="Go on with this run where it stopped.")
+@option("--retry", panel=_PLAN, help="With --resume: statuses to measure again: failed,hung,...")
+@flag("--force", panel=_PLAN, help="With --resume: also where the machine or a version changed.")
+@option("--devices", default="auto", panel=_LAUNCH, help="auto, host:N, cuda, hip, or ordinals: cuda:0,2.")
+@option(
+    "--system",
+    metavar="NAME|FILE",
+    panel=_PLAN,
+    help="Judge against this system, not the discovered one; with --dry-run: plan for it.",
+)
+@flag("--threads", panel=_LAUNCH, help="One process, a thread a rank, no MPI.")
+@option(
+    "--mpi",
+    multiple=True,
+    panel=_LAUNCH,
+    help="An MPI library: prefix, libmpi file, mpiexec, or a name of 'linkgauge list mpi'; repeat to compare.",
+)
+@option("--env", multiple=True, panel=_LAUNCH, help="NAME=A,B: a launch for each value; a product if repeated.")
+@option("--bind", panel=_LAUNCH, help="Cores of the ranks: nearest, none, or by rank 0-3:4-7.")
+@option(
+    "--peer-access/--no-peer-access",
+    default=None,
+    panel=_LAUNCH,
+    help="Whether devices may reach each other's memory directly.",
+)
+@option(
+    "--thread-level",
+    metavar="LEVEL",
+    panel=_LAUNCH,
+    help="What the ranks ask of the MPI library: single, funneled (default), serialized or multiple.",
+)
+@option("--launcher-args", panel=_LAUNCH, help="More arguments of mpiexec or srun.")
+@option(
+    "--repeat", callback=options.whole(1), metavar="NUMBER", panel=_RUN, help="So many fresh launches of everything."
+)
+@option(
+    "--seed", callback=options.whole(0), metavar="NUMBER", panel=_RUN, help="Of the order of cases and of the data."
+)
+@option("--out", type=PATH, panel=_RUN, help="The run folder to make; runs/DATE-TIME-PLAN by default.")
+@option("--time-limit", panel=_RUN, help="End within this time, the most telling cases first: 10m.")
+@option("--memory-limit", panel=_RUN, help="Share of what is free, or a size: 50%.")
+@option(
+    "--max-failures",
+    callback=options.whole(1),
+    default="3",
+    metavar="NUMBER",
+    panel=_RUN,
+    help="Failures of a transport's cases after which its rest is skipped.",
+)
+@option(
+    "--with",
+    "beside",
+    multiple=True,
+    metavar="PEER=FOLDER",
+    panel=_RUN,
+    help="Afterwards, alternate osu, nccl-tests or nvbandwidth with our same cases and show both; may be repeated.",
+)
+@option("--report/--no-report", default=True, panel=_RUN, help="Make report.html in the run folder.")
+@flag("--dry-run", panel=_RUN, help="Print the cases, what is skipped, and the estimates; measure nothing.")
+@flag("--json", "as_json", panel=_RUN, help="With --dry-run: the cases as JSON.")
+@options.dimension_options
+def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int:
     """Measure this machine: a plan, launch by launch, into a run folder, then a summary and a report."""
     refuse_ranks(os.environ)
-    asked = Asked(
-        plan, quick, full, from_run, tuple(cases or ()), resume, retry, force, devices, threads, tuple(mpi or ()),
-        tuple(env or ()), bind, peer_access, thread_level, launcher_args, _whole("--repeat", repeat, 1),
-        _whole("--seed", seed, 0), out, time_limit, memory_limit, _whole("--max-failures", max_failures, 1) or 1,
-        dimensions, system, concurrent_pairs, tuple(beside or ()), pairs, choose, library_choices,
-    )  # fmt: skip
+    dimensions = {name: texts for name in BY_NAME if (texts := words.pop(name))}
+    asked = Asked(**words, dimensions=dimensions)
     asked.check()
-    if resume is not None:
+    if asked.resume is not None:
         from linkgauge.run.resume import resume_run
 
-        raise typer.Exit(resume_run(asked, resume, report=report))
+        return resume_run(asked, asked.resume, report=report)
     from linkgauge.run.new_run import new_run
 
-    raise typer.Exit(new_run(asked, dry_run=dry_run, as_json=as_json, report=report))
+    return new_run(asked, dry_run=dry_run, as_json=as_json, report=report)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,11 +196,11 @@ class Asked:
             raise UsageError("--from needs --cases failed or case keys")
         if self.thread_level is not None and self.thread_level not in THREAD_LEVELS:
             raise UsageError(f"--thread-level '{self.thread_level}': expected one of {', '.join(THREAD_LEVELS)}")
-        for flag, word, known in (("--pairs", self.pairs, PAIRS), ("--choose", self.choose, CHOICES)):
+        for name, word, known in (("--pairs", self.pairs, PAIRS), ("--choose", self.choose, CHOICES)):
             if word is not None and word not in known:
-                raise UsageError(f"{flag} '{word}': expected one of {', '.join(known)}")
+                raise UsageError(f"{name} '{word}': expected one of {', '.join(known)}")
             if word is not None and (self.resume or self.from_run):
-                raise UsageError(f"{flag} is of a new plan: leave it out with --resume and --from")
+                raise UsageError(f"{name} is of a new plan: leave it out with --resume and --from")
         if self.threads and self.mpi:
             raise UsageError("--threads has no MPI: leave out --mpi, or --threads")
         if self.beside:
@@ -293,24 +249,11 @@ class Asked:
             ) from None
 
 
-def _whole(name: str, text: str | None, least: int) -> int | None:
-    if text is None:
-        return None
-    if not text.isdecimal() or not text.isascii() or not least <= int(text) < 1 << 63:
-        raise UsageError(f"{name} '{text}': expected a whole number of at least {least}")
-    return int(text)
-
-
 def _positive_time(text: str) -> int:
     time_ns = parse_duration(text)
     if time_ns <= 0:
         raise UsageError(f"--time-limit '{text}': expected a time above 0")
     return time_ns
-
-
-from linkgauge.run.listing import list_app  # noqa: E402  # registered after the commands of this module
-
-app.add_typer(list_app, name="list")
 
 
 def command_line() -> list[str]:

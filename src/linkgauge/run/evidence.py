@@ -36,6 +36,21 @@ _STATUS_PATTERNS = (
     r"exited with (?:non-zero )?(?:status|exit code)\s*:?\s*(\d+)",
 )
 
+# A line that says what is wrong: launchers frame it with rules, and others print all of their help after it.
+_TELLING = re.compile(
+    r"\b(error|invalid|failed|failure|cannot|unable|unknown|unrecognized|not found|no such)\b", re.IGNORECASE
+)
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """The line of an output that says why it ended: the first that speaks of an error, else the last with a word in it.
+
+    Empty where there is none; cut to 200 characters.
+    """
+    spoken = [line.strip() for line in lines if re.search(r"[^\W\d_]{2}", line)]
+    telling = [line for line in spoken if _TELLING.search(line)]
+    return next(iter(telling or spoken[-1:]), "")[:200]
+
 
 def last_lines(path: Path, count: int = MAX_LINES) -> list[str]:
     """The last lines of a file, control characters taken out; empty where it cannot be read."""
@@ -177,13 +192,17 @@ def how_it_ended(return_code: int, output: list[str], stacks: str) -> dict[str, 
         if match:
             status = int(match[1])
             # Hydra gives a signal as such or as 128 + number, by its version.
-            if status > 128:
+            if _is_signal(status - 128):
                 return found | {"signal": status - 128, "signal_name": signal_name(status - 128), "by": "launcher"}
             return found | {"exit_status": status, "by": "launcher"}
-    if return_code > 128:
+    if _is_signal(return_code - 128):
         number = return_code - 128
         return found | {"signal": number, "signal_name": signal_name(number), "by": "return code"}
     return found | {"exit_status": return_code, "by": "return code"}
+
+
+def _is_signal(number: int) -> bool:
+    return number in {int(one) for one in signal.Signals}
 
 
 def told_rank(output: list[str], ranks: Sequence[Mapping[str, Any]]) -> int | None:

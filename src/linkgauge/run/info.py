@@ -85,6 +85,18 @@ def versions(devices: DeviceSet, mpis: Sequence[MpiInstallation]) -> dict[str, s
     return found
 
 
+def mpi_info(mpi: MpiInstallation) -> dict[str, str]:
+    """What run.json says of an MPI library."""
+    return {
+        "vendor": mpi.vendor,
+        "version": mpi.version,
+        "abi": mpi.abi,
+        "library": str(mpi.library),
+        "launcher": str(mpi.launcher),
+        "text": mpi.version_text[:2000],
+    }
+
+
 def stored_command(arguments: Sequence[str]) -> list[str]:
     """The command line as stored: the values of `--env` for variables that are not allowed are left out."""
     stored, after_env = [], False
@@ -118,17 +130,7 @@ def run_info(
             "infos": [dict(one) for one in devices.infos],
         },
         "versions": versions(devices, mpis),
-        "mpi": {
-            mpi.name: {
-                "vendor": mpi.vendor,
-                "version": mpi.version,
-                "abi": mpi.abi,
-                "library": str(mpi.library),
-                "launcher": str(mpi.launcher),
-                "text": mpi.version_text[:2000],
-            }
-            for mpi in mpis
-        },
+        "mpi": {mpi.name: mpi_info(mpi) for mpi in mpis},
         "settings": settings_of(os.environ),
         "absent_transports": dict(absent),
         "seed": seed,

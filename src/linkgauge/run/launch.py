@@ -109,7 +109,7 @@ class Launch:
         `on_record` gets each record of the journal, `on_look` is called some five times a second. Both may raise: the
         launch is then ended first.
         """
-        entries = {(entry.case.case_key, entry.attempt): entry for entry in self._spec.cases}
+        entries = {entry.key: entry for entry in self._spec.cases}
         watch = LaunchWatch(
             Path(self._spec.journal),
             self._heartbeat,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from linkgauge.command_line import Group, flag, option
 
-list_app = typer.Typer(
-    name="list",
+list_command = Group(
+    "list",
     help="What is here: devices, transports, patterns, plans, MPI libraries.",
     epilog="Example: linkgauge list mpi",
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
 )
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+devices_option = option("--devices", default="auto", help="auto, host:N, cuda, hip, or ordinals.")
+as_json_option = flag("--json", "as_json", help="As JSON.")
 
 
 _SHORT = 16  # letters of a cell that is not folded
@@ -48,11 +48,10 @@ def _text(value: object) -> str:
     return escape(str(value)) if value is not None else ""
 
 
-@list_app.command("devices", epilog="Example: linkgauge list devices --devices host:4")
-def list_devices(
-    devices: Annotated[str, typer.Option("--devices", help="auto, host:N, cuda, hip, or ordinals.")] = "auto",
-    as_json: AsJson = False,
-) -> None:
+@list_command.command("devices", epilog="Example: linkgauge list devices --devices host:4")
+@devices_option
+@as_json_option
+def list_devices(devices: str, as_json: bool) -> None:
     """The devices that a run would use, and why there are no others."""
     from linkgauge.plan.quantity import format_bytes
     from linkgauge.run.devices import find_devices, probe
@@ -73,11 +72,10 @@ def list_devices(
                 print(f"no {kind} devices: {reason}")
 
 
-@list_app.command("transports", epilog="Example: linkgauge list transports")
-def list_transports(
-    devices: Annotated[str, typer.Option("--devices", help="auto, host:N, cuda, hip, or ordinals.")] = "auto",
-    as_json: AsJson = False,
-) -> None:
+@list_command.command("transports", epilog="Example: linkgauge list transports")
+@devices_option
+@as_json_option
+def list_transports(devices: str, as_json: bool) -> None:
     """Each transport: where it can run, else the reason why it cannot."""
     from linkgauge.errors import EnvironmentLackingError
     from linkgauge.plan.case import TRANSPORTS
@@ -112,8 +110,9 @@ def list_transports(
     print_table("transports", ("transport", "here", "runs_on", "library, or why not", "what"), rows, as_json)
 
 
-@list_app.command("patterns", epilog="Example: linkgauge list patterns --json")
-def list_patterns(as_json: AsJson = False) -> None:
+@list_command.command("patterns", epilog="Example: linkgauge list patterns --json")
+@as_json_option
+def list_patterns(as_json: bool) -> None:
     """Each pattern: what it does, what its size means, who keeps its time, on how many devices it runs."""
     from linkgauge.plan.patterns import PATTERNS, WHAT
 
@@ -139,8 +138,9 @@ def list_patterns(as_json: AsJson = False) -> None:
     print_table("patterns", ("pattern", "what", "size_means", "devices"), rows, as_json)
 
 
-@list_app.command("plans", epilog="Example: linkgauge list plans")
-def list_plans(as_json: AsJson = False) -> None:
+@list_command.command("plans", epilog="Example: linkgauge list plans")
+@as_json_option
+def list_plans(as_json: bool) -> None:
     """The built-in plans, for --plan."""
     from linkgauge.plan.builtin import FOLDER, builtin_plan, names
 
@@ -152,9 +152,10 @@ def list_plans(as_json: AsJson = False) -> None:
     print_table("plans", ("plan", "description"), rows, as_json)
 
 
-@list_app.command("mpi", epilog="Example: linkgauge list mpi")
-def list_mpi(as_json: AsJson = False) -> None:
-    """The MPI libraries of this machine, for --mpi: name, ABI, launcher, and the problem where one cannot be used."""
+@list_command.command("mpi", epilog="Example: linkgauge list mpi")
+@as_json_option
+def list_mpi(as_json: bool) -> None:
+    """The MPI libraries of this machine in the order in which a run tries them, and why one cannot be used."""
     from linkgauge.run.mpi_library import find_all
 
     rows = [

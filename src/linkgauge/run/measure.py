@@ -5,21 +5,24 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, LinkgaugeError, UsageError
-from linkgauge.plan.launches import PlannedLaunch
+from linkgauge.plan.curves import Curves
+from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.run.devices import DeviceSet
+from linkgauge.run.fallback import Fallback
 from linkgauge.run.info import now
 from linkgauge.run.launch import WORKER, LaunchOptions
 from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.pending import Pending
 from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
 from linkgauge.run.progress import Reporter
-from linkgauge.run.runner import FAILED, Pending, Runner, RunSettings
+from linkgauge.run.runner import FAILED, Runner, RunSettings
 from linkgauge.run.watch import HUNG_AFTER_S
 from linkgauge.store.folder import RunFolder
 
@@ -38,9 +41,11 @@ class Work:
     mpis: Mapping[str, MpiInstallation]
     settings: RunSettings
     skipped: Sequence[PlannedLaunch] = ()  # launches whose skipped cases are to be recorded
-    left_out: int = 0
+    curves: Mapping[LaunchSettings, Curves] = dataclasses.field(default_factory=dict)  # what is known of them
     worker: Sequence[str] = WORKER
     hung_after_s: float = HUNG_AFTER_S
+    taken: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of run/fallback.py, before
+    started: Collection[str] = ()  # MPI libraries that are not to be replaced: they have started launches of the run
 
 
 def default_out(plan_name: str, base: Path = Path("runs")) -> Path:
@@ -77,10 +82,11 @@ def measure(work: Work, reporter: Reporter) -> int:
             work.pending,
             work.next_number,
             work.devices,
-            work.mpis,
+            Fallback(work.mpis, work.taken, work.started),
             work.settings,
             options,
             reporter,
+            work.curves,
         )
         for launch in work.skipped:
             for case, reason in launch.skipped:
@@ -118,7 +124,7 @@ def _finish(work: Work, runner: Runner, reporter: Reporter) -> int:
             "end": now(),
             "exit_status": status,
             "counts": runner.counts,
-            "left": runner.left + work.left_out,
+            "left": runner.left,
             "ended_by": _ended_by(runner),
             "clock": runner.clocks,
         }
@@ -126,9 +132,9 @@ def _finish(work: Work, runner: Runner, reporter: Reporter) -> int:
     damaged = work.folder.compact(finish=True)
     for damage in damaged:
         reporter.note(str(damage))
-    if runner.left or work.left_out:
+    if runner.left:
         reporter.note(
-            f"{runner.left + work.left_out} cases are not measured ({_ended_by(runner) or 'the time limit'}): go on "
+            f"{runner.left} cases are not measured ({_ended_by(runner) or 'the time limit'}): go on "
             f"with 'linkgauge run --resume {work.folder.path}'"
         )
     return status
@@ -145,9 +151,8 @@ def exit_status(runner: Runner) -> int:
     if runner.interrupted:
         return EXIT_INTERRUPTED
     failed = sum(runner.counts.get(status, 0) for status in FAILED)
-    if failed and not runner.launches_started:
-        reporter_text = runner.last_start_problem or "no launch could be started"
-        raise EnvironmentLackingError(f"nothing could be measured: {reporter_text}")
+    if runner.last_start_problem and not runner.launches_started:
+        raise EnvironmentLackingError(f"nothing could be measured: {runner.last_start_problem}")
     return EXIT_SOME_FAILED if failed else EXIT_DONE
 
 

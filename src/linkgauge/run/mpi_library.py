@@ -43,6 +43,7 @@ _LIBRARY_NAMES = {
     "openmpi": ("libmpi.so.40", "libmpi.so.80", "libmpi.so"),
     "mpich": ("libmpi.so.12", "libmpich.so.12", "libmpi_cray.so.12", "libmpi_gnu.so.12", "libmpi.so"),
 }
+_VENDORS = {"mpich": "MPICH", "openmpi": "Open MPI", "intel": "Intel MPI", "cray": "Cray MPICH", "mvapich": "MVAPICH"}
 _DEBIAN_FOLDERS = ("openmpi/lib", "mpich/lib", "")
 
 
@@ -64,6 +65,13 @@ class MpiInstallation:
     version_text: str = ""
     large_count: bool = False
     problem: str = ""
+    passed_over: tuple[tuple[str, str], ...] = ()  # title and problem of those that would have been taken before it
+
+    @property
+    def title(self) -> str:
+        """Its vendor's name, version and where it was found: `MPICH 5.0.2 (wheel)`."""
+        known = _VENDORS.get(self.vendor, "")
+        return f"{known} {self.version} ({self.source})" if known else f"{self.name} ({self.source})"
 
     @property
     def build(self) -> str:
@@ -152,6 +160,8 @@ def installation(library: Path, launcher: Path | None, kind: str, source: str) -
         problem = f"no launcher (mpiexec) of the same installation was found beside {library}"
     if not problem and kind in ("hydra", "openmpi") and (kind == "openmpi") != (vendor == "openmpi"):
         problem = f"launcher {launcher} and library {library} are of different installations ({kind} and {vendor})"
+    if not problem and not kind:
+        problem = f"launcher {launcher} does not run, or is of no known kind: its --version names none"
     name = f"{vendor}-{version}" if version else library.name
     return MpiInstallation(
         name, vendor, version, abi, library, launcher, kind, source, text, bool(said.get("large_count")), problem
@@ -241,9 +251,8 @@ def _path_launchers() -> Iterator[Path]:
 
 def _from_launcher(launcher: Path, source: str) -> MpiInstallation | None:
     kind = launcher_kind(launcher)
-    if not kind:
-        return None
-    library = library_beside(launcher, kind)
+    # Of a launcher that does not say what it is, either family's: its problem is then told.
+    library = next(filter(None, (library_beside(launcher, one) for one in ([kind] if kind else _LIBRARY_NAMES))), None)
     if library is None:
         return None
     return installation(library, launcher, kind, source)
@@ -254,14 +263,16 @@ def default_installation() -> MpiInstallation:
 
     EnvironmentLackingError where there is none, with the remedy.
     """
-    for launcher, library, _ in _wheel_files():
-        found = installation(library, launcher, launcher_kind(launcher), "wheel")
-        if not found.problem:
-            return found
+    first = next(_wheel_files(), None)
+    if first is not None:
+        launcher, library, _ = first
+        wheel = installation(library, launcher, launcher_kind(launcher), "wheel")
+        if not wheel.problem:
+            return wheel
     everything = find_all()
-    for found in everything:
+    for place, found in enumerate(everything):
         if not found.problem:
-            return found
+            return dataclasses.replace(found, passed_over=tuple((one.title, one.problem) for one in everything[:place]))
     why = f" ({everything[0].problem})" if everything else ""
     raise EnvironmentLackingError(
         f"no usable MPI library{why}: remedy: pip install mpich, or --mpi PREFIX, or measure without one by --threads"
@@ -269,7 +280,10 @@ def default_installation() -> MpiInstallation:
 
 
 def find_all() -> list[MpiInstallation]:
-    """Every MPI installation of this machine, those that cannot be used with their problem. Names are unique."""
+    """Every MPI installation of this machine, those that cannot be used with their problem. Names are unique.
+
+    In the order in which a run tries them: those of wheels, of PATH, of environment modules.
+    """
     jobs: list[tuple[Path, Path | None, str]] = [
         (launcher, library, "wheel") for launcher, library, _ in _wheel_files()
     ]
@@ -291,7 +305,9 @@ def find_all() -> list[MpiInstallation]:
         found = [one for one in pool.map(look, jobs) if one is not None]
     unique: dict[Path, MpiInstallation] = {}
     for one in found:
-        unique.setdefault(one.library.resolve(), one)
+        known_one = unique.get(one.library.resolve())
+        if known_one is None or (known_one.problem and not one.problem):  # of two launchers the one that works
+            unique[one.library.resolve()] = one
     return _uniquely_named(list(unique.values()))
 
 
@@ -318,7 +334,7 @@ def resolve(asked: str) -> MpiInstallation:
 
     UsageError, naming the path and what is wrong with it, where it is missing or broken.
     """
-    path = Path(asked).expanduser()
+    path = Path(asked).expanduser().absolute()  # a launcher is started in another folder
     if "/" not in asked and not path.exists():
         which = shutil.which(asked)
         if which is not None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
 
-import typer
+import click
 
+from linkgauge.command_line import Decorated, option
 from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan, plan_of
 from linkgauge.plan.dimensions import BY_NAME, DIMENSIONS, Value, unique
@@ -19,35 +18,27 @@ from linkgauge.plan.patterns import SIDE_BY_SIDE
 from linkgauge.run.mpi_library import MpiInstallation, resolve
 
 
-def with_dimension_flags(function: Callable[..., None]) -> Callable[..., None]:
-    """`function` with a flag for each dimension in place of its `**dimensions`.
+def whole(least: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
+    """Reads an option as a whole number from `least` to 2**63 - 1; UsageError naming the option."""
 
-    Each flag may be repeated and takes lists; the values reach the function as lists of texts, absent ones left out.
-    """
-    plain = inspect.signature(function, eval_str=True)
-    kept = [one for one in plain.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    added = []
-    for dimension in DIMENSIONS:
+    def read(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+        if text is None:
+            return None
+        if not text.isdecimal() or not text.isascii() or not least <= int(text) < 1 << 63:
+            raise UsageError(f"{parameter.opts[0]} '{text}': expected a whole number of at least {least}")
+        return int(text)
+
+    return read
+
+
+def dimension_options(function: Decorated) -> Decorated:
+    """`function` with a flag for each dimension, which may be repeated: texts, not yet read (`dimension_values`)."""
+    for dimension in reversed(DIMENSIONS):
         choices = f" [{'|'.join(dimension.choices)}]" if 0 < len(dimension.choices) <= 6 else ""
-        option = typer.Option(
-            dimension.flag, help=dimension.help + choices, rich_help_panel=dimension.group, show_default=False,
-            metavar=dimension.name.upper(),
-        )  # fmt: skip
-        annotation = Annotated[list[str] | None, option]
-        added.append(
-            inspect.Parameter(dimension.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        )
-
-    def wrapper(**arguments: Any) -> None:
-        dimensions = {name: arguments.pop(name) for name in BY_NAME if name in arguments}
-        function(**arguments, dimensions={name: texts for name, texts in dimensions.items() if texts})
-
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in kept if one.name != "dimensions"]
-    wrapper.__signature__ = inspect.Signature([*parameters, *added])  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {one.name: one.annotation for one in (*parameters, *added)}
-    wrapper.__doc__ = function.__doc__
-    wrapper.__name__ = function.__name__
-    return wrapper
+        add = option(dimension.flag, multiple=True, metavar=dimension.name.upper(), panel=dimension.group,
+                     help=dimension.help + choices)  # fmt: skip
+        function = add(function)
+    return function
 
 
 def dimension_values(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[Value, ...]]:
@@ -67,11 +58,14 @@ def asked_plan(plan: str | None, quick: bool, full: bool) -> Plan:
     return builtin_plan("quick" if quick else "full" if full else "default")
 
 
-def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, named: bool) -> Plan:
-    """The plan with the flags' dimensions. `named`: a plan was asked for, so it must have what the flags choose."""
+def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, named: bool, kind: str = "") -> Plan:
+    """The plan with the flags' dimensions, on devices of this kind.
+
+    `named`: a plan was asked for, so it must have what the flags choose.
+    """
     if not values:
         return plan
-    chosen = narrowed(plan, values, replace=not named)
+    chosen = narrowed(plan, values, replace=not named, kind=kind)
     if not chosen.cases:
         for name in ("transport", "pattern"):
             has = unique(value for table in plan.cases for value in table.values[name])

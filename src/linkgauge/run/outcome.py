@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from linkgauge.plan.case import Case
+from linkgauge.plan.curves import Point
 from linkgauge.plan.patterns import PATTERNS
 
 COLUMNS: dict[str, str] = {
@@ -62,6 +63,31 @@ def joined_samples(outcomes: Sequence[RankOutcome]) -> dict[str, np.ndarray[Any,
         name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0, dtype=dtype)
         for name, dtype in COLUMNS.items()
     }
+
+
+_FIRST_SAMPLES = 200  # what is decided while a run goes on needs no more of a case
+
+
+def point_of(case: Case, columns: Mapping[str, np.ndarray[Any, Any]]) -> Point | None:
+    """A case's time of an operation and goodput as its samples arrive; None without samples, or without a size.
+
+    Median over the first samples of the slowest timed rank's time: for the display, and to end curves. The statistics
+    proper are made when the run is read.
+    """
+    if "ns" not in columns or not columns["ns"].size:
+        return None
+    pattern = PATTERNS[case.pattern]
+    timed = (columns["sample"] < _FIRST_SAMPLES) & (columns["phase"] == 1)
+    timed &= (columns["lane"] >= 0) & (columns["ns"] > 0)
+    if pattern.latency_only or not timed.any() or case.size == 0:
+        return None
+    slowest = np.zeros(_FIRST_SAMPLES)
+    np.maximum.at(slowest, columns["sample"][timed], columns["ns"][timed] / columns["iterations"][timed])
+    slowest = np.sort(slowest[slowest > 0])
+    payload = float(pattern.payload_bytes(case.size, max(case.group_ranks, 1), case.window)) * case.groups
+    # Not np.median: its first call takes 15 ms of a core to import masked arrays.
+    time_ns = float((slowest[(slowest.size - 1) // 2] + slowest[slowest.size // 2]) / 2)
+    return Point(time_ns, payload / time_ns * 1e9)
 
 
 def case_header(case: Case, outcomes: Sequence[RankOutcome], oversubscribed: bool) -> dict[str, Any]:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.errors import UsageError
+from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
 from linkgauge.plan.case import Case
+from linkgauge.plan.curves import FULL, Curves, curve_id
 from linkgauge.plan.expand import PlannedCase, expand
-from linkgauge.plan.launches import PlannedLaunch, PlannedRun, plan_run
+from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, PlannedRun, plan_run
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import Plan
 from linkgauge.run.devices import DeviceSet
+from linkgauge.run.fallback import THREADS, end_of
 from linkgauge.run.mpi_library import MpiInstallation, default_installation, find_all, resolve
-from linkgauge.run.runner import FAILED, Pending
+from linkgauge.run.pending import Pending
+from linkgauge.run.runner import FAILED
 from linkgauge.run.spec import CaseEntry
 from linkgauge.run.transports import absent_transports
 
@@ -32,6 +36,7 @@ class Prepared:
     planned: PlannedRun
     machine: PlanMachine
     mpis: Mapping[str, MpiInstallation]
+    without_mpi: str = ""  # why launches that named no MPI library were planned in threads
 
 
 def plan_machine(devices: DeviceSet, absent: Mapping[str, str]) -> PlanMachine:
@@ -61,6 +66,7 @@ def named_mpis(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan, dict
         if table.threads:
             tables.append(dataclasses.replace(table, mpi=""))
             continue
+        asked = bool(table.mpi or given)
         if not table.mpi:
             one = next(iter(known.values()), None) or default_installation()
         elif table.mpi in known:
@@ -68,18 +74,39 @@ def named_mpis(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan, dict
         else:
             one = resolve(table.mpi)
         known[one.name] = one
-        tables.append(dataclasses.replace(table, mpi=one.name))
+        tables.append(dataclasses.replace(table, mpi=one.name, mpi_asked=asked))
     return dataclasses.replace(plan, launches=tuple(tables)), known
+
+
+def _mpis_or_threads(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan, dict[str, MpiInstallation], str]:
+    """As `named_mpis`; where there is no usable library, launches that name none are of threads, and why."""
+    try:
+        return (*named_mpis(plan, given), "")
+    except EnvironmentLackingError as error:
+        tables = tuple(dataclasses.replace(table, threads=table.threads or not table.mpi) for table in plan.launches)
+        return (*named_mpis(dataclasses.replace(plan, launches=tables), given), str(error))
 
 
 def prepare(plan: Plan, devices: DeviceSet, given: Sequence[MpiInstallation]) -> Prepared:
     """Expand and group a plan for these devices."""
-    plan, mpis = named_mpis(plan, given)
-    only_threads = all(table.threads for table in plan.launches)
-    absent = absent_transports(devices.kind, devices.count, threads=only_threads)
-    machine = plan_machine(devices, absent)
-    cases = expand(plan, machine)
-    return Prepared(plan, plan_run(plan, cases, machine, _abi_of(mpis)), machine, mpis)
+    plan, mpis, without = _mpis_or_threads(plan, given)
+    machine = _machine_of(plan, devices, without)
+    return _prepared(plan, expand(plan, machine), machine, mpis, without)
+
+
+def _machine_of(plan: Plan, devices: DeviceSet, without_mpi: str) -> PlanMachine:
+    threads = all(table.threads for table in plan.launches)
+    absent = absent_transports(devices.kind, devices.count, mpi=without_mpi if threads else "", threads=threads)
+    return plan_machine(devices, absent)
+
+
+def _prepared(
+    plan: Plan, cases: Sequence[PlannedCase], machine: PlanMachine, mpis: Mapping[str, MpiInstallation], without: str
+) -> Prepared:
+    planned = plan_run(plan, cases, machine, _abi_of(mpis))
+    if without and not any(launch.cases for launch in planned.launches):
+        raise EnvironmentLackingError(without)
+    return Prepared(plan, planned, machine, mpis, without)
 
 
 def _abi_of(mpis: Mapping[str, MpiInstallation]) -> Any:
@@ -106,9 +133,8 @@ def prepare_from(
         chosen |= {case.case_key: case for case in found}
     if not chosen:
         raise UsageError(f"--cases failed: no case of {run.path} has failed")
-    plan, mpis = named_mpis(plan, given)
-    absent = absent_transports(devices.kind, devices.count, threads=all(table.threads for table in plan.launches))
-    machine = plan_machine(devices, absent)
+    plan, mpis, without = _mpis_or_threads(plan, given)
+    machine = _machine_of(plan, devices, without)
     planned = []
     for case in chosen.values():
         worst = max(case.devices)
@@ -116,15 +142,22 @@ def prepare_from(
             raise UsageError(
                 f"case {case.case_key} of {run.path} needs device {worst}, here are {devices.count}: see --devices"
             )
-        reason = absent.get(case.transport, "") or over_limit(case, machine, plan.memory_limit)
+        reason = machine.absent.get(case.transport, "") or over_limit(case, machine, plan.memory_limit)
         planned.append(PlannedCase(case, skip=reason))
-    return Prepared(plan, plan_run(plan, planned, machine, _abi_of(mpis)), machine, mpis)
+    return _prepared(plan, planned, machine, mpis, without)
 
 
 def new_pending(planned: PlannedRun) -> list[Pending]:
     """All cases of a new run, first attempts."""
     return [
-        Pending.of(launch, [CaseEntry(case, 0, index) for index, case in enumerate(launch.cases)], launch.number)
+        Pending.of(
+            launch,
+            [
+                CaseEntry(case, 0, index, launch.steps.get(case.case_key))
+                for index, case in enumerate((*launch.cases, *launch.later))
+            ],
+            launch.number,
+        )
         for launch in planned.launches
     ]
 
@@ -143,7 +176,7 @@ def resumed_pending(
     attempts: dict[tuple[int, str], int] = {}
     for row in run.rows():
         highest = max(highest, row.launch)
-        key = (origin.get(row.launch, row.launch), row.case_key)
+        key = (origin.get(row.launch, row.launch), _planned_key(row.case, row.case_key, row.record))
         attempts[key] = max(attempts.get(key, -1), row.attempt)
         again = row.status is None or row.status in retry or _after_failures(row.record)
         if not again:
@@ -152,34 +185,75 @@ def resumed_pending(
     for launch in launches:
         entries: list[CaseEntry] = []
         for case in (*launch.cases, *launch.later):
-            key = (launch.number, case.case_key)
+            key = (launch.number, curve_id(case) if case.size_asked == FULL else case.case_key)
             if key not in done:
-                entries.append(CaseEntry(case, attempts.get(key, -1) + 1, len(entries)))
+                step = launch.steps.get(case.case_key)
+                entries.append(CaseEntry(case, attempts.get(key, -1) + 1, len(entries), step))
         if entries:
             pending.append(Pending.of(launch, entries, number))
             number += 1
     return pending, number
 
 
+def _planned_key(case: Case, case_key: str, record: Mapping[str, Any]) -> str:
+    """What a row's case is known by in the plan: where it was measured at a full curve, all but its size."""
+    at_full = case.size_asked == FULL or "at_full" in _evidence(record)
+    return curve_id(case) if at_full else case_key
+
+
+def known_curves(
+    launches: Sequence[PlannedLaunch], run: Run, relaunched: Mapping[str, int]
+) -> dict[LaunchSettings, Curves]:
+    """What a run's rows tell of its curves, by the kind of launch; the first repeat's before a later one's."""
+    origin = {int(number): int(planned) for number, planned in relaunched.items()}
+    curves: dict[LaunchSettings, Curves] = {}
+    for row in sorted(run.rows(), key=lambda row: (row.repeat, row.launch)):
+        number = origin.get(row.launch, row.launch)
+        evidence = _evidence(row.record)
+        if number < len(launches) and ("curve" in evidence or "at_full" in evidence):
+            known = curves.setdefault(launches[number].settings, Curves())
+            try:
+                known.learn(row.case.size_asked, evidence)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                raise RunFolderError(f"{run.path}: case {row.case_key} says of its curve what no run writes") from None
+    return curves
+
+
+def _evidence(record: Mapping[str, Any]) -> dict[str, Any]:
+    stored = record.get("evidence")
+    try:
+        found = json.loads(stored) if isinstance(stored, str) and stored else stored
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _after_failures(record: Mapping[str, Any]) -> bool:
-    return record.get("status") == "skipped" and '"after_failures"' in str(record.get("evidence") or "").replace(
-        "'", '"'
-    )
+    return record.get("status") == "skipped" and "after_failures" in _evidence(record)
 
 
 def resumed_mpis(
-    launches: Sequence[PlannedLaunch], given: Sequence[MpiInstallation], folder: Path
-) -> dict[str, MpiInstallation]:
-    """The installations that a stored plan names, found here or given. UsageError for one that is missing."""
-    needed = {launch.settings.mpi for launch in launches if not launch.settings.threads}
+    launches: Sequence[PlannedLaunch], given: Sequence[MpiInstallation], folder: Path, taken: Mapping[str, str]
+) -> tuple[dict[str, MpiInstallation], dict[str, str]]:
+    """The installations that a stored plan needs, found here or given, and what takes the place of which.
+
+    `taken`: what the run went on with before; one that is given again by its name is taken itself. UsageError for one
+    that is missing.
+    """
     known = {one.name: one for one in given}
+    taken = {name: other for name, other in taken.items() if name not in known}
+    needed = {
+        name if launch.settings.mpi_asked else end_of(taken, name)
+        for launch in launches
+        if not launch.settings.threads and (name := launch.settings.mpi)
+    } - {THREADS}
     if needed - set(known):
-        for one in (default_installation(), *(find_all() if needed - {*known, default_installation().name} else ())):
+        for one in find_all():
             known.setdefault(one.name, one)
     for name in sorted(needed):
         if name not in known or known[name].problem:
             raise UsageError(f"{folder} was measured with {name}, which is not found here: give it with --mpi PREFIX")
-    return {name: known[name] for name in needed}
+    return {name: known[name] for name in needed}, taken
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -7,15 +7,11 @@ import sys
 import time
 from typing import Any, TextIO
 
-import numpy as np
-
 from linkgauge.plan.case import Case
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.curves import FULL
 from linkgauge.plan.quantity import format_duration, format_size
-from linkgauge.store.journal import Record
 
 _PLAIN_EVERY_S = 5.0
-_SHOWN_SAMPLES = 200  # the next case is being timed meanwhile: the display looks at no more of a case
 
 
 def case_text(case: Case) -> str:
@@ -24,29 +20,8 @@ def case_text(case: Case) -> str:
     if len(case.devices) == 1:
         devices = f"on {case.devices[0]}"
     transport = f"{case.transport}/{case.variant}" if case.variant else case.transport
-    return f"{transport} {case.pattern} {format_size(case.size_asked)} {devices}"
-
-
-def goodput_of(record: Record) -> float | None:
-    """Goodput in bytes/s of a case's record as it arrives, for the display only; None without samples.
-
-    Median over the first samples of the slowest timed rank's time; the statistics proper are made when the run is read.
-    """
-    columns = record.columns
-    if "ns" not in columns or not columns["ns"].size:
-        return None
-    case = Case.from_dimensions(record.header["case"])
-    pattern = PATTERNS[case.pattern]
-    timed = (columns["sample"] < _SHOWN_SAMPLES) & (columns["phase"] == 1)
-    timed &= (columns["lane"] >= 0) & (columns["ns"] > 0)
-    if pattern.latency_only or not timed.any() or case.size == 0:
-        return None
-    slowest = np.zeros(_SHOWN_SAMPLES)
-    np.maximum.at(slowest, columns["sample"][timed], columns["ns"][timed] / columns["iterations"][timed])
-    slowest = np.sort(slowest[slowest > 0])
-    payload = float(pattern.payload_bytes(case.size, max(case.group_ranks, 1), case.window)) * case.groups
-    # Not np.median: its first call takes 15 ms of a core to import masked arrays.
-    return payload / float((slowest[(slowest.size - 1) // 2] + slowest[slowest.size // 2]) / 2) * 1e9
+    size = "full" if case.size_asked == FULL else format_size(case.size_asked)
+    return f"{transport} {case.pattern} {size} {devices}"
 
 
 @dataclasses.dataclass
@@ -58,18 +33,19 @@ class RunState:
     estimated_done_s: float = 0.0
     estimated_total_s: float = 0.0
     started_at: float = 0.0
+    ends_at: float | None = None  # of a time limit
     best: str = "-"
     best_goodput: float = 0.0
     failed: int = 0
     skipped: int = 0
 
     def time_left_s(self, now: float) -> float:
-        """What is left, the estimate corrected by how long the cases so far have really taken."""
+        """What is left, the estimate corrected by how long the cases so far have really taken; within the limit."""
         left = max(0.0, self.estimated_total_s - self.estimated_done_s)
         elapsed = now - self.started_at
-        if self.estimated_done_s < 1 or elapsed < 1:
-            return left
-        return left * elapsed / self.estimated_done_s
+        if self.estimated_done_s >= 1 and elapsed >= 1:
+            left *= elapsed / self.estimated_done_s
+        return left if self.ends_at is None else min(left, max(self.ends_at - now, 0.0))
 
 
 class Reporter:

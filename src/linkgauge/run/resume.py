@@ -10,12 +10,14 @@ from linkgauge.errors import RunFolderError, UsageError
 from linkgauge.plan.case import STATUSES
 from linkgauge.run import options
 from linkgauge.run.devices import find_devices
+from linkgauge.run.fallback import started_in, taken_of
 from linkgauge.run.info import now, run_info
 from linkgauge.run.measure import Work, clean_up, measure, present
-from linkgauge.run.prepare import changes, plan_machine, resumed_mpis, resumed_pending
+from linkgauge.run.prepare import changes, known_curves, plan_machine, resumed_mpis, resumed_pending
 from linkgauge.run.progress import reporter_for
-from linkgauge.run.runner import RunSettings, TimeLimit
+from linkgauge.run.runner import RunSettings
 from linkgauge.run.stored_plan import read_launches, unsafe_settings
+from linkgauge.run.time_limit import TimeLimit
 from linkgauge.run.transports import absent_transports
 from linkgauge.store.folder import RunFolder
 
@@ -42,7 +44,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
             raise UsageError(f"{path} sets {unsafe}: what a run folder says is not executed unless it is given again")
     given = options.resolve_mpis(asked.mpi)
     devices = find_devices(asked.devices if asked.devices != "auto" else _stored_devices(folder))
-    mpis = resumed_mpis(launches, given, path)
+    mpis, taken = resumed_mpis(launches, given, path, taken_of(folder.info))
     seed = folder.info.get("seed")
     if not isinstance(seed, int):
         raise RunFolderError(f"{path}: run.json has no seed")
@@ -58,7 +60,9 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     folder.close()
     folder.compact()
     relaunched = folder.info.get("relaunched", {})
-    pending, next_number = resumed_pending(launches, load(path), relaunched, retry)
+    run = load(path)
+    pending, next_number = resumed_pending(launches, run, relaunched, retry)
+    curves = known_curves(launches, run, relaunched)
     left = sum(len(one.entries) for one in pending)
     if not left:
         reporter.note(f"{path} has nothing left to measure")
@@ -85,6 +89,9 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
             limit,
             library_choices=choices if asked.library_choices is None else asked.library_choices,
         ),
+        taken=taken,
+        started={*started_in(run), *(one.name for one in given)},
+        curves=curves,
     )
     status = measure(work, reporter)
     present(folder.path, reporter, report=report)

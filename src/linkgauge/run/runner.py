@@ -16,16 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.plan.case import Case
-from linkgauge.plan.estimate import case_s
-from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, measuring_s
+from linkgauge.plan.curves import Curves
+from linkgauge.plan.estimate import LAUNCH_S, case_s
+from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
+from linkgauge.run import evidence
 from linkgauge.run.binding import cores_by_rank
 from linkgauge.run.devices import DeviceSet
+from linkgauge.run.fallback import Fallback, info_after
 from linkgauge.run.info import now, settings_of
 from linkgauge.run.launch import Launch, LaunchEnd, LaunchOptions
 from linkgauge.run.library_choice import Choices, log_environment
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.progress import Reporter, RunState, goodput_of
-from linkgauge.run.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec
+from linkgauge.run.outcome import point_of
+from linkgauge.run.pending import Pending
+from linkgauge.run.progress import Reporter, RunState
+from linkgauge.run.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec, entry_of
+from linkgauge.run.time_limit import SHORTEST_TURN_S, TimeLimit
 from linkgauge.run.watch import LaunchWatch
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import Record
@@ -36,26 +42,10 @@ if TYPE_CHECKING:
 FAILED = ("failed", "hung", "timeout", "crashed", "corrupt")
 # What counts against a transport: a slow case says nothing of the next one.
 BROKEN = ("failed", "hung", "crashed", "corrupt")
-# A launch that cannot start is tried once more; then its cases fail with what it said.
-_START_ATTEMPTS = 2
 # How long after ranks that died of SIGTERM one to this process may come.
 _SIGNAL_PATIENCE_S = 2.0
 # Launches in a row that end without any case to blame and without progress.
 _MAX_IDLE_LAUNCHES = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class TimeLimit:
-    """When a run has to end, on this process' steady clock in seconds: `--time-limit`."""
-
-    last_end: float  # no case begins that, by its estimate, would not be over by then
-    cut: float  # a case that is still in hand then is ended, without a status
-
-    @classmethod
-    def of(cls, limit_s: float, began: float) -> TimeLimit:
-        """Of a run whose command began at `began` and may take `limit_s`."""
-        last_end = began + measuring_s(limit_s)
-        return cls(last_end, (last_end + began + limit_s) / 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,24 +59,6 @@ class RunSettings:
     library_choices: bool = False  # ask NCCL what it chose, in launches of their own (run/library_choice.py)
 
 
-@dataclasses.dataclass
-class Pending:
-    """A planned launch and what is still to be measured of it."""
-
-    planned: PlannedLaunch
-    entries: dict[tuple[str, int], CaseEntry]  # by case_key and attempt, in order
-    number: int  # of the next launch
-
-    @classmethod
-    def of(cls, planned: PlannedLaunch, entries: Sequence[CaseEntry], number: int) -> Pending:
-        """The planned launch with these cases left."""
-        return cls(planned, {(entry.case.case_key, entry.attempt): entry for entry in entries}, number)
-
-    def take(self, header: Mapping[str, Any]) -> CaseEntry | None:
-        """The entry that a record is about, taken out; None where it has its status already."""
-        return self.entries.pop((str(header["case_key"]), int(header["attempt"])), None)
-
-
 class Runner:
     """Measures planned launches into a run folder."""
 
@@ -96,17 +68,21 @@ class Runner:
         pending: Sequence[Pending],
         next_number: int,
         devices: DeviceSet,
-        mpis: Mapping[str, MpiInstallation],
+        fallback: Fallback,
         settings: RunSettings,
         options: LaunchOptions,
         reporter: Reporter,
+        curves: Mapping[LaunchSettings, Curves] | None = None,
     ) -> None:
-        """Take all that the run needs. `next_number`: the first launch number that is free for fresh launches."""
+        """Take all that the run needs.
+
+        `next_number`: the first launch number that is free for fresh launches. `curves`: what is known of them.
+        """
         self._folder = folder
         self._pending = list(pending)
         self._next_number = next_number
         self._devices = devices
-        self._mpis = mpis
+        self._fallback = fallback
         self._settings = settings
         self._options = options
         self._reporter = reporter
@@ -117,6 +93,9 @@ class Runner:
         self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
         self._statuses = folder.status_journal()
         self._choices = Choices()
+        self._curves = dict(curves or {})  # of each kind of launch
+        self._turn_ends = 0.0  # with a time limit: when the launch in hand has to end
+        self._measured: dict[LaunchSettings, set[str]] = {}  # planned keys of cases that a launch has measured
         self.counts: dict[str, int] = {}
         self.launches_started = 0
         self.last_start_problem = ""
@@ -131,26 +110,67 @@ class Runner:
     @property
     def left(self) -> int:
         """Cases that have no status."""
-        return sum(len(one.entries) for one in self._pending)
+        return sum(len(one.entries) + len(one.held) for one in self._pending)
 
     def run(self) -> None:
         """Measure until all is done, the time is up, or a signal came. Raises where the folder cannot be written."""
         estimated = sum(
             case_s(entry.case, self._options.machine) for one in self._pending for entry in one.entries.values()
         )
-        self._reporter.start(RunState(self.left, estimated_total_s=estimated, started_at=time.monotonic()))
+        limit = self._settings.time_limit
+        ends_at = None if limit is None else limit.last_end
+        self._reporter.start(
+            RunState(self.left, estimated_total_s=estimated, started_at=time.monotonic(), ends_at=ends_at)
+        )
         previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            for one in self._pending:
-                self._run_planned(one)
-                if self._stopping():
-                    break
+            if limit is None:
+                self._take_turns(self._pending)
+            else:
+                self._use_time(limit)
             if self._settings.library_choices:
                 self._ask_libraries()
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
             self._reporter.stop()
+
+    def _take_turns(self, turns: Sequence[Pending]) -> None:
+        for one in turns:
+            self._run_planned(one)
+            if self._stopping():
+                break
+
+    def _use_time(self, limit: TimeLimit) -> None:
+        """Launch after launch, each for its share of the time; then again those with cases left, while time is left.
+
+        At first the shares are those of what by the estimates fits: of the most telling cases. First rounds share all
+        of the time, so that one that takes longer than estimated takes it from what is less telling.
+        """
+        turns, first = self._pending, True
+        while turns:
+            before = self.left
+            for place, one in enumerate(turns):
+                weights = [
+                    0.0 if one.planned.first > other.planned.first else self._likely_s(other) if first else 1.0
+                    for other in turns[place:]
+                ]
+                self._turn_ends = limit.share(time.monotonic(), weights)
+                if self._turn_ends > 0:
+                    self._run_planned(one)
+                if self._stopping():
+                    break
+            first = False
+            turns = [one for one in self._pending if one.entries]
+            over = self._stopping() or time.monotonic() + SHORTEST_TURN_S > limit.last_end
+            if over or self.left == before or len(self._pending) == 1:
+                break
+        self.out_of_time = self.out_of_time or self.left > 0
+
+    def _likely_s(self, one: Pending) -> float:
+        likely = {case.case_key for case in one.planned.cases}
+        estimates = [case_s(e.case, self._options.machine) for key, e in one.entries.items() if key[0] in likely]
+        return sum(estimates) + LAUNCH_S if estimates else 0.0
 
     def skip(self, case: Case, planned: PlannedLaunch, reason: str, attempt: int = 0) -> None:
         """Record a case as skipped."""
@@ -171,25 +191,40 @@ class Runner:
             self.out_of_time = True
         return self._interrupts > 0 or self.out_of_time
 
+    def _turn_is_over(self) -> bool:
+        return self._settings.time_limit is not None and time.monotonic() >= self._turn_ends
+
     def _run_planned(self, one: Pending) -> None:
+        if one.launched:
+            self._relaunch(one)
         start_failures = idle = 0
+        first: LaunchEnd | None = None  # of those that could not start
+        self._settle(one)
         self._skip_exhausted(one)
         while True:
-            if not one.entries or self._stopping():
+            if not one.entries or self._stopping() or self._turn_is_over():
                 return
             before = len(one.entries)
             end = self._run_launch(one)
             if end.cannot_record:
                 raise EnvironmentLackingError(end.cannot_record)
-            self.out_of_time = self.out_of_time or end.ended == ENDED_BY_TIME
+            if end.ended == ENDED_BY_TIME:
+                return
             if end.started and end.status and not self._ended_with_the_run(end):
                 self._blame(one, end)
-            elif not end.started and not self._interrupts:
-                start_failures += 1
-                self.last_start_problem = _start_problem(end)
-                if start_failures >= _START_ATTEMPTS:
-                    self._fail_all(one, end)
+            elif not end.started:
+                if self._stopping():
+                    self._reporter.note(f"the ranks of launch {one.number} had not met when the run was ended")
                     return
+                self.last_start_problem = _start_problem(end)
+                first = first or end
+                start_failures += 1
+                # One whose ranks were waited for in vain is not waited for again.
+                if end.status == "hung" or start_failures >= self._fallback.attempts(one.planned.settings):
+                    if not self._go_on(one, end):
+                        self._fail_all(one, first)
+                        return
+                    start_failures = 0
             idle = idle + 1 if len(one.entries) == before and end.started else 0
             if idle >= _MAX_IDLE_LAUNCHES:
                 self._fail_all(one, end)
@@ -197,6 +232,42 @@ class Runner:
             self._skip_exhausted(one)
             if one.entries:
                 self._relaunch(one)
+
+    def _settle(self, one: Pending) -> None:
+        """Plan a launch for what the run goes on with in place of its library."""
+        self._fallback.begin()
+        taken = self._fallback.taken(one.planned.settings)
+        if taken != one.planned.settings.mpi:
+            mpi = self._fallback.mpis.get(taken)
+            one.move(mpi, self._options.machine, self._fallback.why_threads, may_hold_all=True)
+            self._skip_held(one)
+
+    def _go_on(self, one: Pending, end: LaunchEnd) -> bool:
+        """Have a launch that could not start go on with the next library found, or in threads; whether there is one."""
+        why = _last_words(end) or _start_problem(end)
+        machine = self._options.machine
+        found = self._fallback.go_on(
+            one.planned.settings, why, lambda mpi: one.move(mpi, machine, self._fallback.why_threads)
+        )
+        if found is None:
+            return False
+        step, news = found
+        if news:
+            self._reporter.note(str(step))
+        return True
+
+    def _on_start(self, one: Pending) -> None:
+        """Store what led to the launch whose ranks have met, and skip what it cannot run."""
+        steps = self._fallback.note_start(one.planned.settings)
+        if steps:
+            mpi = self._fallback.mpis.get(steps[-1].taken)
+            self._folder.update_info(info_after(self._folder.info, steps, mpi, self._devices))
+        self._skip_held(one)
+
+    def _skip_held(self, one: Pending) -> None:
+        for entry, reason in one.held.values():
+            self._status(entry, one.number, one.planned.repeat, "skipped", reason, {})
+        one.held.clear()
 
     def _ended_with_the_run(self, end: LaunchEnd) -> bool:
         """Whether the ranks died of what ends the run, so that no case is to blame.
@@ -218,6 +289,7 @@ class Runner:
 
     def _run_launch(self, one: Pending) -> LaunchEnd:
         spec, mpi, env, folders = self._prepare(one)
+        one.launched = True
         end = self._follow(
             Launch(spec, mpi, env, one.planned.settings.launcher_args, self._options, folders),
             lambda record: self._on_record(one, record),
@@ -236,6 +308,8 @@ class Runner:
 
     def _ask_libraries(self) -> None:
         """Have what was chosen for each measured case told by launches whose times do not count."""
+        if self._settings.time_limit is not None:
+            self._turn_ends = self._settings.time_limit.last_end
         for planned, entries in self._choices.launches():
             if self._stopping():
                 return
@@ -264,10 +338,14 @@ class Runner:
     def _prepare(self, one: Pending) -> tuple[WorkerSpec, MpiInstallation | None, dict[str, str], Any]:
         settings = one.planned.settings
         folders = self._options.folders.launch(one.number)
-        mpi = self._mpis[settings.mpi] if not settings.threads else None
+        mpi = self._fallback.mpis[settings.mpi] if not settings.threads else None
         build = mpi.build if mpi is not None else ""
-        entries = tuple(dataclasses.replace(entry, index=index) for index, entry in enumerate(one.entries.values()))
         limit = self._settings.time_limit
+        ordered = list(one.entries.values())
+        if limit is not None:  # a repeat has the cases of the first before others, so that they pair up
+            measured = self._measured.get(settings, set())
+            ordered.sort(key=lambda entry: entry.key[0] not in measured)
+        entries = tuple(dataclasses.replace(entry, index=index) for index, entry in enumerate(ordered))
         spec = WorkerSpec(
             launch=one.number,
             repeat=one.planned.repeat,
@@ -292,8 +370,9 @@ class Runner:
             evidence=str(folders.temporary / "evidence"),
             cases=entries,
             fault=self._settings.fault,
-            end_by=None if limit is None else time.time() + limit.last_end - time.monotonic(),
+            end_by=None if limit is None else time.time() + self._turn_ends - time.monotonic(),
             estimates_s=() if limit is None else tuple(case_s(entry.case, self._options.machine) for entry in entries),
+            curves=self._curves_of(one).to_plain(),
         )
         return spec, mpi, {**dict(settings.env), **dict(settings.derived_env)}, folders
 
@@ -317,7 +396,8 @@ class Runner:
         if self._launch is None or not self._stopping():
             return
         limit = self._settings.time_limit
-        if limit is not None and time.monotonic() >= limit.cut:
+        # Ranks that have not met cannot be asked to end after the case in hand.
+        if watch.launch_record is None or (limit is not None and time.monotonic() >= limit.cut):
             self._launch.abort()
         else:
             self._launch.stop()
@@ -325,35 +405,51 @@ class Runner:
     def _on_record(self, one: Pending, record: Record) -> None:
         if record.kind == "launch":
             self.clocks[str(one.number)] = record.header.get("clock", {})
+            self._on_start(one)
         elif record.kind == "begin":
-            entry = one.entries.get((record.header["case_key"], record.header["attempt"]))
+            entry = entry_of(one.entries, record.header)
             if entry is not None:
                 self._reporter.begin(entry.case)
+        elif record.kind == "left_out":
+            self._on_left_out(one, record.header)
         elif record.kind == "case":
             entry = one.take(record.header)
             if entry is None:
                 return
             header = record.header
-            goodput = goodput_of(record) if header["status"] == "ok" else None
+            self._measured.setdefault(one.planned.settings, set()).add(entry.key[0])
+            point = point_of(entry.case, record.columns) if header["status"] == "ok" else None
+            goodput = None if point is None else point.goodput
             evidence = header.get("evidence", {})
+            if entry.step is not None:
+                self._curves_of(one).learn(entry.case.size_asked, evidence)
             if self._settings.library_choices:
                 self._choices.note(one.planned, entry.case, {"reason": "", "evidence": {}, **header})
             self._status(
                 entry, one.number, one.planned.repeat, header["status"], header.get("reason", ""), evidence, goodput
             )
 
+    def _curves_of(self, one: Pending) -> Curves:
+        return self._curves.setdefault(one.planned.settings, Curves())
+
+    def _on_left_out(self, one: Pending, header: Mapping[str, Any]) -> None:
+        entry = one.take(header)
+        if entry is not None and "reason" in header:  # else it is another case of the launch, which has its own status
+            self._status(entry, one.number, one.planned.repeat, "skipped", header["reason"], header["evidence"])
+
     def _blame(self, one: Pending, end: LaunchEnd) -> None:
         if end.blamed is None:
             if one.entries and not self._stopping():
                 self._reporter.note(f"the ranks ended between two cases, {end.reason}: a fresh launch goes on")
             return
-        entry = one.take({"case_key": end.blamed.case.case_key, "attempt": end.blamed.attempt})
-        if entry is not None:
-            self._status(entry, one.number, one.planned.repeat, end.status, end.reason, end.evidence)
+        if one.entries.pop(end.blamed.key, None) is not None:
+            evidence = {**end.evidence, **({} if end.blamed.step is None else end.blamed.step.evidence(None))}
+            self._status(end.blamed, one.number, one.planned.repeat, end.status, end.reason, evidence)
 
     def _fail_all(self, one: Pending, end: LaunchEnd) -> None:
         """Nothing more can be had of this launch: each case left fails with the reason."""
         reason = f"its launch could not be run: {_start_problem(end)}"
+        one.give_back()
         for entry in one.entries.values():
             self._status(entry, one.number, one.planned.repeat, "failed", reason, end.evidence, of_launch=True)
         self._reporter.note(f"{len(one.entries)} cases failed: {reason}")
@@ -410,5 +506,10 @@ class Runner:
 
 
 def _start_problem(end: LaunchEnd) -> str:
-    said = end.evidence.get("output") or []
-    return f"{end.reason or 'no case was begun'}" + (f"; its last words: {said[-1]}" if said else "")
+    said = _last_words(end)
+    return (end.reason or "no case was begun") + (f"; its last words: {said}" if said else "")
+
+
+def _last_words(end: LaunchEnd) -> str:
+    """Empty where a rank could say why, which is the reason then: what is printed after it is of the others' end."""
+    return "" if end.evidence.get("notes") else evidence.last_words(end.evidence.get("output") or [])

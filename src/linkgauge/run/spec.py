@@ -5,22 +5,48 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from linkgauge.plan.case import Case
+from linkgauge.plan.curves import Step
+from linkgauge.plan.patterns import PATTERNS, restated_size
 
 ENDED_BY_TIME = "time"  # a launch's end record: the next case would not have been over in time
 
 
 @dataclasses.dataclass(frozen=True)
 class CaseEntry:
-    """A case to measure, its attempt, and its index in the launch."""
+    """A case to measure, its attempt, its index in the launch, and what it is to a curve.
+
+    `planned_key`: its case_key before its size was known, of a case at a full curve; empty: the case's own.
+    """
 
     case: Case
     attempt: int
     index: int
+    step: Step | None = None
+    planned_key: str = ""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What the parent knows it by."""
+        return (self.planned_key or self.case.case_key, self.attempt)
+
+    def resolved(self, size: int) -> CaseEntry:
+        """The entry with the size asked for, in bytes, at which it is measured."""
+        info = PATTERNS[self.case.pattern]
+        actual, _ = restated_size(info, size, self.case.group_ranks, self.case.datatype)
+        case = dataclasses.replace(self.case, size=actual, size_asked=size)
+        return dataclasses.replace(self, case=case, planned_key=self.key[0])
+
+
+def entry_of(entries: Mapping[tuple[str, int], CaseEntry], header: Mapping[str, Any]) -> CaseEntry | None:
+    """The entry that a journal record is about, with the size that it was measured at; None: not one of these."""
+    entry = entries.get((str(header.get("planned") or header["case_key"]), int(header["attempt"])))
+    size = header.get("size_asked")
+    return entry if entry is None or size is None else entry.resolved(int(size))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,17 +78,15 @@ class WorkerSpec:
     fault: dict[str, Any] | None = None  # tests only: planted by the core's hook
     end_by: float | None = None  # Unix time: no case begins that by its estimate would not be over; None: no limit
     estimates_s: tuple[float, ...] = ()  # of each case; only with `end_by`
-
-    def has_time_for(self, entry: CaseEntry) -> bool:
-        """Whether a case that begins now is over in time, as far as that can be told."""
-        return self.end_by is None or time.time() + self.estimates_s[entry.index] <= self.end_by
+    curves: dict[str, Any] = dataclasses.field(default_factory=dict)  # Curves.to_plain: what is known of them
 
     def write(self, path: Path) -> None:
         """Write the file."""
         plain = dataclasses.asdict(dataclasses.replace(self, cases=()))
         plain["cases"] = [
-            {"case": entry.case.dimensions(), "attempt": entry.attempt, "index": entry.index} for entry in self.cases
-        ]
+            {"case": entry.case.dimensions(), "attempt": entry.attempt, "index": entry.index,
+             **({} if entry.step is None else {"step": entry.step.to_plain()})} for entry in self.cases
+        ]  # fmt: skip
         path.write_text(json.dumps(plain, separators=(",", ":")))
 
     @classmethod
@@ -70,8 +94,9 @@ class WorkerSpec:
         """Read it back."""
         plain = json.loads(path.read_text())
         cases = tuple(
-            CaseEntry(Case.from_dimensions(entry["case"]), entry["attempt"], entry["index"]) for entry in plain["cases"]
-        )
+            CaseEntry(Case.from_dimensions(entry["case"]), entry["attempt"], entry["index"],
+                      Step.of_plain(entry.get("step"))) for entry in plain["cases"]
+        )  # fmt: skip
         values = {**plain, "cases": cases, "devices": tuple(plain["devices"]), "ordinals": tuple(plain["ordinals"]),
                   "estimates_s": tuple(plain["estimates_s"])}  # fmt: skip
         return cls(**values)

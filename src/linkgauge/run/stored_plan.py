@@ -12,6 +12,7 @@ from typing import Any
 
 from linkgauge.errors import RunFolderError, UsageError
 from linkgauge.plan.case import Case, StopRule
+from linkgauge.plan.curves import FULL, Step
 from linkgauge.plan.dimensions import BY_NAME
 from linkgauge.plan.expand import MAX_CASES
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
@@ -34,6 +35,7 @@ def write_launches(folder: Path, launches: tuple[PlannedLaunch, ...]) -> None:
             "repeat": launch.repeat,
             "settings": {
                 "mpi": launch.settings.mpi,
+                "mpi_asked": launch.settings.mpi_asked,
                 "env": dict(launch.settings.env),
                 "derived_env": dict(launch.settings.derived_env),
                 "launcher_args": list(launch.settings.launcher_args),
@@ -46,6 +48,7 @@ def write_launches(folder: Path, launches: tuple[PlannedLaunch, ...]) -> None:
             },
             "cases": [case.dimensions() for case in launch.cases],
             "later": [case.dimensions() for case in launch.later],
+            "steps": {key: step.to_plain() for key, step in launch.steps.items()},
         }
         for launch in launches
     ]
@@ -80,6 +83,7 @@ def _launch(plain: dict[str, Any]) -> PlannedLaunch:
     stored = plain["settings"]
     settings = LaunchSettings(
         mpi=_text(stored["mpi"]),
+        mpi_asked=bool(stored.get("mpi_asked", True)),
         env=tuple(sorted((_text(name), _text(value)) for name, value in stored["env"].items())),
         derived_env=tuple((_text(name), _text(value)) for name, value in stored["derived_env"].items()),
         launcher_args=tuple(_text(word) for word in stored["launcher_args"]),
@@ -92,7 +96,9 @@ def _launch(plain: dict[str, Any]) -> PlannedLaunch:
     )
     cases = tuple(checked_case(dimensions) for dimensions in plain["cases"])
     later = tuple(checked_case(dimensions) for dimensions in plain.get("later", ()))
-    return PlannedLaunch(_whole(plain["number"]), _whole(plain["repeat"]), settings, cases, later=later)
+    stored_steps = {_text(key): Step.of_plain(one) for key, one in plain.get("steps", {}).items()}
+    steps = {key: step for key, step in stored_steps.items() if step is not None}
+    return PlannedLaunch(_whole(plain["number"]), _whole(plain["repeat"]), settings, cases, later=later, steps=steps)
 
 
 def _thread_level(value: object) -> str:
@@ -133,6 +139,8 @@ def checked_case(dimensions: dict[str, Any]) -> Case:
             BY_NAME[name].from_toml(value, name)
         except UsageError as error:
             raise ValueError(str(error)) from None
+    if case.size_asked < FULL:
+        raise ValueError(f"a size of {case.size_asked}")
     if not isinstance(case.stop, StopRule) or isinstance(case.size_asked, bool) or not isinstance(case.size_asked, int):
         raise TypeError("a case without its size")
     return case

@@ -16,7 +16,7 @@ from linkgauge.plan.case import Case
 from linkgauge.plan.estimate import case_s, longest_sample_s
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.run.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile
-from linkgauge.run.spec import CaseEntry
+from linkgauge.run.spec import CaseEntry, entry_of
 from linkgauge.store.journal import Record, read_journal
 
 HUNG_AFTER_S = 10.0
@@ -69,7 +69,7 @@ class LaunchWatch:
         start_patience_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch a launch that starts now. `entries` by (case_key, attempt)."""
+        """Watch a launch that starts now. `entries` by their keys."""
         self._journal = journal
         self._heartbeat = heartbeat
         self._entries = entries
@@ -108,7 +108,7 @@ class LaunchWatch:
         if record.kind == "launch":
             self.launch_record = record.header
         elif record.kind == "begin":
-            self.in_hand = self._entries.get((record.header["case_key"], record.header["attempt"]))
+            self.in_hand = entry_of(self._entries, record.header)
             self._began_at = self._moved_at = now
             self._longest_gap_s = 0.0
         elif record.kind == "case":

@@ -26,12 +26,14 @@ from typing import Any, NoReturn
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.plan.case import Case
+from linkgauge.plan.curves import LeftOut, Point
 from linkgauge.run import evidence, nccl_log
 from linkgauge.run import heartbeat as beat
 from linkgauge.run.heartbeat import HeartbeatFile
 from linkgauge.run.nccl_log import NcclLog
 from linkgauge.run.observe import Observer, notable, open_reader
-from linkgauge.run.outcome import RankOutcome, case_header, joined_samples
+from linkgauge.run.outcome import RankOutcome, case_header, joined_samples, point_of
+from linkgauge.run.schedule import Schedule
 from linkgauge.run.session import Session, open_process_session, open_thread_sessions
 from linkgauge.run.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec, rank_list
 from linkgauge.store.journal import JournalWriter
@@ -63,31 +65,42 @@ class Recorder:
     def identity(self, entry: CaseEntry) -> dict[str, Any]:
         """The row identity of a case in this launch."""
         spec = self._spec
+        planned = {"planned": entry.planned_key, "size_asked": entry.case.size_asked} if entry.planned_key else {}
         return {
             "case_key": entry.case.case_key,
             "launch": spec.launch,
             "repeat": spec.repeat,
             "attempt": entry.attempt,
+            **planned,
         }
 
     def begin(self, entry: CaseEntry) -> None:
         """A case begins: flushed, not durable, since only the parent of this moment needs it."""
         self._journal.append("begin", {**self.identity(entry), "index": entry.index}, durable=False)
 
-    def case(self, entry: CaseEntry, outcomes: list[RankOutcome]) -> str:
-        """A case has ended: durable before the next begins. Returns its status."""
+    def leave_out(self, entry: CaseEntry, found: LeftOut | None) -> None:
+        """A case will not be measured, since its curve has ended; None: since it is another case of the launch."""
+        said = {} if found is None else {"reason": found.reason, "evidence": found.evidence()}
+        self._journal.append("left_out", {**self.identity(entry), **said}, durable=False)
+
+    def case(self, entry: CaseEntry, outcomes: list[RankOutcome]) -> Point | None:
+        """A case has ended: durable before the next begins. Returns its time and goodput, where it has them."""
         header = case_header(entry.case, outcomes, is_oversubscribed(self._spec, entry.case))
+        samples = joined_samples(outcomes)
+        point = point_of(entry.case, samples) if header["status"] in ("ok", "timeout") else None
+        if entry.step is not None:
+            header["evidence"] |= entry.step.evidence(point)
         rows = [row for one in outcomes for row in one.observations]
         if rows:
             header["evidence"] |= notable(rows) | nccl_log.chosen(rows)
             # Made durable together with the case's own record.
             self._journal.append("observations", {**self.identity(entry), "rows": rows}, durable=False)
-        self._journal.append("case", {**self.identity(entry), **header}, joined_samples(outcomes))
+        self._journal.append("case", {**self.identity(entry), **header}, samples)
         status = str(header["status"])
         if status in _BROKEN:
             transport = entry.case.transport
             self.failures[transport] = self.failures.get(transport, 0) + 1
-        return status
+        return point
 
     def end(self, reason: str) -> None:
         """The launch ends of its own accord."""
@@ -111,22 +124,22 @@ def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile
     Collective: all ranks follow what rank 0 says before each case.
     """
     recorder = Recorder(spec) if rank == 0 else None
+    schedule = Schedule(spec) if rank == 0 else None
     watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
     observer = _introduce(spec, session, rank, recorder)
     log = NcclLog.from_environment(os.environ)
     ended = "done"
-    for entry in spec.cases:
+    while True:
         word = b""
-        if recorder is not None:
-            word = _next_step(spec, entry, watch, recorder)
-            if word == b"go":  # before any rank begins: what ends it then is this case's doing
-                recorder.begin(entry)
-        word = session.exchange(word)[0]
-        if word in (b"stop", b"time"):
-            ended = "stopped" if word == b"stop" else ENDED_BY_TIME
+        if recorder is not None and schedule is not None:
+            word = _next_step(schedule, watch, recorder)
+        told = json.loads(session.exchange(word)[0])
+        if "ended" in told:
+            ended = str(told["ended"])
             break
-        if word == b"skip":
-            continue
+        entry = spec.cases[told["index"]]
+        if "size" in told:
+            entry = entry.resolved(told["size"])
         watch.set_word(rank, beat.CASE, entry.index + 1)
         watch.set_word(rank, beat.STATE, beat.STATE_MEASURING)
         ranks = rank_list(entry.case, spec.devices)
@@ -143,8 +156,8 @@ def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile
         outcome.observations += observer.taken()
         watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
         outcomes = [RankOutcome.from_bytes(data) for data in session.exchange(outcome.to_bytes())]
-        if recorder is not None:
-            recorder.case(entry, outcomes)
+        if recorder is not None and schedule is not None:
+            schedule.ended(entry, recorder.case(entry, outcomes))
         if any(one.fatal for one in outcomes):
             ended = "fatal"
             break
@@ -154,13 +167,16 @@ def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile
     return ended
 
 
-def _next_step(spec: WorkerSpec, entry: CaseEntry, watch: HeartbeatFile, recorder: Recorder) -> bytes:
-    """What rank 0 tells all ranks to do about the next case."""
+def _next_step(schedule: Schedule, watch: HeartbeatFile, recorder: Recorder) -> bytes:
+    """What rank 0 tells all ranks to do next: as JSON the case's index, and size where that was open; or the end."""
     if watch.stop_requested:
-        return b"stop"
-    if recorder.exhausted(entry.case):
-        return b"skip"
-    return b"go" if spec.has_time_for(entry) else b"time"
+        return b'{"ended": "stopped"}'
+    entry = schedule.next(lambda one: recorder.exhausted(one.case), recorder.leave_out)
+    if entry is None:
+        return json.dumps({"ended": ENDED_BY_TIME if schedule.left else "done"}).encode()
+    recorder.begin(entry)  # before any rank begins: what ends it then is this case's doing
+    size = {"size": entry.case.size_asked} if entry.planned_key else {}
+    return json.dumps({"index": entry.index, **size}).encode()
 
 
 def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder | None) -> Observer:

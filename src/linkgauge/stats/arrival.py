@@ -81,11 +81,13 @@ def find_straggler(
     gap = ordered[:, -1] - ordered[:, -2]
     lateness = float(np.median(gap[mine]))
     whole = float(np.median(parts.transfer_ns.max(axis=1) + gap))
+    cost = lateness / whole if whole > 0 else 0.0
+    if counts[rank] <= samples / 2 or lateness <= 2 * uncertainty_ns or cost < least_cost_share:
+        return None  # before what takes a hundred times as long
     independent = max(1, round(samples * effective_size(mine.astype(np.float64)) / samples))
     came = round(independent * counts[rank] / samples)
     p_value = min(1.0, ranks * float(scipy.stats.binomtest(came, independent, 1 / ranks, alternative="greater").pvalue))
-    cost = lateness / whole if whole > 0 else 0.0
-    if p_value > level or counts[rank] <= samples / 2 or lateness <= 2 * uncertainty_ns or cost < least_cost_share:
+    if p_value > level:
         return None
     return Straggler(rank, counts[rank] / samples, lateness, cost, p_value)
 

@@ -27,6 +27,22 @@ def launch_names(launches: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> 
     return {key: f"{name} launch {key[:6]}".strip() if name in alike else name for key, name in names.items()}
 
 
+def launch_devices(launches: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """Return a rank's entry for each device, by the number that cases use.
+
+    On one host that is the ordinal. With several hosts, devices are numbered through in the order of ranks.
+    """
+    found: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for launch in launches:
+        for rank in sorted(launch.get("ranks") or [], key=lambda r: r.get("rank") or 0):
+            ordinal = rank.get("device_ordinal")
+            if ordinal is not None:
+                found.setdefault((str(rank.get("host") or ""), int(ordinal)), rank)
+    if len({host for host, _ in found}) <= 1:
+        return {ordinal: rank for (_, ordinal), rank in found.items()}
+    return dict(enumerate(found.values()))
+
+
 def settings_apart(environments: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return of each environment the variables in which they differ, `default settings` where it has none of these.
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from linkgauge.plan.case import Case
+from linkgauge.stats.attempts import last_attempts
 from linkgauge.stats.launches import json_object
 
 Key = tuple[str, str]
@@ -37,23 +38,16 @@ class Matched:
     only_second: dict[Key, Repeats]
 
 
-def repeats_of(rows: Iterable[Record], launch_keys: Mapping[int, str]) -> dict[Key, Repeats]:
-    """Gather summary rows (one a row identity) into repeats. Of several attempts at a repeat the last one counts."""
-    latest: dict[tuple[str, str, int, int], Record] = {}
-    for row in rows:
-        launch_key = launch_keys.get(row["launch"]) or ""
-        identity = (row["case_key"], launch_key, row["repeat"], row["launch"])
-        held = latest.get(identity)
-        if held is None or row["attempt"] >= held["attempt"]:
-            latest[identity] = row
+def repeats_of(rows: Iterable[Record]) -> dict[Key, Repeats]:
+    """Gather summary rows (one a row identity) into repeats; a case that was only ever skipped is none of them."""
     known: dict[Key, Repeats] = {}
-    for (case_key, launch_key, repeat, _), row in latest.items():
-        entry = known.setdefault((case_key, launch_key), Repeats(dict(row)))
+    for row in last_attempts(rows):
+        entry = known.setdefault((row["case_key"], row["launch_key"] or ""), Repeats(dict(row)))
         if row["status"] == "ok" and row.get("median_ns") is not None:
-            entry.median_ns[repeat] = float(row["median_ns"])
-        elif row["status"] not in ("ok", "skipped", None):
+            entry.median_ns[row["repeat"]] = float(row["median_ns"])
+        elif row["status"] not in ("ok", "skipped"):
             entry.failures.append(str(row["status"]))
-    return known
+    return {key: entry for key, entry in known.items() if entry.median_ns or entry.failures}
 
 
 def device_uuids(launches: Iterable[Record]) -> tuple[set[str], dict[int, str]]:

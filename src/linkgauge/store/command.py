@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-app = typer.Typer(pretty_exceptions_enable=False)
+from linkgauge.command_line import PATH, argument, command, flag, option
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+run_argument = argument("run", metavar="RUN", help="A run folder.")
 
 
-@app.command(
+@command(
     "query",
     epilog="Example: linkgauge query RUN \"SELECT transport, size, median_ns FROM summary WHERE pattern = 'pingpong'\"",
 )
-def query_command(
-    run: RunArgument,
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="One SELECT statement.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, one object a row.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
-) -> None:
+@run_argument
+@argument("sql", metavar="SQL", help="One SELECT statement.")
+@flag("--json", "as_json", help="As JSON, one object a row.")
+@flag("--csv", "as_csv", help="As CSV.")
+def query_command(run: str, sql: str, as_json: bool, as_csv: bool) -> None:
     """SQL over a run's tables: cases, samples, observations, launches, summary."""
     from linkgauge.store.query import query
     from linkgauge.store.run import load
@@ -56,15 +54,12 @@ def query_command(
             print(f"the first 1000 of {table.num_rows} rows: --csv or --json prints all")
 
 
-@app.command("export", epilog="Example: linkgauge export RUN --format csv -o results.csv")
-def export_command(
-    run: RunArgument,
-    form: Annotated[str, typer.Option("--format", help="csv, json, nccl-tests or osu.")] = "csv",
-    anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="Without hosts, device identities, paths and the command line.")
-    ] = False,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="A file; by default it is printed.")] = None,
-) -> None:
+@command("export", epilog="Example: linkgauge export RUN --format csv -o results.csv")
+@run_argument
+@option("--format", "form", default="csv", help="csv, json, nccl-tests or osu.")
+@flag("--anonymous", help="Without hosts, device identities, paths and the command line.")
+@option("-o", "--output", type=PATH, help="A file; by default it is printed.")
+def export_command(run: str, form: str, anonymous: bool, output: Path | None) -> None:
     """A run as CSV, JSON, or the tables that nccl-tests and OSU print."""
     from linkgauge.store.export import export
     from linkgauge.store.folder import write_atomically
@@ -78,19 +73,22 @@ def export_command(
         print(output)
 
 
-@app.command("import", epilog="Example: linkgauge import all_reduce.log osu_allgather.log --ranks 4 -o runs/imported")
+@command("import", epilog="Example: linkgauge import all_reduce.log osu_allgather.log --ranks 4 -o runs/imported")
+@argument("files", metavar="FILE...", type=PATH, nargs=-1, required=True, help="Logs of other tools.")
+@option("-o", "--out", "output", type=PATH, default=Path("imported"), help="The run folder to make.")
+@option("--ranks", type=int, help="How many ranks took part, where the log lacks it.")
+@option("--pattern", help="The pattern, where the log lacks it.")
+@option("--transport", help="The transport, where the log lacks it.")
+@option("--size", help="The size, such as 512MiB, where the log lacks it.")
+@option("--window", type=int, help="OSU's window, where it was not 64.")
 def import_command(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Logs of other tools.", show_default=False)],
-    output: Annotated[Path, typer.Option("-o", "--out", help="The run folder to make.")] = Path("imported"),
-    ranks: Annotated[
-        int | None, typer.Option("--ranks", help="How many ranks took part, where the log lacks it.")
-    ] = None,
-    pattern: Annotated[str | None, typer.Option("--pattern", help="The pattern, where the log lacks it.")] = None,
-    transport: Annotated[str | None, typer.Option("--transport", help="The transport, where the log lacks it.")] = None,
-    size: Annotated[
-        str | None, typer.Option("--size", help="The size, such as 512MiB, where the log lacks it.")
-    ] = None,
-    window: Annotated[int | None, typer.Option("--window", help="OSU's window, where it was not 64.")] = None,
+    files: tuple[Path, ...],
+    output: Path,
+    ranks: int | None,
+    pattern: str | None,
+    transport: str | None,
+    size: str | None,
+    window: int | None,
 ) -> None:
     """Logs of nccl-tests, rccl-tests, OSU, nvbandwidth and blink as a run folder, marked with their origin."""
     from linkgauge.plan.quantity import parse_size
@@ -99,5 +97,5 @@ def import_command(
     hints = Hints(ranks, pattern, transport, parse_size(size) if size is not None else None, window)
     imported = import_files(files, output, hints)
     for problem in imported.problems:
-        typer.echo(f"linkgauge: {problem}", err=True)
+        click.echo(f"linkgauge: {problem}", err=True)
     print(f"{imported.cases} cases imported, {len(imported.problems)} lines not: {output}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError
+from linkgauge.plan.case import MECHANISM, TASK
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -103,32 +104,31 @@ def _groups(rows: list[Row], names: tuple[str, ...]) -> dict[tuple[Any, ...], li
     return groups
 
 
-_TASK = (
-    "pattern",
-    "devices",
-    "transport",
-    "variant",
-    "path",
-    "algorithm",
-    "library",
-    "launch",
-    "cadence",
-    "datatype",
-    "op",
-    "root",
-)
+# What one table of a peer's output is about: all that tells cases apart, but the size along its rows.
+_APART = (*TASK, *MECHANISM, "library", "launch", "repeat")
+
+
+def _set_apart(rows: list[Row], first: Row) -> str:
+    """Return the dimensions in which tables of one kind of rows differ, as `, buffer registered`; empty for none."""
+    beside = ("pattern", "devices", "transport", "library", "launch", "cadence", "in_place", "datatype", "op", "root")
+    names = [name for name in (*TASK, *MECHANISM) if name not in beside]
+    alike = [row for row in rows if all(row[name] == first[name] for name in ("pattern", "devices", "transport"))]
+    varying = [name for name in names if len({row[name] for row in alike}) > 1]
+    return "".join(f", {name} {first[name] if first[name] != '' else 'default'}" for name in varying)
 
 
 def _nccl_tests(rows: list[Row]) -> Iterator[str]:
     """Yield one table a collective, as nccl-tests prints them; times are means, which is its estimator."""
-    for group in _groups([row for row in rows if row["pattern"] in _NCCL], _TASK).values():
+    rows = [row for row in rows if row["pattern"] in _NCCL]
+    for group in _groups(rows, tuple(name for name in _APART if name != "in_place")).values():
         first = group[0]
         name, restated = _NCCL[first["pattern"]]
         n = first["ranks"]
         element = _ELEMENT_BYTES[(re.findall(r"\d+", first["datatype"]) or ["8"])[0]]
         library = f", {first['library']}" if first["library"] else ""
         yield f"# Collective test starting: {name}\n"
-        yield f"# by Linkgauge, {first['transport']}{library}, cadence {first['cadence']}, launch {first['launch']}\n"
+        yield f"# by Linkgauge, {first['transport']}{library}{_set_apart(rows, first)}, cadence {first['cadence']}, "
+        yield f"launch {first['launch']}\n"
         yield "# Using devices\n"
         for rank, device in enumerate(first["devices"]):
             yield f"#  Rank {rank:2d} Group  0 Pid {0:6d} on {'-':>10s} device {device:2d} [----] -\n"
@@ -184,15 +184,15 @@ _OSU_TYPES = {"float32": "MPI_FLOAT", "float64": "MPI_DOUBLE", "int8": "MPI_CHAR
 
 def _osu(rows: list[Row]) -> Iterator[str]:
     """Yield one table a pattern, as OSU prints them; times are means, bandwidths in MB/s of 10^6 bytes."""
-    for group in _groups(
-        [row for row in rows if row["pattern"] in _OSU], (*_TASK, "window", "source_memory", "target_memory")
-    ).values():
+    rows = [row for row in rows if row["pattern"] in _OSU]
+    for group in _groups(rows, _APART).values():
         first = group[0]
         name, quantity, restated = _OSU[first["pattern"]]
         column = {"latency": "Avg Latency(us)", "time": "Avg Latency(us)", "bandwidth": "Bandwidth (MB/s)"}[quantity]
         yield f"# OSU MPI {name}\n"
         ranks = first["ranks"]
-        yield f"# by Linkgauge, {first['transport']}, {ranks} ranks, {first['cadence']}, window {first['window']}\n"
+        yield f"# by Linkgauge, {first['transport']}{_set_apart(rows, first)}, {ranks} ranks, {first['cadence']}, "
+        yield f"window {first['window']}\n"
         if (first["source_memory"], first["target_memory"]) != ("pageable", "pageable"):
             source, target = _osu_memory(first["source_memory"]), _osu_memory(first["target_memory"])
             yield f"# Send Buffer on {source} and Receive Buffer on {target}\n"

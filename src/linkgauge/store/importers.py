@@ -90,7 +90,7 @@ def _json_log(file: Path, text: str, hints: Hints) -> ImportedLog:
             log = ImportedLog(tool, file.name)
             try:
                 read(data, log, hints)
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
                 raise UsageError(f"{file}: not as {tool} writes it: {type(error).__name__} {error}") from None
             return log
     raise UsageError(f"{file}: not JSON of nccl-tests or nvbandwidth")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
+from linkgauge.command_line import PATH, argument, command, flag, option
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.system import Link, System, catalog
 from linkgauge.system.draw import matrix, svg
@@ -15,23 +16,25 @@ from linkgauge.system.units import rate_units, show_rate
 if TYPE_CHECKING:
     from rich.console import Console
 
-app = typer.Typer()
 
-
-@app.command("system", help="Devices, switches and links: discovered, described, drawn.")
+@command("system", help="Devices, switches and links: discovered, described, drawn.")
+@argument("name", metavar="[NAME|FILE]", default=None, help="A described system, or a file of one.")
+@flag("--here", help="Discover this machine.")
+@option("--recorded", type=PATH, help="Discover a recorded machine from its folder.")
+@flag("--json", help="Print the JSON form, which can be edited and loaded.")
+@option("--svg", "svg_file", type=PATH, metavar="FILE", help="Draw it into an SVG file.")
+@option("--record", type=PATH, help="With --here: store what discovery reads, into a new folder.")
+@option("--identities/--no-identities", default=False, help="With --record: keep UUIDs and serial numbers.")
+@option("--unit", default="GB/s", help="Unit of the rates shown.")
 def system_command(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME|FILE]", help="A described system, or a file of one.")
-    ] = None,
-    here: Annotated[bool, typer.Option("--here", help="Discover this machine.")] = False,
-    recorded: Annotated[Path | None, typer.Option(help="Discover a recorded machine from its folder.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the JSON form, which can be edited and loaded.")] = False,
-    svg_file: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into an SVG file.")] = None,
-    record: Annotated[
-        Path | None, typer.Option(help="With --here: store what discovery reads, into a new folder.")
-    ] = None,
-    identities: Annotated[bool, typer.Option(help="With --record: keep UUIDs and serial numbers.")] = False,
-    unit: Annotated[str, typer.Option(help="Unit of the rates shown.")] = "GB/s",
+    name: str | None,
+    here: bool,
+    recorded: Path | None,
+    json: bool,
+    svg_file: Path | None,
+    record: Path | None,
+    identities: bool,
+    unit: str,
 ) -> None:
     """Show a system: its devices, what joins them, hosts, NICs and network, each figure with its source."""
     if unit not in rate_units():
@@ -44,10 +47,10 @@ def system_command(
         from linkgauge.system.record import record as store
 
         written = store(record, identities=identities)
-        typer.echo(f"{len(written)} files in {record}; play back with: linkgauge system --recorded {record}", err=True)
+        click.echo(f"{len(written)} files in {record}; play back with: linkgauge system --recorded {record}", err=True)
     if name is None and not here and recorded is None:
         for known in catalog.names():
-            typer.echo(f"{known:18} {catalog.load(known).title}")
+            click.echo(f"{known:18} {catalog.load(known).title}")
         return
     system = find(name, here=here, recorded=recorded)
     if svg_file is not None:
@@ -55,9 +58,9 @@ def system_command(
             svg_file.write_text(svg(system), encoding="utf-8")
         except OSError as error:
             raise EnvironmentLackingError(f"{svg_file}: cannot be written ({error.strerror})") from None
-        typer.echo(f"drawn in {svg_file}", err=True)
+        click.echo(f"drawn in {svg_file}", err=True)
     if json:
-        typer.echo(system.to_json(), nl=False)
+        click.echo(system.to_json(), nl=False)
     elif svg_file is None:
         show(system, unit)
 

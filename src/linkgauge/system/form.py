@@ -69,6 +69,7 @@ _TOP = {
     "published",
     "cap",
     "accepted",
+    "accepted_of",
     "notes",
     "link",
     *NODE_KINDS,
@@ -96,8 +97,10 @@ class _Reader:
             if key not in known:
                 raise self.fail(where, f"unknown key {key!r}; known are {', '.join(sorted(known))}")
 
-    def figure(self, where: str, key: str, raw: object, unit: str, source: str | None) -> Figure:
-        provenance = "described"
+    def figure(
+        self, where: str, key: str, raw: object, unit: str, source: str | None, provenance: str | None = None
+    ) -> Figure:
+        provenance = provenance or "described"
         if isinstance(raw, Mapping):
             self.only(f"{where}: {key}", raw, ("value", "unit", "provenance", "source"))
             if "value" not in raw:
@@ -199,7 +202,10 @@ def read(data: Mapping[str, Any], place: str) -> System:
         network=_network(reader, data["network"]) if "network" in data else None,
         published=tuple(_published(reader, i, e, ordinals) for i, e in enumerate(_tables(reader, data, "published"))),
         caps=tuple(_cap(reader, i, e) for i, e in enumerate(_tables(reader, data, "cap"))),
-        accepted=tuple(_accepted(reader, i, e) for i, e in enumerate(_tables(reader, data, "accepted"))),
+        accepted=(
+            *(one for i, e in enumerate(_tables(reader, data, "accepted")) for one in _accepted(reader, i, e)),
+            *_accepted_of(reader, data),
+        ),
         notes=tuple(str(note) for note in reader.typed("file", "notes", data.get("notes", []), list)),
     )
 
@@ -431,25 +437,46 @@ def _cap(reader: _Reader, index: int, entry: Mapping[str, Any]) -> Cap:
     )
 
 
-def _accepted(reader: _Reader, index: int, entry: Mapping[str, Any]) -> Accepted:
+def _accepted(reader: _Reader, index: int, entry: Mapping[str, Any]) -> list[Accepted]:
+    """Return the shares of one entry: one from a size on, or `shares`, a table of them by size."""
     where = f"accepted {entry.get('kind', index)}"
-    reader.only(where, entry, ("kind", "share", "size", "transport", "pattern", "note", "source"))
+    known = ("kind", "share", "size", "shares", "transport", "pattern", "ranks", "note", "provenance", "source")
+    reader.only(where, entry, known)
     kind = reader.text(where, entry, "kind")
     if kind not in LINK_KINDS:
         raise reader.fail(where, f"unknown link kind {kind!r}; known are {', '.join(LINK_KINDS)}")
-    if "share" not in entry:
-        raise reader.fail(where, "needs a share")
-    share = reader.figure(where, "share", entry["share"], units.COUNT, entry.get("source"))
-    if not 0 < share.value <= 1:
-        raise reader.fail(where, f"share: {share.value:g} is not above 0 and at most 1")
-    return Accepted(
-        kind=kind,
-        share=share,
-        size=reader.figure(where, "size", entry.get("size", "1 MiB"), units.SIZE, entry.get("source")),
-        transport=reader.text_or_none(where, entry, "transport"),
-        pattern=reader.text_or_none(where, entry, "pattern"),
-        note=reader.text_or_none(where, entry, "note"),
-    )
+    shares = entry.get("shares")
+    if (shares is None) == ("share" not in entry) or (shares is not None and "size" in entry):
+        raise reader.fail(where, "needs a share (with its size), or shares by size")
+    if shares is not None and not isinstance(shares, Mapping):
+        raise reader.fail(where, "shares: must be a table of shares by size")
+    by_size = [(entry.get("size", "1 MiB"), entry["share"])] if shares is None else list(shares.items())
+    common = {
+        "transport": reader.text_or_none(where, entry, "transport"),
+        "pattern": reader.text_or_none(where, entry, "pattern"),
+        "note": reader.text_or_none(where, entry, "note"),
+    }
+    ranks = None if "ranks" not in entry else reader.typed(where, "ranks", entry["ranks"], int)
+    found = []
+    for size, raw in by_size:
+        share = reader.figure(where, "share", raw, units.COUNT, entry.get("source"), entry.get("provenance"))
+        if not 0 < share.value <= 1:
+            raise reader.fail(where, f"share: {share.value:g} is not above 0 and at most 1")
+        least = reader.figure(where, "size", size, units.SIZE, entry.get("source"), entry.get("provenance"))
+        found.append(Accepted(kind=kind, share=share, size=least, ranks=ranks, **common))
+    return found
+
+
+def _accepted_of(reader: _Reader, data: Mapping[str, Any]) -> tuple[Accepted, ...]:
+    """Return the shares of the described system that `accepted_of` names, whose own they are."""
+    name = reader.text_or_none("file", data, "accepted_of")
+    if name is None:
+        return ()
+    from linkgauge.system import catalog
+
+    if name not in catalog.names() or name == data.get("name"):
+        raise reader.fail("accepted_of", f"{name!r} is no other described system")
+    return catalog.load(name).accepted
 
 
 def from_json(text: str, place: str) -> System:

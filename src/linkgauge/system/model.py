@@ -8,7 +8,7 @@ forms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,6 +98,11 @@ class Link:
         return self.b if end == self.a else self.a
 
 
+def is_fabric(link: Link, kinds: Mapping[str, str]) -> bool:
+    """Return whether peer access between devices uses a link; `kinds` are the nodes' by name."""
+    return link.kind in FABRIC_KINDS and {kinds[link.a], kinds[link.b]} <= {"device", "switch"}
+
+
 @dataclass(frozen=True)
 class Published:
     """A figure that a paper or a maker states for one pattern on this system: shown beside the rules, never a
@@ -129,8 +134,9 @@ class Cap:
 class Accepted:
     """The share of a link kind's data rate that a source saw there, by which a new machine is judged on its first day.
 
-    `kind` is a link kind, or `memory`. Without a transport or pattern it holds for all. `size` is the least size
-    in bytes from which it holds. `check` asks for a little less than this share (docs/judging.md).
+    `kind` is a link kind, or `memory`: the share is of half of a device's memory rate then. Without a transport,
+    pattern or number of ranks it holds for all. `size` is the least size in bytes from which it holds. `check` asks for
+    a little less than this share (docs/judging.md).
     """
 
     kind: str
@@ -138,7 +144,26 @@ class Accepted:
     size: Figure
     transport: str | None = None
     pattern: str | None = None
+    ranks: int | None = None
     note: str | None = None
+
+    def fits(self, transport: str | None, pattern: str | None, size_bytes: int | None, ranks: int) -> bool:
+        """Whether it is about such a case; a size that is not known is large enough."""
+        return (
+            self.transport in (None, transport)
+            and self.pattern in (None, pattern)
+            and self.ranks in (None, ranks)
+            and (size_bytes is None or size_bytes >= self.size.value)
+        )
+
+
+def most_particular(entries: Iterable[Accepted]) -> Accepted | None:
+    """Return the entry that speaks of several that fit: of the pattern, the transport, the ranks, the largest size."""
+    return max(
+        entries,
+        key=lambda e: (e.pattern is not None, e.transport is not None, e.ranks is not None, e.size.value),
+        default=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -176,6 +201,13 @@ class System:
         return tuple(sorted(self.of_kind("device"), key=lambda node: node.ordinal or 0))
 
     @property
+    def names_by_ordinal(self) -> dict[int, str]:
+        """The devices' names by ordinal; their place in the order where none is given."""
+        return {
+            device.ordinal if device.ordinal is not None else i: device.name for i, device in enumerate(self.devices)
+        }
+
+    @property
     def hosts(self) -> tuple[Node, ...]:
         """The hosts: one for each NUMA node that has cores or host memory."""
         return tuple(self.of_kind("host"))
@@ -207,7 +239,7 @@ class System:
             for vertex in front:
                 for link in self.links_of(vertex):
                     other = link.other(vertex)
-                    peer = link.kind in FABRIC_KINDS and {kinds[vertex], kinds[other]} <= {"device", "switch"}
+                    peer = is_fabric(link, kinds)
                     if other not in seen and (over_fabric or not peer):
                         following[other] = None
             seen.update(following)

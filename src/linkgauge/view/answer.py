@@ -1,79 +1,176 @@
-"""What a run says at first sight: the best of each task, and which mechanism to use for which sizes."""
+"""What a run says at first sight: the best of each task."""
 
 from __future__ import annotations
 
 import dataclasses
+import statistics
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
+from linkgauge.plan.case import TASK
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.view.alike import Devices, Kinds, apart, together
 from linkgauge.view.ceilings import CeilingLine, Ceilings
-from linkgauge.view.results import Results, Row, best_of
-from linkgauge.view.units import size_text
+from linkgauge.view.results import Results, Row, is_pair
+
+MOST_TASKS = 15
+"""Rows of the table of tasks at first sight; what is beyond is told to be left out."""
+_AS_GOOD = 0.97
+_WAYS = {"pingpong": "one way", "unidirectional": "one way", "bidirectional": "both ways"}
+_USUAL = {"host_to_device": "pinned to device memory", "device_to_host": "device to pinned memory",
+          "host_device_both": "pinned to device memory"}  # fmt: skip
+# What is asked of a machine first; other patterns stand behind them where there are too many.
+_FIRST = (
+    "pingpong", "unidirectional", "bidirectional", "alltoall", "allreduce", "allgather", "reduce_scatter", "broadcast",
+    "host_to_device", "device_to_host", "local_copy", "ring_shift", "one_to_all", "all_to_one",
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """One figure of alike devices or pairs: their rows by one mechanism at one size, and who differs among them."""
+
+    rows: tuple[Row, ...]
+    values: tuple[float, ...]
+    label: str
+    where: str
+    apart: tuple[tuple[Devices, float], ...]
+
+    @property
+    def row(self) -> Row:
+        """One of the rows, the first that does not stand apart."""
+        outside = {devices for devices, _ in self.apart}
+        return next((row for row in self.rows if tuple(row["devices"]) not in outside), self.rows[0])
+
+    @property
+    def size(self) -> int:
+        """The size of all rows."""
+        return int(self.rows[0]["size"])
+
+    @property
+    def low(self) -> float:
+        """The least value of those that do not stand apart."""
+        return min(self._usual)
+
+    @property
+    def high(self) -> float:
+        """The largest value of those that do not stand apart."""
+        return max(self._usual)
+
+    @property
+    def _usual(self) -> list[float]:
+        outside = {devices for devices, _ in self.apart}
+        together = zip(self.rows, self.values, strict=True)
+        return [value for row, value in together if tuple(row["devices"]) not in outside] or list(self.values)
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskAnswer:
-    """The best of one task: the row of the lowest time at its smallest size, and that of the highest goodput."""
+    """The best of one task over devices or pairs that are alike.
+
+    `fastest` is of times in ns at the smallest size, `widest` of goodputs in bytes per second, None for patterns
+    without; `bound` is the least bound on the latter.
+    """
 
     title: str
-    fastest: Row
-    widest: Row | None  # None for patterns without goodput
-    bound: CeilingLine | None  # the least bound on the widest row's goodput
+    where: str
+    fastest: Best
+    widest: Best | None
+    bound: CeilingLine | None
+
+    @property
+    def name(self) -> str:
+        """The task and on what, leaving out what is usual: `one way · all pairs`."""
+        what, *rest = self.title.split(" · ")
+        return " · ".join([what, self.where, *(part for part in rest if part != _USUAL.get(what, "float32 sum"))])
+
+    @property
+    def shares(self) -> tuple[float, float] | None:
+        """The least and largest share of the bound, 1 being all of it; None where there is no bound."""
+        limit = self.bound.goodput_bytes_per_s if self.bound is not None else None
+        return None if self.widest is None or not limit else (self.widest.low / limit, self.widest.high / limit)
 
 
 def answers(results: Results, ceilings: Ceilings) -> list[TaskAnswer]:
-    """Return the best of each task that is a curve."""
-    found = []
-    for first, rows in results.panels:
-        smallest = min(row["size"] for row in rows)
-        fastest = min((row for row in rows if row["size"] == smallest), key=lambda row: row["median_ns"])
-        rated = [row for row in rows if row["goodput_bytes_per_s"] is not None]
-        widest = max(rated, key=lambda row: row["goodput_bytes_per_s"]) if rated else None
-        bound = ceilings.least_bound(widest) if widest is not None else None
-        found.append(TaskAnswer(results.title(first), fastest, widest, bound))
-    return found
+    """Return the best of each task, in the order of patterns: alike devices and pairs are one.
+
+    A copy between two devices one way is one task, whatever its window and whether it comes back: its time is that of
+    the ping-pong where there is one.
+    """
+    kinds = results.kinds
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in results.rows:
+        groups.setdefault(_task(row, kinds), []).append(row)
+    order = {name: place for place, name in enumerate(PATTERNS)}
+
+    def place(rows: list[Row]) -> tuple[Any, ...]:
+        first = min(order[row["pattern"]] for row in rows)
+        alone = is_pair(rows[0]) and len(set(rows[0]["devices"])) == 1
+        return (first, alone, len(rows[0]["devices"]), min(tuple(row["devices"]) for row in rows))
+
+    return [_answer(results, ceilings, kinds.devices, rows) for rows in sorted(groups.values(), key=place)]
 
 
-@dataclasses.dataclass(frozen=True)
-class Use:
-    """For which sizes which mechanisms are best: several where their intervals overlap at every one of the sizes."""
+def first_answers(found: Sequence[TaskAnswer]) -> tuple[list[TaskAnswer], list[TaskAnswer]]:
+    """Return the tasks that are shown at first sight, at most MOST_TASKS, and the rest, both in their order."""
 
-    sizes: str
-    labels: tuple[str, ...]
-    margin: float | None  # least share by which the next one is slower; None where there is no other
+    def rank(one: TaskAnswer) -> tuple[Any, ...]:
+        pattern = one.fastest.row["pattern"]
+        inside = is_pair(one.fastest.row) and len(set(one.fastest.row["devices"])) == 1
+        return (inside, pattern not in _FIRST, one.widest is None)
 
-
-def best_ranges(results: Results, rows: list[Row]) -> list[Use]:
-    """Return the ranges of sizes over which the same mechanism is best, or cannot be told from the best."""
-    ranges: list[tuple[list[int], list[str]]] = []
-    order = list(results.mechanisms.values())
-    for size in sorted({row["size"] for row in rows}):
-        best, near = best_of([row for row in rows if row["size"] == size])
-        if best is None:
-            continue
-        labels = sorted({results.label(row) for row in (best, *near)}, key=order.index)
-        common = [label for label in ranges[-1][1] if label in labels] if ranges else []
-        # What cannot be told from the best does not become it: a range goes on only with this size's own best.
-        if results.label(best) in common:
-            ranges[-1] = ([*ranges[-1][0], size], common)
-        else:
-            ranges.append(([size], labels))
-    uses = []
-    for place, (sizes, labels) in enumerate(ranges):
-        margins = [_margin(results, [row for row in rows if row["size"] == size], labels) for size in sizes]
-        known = [margin for margin in margins if margin is not None]
-        if len(ranges) == 1:
-            words = "all sizes"
-        elif place == 0:
-            words = f"up to {size_text(sizes[-1])}"
-        elif place == len(ranges) - 1:
-            words = f"from {size_text(sizes[0])}"
-        else:
-            words = size_text(sizes[0]) + (f" to {size_text(sizes[-1])}" if len(sizes) > 1 else "")
-        uses.append(Use(words, tuple(labels), min(known) if known else None))
-    return uses
+    kept = sorted(range(len(found)), key=lambda place: (rank(found[place]), place))[:MOST_TASKS]
+    chosen = set(kept)
+    return [found[place] for place in sorted(chosen)], [one for i, one in enumerate(found) if i not in chosen]
 
 
-def _margin(results: Results, rows: list[Row], labels: list[str]) -> float | None:
-    """Return by which share the best of the others is slower than the best of `labels`."""
-    own = [row["median_ns"] for row in rows if results.label(row) in labels]
-    others = [row["median_ns"] for row in rows if results.label(row) not in labels]
-    return min(others) / min(own) - 1 if own and others else None
+def _task(row: Row, kinds: Kinds) -> tuple[Any, ...]:
+    between = row["pattern"] in _WAYS and len(set(row["devices"])) == 2
+    left_out = {"pattern", "devices", *(("window",) if between else ())}
+    settings = tuple(row[name] for name in TASK if name not in left_out)
+    pattern = _WAYS[row["pattern"]] if between else row["pattern"]
+    return (pattern, settings, len(row["devices"]), kinds.key(row))
+
+
+def _answer(results: Results, ceilings: Ceilings, every: Collection[int], rows: list[Row]) -> TaskAnswer:
+    smallest = min(row["size"] for row in rows)
+    # Of several patterns and windows the time is that of the one message that comes back.
+    timed = [row for row in rows if row["size"] == smallest]
+    alone = [row for row in timed if row["pattern"] == "pingpong"]
+    fastest = _best(results, every, alone or timed, "latency_ns", min)
+    rated = [row for row in rows if row["goodput_bytes_per_s"] is not None]
+    widest = _best(results, every, rated, "goodput_bytes_per_s", max) if rated else None
+    bound = ceilings.least_bound(widest.row) if widest is not None else None
+    first = rows[0]
+    if first["pattern"] in _WAYS and len(set(first["devices"])) == 2:
+        title = results.title({**first, "window": 1}, devices=False).replace(
+            first["pattern"], _WAYS[first["pattern"]], 1
+        )
+    else:
+        title = results.title(first, devices=False)
+    where = together({tuple(row["devices"]) for row in rows}, every)
+    if is_pair(first) and len(set(first["devices"])) == 1:
+        title, *rest = title.split(" · ")
+        title = " · ".join([f"{title} inside", *rest])
+    return TaskAnswer(title, where, fastest, widest, bound)
+
+
+def _best(results: Results, every: Collection[int], rows: list[Row], name: str, better: Callable[..., Any]) -> Best:
+    """Return the best figure by one mechanism at one size; of two that are as good, the one of more devices or pairs.
+
+    What a mechanism gives is its median over those that were measured by it.
+    """
+    groups: dict[tuple[Any, ...], dict[Devices, Row]] = {}
+    for row in sorted(rows, key=lambda row: row["effective_samples"] or 0, reverse=True):
+        own = groups.setdefault((results.label(row), row["pattern"], row["window"], row["size"]), {})
+        own.setdefault(tuple(row["devices"]), row)
+    middles = {key: statistics.median(row[name] for row in own.values()) for key, own in groups.items()}
+    top = better(middles.values())
+    near = [key for key, value in middles.items() if min(value, top) >= _AS_GOOD * max(value, top)]
+    most = max(len(groups[key]) for key in near)
+    key = better((key for key in near if len(groups[key]) == most), key=lambda key: middles[key])
+    chosen = tuple(groups[key][devices] for devices in sorted(groups[key]))
+    values = tuple(float(row[name]) for row in chosen)
+    outside = apart([1 / value if better is min else value for value in values], chosen)
+    named = tuple((tuple(chosen[place]["devices"]), values[place]) for place in outside)
+    return Best(chosen, values, key[0], together(groups[key], every), named)

@@ -66,7 +66,7 @@ def pair_matrix(
     # Viridis is dark at its low end: white on dark, black on bright.
     dark = f"datum.value {'>' if reverse else '<'} {middle}"
     text = base.mark_text(fontSize=11 if len(devices) <= 8 else 8).encode(
-        text="text:N", color=alt.condition(dark, alt.value("white"), alt.value("black"))
+        text=alt.Text("text:N"), color=charts.chosen(alt.ColorValue, dark, "white", "black")
     )
     return alt.layer(cells, text).properties(width=side * len(devices), height=side * 0.75 * len(devices))
 
@@ -154,7 +154,14 @@ def topology(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | 
     line = (
         alt.Chart(charts.data(lines))
         .mark_line(strokeWidth=3)
-        .encode(x=x, y=y, detail="pair:N", order="order:Q", color=colour, tooltip=["pair:N", "goodput:Q"])
+        .encode(
+            x=x,
+            y=y,
+            detail="pair:N",
+            order="order:Q",
+            color=colour,
+            tooltip=[alt.Tooltip("pair:N"), alt.Tooltip("goodput:Q")],
+        )
     )
     heads = alt.Chart(charts.data([item["head"] for item in arrows])).mark_point(
         shape="triangle", filled=True, size=130, opacity=1
@@ -167,11 +174,11 @@ def topology(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | 
         texts = [{**item["label"], "text": digits(item["goodput"])} for item in arrows]
         halo = alt.Chart(charts.data(texts)).mark_text(fontSize=10, stroke="white", strokeWidth=4, fill="white")
         mark = alt.Chart(charts.data(texts)).mark_text(fontSize=10, fill="#111")
-        layers += [halo.encode(x=x, y=y, text="text:N"), mark.encode(x=x, y=y, text="text:N")]
+        layers += [halo.encode(x=x, y=y, text=alt.Text("text:N")), mark.encode(x=x, y=y, text=alt.Text("text:N"))]
     nodes = [{"x": px, "y": py, "name": str(device)} for device, (px, py) in place.items()]
     node = alt.Chart(charts.data(nodes)).encode(x=x, y=y)
     layers.append(node.mark_circle(size=900, color="#1b1b3a", opacity=1))
-    layers.append(node.mark_text(color="white", fontWeight="bold", fontSize=12).encode(text="name:N"))
+    layers.append(node.mark_text(color="white", fontWeight="bold", fontSize=12).encode(text=alt.Text("name:N")))
     return alt.layer(*layers).properties(width=460, height=440)
 
 

@@ -26,10 +26,14 @@ def over_devices(results: Results, rows: list[Row], unit: str, size: int) -> Cha
         x=alt.X("ranks:O", title="devices", axis=alt.Axis(labelAngle=0, values=counts)), color=look["color"]
     )
     y = alt.Y("goodput:Q", title=f"goodput ({unit})", scale=alt.Scale(zero=True))
-    bars = base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("goodput_q3:Q", title=f"goodput ({unit})"), y2="goodput_q1:Q")
+    bars = base.mark_rule(strokeWidth=1.5).encode(
+        y=alt.Y("goodput_q3:Q", title=f"goodput ({unit})"), y2=alt.Y2("goodput_q1:Q")
+    )
     line = base.mark_line(strokeWidth=2).encode(y=y, strokeDash=look["strokeDash"])
     points = base.mark_point(filled=True, size=50, opacity=1).encode(
-        y=y, shape=look["shape"], tooltip=["mechanism:N", "ranks:O", "goodput:Q", "bus:Q"]
+        y=y,
+        shape=look["shape"],
+        tooltip=[alt.Tooltip("mechanism:N"), alt.Tooltip("ranks:O"), alt.Tooltip("goodput:Q"), alt.Tooltip("bus:Q")],
     )
     return alt.layer(bars, line, points)
 
@@ -71,11 +75,12 @@ def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart
         values=[charts.short(1 / reach), 1, charts.short(reach)],
     )
     cells = base.mark_rect(stroke="white").encode(
-        color=alt.Color("ratio:Q", scale=scale, legend=legend), tooltip=["size_text:N", "ranks:O", "ratio:Q"]
+        color=alt.Color("ratio:Q", scale=scale, legend=legend),
+        tooltip=[alt.Tooltip("size_text:N"), alt.Tooltip("ranks:O"), alt.Tooltip("ratio:Q")],
     )
     strong = f"abs(log(datum.ratio)) > 0.6 * {math.log(reach)}"
     text = base.mark_text(fontSize=11).encode(
-        text="text:N", color=alt.condition(strong, alt.value("white"), alt.value("black"))
+        text=alt.Text("text:N"), color=charts.chosen(alt.ColorValue, strong, "white", "black")
     )
     return alt.layer(cells, text).properties(height=max(70, 34 * len(counts)))
 
@@ -120,9 +125,17 @@ def share_of_peak(results: Results, ceilings: Ceilings, unit: str) -> Chart | No
     top = max(105.0, *(item["share"] * 1.12 for item in data))
     x = alt.X("share:Q", title="share of the least bound (%)", scale=alt.Scale(domain=[0, top]))
     bars = base.mark_bar().encode(
-        x=x, color=look["color"], tooltip=["task:N", "mechanism:N", "share:Q", "goodput:Q", "bound:N"]
+        x=x,
+        color=look["color"],
+        tooltip=[
+            alt.Tooltip("task:N"),
+            alt.Tooltip("mechanism:N"),
+            alt.Tooltip("share:Q"),
+            alt.Tooltip("goodput:Q"),
+            alt.Tooltip("bound:N"),
+        ],
     )
-    text = base.mark_text(align="left", dx=3, fontSize=10).encode(x=x, text="text:N")
+    text = base.mark_text(align="left", dx=3, fontSize=10).encode(x=x, text=alt.Text("text:N"))
     full = alt.Chart(charts.data([{"at": 100}])).mark_rule(strokeDash=[5, 4], color=charts.CEILING_COLOUR)
     layers: list[Any] = [bars, text, full.encode(x=alt.X("at:Q"))]
     return alt.layer(*layers).properties(height=max(60, 17 * len(data) + 10 * len(tasks)))

@@ -71,12 +71,13 @@ def _lines(
     look = charts.mechanism_encoding(results, shown)
     x = charts.size_axis(row["size"] for row in data)
     picked = alt.selection_point(fields=["mechanism"], bind="legend")
-    strong = alt.condition(picked, alt.value(1.0), alt.value(0.12)) if picking else alt.value(1.0)
-    faint = alt.condition(picked, alt.value(0.22), alt.value(0.04)) if picking else alt.value(0.22)
-    field = y.to_dict()["field"]
+    strong = charts.chosen(alt.OpacityValue, picked, 1.0, 0.12) if picking else alt.OpacityValue(1.0)
+    faint = charts.chosen(alt.OpacityValue, picked, 0.22, 0.04) if picking else alt.OpacityValue(0.22)
+    said = y.to_dict(validate=False)
+    field = said["field"]
     base = alt.Chart(charts.data(data)).encode(x=x)
     band = base.mark_area().encode(
-        y=alt.Y(f"{low}:Q", title=y.to_dict().get("title")), y2=f"{high}:Q", color=look["color"], opacity=faint
+        y=alt.Y(f"{low}:Q", title=said.get("title")), y2=alt.Y2(f"{high}:Q"), color=look["color"], opacity=faint
     )
     line = base.mark_line(strokeWidth=2).encode(y=y, color=look["color"], strokeDash=look["strokeDash"], opacity=strong)
     tips = [
@@ -149,15 +150,22 @@ def _dashed(limits: list[dict[str, Any]], x: Any, decades: float) -> list[Any]:
     for one in placed:  # a text as long as the chart is wide would run through the curves
         names = one.pop("rules")
         one["text"] = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-    axis = x.to_dict()
+    axis = x.to_dict(validate=False)
     at = alt.X("from:Q", scale=alt.Scale(**axis["scale"]), axis=alt.Axis(**axis["axis"]), title=axis["title"])
     rules = alt.Chart(charts.data(limits)).mark_rule(strokeDash=[5, 4], color=charts.CEILING_COLOUR, strokeWidth=1.2)
-    rules = rules.encode(x=at, x2="to:Q", y=alt.Y("value:Q"), tooltip=["rule:N", "kind:N", "value:Q"])
+    rules = rules.encode(
+        x=at,
+        x2=alt.X2("to:Q"),
+        y=alt.Y("value:Q"),
+        tooltip=[alt.Tooltip("rule:N"), alt.Tooltip("kind:N"), alt.Tooltip("value:Q")],
+    )
     text = alt.Chart(charts.data(placed)).mark_text(
         align="left", baseline="bottom", dx=4, dy=-2, fontSize=10, color=charts.CEILING_COLOUR
     )
     least = axis["scale"]["domain"][0]
     return [
         rules,
-        text.transform_calculate(start=str(least)).encode(x=alt.X("start:Q"), y=alt.Y("value:Q"), text="text:N"),
+        text.transform_calculate(start=str(least)).encode(
+            x=alt.X("start:Q"), y=alt.Y("value:Q"), text=alt.Text("text:N")
+        ),
     ]

@@ -62,21 +62,21 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
         chosen = alt.param(name="box_size", value=sizes[-1], bind=menu)
         base = base.add_params(chosen).transform_filter("datum.size == box_size")
     tips = [alt.Tooltip("mechanism:N"), *(alt.Tooltip(f"{n}:Q", title=t) for n, t in _BOX_TIPS)]
-    whisker = base.mark_rule(strokeWidth=1.5).encode(y=y("p5"), y2="p95:Q", color=colour)
+    whisker = base.mark_rule(strokeWidth=1.5).encode(y=y("p5"), y2=alt.Y2("p95:Q"), color=colour)
     ends = [base.mark_tick(size=16, thickness=1.5).encode(y=y(end), color=colour) for end in ("p5", "p95")]
     wide, waist = {"size": 44, "opacity": 0.75}, {"size": 24, "opacity": 0.75}
     box = [
-        base.mark_bar(**wide).encode(y=y("q1"), y2="notch_low:Q", color=colour, tooltip=tips),
-        base.mark_bar(**waist).encode(y=y("notch_low"), y2="notch_high:Q", color=colour, tooltip=tips),
-        base.mark_bar(**wide).encode(y=y("notch_high"), y2="q3:Q", color=colour, tooltip=tips),
+        base.mark_bar(**wide).encode(y=y("q1"), y2=alt.Y2("notch_low:Q"), color=colour, tooltip=tips),
+        base.mark_bar(**waist).encode(y=y("notch_low"), y2=alt.Y2("notch_high:Q"), color=colour, tooltip=tips),
+        base.mark_bar(**wide).encode(y=y("notch_high"), y2=alt.Y2("q3:Q"), color=colour, tooltip=tips),
     ]
     middle = base.mark_tick(size=24, thickness=2, color="black").encode(y=y("median"))
     mean = base.mark_point(
         shape="diamond", filled=True, size=55, color="white", stroke="black", strokeWidth=1, opacity=1
     )
     words = {"fontSize": 10, "color": "#333"}
-    above = base.mark_text(dy=-9, **words).encode(y=y("p95"), text="most:N")
-    below = base.mark_text(dy=11, **words).encode(y=y("p5"), text="least:N")
+    above = base.mark_text(dy=-9, **words).encode(y=y("p95"), text=alt.Text("most:N"))
+    below = base.mark_text(dy=11, **words).encode(y=y("p5"), text=alt.Text("least:N"))
     return alt.layer(whisker, *ends, *box, middle, mean.encode(y=y("mean")), above, below)
 
 
@@ -117,7 +117,7 @@ def time_line(row: Row, series: Floats, cut: int) -> Chart:
     points = base.mark_circle(size=14, opacity=0.7).encode(
         y=y,
         color=alt.Color("part:N", scale=parts, title=None, legend=alt.Legend(orient="top")),
-        tooltip=["sample:Q", "time:Q"],
+        tooltip=[alt.Tooltip("sample:Q"), alt.Tooltip("time:Q")],
     )
     middle = alt.Chart(charts.data([{"median": charts.short(row["median_ns"], scale)}]))
     return alt.layer(points, middle.mark_rule(color="black", strokeDash=[4, 3]).encode(y=alt.Y("median:Q")))
@@ -161,4 +161,10 @@ def cumulative(named: list[tuple[str, str, Floats]]) -> Chart:
     )
     y = alt.Y("share:Q", title="samples at most this long (%)")
     line = alt.Chart(charts.data(data)).mark_line(interpolate="step-after", strokeWidth=1.8)
-    return line.encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=["name:N", "share:Q", "time:Q"])
+    return line.encode(
+        x=x,
+        y=y,
+        color=colour,
+        strokeDash=dash,
+        tooltip=[alt.Tooltip("name:N"), alt.Tooltip("share:Q"), alt.Tooltip("time:Q")],
+    )

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-app = typer.Typer(pretty_exceptions_enable=False)
+from linkgauge.command_line import PATH, argument, command, flag, option
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
-UnitOption = Annotated[str, typer.Option("--unit", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")]
+run_argument = argument("run", metavar="RUN", help="A run folder.")
+unit_option = option("--unit", default="GB/s", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
 
 
-@app.command("show", epilog="Example: linkgauge show runs/2026-01-02 --pattern allreduce")
-def show_command(
-    run: RunArgument,
-    pattern: Annotated[str | None, typer.Option("--pattern", help="Only this pattern.")] = None,
-    unit: UnitOption = "GB/s",
-    derived: Annotated[
-        bool, typer.Option("--derived", help="Only what is derived from curves: flat latency, n1/2, 95 %, blocks.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="As JSON: one object a case and lane, or with --derived one a curve.")
-    ] = False,
-) -> None:
-    """A run's results as tables: findings, sizes by mechanism, pairs as matrices, and what did not end well."""
+@command("show", epilog="Example: linkgauge show runs/2026-01-02 --pattern allreduce")
+@run_argument
+@option("--pattern", help="Only this pattern.")
+@unit_option
+@flag("--derived", help="Only what is derived from curves: flat latency, n1/2, 95 %, blocks.")
+@flag("--json", "as_json", help="As JSON: one object a case and lane, or with --derived one a curve.")
+def show_command(run: str, pattern: str | None, unit: str, derived: bool, as_json: bool) -> None:
+    """A run in a sentence and as tables: findings, sizes by mechanism, pairs as matrices, and what did not end well."""
     from linkgauge.store.run import load
     from linkgauge.view.results import Results
     from linkgauge.view.units import rate_unit
@@ -42,26 +37,29 @@ def show_command(
 
     from linkgauge.view import tables
     from linkgauge.view.ceilings import Ceilings
+    from linkgauge.view.first import FirstLook
     from linkgauge.view.judged import findings_of
+    from linkgauge.view.summary import print_head
 
     console = Console()
     if derived:
         console.print(*tables.derived(results, console.width, unit), sep="\n")
         return
-    findings = findings_of(loaded)
-    if findings and pattern is None:
-        console.print(tables.findings_table(findings))
-    console.print(tables.everything(results, console.width, unit, Ceilings(results.run)))
+    ceilings = Ceilings(results.run)
+    if pattern is None:
+        findings = findings_of(loaded)
+        print_head(FirstLook(results, ceilings), findings, console, unit)
+        console.print()
+        if findings:
+            console.print(tables.findings_table(findings))
+    console.print(tables.everything(results, console.width, unit, ceilings))
 
 
-@app.command("report", epilog="Example: linkgauge report runs/2026-01-02 -o report.html")
-def report_command(
-    run: RunArgument,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Where to write it; report.html in the run folder by default.")
-    ] = None,
-    unit: UnitOption = "GB/s",
-) -> None:
+@command("report", epilog="Example: linkgauge report runs/2026-01-02 -o report.html")
+@run_argument
+@option("-o", "--output", type=PATH, help="Where to write it; report.html in the run folder by default.")
+@unit_option
+def report_command(run: str, output: Path | None, unit: str) -> None:
     """A run's report: one HTML file that opens offline."""
     from linkgauge.store.run import load
     from linkgauge.view.report import write_report
@@ -70,29 +68,32 @@ def report_command(
     print(write_report(loaded, output or loaded.path / "report.html", unit))
 
 
-@app.command("plot", epilog="Example: linkgauge plot runs/2026-01-02 --figure goodput --pattern pingpong -o fig.pdf")
+@command("plot", epilog="Example: linkgauge plot runs/2026-01-02 --figure goodput --pattern pingpong -o fig.pdf")
+@run_argument
+@option(
+    "--figure",
+    required=True,
+    help="goodput, latency, boxes, matrix, topology, devices, ratio, timeline, distribution or shares.",
+)
+@option("-o", "--output", type=PATH, help="Ends with .pdf, .svg, .png or .json; FIGURE.pdf by default.")
+@option("--pattern", default="", help="Only this pattern.")
+@option("--size", help="Only this size, such as 64KiB.")
+@option("--transport", multiple=True, help="Only this transport or mechanism; repeatable.")
+@option("--on", help="Only these devices, such as 0,1.")
+@option("--case", default="", help="Only the case of this key, or of a key that starts so.")
+@option("--quantity", default="", help="Of a matrix: goodput, latency, share or hops.")
+@unit_option
 def plot_command(
-    run: RunArgument,
-    figure: Annotated[
-        str,
-        typer.Option(
-            "--figure",
-            help="goodput, latency, boxes, matrix, topology, devices, ratio, timeline, distribution or shares.",
-            show_default=False,
-        ),
-    ],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Ends with .pdf, .svg, .png or .json; FIGURE.pdf by default.")
-    ] = None,
-    pattern: Annotated[str, typer.Option("--pattern", help="Only this pattern.")] = "",
-    size: Annotated[str | None, typer.Option("--size", help="Only this size, such as 64KiB.")] = None,
-    transport: Annotated[
-        list[str] | None, typer.Option("--transport", help="Only this transport or mechanism; repeatable.")
-    ] = None,
-    on: Annotated[str | None, typer.Option("--on", help="Only these devices, such as 0,1.")] = None,
-    case: Annotated[str, typer.Option("--case", help="Only the case of this key, or of a key that starts so.")] = "",
-    quantity: Annotated[str, typer.Option("--quantity", help="Of a matrix: goodput, latency, share or hops.")] = "",
-    unit: UnitOption = "GB/s",
+    run: str,
+    figure: str,
+    output: Path | None,
+    pattern: str,
+    size: str | None,
+    transport: tuple[str, ...],
+    on: str | None,
+    case: str,
+    quantity: str,
+    unit: str,
 ) -> None:
     """One figure of a run, fit to print."""
     from linkgauge.errors import UsageError
@@ -122,7 +123,7 @@ def plot_command(
     write_figure(spec, path)
     print(path)
     if note:
-        typer.echo(f"note: {note}", err=True)
+        click.echo(f"note: {note}", err=True)
 
 
 def _print_json(results: Any, pattern: str | None, derived: bool) -> None:

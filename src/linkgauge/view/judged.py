@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import RunFolderError
@@ -10,6 +11,7 @@ from linkgauge.errors import RunFolderError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from linkgauge.findings.advise import Advice
     from linkgauge.store.run import Run
 
 
@@ -24,17 +26,36 @@ class Unjudged:
     confidence: float = 1.0
 
 
+# A run's summary and its report tell the same findings, which take seconds where there are many samples.
+_FINDINGS: weakref.WeakKeyDictionary[Run, Sequence[Any]] = weakref.WeakKeyDictionary()
+
+
 def findings_of(run: Run) -> Sequence[Any]:
     """Return the findings of a run in the order of telling. RunFolderError where the run itself cannot be read."""
     from linkgauge.findings import judge
 
+    if run not in _FINDINGS:
+        try:
+            _FINDINGS[run] = judge(run)
+        except RunFolderError:
+            raise
+        except Exception as error:
+            words = f"{type(error).__name__} {(str(error).splitlines() or [''])[0][:200]}"
+            return (Unjudged(f"The rules ended with an error, so there are no findings: {words}"),)
+    return _FINDINGS[run]
+
+
+def advice_of(run: Run) -> Sequence[Advice]:
+    """Return what to use for which sizes, a class of devices at once; nothing where the rules end with an error."""
+    from linkgauge.findings.advise import advise
+    from linkgauge.findings.read import facts_of
+
     try:
-        return judge(run)
+        return advise(facts_of(run))
     except RunFolderError:
         raise
-    except Exception as error:
-        first = (str(error).splitlines() or [""])[0][:200]
-        return (Unjudged(f"The rules ended with an error, so there are no findings: {type(error).__name__} {first}"),)
+    except Exception:
+        return ()
 
 
 def by_kind(findings: Sequence[Any]) -> list[list[Any]]:

@@ -80,6 +80,17 @@ class Page:
         )
         self._charts.append(spec)
 
+    def static_table(self, columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], kind: str = "") -> None:
+        """Add a table as it is; `columns` are (name, whether it holds words), `kind` is its class of style."""
+        head = "".join(f'<th class="{"" if words else "n"}">{escape(name)}</th>' for name, words in columns)
+        self.html(f'<div class="scroll"><table class="{escape(kind)}"><thead><tr>{head}</tr></thead><tbody>')
+        for row in rows:
+            cells = zip(columns, row, strict=True)
+            self.html(
+                "<tr>" + "".join(f'<td class="{"" if w else "n"}">{escape(v)}</td>' for (_, w), v in cells) + "</tr>"
+            )
+        self.html("</tbody></table></div>")
+
     def table(self, columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[Any]]) -> None:
         """Add a table that sorts, filters and copies.
 

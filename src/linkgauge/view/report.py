@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -9,21 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.plan.curves import left_out_of
 from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts, report_charts
-from linkgauge.view.answer import answers, best_ranges
 from linkgauge.view.beside import COLUMNS as BESIDE_COLUMNS
 from linkgauge.view.beside import NOTE as BESIDE_NOTE
 from linkgauge.view.beside import beside_rows
-from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.chosen import chosen_ranges
 from linkgauge.view.derived import BLOCK_COLUMNS, BLOCK_NOTE, RATES, SIZE_COLUMNS, SIZE_NOTE, block_rows, size_rows
-from linkgauge.view.judged import by_kind
+from linkgauge.view.first import FirstLook
+from linkgauge.view.judged import advice_of, by_kind
 from linkgauge.view.nodes import NODE_NOTE, node_matrices
 from linkgauge.view.page import Page, escape
-from linkgauge.view.results import Results, Row, devices_text
-from linkgauge.view.tables import case_text, counts_line
-from linkgauge.view.units import RATE_UNITS, count_text, digits, rate_text, rate_unit, size_text, time_text
+from linkgauge.view.report_first import first_screen
+from linkgauge.view.results import Results, Row, devices_text, inert
+from linkgauge.view.sentence import sentence
+from linkgauge.view.tables import case_text, counts_line, left_out_text
+from linkgauge.view.units import RATE_UNITS, count_text, digits, rate_unit
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -65,16 +68,17 @@ def write_report(
 def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | None = None) -> str:
     """Return the report as one HTML text."""
     rate_unit(unit)
-    results = Results(run)
-    ceilings = Ceilings(run)
+    look = FirstLook.of(run)
+    results, ceilings = look.results, look.ceilings
+    found = _looked_for(run) if findings is None else findings
     page = Page()
     title = _title(run, results)
-    _head(page, run, results, title)
+    _head(page, run, title, sentence(look, found, unit), counts_line(results).plain.partition(";")[0])
     page.html("<main>")
-    _answer(page, results, ceilings, unit)
-    _findings(page, _looked_for(run) if findings is None else findings)
+    first_screen(page, look, unit)
+    _findings(page, found)
     _wrong(page, results)
-    _uses(page, results)
+    _uses(page, run)
     _chosen(page, results)
     _beside(page, run)
     report_charts.patterns(page, results, ceilings, unit)
@@ -120,77 +124,40 @@ def _text_of(mapping: object, name: str) -> str:
     return str(value) if isinstance(value, str | int | float) else ""
 
 
-def _head(page: Page, run: Run, results: Results, title: str) -> None:
+def _when(start: str, end: str) -> str:
+    """Return when a run was, in whole seconds of UTC, the day once: `2026-01-02 03:04:05 to 03:09:05 UTC`."""
+    try:
+        times = [datetime.datetime.fromisoformat(text).astimezone(datetime.timezone.utc) for text in (start, end)]
+    except (ValueError, OverflowError):
+        return " to ".join(filter(None, (start, end)))
+    days = [f"{time:%Y-%m-%d}" for time in times]
+    return f"{days[0]} {times[0]:%H:%M:%S} to {'' if days[0] == days[1] else f'{days[1]} '}{times[1]:%H:%M:%S} UTC"
+
+
+def _head(page: Page, run: Run, title: str, said: str, counts: str) -> None:
     origin = run.info.get("origin")
     page.html(f"<header><h1>{escape(title)}</h1>")
-    when = " to ".join(filter(None, (_text_of(run.info, "start"), _text_of(run.info, "end"))))
-    page.html(f'<p class="dim">{escape(when)}</p>')
+    when = _when(_text_of(run.info, "start"), _text_of(run.info, "end"))
+    page.html(f'<p class="dim">{escape(" · ".join(filter(None, (when, counts))))}</p>')
     if origin:
         said = origin if isinstance(origin, str) else json.dumps(origin)[:400]
         page.html(f"<p><strong>Imported, not measured by Linkgauge:</strong> {escape(said)}</p>")
-    page.html(f'<p class="counts">{escape(counts_line(results).plain)}</p></header><nav><div>')
+    page.html(f'<p class="sentence">{escape(said)}</p></header><nav><div>')
     sections = {"answer": "Answer", "use": "What to use", "patterns": "Patterns", "pairs": "Pairs", "spread": "Spread"}
     for anchor, name in (sections | {"cases": "All cases", "skipped": "Skipped", "machine": "Machine"}).items():
         page.html(f'<a href="#{anchor}">{name}</a>')
     page.html("</div></nav>")
 
 
-def _static_table(page: Page, columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> None:
-    head = "".join(f'<th class="{"" if words else "n"}">{escape(name)}</th>' for name, words in columns)
-    page.html(f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>')
-    for row in rows:
-        cells = zip(columns, row, strict=True)
-        page.html("<tr>" + "".join(f'<td class="{"" if w else "n"}">{escape(v)}</td>' for (_, w), v in cells) + "</tr>")
-    page.html("</tbody></table></div>")
-
-
-def _answer(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
-    page.heading(2, "What this machine can do", "answer")
-    rows = []
-    bounded = False
-    for answer in answers(results, ceilings):
-        wide = answer.widest
-        share = ""
-        if wide is not None and answer.bound is not None and answer.bound.goodput_bytes_per_s:
-            bounded = True
-            limit = rate_text(answer.bound.goodput_bytes_per_s, unit)
-            part = digits(100 * wide["goodput_bytes_per_s"] / answer.bound.goodput_bytes_per_s)
-            share = f"{part} % of {limit} ({answer.bound.rule})"
-        rows.append(
-            [
-                answer.title,
-                time_text(answer.fastest["latency_ns"]),
-                f"{results.label(answer.fastest)}, {size_text(answer.fastest['size'])}",
-                rate_text(wide["goodput_bytes_per_s"], unit) if wide else "",
-                f"{results.label(wide)}, {size_text(wide['size'])}" if wide else "",
-                share,
-            ]
-        )
-    columns = [("task", True), ("lowest time", False), ("by", True), (f"highest goodput, {unit}", False), ("by", True)]
-    if rows:
-        keep = 6 if bounded else 5
-        _static_table(page, [*columns, ("share of the least bound", True)][:keep], [row[:keep] for row in rows])
-        page.note(
-            "Times: medians at the smallest size, of a ping-pong half the round trip. Bidirectional: both ways' sum."
-        )
-    else:
-        page.note("No case ended with figures.")
-    if ceilings.problem:
-        page.note(f"No ceilings: {ceilings.problem}")
-    elif ceilings.system is None:
-        page.note("No ceilings: the run does not say on what system it was measured.")
-
-
 def _findings(page: Page, findings: Sequence[FindingLike]) -> None:
-    if not findings:
-        return
     page.heading(2, "What is odd, and what to do", "findings")
     told = [finding for finding in findings if finding.severity != "note"]
     _told(page, told)
     notes = [finding for finding in findings if finding.severity == "note"]
+    if not told:
+        page.html("<p>Nothing odd.</p>")
     if notes:
-        opened = "" if told else " open"
-        page.html(f"<details{opened}><summary>{escape(count_text(len(notes), 'note'))}</summary>")
+        page.html(f"<details><summary>{escape(count_text(len(notes), 'note'))}</summary>")
         _told(page, notes)
         page.html("</details>")
 
@@ -224,20 +191,19 @@ def _wrong(page: Page, results: Results) -> None:
         page.table([("status", True), ("case", True), ("launch", False), ("reason", True)], rows)
 
 
-def _uses(page: Page, results: Results) -> None:
+def _uses(page: Page, run: Run) -> None:
     page.heading(2, "What to use", "use")
-    rows = []
-    for first, all_rows in results.panels:
-        if len({results.label(row) for row in all_rows}) < 2:
-            continue
-        for place, use in enumerate(best_ranges(results, all_rows)):
-            margin = _margin_text(use.margin)
-            rows.append([results.title(first) if place == 0 else "", use.sizes, " or ".join(use.labels), margin])
-    if rows:
-        _static_table(page, [("task", True), ("sizes", True), ("best", True), ("margin", True)], rows)
-        page.note("By the median time at the sizes measured; “or” where the 95 % intervals of the medians overlap.")
-    else:
+    rows, last = [], ""
+    for one in advice_of(run):
+        task = inert(one.task) if one.task != last else ""
+        rows.append([task, one.sizes, *map(inert, (one.best, one.margin_words, one.second, ", ".join(one.alike)))])
+        last = one.task
+    if not rows:
         page.note("No task was measured by more than one mechanism.")
+        return
+    columns = [("task", True), ("sizes", True), ("use", True), ("margin", True), ("over", True), ("or as well", True)]
+    page.static_table(columns, rows)
+    page.note("As 'linkgauge advise' says, which adds intervals and settings to export.")
 
 
 def _chosen(page: Page, results: Results) -> None:
@@ -247,7 +213,7 @@ def _chosen(page: Page, results: Results) -> None:
             rows.append([results.title(first) if place == 0 else "", *known])
     if rows:
         page.heading(2, "What the library chose", "chosen")
-        _static_table(page, [("task", True), ("library", True), ("sizes", True), ("choice", True)], rows)
+        page.static_table([("task", True), ("library", True), ("sizes", True), ("choice", True)], rows)
         page.note("As its log says of the same cases, done once more in a launch whose times do not count.")
 
 
@@ -255,7 +221,7 @@ def _beside(page: Page, run: Run) -> None:
     rows = beside_rows(run)
     if rows:
         page.heading(2, "Beside other tools", "beside")
-        _static_table(page, [(name, True) for name in BESIDE_COLUMNS], rows)
+        page.static_table([(name, True) for name in BESIDE_COLUMNS], rows)
         page.note(BESIDE_NOTE)
 
 
@@ -268,7 +234,7 @@ def _nodes(page: Page, results: Results, unit: str) -> None:
         page.heading(3, matrix.title)
         columns = [("cores \\ memory", True), *((f"node {node}", False) for node in matrix.memory)]
         rows = [[f"node {core}", *cells] for core, cells in zip(matrix.cores, matrix.cells, strict=True)]
-        _static_table(page, columns, rows)
+        page.static_table(columns, rows)
     page.note(NODE_NOTE)
 
 
@@ -282,16 +248,8 @@ def _derived(page: Page, results: Results, unit: str) -> None:
     for columns, rows, note in tables:
         if rows:
             named = [(f"{name}, {unit}" if name in RATES else name, True) for name in columns]
-            _static_table(page, named, rows)
+            page.static_table(named, rows)
             page.note(note)
-
-
-def _margin_text(margin: float | None) -> str:
-    if margin is None or margin < 0.01:
-        return ""
-    if margin < 1:
-        return f"next takes at least {digits(100 * margin)} % longer"
-    return f"next takes at least {digits(1 + margin)} times as long"
 
 
 def _cases(page: Page, results: Results, unit: str) -> None:
@@ -349,7 +307,9 @@ def marks_text(row: Row) -> str:
 
 def _skipped(page: Page, results: Results) -> None:
     page.heading(2, "Skipped", "skipped")
-    skipped = [row for row in results.others if row["status"] == "skipped"]
+    skipped = [row for row in results.others if row["status"] == "skipped" and not left_out_of(row["evidence"])]
+    if left_out := left_out_text(results):
+        page.note(left_out + ".")
     if not skipped:
         page.note("Nothing was skipped.")
         return

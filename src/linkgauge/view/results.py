@@ -17,12 +17,14 @@ import numpy as np
 from linkgauge.errors import UsageError
 from linkgauge.plan.case import MECHANISM, TASK
 from linkgauge.plan.patterns import PATTERNS
+from linkgauge.stats.attempts import last_attempts
 from linkgauge.stats.launches import environment_of, settings_apart
 from linkgauge.stats.series import HEADLINE
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
+    from linkgauge.view.alike import Kinds
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -67,7 +69,7 @@ class Results:
         """Summarise `run`."""
         self.run = run
         self.table = summarise(run)
-        rows = [_inert(row) for row in _latest(self.table.to_pylist())]
+        rows = [_inert(row) for row in last_attempts(self.table.to_pylist())]
         headlines = [row for row in rows if row["lane"] == HEADLINE]
         self.rows: list[Row] = _merged(
             [row for row in headlines if row["status"] == "ok" and row["median_ns"] is not None]
@@ -88,10 +90,18 @@ class Results:
     def only(self, rows: list[Row]) -> Results:
         """Return the same run with these rows alone."""
         part = copy.copy(self)
-        for name in ("mechanisms", "panels", "matrices"):
+        for name in ("mechanisms", "panels", "device_panels", "matrices"):
             part.__dict__.pop(name, None)
         part.rows = list(rows)
         return part
+
+    @functools.cached_property
+    def kinds(self) -> Kinds:
+        """The devices of the run, and the classes that its cases fall into."""
+        from linkgauge.view.alike import Kinds
+        from linkgauge.view.ceilings import Ceilings
+
+        return Kinds(self.run, Ceilings(self.run).system)
 
     @functools.cached_property
     def mechanisms(self) -> dict[Key, str]:
@@ -106,19 +116,31 @@ class Results:
     def panels(self) -> list[tuple[Row, list[Row]]]:
         """Each task that is a curve: one of its rows, and all of them by size and mechanism.
 
-        Of the many pairs of a matrix only the one with the most sizes is a curve.
+        Of the many pairs of a matrix, and of devices that are alike, only the one with the most sizes is a curve.
         """
+        return self._curves(alike_once=True)
+
+    @functools.cached_property
+    def device_panels(self) -> list[tuple[Row, list[Row]]]:
+        """As `panels`, and each of the devices that are alike: for tables that join them."""
+        return self._curves(alike_once=False)
+
+    def _curves(self, alike_once: bool) -> list[tuple[Row, list[Row]]]:
         tasks: dict[Key, list[Row]] = {}
         for row in self.rows:
             tasks.setdefault(_key(row, TASK), []).append(row)
         apart = [name for name in TASK if name != "devices"]
         families: dict[Key, list[Key]] = {}
         for key, rows in tasks.items():
-            family = (*_key(rows[0], apart), "pair") if is_pair(rows[0]) else key
+            family = key
+            if is_pair(rows[0]):
+                family = (*_key(rows[0], apart), "pair")
+            elif alike_once and len(rows[0]["devices"]) == 1:
+                family = (*_key(rows[0], apart), self.kinds.key(rows[0]))
             families.setdefault(family, []).append(key)
         chosen: list[list[Row]] = []
         for keys in families.values():
-            if len(keys) > 2:  # a matrix
+            if len(keys) > (2 if is_pair(tasks[keys[0]][0]) else 1):  # a matrix, or alike devices
                 keys = [max(keys, key=lambda key: (len({r["size"] for r in tasks[key]}), _looks_first(tasks[key][0])))]
             chosen += [tasks[key] for key in keys]
         order = {name: place for place, name in enumerate(PATTERNS)}
@@ -138,12 +160,15 @@ class Results:
         once = [_once(rows, pair_of) for rows in groups.values()]
         return [(rows[0], rows) for rows in once if len(rows) >= 3]
 
-    def title(self, row: Row, devices: bool = True) -> str:
-        """Return what a row's task is, leaving out what is as by default: `allreduce · 4 devices · float32 sum`."""
+    def title(self, row: Row, devices: bool = True, devices_words: str = "") -> str:
+        """Return what a row's task is, leaving out what is as by default: `allreduce · 4 devices · float32 sum`.
+
+        `devices_words` are said in place of the row's own devices.
+        """
         info = PATTERNS[row["pattern"]]
         parts = [str(row["pattern"])]
         if devices:
-            parts.append(devices_text(row["devices"], row["pattern"]))
+            parts.append(devices_words or devices_text(row["devices"], row["pattern"]))
         if (row["source_memory"], row["target_memory"]) != ("device", "device"):
             parts.append(f"{row['source_memory']} to {row['target_memory']} memory")
         if info.reduces:
@@ -251,20 +276,6 @@ def _environments(run: Run) -> dict[str, dict[str, str]]:
         row["launch_key"] or "": {inert(name): inert(value) for name, value in environment_of(row["env"]).items()}
         for row in run.launches.select(["launch_key", "env"]).to_pylist()
     }
-
-
-def _latest(rows: list[Row]) -> list[Row]:
-    """Keep of each case and repeat the last attempt that has a status."""
-    last: dict[Key, int] = {}
-    for row in rows:
-        if row["status"] is not None:
-            key = (row["case_key"], row["launch_key"], row["repeat"])
-            last[key] = max(last.get(key, 0), row["attempt"])
-    return [
-        row
-        for row in rows
-        if row["status"] is not None and last[(row["case_key"], row["launch_key"], row["repeat"])] == row["attempt"]
-    ]
 
 
 def _merged(rows: list[Row]) -> list[Row]:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from linkgauge.view.results import Results
-from linkgauge.view.tables import counts_line, overview, status_tables
+from rich.text import Text
+
+from linkgauge.view.answer import first_answers
+from linkgauge.view.first import FirstLook
+from linkgauge.view.judged import findings_of
+from linkgauge.view.sentence import sentence
+from linkgauge.view.tables import counts_line, status_tables
+from linkgauge.view.tasks import apart_lines, task_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,13 +21,25 @@ if TYPE_CHECKING:
 
 
 def print_summary(run: Run, console: Console, unit: str = "GB/s") -> None:
-    """Print the best latency and goodput of every task, what was skipped or went wrong, and how many cases there were.
+    """Print the run in one sentence, the best of every task, what was skipped or went wrong, and the cases' count.
 
     `unit` is one of linkgauge.view.units.RATE_UNITS. Needs neither Altair nor DuckDB.
     """
-    results = Results(run)
-    if results.rows:
-        console.print(overview(results, unit))
-    for table in status_tables(results):
+    look = FirstLook.of(run)
+    print_head(look, findings_of(run), console, unit)
+    for table in status_tables(look.results):
         console.print("", table, sep="\n")
-    console.print("", counts_line(results), sep="\n")
+    console.print("", counts_line(look.results), sep="\n")
+
+
+def print_head(look: FirstLook, findings: Sequence[Any], console: Console, unit: str) -> None:
+    """Print a run in one sentence, and the best of every task."""
+    console.print(Text(sentence(look, findings, unit), style="bold"), "", sep="\n")
+    shown, more = first_answers(look.answers)
+    if shown:
+        console.print(task_table(shown, unit, console.width))
+    if more:
+        names = ", ".join(dict.fromkeys(one.fastest.row["pattern"] for one in more))
+        console.print(Text(f"{len(more)} more: {names}", style="dim"))
+    for line in apart_lines(look.answers, unit):
+        console.print(Text(line, style="yellow"))

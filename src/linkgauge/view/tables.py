@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,14 +11,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.plan.curves import left_out_of
 from linkgauge.plan.patterns import HALF_ROUND_TRIP
+from linkgauge.view.alike import Kinds, together
 from linkgauge.view.ceilings import KINDS, Ceilings
 from linkgauge.view.chosen import chosen_ranges
 from linkgauge.view.derived import derived_tables
 from linkgauge.view.judged import by_kind
+from linkgauge.view.members import Members
 from linkgauge.view.nodes import node_tables
 from linkgauge.view.results import Results, Row, best_of, devices_text, inert, pair_of
-from linkgauge.view.units import count_text, digits, rate_text, size_text, time_text
+from linkgauge.view.units import count_text, digits, rate_text, size_text
 
 BEST, NEAR = "*", "≈"
 
@@ -28,17 +32,38 @@ def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | N
     `*` marks the best of a size, `≈` those whose interval overlaps with the best one's. Below a goodput stand the
     ceilings of its largest size.
     """
-    for first, rows in results.panels:
+    kinds = Kinds(results.run, None if ceilings is None else ceilings.system)
+    for panels in _alike_panels(results, kinds):
+        first, rows = panels[0]
+        members = Members([row for _, own in panels for row in own], results.label)
         kind = "one-way latency" if first["pattern"] in HALF_ROUND_TRIP else "time of one iteration"
-        title = Text(results.title(first), style="bold")
-        yield title
-        yield from _split(results, rows, width, f"{kind}, median", lambda row: time_text(row["latency_ns"]))
+        yield Text(_panel_title(results, panels), style="bold")
+        shown = members.middle
+        yield from _split(results, shown, width, f"{kind}, median", members.times)
         if any(row["goodput_bytes_per_s"] is not None for row in rows):
             name = f"goodput, {unit}" + (" (sum of both ways)" if first["pattern"] == "bidirectional" else "")
-            yield from _split(results, rows, width, name, lambda row: rate_text(row["goodput_bytes_per_s"], unit))
+            yield from _split(results, shown, width, name, functools.partial(members.rates, unit=unit))
             yield from _ceilings_line(rows, unit, ceilings)
+        yield from (Text(f"apart from its like: {line}", style="bold") for line in members.odd)
         if chosen := [f"{label}, {sizes}: {text}" for label, sizes, text in chosen_ranges(results, rows)]:
             yield Text("\n".join(f"chosen by {line}" for line in chosen), style="dim")
+
+
+def _alike_panels(results: Results, kinds: Kinds) -> list[list[tuple[Row, list[Row]]]]:
+    """Return the panels, those of single devices of one class together, where the first of them stands."""
+    groups: dict[Any, list[tuple[Row, list[Row]]]] = {}
+    for first, rows in results.device_panels:
+        alone = len(first["devices"]) == 1
+        key = (results.title(first, devices=False), kinds.key(first)) if alone else id(first)
+        groups.setdefault(key, []).append((first, rows))
+    return list(groups.values())
+
+
+def _panel_title(results: Results, panels: list[tuple[Row, list[Row]]]) -> str:
+    first = panels[0][0]
+    if len(panels) == 1:
+        return results.title(first)
+    return results.title(first, devices_words=together(tuple(one["devices"]) for one, _ in panels))
 
 
 def _ceilings_line(rows: list[Row], unit: str, ceilings: Ceilings | None) -> Iterator[Text]:
@@ -176,7 +201,7 @@ def status_tables(results: Results) -> Iterator[RenderableType]:
     reasons = Counter(
         (row["reason"] or "no reason was given", row["transport"])
         for row in results.others
-        if row["status"] == "skipped"
+        if row["status"] == "skipped" and not left_out_of(row["evidence"])
     )
     if reasons:
         table = Table(title="skipped", title_justify="left", title_style="bold", box=None, pad_edge=False)
@@ -188,46 +213,39 @@ def status_tables(results: Results) -> Iterator[RenderableType]:
         yield table
 
 
+_LEFT_OUT = {
+    "full": "beyond the size where goodput rises no more",
+    "time": "whose operation would take too long",
+    "memory": "too large for memory",
+}
+
+
+def left_out_text(results: Results) -> str:
+    """Return how many sizes of curves were left out, and why; empty where none was."""
+    counts = Counter(left_out_of(row["evidence"]) for row in results.others)
+    del counts[""]
+    if not counts:
+        return ""
+    parts = [f"{count} {_LEFT_OUT.get(why, why)}" for why, count in counts.most_common()]
+    return f"{count_text(counts.total(), 'size')} of curves left out: {', '.join(parts)}"
+
+
 def case_text(row: Row) -> str:
     """Return a case in a few words: `ccl allreduce 1 MiB, 4 devices`."""
     name = f"{row['transport']} ({row['variant']})" if row["variant"] else row["transport"]
     return f"{name} {row['pattern']} {size_text(row['size'])}, {devices_text(row['devices'], row['pattern'])}"
 
 
-def overview(results: Results, unit: str) -> Table:
-    """Return one line a task: the lowest time and the highest goodput, by what and at which size."""
-    table = Table(box=None, padding=(0, 1), pad_edge=False)
-    table.add_column("task", overflow="fold")
-    for figure in ("lowest\ntime", f"highest\n{unit}"):
-        table.add_column(figure, justify="right", no_wrap=True)
-        table.add_column("by", overflow="fold")
-        table.add_column("at", justify="right", no_wrap=True)
-    for first, rows in results.panels:
-        fast = min(rows, key=lambda row: row["latency_ns"])
-        rated = [row for row in rows if row["goodput_bytes_per_s"] is not None]
-        wide = max(rated, key=lambda row: row["goodput_bytes_per_s"]) if rated else None
-        table.add_row(
-            Text(results.title(first)),
-            time_text(fast["latency_ns"]),
-            Text(results.label(fast)),
-            size_text(fast["size"]),
-            *(
-                (rate_text(wide["goodput_bytes_per_s"], unit), Text(results.label(wide)), size_text(wide["size"]))
-                if wide
-                else ("", "", "")
-            ),
-        )
-    return table
-
-
 def counts_line(results: Results) -> Text:
-    """Return how many cases ended how: `30 cases: 28 ok, 2 skipped`."""
-    counts = Counter(row["status"] for row in results.others)
+    """Return how many cases ended how: `30 cases: 28 ok, 2 skipped`; sizes that curves left out are told apart."""
+    left_out = left_out_text(results)
+    counts = Counter(row["status"] for row in results.others if not left_out_of(row["evidence"]))
     ok = len(results.rows)
     parts = [f"{ok} ok", *(f"{count} {status}" for status, count in sorted(counts.items()))]
     repeats = max((row["repeats"] for row in results.rows), default=1)
     more = f" (medians over {repeats} launches)"
-    return Text(f"{count_text(ok + sum(counts.values()), 'case')}: {', '.join(parts)}{more if repeats > 1 else ''}")
+    counted = f"{count_text(ok + sum(counts.values()), 'case')}: {', '.join(parts)}{more if repeats > 1 else ''}"
+    return Text(f"{counted}; {left_out}" if left_out else counted)
 
 
 def findings_table(findings: Sequence[Any]) -> Group:
@@ -245,7 +263,7 @@ def findings_table(findings: Sequence[Any]) -> Group:
             parts.append(Text(f"  {len(others)} more of this kind: linkgauge findings", style="dim"))
     if notes:
         more = " more" if parts else ""
-        parts.append(Text(f"{count_text(notes, 'note')}{more}: linkgauge findings", style="dim"))
+        parts.append(Text(f"{count_text(notes, 'note')}{more}: linkgauge findings --notes", style="dim"))
     return Group(*parts, Text(""))
 
 

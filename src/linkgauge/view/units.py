@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Sequence
 
 from linkgauge.errors import UsageError
 
@@ -53,6 +55,18 @@ def digits(value: float | None) -> str:
     rounded = round(value, places)
     places = 2 - math.floor(math.log10(abs(rounded)))  # 0.9995 has become 1.00
     return f"{rounded:.{max(0, places)}f}"
+
+
+def percents(shares: Sequence[float]) -> str:
+    """Return the range of some shares, 1 being all, in whole percent: `87 %`, of a range within one percent the middle.
+
+    Below a tenth with three significant digits.
+    """
+    low, high = min(shares), max(shares)
+    if high - low < 0.01:
+        low = high = statistics.median(shares)
+    ends = dict.fromkeys(digits(100 * share) if share < 0.1 else f"{100 * share:.0f}" for share in (low, high))
+    return f"{' to '.join(ends)} %"
 
 
 def count_text(count: int, noun: str) -> str:

@@ -4,10 +4,27 @@
 (function () {
   const data = JSON.parse(document.getElementById("report-data").textContent);
 
+  // Charts are described for white paper. On a dark page their texts, lines and axes change, and nothing that is data.
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const DARK = { "#444444": "#b5bac2", "#cccccc": "#4a4f57", "#000000": "#e0e2e6" };
+
+  function themed(spec) {
+    const copy = JSON.parse(JSON.stringify(spec), (_, value) => (dark.matches && DARK[value]) || value);
+    if (!dark.matches) return copy;
+    const text = { labelColor: "#d5d8dd", titleColor: "#d5d8dd" };
+    copy.config = Object.assign({}, copy.config, { background: "#15171b" });
+    copy.config.axis = Object.assign({}, copy.config.axis, text,
+      { gridColor: "#2f343b", domainColor: "#7b818a", tickColor: "#7b818a" });
+    copy.config.legend = Object.assign({}, copy.config.legend, text);
+    copy.config.title = Object.assign({}, copy.config.title, { color: "#d5d8dd", subtitleColor: "#a3a9b3" });
+    copy.config.view = Object.assign({}, copy.config.view, { stroke: "#3a3f47" });
+    return copy;
+  }
+
   function drawChart(holder) {
     if (holder.dataset.drawn) return;
     holder.dataset.drawn = "1";
-    const spec = data.charts[holder.dataset.chart];
+    const spec = themed(data.charts[holder.dataset.chart]);
     spec.datasets = {};
     for (const name of spec.usermeta.datasets) spec.datasets[name] = data.datasets[name];
     const options = {
@@ -16,7 +33,7 @@
       downloadFileName: holder.dataset.file,
     };
     window.vegaEmbed(holder, spec, options).then(
-      () => { holder.dataset.done = "1"; },
+      (drawn) => { holder.dataset.done = "1"; holder.embedded = drawn; },
       (error) => {
         holder.textContent = "This chart could not be drawn: " + error.message;
         window.reportErrors.push(String(error.message));
@@ -34,6 +51,14 @@
     holders.forEach((holder) => watcher.observe(holder));
     window.addEventListener("beforeprint", drawAll);
   }
+
+  dark.addEventListener("change", () => {
+    for (const holder of holders.filter((one) => one.embedded)) {
+      holder.embedded.finalize();
+      delete holder.dataset.drawn;
+      drawChart(holder);
+    }
+  });
 
   const PAGE = 200;
 

@@ -1,0 +1,77 @@
+"""Whether a link is what limits a case: only such cases say anything of links.
+
+Where a case reaches a sixth of its port, its time is that of launches, protocols and memory, and a device that is slow
+at those looks like a slow port. So a statement about links rests on cases whose healthy pairs reach LEAST_SHARE of the
+narrowest ceiling of the lowest-level transport on their way: the data rate of the narrowest bundle of links, or where
+no rate is known (host devices, a run without a system) the most that any transport of this run moved there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from linkgauge.findings.facts import Facts, Measure
+
+LEAST_SHARE = 0.6
+_HEALTHY = 0.75  # quantile of a class that half of its pairs may be slow below
+
+
+def one_way(measure: Measure) -> float:
+    """Goodput of one direction, in bytes per second."""
+    return (measure.goodput or 0.0) / (2 if measure.pattern in ("bidirectional", "host_device_both") else 1)
+
+
+def filled(
+    facts: Facts, measures: Sequence[Measure], classes: Sequence[Hashable], rates: Sequence[float | None]
+) -> list[bool]:
+    """Return for each measure whether the links limit those of its class.
+
+    `classes` of measures that ought to be equally fast, `rates` of the narrowest bundle on each one's way in bytes per
+    second, one direction, None where it is not known. A class is judged by its upper quartile: its slow ones are what
+    is looked for.
+    """
+    of_class: dict[Hashable, list[int]] = {}
+    for index, label in enumerate(classes):
+        of_class.setdefault(label, []).append(index)
+    full: set[Hashable] = set()
+    for label, members in of_class.items():
+        level = float(np.quantile([one_way(measures[i]) for i in members], _HEALTHY, method="higher"))
+        known = [rate for i in members if (rate := rates[i]) is not None]
+        ceiling = min(known) if known else max(_most_seen(facts, measures[i]) for i in members)
+        if ceiling > 0 and level >= LEAST_SHARE * ceiling:
+            full.add(label)
+    return [label in full for label in classes]
+
+
+def nic_rate(facts: Facts, devices: Sequence[int]) -> float | None:
+    """Return the port rate of the slowest of the devices' NICs in bytes per second, None where it is not known."""
+    wiring = facts.wiring
+    known = []
+    for device in devices if wiring is not None else ():
+        assert wiring is not None
+        ordinal = facts.devices[device].ordinal if device in facts.devices else device
+        name = wiring.nics.get(ordinal)
+        port = wiring.system.node(name).port_rate if name else None
+        if port is not None:
+            known.append(port.value)
+    return min(known, default=None)
+
+
+def _most_seen(facts: Facts, measure: Measure) -> float:
+    """The most that any transport moved between these devices one way in this run, both ways at once apart."""
+    if ("most seen",) not in facts.kept:
+        best: dict[tuple[tuple[int, ...], bool, str], float] = {}
+        for other in facts.measures:
+            key = _place(other)
+            best[key] = max(best.get(key, 0.0), one_way(other))
+        facts.kept[("most seen",)] = best
+    found: dict[tuple[tuple[int, ...], bool, str], float] = facts.kept[("most seen",)]
+    return found.get(_place(measure), 0.0)
+
+
+def _place(measure: Measure) -> tuple[tuple[int, ...], bool, str]:
+    both = measure.pattern in ("bidirectional", "host_device_both")
+    host = measure.pattern if measure.ranks == 1 else f"{measure.source_memory} {measure.target_memory}"
+    return tuple(measure.devices), both, host

@@ -1,0 +1,256 @@
+"""What is known of a kind of machine, and how a run compares: for `check`, and for the finding `below_known`.
+
+A described system states accepted shares (`[[accepted]]`): what a source, or this project, measured of a link's data
+rate there. A case falls under the most particular entry of its kind of link, transport and pattern whose size it
+reaches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from linkgauge.findings.facts import Facts, Measure, keys, rate_text, size_text
+from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.wiring import Arc, Way, Wiring
+from linkgauge.plan.patterns import PATTERNS, over_host
+from linkgauge.stats.alike import ClassRow, class_rows
+from linkgauge.system.likeness import Likeness, described_like, like
+from linkgauge.system.model import Accepted, System, most_particular
+
+TOLERANCE = 0.05
+"""What a case may stay below the share that the source saw: machines of one kind differ by a few per cent."""
+
+KNOWN_KIND = ("known kind",)
+"""Of `Facts.kept`: what `known_kind` found."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A case and what is known of its kind: rates in bytes per second.
+
+    `kind` is that of the link (empty for collectives), `nominal` the data rate that the share is of, `required` what is
+    asked. `short`: the near end of the goodput's interval is below that.
+    """
+
+    measure: Measure
+    kind: str
+    entry: Accepted
+    nominal: float
+    required: float
+
+    @property
+    def usual(self) -> float:
+        """The goodput that the entry's source saw."""
+        return self.nominal * self.entry.share.value
+
+    @property
+    def way(self) -> tuple[str, str, str]:
+        """Transport, variant and pattern."""
+        return str(self.measure.transport), str(self.measure.variant or ""), str(self.measure.pattern)
+
+    @property
+    def dims(self) -> dict[str, Any]:
+        """The case's dimensions with its devices, as classes take them."""
+        return {**self.measure.dims, "devices": self.measure.devices}
+
+    @property
+    def goodput(self) -> float:
+        """The median goodput."""
+        return self.measure.goodput or 0.0
+
+    @property
+    def short(self) -> bool:
+        """Whether less was reached than is asked, beyond the interval: noise alone fails no case."""
+        return self.goodput / max(1e-9, 1 - self.measure.half_width) < self.required
+
+
+def known_kind(facts: Facts) -> Likeness | None:
+    """Return the described system that the run's machine is of the kind of, None where there is none."""
+    if KNOWN_KIND not in facts.kept:
+        facts.kept[KNOWN_KIND] = None if facts.system is None or len(facts.hosts) > 1 else described_like(facts.system)
+    found: Likeness | None = facts.kept[KNOWN_KIND]
+    return found
+
+
+def held_against(facts: Facts, system: System, tolerance: float = TOLERANCE) -> tuple[list[Held], int]:
+    """Return the cases that the system states a share for, and how many others there are.
+
+    A share is of the data rate of the links on the pair's way (both directions of `bidirectional`, the device's host
+    link for host copies, half of the memory's rate for local ones), and for collectives of the lowest bound that the
+    links set. Rates are the described ones, so that a missing link shows; where the run's machine is joined in another
+    way than the description says (a switch in place of direct links), its own.
+    """
+    judge = _Nominal(facts, system)
+    held, without = [], 0
+    for measure in facts.measures:
+        found = judge.of(measure)
+        entry = None if found is None else most_particular(e for e in system.accepted if _fits(e, measure, found[0]))
+        if found is None or entry is None or measure.goodput is None:
+            without += 1
+            continue
+        held.append(Held(measure, found[0], entry, found[1], found[1] * entry.share.value * (1 - tolerance)))
+    return held, without
+
+
+class _Nominal:
+    """The kind of link and the data rate that a case's share is of."""
+
+    def __init__(self, facts: Facts, system: System) -> None:
+        self.facts, self.system = facts, system
+        self.described = Wiring(system)
+        self.own = facts.wiring
+        found = None if facts.system is None else like(facts.system, system)
+        self.same_host = self.own is None or found is None or found.host_links
+        self._kinds = {True: _kinds(self.described), False: {} if self.own is None else _kinds(self.own)}
+
+    def of(self, measure: Measure) -> tuple[str, float] | None:
+        """Return kind and rate in bytes per second, None for what no entry is about."""
+        info = PATTERNS[measure.pattern]
+        if measure.via >= 0 or len(self.facts.hosts) > 1:
+            return None
+        if info.ranks == "2" and len(set(measure.devices)) == 2:
+            return self._pair(measure)
+        if measure.pattern in ("host_to_device", "device_to_host") and measure.ranks == 1:
+            wiring = self.described if self.same_host or self.own is None else self.own
+            rate = wiring.host_rates.get(measure.devices[0])
+            return None if rate is None else (_host_kind(wiring, measure.devices[0]), rate)
+        if measure.pattern == "local_copy" and measure.ranks == 1:
+            device = next((d for d in self.system.devices if d.ordinal == measure.devices[0]), None)
+            rate = None if device is None or device.memory_rate is None else device.memory_rate.value / 2
+            return None if rate is None else ("memory", rate)
+        if info.collective:
+            bound = self.facts.bound(measure)
+            return None if bound is None or not bound.value_bytes_per_s else ("", bound.value_bytes_per_s)
+        return None
+
+    def _pair(self, measure: Measure) -> tuple[str, float] | None:
+        by_host = over_host(measure.transport, measure.path)
+        way = self.described.way(measure.devices[0], measure.devices[1], by_host)
+        own = None if self.own is None else self.own.way(measure.devices[0], measure.devices[1], by_host)
+        is_described = own is None or (way is not None and way.kind == own.kind)
+        if not is_described:
+            way = own
+        if way is None or way.rate is None or way.kind == "routed":
+            return None
+        wiring = self.described if is_described or self.own is None else self.own
+        kind = _narrowest_kind(way, wiring, self._kinds[is_described])
+        return kind, way.rate * (2 if measure.pattern == "bidirectional" else 1)
+
+
+def _kinds(wiring: Wiring) -> dict[Arc, str]:
+    """Return the kind of link of each arc, over the fabric and the host links."""
+    kinds: dict[Arc, str] = {}
+    for ways, fabric in ((wiring.fabric_ways, True), (wiring.host_ways, False)):
+        for way in ways.values():
+            for arc in way.arcs:
+                links = wiring.links(arc, fabric)
+                if links:
+                    kinds[arc] = links[0].kind
+    return kinds
+
+
+def _fits(entry: Accepted, measure: Measure, kind: str) -> bool:
+    if not entry.fits(measure.transport, measure.pattern, measure.size, measure.ranks):
+        return False
+    # A collective's share is of its own bound, so only an entry of that very collective is about it.
+    return entry.pattern == measure.pattern if PATTERNS[measure.pattern].collective else entry.kind == kind
+
+
+def _narrowest_kind(way: Way, wiring: Wiring, kinds: dict[Arc, str]) -> str:
+    fabric = way.kind != "host"
+    arc = next((arc for arc in way.arcs if wiring.rate(arc, fabric) == way.rate), way.arcs[0])
+    return kinds.get(arc, "")
+
+
+def _host_kind(wiring: Wiring, device: int) -> str:
+    name = wiring.names[device]
+    for link in wiring.system.links_of(name):
+        other = wiring.system.node(link.other(name))
+        if other.kind == "host" or (other.kind == "switch" and link.kind == "pcie"):
+            return link.kind
+    return ""
+
+
+# --- the finding -----------------------------------------------------------------------------------------------------
+
+_WORDS = {"nvlink": "NVLink", "pcie": "PCIe", "memory": "device memory", "": "collectives"}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Low:
+    """A class of cases all of which reach less than is known: by which share, and what was usual in B/s."""
+
+    loss: float
+    row: ClassRow[Held]
+
+    @property
+    def one(self) -> Measure:
+        return self.row.members[0].measure
+
+    @property
+    def usual(self) -> float:
+        return self.row.members[0].usual
+
+    @property
+    def words(self) -> str:
+        return f"{self.one.label} on {self.row.name} reaches {rate_text(self.row.middle)} at {size_text(self.one.size)}"
+
+
+def below_known(facts: Facts) -> Iterable[Finding]:
+    """Kinds of link over which all reaches less than what is known of that kind of machine: no sibling shows it."""
+    kind = known_kind(facts)
+    if kind is None or not kind.system.accepted:
+        return
+    held, _ = held_against(facts, kind.system)
+    ways: dict[str, dict[tuple[str, str, str], list[_Low]]] = {}
+    well: set[tuple[str, str, str]] = set()
+    for row in class_rows(
+        held,
+        key=lambda h: (h.measure.settings, h.measure.size, facts.classes.of(h.dims)),
+        devices=lambda h: h.measure.devices,
+        value=lambda h: h.goodput,
+        half_width=lambda h: h.measure.half_width,
+    ):
+        first = row.members[0]
+        found = ways.setdefault(first.kind, {}).setdefault(first.way, [])
+        if row.middle / max(1e-9, 1 - row.half_width) < first.required:
+            found.append(_Low(1 - row.middle / first.usual, row))
+        else:
+            well.add(first.way)
+    # A way that is as fast as known at one size is no slow one: what is low at another is that size's.
+    for by_way in ways.values():
+        for way in well & by_way.keys():
+            by_way[way] = []
+    slow = {link for link, by_way in ways.items() if 2 * sum(map(bool, by_way.values())) >= len(by_way)}
+    for link, by_way in ways.items():
+        low = [max(items, key=lambda item: item.loss) for items in by_way.values() if items]
+        # Where the links are slow, so is what goes over them.
+        if low and not (link == "" and slow - {""}):
+            yield _told(kind, link, low, len(by_way), "loss" if link in slow else "note")
+
+
+def _told(kind: Likeness, link: str, low: list[_Low], judged: int, severity: Severity) -> Finding:
+    low.sort(key=lambda item: -item.loss)
+    middle = low[len(low) // 2]
+    what = _WORDS.get(link, link)
+    share = "Everything" if len(low) == judged else f"{len(low)} of {judged} ways"
+    over = f"over {what}" if link else "of the collectives"
+    sentence = (
+        f"{share} {over} is {middle.loss:.0%} below what is known of {kind.system.name}: {middle.words}, where "
+        f"{rate_text(middle.usual)} was measured. All of a class are alike, so no sibling shows it."
+    )
+    evidence = tuple(
+        Evidence(
+            f"{item.words}, {item.loss:.0%} below {rate_text(item.usual)} ({item.row.members[0].entry.share.source})",
+            keys(h.measure for h in item.row.members),
+        )
+        for item in low
+    )
+    remedy = (
+        "Look at what all devices share: clocks and power limits (nvidia-smi -q -d CLOCK,POWER), the driver, error "
+        "counters, virtualisation, other users of the node; then whether the description fits this machine "
+        f"(linkgauge system {kind.system.name})."
+    )
+    return Finding("below_known", severity, what, sentence, evidence, 0.95, remedy, middle.loss)

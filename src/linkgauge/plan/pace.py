@@ -1,0 +1,46 @@
+"""How long cases really take against their estimates, so that what is left of a time limit is used.
+
+Estimates (plan/estimate.py) are guesses on the slow side. Their error is alike for cases that are alike: the same
+transport and pattern at about the same size; where none such has been measured, the nearest that have tell.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
+
+from linkgauge.plan.case import Case
+from linkgauge.plan.curves import FULL
+
+_SIZE_CLASS_BITS = 3  # sizes within 8 times of each other
+
+
+class Pace:
+    """The ratio of time taken to time estimated, by transport, pattern and size class."""
+
+    def __init__(self) -> None:
+        """Nothing has been measured: estimates stand."""
+        self._taken_s: dict[Hashable, float] = defaultdict(float)
+        self._estimated_s: dict[Hashable, float] = defaultdict(float)
+
+    def note(self, case: Case, estimated_s: float, taken_s: float) -> None:
+        """A case was measured; both times from its begin to the next one's."""
+        for kind in _kinds(case):
+            self._taken_s[kind] += taken_s
+            self._estimated_s[kind] += estimated_s
+
+    def corrected_s(self, case: Case, estimated_s: float) -> float:
+        """The estimate of a case, by the most alike that were measured."""
+        for kind in _kinds(case):
+            if self._estimated_s[kind] > 0:
+                return estimated_s * self._taken_s[kind] / self._estimated_s[kind]
+        return estimated_s
+
+
+def _kinds(case: Case) -> Iterator[Hashable]:
+    """What a case is alike to, the nearest first."""
+    size_class = FULL if case.size_asked == FULL else case.size.bit_length() // _SIZE_CLASS_BITS
+    yield case.transport, case.pattern, size_class
+    yield case.transport, case.pattern
+    yield case.transport
+    yield None

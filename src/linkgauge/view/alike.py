@@ -1,0 +1,88 @@
+"""The devices of a run, which of them and of their pairs are alike, and what they are called together."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.stats.alike import CaseClasses, members_text, stands_out
+from linkgauge.stats.launches import launch_devices
+from linkgauge.view.results import Row, inert
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+    from linkgauge.system.model import System
+
+Devices = tuple[int, ...]
+
+_MAKERS = ("NVIDIA ", "AMD Instinct ", "AMD ", "Intel ")
+
+
+class Kinds:
+    """The devices of a run, and the classes that its cases fall into (linkgauge.stats.alike)."""
+
+    def __init__(self, run: Run, system: System | None) -> None:
+        """Take the run's launches and its system."""
+        launches = run.launches.to_pylist()
+        self._classes = CaseClasses(system, launches)
+        self.devices: dict[int, Any] = launch_devices(launches)
+        """A rank's entry for each device, by the number that cases use."""
+
+    @functools.cached_property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that took part, in the order of their ranks."""
+        return tuple(dict.fromkeys(str(rank.get("host") or "") for rank in self.devices.values()))
+
+    def key(self, row: Row) -> Hashable:
+        """Return the class of a row's devices; what three or more devices do together is alike with nothing else."""
+        return tuple(row["devices"]) if len(row["devices"]) > 2 else self._classes.of(row)
+
+    @functools.cached_property
+    def counted(self) -> str:
+        """What took part, counted: `4 H200`, `2 hosts of 8 H200`, `4 host devices (AMD EPYC)`."""
+        names = [inert(str(rank.get("device_name") or "device")) for rank in self.devices.values()]
+        if not names:
+            return ""
+        if all(rank.get("device_kind") == "host" for rank in self.devices.values()):
+            return f"{len(names)} host device{'s' if len(names) > 1 else ''} ({', '.join(dict.fromkeys(names))})"
+        per = len(self.hosts) if len(self.hosts) > 1 and len(names) % len(self.hosts) == 0 else 1
+        kinds = [f"{names.count(name) // per} {short_name(name)}" for name in dict.fromkeys(names)]
+        return (f"{per} hosts of " if per > 1 else "") + ", ".join(kinds)
+
+
+def together(members: Iterable[Devices], every: Iterable[int] = ()) -> str:
+    """Return what alike ones are called: `device 0 to 3`, `all pairs`, `0-1`, `4 devices`.
+
+    `every` are all devices of the run.
+    """
+    known = sorted(set(members))
+    first = known[0]
+    ends = set(every)
+    if len(ends) > 2 and set(known) == {(a, b) for a in ends for b in ends if a != b}:
+        return "all pairs"
+    if len(first) > 2 and list(first) == list(range(len(first))):
+        return f"{len(first)} devices"
+    return members_text(known)
+
+
+def short_name(name: str) -> str:
+    """Return a device's name without its maker's: `H200`."""
+    for maker in _MAKERS:
+        if name.startswith(maker) and len(name) > len(maker):
+            return name.removeprefix(maker)
+    return name
+
+
+def half_width(row: Row) -> float:
+    """Return half of the 95 % interval of a row's median as a share of it; infinite where there is none."""
+    ends = (row["interval_low_ns"], row["interval_high_ns"])
+    if not row["median_ns"] or not all(end is not None and math.isfinite(end) for end in ends):
+        return math.inf
+    return float((ends[1] - ends[0]) / 2 / row["median_ns"])
+
+
+def apart(rates: Sequence[float], rows: Sequence[Row]) -> list[int]:
+    """Return the places of those rates (or reciprocals of times) of alike rows that stand out of the rest."""
+    return stands_out(rates, [half_width(row) for row in rows]) if len(rates) > 2 else []

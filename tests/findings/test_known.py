@@ -1,0 +1,231 @@
+"""`check` without more: by what is known of the machine's kind, else by its own siblings and ceilings."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linkgauge.cli import run_command
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.known import below_known, held_against
+from linkgauge.findings.read import facts_of
+from linkgauge.plan.case import Case
+from linkgauge.store.run import load
+from linkgauge.system import System, catalog
+from synthetic import Noise, make_case, make_run, pair_cases
+
+QUIET = Noise(sigma=0.01, launch_sigma=0.002)
+RATES = {"copy_engine": 392.0, "kernel": 367.0}  # GB/s of an H200's 450
+
+
+def described(name: str) -> dict[str, object]:
+    """A run's system as discovery might give it: like a described one, under a name of its own and without shares."""
+    system = dataclasses.replace(catalog.load(name), name="here", accepted=(), caps=(), published=())
+    return {"system": json.loads(system.to_json())}
+
+
+def plan(size: int = 1 << 28) -> list[Case]:
+    pairs = [c for t in RATES for c in pair_cases("unidirectional", size, transport=t) if c.ranks == 2]
+    host = [
+        make_case("copy_engine", pattern, size >> 2, (device,), **{memory: "pinned"})
+        for pattern, memory in (("host_to_device", "source_memory"), ("device_to_host", "target_memory"))
+        for device in range(4)
+    ]
+    return pairs + host
+
+
+def times(slow: Callable[[Case], float] = lambda case: 1.0) -> Callable[[Case], float]:
+    def time_ns(case: Case) -> float:
+        rate = RATES[case.transport] if case.ranks == 2 else 55.0
+        return case.size / (rate * slow(case))
+
+    return time_ns
+
+
+def made(path: Path, system: str = "hgx-h200-8", cases: list[Case] | None = None, **more: Any) -> Path:
+    return make_run(path, cases=plan() if cases is None else cases, samples=30, noise=QUIET,
+                    info=described(system) if system else None, **{"time_ns": times(), **more})  # fmt: skip
+
+
+def checked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
+    capsys.readouterr()
+    status = run_command(["check", *words, "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_a_healthy_machine_holds_by_what_is_known_of_its_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made(tmp_path / "r")
+    status, said = checked(capsys, str(tmp_path / "r"))
+    assert status == 0
+    assert said["holds"] == len(plan())
+    assert {v["source"] for v in said["verdicts"]} == {"Linkgauge on four of eight H200, docs/measured/h200.md"}
+    assert run_command(["check", str(tmp_path / "r")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "All hold: 32 hold."
+    assert "what is known of hgx-h200-8 (4 of its 8" not in lines[1]  # all eight are described here
+    assert "Judged by what is known of hgx-h200-8 (its 8 devices, each with 18 NVLink 4 to switches)" in lines[1]
+    assert len(lines) <= 3
+
+
+@pytest.mark.parametrize("against", [[], ["--against", "hgx-h200-4"], ["--against", "hgx-h200-8"]])
+def test_links_that_are_all_slower_fall_short(
+    against: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made(tmp_path / "r", time_ns=times(lambda case: 0.85 if case.ranks == 2 else 1.0))
+    status, said = checked(capsys, str(tmp_path / "r"), *against)
+    assert status == 1
+    short = [v for v in said["verdicts"] if v["outcome"] == "short"]
+    assert {len(v["devices"]) for v in short} == {2}
+    assert len(short) == 24
+    run_command(["check", str(tmp_path / "r"), *against])
+    shown = capsys.readouterr().out
+    # One row a class, not one a pair.
+    assert shown.count("256 MiB on all pairs of 0 to 3") == 2, shown
+
+
+def test_one_slow_host_link_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made(tmp_path / "r", time_ns=times(lambda case: 0.8 if case.devices == (2,) else 1.0))
+    status, said = checked(capsys, str(tmp_path / "r"), "--no-findings")
+    assert status == 1
+    assert {tuple(v["devices"]) for v in said["verdicts"] if v["outcome"] == "short"} == {(2,)}
+
+
+def test_a_missing_link_shows_against_the_described_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """16 of 18 links on one device: its share of its own links is fine, of what is built it is not."""
+    info = described("hgx-h200-8")
+    system = info["system"]
+    assert isinstance(system, dict)
+    for link in [link for link in system["link"] if link["kind"] == "nvlink" and link["a"] == "gpu2"][:2]:
+        link["count"] -= 1
+    slow = times(lambda case: 16 / 18 if case.ranks == 2 and 2 in case.devices else 1.0)
+    make_run(tmp_path / "r", cases=plan(), samples=30, noise=QUIET, info=info, time_ns=slow)
+    status, said = checked(capsys, str(tmp_path / "r"), "--no-findings")
+    assert status == 1
+    assert "gpu2 has 16 of 18 nvlink links" in " ".join(said["notes"])
+    assert all(2 in v["devices"] for v in said["verdicts"] if v["outcome"] == "short")
+    assert said["short"] == 12
+
+
+def test_a_system_that_is_joined_otherwise_is_judged_by_its_own_links(tmp_path: Path) -> None:
+    facts = facts_of(load(made(tmp_path / "r")))
+    direct, switched = (held_against(facts, catalog.load(name))[0] for name in ("hgx-h200-4", "hgx-h200-8"))
+    assert [(h.measure.case_key, h.nominal) for h in direct] == [(h.measure.case_key, h.nominal) for h in switched]
+    assert {h.nominal for h in direct if h.measure.ranks == 2} == {450e9}
+
+
+def test_sizes_below_those_that_are_known_fall_back_to_siblings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = [c for c in plan(1 << 22) if c.ranks == 2]
+    made(tmp_path / "r", cases=small)
+    status, said = checked(capsys, str(tmp_path / "r"))
+    assert status == 0
+    assert "no share is known at the sizes of this run" in said["notes"][0]
+    assert {v["source"] for v in said["verdicts"]} == {"its siblings"}
+
+
+def finding(path: Path) -> list[Any]:
+    return list(below_known(facts_of(load(path))))
+
+
+def test_equally_slow_everywhere_is_a_finding(tmp_path: Path) -> None:
+    assert finding(made(tmp_path / "well")) == []
+    (one,) = finding(made(tmp_path / "slow", time_ns=times(lambda case: 0.85 if case.ranks == 2 else 1.0)))
+    assert (one.rule, one.severity, one.subject) == ("below_known", "loss", "NVLink")
+    assert one.effect == pytest.approx(0.15, abs=0.02)
+    assert "hgx-h200-8" in one.sentence
+    both = finding(made(tmp_path / "both", time_ns=times(lambda case: 0.85)))
+    assert [f.subject for f in both] == ["NVLink", "PCIe"]
+
+
+def test_one_slow_port_is_not_everywhere(tmp_path: Path) -> None:
+    slow = times(lambda case: 0.8 if case.ranks == 2 and case.devices[0] == 2 else 1.0)
+    assert finding(made(tmp_path / "r", time_ns=slow)) == []
+
+
+def test_nothing_is_said_of_machines_that_nobody_knows(tmp_path: Path) -> None:
+    assert finding(made(tmp_path / "r", "", time_ns=times(lambda case: 0.5))) == []
+
+
+# --- of which nothing is known ---------------------------------------------------------------------------------------
+
+
+def unknown() -> dict[str, object]:
+    text = json.dumps(described("hgx-h200-8")).replace("H200 SXM", "X9000")
+    found: dict[str, object] = json.loads(text)
+    return found
+
+
+def test_an_unknown_machine_is_judged_by_its_siblings_and_ceilings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "r", cases=plan(), samples=30, noise=QUIET, info=unknown(), time_ns=times())
+    status, said = checked(capsys, str(tmp_path / "r"))
+    assert status == 0
+    assert {v["source"] for v in said["verdicts"]} == {"its siblings", "its ceilings"}
+    assert "no described system is like this machine" in said["notes"][0]
+    names = {v["what"] for v in said["verdicts"]}
+    assert {"all pairs of 0 to 3", "device 0 to 3", "unidirectional on all pairs of 0 to 3"} <= names
+
+
+def test_far_below_the_ceiling_falls_short_where_nothing_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = times(lambda case: 0.5 if case.ranks == 2 else 1.0)
+    make_run(tmp_path / "r", cases=plan(), samples=30, noise=QUIET, info=unknown(), time_ns=half)
+    status, said = checked(capsys, str(tmp_path / "r"))
+    assert status == 1
+    (short,) = [v for v in said["verdicts"] if v["outcome"] == "short"]
+    assert short["source"] == "its ceilings"
+    assert "44% of 450 GB/s" in short["reason"]
+
+
+@pytest.mark.parametrize(
+    ("slow", "named"),
+    [
+        (lambda case: 0.8 if case.devices == (1, 3) else 1.0, {"pair 1-3"}),
+        (lambda case: 0.8 if set(case.devices) == {1, 3} else 1.0, {"pair 1-3, both ways"}),
+        (lambda case: 0.8 if case.ranks == 2 and case.devices[0] == 2 else 1.0, {"what device 2 sends"}),
+        (lambda case: 0.8 if case.ranks == 2 and case.devices[1] == 2 else 1.0, {"what device 2 receives"}),
+        (lambda case: 0.8 if case.ranks == 2 and 2 in case.devices else 1.0, {"device 2"}),
+        (lambda case: 0.8 if case.devices == (2,) else 1.0, {"device 2"}),
+        (lambda case: 0.8 if case.devices in ((0, 1), (2, 3)) else 1.0, {"pair 0-1", "pair 2-3"}),
+    ],
+)
+def test_what_differs_from_its_siblings_is_named(
+    slow: Callable[[Case], float], named: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "r", cases=plan(), samples=30, noise=QUIET, info=unknown(), time_ns=times(slow))
+    status, said = checked(capsys, str(tmp_path / "r"), "--no-findings")
+    assert status == 1
+    assert {v["what"] for v in said["verdicts"] if v["outcome"] == "short"} == named
+    assert all(v["shortfall"] == pytest.approx(0.2, abs=0.02) for v in said["verdicts"] if v["outcome"] == "short")
+
+
+def test_a_run_of_which_nothing_can_be_judged_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path / "r", cases=[make_case("copy_engine", "pingpong", 8)], samples=30)
+    assert run_command(["check", str(tmp_path / "r")]) == 3
+    assert "nothing was judged" in capsys.readouterr().out
+
+
+def test_shares_of_another_description_are_taken_over() -> None:
+    assert catalog.load("hgx-h200-4").accepted == catalog.load("hgx-h200-8").accepted
+    for wrong in ("nowhere", "this", 3):
+        with pytest.raises(Exception, match="accepted_of"):
+            System.from_json(json.dumps({"name": "this", "device": [{"name": "g"}], "accepted_of": wrong}), "f.json")
+
+
+def test_a_share_may_be_of_a_number_of_ranks(tmp_path: Path) -> None:
+    system = catalog.load("hgx-h200-8")
+    cases = [make_case("ccl", "allreduce", 1 << 28, tuple(range(n))) for n in (2, 4)]
+    facts: Facts = facts_of(load(made(tmp_path / "r", cases=cases, time_ns=lambda case: case.size / 200.0)))
+    held, without = held_against(facts, system)
+    assert [h.measure.ranks for h in held] == [4]
+    assert without == 1

@@ -1,0 +1,73 @@
+"""Of several attempts at a measurement the last one counts, whichever launch it was made in: for every reader alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linkgauge.findings.read import facts_of
+from linkgauge.findings.subjects import load_subjects
+from linkgauge.stats.attempts import last_attempts
+from linkgauge.stats.match import repeats_of
+from linkgauge.stats.summary import summarise
+from linkgauge.store.folder import RunFolder
+from linkgauge.store.journal import JournalWriter
+from linkgauge.store.run import Run, load
+from linkgauge.view.results import Results
+from synthetic import make_run, usual_cases
+
+CASES = usual_cases()[:3]
+
+
+def retried(path: Path, status: str) -> Run:
+    """A run whose first case ended with `status` and was then measured again, in a launch of its own."""
+    case = CASES[0]
+    make_run(path, cases=CASES, samples=20, statuses={case.case_key: (status, "broken once")}, compact=False)
+    make_run(path / "again", cases=[case], samples=20, compact=False)
+    folder, again = RunFolder.open(path), RunFolder.open(path / "again")
+    with JournalWriter(folder.journal_path(1)) as journal:
+        for record in again.launch_records(0):
+            header = dict(record.header) | {"launch": 1} | ({"attempt": 1} if "attempt" in record.header else {})
+            journal.append(record.kind, header, record.columns, durable=False)
+            if record.kind == "case":
+                folder.status_journal().append("status", header, durable=False)
+    folder.compact(finish=True)
+    folder.close()
+    again.close()
+    return load(path)
+
+
+def row(launch_key: str | None, attempt: int, status: str | None, repeat: int = 0) -> dict[str, Any]:
+    return {"case_key": "a", "launch_key": launch_key, "repeat": repeat, "attempt": attempt, "status": status}
+
+
+def test_the_last_attempt_counts_whichever_launch_made_it_and_one_without_a_status_never() -> None:
+    rows = [row("k", 0, "failed"), row("k", 1, "ok"), row("k", 2, None), row("k", 0, "ok", repeat=1), row("j", 0, "ok")]
+    assert last_attempts(rows) == [rows[1], rows[3], rows[4]]
+    assert last_attempts(reversed(rows)) == [rows[4], rows[3], rows[1]]
+
+
+def test_what_a_launch_that_never_started_left_is_replaced_by_a_later_attempt_under_any_key() -> None:
+    rows = [row(None, 0, "failed"), row("k", 1, "ok")]
+    assert last_attempts(rows) == rows[1:]
+    assert last_attempts([row("k", 0, "ok"), row(None, 1, "failed")])[0]["status"] == "ok"
+
+
+@pytest.mark.parametrize("status", ["failed", "hung", "ok"])
+def test_every_reader_takes_the_retry_and_nothing_of_what_it_replaced(tmp_path: Path, status: str) -> None:
+    run = retried(tmp_path / "run", status)
+    key = CASES[0].case_key
+    facts = facts_of(run)
+    assert not facts.failures
+    assert [len(m.identities) for m in facts.measures if m.case_key == key] == [1]
+    assert next(m for m in facts.measures if m.case_key == key).identities[0][1:] == (1, 0, 1)
+    rows = [one for one in summarise(run).to_pylist() if one["lane"] == -1]
+    repeats = {name: entry for (name, _), entry in repeats_of(rows).items()}
+    assert not repeats[key].failures
+    assert len(repeats[key].median_ns) == 1
+    results = Results(run)
+    assert not results.others
+    assert [one["repeats"] for one in results.rows if one["case_key"] == key] == [1]
+    assert not load_subjects([run.path])[0].facts.failures

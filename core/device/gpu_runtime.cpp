@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <utility>
 
 #include "device/host_placement.h"
@@ -68,10 +69,10 @@ GpuRuntime::GpuRuntime(std::unique_ptr<GpuDriver> driver,
 
 GpuRuntime::~GpuRuntime() {
   for (std::size_t device = 0; device < kernels_.size(); ++device) {
-    if (kernels_[device].module == nullptr) continue;
+    if (kernels_[device].modules.empty()) continue;
     try {
       const CurrentDevice current(*driver_, static_cast<int>(device));
-      driver_->unload_module(kernels_[device].module);
+      for (void* module : kernels_[device].modules) driver_->unload_module(module);
     } catch (const Error&) {
       // The context is gone already, and the module with it.
     }
@@ -404,36 +405,48 @@ GraphHandle GpuRuntime::end_capture(int device, StreamHandle stream) {
 void GpuRuntime::load_kernels(int device) {
   const std::string& architecture = infos_[static_cast<std::size_t>(device)].architecture;
   const std::unique_ptr<KernelCompiler> compiler = open_compiler_();
-  std::string key = compiler->identity() + '\n' + architecture + '\n';
-  for (const std::string& option : compiler->options(architecture)) key += option + '\n';
-  key += kernel_source();
-  const auto compile = [&] { return compiler->compile(kernel_source(), architecture); };
+  std::string made_by = compiler->identity() + '\n' + architecture + '\n';
+  for (const std::string& option : compiler->options(architecture)) made_by += option + '\n';
+  const auto image_of = [&](const KernelPart& part) {
+    return cache_.find_or_compile(made_by + part.source, [&] { return compiler->compile(part.source, architecture); });
+  };
+  const std::vector<KernelPart> parts = kernel_parts(architecture);
+  std::vector<std::future<std::string>> images;
+  for (const KernelPart& part : parts)
+    images.push_back(std::async(std::launch::async, [&image_of, &part] { return image_of(part); }));
   const CurrentDevice current(*driver_, device);
   Kernels kernels;
   try {
-    kernels.module = driver_->load_module(cache_.find_or_compile(key, compile));
-  } catch (const RuntimeCallError&) {
-    // The driver may refuse an image that another machine with the same home folder left: try a fresh one.
-    if (cache_.path_of(key).empty()) throw;
-    (void)std::remove(cache_.path_of(key).c_str());
-    kernels.module = driver_->load_module(cache_.find_or_compile(key, compile));
-  }
-  try {
-    for (const std::string& kernel_name : gpu_kernel_names(architecture)) {
-      kernels.by_name[kernel_name] =
-          driver_->find_kernel(kernels.module, kernel_name.c_str(), kernel_name == kKernelCopyBulk);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      kernels.modules.push_back(
+          load_image(images[i].get(), cache_.path_of(made_by + parts[i].source), [&] { return image_of(parts[i]); }));
+      for (const std::string& name : parts[i].kernels) {
+        kernels.by_name[name] = driver_->find_kernel(kernels.modules.back(), name.c_str(), name == kKernelCopyBulk);
+      }
     }
   } catch (const Error&) {
-    driver_->unload_module(kernels.module);
+    for (void* module : kernels.modules) driver_->unload_module(module);
     throw;
   }
   kernels_[static_cast<std::size_t>(device)] = std::move(kernels);
 }
 
+void* GpuRuntime::load_image(const std::string& image, const std::string& kept_in,
+                             const std::function<std::string()>& make_again) {
+  try {
+    return driver_->load_module(image);
+  } catch (const RuntimeCallError&) {
+    // The driver may refuse an image that another machine with the same home folder left: try a fresh one.
+    if (kept_in.empty()) throw;
+    (void)std::remove(kept_in.c_str());
+    return driver_->load_module(make_again());
+  }
+}
+
 KernelHandle GpuRuntime::kernel(int device, std::string_view kernel_name) {
   require(device);
   const std::lock_guard lock(kernels_mutex_);
-  if (kernels_[static_cast<std::size_t>(device)].module == nullptr) load_kernels(device);
+  if (kernels_[static_cast<std::size_t>(device)].modules.empty()) load_kernels(device);
   const Kernels& kernels = kernels_[static_cast<std::size_t>(device)];
   const auto found = kernels.by_name.find(kernel_name);
   if (found == kernels.by_name.end())

@@ -90,7 +90,7 @@ class GpuRuntime : public DeviceRuntime {
     std::size_t bytes;
   };
   struct Kernels {
-    void* module = nullptr;
+    std::vector<void*> modules;  // none: not loaded yet
     std::map<std::string, KernelHandle, std::less<>> by_name;
   };
 
@@ -98,6 +98,8 @@ class GpuRuntime : public DeviceRuntime {
   void* allocate_as(Origin origin, int device, std::size_t bytes, const AllocateOptions& options);
   std::size_t managed_bytes(int device) const;
   void load_kernels(int device);
+  void* load_image(const std::string& image, const std::string& kept_in,
+                   const std::function<std::string()>& make_again);
   bool is_opened(const void* memory) const;
   void enable_awaited_peers(int device);
 

@@ -3,7 +3,7 @@
 // block, the tests (which run it under the thread sanitizer).
 //
 // This text includes nothing (values.h says why); it comes after elements.h. `Exec` is how a thread knows its place in
-// the grid, waits for its block, and reaches memory that others write meanwhile; kernels/allreduce.cu has the device's.
+// the grid, waits for its block, and reaches memory that others write meanwhile; kernels/grid.cuh has the device's.
 //
 // Which block moves which bytes depends on the part and the grid alone, never on the rank, and all grids are the same:
 // what block b of one rank reads of a peer was written by block b of that peer, so that no block waits for any but its

@@ -1,12 +1,17 @@
-# Writes the text of FILES into OUTPUT as C++ raw string literals, one a file.
-set(parts "")
-set(count 0)
-foreach(file IN LISTS FILES)
-  file(READ "${file}" text)
-  string(REPLACE "#pragma once\n" "" text "${text}")
-  string(APPEND parts "R\"LGTEXT(${text})LGTEXT\",\n")
-  math(EXPR count "${count} + 1")
-endforeach()
-file(WRITE "${OUTPUT}" "// Generated from core/kernels. Do not edit.\nnamespace linkgauge {\n"
-  "extern const char* const kKernelText[];\nextern const unsigned kKernelTextParts;\n"
-  "const char* const kKernelText[] = {\n${parts}};\nconst unsigned kKernelTextParts = ${count};\n}  // namespace linkgauge\n")
+# Writes the texts of HEADERS and of FILES into OUTPUT as C++ raw string literals, one a file.
+function(literals name files)
+  set(parts "")
+  foreach(file IN LISTS files)
+    file(READ "${file}" text)
+    string(REPLACE "#pragma once\n" "" text "${text}")
+    string(APPEND parts "R\"LGTEXT(${text})LGTEXT\",\n")
+  endforeach()
+  list(LENGTH files count)
+  file(APPEND "${OUTPUT}" "extern const char* const ${name}[];\nextern const unsigned ${name}Count;\n"
+    "const char* const ${name}[] = {\n${parts}};\nconst unsigned ${name}Count = ${count};\n")
+endfunction()
+
+file(WRITE "${OUTPUT}" "// Generated from core/kernels. Do not edit.\nnamespace linkgauge {\n")
+literals(kKernelHeaders "${HEADERS}")
+literals(kKernelTexts "${FILES}")
+file(APPEND "${OUTPUT}" "}  // namespace linkgauge\n")

@@ -7,20 +7,15 @@
 
 namespace linkgauge {
 
-// Generated at build time from *.h and *.cu (CMakeLists.txt).
-extern const char* const kKernelText[];
-extern const unsigned kKernelTextParts;
+// Generated at build time (CMakeLists.txt): what all parts begin with, and what each goes on with.
+extern const char* const kKernelHeaders[];
+extern const unsigned kKernelHeadersCount;
+extern const char* const kKernelTexts[];
+extern const unsigned kKernelTextsCount;
 
-const std::string& kernel_source() {
-  static const std::string source = [] {
-    std::string text;
-    for (unsigned part = 0; part < kKernelTextParts; ++part) text += kKernelText[part];
-    return text;
-  }();
-  return source;
-}
+namespace {
 
-std::vector<std::string> gpu_kernel_names(const std::string& architecture) {
+std::vector<std::string> kernel_names(const std::string& architecture) {
   std::vector<std::string> names = {kKernelFill,      kKernelCheck,       kKernelReduce,   kKernelCopy,
                                     kKernelCopyU1,    kKernelCopyU2,      kKernelCopyU8,   kKernelCopyU16,
                                     kKernelEmpty,     kKernelChase,       kKernelGate,     kKernelFlagPingpong,
@@ -30,6 +25,23 @@ std::vector<std::string> gpu_kernel_names(const std::string& architecture) {
   if (architecture.rfind(kCudaPrefix, 0) == 0 && std::atoi(architecture.c_str() + sizeof(kCudaPrefix) - 1) >= 90)
     names.emplace_back(kKernelCopyBulk);
   return names;
+}
+
+}  // namespace
+
+std::vector<KernelPart> kernel_parts(const std::string& architecture) {
+  std::string headers;
+  for (unsigned i = 0; i < kKernelHeadersCount; ++i) headers += kKernelHeaders[i];
+  std::vector<KernelPart> parts;
+  for (unsigned i = 0; i < kKernelTextsCount; ++i) {
+    const std::string text = kKernelTexts[i];
+    KernelPart part{headers + text, {}};
+    for (const std::string& name : kernel_names(architecture)) {
+      if (text.find(' ' + name + '(') != std::string::npos) part.kernels.push_back(name);
+    }
+    if (!part.kernels.empty()) parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 }  // namespace linkgauge

@@ -1,5 +1,5 @@
-// The kernels' text, embedded at build time: values.h and every .cu file of this folder, as one translation unit that
-// includes nothing.
+// The kernels' texts, embedded at build time: each .cu file of this folder behind the headers that all share, as a
+// translation unit that includes nothing.
 #pragma once
 
 #include <string>
@@ -7,9 +7,14 @@
 
 namespace linkgauge {
 
-const std::string& kernel_source();
+// Compiled by itself, so that several compile at once: together they take 7.5 s of a processor beside H200, the longest
+// a third of that.
+struct KernelPart {
+  std::string source;
+  std::vector<std::string> kernels;  // that it has for the architecture
+};
 
-// Every kernel that the text has for an architecture ("sm_90", "gfx90a"): all are found before any is launched.
-std::vector<std::string> gpu_kernel_names(const std::string& architecture);
+// Every part that has a kernel for an architecture ("sm_90", "gfx90a"): all are loaded before any is launched.
+std::vector<KernelPart> kernel_parts(const std::string& architecture);
 
 }  // namespace linkgauge

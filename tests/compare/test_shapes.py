@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
-from linkgauge.stats.basics import effective_size, grain
-from linkgauge.stats.drift import find_drift
+from linkgauge.stats.basics import binomial_quantile, binomial_tail, effective_size, grain
+from linkgauge.stats.drift import find_drift, theil_sen, trend_p_value
 from linkgauge.stats.modes import find_modes
 from linkgauge.stats.spikes import find_spikes
 from linkgauge.stats.tails import tail, values_needed
@@ -162,3 +162,24 @@ def test_a_tails_interval_covers_the_true_quantile() -> None:
         assert found is not None
         covered += found.low <= truth <= found.high
     assert covered >= 273  # 95 % less three standard errors
+
+
+def test_what_scipy_stats_would_say_is_said_without_its_import() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        count = int(rng.integers(10, 41))
+        moments = np.arange(count) * 3.0 + 1
+        levels = rng.normal(size=count) + rng.uniform(-0.1, 0.1) * moments
+        levels = np.round(levels) if rng.random() < 0.5 else levels
+        method = "exact" if np.unique(levels).size == count else "asymptotic"
+        assert trend_p_value(levels) == pytest.approx(stats.kendalltau(moments, levels, method=method).pvalue)
+        fit = stats.theilslopes(levels, moments, alpha=0.95)
+        assert theil_sen(levels, moments) == pytest.approx((fit.slope, fit.low_slope, fit.high_slope))
+        trials = int(rng.integers(1, 200))
+        came, chance = int(rng.integers(0, trials + 1)), rng.uniform(0.01, 0.99)
+        assert binomial_tail(came, trials, chance) == pytest.approx(
+            stats.binomtest(came, trials, chance, alternative="greater").pvalue
+        )
+        for share in (0.025, 0.975):
+            assert binomial_quantile(share, trials, chance) == stats.binom.ppf(share, trials, chance)
+    assert trend_p_value(np.ones(20)) == 1.0

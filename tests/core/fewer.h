@@ -1,6 +1,9 @@
 // Where a test takes fewer cases than elsewhere.
 #pragma once
 
+#include <cstdlib>
+#include <string_view>
+
 namespace linkgauge {
 
 // What the thread sanitizer watches is how threads meet, which neither every size nor every datatype changes, and each
@@ -11,12 +14,16 @@ inline constexpr bool kThreadSanitizer = true;
 inline constexpr bool kThreadSanitizer = false;
 #endif
 
+// './lg test --all' and CI run everything (tests/thorough.py has the same rule for Python's tests).
+inline const bool kThorough =
+    std::getenv("LINKGAUGE_TESTS") != nullptr && std::string_view(std::getenv("LINKGAUGE_TESTS")) == "all";
+
 // A sanitizer and an emulator take each case many times as long, most of it in threads that wait for each other: of the
-// numbers of ranks they get one, and of sizes some, where every one is tried otherwise.
+// numbers of ranks they get one, and of sizes some, where every one is tried otherwise. So does './lg test'.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(LINKGAUGE_EMULATED)
-inline constexpr bool kFewRanks = true;
+inline const bool kFewRanks = true;
 #else
-inline constexpr bool kFewRanks = false;
+inline const bool kFewRanks = !kThorough;
 #endif
 
 }  // namespace linkgauge

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <iterator>
+#include <set>
 #include <sstream>
 
 #include "device/nvrtc_compiler.h"
 #include "kernels/kernel_source.h"
+#include "kernels/kernels.h"
 
 namespace linkgauge {
 namespace {
@@ -21,22 +24,30 @@ TEST(Nvrtc, CompilesEveryKernelForEveryArchitecture) {
     NvrtcCompiler compiler(entry.substr(0, colon));
     std::istringstream architectures(entry.substr(colon + 1));
     for (std::string architecture; std::getline(architectures, architecture, ',');) {
-      const std::string image = compiler.compile(kernel_source(), architecture);
-      EXPECT_EQ(image.substr(0, 4),
-                "\x7f"
-                "ELF");
-      for (const std::string& name : gpu_kernel_names(architecture))
-        EXPECT_NE(image.find(".text." + name + '\0'), std::string::npos) << name << " for " << architecture;
+      for (const KernelPart& part : kernel_parts(architecture)) {
+        const std::string image = compiler.compile(part.source, architecture);
+        EXPECT_EQ(image.substr(0, 4),
+                  "\x7f"
+                  "ELF");
+        for (const std::string& name : part.kernels)
+          EXPECT_NE(image.find(".text." + name + '\0'), std::string::npos) << name << " for " << architecture;
+      }
     }
   }
 }
 
-TEST(KernelSource, IncludesNothingAndNamesEveryKernel) {
-  const std::string& source = kernel_source();
-  EXPECT_EQ(source.find("#include"), std::string::npos);
-  EXPECT_EQ(source.find("#pragma once"), std::string::npos);
-  for (const std::string& name : gpu_kernel_names("sm_100"))
-    EXPECT_NE(source.find(" " + name + "("), std::string::npos) << name;
+TEST(KernelSource, IncludesNothingAndHasEveryKernelOnce) {
+  std::multiset<std::string> found;
+  for (const KernelPart& part : kernel_parts("sm_100")) {
+    EXPECT_EQ(part.source.find("#include"), std::string::npos);
+    EXPECT_EQ(part.source.find("#pragma once"), std::string::npos);
+    found.insert(part.kernels.begin(), part.kernels.end());
+  }
+  EXPECT_EQ(found.size(), std::set<std::string>(found.begin(), found.end()).size());
+  EXPECT_EQ(found.size(), 17 + std::size(kKernelsAllreducePush));
+  std::size_t elsewhere = 0;  // the bulk copies are those of sm_90 and newer
+  for (const KernelPart& part : kernel_parts("gfx90a")) elsewhere += part.kernels.size();
+  EXPECT_EQ(elsewhere, found.size() - 1);
 }
 
 }  // namespace

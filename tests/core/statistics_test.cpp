@@ -10,6 +10,8 @@
 #include <random>
 #include <vector>
 
+#include "fewer.h"
+
 namespace linkgauge {
 namespace {
 
@@ -67,6 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Lengths, IntervalCoverage,
 
 TEST_P(IntervalCoverage, IsAtLeast93Percent) {
   const auto [n, cut] = GetParam();
+  if (n == 1000 && !kThorough) GTEST_SKIP() << "only './lg test --all' runs it: shorter series are the harder ones";
   for (const double rho : {0.0, 0.5, 0.9}) {
     const Coverage coverage = coverage_of(first_order(rho), 0, n, cut);
     EXPECT_GE(coverage.share, 0.93) << "rho " << rho;

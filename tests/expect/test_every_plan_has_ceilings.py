@@ -45,10 +45,11 @@ def as_measured(case: Case) -> dict[str, Any]:
     return {**case.dimensions(), "lane": 0 if case.pattern == "bidirectional" else -1, "status": "ok", **figures}
 
 
+DISCOVERED = pytest.param("discovered", marks=thorough("the machine that is described has the same links"))
 EIGHT = pytest.param("hgx-h200-8", marks=thorough("four of these GPUs have the same kinds of links"))
 
 
-@pytest.fixture(scope="module", params=["hgx-h200-4", EIGHT, "discovered"])
+@pytest.fixture(scope="module", params=["hgx-h200-4", EIGHT, DISCOVERED])
 def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> System:
     if request.param == "discovered":
         return discovered_h200(tmp_path_factory.mktemp("machine"))

@@ -14,12 +14,20 @@ from linkgauge.findings import rules
 from linkgauge.findings.read import facts_of
 from linkgauge.store.run import Run, load
 from synthetic import make_run
+from thorough import thorough
 
 EXTRACTS = sorted(CORPUS.glob("*.xz"))
 NAMED = re.compile(rb"GPU-[0-9a-f]{8}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|/(home|root|tmp|usr|opt|work)/|\.so\.\d")
 
 
-@pytest.mark.parametrize("path", EXTRACTS, ids=lambda path: path.stem)
+MORE = ("default-2", "default-3", "default-4", "default-5", "quick-2", "quick-busy")
+LIKE_ANOTHER = thorough("a run of the same plan on the same kind of machine is here")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[LIKE_ANOTHER] if path.stem.endswith(MORE) else []) for path in EXTRACTS],
+)
 def test_a_clean_run_raises_no_alarm(path: Path, tmp_path: Path) -> None:
     true = provenance_of(path).get("true", "").split()
     found = rules.apply(facts_of(rebuild(path, tmp_path / "run")))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
+import scipy
 
 Floats = npt.NDArray[np.float64]
 
@@ -163,7 +163,7 @@ def _piece(m: Floats, t: Floats) -> Piece:
     scale = np.linalg.norm(rows, axis=0)
     inverse = np.linalg.pinv((rows / scale).T @ (rows / scale))
     errors = np.sqrt(variance * np.diag(inverse)) / scale
-    width = float(scipy.stats.t.ppf(0.975, freedom))
+    width = float(scipy.special.stdtrit(freedom, 0.975))
     low, high = per_byte - width * float(errors[1]), per_byte + width * float(errors[1])
     rate = Parameter(
         1e9 / per_byte if per_byte > 0 else math.inf,

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse
+import scipy
 
 from linkgauge.expect.graph import Wires, remembered
 

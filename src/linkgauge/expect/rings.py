@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse
+import scipy
 
 from linkgauge.expect.graph import Wires, remembered
 

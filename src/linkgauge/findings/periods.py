@@ -229,11 +229,12 @@ def _candidates(samples: _Samples) -> list[float]:
         if of_window[window] > 0:
             mine = slice(*np.searchsorted(at, [window * _WINDOW, (window + 1) * _WINDOW]))
             grid = np.bincount(at[mine] % length, weights=weight[mine], minlength=length)
-            power += np.square(np.abs(scipy.fft.rfft(grid))) / of_window[window]
+            power += np.square(np.abs(np.fft.rfft(grid))) / of_window[window]
             used += 1
     frequency = np.arange(power.size) / (length * _GRID_NS)
     able = (frequency >= 1 / _LONGEST_NS) & (frequency <= 1 / _SHORTEST_NS)
-    if not able.any() or not used:
+    # One window's limit, and none has a lower: what stays below needs no function of scipy, nor its import.
+    if not used or not (power[able] > math.log(able.sum() / _LEVEL)).any():
         return []
     # Delays that come in bursts have more power at low frequencies: what is common around a frequency is no peak.
     blocks = power[: power.size // _BLOCK * _BLOCK].reshape(-1, _BLOCK)

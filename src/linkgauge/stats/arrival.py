@@ -11,9 +11,8 @@ import dataclasses
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
-from linkgauge.stats.basics import Floats, effective_size
+from linkgauge.stats.basics import Floats, binomial_tail, effective_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +85,7 @@ def find_straggler(
         return None  # before what takes a hundred times as long
     independent = max(1, round(samples * effective_size(mine.astype(np.float64)) / samples))
     came = round(independent * counts[rank] / samples)
-    p_value = min(1.0, ranks * float(scipy.stats.binomtest(came, independent, 1 / ranks, alternative="greater").pvalue))
+    p_value = min(1.0, ranks * binomial_tail(came, independent, 1 / ranks))
     if p_value > level:
         return None
     return Straggler(rank, counts[rank] / samples, lateness, cost, p_value)
@@ -104,6 +103,6 @@ def slow_transfer(parts: Split, level: float = 0.001, least_share: float = 0.05)
     rank = int(np.argmax(medians))
     others = np.delete(parts.transfer_ns, rank, axis=1).max(axis=1)
     later = int((parts.transfer_ns[:, rank] > others).sum())
-    p_value = ranks * float(scipy.stats.binomtest(later, samples, 1 / ranks, alternative="greater").pvalue)
+    p_value = ranks * binomial_tail(later, samples, 1 / ranks)
     rest = float(np.median(others))
     return rank if p_value < level and rest > 0 and medians[rank] > rest * (1 + least_share) else None

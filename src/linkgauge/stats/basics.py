@@ -1,4 +1,6 @@
-"""What the other modules need to know of one series: its scale, its memory, its grain.
+"""What the other modules need to know of one series: its scale, its memory, its grain, and of counts.
+
+Distributions come from scipy.special: scipy.stats takes a second to import, in every command that judges.
 
 All functions take one-dimensional arrays in the order of time and are exact about what they cannot know: a series too
 short for a claim gives the weakest answer, never a guess.
@@ -24,6 +26,16 @@ def as_series(values: npt.ArrayLike) -> Floats:
     return series
 
 
+def binomial_tail(came: int, trials: int, chance: float) -> float:
+    """Probability of `came` or more of `trials` where each has `chance`."""
+    return float(scipy.special.bdtrc(came - 1, trials, chance)) if came > 0 else 1.0
+
+
+def binomial_quantile(share: float, trials: int, chance: float) -> int:
+    """Smallest number of successes in `trials` below or at which at least `share` of all outcomes lie."""
+    return int(np.searchsorted(scipy.special.bdtr(np.arange(trials + 1), trials, chance), share))
+
+
 def robust_scale(values: npt.ArrayLike) -> float:
     """Standard deviation estimated from the median absolute deviation; 0 for fewer than two values."""
     series = as_series(values)
@@ -43,7 +55,8 @@ def effective_size(values: npt.ArrayLike) -> float:
     n = series.size
     if n < 4:
         return float(n)
-    order = scipy.stats.rankdata(series)
+    _, place, often = np.unique(series, return_inverse=True, return_counts=True)
+    order = (np.cumsum(often) - (often - 1) / 2)[place]  # equal values share their mean rank
     centred = order - order.mean()
     size = 1 << int(2 * n - 1).bit_length()
     spectrum = np.fft.rfft(centred, size)

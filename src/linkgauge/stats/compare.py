@@ -85,7 +85,7 @@ def hodges_lehmann(first: npt.ArrayLike, second: npt.ArrayLike, confidence: floa
         rank = int(np.searchsorted(np.cumsum(counts) / counts.sum(), tail, side="right"))
     else:
         spread = math.sqrt(a.size * b.size * (a.size + b.size + 1) / 12)
-        rank = int(a.size * b.size / 2 - scipy.stats.norm.ppf(1 - tail) * spread)
+        rank = int(a.size * b.size / 2 - scipy.special.ndtri(1 - tail) * spread)
     rank = max(0, min(rank - 1, (differences.size - 1) // 2))
     centre, low, high = np.median(differences), differences[rank], differences[differences.size - 1 - rank]
     return Shift(float(np.expm1(centre)), float(np.expm1(low)), float(np.expm1(high)))
@@ -179,7 +179,7 @@ def _moderated_p_values(first: list[Floats], second: list[Floats]) -> Floats:
         pooled = (prior_freedom * prior + freedom * variances) / (prior_freedom + freedom)
         total = np.minimum(prior_freedom + freedom, freedom.sum())
     scores = np.abs(shifts) / np.sqrt(pooled * (1 / sizes[:, 0] + 1 / sizes[:, 1]))
-    return np.asarray(2 * scipy.stats.t.sf(scores, total), dtype=np.float64)
+    return np.asarray(2 * scipy.special.stdtr(total, -scores), dtype=np.float64)
 
 
 def fit_prior(variances: Floats, freedom: Floats) -> tuple[float, float]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import statistics
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
-from linkgauge.stats.basics import as_series, block_medians, effective_size, robust_scale
+from linkgauge.stats.basics import Floats, as_series, block_medians, effective_size, robust_scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,19 +47,61 @@ def find_drift(values: npt.ArrayLike, least_share: float = 0.02, level: float = 
     # A drift itself looks like memory: the effective size is taken of what a straight line leaves.
     time = np.arange(series.size, dtype=np.float64)
     rough = block_medians(series, 10)
-    slope = scipy.stats.theilslopes(rough, block_medians(time, 10)).slope
+    slope = float(np.median(_slopes(rough, block_medians(time, 10))))
     independent = effective_size(series - slope * time)
     if independent < 40:
         return None
     blocks = int(min(40, independent // 4))
     levels, moments = block_medians(series, blocks), block_medians(time, blocks)
-    p_value = float(scipy.stats.kendalltau(moments, levels).pvalue)
-    fit = scipy.stats.theilslopes(levels, moments, alpha=0.95)
-    start = float(fit.intercept)
-    if not np.isfinite(p_value) or p_value > level or start <= 0 or fit.low_slope * fit.high_slope <= 0:
+    p_value = trend_p_value(levels)
+    slope, low, high = theil_sen(levels, moments)
+    start = float(np.median(levels)) - slope * float(np.median(moments))
+    if p_value > level or start <= 0 or low * high <= 0:
         return None
     length = float(series.size - 1)
-    share = float(fit.slope) * length / start
-    if abs(share) < least_share or abs(share) * start < robust_scale(series - fit.slope * time) / np.sqrt(independent):
+    share = slope * length / start
+    if abs(share) < least_share or abs(share) * start < robust_scale(series - slope * time) / np.sqrt(independent):
         return None
-    return Drift(share, float(fit.low_slope) * length / start, float(fit.high_slope) * length / start, p_value)
+    return Drift(share, low * length / start, high * length / start, p_value)
+
+
+def trend_p_value(levels: Floats) -> float:
+    """Two-sided p-value of Kendall's test of a series against its order (Kendall 1970, chapters 4 and 5).
+
+    Exact where no two values are equal, by counting permutations by their inversions; else by the normal approximation
+    with the variance for ties. 1 for a constant, or fewer than two values.
+    """
+    n = levels.size
+    before, after = np.triu_indices(n, 1)
+    later = int(np.sign(levels[after] - levels[before]).sum())  # concordant pairs less discordant ones
+    ties = np.unique(levels, return_counts=True)[1].astype(np.float64)
+    if ties.size < 2:
+        return 1.0
+    pairs = n * (n - 1) // 2
+    if ties.size < n:
+        variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+        return math.erfc(abs(later) / math.sqrt(2 * variance))
+    inversions = np.ones(1)
+    for length in range(2, n + 1):
+        inversions = np.convolve(inversions, np.full(length, 1.0 / length))
+    return float(min(1.0, 2 * inversions[: (pairs - abs(later)) // 2 + 1].sum()))
+
+
+def theil_sen(levels: Floats, moments: Floats) -> tuple[float, float, float]:
+    """Median slope of all pairs of points and its 95 % interval (Sen 1968, section 3), in units of levels a moment.
+
+    `moments` rise. The interval lies between the slopes at the ranks that Kendall's variance gives.
+    """
+    n = levels.size
+    slopes = np.sort(_slopes(levels, moments))
+    ties = np.unique(levels, return_counts=True)[1]
+    variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+    reach = statistics.NormalDist().inv_cdf(0.975) * math.sqrt(variance)
+    low = max(round((slopes.size - reach) / 2) - 1, 0)
+    high = min(round((slopes.size + reach) / 2), slopes.size - 1)
+    return float(np.median(slopes)), float(slopes[low]), float(slopes[high])
+
+
+def _slopes(levels: Floats, moments: Floats) -> Floats:
+    before, after = np.triu_indices(levels.size, 1)
+    return np.asarray((levels[after] - levels[before]) / (moments[after] - moments[before]), dtype=np.float64)

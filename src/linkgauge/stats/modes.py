@@ -102,7 +102,7 @@ def _valley(logs: Floats, cut: int, least_gap: float, level: float, scale: float
     if peak == 0 or valley > peak / 2:
         return False
     scaled_valley, scaled_peak = round(valley * scale), round(peak * scale)
-    return float(scipy.stats.binom.cdf(scaled_valley, scaled_valley + scaled_peak, 0.5)) < level
+    return float(scipy.special.bdtr(scaled_valley, scaled_valley + scaled_peak, 0.5)) < level
 
 
 def _bottom(logs: Floats, cut: int) -> int:

@@ -6,9 +6,8 @@ import dataclasses
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
-from linkgauge.stats.basics import Floats, as_series, robust_scale
+from linkgauge.stats.basics import Floats, as_series, binomial_tail, robust_scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +64,7 @@ def _period(moments: Floats, resolution: float, level: float) -> tuple[float | N
     turns = np.maximum(1.0, np.round(gaps / first))
     fits = np.abs(gaps / first - turns) <= tolerance
     # An independent event falls within the tolerance of a whole multiple with probability 2 tolerance.
-    p_value = float(scipy.stats.binomtest(int(fits.sum()), gaps.size, 2 * tolerance, alternative="greater").pvalue)
+    p_value = binomial_tail(int(fits.sum()), gaps.size, 2 * tolerance)
     if p_value > level:
         return None, None
     return float(np.median(gaps[fits] / turns[fits])), p_value

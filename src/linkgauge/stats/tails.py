@@ -7,9 +7,8 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
-from linkgauge.stats.basics import as_series, effective_size
+from linkgauge.stats.basics import as_series, binomial_quantile, effective_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +44,8 @@ def tail(values: npt.ArrayLike, quantile: float, independent: float | None = Non
     if n == 0 or size < values_needed(quantile):
         return None
     whole = int(size)
-    low_rank = scipy.stats.binom.ppf(0.025, whole, quantile) / whole
-    high_rank = (scipy.stats.binom.ppf(0.975, whole, quantile) + 1) / whole
+    low_rank = binomial_quantile(0.025, whole, quantile) / whole
+    high_rank = (binomial_quantile(0.975, whole, quantile) + 1) / whole
     low = series[max(0, min(n - 1, int(low_rank * n) - 1))]
     high = series[max(0, min(n - 1, math.ceil(high_rank * n) - 1))]
     return Tail(quantile, float(np.quantile(series, quantile)), float(low), float(high))

@@ -169,12 +169,14 @@ TEST(RealHip, CompilesEveryKernel) {
   const auto compiler = open_hiprtc(library.path());
   std::istringstream architectures(std::getenv("LINKGAUGE_TEST_HIPRTC"));
   for (std::string architecture; std::getline(architectures, architecture, ',');) {
-    const std::string image = compiler->compile(kernel_source(), architecture);
-    EXPECT_EQ(image.substr(0, 4),
-              "\x7f"
-              "ELF");
-    for (const std::string& name : gpu_kernel_names(architecture))
-      EXPECT_NE(image.find(name + ".kd"), std::string::npos) << name << " for " << architecture;
+    for (const KernelPart& part : kernel_parts(architecture)) {
+      const std::string image = compiler->compile(part.source, architecture);
+      EXPECT_EQ(image.substr(0, 4),
+                "\x7f"
+                "ELF");
+      for (const std::string& name : part.kernels)
+        EXPECT_NE(image.find(name + ".kd"), std::string::npos) << name << " for " << architecture;
+    }
   }
 }
 

@@ -20,6 +20,7 @@ run_check() {
     mypy) mypy && mypy tools ;;
     codespell) codespell ;;
     deptry) deptry src ;;
+    rooms) lint-imports ;;
     *)
       echo "tools/check.sh: no check '$1'; there are: $checks" >&2
       return 2
@@ -27,7 +28,7 @@ run_check() {
   esac
 }
 
-checks="clang-format clang-tidy ruff mypy codespell deptry"
+checks="clang-format clang-tidy ruff mypy codespell deptry rooms"
 status=0
 for check in ${*:-$checks}; do
   if run_check "$check"; then

@@ -1,6 +1,6 @@
 """`python -m linkgauge`."""
 
-from linkgauge.cli import main
+from linkgauge.app.cli import main
 
 if __name__ == "__main__":
     main()

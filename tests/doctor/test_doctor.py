@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from linkgauge import cli
+from linkgauge.app import cli
 from linkgauge.doctor import check as checks
-from linkgauge.doctor.readers import GpuFacts, Readers
+from linkgauge.doctor.nvml import GpuFacts
+from linkgauge.doctor.readers import Readers
 from linkgauge.run.mpi_library import MpiInstallation
 
 MPICH = MpiInstallation(

@@ -9,6 +9,8 @@ import pytest
 
 from linkgauge.expect import Ceiling, ceilings
 from linkgauge.system import System, from_toml
+from linkgauge.system.dump import to_json
+from linkgauge.system.form import from_json
 
 GB = 1e9
 
@@ -202,7 +204,7 @@ def test_what_is_remembered_is_what_is_computed() -> None:
             case = {"pattern": pattern, "transport": transport}
             assert ceilings(used, case) == ceilings(hosted(), case)
     assert used == hosted()
-    assert System.from_json(used.to_json()) == used
+    assert from_json(to_json(used)) == used
 
 
 def test_leaf_switches_with_few_uplinks_bind_a_fat_tree() -> None:

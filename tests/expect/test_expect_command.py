@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import linkgauge.system as systems
-from linkgauge.cli import run_command
-from linkgauge.expect.command import measured_words
+from linkgauge.app.cli import run_command
+from linkgauge.app.expect import measured_words
 from linkgauge.expect.rules import KINDS, RULES, Ceiling
 
 

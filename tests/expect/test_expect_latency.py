@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import linkgauge.system as systems
+from linkgauge.app.expect import latency_words
 from linkgauge.expect import ceilings
 from linkgauge.expect.achieved import from_ports, ports_of
-from linkgauge.expect.command import latency_words
 from linkgauge.expect.rules import Ceiling
 
 

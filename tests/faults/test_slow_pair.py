@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from linkgauge.cli import run_command
+from linkgauge.app.cli import run_command
 from thorough import thorough
 
 pytestmark = [

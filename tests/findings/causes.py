@@ -21,9 +21,10 @@ from linkgauge.plan.case import Case
 from linkgauge.plan.patterns import pattern
 from linkgauge.system import catalog
 from linkgauge.system.model import System
+from linkgauge.system.shipped import names
 
 Right = Callable[[Finding], bool]
-SYSTEMS = tuple(name for name in catalog.names() if name != "gb200-nvl72")  # 5112 pairs: one variant, not many
+SYSTEMS = tuple(name for name in names() if name != "gb200-nvl72")  # 5112 pairs: one variant, not many
 _LOADED: dict[str, System] = {}
 
 

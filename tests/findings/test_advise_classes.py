@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from linkgauge.cli import run_command
+from linkgauge.app.cli import run_command
 from linkgauge.findings.advise import Advice, advise
 from linkgauge.findings.read import facts_of
 from linkgauge.plan.case import Case
 from linkgauge.store.run import load
 from linkgauge.system import catalog
+from linkgauge.system.dump import to_json
 from synthetic import Noise, make_run, pair_cases
 
 QUIET = Noise(sigma=0.01, launch_sigma=0.0)
@@ -33,7 +34,7 @@ def advice(path: Path, system: str, devices: range, times: Callable[[Case], floa
         for case in pair_cases("unidirectional", 1 << 20, tuple(devices), transport)
         if case.ranks == 2
     ]
-    info = {"system": json.loads(catalog.load(system).to_json())}
+    info = {"system": json.loads(to_json(catalog.load(system)))}
     return advise(facts_of(load(make_run(path, cases=cases, samples=40, time_ns=times, noise=QUIET, info=info))))
 
 

@@ -9,16 +9,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from linkgauge.cli import run_command
+from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.findings.against import read_rules
 from linkgauge.findings.verdicts import Checked, Verdict
 from linkgauge.plan.case import Case
 from linkgauge.system import catalog
+from linkgauge.system.dump import to_json
 from synthetic import Noise, link_model, make_run, pair_cases, usual_cases
 
 QUIET = Noise(sigma=0.01, launch_sigma=0.002)
-SYSTEM = {"system": json.loads(catalog.load("summit").to_json())}
+SYSTEM = {"system": json.loads(to_json(catalog.load("summit")))}
 RUNS = 6
 
 

@@ -7,18 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.cli import run_command
-from linkgauge.findings import judge, reproduce
+from linkgauge.app.cli import run_command
+from linkgauge.findings import judge
 from linkgauge.findings.advise import advise
 from linkgauge.findings.facts import Facts, Measure
 from linkgauge.plan.builtin import names
 from linkgauge.plan.case import Case
 from linkgauge.store.run import load
 from linkgauge.system import catalog
+from linkgauge.system.dump import to_json
+from linkgauge.view import reproduce
 from synthetic import Noise, link_model, make_case, make_run, pair_cases, usual_cases
 
 QUIET = Noise(sigma=0.01, launch_sigma=0.002)
-SYSTEM = {"system": json.loads(catalog.load("hgx-h200-4").to_json())}
+SYSTEM = {"system": json.loads(to_json(catalog.load("hgx-h200-4")))}
 
 
 def plan() -> list[Case]:

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from linkgauge.cli import run_command
+from linkgauge.app.cli import run_command
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.known import below_known, held_against
 from linkgauge.findings.read import facts_of
 from linkgauge.plan.case import Case
 from linkgauge.store.run import load
-from linkgauge.system import System, catalog
+from linkgauge.system import catalog
+from linkgauge.system.dump import to_json
+from linkgauge.system.form import from_json
 from synthetic import Noise, make_case, make_run, pair_cases
 
 QUIET = Noise(sigma=0.01, launch_sigma=0.002)
@@ -26,7 +28,7 @@ RATES = {"copy_engine": 392.0, "kernel": 367.0}  # GB/s of an H200's 450
 def described(name: str) -> dict[str, object]:
     """A run's system as discovery might give it: like a described one, under a name of its own and without shares."""
     system = dataclasses.replace(catalog.load(name), name="here", accepted=(), caps=(), published=())
-    return {"system": json.loads(system.to_json())}
+    return {"system": json.loads(to_json(system))}
 
 
 def plan(size: int = 1 << 28) -> list[Case]:
@@ -219,7 +221,7 @@ def test_shares_of_another_description_are_taken_over() -> None:
     assert catalog.load("hgx-h200-4").accepted == catalog.load("hgx-h200-8").accepted
     for wrong in ("nowhere", "this", 3):
         with pytest.raises(Exception, match="accepted_of"):
-            System.from_json(json.dumps({"name": "this", "device": [{"name": "g"}], "accepted_of": wrong}), "f.json")
+            from_json(json.dumps({"name": "this", "device": [{"name": "g"}], "accepted_of": wrong}), "f.json")
 
 
 def test_a_share_may_be_of_a_number_of_ranks(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import linkgauge.system as systems
-from linkgauge.cli import run_command
-from linkgauge.findings import reproduce
-from linkgauge.findings.reproduce import Figure
+from linkgauge.app.cli import run_command
 from linkgauge.plan.case import Case
 from linkgauge.plan.model import narrowed
 from linkgauge.run.on_system import prepare_on
 from linkgauge.store.run import load
+from linkgauge.view import reproduce
 from linkgauge.view.figures import FIGURES
+from linkgauge.view.reproduce import Figure
 from synthetic import make_run
 from thorough import thorough
 

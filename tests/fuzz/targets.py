@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.exchange.importers import Hints, import_files
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import PlannedLaunch, plan_run
 from linkgauge.plan.machine import PlanMachine
@@ -30,10 +31,10 @@ from linkgauge.run.stored_plan import read_launches, unsafe_settings, write_laun
 from linkgauge.stats.summary import summarise
 from linkgauge.store import tables
 from linkgauge.store.folder import RunFolder
-from linkgauge.store.importers import Hints, import_files
 from linkgauge.store.journal import JournalWriter, read_journal
 from linkgauge.store.run import Run
 from linkgauge.system import catalog, dump
+from linkgauge.system.form import from_json
 from synthetic import make_case, make_run
 
 HERE = Path(__file__).parent
@@ -107,7 +108,7 @@ def system(data: bytes) -> None:
     with refusing():
         name = "system.json" if data.lstrip()[:1] == b"{" else "system.toml"
         read = catalog.load(_file(name, data))
-        again = catalog.from_json(json.dumps(dump.to_data(read)), "again")
+        again = from_json(json.dumps(dump.to_data(read)), "again")
         assert again == read, "dumped and read again it is another system"
 
 

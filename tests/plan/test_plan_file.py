@@ -169,9 +169,9 @@ NOT_DIMENSIONS = {
 
 
 def test_every_key_of_a_case_has_flag_and_column_or_a_reason() -> None:
+    from linkgauge.app.run import run_command
     from linkgauge.plan.case import Case
     from linkgauge.plan.plan_file import _CASE_KEYS, _LAUNCH_KEYS
-    from linkgauge.run.command import run_command
 
     flags = {flag for parameter in run_command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
     columns = set(Case("mpi", "pingpong", 8, 8, (0, 1)).dimensions())

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from linkgauge.app import run_options as options
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run import options
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.launch import WORKER
 from linkgauge.run.measure import Work, measure
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.prepare import named_mpis, new_pending
-from linkgauge.run.progress import Reporter
+from linkgauge.run.reporter import Reporter
 from linkgauge.run.runner import RunSettings
 from linkgauge.run.stored_plan import write_launches
 from linkgauge.run.time_limit import TimeLimit

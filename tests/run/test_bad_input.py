@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge import cli
+from linkgauge.app import cli
 
 
 def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from linkgauge import __version__, cli
+from linkgauge import __version__
+from linkgauge.app import cli
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.plan.dimensions import DIMENSIONS
 from linkgauge.plan.patterns import PATTERNS
@@ -75,7 +76,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     program = (
-        "import sys; from linkgauge.cli import run_command; status = run_command(['--help']);"
+        "import sys; from linkgauge.app.cli import run_command; status = run_command(['--help']);"
         "heavy = {'pyarrow', 'scipy', 'mpi4py', 'numpy', 'networkx', 'altair', 'duckdb',"
         "'rich'} & set(sys.modules);"
         "sys.exit(f'imported {heavy}' if heavy else status)"

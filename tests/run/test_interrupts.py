@@ -45,10 +45,10 @@ from conftest import FAKE_WORKER, devices_of, machine_of
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run import options
+from linkgauge.app import run_options as options
 from linkgauge.run.measure import Work, measure
 from linkgauge.run.prepare import new_pending, resumed_pending
-from linkgauge.run.progress import Reporter
+from linkgauge.run.reporter import Reporter
 from linkgauge.run.runner import RunSettings
 from linkgauge.run.time_limit import TimeLimit
 from linkgauge.run.stored_plan import read_launches, write_launches

@@ -18,7 +18,7 @@ from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.launch import WORKER
 from linkgauge.run.measure import Work, measure
 from linkgauge.run.prepare import named_mpis, new_pending
-from linkgauge.run.progress import Reporter
+from linkgauge.run.reporter import Reporter
 from linkgauge.run.runner import RunSettings
 from linkgauge.run.stored_plan import write_launches
 from linkgauge.store.folder import RunFolder

@@ -11,6 +11,8 @@ import pytest
 
 from linkgauge.stats.alike import CaseClasses, class_rows, members_text, stands_out
 from linkgauge.system import catalog
+from linkgauge.system.dump import to_json
+from linkgauge.system.form import from_json
 
 PAIRS = list(itertools.permutations(range(4), 2))
 
@@ -120,8 +122,8 @@ def test_named_memory_nodes_are_ends_of_the_way() -> None:
     system = catalog.load("summit")
     hosts = [node.name for node in system.hosts]
     assert len(hosts) == 2
-    numbered = type(system).from_json(
-        system.to_json()
+    numbered = from_json(
+        to_json(system)
         .replace(f'"name": "{hosts[0]}"', f'"numa": 0, "name": "{hosts[0]}"')
         .replace(f'"name": "{hosts[1]}"', f'"numa": 1, "name": "{hosts[1]}"')
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import linkgauge
-from linkgauge.cli import run_command
+from linkgauge.app.cli import run_command
 from linkgauge.findings.read import facts_of
 from linkgauge.stats.launches import launch_names
 from synthetic import make_case, make_run

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import linkgauge
 from linkgauge.errors import UsageError
+from linkgauge.exchange.importers import Hints, import_files, read_log
 from linkgauge.stats.series import HEADLINE
 from linkgauge.stats.summary import summarise
-from linkgauge.store.importers import Hints, import_files, read_log
 from thorough import most
 
 LOGS = Path(__file__).parent / "logs"

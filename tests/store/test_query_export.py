@@ -12,10 +12,10 @@ import pytest
 
 import linkgauge
 from linkgauge.errors import UsageError
+from linkgauge.exchange.export import export
+from linkgauge.exchange.importers import Hints, import_files
+from linkgauge.exchange.query import query
 from linkgauge.stats.summary import summarise
-from linkgauge.store.export import export
-from linkgauge.store.importers import Hints, import_files
-from linkgauge.store.query import query
 from linkgauge.store.run import Run
 from synthetic import Noise, make_case, make_run, usual_cases
 

@@ -13,7 +13,9 @@ from linkgauge.errors import UsageError
 from linkgauge.expect import ceilings
 from linkgauge.expect.graph import FABRIC, NODE, wires
 from linkgauge.expect.paths import hop_matrix
-from linkgauge.system import System, amdsmi, discover, sysfs
+from linkgauge.system import amdsmi, discover, sysfs
+from linkgauge.system.dump import to_json
+from linkgauge.system.form import from_json
 from linkgauge.system.record import record
 from recorded_machine import Machine, h200, switch_links
 
@@ -129,7 +131,7 @@ def test_answers_that_lack_most_things() -> None:
     system = discover(Path("/"), nvml_answers={"devices": [bare]})
     (device,) = system.devices
     assert device.memory_rate is None
-    assert System.from_json(system.to_json()) == system
+    assert from_json(to_json(system)) == system
 
 
 def direct(remote: list[str]) -> list[dict[str, Any]]:
@@ -241,7 +243,7 @@ def test_this_machine_without_gpu() -> None:
     system = discover(nvml_answers={})
     assert system.hosts
     assert all(host.memory_bytes is not None and host.memory_bytes.value > 2**20 for host in system.hosts)
-    assert System.from_json(system.to_json()) == system
+    assert from_json(to_json(system)) == system
     assert len(discover(nvml_answers={}, host_devices=3).devices) == 3
     for device in system.devices:
         assert device.memory_rate is None

@@ -14,6 +14,8 @@ import pytest
 from linkgauge.expect import ceilings
 from linkgauge.system import System, ancestors, discover, hwloc, sysfs
 from linkgauge.system.draft import FoundDevice
+from linkgauge.system.dump import to_json
+from linkgauge.system.form import from_json
 from linkgauge.system.model import Node
 from recorded_machine import Machine, h200, switch_links
 
@@ -57,7 +59,7 @@ def test_devices_that_meet_below_a_host_bridge_share_a_switch(tmp_path: Path) ->
         case = {"pattern": "host_to_device", "devices": chosen, "transport": "copy_engine"}
         bound = next(c for c in ceilings(system, case) if c.rule == "host_links")
         assert bound.value_bytes_per_s == pytest.approx(rate, rel=1e-4)
-    assert System.from_json(system.to_json()) == system
+    assert from_json(to_json(system)) == system
 
 
 def test_a_lone_device_and_unlike_levels_make_no_switch(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import linkgauge.system as systems
 from linkgauge.system import System
+from linkgauge.system.form import from_json
 from linkgauge.system.likeness import chips, described_like, like
 
 
@@ -38,7 +39,7 @@ def h200(
 
 
 def found(data: dict[str, Any]) -> System:
-    return System.from_json(json.dumps(data), "here")
+    return from_json(json.dumps(data), "here")
 
 
 # A tray is a part of its rack.

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import linkgauge.system as systems
 from linkgauge.expect import ceilings
-from linkgauge.system import System, discover, dmi
+from linkgauge.system import discover, dmi
 from linkgauge.system.dmi import Module
+from linkgauge.system.dump import to_json
+from linkgauge.system.form import from_json
 from linkgauge.system.record import record
 from recorded_machine import Machine
 
@@ -57,7 +59,7 @@ def test_each_node_has_its_modules_rate(tmp_path: Path) -> None:
     assert rates[0] is not None
     assert rates[0].source.startswith("DMI: 8 modules of 64 bits at 4400 MT/s")
     assert not any("host memory" in note for note in system.notes)
-    assert System.from_json(system.to_json()) == system
+    assert from_json(to_json(system)) == system
 
 
 def note_of(tmp_path: Path, modules: list[bytes], **more: Any) -> str:

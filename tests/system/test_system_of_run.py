@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import linkgauge.system as systems
-from linkgauge.cli import run_command
+from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.expect.of_run import system_of_run
 from linkgauge.run.devices import DeviceSet
@@ -28,7 +28,7 @@ def test_a_run_on_host_devices_stores_as_many() -> None:
     data = system_data(None, host_set(3))
     assert data is not None
     assert [d.ordinal for d in read(data, "test").devices] == [0, 1, 2]
-    assert system_data("lumi-g", host_set(2)) == json.loads(systems.load("lumi-g").to_json())
+    assert system_data("lumi-g", host_set(2)) == json.loads(systems.to_json(systems.load("lumi-g")))
 
 
 def test_the_runs_ordinals_are_the_systems(tmp_path: Path) -> None:

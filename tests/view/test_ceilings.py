@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import linkgauge
-from linkgauge.cli import run_command
+from linkgauge.app.cli import run_command
 from linkgauge.system.catalog import load
 from linkgauge.system.dump import to_data
 from linkgauge.view.ceilings import Ceilings

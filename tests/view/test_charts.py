@@ -15,7 +15,8 @@ from linkgauge.store.run import Run
 from linkgauge.view import charts, charts_pairs, charts_scale, charts_size, charts_spread
 from linkgauge.view.ceilings import CeilingLine, Ceilings
 from linkgauge.view.noisy import noisiest
-from linkgauge.view.results import Results, Row
+from linkgauge.view.results import Results
+from linkgauge.view.row import Row
 
 GB = 1e9
 

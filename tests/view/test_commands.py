@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.cli import run_command
+from linkgauge.app.cli import run_command
 from linkgauge.store.run import Run
 
 LOGS = Path(__file__).parent.parent / "store" / "logs"

@@ -208,7 +208,7 @@ def test_alike_devices_are_one_panel_and_different_ones_their_own(tmp_path: Path
 def test_show_and_run_begin_with_the_same_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
-    from linkgauge.cli import run_command
+    from linkgauge.app.cli import run_command
     from linkgauge.view.report import report_html
     from linkgauge.view.summary import print_summary
 

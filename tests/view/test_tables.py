@@ -14,6 +14,7 @@ import linkgauge
 from linkgauge.plan.case import Case, StopRule
 from linkgauge.store.run import Run
 from linkgauge.system import catalog
+from linkgauge.system.dump import to_json
 from linkgauge.view import tables
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.results import Results
@@ -174,7 +175,7 @@ def test_alike_devices_are_one_table_from_which_one_stands_out(tmp_path: Path) -
     def time_ns(case: Case) -> float:
         return case.size / (rates[case.devices[0]] if case.size > 1 << 20 else 30.0)
 
-    info = {"system": json.loads(catalog.load("hgx-h200-4").to_json())}
+    info = {"system": json.loads(to_json(catalog.load("hgx-h200-4")))}
     quiet = Noise(sigma=0.001, launch_sigma=0.0)
     run = linkgauge.load(make_run(tmp_path / "r", cases=cases, time_ns=time_ns, info=info, noise=quiet, samples=60))
     results = Results(run)

@@ -6,7 +6,8 @@ import re
 from collections import Counter
 
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
-from linkgauge.doctor.readers import GpuFacts, Readers
+from linkgauge.doctor.nvml import GpuFacts
+from linkgauge.doctor.readers import Readers
 from linkgauge.run.binding import parse_core_list
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from linkgauge.doctor.readers import GpuFacts
 from linkgauge.nvml import NvmlAbsentError, fabric_info, open_nvml
 
 _Value = TypeVar("_Value")
 _MAX_LINKS = 18
 _FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}  # NVML_GPU_FABRIC_STATE_*
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuFacts:
+    """One GPU as its management library shows it. -1 and None: not told. Clocks in MHz, power in watts."""
+
+    index: int
+    name: str
+    uuid: str
+    pci_address: str
+    vendor: str = "nvidia"
+    processes: tuple[int, ...] = ()
+    clock_limit: int = -1  # highest that applications may use now
+    clock_max: int = -1
+    power_limit: float = -1
+    power_default: float = -1
+    throttle: tuple[str, ...] = ()
+    pcie_width: int = -1
+    pcie_width_max: int = -1
+    pcie_generation: int = -1
+    pcie_generation_max: int = -1
+    nvlinks_active: int = 0
+    nvlinks_inactive: int = 0
+    fabric_state: str = ""  # of the NVLink fabric behind switches: completed, in progress, ...; empty: none
+    fabric_across_hosts: bool = False
 
 
 def nvidia_gpus() -> tuple[list[GpuFacts], str]:

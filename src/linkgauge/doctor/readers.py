@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import dataclasses
 import os
 import resource
 import shutil
@@ -13,34 +12,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from linkgauge.doctor.nvml import GpuFacts, nvidia_gpus
 from linkgauge.run.mpi_library import MpiInstallation
 
 _TIMEOUT_S = 30
-
-
-@dataclasses.dataclass(frozen=True)
-class GpuFacts:
-    """One GPU as its management library shows it. -1 and None: not told. Clocks in MHz, power in watts."""
-
-    index: int
-    name: str
-    uuid: str
-    pci_address: str
-    vendor: str = "nvidia"
-    processes: tuple[int, ...] = ()
-    clock_limit: int = -1  # highest that applications may use now
-    clock_max: int = -1
-    power_limit: float = -1
-    power_default: float = -1
-    throttle: tuple[str, ...] = ()
-    pcie_width: int = -1
-    pcie_width_max: int = -1
-    pcie_generation: int = -1
-    pcie_generation_max: int = -1
-    nvlinks_active: int = 0
-    nvlinks_inactive: int = 0
-    fabric_state: str = ""  # of the NVLink fabric behind switches: completed, in progress, ...; empty: none
-    fabric_across_hosts: bool = False
 
 
 class Readers:
@@ -142,8 +117,6 @@ class Readers:
     def gpus(self) -> tuple[list[GpuFacts], str]:
         """The GPUs that the management library shows, hidden ones too; and why there are none."""
         if self._gpus is None:
-            from linkgauge.doctor.nvml import nvidia_gpus
-
             self._gpus = nvidia_gpus()
         return self._gpus
 

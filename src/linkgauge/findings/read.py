@@ -12,6 +12,7 @@ from linkgauge.errors import LinkgaugeError
 from linkgauge.findings.facts import DIMENSIONS, Facts, Identity, Measure, RankSeries
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.stats.attempts import last_attempts
+from linkgauge.system.form import from_json
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def system_of(run: Run) -> System | None:
 
             return catalog.load(stored)
         if isinstance(stored, dict):
-            return System.from_json(json.dumps(stored), f"{run.path}/run.json")
+            return from_json(json.dumps(stored), f"{run.path}/run.json")
     except LinkgaugeError:
         return None
     return None

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog
+from linkgauge.exchange.importers import read_log
 from linkgauge.peers import nccl_tests, nvbandwidth, osu
 from linkgauge.peers.launch import PeerLaunch, run_logged
 from linkgauge.peers.libraries import why_other_nccl
 from linkgauge.peers.request import Request, Row
-from linkgauge.store.imported import Hints, ImportedCase, ImportedLog
-from linkgauge.store.importers import read_log
 
 Figures = dict[str, float]  # by row key: nanoseconds of one operation as our pattern counts it
 Reasons = dict[str, str]  # by row key: why there is no figure

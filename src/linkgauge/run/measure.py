@@ -8,7 +8,6 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, LinkgaugeError, UsageError
 from linkgauge.plan.curves import Curves
@@ -21,7 +20,7 @@ from linkgauge.run.launch import WORKER, LaunchOptions
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.pending import Pending
 from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
-from linkgauge.run.progress import Reporter
+from linkgauge.run.reporter import Reporter
 from linkgauge.run.runner import FAILED, Runner, RunSettings
 from linkgauge.run.watch import HUNG_AFTER_S
 from linkgauge.store.folder import RunFolder
@@ -154,42 +153,3 @@ def exit_status(runner: Runner) -> int:
     if runner.last_start_problem and not runner.launches_started:
         raise EnvironmentLackingError(f"nothing could be measured: {runner.last_start_problem}")
     return EXIT_SOME_FAILED if failed else EXIT_DONE
-
-
-def present(path: Path, reporter: Reporter, *, report: bool) -> None:
-    """The summary table and the report of a run that has ended, where their parts are installed."""
-    from rich.console import Console
-
-    console = Console()
-    run: Any = None
-    try:
-        from linkgauge.store.run import load
-        from linkgauge.view.summary import print_summary
-
-        run = load(path)
-        print_summary(run, console)
-    except ImportError as error:
-        reporter.note(f"no summary: {error}; see the tables with 'linkgauge show {path}'")
-    console.print(f"run folder: {path}", soft_wrap=True, markup=False, highlight=False)
-    if report and run is not None:
-        make_report(run, path, reporter)
-
-
-def make_report(run: Any, path: Path, reporter: Reporter) -> None:
-    """The report of a loaded run in its folder `path`, where its parts are installed; otherwise why there is none."""
-    from rich.console import Console
-
-    console = Console()
-    target = path / "report.html"
-    try:
-        from linkgauge.view.report import write_report
-
-        write_report(run, target)
-        console.print(f"report: {target}", soft_wrap=True, markup=False, highlight=False)
-    except ImportError as error:
-        reporter.note(
-            f"no report: {error}; remedy: pip install 'linkgauge[report]', here or elsewhere, then "
-            f"'linkgauge report {path}'"
-        )
-    except LinkgaugeError as error:
-        reporter.note(f"no report: {error}")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.errors import LinkgaugeError
-from linkgauge.plan.case import Case
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import Plan
-from linkgauge.plan.patterns import PATTERNS
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.prepare import Prepared, named_mpis
@@ -66,44 +63,3 @@ def prepare_on(plan: Plan, system: System, given: Sequence[MpiInstallation]) -> 
     cases = expand(plan, machine)
     abis = {name: mpi.abi for name, mpi in mpis.items()}
     return Prepared(plan, plan_run(plan, cases, machine, lambda name: abis.get(name, "")), machine, mpis)
-
-
-class Expected:
-    """What a system allows each case, for the dry run."""
-
-    def __init__(self, name_or_file: str | Path) -> None:
-        """Load the system."""
-        self.system = load(name_or_file)
-
-    def of(self, case: Case) -> list[Mapping[str, Any]]:
-        """The ceilings of a case as plain tables: rule, kind, and goodput in bytes per second or latency in ns."""
-        from linkgauge.expect import ceilings
-
-        known = ceilings(self.system, case.dimensions())
-        return [
-            {
-                "rule": c.rule,
-                "kind": c.kind,
-                **({} if c.value_bytes_per_s is None else {"value_bytes_per_s": c.value_bytes_per_s}),
-                **({} if c.latency_ns is None else {"latency_ns": c.latency_ns}),
-            }
-            for c in known
-        ]
-
-    def text(self, case: Case) -> str:
-        """The least bound and the best of what is constructive, in words; empty where no figure supports one."""
-        from linkgauge.system.units import show_rate
-
-        known = self.of(case)
-        times = {c["rule"]: c["latency_ns"] for c in known if "latency_ns" in c}
-        if times and PATTERNS[case.pattern].latency_only:
-            rule = max(times, key=lambda name: times[name])
-            return f"{'at least' if rule in ('wire_time', 'cycle') else 'seen'} {times[rule]:.4g} ns ({rule})"
-        found = [c for c in known if "value_bytes_per_s" in c]
-        words = []
-        for kind, choose, label in (("bound", min, "at most"), ("constructive", max, "by a known schedule")):
-            rates = {c["rule"]: c["value_bytes_per_s"] for c in found if c["kind"] == kind}
-            if rates:
-                rule = choose(rates, key=lambda name: rates[name])
-                words.append(f"{label} {show_rate(rates[rule])} ({rule})")
-        return "; ".join(words)

@@ -29,7 +29,7 @@ from linkgauge.run.library_choice import Choices, log_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.outcome import point_of
 from linkgauge.run.pending import Pending
-from linkgauge.run.progress import Reporter, RunState
+from linkgauge.run.reporter import Reporter, RunState
 from linkgauge.run.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec, entry_of
 from linkgauge.run.time_limit import SHORTEST_TURN_S, TimeLimit
 from linkgauge.run.watch import LaunchWatch

@@ -5,7 +5,7 @@ What others call, without importing scipy, networkx or NVML until it is needed:
 
 - `load(name_or_path) -> System`: a described system by name (`names()`), or a TOML or JSON file;
 - `discover(...) -> System`: the machine at hand, or a recorded one;
-- `System.to_json()` and `System.from_json(text)`: the one written form, which can be edited and loaded back.
+- `to_json(system)` and `from_json(text, place)`: the one written form, which can be edited and loaded back.
 
 Mistakes in a description are `linkgauge.errors.UsageError` with one line that names the place.
 """
@@ -14,8 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.system.catalog import from_toml, load, names
+from linkgauge.system.catalog import load
+from linkgauge.system.dump import to_json
+from linkgauge.system.form import from_json, from_toml
 from linkgauge.system.model import Cap, Figure, Link, Network, Node, Published, System
+from linkgauge.system.shipped import names
 
 if TYPE_CHECKING:
     from linkgauge.system.discovery import discover
@@ -29,9 +32,11 @@ __all__ = [
     "Published",
     "System",
     "discover",
+    "from_json",
     "from_toml",
     "load",
     "names",
+    "to_json",
 ]
 
 

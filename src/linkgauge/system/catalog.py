@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import sys
-from importlib import resources
 from pathlib import Path
 
 from linkgauge.errors import UsageError
-from linkgauge.system.form import from_json, read
+from linkgauge.system.form import from_json, from_toml
 from linkgauge.system.model import System
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from linkgauge.system.shipped import names, text_of
 
 _MAX_FILE_BYTES = 64 << 20  # a dumped system of thousands of devices has a few
-
-
-def names() -> list[str]:
-    """Return the names of the described systems that the package brings, sorted."""
-    folder = resources.files("linkgauge") / "systems"
-    return sorted(entry.name[: -len(".toml")] for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
 def load(name_or_path: str | Path) -> System:
@@ -40,8 +28,7 @@ def load(name_or_path: str | Path) -> System:
         close = difflib.get_close_matches(text.lower(), known, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
         raise UsageError(f"there is no described system {text!r}; {hint}")
-    file = resources.files("linkgauge") / "systems" / f"{text.lower()}.toml"
-    return from_toml(file.read_text(encoding="utf-8"), f"{text.lower()}.toml")
+    return from_toml(text_of(text.lower()), f"{text.lower()}.toml")
 
 
 def _load_file(path: Path) -> System:
@@ -58,12 +45,3 @@ def _load_file(path: Path) -> System:
     if path.suffix == ".toml":
         return from_toml(content, path.name)
     return from_json(content, path.name)
-
-
-def from_toml(text: str, place: str = "system") -> System:
-    """Read the TOML form; `UsageError` names `place` and the entry or line that is wrong."""
-    try:
-        data = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # tomllib's own, and a number of too many digits
-        raise UsageError(f"{place}: is no TOML: {error}") from None
-    return read(data, place)

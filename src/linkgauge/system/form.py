@@ -11,6 +11,7 @@ import dataclasses
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -31,6 +32,12 @@ from linkgauge.system.model import (
     Published,
     System,
 )
+from linkgauge.system.shipped import names, text_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 _NODE_FIGURES = {
     "memory_bytes": units.SIZE,
@@ -472,14 +479,12 @@ def _accepted_of(reader: _Reader, data: Mapping[str, Any]) -> tuple[Accepted, ..
     name = reader.text_or_none("file", data, "accepted_of")
     if name is None:
         return ()
-    from linkgauge.system import catalog
-
-    if name not in catalog.names() or name == data.get("name"):
+    if name not in names() or name == data.get("name"):
         raise reader.fail("accepted_of", f"{name!r} is no other described system")
-    return catalog.load(name).accepted
+    return from_toml(text_of(name), f"{name}.toml").accepted
 
 
-def from_json(text: str, place: str) -> System:
+def from_json(text: str, place: str = "system") -> System:
     """Read the JSON form; `UsageError` names `place`, and the line where it is no JSON."""
     try:
         data = json.loads(text)
@@ -489,4 +494,13 @@ def from_json(text: str, place: str) -> System:
         raise UsageError(f"{place}: is no JSON ({error})") from None
     if not isinstance(data, Mapping):
         raise UsageError(f"{place}: is no system: the outermost thing must be an object")
+    return read(data, place)
+
+
+def from_toml(text: str, place: str = "system") -> System:
+    """Read the TOML form; `UsageError` names `place` and the entry or line that is wrong."""
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # tomllib's own, and a number of too many digits
+        raise UsageError(f"{place}: is no TOML: {error}") from None
     return read(data, place)

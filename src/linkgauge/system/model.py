@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 PROVENANCES = ("discovered", "described", "measured")
 NODE_KINDS = ("device", "host", "switch", "nic")
@@ -248,20 +247,3 @@ class System:
                 return found
             front = [other for other in following if over_fabric or kinds[other] != "device"]
         return ()
-
-    def to_json(self) -> str:
-        """Return the JSON form, which `from_json` reads back to an equal system."""
-        from linkgauge.system.dump import to_json
-
-        return to_json(self)
-
-    @classmethod
-    def from_json(cls, text: str, place: str = "system") -> System:
-        """Read the JSON form; `UsageError` names `place` and the entry that is wrong."""
-        from linkgauge.system.form import from_json
-
-        return from_json(text, place)
-
-    def save(self, path: Path) -> None:
-        """Write the JSON form to `path`."""
-        path.write_text(self.to_json(), encoding="utf-8")

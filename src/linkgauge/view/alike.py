@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.stats.alike import CaseClasses, members_text, stands_out
 from linkgauge.stats.launches import launch_devices
-from linkgauge.view.results import Row, inert
+from linkgauge.view.row import Row, inert
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run

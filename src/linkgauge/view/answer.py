@@ -11,7 +11,8 @@ from linkgauge.plan.case import TASK
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.view.alike import Devices, Kinds, apart, together
 from linkgauge.view.ceilings import CeilingLine, Ceilings
-from linkgauge.view.results import Results, Row, is_pair
+from linkgauge.view.results import Results, is_pair
+from linkgauge.view.row import Row
 
 MOST_TASKS = 15
 """Rows of the table of tasks at first sight; what is beyond is told to be left out."""

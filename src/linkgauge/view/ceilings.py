@@ -12,7 +12,7 @@ from linkgauge.plan.patterns import lanes_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
-    from linkgauge.view.results import Row
+    from linkgauge.view.row import Row
 
 # What a dashed line may stand for, the most certain first.
 KINDS = ("bound", "constructive", "published", "typical", "achievable")

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.view.results import TRANSPORT_ORDER, Results, Row
+from linkgauge.view.results import TRANSPORT_ORDER, Results
+from linkgauge.view.row import Row
 from linkgauge.view.units import RATE_UNITS, size_text
 
 # One of altair's chart classes. They are only known once altair is imported, which not every installation has.

@@ -9,7 +9,8 @@ from typing import Any
 from linkgauge.view import charts
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.charts import Chart
-from linkgauge.view.results import Results, Row, pair_of
+from linkgauge.view.results import Results, pair_of
+from linkgauge.view.row import Row
 from linkgauge.view.units import RATE_UNITS, digits
 
 _LABELLED_ARROWS = 24

@@ -8,7 +8,8 @@ from typing import Any
 from linkgauge.view import charts
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.charts import Chart
-from linkgauge.view.results import Results, Row
+from linkgauge.view.results import Results
+from linkgauge.view.row import Row
 from linkgauge.view.units import RATE_UNITS, digits, size_text
 
 

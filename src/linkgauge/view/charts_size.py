@@ -9,7 +9,8 @@ from linkgauge.plan.patterns import HALF_ROUND_TRIP
 from linkgauge.view import charts
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.charts import Chart
-from linkgauge.view.results import Results, Row
+from linkgauge.view.results import Results
+from linkgauge.view.row import Row
 from linkgauge.view.units import RATE_UNITS
 
 SMALL_BYTES = 4096  # the sizes of the panel of small ones

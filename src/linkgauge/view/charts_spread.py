@@ -11,7 +11,8 @@ from linkgauge.plan.patterns import HALF_ROUND_TRIP
 from linkgauge.stats.series import Floats
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
-from linkgauge.view.results import Results, Row
+from linkgauge.view.results import Results
+from linkgauge.view.row import Row
 from linkgauge.view.units import size_text, time_text
 
 TIMELINE_POINTS = 4000

@@ -13,7 +13,8 @@ from linkgauge.view import charts, charts_pairs, charts_scale, charts_size, char
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.charts import Chart
 from linkgauge.view.noisy import series_of_rows
-from linkgauge.view.results import Results, Row
+from linkgauge.view.results import Results
+from linkgauge.view.row import Row
 from linkgauge.view.units import size_text
 
 FORMATS = (".pdf", ".svg", ".png", ".json")

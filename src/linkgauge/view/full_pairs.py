@@ -15,7 +15,8 @@ from linkgauge.plan.patterns import over_host
 from linkgauge.stats.alike import LEAST_SHARE
 from linkgauge.view.alike import Kinds, apart, half_width
 from linkgauge.view.ceilings import Ceilings
-from linkgauge.view.results import Results, Row
+from linkgauge.view.results import Results
+from linkgauge.view.row import Row
 
 Pair = tuple[int, int]
 Place = TypeVar("Place")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from linkgauge.stats.alike import ClassRow, class_rows, members_text
 from linkgauge.view.alike import half_width
-from linkgauge.view.results import Row
+from linkgauge.view.row import Row
 from linkgauge.view.units import rate_text, size_text, time_text
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from linkgauge.view.alike import short_name
 from linkgauge.view.node_marks import chips, colour_class, labels, said
 from linkgauge.view.reached import NodeRates, Reached
-from linkgauge.view.results import inert
+from linkgauge.view.row import inert
 
 if TYPE_CHECKING:
     from linkgauge.system.model import System

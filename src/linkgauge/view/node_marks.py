@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from linkgauge.view.reached import Ends, Reached
-from linkgauge.view.results import inert
+from linkgauge.view.row import inert
 from linkgauge.view.units import rate_text
 
 STEPS = (0.4, 0.6, 0.7, 0.8, 0.9)

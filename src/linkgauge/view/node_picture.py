@@ -17,7 +17,7 @@ from linkgauge.view.node_graph import graph
 from linkgauge.view.node_marks import KINDS, said
 from linkgauge.view.node_rows import rows, tiles
 from linkgauge.view.reached import Ends, NodeRates
-from linkgauge.view.results import inert
+from linkgauge.view.row import inert
 from linkgauge.view.units import count_text
 
 if TYPE_CHECKING:

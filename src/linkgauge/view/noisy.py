@@ -6,7 +6,8 @@ import dataclasses
 
 from linkgauge.plan.patterns import pattern
 from linkgauge.stats import series
-from linkgauge.view.results import Results, Row
+from linkgauge.view.results import Results
+from linkgauge.view.row import Row
 from linkgauge.view.units import size_text
 
 _LEAST_SAMPLES = 30

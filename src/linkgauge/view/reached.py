@@ -12,7 +12,8 @@ from linkgauge.system.model import is_fabric
 from linkgauge.view.alike import Kinds, apart
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.full_pairs import FullPairs, fullest
-from linkgauge.view.results import Results, Row
+from linkgauge.view.results import Results
+from linkgauge.view.row import Row
 from linkgauge.view.units import size_text
 
 if TYPE_CHECKING:

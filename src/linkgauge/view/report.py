@@ -23,7 +23,8 @@ from linkgauge.view.judged import advice_of, by_kind
 from linkgauge.view.nodes import NODE_NOTE, node_matrices
 from linkgauge.view.page import Page, escape
 from linkgauge.view.report_first import first_screen
-from linkgauge.view.results import Results, Row, devices_text, inert
+from linkgauge.view.results import Results, devices_text
+from linkgauge.view.row import Row, inert
 from linkgauge.view.sentence import sentence
 from linkgauge.view.tables import case_text, counts_line, left_out_text
 from linkgauge.view.units import RATE_UNITS, count_text, digits, rate_unit

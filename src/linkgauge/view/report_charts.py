@@ -7,7 +7,8 @@ from linkgauge.view import charts_pairs, charts_scale, charts_size, charts_sprea
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.noisy import noisiest
 from linkgauge.view.page import Page
-from linkgauge.view.results import Results, Row
+from linkgauge.view.results import Results
+from linkgauge.view.row import Row
 from linkgauge.view.units import size_text
 
 

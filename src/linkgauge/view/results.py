@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +20,14 @@ from linkgauge.stats.attempts import last_attempts
 from linkgauge.stats.launches import environment_of, settings_apart
 from linkgauge.stats.series import HEADLINE
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
+from linkgauge.view.alike import Kinds
+from linkgauge.view.row import Row, inert
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
-    from linkgauge.view.alike import Kinds
 
-Row = dict[str, Any]
 Key = tuple[Any, ...]
 
-_CONTROLS = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
 
 _DEFAULTS = {
     "ranks_per_device": 1,
@@ -98,7 +96,6 @@ class Results:
     @functools.cached_property
     def kinds(self) -> Kinds:
         """The devices of the run, and the classes that its cases fall into."""
-        from linkgauge.view.alike import Kinds
         from linkgauge.view.ceilings import Ceilings
 
         return Kinds(self.run, Ceilings(self.run).system)
@@ -214,11 +211,6 @@ def best_of(rows: list[Row]) -> tuple[Row | None, list[Row]]:
     slowest = min(best["interval_high_ns"], best["max_ns"])
     near = [row for row in known if row is not best and max(row["interval_low_ns"], row["min_ns"]) <= slowest]
     return best, near
-
-
-def inert(text: str) -> str:
-    """Return a text without what a terminal would obey (escape sequences) or that would turn the text around it."""
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _inert(row: Row) -> Row:

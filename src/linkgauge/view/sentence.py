@@ -12,7 +12,7 @@ from typing import Any
 from linkgauge.view.first import FirstLook
 from linkgauge.view.full_pairs import FullPairs, percent_up
 from linkgauge.view.reached import Reached
-from linkgauge.view.results import inert
+from linkgauge.view.row import inert
 from linkgauge.view.units import count_text, percents, rate_text, size_text
 
 _UNLIKE = 0.1

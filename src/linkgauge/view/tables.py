@@ -20,7 +20,8 @@ from linkgauge.view.derived import derived_tables
 from linkgauge.view.judged import by_kind
 from linkgauge.view.members import Members
 from linkgauge.view.nodes import node_tables
-from linkgauge.view.results import Results, Row, best_of, devices_text, inert, pair_of
+from linkgauge.view.results import Results, best_of, devices_text, pair_of
+from linkgauge.view.row import Row, inert
 from linkgauge.view.units import count_text, digits, rate_text, size_text
 
 BEST, NEAR = "*", "≈"

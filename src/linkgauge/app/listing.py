@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from linkgauge.command_line import Group, flag, option
+from linkgauge.app.command_line import Group, flag, option
 
 list_command = Group(
     "list",

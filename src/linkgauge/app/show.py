@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from linkgauge.command_line import PATH, argument, command, flag, option
+from linkgauge.app.command_line import PATH, argument, command, flag, option
 
 run_argument = argument("run", metavar="RUN", help="A run folder.")
 unit_option = option("--unit", default="GB/s", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")

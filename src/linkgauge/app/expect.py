@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from linkgauge.command_line import argument, command, flag, option
+from linkgauge.app.command_line import argument, command, flag, option
 from linkgauge.errors import UsageError
 from linkgauge.expect.rules import Ceiling
 from linkgauge.plan.case import TRANSPORTS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from linkgauge.command_line import PATH, argument, command, flag, option
+from linkgauge.app.command_line import PATH, argument, command, flag, option
 
 run_argument = argument("run", metavar="RUN", help="A run folder.")
 
@@ -21,7 +21,7 @@ run_argument = argument("run", metavar="RUN", help="A run folder.")
 @flag("--csv", "as_csv", help="As CSV.")
 def query_command(run: str, sql: str, as_json: bool, as_csv: bool) -> None:
     """SQL over a run's tables: cases, samples, observations, launches, summary."""
-    from linkgauge.store.query import query
+    from linkgauge.exchange.query import query
     from linkgauge.store.run import load
 
     table = query(load(run), sql)
@@ -42,7 +42,7 @@ def query_command(run: str, sql: str, as_json: bool, as_csv: bool) -> None:
         from rich.table import Table
         from rich.text import Text
 
-        from linkgauge.view.results import inert
+        from linkgauge.view.row import inert
 
         shown = Table(box=None, pad_edge=False)
         for name in table.column_names:
@@ -61,7 +61,7 @@ def query_command(run: str, sql: str, as_json: bool, as_csv: bool) -> None:
 @option("-o", "--output", type=PATH, help="A file; by default it is printed.")
 def export_command(run: str, form: str, anonymous: bool, output: Path | None) -> None:
     """A run as CSV, JSON, or the tables that nccl-tests and OSU print."""
-    from linkgauge.store.export import export
+    from linkgauge.exchange.export import export
     from linkgauge.store.folder import write_atomically
     from linkgauge.store.run import load
 
@@ -91,8 +91,8 @@ def import_command(
     window: int | None,
 ) -> None:
     """Logs of nccl-tests, rccl-tests, OSU, nvbandwidth and blink as a run folder, marked with their origin."""
+    from linkgauge.exchange.importers import Hints, import_files
     from linkgauge.plan.quantity import parse_size
-    from linkgauge.store.importers import Hints, import_files
 
     hints = Hints(ranks, pattern, transport, parse_size(size) if size is not None else None, window)
     imported = import_files(files, output, hints)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from linkgauge.command_line import PATH, argument, command, flag, option
+from linkgauge.app.command_line import PATH, argument, command, flag, option
 from linkgauge.errors import UsageError
 
 _KINDS = ("device", "pageable", "pinned", "managed")

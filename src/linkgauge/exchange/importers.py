@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from linkgauge.errors import LinkgaugeError, UsageError
+from linkgauge.exchange import import_blink, import_nccl, import_nvbandwidth, import_osu
+from linkgauge.exchange.imported import Hints, ImportedLog, write_run
 from linkgauge.plan.case import TRANSPORTS
 from linkgauge.plan.patterns import pattern
-from linkgauge.store import import_blink, import_nccl, import_nvbandwidth, import_osu
-from linkgauge.store.imported import Hints, ImportedLog, write_run
 
 __all__ = ["Hints", "Imported", "import_files", "read_log"]
 

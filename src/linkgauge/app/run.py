@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from linkgauge.command_line import PATH, command, flag, option
+from linkgauge.app import run_options
+from linkgauge.app.command_line import PATH, command, flag, option
 from linkgauge.errors import UsageError
 from linkgauge.plan.dimensions import BY_NAME
 from linkgauge.plan.model import CHOICES, PAIRS, THREAD_LEVELS, Plan
 from linkgauge.plan.quantity import parse_duration, parse_share
-from linkgauge.run import options
 
 _PLAN, _LAUNCH, _RUN = "What to measure", "How it is launched", "The run"
 
@@ -111,17 +110,21 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
 )
 @option("--launcher-args", panel=_LAUNCH, help="More arguments of mpiexec or srun.")
 @option(
-    "--repeat", callback=options.whole(1), metavar="NUMBER", panel=_RUN, help="So many fresh launches of everything."
+    "--repeat",
+    callback=run_options.whole(1),
+    metavar="NUMBER",
+    panel=_RUN,
+    help="So many fresh launches of everything.",
 )
 @option(
-    "--seed", callback=options.whole(0), metavar="NUMBER", panel=_RUN, help="Of the order of cases and of the data."
+    "--seed", callback=run_options.whole(0), metavar="NUMBER", panel=_RUN, help="Of the order of cases and of the data."
 )
 @option("--out", type=PATH, panel=_RUN, help="The run folder to make; runs/DATE-TIME-PLAN by default.")
 @option("--time-limit", panel=_RUN, help="End within this time, the most telling cases first: 10m.")
 @option("--memory-limit", panel=_RUN, help="Share of what is free, or a size: 50%.")
 @option(
     "--max-failures",
-    callback=options.whole(1),
+    callback=run_options.whole(1),
     default="3",
     metavar="NUMBER",
     panel=_RUN,
@@ -138,7 +141,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
 @option("--report/--no-report", default=True, panel=_RUN, help="Make report.html in the run folder.")
 @flag("--dry-run", panel=_RUN, help="Print the cases, what is skipped, and the estimates; measure nothing.")
 @flag("--json", "as_json", panel=_RUN, help="With --dry-run: the cases as JSON.")
-@options.dimension_options
+@run_options.dimension_options
 def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int:
     """Measure this machine: a plan, launch by launch, into a run folder, then a summary and a report."""
     refuse_ranks(os.environ)
@@ -146,10 +149,10 @@ def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int
     asked = Asked(**words, dimensions=dimensions)
     asked.check()
     if asked.resume is not None:
-        from linkgauge.run.resume import resume_run
+        from linkgauge.app.resume import resume_run
 
         return resume_run(asked, asked.resume, report=report)
-    from linkgauge.run.new_run import new_run
+    from linkgauge.app.new_run import new_run
 
     return new_run(asked, dry_run=dry_run, as_json=as_json, report=report)
 
@@ -254,8 +257,3 @@ def _positive_time(text: str) -> int:
     if time_ns <= 0:
         raise UsageError(f"--time-limit '{text}': expected a time above 0")
     return time_ns
-
-
-def command_line() -> list[str]:
-    """The words after the program's name."""
-    return sys.argv[1:]

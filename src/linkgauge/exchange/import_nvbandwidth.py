@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from linkgauge.store.imported import Hints, ImportedCase, ImportedLog, make_case
+from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
 
 _DEFAULT_SIZE = 512 << 20  # its --bufferSize is 512 MiB unless given, and is not printed
 # Chases of pointers: nvbandwidth 0.8 walks 2 MiB whatever --bufferSize is, and divides the time by the loads.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import click
 
-from linkgauge.command_line import Decorated, option
+from linkgauge.app.command_line import Decorated, option
 from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan, plan_of
 from linkgauge.plan.dimensions import BY_NAME, DIMENSIONS, Value, unique

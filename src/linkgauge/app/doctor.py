@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from linkgauge.command_line import command, flag, option
+from linkgauge.app.command_line import command, flag, option
 
 
 @command("doctor", epilog="Example: linkgauge doctor --mpi /opt/openmpi")

@@ -6,15 +6,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from linkgauge.app import run_options
+from linkgauge.app.presenting import present
+from linkgauge.app.progress import reporter_for
 from linkgauge.errors import RunFolderError, UsageError
 from linkgauge.plan.case import STATUSES
-from linkgauge.run import options
 from linkgauge.run.devices import find_devices
 from linkgauge.run.fallback import started_in, taken_of
 from linkgauge.run.info import now, run_info
-from linkgauge.run.measure import Work, clean_up, measure, present
+from linkgauge.run.measure import Work, clean_up, measure
 from linkgauge.run.prepare import changes, known_curves, plan_machine, resumed_mpis, resumed_pending
-from linkgauge.run.progress import reporter_for
 from linkgauge.run.runner import RunSettings
 from linkgauge.run.stored_plan import read_launches, unsafe_settings
 from linkgauge.run.time_limit import TimeLimit
@@ -22,7 +23,7 @@ from linkgauge.run.transports import absent_transports
 from linkgauge.store.folder import RunFolder
 
 if TYPE_CHECKING:
-    from linkgauge.run.command import Asked
+    from linkgauge.app.run import Asked
 
 
 def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
@@ -37,12 +38,14 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     folder = RunFolder.open(path)
     folder.hold()
     launches = read_launches(folder.path)
-    allowed = frozenset(options.parse_env(asked.env)) | ({"--launcher-args"} if asked.launcher_args else frozenset())
+    allowed = frozenset(run_options.parse_env(asked.env)) | (
+        {"--launcher-args"} if asked.launcher_args else frozenset()
+    )
     for launch in launches:
         unsafe = unsafe_settings(launch, allowed)
         if unsafe:
             raise UsageError(f"{path} sets {unsafe}: what a run folder says is not executed unless it is given again")
-    given = options.resolve_mpis(asked.mpi)
+    given = run_options.resolve_mpis(asked.mpi)
     devices = find_devices(asked.devices if asked.devices != "auto" else _stored_devices(folder))
     mpis, taken = resumed_mpis(launches, given, path, taken_of(folder.info))
     seed = folder.info.get("seed")

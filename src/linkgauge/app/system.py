@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from linkgauge.command_line import PATH, argument, command, flag, option
+from linkgauge.app.command_line import PATH, argument, command, flag, option
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.system import Link, System, catalog
 from linkgauge.system.draw import matrix, svg
+from linkgauge.system.dump import to_json
+from linkgauge.system.shipped import names
 from linkgauge.system.units import rate_units, show_rate
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def system_command(
         written = store(record, identities=identities)
         click.echo(f"{len(written)} files in {record}; play back with: linkgauge system --recorded {record}", err=True)
     if name is None and not here and recorded is None:
-        for known in catalog.names():
+        for known in names():
             click.echo(f"{known:18} {catalog.load(known).title}")
         return
     system = find(name, here=here, recorded=recorded)
@@ -60,7 +62,7 @@ def system_command(
             raise EnvironmentLackingError(f"{svg_file}: cannot be written ({error.strerror})") from None
         click.echo(f"drawn in {svg_file}", err=True)
     if json:
-        click.echo(system.to_json(), nl=False)
+        click.echo(to_json(system), nl=False)
     elif svg_file is None:
         show(system, unit)
 

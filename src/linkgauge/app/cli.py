@@ -19,7 +19,7 @@ from typing import NoReturn
 import click
 
 from linkgauge import __version__
-from linkgauge.command_line import Group
+from linkgauge.app.command_line import Group
 from linkgauge.errors import LinkgaugeError, one_line
 
 EXIT_INTERRUPTED = 130
@@ -42,30 +42,30 @@ _JUDGE = "Judge"
 _SYSTEM = "Systems"
 
 COMMANDS: tuple[CommandEntry, ...] = (
-    CommandEntry("run", "linkgauge.run.command", "Measure this machine: a plan, launch by launch, into a run folder.",
+    CommandEntry("run", "linkgauge.app.run", "Measure this machine: a plan, launch by launch, into a run folder.",
                  _MEASURE),
-    CommandEntry("list", "linkgauge.run.listing", "What is here: devices, transports, patterns, plans, MPI libraries.",
+    CommandEntry("list", "linkgauge.app.listing", "What is here: devices, transports, patterns, plans, MPI libraries.",
                  _MEASURE),
-    CommandEntry("doctor", "linkgauge.doctor.command", "What is wrong with this set-up, and the remedy, before a run.",
+    CommandEntry("doctor", "linkgauge.app.doctor", "What is wrong with this set-up, and the remedy, before a run.",
                  _MEASURE),
-    CommandEntry("against", "linkgauge.peers.command", "An installed peer and us in turn, by the peer's own estimator.",
+    CommandEntry("against", "linkgauge.app.against", "An installed peer and us in turn, by the peer's own estimator.",
                  _MEASURE),
-    CommandEntry("show", "linkgauge.view.command", "A run's results as tables.", _READ),
-    CommandEntry("report", "linkgauge.view.command", "A run's report: one HTML file that opens offline.", _READ),
-    CommandEntry("plot", "linkgauge.view.command", "One figure of a run, fit to print.", _READ),
-    CommandEntry("query", "linkgauge.store.command", "SQL over a run's tables.", _READ),
-    CommandEntry("export", "linkgauge.store.command", "A run as CSV, JSON or another tool's output.", _READ),
-    CommandEntry("import", "linkgauge.store.command", "Another tool's output as a run folder.", _READ),
-    CommandEntry("findings", "linkgauge.findings.command", "What is odd in a run, why, and what to do.", _JUDGE),
-    CommandEntry("compare", "linkgauge.findings.command", "What changed between two runs.", _JUDGE),
-    CommandEntry("check", "linkgauge.findings.command", "Whether a machine is as fast as it should be; the exit status "
+    CommandEntry("show", "linkgauge.app.show", "A run's results as tables.", _READ),
+    CommandEntry("report", "linkgauge.app.show", "A run's report: one HTML file that opens offline.", _READ),
+    CommandEntry("plot", "linkgauge.app.show", "One figure of a run, fit to print.", _READ),
+    CommandEntry("query", "linkgauge.app.tables", "SQL over a run's tables.", _READ),
+    CommandEntry("export", "linkgauge.app.tables", "A run as CSV, JSON or another tool's output.", _READ),
+    CommandEntry("import", "linkgauge.app.tables", "Another tool's output as a run folder.", _READ),
+    CommandEntry("findings", "linkgauge.app.judging", "What is odd in a run, why, and what to do.", _JUDGE),
+    CommandEntry("compare", "linkgauge.app.judging", "What changed between two runs.", _JUDGE),
+    CommandEntry("check", "linkgauge.app.judging", "Whether a machine is as fast as it should be; the exit status "
                  "says it.", _JUDGE),
-    CommandEntry("baseline", "linkgauge.findings.command", "Make and show baselines from several runs.", _JUDGE),
-    CommandEntry("advise", "linkgauge.findings.command", "Which mechanism and settings suit a pattern best.", _JUDGE),
-    CommandEntry("reproduce", "linkgauge.findings.command", "A paper's figures, measured here.", _JUDGE),
-    CommandEntry("system", "linkgauge.system.command", "Devices, switches and links: discovered, described, drawn.",
+    CommandEntry("baseline", "linkgauge.app.judging", "Make and show baselines from several runs.", _JUDGE),
+    CommandEntry("advise", "linkgauge.app.judging", "Which mechanism and settings suit a pattern best.", _JUDGE),
+    CommandEntry("reproduce", "linkgauge.app.judging", "A paper's figures, measured here.", _JUDGE),
+    CommandEntry("system", "linkgauge.app.system", "Devices, switches and links: discovered, described, drawn.",
                  _SYSTEM),
-    CommandEntry("expect", "linkgauge.expect.command", "What a system's links allow, by named rules.", _SYSTEM),
+    CommandEntry("expect", "linkgauge.app.expect", "What a system's links allow, by named rules.", _SYSTEM),
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from linkgauge.store.imported import Hints, ImportedCase, ImportedLog, make_case
+from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
 
 # Name of the test -> (pattern, whether the size is one of n blocks).
 _TESTS = {

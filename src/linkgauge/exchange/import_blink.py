@@ -8,9 +8,9 @@ from __future__ import annotations
 import csv
 import re
 
+from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
 from linkgauge.plan.case import TRANSPORTS
 from linkgauge.plan.patterns import PATTERNS
-from linkgauge.store.imported import Hints, ImportedCase, ImportedLog, make_case
 
 _TIME = re.compile(r"(\d+)_Transfer Time_s")
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case, restated
 from linkgauge.plan.case import OPS
-from linkgauge.store.imported import Hints, ImportedCase, ImportedLog, make_case, restated
 
 _PROGRAMS = {
     "all_reduce_perf": "allreduce",

@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 import click
 
-from linkgauge.command_line import PATH, argument, command, flag, option
+from linkgauge.app.command_line import PATH, argument, command, flag, option
 from linkgauge.errors import UsageError
 
 _system = option(
@@ -28,17 +28,17 @@ _limit = option("--limit", type=click.IntRange(min=1), default=40, help="Rows to
 @flag("--rules", help="Name the rules that were asked as well.")
 def findings_command(run: Path, system: str, notes: bool, evidence: int, json: bool, rules: bool) -> None:
     """Print the findings of a run, the surest and costliest first."""
-    from linkgauge.findings import present
     from linkgauge.findings.rules import RULES, apply
     from linkgauge.findings.subjects import load_subjects, uncollected
+    from linkgauge.view import terminal
 
     with uncollected():
         found = apply(load_subjects([run], system)[0].facts)
     if json:
         click.echo(json_module.dumps([finding.as_json() for finding in found], indent=1))
         return
-    out = present.console()
-    present.print_findings(out, found, notes, evidence)
+    out = terminal.console()
+    terminal.print_findings(out, found, notes, evidence)
     if rules:
         out.print("Rules asked: " + ", ".join(rule.name for rule in RULES), markup=False)
 
@@ -69,15 +69,15 @@ def compare_command(
         raise UsageError("compare needs two run folders or more: linkgauge compare BEFORE AFTER")
     if dependence not in ("positive", "any"):
         raise UsageError(f"unknown dependence '{dependence}': expected positive or any")
-    from linkgauge.findings import present
     from linkgauge.findings.compare_runs import compare_runs
     from linkgauge.findings.subjects import uncollected
     from linkgauge.store.run import load
+    from linkgauge.view import terminal
 
     first = load(runs[0])
     plain = []
     compared = 0
-    out = None if json else present.console()
+    out = None if json else terminal.console()
     for path in runs[1:]:
         kind = cast(Literal["positive", "any"], dependence)
         with uncollected():
@@ -86,7 +86,7 @@ def compare_command(
         if out is None:
             plain.append({"first": str(runs[0]), "second": str(path), **dataclasses.asdict(found)})
         else:
-            present.print_comparison(out, found, (str(runs[0]), str(path)), limit)
+            terminal.print_comparison(out, found, (str(runs[0]), str(path)), limit)
     if json:
         click.echo(json_module.dumps(plain, indent=1))
     return 0 if compared else 3
@@ -133,9 +133,10 @@ def check_command(
     json: bool,
 ) -> int:
     """Judge runs, name what falls short worst first, and return the exit status."""
-    from linkgauge.findings import outputs, present
+    from linkgauge.findings import outputs
     from linkgauge.findings.check import check
     from linkgauge.findings.subjects import load_subjects, uncollected
+    from linkgauge.view import terminal
 
     with uncollected():
         result = check(load_subjects(runs, system), against, tolerance=tolerance, margin=margin, with_findings=findings)
@@ -146,7 +147,7 @@ def check_command(
     if json:
         click.echo(outputs.as_json(result.checked, result.findings))
     else:
-        present.print_check(present.console(), result.checked, result.standings, limit)
+        terminal.print_check(terminal.console(), result.checked, result.standings, limit)
     return result.checked.exit_status
 
 
@@ -174,9 +175,9 @@ def baseline_command(runs: tuple[Path, ...], out: Path) -> None:
 @_json
 def advise_command(run: Path, pattern: str, json: bool) -> int:
     """Print the best mechanism by range of sizes, with its margin; says where it does not matter."""
-    from linkgauge.findings import present
     from linkgauge.findings.advise import advise
     from linkgauge.findings.subjects import load_subjects
+    from linkgauge.view import terminal
 
     found = advise(load_subjects([run])[0].facts)
     if pattern:
@@ -185,7 +186,7 @@ def advise_command(run: Path, pattern: str, json: bool) -> int:
     if json:
         click.echo(json_module.dumps([dataclasses.asdict(one) for one in found], indent=1))
     elif found:
-        present.print_advice(present.console(), found)
+        terminal.print_advice(terminal.console(), found)
     else:
         click.echo("No task of this run was measured by two transports or more: nothing to choose between.")
     return 0 if found else 3
@@ -202,16 +203,16 @@ def reproduce_command(
     figure: str, out: Path | None, of_run: Path | None, dry_run: bool, system: str, list_only: bool
 ) -> int:
     """List the papers' figures, or measure one with the paper's sizes, warm-up and counts and show both numbers."""
-    from linkgauge.findings import present, reproduce
+    from linkgauge.view import reproduce, terminal
 
     found = reproduce.chosen(figure)
-    screen = present.console()
+    screen = terminal.console()
     if list_only or len(found) > 1:
-        present.print_figures(screen, found, reproduce.left_out())
+        terminal.print_figures(screen, found, reproduce.left_out())
         return 0
     one = found[0]
     if of_run is None:
-        from linkgauge.cli import run_command
+        from linkgauge.app.cli import run_command
         from linkgauge.run.devices import find_devices
 
         extra = ["--dry-run"] if dry_run else []
@@ -229,7 +230,7 @@ def reproduce_command(
             count = find_devices("auto").count
         status = run_command(reproduce.run_arguments(one, count, extra))
         if dry_run or status not in (0, 4) or out is None:
-            present.print_numbers(screen, one)
+            terminal.print_numbers(screen, one)
             return status
         of_run = out
     else:
@@ -237,6 +238,6 @@ def reproduce_command(
     from linkgauge.store.run import load
 
     loaded = load(of_run)
-    present.print_reproduced(screen, one, reproduce.measured(loaded, one))
-    present.print_pictures(screen, reproduce.pictures(loaded, one, loaded.path))
+    terminal.print_reproduced(screen, one, reproduce.measured(loaded, one))
+    terminal.print_pictures(screen, reproduce.pictures(loaded, one, loaded.path))
     return status

@@ -1,0 +1,147 @@
+"""`linkgauge run --dry-run`: what would be measured, and what a described system allows each case."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from linkgauge.expect import ceilings
+from linkgauge.plan.case import Case
+from linkgauge.plan.curves import FULL, Step, Until
+from linkgauge.plan.estimate import case_s
+from linkgauge.plan.launches import PlannedLaunch, skips_of
+from linkgauge.plan.memory import total_bytes
+from linkgauge.plan.patterns import PATTERNS
+from linkgauge.plan.quantity import format_bytes, format_duration, format_size
+from linkgauge.run.prepare import Prepared
+from linkgauge.run.reporter import case_text
+from linkgauge.system import load
+from linkgauge.system.units import show_rate
+
+
+class Expected:
+    """What a system allows each case, for the dry run."""
+
+    def __init__(self, name_or_file: str | Path) -> None:
+        """Load the system."""
+        self.system = load(name_or_file)
+
+    def of(self, case: Case) -> list[Mapping[str, Any]]:
+        """The ceilings of a case as plain tables: rule, kind, and goodput in bytes per second or latency in ns."""
+        known = ceilings(self.system, case.dimensions())
+        return [
+            {
+                "rule": c.rule,
+                "kind": c.kind,
+                **({} if c.value_bytes_per_s is None else {"value_bytes_per_s": c.value_bytes_per_s}),
+                **({} if c.latency_ns is None else {"latency_ns": c.latency_ns}),
+            }
+            for c in known
+        ]
+
+    def text(self, case: Case) -> str:
+        """The least bound and the best of what is constructive, in words; empty where no figure supports one."""
+        known = self.of(case)
+        times = {c["rule"]: c["latency_ns"] for c in known if "latency_ns" in c}
+        if times and PATTERNS[case.pattern].latency_only:
+            rule = max(times, key=lambda name: times[name])
+            return f"{'at least' if rule in ('wire_time', 'cycle') else 'seen'} {times[rule]:.4g} ns ({rule})"
+        found = [c for c in known if "value_bytes_per_s" in c]
+        words = []
+        for kind, choose, label in (("bound", min, "at most"), ("constructive", max, "by a known schedule")):
+            rates = {c["rule"]: c["value_bytes_per_s"] for c in found if c["kind"] == kind}
+            if rates:
+                rule = choose(rates, key=lambda name: rates[name])
+                words.append(f"{label} {show_rate(rates[rule])} ({rule})")
+        return "; ".join(words)
+
+
+def print_plan(prepared: Prepared, *, as_json: bool, expected: Expected | None = None) -> None:
+    """What would be measured: the launches and their cases, what is skipped and why, estimated time and memory.
+
+    With `expected`, what that system allows each case too.
+    """
+    planned, machine = prepared.planned, prepared.machine
+    cases = [case for launch in planned.launches for case in launch.cases]
+    memory = max((total_bytes(case, machine) for case in cases), default=0)
+    if as_json:
+        print(json.dumps({
+            "plan": prepared.plan.name,
+            "estimated_s": round(planned.estimated_s, 3),
+            "memory_bytes": memory,
+            "left_out": planned.left_out,
+            "absent_transports": dict(machine.absent),
+            "launches": [{
+                "launch": launch.number, "repeat": launch.repeat, "mpi": launch.settings.mpi,
+                "env": dict(launch.settings.env), "derived_env": dict(launch.settings.derived_env),
+                "ranks": launch.settings.ranks, "threads": launch.settings.threads,
+                "cases": [{"case_key": case.case_key, "estimated_s": round(case_s(case, machine), 4),
+                           "memory_bytes": total_bytes(case, machine), **case.dimensions(),
+                           **_step_json(launch.steps.get(case.case_key)),
+                           **({} if expected is None else {"expected": expected.of(case)})} for case in launch.cases],
+                "skipped": [{"case_key": case.case_key, "reason": reason, **case.dimensions()}
+                            for case, reason in launch.skipped],
+            } for launch in planned.launches],
+        }, indent=1))  # fmt: skip
+        return
+    for launch in planned.launches:
+        settings = launch.settings
+        words = ["threads" if settings.threads else settings.mpi, f"{settings.ranks} ranks"]
+        words += [f"{name}={value}" for name, value in (*settings.env, *settings.derived_env)]
+        print(f"launch {launch.number} (repeat {launch.repeat}): {', '.join(words)}: {len(launch.cases)} cases")
+        curves = curve_lines(launch)
+        for case in launch.cases:
+            step = launch.steps.get(case.case_key)
+            if step is not None and step.until is not None and step.curve in curves:
+                print(f"  {curves.pop(step.curve)}")
+            stated = case.size_asked in (case.size, FULL)
+            restated = "" if stated else f" (restated as {format_size(case.size)})"
+            print(f"  {case.case_key}  {case_text(case)}{restated}")
+            if expected is not None and (allowed := expected.text(case)):
+                print(f"      {allowed}")
+    for reason, count in skips_of(planned.launches).items():
+        print(f"skipped: {count} cases: {reason}")
+    for transport, reason in machine.absent.items():
+        print(f"absent: {transport}: {reason}")
+    if planned.left_out:
+        print(
+            f"beyond the time limit, by these estimates: {planned.left_out} more cases, measured as far as time is left"
+        )
+    print(
+        f"in all: {len(cases)} cases in {len(planned.launches)} launches, about "
+        f"{format_duration(planned.estimated_s * 1e9)}, at most {format_bytes(memory)} of memory at once"
+    )
+
+
+def curve_lines(launch: PlannedLaunch) -> dict[str, str]:
+    """A line for each curve of a launch: its sizes, and how it ends."""
+    sizes: dict[str, list[int]] = {}
+    until: dict[str, str] = {}
+    for case in launch.cases:
+        step = launch.steps.get(case.case_key)
+        if step is not None and step.until is not None:
+            sizes.setdefault(step.curve, []).append(case.size_asked)
+            until[step.curve] = until_text(step.until)
+    return {
+        curve: f"curve of {len(sizes[curve])} sizes, {format_size(min(sizes[curve]))} to "
+        f"{format_size(max(sizes[curve]))}, until {words}:"
+        for curve, words in until.items()
+    }
+
+
+def _step_json(step: Step | None) -> dict[str, Any]:
+    if step is None:
+        return {}
+    if step.until is None:
+        return {"at_full": step.curve}
+    return {"curve": step.curve, "until_gain": step.until.gain, "until_time_ns": step.until.time_ns}
+
+
+def until_text(until: Until) -> str:
+    """How a curve ends, in words."""
+    words = [f"goodput rises by less than {until.gain * 100:.3g}%"] if until.gain else []
+    if until.time_ns:
+        words.append(f"an operation would take more than {format_duration(until.time_ns)}")
+    return " or ".join(words)

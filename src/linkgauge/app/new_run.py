@@ -1,0 +1,155 @@
+"""`linkgauge run` for a new run: plan, check, show or measure."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.app import run_options
+from linkgauge.app.presenting import make_report, present
+from linkgauge.app.progress import reporter_for
+from linkgauge.errors import UsageError
+from linkgauge.plan.builtin import builtin_plan
+from linkgauge.plan.model import Plan
+from linkgauge.run.binding import cores_by_rank
+from linkgauge.run.devices import DeviceSet, find_devices
+from linkgauge.run.fallback import KEY, found_steps, library_of
+from linkgauge.run.info import run_info
+from linkgauge.run.measure import Work, check_out, default_out, measure
+from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.on_system import described_devices, prepare_on, system_data
+from linkgauge.run.prepare import Prepared, new_pending, prepare, prepare_from
+from linkgauge.run.runner import RunSettings
+from linkgauge.run.stored_plan import write_launches
+from linkgauge.run.time_limit import TimeLimit
+from linkgauge.store.folder import RunFolder
+
+if TYPE_CHECKING:
+    from linkgauge.app.run import Asked
+
+
+def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
+    """Plan, and print the plan or measure it. Returns the exit status."""
+    began = time.monotonic()
+    if asked.out is not None:
+        check_out(asked.out)
+    given = run_options.resolve_mpis(asked.mpi)
+    if dry_run and asked.system is not None:
+        from linkgauge.app.dry_run import Expected, print_plan
+
+        expected = Expected(asked.system)
+        if asked.from_run is not None or asked.devices != "auto":
+            raise UsageError("--dry-run --system plans for that system's devices: leave out --from and --devices")
+        plan = _asked_plan(asked, run_options.parse_env(asked.env), given, described_devices(expected.system).kind)
+        print_plan(prepare_on(plan, expected.system, given), as_json=as_json, expected=expected)
+        return 0
+    devices = find_devices(asked.devices)
+    prepared = _prepared(asked, devices, given)
+    if dry_run:
+        from linkgauge.app.dry_run import print_plan
+
+        print_plan(prepared, as_json=as_json)
+        return 0
+    for launch in prepared.planned.launches:  # cores that are not there are bad input, not a failed launch
+        cores_by_rank(launch.settings.bind, launch.settings.devices, devices.infos)
+    reporter = reporter_for()
+    out = asked.out or default_out(prepared.plan.name)
+    info = run_info(
+        arguments=sys.argv[1:],
+        plan_name=prepared.plan.name,
+        asked={
+            "devices": asked.devices,
+            "time_limit": asked.time_limit,
+            "memory_limit": str(prepared.plan.memory_limit),
+            "library_choices": prepared.plan.library_choices,
+        },
+        devices=devices,
+        mpis=list(prepared.mpis.values()),
+        seed=prepared.plan.seed,
+        absent=prepared.machine.absent,
+    )
+    info["system"] = system_data(asked.system, devices)
+    steps = found_steps(prepared.mpis.values(), prepared.without_mpi)
+    info |= {KEY: [step.as_row() for step in steps]} if steps else {}
+    folder = RunFolder.create(out, info)
+    write_launches(folder.path, prepared.planned.launches)
+    for step in steps:
+        reporter.note(str(step))
+    warn(devices, prepared, reporter)
+    limit_ns = prepared.plan.time_limit_ns
+    work = Work(
+        folder=folder,
+        pending=new_pending(prepared.planned),
+        next_number=len(prepared.planned.launches),
+        devices=devices,
+        machine=prepared.machine,
+        mpis=prepared.mpis,
+        settings=RunSettings(
+            prepared.plan.seed,
+            asked.max_failures,
+            None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began),
+            library_choices=prepared.plan.library_choices,
+        ),
+        skipped=prepared.planned.launches,
+    )
+    status = measure(work, reporter)
+    present(folder.path, reporter, report=report and not asked.beside)
+    if asked.beside:
+        from linkgauge.peers.beside import measure_beside
+        from linkgauge.store.run import load
+
+        mpi = library_of(folder.info, next((one.settings.mpi for one in prepared.planned.launches), ""))
+        try:
+            measure_beside(folder.path, asked.beside, mpi=mpi, devices=asked.devices, bind="none", tell=reporter.note)
+        finally:
+            if report:
+                make_report(load(folder.path), folder.path, reporter)
+    return status
+
+
+def warn(devices: DeviceSet, prepared: Prepared, reporter: Any) -> None:
+    """The doctor's first look: it warns and never stops the run."""
+    try:
+        from linkgauge.doctor.stage import warnings_before_run
+    except ImportError:
+        return
+    for text in warnings_before_run(devices, prepared):
+        reporter.note(f"warning: {text}")
+
+
+def _prepared(asked: Asked, devices: DeviceSet, given: list[MpiInstallation]) -> Prepared:
+    env = run_options.parse_env(asked.env)
+    if asked.from_run is not None:
+        from linkgauge.store.run import load
+
+        run = load(asked.from_run)
+        plan = _launched(asked, builtin_plan("default"), given, env)
+        words = [word for text in asked.cases for word in text.split(",")]
+        return prepare_from(run, words, plan, devices, given)
+    return prepare(_asked_plan(asked, env, given, devices.kind), devices, given)
+
+
+def _asked_plan(asked: Asked, env: dict[str, tuple[str, ...]], given: list[MpiInstallation], kind: str) -> Plan:
+    values = run_options.dimension_values(asked.dimensions)
+    named = bool(asked.plan or asked.quick or asked.full)
+    whole = run_options.asked_plan(asked.plan, asked.quick, asked.full)
+    plan = run_options.apply_dimensions(whole, values, named=named, kind=kind)
+    plan = run_options.apply_choices(plan, pairs=asked.pairs, choose=asked.choose)
+    if asked.concurrent_pairs:
+        plan = run_options.apply_concurrent_pairs(plan)
+    return _launched(asked, plan, given, env)
+
+
+def _launched(asked: Asked, plan: Plan, given: list[MpiInstallation], env: dict[str, tuple[str, ...]]) -> Plan:
+    plan = run_options.apply_launches(
+        plan,
+        mpis=[one.name for one in given],
+        env=env,
+        threads=asked.threads,
+        bind=asked.bind,
+        peer_access=asked.peer_access,
+        thread_level=asked.thread_level,
+        launcher_args=asked.launcher_words(),
+    )
+    return asked.settled(plan)

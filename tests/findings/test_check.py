@@ -11,6 +11,7 @@ import pytest
 
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
+from linkgauge.findings import rules as rule_table
 from linkgauge.findings.against import read_rules
 from linkgauge.findings.verdicts import Checked, Verdict
 from linkgauge.plan.case import Case
@@ -200,6 +201,7 @@ def test_a_users_rules_hold_or_fall_short(folder: Path, tmp_path: Path, capsys: 
         ('[[rule]]\nwhere = { colour = "red" }\ngoodput_at_least = "1 GB/s"\n', "unknown dimension 'colour'"),
         ("[[rule]\n", "not valid TOML"),
         ("x = 1\n[[rule]]\ntime_at_most = 1\n", "not 'x'"),
+        ('[[rule]]\nno_findings = ["slow_lnik"]\n', "unknown finding 'slow_lnik': expected one of any, slow_from,"),
     ],
 )
 def test_rules_that_are_wrong_name_the_key(text: str, word: str, tmp_path: Path) -> None:
@@ -209,13 +211,26 @@ def test_rules_that_are_wrong_name_the_key(text: str, word: str, tmp_path: Path)
     assert word in str(caught.value)
 
 
-def test_no_findings_is_a_rule_too(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["slow_link", "slow_elements", "any"])
+def test_no_findings_is_a_rule_too(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path / "linked", 93, {(0, 2): 0.6, (2, 0): 0.6}, SYSTEM)
     rules = tmp_path / "rules.toml"
-    rules.write_text('[[rule]]\nname = "links"\nno_findings = ["slow_link"]\n')
+    rules.write_text(f'[[rule]]\nname = "links"\nno_findings = ["{name}"]\n')
     status, said = verdicts(capsys, ["check", str(tmp_path / "linked"), "--against", str(rules), "--no-findings"])
     assert status == 1
     assert "gpu0" in said["verdicts"][0]["reason"]
+
+
+def test_findings_are_looked_for_once_for_all_rules_of_a_file(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+    apply = rule_table.apply
+    monkeypatch.setattr(rule_table, "apply", lambda *given: asked.append(given) or apply(*given))
+    rules = tmp_path / "rules.toml"
+    rules.write_text("".join(f'[[rule]]\nno_findings = ["{name}"]\n' for name in ("slow_port", "throttled", "any")))
+    verdicts(capsys, ["check", str(folder / "r0"), "--against", str(rules), "--no-findings"])
+    assert len(asked) == 1
 
 
 def test_a_fleet_names_the_node_and_pair_that_stand_out(

@@ -28,7 +28,7 @@ _limit = option("--limit", type=click.IntRange(min=1), default=40, help="Rows to
 @flag("--rules", help="Name the rules that were asked as well.")
 def findings_command(run: Path, system: str, notes: bool, evidence: int, json: bool, rules: bool) -> None:
     """Print the findings of a run, the surest and costliest first."""
-    from linkgauge.findings.rules import RULES, apply
+    from linkgauge.findings.rules import apply, in_words
     from linkgauge.findings.subjects import load_subjects, uncollected
     from linkgauge.view import terminal
 
@@ -40,7 +40,7 @@ def findings_command(run: Path, system: str, notes: bool, evidence: int, json: b
     out = terminal.console()
     terminal.print_findings(out, found, notes, evidence)
     if rules:
-        out.print("Rules asked: " + ", ".join(rule.name for rule in RULES), markup=False)
+        out.print(f"Rules asked: {in_words()}", markup=False)
 
 
 @command("compare", help="What changed between two runs: better, worse, same, or cannot tell.")

@@ -10,7 +10,9 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.findings.facts import Measure, rate_text, time_text
+from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
+from linkgauge.findings.rules import ANY, told_by
 from linkgauge.findings.subjects import Subject, case_words, labels_of, task_words
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.plan.patterns import HALF_ROUND_TRIP
@@ -89,7 +91,10 @@ _KEYS = ("name", "where", "no_findings", *_LIMITS)
 
 @dataclasses.dataclass(frozen=True)
 class UserRule:
-    """One `[[rule]]` of a file: which cases it is about, and what it asks of them."""
+    """One `[[rule]]` of a file: which cases it is about, and what it asks of them.
+
+    `no_findings` are names of findings (those of rules stand for what they tell), or ANY.
+    """
 
     name: str
     where: Mapping[str, Any]
@@ -138,10 +143,14 @@ def _user_rule(entry: Mapping[str, Any], place: str) -> UserRule:
     limits = {key: _quantity(entry[key], unit, f"{place}: {key}") for key, (unit, _) in _LIMITS.items() if key in entry}
     no_findings = entry.get("no_findings", [])
     if not isinstance(no_findings, list) or not all(isinstance(name, str) for name in no_findings):
-        raise UsageError(f"{place}: 'no_findings' must be a list of names of rules")
+        raise UsageError(f"{place}: 'no_findings' must be a list of names of findings or rules")
+    try:
+        unwanted = tuple(told for name in no_findings for told in ((ANY,) if name == ANY else told_by(name)))
+    except UsageError as error:
+        raise UsageError(f"{place}: no_findings: {error}") from None
     if not limits and not no_findings:
         raise UsageError(f"{place}: asks nothing: expected one of {', '.join(_LIMITS)} or no_findings")
-    return UserRule(str(entry.get("name") or "rule"), checked, limits, tuple(no_findings))
+    return UserRule(str(entry.get("name") or "rule"), checked, limits, unwanted)
 
 
 def _quantity(value: object, unit: str, place: str) -> float:
@@ -152,14 +161,18 @@ def _quantity(value: object, unit: str, place: str) -> float:
 
 
 def check_rules(
-    subject: Subject, rules: Sequence[UserRule], source: str, findings: Callable[[], Sequence[Any]]
+    subject: Subject, rules: Sequence[UserRule], source: str, findings: Callable[[], Sequence[Finding]]
 ) -> tuple[list[Verdict], list[str], int]:
-    """Judge a run against a user's rules. A rule that no measured case falls under could not be judged."""
+    """Judge a run against a user's rules. A rule that no measured case falls under could not be judged.
+
+    `findings` is asked once, and only where a rule is about findings: going through all samples takes seconds.
+    """
+    found = findings() if any(rule.no_findings for rule in rules) else ()
     verdicts: list[Verdict] = []
     judged: set[str] = set()
     for rule in rules:
         if rule.no_findings:
-            verdicts += _no_findings(subject, rule, source, findings())
+            verdicts += _no_findings(subject, rule, source, found)
         if not rule.limits:
             continue
         fitting = [m for m in subject.facts.measures if _matches(rule.where, m)]
@@ -181,8 +194,8 @@ def check_rules(
     return verdicts, [], sum(m.case_key not in judged for m in subject.facts.measures)
 
 
-def _no_findings(subject: Subject, rule: UserRule, source: str, findings: Sequence[Any]) -> list[Verdict]:
-    wanted = [f for f in findings if f.rule in rule.no_findings or ("any" in rule.no_findings and f.severity != "note")]
+def _no_findings(subject: Subject, rule: UserRule, source: str, findings: Sequence[Finding]) -> list[Verdict]:
+    wanted = [f for f in findings if f.rule in rule.no_findings or (ANY in rule.no_findings and f.severity != "note")]
     if not wanted:
         return [
             Verdict(

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import itertools
 
-SLOW = ("slow_link", "slow_port", "slow_pair", "slow_device", "slow_nic", "slow_node", "slow_host_link")
+SLOW_BY_KIND = {
+    "link": "slow_link", "port": "slow_port", "pair": "slow_pair", "device": "slow_device", "nic": "slow_nic",
+    "trunk": "slow_link", "node": "slow_node", "host": "slow_host_link",
+}  # fmt: skip
+"""What a slow element of a kind is told as."""
+SLOW = tuple(dict.fromkeys(SLOW_BY_KIND.values()))
 
 _SLOW = (
     (0.72, 0.03),

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from fractions import Fraction
 
+from linkgauge.findings.confidence import SLOW_BY_KIND
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
 from linkgauge.findings.filled import filled, nic_rate
 from linkgauge.findings.finding import Evidence, Finding, Severity
@@ -25,10 +26,6 @@ _WORDS = {
     "node": "node",
     "host": "host link",
 }
-_RULES = {
-    "link": "slow_link", "port": "slow_port", "pair": "slow_pair", "device": "slow_device", "nic": "slow_nic",
-    "trunk": "slow_link", "node": "slow_node", "host": "slow_host_link",
-}  # fmt: skip
 
 
 Ways = dict[tuple[int, int], Way | None]
@@ -289,7 +286,7 @@ def _told(
             severity, remedy = "note", _CORES_REMEDY
             sentence += " Host devices are cores, which other programs share: it need not be the machine's."
         yield Finding(
-            _RULES[kind], severity, subject, sentence, tuple(evidence), confidence, remedy, loss, _devices(ends)
+            SLOW_BY_KIND[kind], severity, subject, sentence, tuple(evidence), confidence, remedy, loss, _devices(ends)
         )
 
 

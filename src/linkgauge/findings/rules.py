@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Container, Iterable
 
+from linkgauge.errors import UsageError
 from linkgauge.findings import blocks, groups, health, known, localise, moments, nearness, periods, places, shapes
 from linkgauge.findings.confidence import LEAST, SLOW, confidence_of
 from linkgauge.findings.facts import Facts
@@ -20,6 +21,7 @@ class Rule:
 
     `reads_samples`: it goes through series and not only summaries, and so takes longer. `faults`: it can tell a fault.
     `whole`: it reads all cases, also those that ran while a device was slower than before; other rules do without.
+    `names`: the names of its findings, where these are others than its own.
     """
 
     name: str
@@ -28,6 +30,12 @@ class Rule:
     reads_samples: bool = False
     faults: bool = False
     whole: bool = False
+    names: tuple[str, ...] = ()
+
+    @property
+    def tells(self) -> tuple[str, ...]:
+        """The names of the findings that it tells."""
+        return self.names or (self.name,)
 
 
 RULES: tuple[Rule, ...] = (
@@ -35,7 +43,7 @@ RULES: tuple[Rule, ...] = (
     "while", True, True, True),
     Rule("slow_elements", localise.slow_elements, "a link, port, device, NIC, node or host link slower than its "
     "siblings, "
-         "from the residuals of all pairs", faults=True),
+         "from the residuals of all pairs", faults=True, names=SLOW),
     Rule("failed_cases", health.failed_cases, "cases that failed, hung, crashed or gave wrong data, and what "
     "they share", faults=True, whole=True),
     Rule("errors_rose", health.errors_rose, "ECC, link-replay and other error counters that rose during a "
@@ -44,7 +52,8 @@ RULES: tuple[Rule, ...] = (
          whole=True),
     Rule("other_processes", health.other_processes, "devices that other processes used at the same time", faults=True,
          whole=True),
-    Rule("straggler", groups.straggler, "a rank that comes late to collectives, or finishes last", True, True),
+    Rule("straggler", groups.straggler, "a rank that comes late to collectives, or finishes last", True, True,
+         names=("straggler", "slow_transfer")),
     Rule("pcie_below_width", nearness.pcie_below_width, "PCIe links below the width or generation that both ends "
     "can do", faults=True),
     Rule("below_known", known.below_known, "links that reach less than what is known of that kind of machine, all of "
@@ -71,6 +80,32 @@ RULES: tuple[Rule, ...] = (
     Rule("blocks_needed", blocks.blocks_needed, "how few thread blocks give a kernel copy 95 % of its best rate"),
     Rule("too_few_samples", health.too_few_samples, "cases with too few samples for a claim"),
 )  # fmt: skip
+
+
+ANY = "any"
+"""In a user's rules: every finding but notes."""
+
+
+def told_by(name: str) -> tuple[str, ...]:
+    """Return the findings that a name stands for: a finding's own, or all that a rule of this name tells.
+
+    UsageError that lists the names for one that is neither.
+    """
+    told = {finding for rule in RULES for finding in rule.tells}
+    if name in told:
+        return (name,)
+    for rule in RULES:
+        if rule.name == name:
+            return rule.tells
+    known = (ANY, *dict.fromkeys(one for rule in RULES for one in (rule.name, *rule.tells)))
+    raise UsageError(f"unknown finding '{name}': expected one of {', '.join(known)}")
+
+
+def in_words() -> str:
+    """Return the rules that there are, each with what it tells where that is not its own name."""
+    return ", ".join(
+        rule.name if rule.tells == (rule.name,) else f"{rule.name} ({', '.join(rule.tells)})" for rule in RULES
+    )
 
 
 _ALIKE = (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError
-from linkgauge.plan.case import MECHANISM, TASK
+from linkgauge.plan.case import held_apart, values_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -99,19 +99,18 @@ _REDUCING = ("allreduce", "reduce_scatter", "reduce")
 def _groups(rows: list[Row], names: tuple[str, ...]) -> dict[tuple[Any, ...], list[Row]]:
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        key = tuple(tuple(row[name]) if isinstance(row[name], list) else row[name] for name in names)
-        groups.setdefault(key, []).append(row)
+        groups.setdefault(values_of(row, names), []).append(row)
     return groups
 
 
 # What one table of a peer's output is about: all that tells cases apart, but the size along its rows.
-_APART = (*TASK, *MECHANISM, "library", "launch", "repeat")
+_APART = (*held_apart("size"), "library", "launch", "repeat")
 
 
 def _set_apart(rows: list[Row], first: Row) -> str:
     """Return the dimensions in which tables of one kind of rows differ, as `, buffer registered`; empty for none."""
     beside = ("pattern", "devices", "transport", "library", "launch", "cadence", "in_place", "datatype", "op", "root")
-    names = [name for name in (*TASK, *MECHANISM) if name not in beside]
+    names = [name for name in held_apart("size") if name not in beside]
     alike = [row for row in rows if all(row[name] == first[name] for name in ("pattern", "devices", "transport"))]
     varying = [name for name in names if len({row[name] for row in alike}) > 1]
     return "".join(f", {name} {first[name] if first[name] != '' else 'default'}" for name in varying)

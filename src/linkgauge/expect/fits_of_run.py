@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from linkgauge.expect.fit import Fit, LogGP, Parameter, hockney, identifies, loggp
-from linkgauge.plan.case import MECHANISM, TASK
+from linkgauge.plan.case import held_apart
 from linkgauge.plan.patterns import PATTERNS
 
 # What a sweep holds fixed: everything that is a dimension and neither a size nor a stop rule.
-_FIXED = (*MECHANISM, *TASK, "launch_key")
+_FIXED = (*held_apart("size"), "launch_key")
 _LEAST_SIZES = 4
 
 

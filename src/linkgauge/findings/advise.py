@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, size_text
-from linkgauge.plan.case import Case
+from linkgauge.plan.case import DEFAULTS, MECHANISM, Case, held_apart
 from linkgauge.plan.library_settings import library_settings
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.stats.alike import class_rows, members_text, scope_of_case
@@ -77,9 +77,7 @@ class _Pooled:
     members: tuple[Measure, ...]
 
 
-_NAMES = (
-    "pattern", "source_memory", "target_memory", "window", "root", "datatype", "op", "in_place", "cadence", "arrival",
-)  # fmt: skip
+_HELD = held_apart("size", "devices", *MECHANISM)
 
 
 def advise(facts: Facts) -> list[Advice]:
@@ -98,7 +96,7 @@ def advise(facts: Facts) -> list[Advice]:
         pooled = {size: _pool(facts, of_size) for size, of_size in by_size.items()}
         result.append(((*key[:-1], members[0].ranks), _ranges(facts, pooled)))
     order = {name: place for place, name in enumerate(PATTERNS)}
-    return _merged(sorted(result, key=lambda task: (order[task[0][0]], task[0][-1])))
+    return _merged(sorted(result, key=lambda task: (order[task[0][_HELD.index("pattern")]], task[0][-1])))
 
 
 def _tasks(facts: Facts) -> dict[tuple[Any, ...], list[Measure]]:
@@ -108,7 +106,7 @@ def _tasks(facts: Facts) -> dict[tuple[Any, ...], list[Measure]]:
     """
     kinds: dict[tuple[Any, ...], list[Measure]] = {}
     for measure in facts.measures:
-        kind = (*(measure.dims[name] for name in _NAMES), len(set(measure.devices)) == 1)
+        kind = (*measure.task, len(set(measure.devices)) == 1)
         kinds.setdefault(kind, []).append(measure)
     tasks: dict[tuple[Any, ...], list[Measure]] = {}
     for kind, measures in kinds.items():
@@ -175,43 +173,29 @@ def _merged(found: Sequence[tuple[tuple[Any, ...], list[Advice]]]) -> list[Advic
     return result
 
 
+_SAID = ("pattern", "source_memory", "target_memory", "cadence")
+
+
 def _task_words(key: tuple[Any, ...], members: Sequence[tuple[int, ...]]) -> str:
-    pattern, source, target, window, _, _, _, in_place, cadence, _, ranks = key
-    words = [str(pattern)]
+    held, ranks = dict(zip(_HELD, key, strict=False)), key[-1]
+    source, target, cadence = held["source_memory"], held["target_memory"], held["cadence"]
+    words = [str(held["pattern"])]
     if (source, target) != ("device", "device"):
         words.append(f"({source} to {target})")
     words.append(f"on {ranks} devices" if ranks > 2 else f"on {members_text(members)}")
-    words += [f"window {window}"] if window and window > 1 else []
-    words += ["in place"] if in_place else []
+    words += [
+        name.replace("_", " ") if value is True else f"{name.replace('_', ' ')} {value}"
+        for name, value in held.items()
+        if name not in _SAID and value not in (None, DEFAULTS[name])
+    ]
     words += [str(cadence)] if cadence not in (None, "isolated") else []
     return " ".join(words)
 
 
-_PLAIN = ("path", "algorithm", "buffer")
-_COUNTED = ("initiator", "host_leg", "chunk", "blocks", "via", "managed")
-
-
 def _mechanism(facts: Facts, measure: Measure) -> str:
     """Name a mechanism by what a program that follows the advice must do as it did."""
-    words = [str(measure.transport), str(measure.variant or "")]
-    words += [str(measure.dims[name]) for name in _PLAIN if measure.dims.get(name)]
-    varying = _varying(facts, measure.transport)
-    words += [
-        f"{name} {measure.dims[name]}"
-        for name in _COUNTED
-        if name in varying and measure.dims[name] not in ("", 0, -1, None)
-    ]
-    words.append(measure.launch_name or (_library(facts, measure) if measure.transport == "mpi" else ""))
-    return " ".join(word for word in words if word)
-
-
-def _varying(facts: Facts, transport: str) -> frozenset[str]:
-    key = ("advise", transport)
-    if key not in facts.kept:
-        own = [measure for measure in facts.measures if measure.transport == transport]
-        facts.kept[key] = frozenset(name for name in _COUNTED if len({m.dims.get(name) for m in own}) > 1)
-    varying: frozenset[str] = facts.kept[key]
-    return varying
+    library = _library(facts, measure) if measure.transport == "mpi" and not measure.launch_name else ""
+    return f"{facts.mechanism(measure)} {library}".strip()
 
 
 def _launch(facts: Facts, measure: Measure) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.findings.facts import Measure, rate_text, time_text
+from linkgauge.findings.facts import DIMENSIONS, Measure, rate_text, time_text
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
 from linkgauge.findings.rules import ANY, told_by
@@ -82,10 +82,6 @@ _LIMITS: dict[str, tuple[str, str]] = {
     "share_at_least": (units.COUNT, "share"),
     "spread_at_most": (units.COUNT, "spread"),
 }
-_WHERE = (
-    "transport", "variant", "pattern", "source_memory", "target_memory", "cadence", "path", "algorithm", "window",
-    "datatype",
-)  # fmt: skip
 _KEYS = ("name", "where", "no_findings", *_LIMITS)
 
 
@@ -135,10 +131,10 @@ def _user_rule(entry: Mapping[str, Any], place: str) -> UserRule:
             if not isinstance(value, list) or not all(isinstance(d, int) for d in value):
                 raise UsageError(f"{place}: 'devices' must be a list of ordinals")
             checked[key] = tuple(value)
-        elif key == "ranks" or key in _WHERE:
+        elif key == "ranks" or key in DIMENSIONS:
             checked[key] = value if isinstance(value, list) else [value]
         else:
-            known = (*_WHERE, "size_from", "size_to", "devices", "ranks")
+            known = (*DIMENSIONS, "size_from", "size_to", "devices", "ranks")
             raise UsageError(f"{place}: unknown dimension '{key}': expected one of {', '.join(known)}")
     limits = {key: _quantity(entry[key], unit, f"{place}: {key}") for key, (unit, _) in _LIMITS.items() if key in entry}
     no_findings = entry.get("no_findings", [])

@@ -156,10 +156,10 @@ def _bootstraps(
         nodes = one_node(run)
         launch_keys = {row["launch"]: row["launch_key"] or "" for row in run.launches.to_pylist()}
         # The keys of the first run are those before devices were matched; its dimensions tell the case of the second.
-        own = {matched.pairs[key][side].dimensions["case_key"]: key for key in keys}
+        own = {(matched.pairs[key][side].dimensions["case_key"], key[1]): key for key in keys}
         for identity, block in run_blocks(run):
-            key = own.get(identity[0])
-            if key is None or launch_keys.get(identity[1]) != key[1]:
+            key = own.get((identity[0], launch_keys.get(identity[1], "")))
+            if key is None:
                 continue
             dimensions = matched.pairs[key][side].dimensions
             measured = block.only(block.measured)
@@ -169,6 +169,7 @@ def _bootstraps(
                 dimensions["ranks"],
                 dimensions["root"],
                 nodes.get(identity[1], True),
+                dimensions["groups"],
             )
             if series.size:
                 held[side].setdefault(key, []).append(series)

@@ -17,20 +17,25 @@ import numpy as np
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import Ceiling
 from linkgauge.findings.wiring import Wiring
-from linkgauge.plan.case import MECHANISM, TASK
+from linkgauge.plan.case import DEFAULTS, MECHANISM, held_apart, values_of
 from linkgauge.plan.patterns import PATTERNS, lanes_of
 from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.basics import Floats
 from linkgauge.stats.launches import launch_devices, launch_names
 from linkgauge.system.model import System
 
-DIMENSIONS = tuple(name for name in (*MECHANISM, *TASK) if name != "devices")
+DIMENSIONS = held_apart("size", "devices")
 """Dimensions that tell measures apart besides size and devices; stop rules, warm-up and verification do not."""
 
-_BOUND_BY = (
-    "transport", "pattern", "root", "source_memory", "target_memory", "source_node", "target_node", "via", "algorithm",
-    "managed", "source_device", "target_device", "cpu_node", "variant", "groups",
+_BOUND_BY = held_apart(
+    "size", "devices", "ranks_per_device", "cadence", "arrival", "skew_ns", "clock", "window", "datatype", "op",
+    "in_place", "initiator", "host_leg", "chunk", "blocks", "batch", "buffer", "write_combined", "huge_pages",
 )  # fmt: skip
+"""What a bound may depend on: not how operations are spaced and timed, nor what is no link's affair."""
+
+_WORDS = ("path", "algorithm", "buffer")
+"""Dimensions of a mechanism that are words and so name it by themselves; the others are told by their names too."""
+_NUMBERS = tuple(name for name in MECHANISM if name not in ("transport", "variant", *_WORDS))
 
 Identity = tuple[str, int, int, int]
 
@@ -91,10 +96,18 @@ class Measure:
         return self.goodput * float(PATTERNS[self.pattern].bus_factor(self.ranks // self.groups))
 
     def without(self, *names: str) -> tuple[Any, ...]:
-        """Return the settings less some: equal for measures that differ in nothing else but size and devices."""
-        return tuple(
-            value for name, value in zip((*DIMENSIONS, "launch_key"), self.settings, strict=True) if name not in names
-        )
+        """Return the settings less some: equal for measures that differ in nothing else but size and devices.
+
+        KeyError for a name that is neither a dimension nor `launch_key`.
+        """
+        kept = held_apart("size", "devices", *(name for name in names if name != "launch_key"))
+        launch = () if "launch_key" in names else (self.launch_key,)
+        return (*(self.dims.get(name) for name in kept), *launch)
+
+    @functools.cached_property
+    def task(self) -> tuple[Any, ...]:
+        """What mechanisms must share to be compared, beside devices and size."""
+        return self.without(*MECHANISM, "launch_key")
 
     @property
     def label(self) -> str:
@@ -272,7 +285,7 @@ class Facts:
         """
         if self.system is None or len(self.hosts) > 1 or measure.size < 16 << 20:
             return None
-        key = (*(measure.dims[name] for name in _BOUND_BY), tuple(measure.devices))
+        key = (*values_of(measure.dims, _BOUND_BY), tuple(measure.devices))
         if key not in self._bounds:
             from linkgauge.expect import ceilings
 
@@ -287,6 +300,26 @@ class Facts:
                 least = dataclasses.replace(least, value_bytes_per_s=least.value_bytes_per_s * lanes)
             self._bounds[key] = least
         return self._bounds[key]
+
+    def mechanism(self, measure: Measure) -> str:
+        """Name what a measure was done by, told apart from all else that the run used of the same transport."""
+        words = [str(measure.transport), str(measure.variant or "")]
+        words += [str(measure.dims[name]) for name in _WORDS if measure.dims.get(name)]
+        varying = self._varying(measure.transport)
+        words += [
+            name.replace("_", " ") if measure.dims[name] is True else f"{name} {measure.dims[name]}"
+            for name in _NUMBERS
+            if name in varying and measure.dims[name] not in (None, DEFAULTS[name])
+        ]
+        return " ".join(word for word in (*words, measure.launch_name) if word)
+
+    def _varying(self, transport: str) -> frozenset[str]:
+        key = ("varying", transport)
+        if key not in self.kept:
+            own = [measure for measure in self.measures if measure.transport == transport]
+            self.kept[key] = frozenset(name for name in _NUMBERS if len({m.dims.get(name) for m in own}) > 1)
+        varying: frozenset[str] = self.kept[key]
+        return varying
 
     def grouped(self, key: Callable[[Measure], Any]) -> dict[Any, list[Measure]]:
         """Group the measures by a key; measures whose key is None are left out."""

@@ -39,11 +39,10 @@ def _better(facts: Facts, top: Measure, low: Measure) -> Measure | None:
     """
     if low.transport in LIBRARIES or not PATTERNS[low.pattern].collective:
         return None
-    task = ("pattern", "devices", "size", "source_memory", "target_memory")
     alike = [
         m
         for m in facts.measures
-        if m.transport != low.transport and all(getattr(m, name) == getattr(low, name) for name in task)
+        if m.transport != low.transport and (m.task, m.devices, m.size) == (low.task, low.devices, low.size)
     ]
     best = max(alike, key=lambda m: m.goodput or 0.0, default=None)
     return best if best is not None and (best.goodput or 0.0) > (top.goodput or 0.0) else None
@@ -237,18 +236,8 @@ def crossing_points(facts: Facts) -> Iterable[Finding]:
         one = sweep[0]
         if one.path or one.algorithm or _set_apart(one):
             continue
-        key = (
-            one.pattern,
-            one.devices,
-            one.source_memory,
-            one.target_memory,
-            one.cadence,
-            one.window,
-            one.root,
-            one.in_place,
-        )
-        groups.setdefault(key, {}).setdefault(" ".join(w for w in (one.transport, one.variant) if w), []).extend(sweep)
-    for key, transports in groups.items():
+        groups.setdefault((one.task, one.devices), {}).setdefault(facts.mechanism(one), []).extend(sweep)
+    for transports in groups.values():
         names = sorted(transports)
         found = [
             c
@@ -258,7 +247,8 @@ def crossing_points(facts: Facts) -> Iterable[Finding]:
         ]
         if not found:
             continue
-        where = f"{key[0]} on {_devices(transports[names[0]][0])}"
+        first = transports[names[0]][0]
+        where = f"{first.pattern} on {_devices(first)}"
         yield Finding(
             "crossing_points",
             "note",
@@ -301,19 +291,16 @@ def small_message_overhead(facts: Facts) -> Iterable[Finding]:
         one = sweep[0]
         if one.size > 1024 or one.path or one.algorithm or _set_apart(one):
             continue
-        key = (one.pattern, one.devices, one.source_memory, one.target_memory, one.cadence, one.size)
-        held = groups.setdefault(key, {})
-        name = " ".join(w for w in (one.transport, one.variant) if w)
-        if name not in held or one.time_ns < held[name].time_ns:
-            held[name] = one
-    for key, transports in groups.items():
+        groups.setdefault((one.task, one.devices, one.size), {})[facts.mechanism(one)] = one
+    for transports in groups.values():
         if len(transports) < 2:
             continue
         order = sorted(transports.items(), key=lambda item: item[1].time_ns)
-        best = order[0][1].time_ns
-        half = 2 if key[0] in HALF_ROUND_TRIP else 1
+        first = order[0][1]
+        best = first.time_ns
+        half = 2 if first.pattern in HALF_ROUND_TRIP else 1
         texts = [f"{name} {time_text(m.time_ns / half)} ({m.time_ns / best:.2g} times)" for name, m in order]
-        where = f"{key[0]} of {size_text(key[-1])} on {_devices(order[0][1])}"
+        where = f"{first.pattern} of {size_text(first.size)} on {_devices(first)}"
         yield Finding(
             "small_message_overhead",
             "note",

@@ -8,7 +8,8 @@ import gc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from linkgauge.findings.facts import Facts, Measure, size_text
+from linkgauge.findings.facts import DIMENSIONS, Facts, Measure, size_text
+from linkgauge.plan.case import DEFAULTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +67,12 @@ def case_words(measure: Measure) -> str:
 
 
 def labels_of(measure: Measure) -> tuple[tuple[str, str], ...]:
-    """Return the labels by which a case is known in other tools' files."""
+    """Return the labels by which a case is known in other tools' files, which take two of equal labels for one."""
     names = ("transport", "variant", "pattern", "source_memory", "target_memory", "cadence", "path", "algorithm")
     found = [(name, str(measure.dims.get(name) or "")) for name in names]
+    others = ((name, measure.dims.get(name)) for name in DIMENSIONS if name not in names)
+    found += [(name, str(value)) for name, value in others if value not in (None, DEFAULTS[name])]
+    found += [("launch", measure.launch_name)]
     found += [("size_bytes", str(measure.size)), ("devices", ",".join(str(d) for d in measure.devices))]
     return tuple((name, value) for name, value in found if value)
 

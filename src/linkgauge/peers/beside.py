@@ -11,7 +11,7 @@ from linkgauge.peers.catalogue import PeerTest, peer_tests
 from linkgauge.peers.drive import Outcome, alternate
 from linkgauge.peers.request import Request, Row, rows_of
 from linkgauge.peers.show import named_peer, print_rows, row_of, write_rows
-from linkgauge.plan.case import Case
+from linkgauge.plan.case import Case, held_apart
 
 
 def measure_beside(
@@ -68,8 +68,12 @@ def rows_of_cases(cases: Sequence[Case], peer: str) -> tuple[Row, ...]:
     return tuple(rows.values())
 
 
-# Dimensions that no peer is told of: a case where one is not the default is not the same measurement.
-_DEFAULTS = ("variant", "ranks_per_device", "root", "datatype", "op", "in_place", "path", "algorithm", "via")
+# Dimensions that no peer is told of: a case where one is not the default is not the same measurement. Left out are
+# those that are looked at one by one, and how ours is measured anew beside the peer.
+_DEFAULTS = held_apart(
+    "size", "transport", "pattern", "devices", "initiator", "source_memory", "target_memory", "cadence", "arrival",
+    "skew_ns", "clock", "window", "batch", "buffer",
+)  # fmt: skip
 
 
 def _same_measurement(test: PeerTest, case: Case) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 TRANSPORTS = ("staging", "copy_engine", "kernel", "ccl", "mpi")
@@ -28,18 +28,14 @@ OPS = ("sum", "prod", "min", "max", "avg")
 STATUSES = ("ok", "skipped", "failed", "hung", "timeout", "crashed", "corrupt")
 STOP_RULES = ("count", "interval", "duration")
 
-TASK = (
-    "pattern", "devices", "ranks_per_device", "source_memory", "target_memory", "source_node", "target_node", "cadence",
-    "arrival", "skew_ns", "clock", "window", "root", "datatype", "op", "in_place", "source_device", "target_device",
-    "cpu_node", "groups",
-)  # fmt: skip
-"""Dimensions that say what is done: with MECHANISM, all that tells curves apart. Not among them: sizes, which are along
-a curve, and what only says how long and how thoroughly is measured (verify, warmup, stop rule)."""
 MECHANISM = (
     "transport", "variant", "path", "algorithm", "initiator", "host_leg", "chunk", "blocks", "via", "batch", "buffer",
     "write_combined", "huge_pages", "managed",
 )  # fmt: skip
 """Dimensions that say how it is done."""
+MEASURING = ("size_asked", "verify", "warmup", "stop")
+"""What only says how long and how thoroughly is measured: cases that differ in nothing else are one and the same
+thing, measured twice."""
 LATER_DIMENSIONS: dict[str, str | int] = {
     "managed": "", "source_device": -1, "target_device": -1, "cpu_node": -1, "groups": 1,
 }  # fmt: skip
@@ -165,3 +161,29 @@ class Case:
             time_ns=dimensions["stop_time_ns"],
         )
         return cls(devices=tuple(dimensions["devices"]), stop=stop, **values)
+
+
+TASK = tuple(field.name for field in dataclasses.fields(Case) if field.name not in {*MECHANISM, *MEASURING, "size"})
+"""Dimensions that say what is done: with MECHANISM, all that tells curves apart. One that is added to `Case` is one of
+these until it is named above."""
+DEFAULTS: dict[str, Any] = {
+    field.name: field.default for field in dataclasses.fields(Case) if field.default is not dataclasses.MISSING
+}
+"""What a dimension is where nobody asked for anything else."""
+
+
+def held_apart(*compared: str) -> tuple[str, ...]:
+    """Names of the dimensions that two cases must share to be compared by `compared`: all others, sizes among them.
+
+    KeyError for a name that is no dimension, or only one of MEASURING.
+    """
+    names = (*TASK, *MECHANISM, "size")
+    for name in compared:
+        if name not in names:
+            raise KeyError(name)
+    return tuple(name for name in names if name not in compared)
+
+
+def values_of(row: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
+    """The row's values by which it is grouped, lists as tuples."""
+    return tuple(tuple(row[name]) if isinstance(row[name], list) else row[name] for name in names)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from linkgauge.plan.case import MECHANISM, TASK, Case
+from linkgauge.plan.case import Case, held_apart
 from linkgauge.plan.quantity import format_duration, format_size
 
 FULL = -1
@@ -103,7 +103,7 @@ def curve_id(case: Case) -> str:
 
 def family(case: Case) -> str:
     """What a curve has in common with the cases that are measured where it is full: what is done, and how."""
-    return _hash_of(case, {*TASK, *MECHANISM} - {"devices", "ranks", "batch"})
+    return _hash_of(case, held_apart("size", "devices", "batch"))
 
 
 def _expected_ns(known: Mapping[int, Point], below: Sequence[int], size: int) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from linkgauge.plan.case import MECHANISM, TASK
+from linkgauge.plan.case import held_apart, values_of
 from linkgauge.stats.derived import Curve, CurveFigures, Figure, as_curve, curve_figures, fewest_blocks
 
 Row = Mapping[str, Any]
@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 LEAST_SIZES = 4
 """Fewer sizes are no curve: its figures would be the sizes."""
 LEAST_BLOCKS = 3
-_APART = (*TASK, *MECHANISM, "library", "launch_key")
+_APART = (*held_apart("size"), "library", "launch_key")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +92,7 @@ def _grouped(
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if row["median_ns"] is not None:
-            key = tuple(tuple(row[name]) if isinstance(row[name], list) else row[name] for name in names)
-            groups.setdefault(key, []).append(row)
+            groups.setdefault(values_of(row, names), []).append(row)
     return groups
 
 

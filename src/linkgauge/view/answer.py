@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from linkgauge.plan.case import TASK
+from linkgauge.plan.case import MECHANISM, held_apart, values_of
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.view.alike import Devices, Kinds, apart, together
 from linkgauge.view.ceilings import CeilingLine, Ceilings
@@ -127,8 +127,8 @@ def first_answers(found: Sequence[TaskAnswer]) -> tuple[list[TaskAnswer], list[T
 
 def _task(row: Row, kinds: Kinds) -> tuple[Any, ...]:
     between = row["pattern"] in _WAYS and len(set(row["devices"])) == 2
-    left_out = {"pattern", "devices", *(("window",) if between else ())}
-    settings = tuple(row[name] for name in TASK if name not in left_out)
+    ways = ("window",) if between else ()
+    settings = values_of(row, held_apart("size", "pattern", "devices", *ways, *MECHANISM))
     pattern = _WAYS[row["pattern"]] if between else row["pattern"]
     return (pattern, settings, len(row["devices"]), kinds.key(row))
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from linkgauge.findings.filled import LEAST_SHARE as LIMITED
 from linkgauge.findings.wiring import Way, Wiring
+from linkgauge.plan.case import MECHANISM, held_apart, values_of
 from linkgauge.plan.patterns import over_host
 from linkgauge.stats.alike import LEAST_SHARE
 from linkgauge.view.alike import Kinds, apart, half_width
@@ -25,7 +26,7 @@ ONE_WAY = ("unidirectional", "pingpong")
 BOTH_WAYS = ("bidirectional",)
 _LEAST_SAMPLES = 6
 _RATE = "goodput_bytes_per_s"
-_APART = ("window", "cadence", "arrival", "clock", "ranks_per_device", "source_node", "target_node")
+_APART = held_apart("size", "devices", *MECHANISM)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +157,7 @@ def fullest(results: Results, rows: Iterable[Row], place: Callable[[Row], Place]
     groups: dict[tuple[Any, ...], dict[int, dict[Place, Row]]] = {}
     for row in sorted(rows, key=lambda row: row["effective_samples"] or 0, reverse=True):
         if row[_RATE]:
-            key = (row["pattern"], results.label(row), *(row[name] for name in _APART))
+            key = (results.label(row), *values_of(row, _APART))
             groups.setdefault(key, {}).setdefault(row["size"], {}).setdefault(place(row), row)
     found = []
     for sizes in groups.values():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from linkgauge.plan.case import MECHANISM, TASK
+from linkgauge.plan.case import held_apart, values_of
 from linkgauge.view.units import rate_text, size_text
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ class NodeMatrix:
 def node_matrices(results: Results, unit: str) -> list[NodeMatrix]:
     """Return a matrix for each work and size of cpu_stream whose memory is all on one node; `-` is not measured."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    names = [name for name in (*TASK, *MECHANISM, "size", "library", "launch_key") if name not in (*_NODES, "devices")]
+    names = (*held_apart("devices", *_NODES), "library", "launch_key")
     for row in results.rows:
         if row["pattern"] == "cpu_stream" and row["source_node"] == row["target_node"]:
-            groups.setdefault(tuple(row[name] for name in names), []).append(row)
+            groups.setdefault(values_of(row, names), []).append(row)
     found = []
     for rows in groups.values():
         cores = tuple(sorted({row["cpu_node"] for row in rows}))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linkgauge.errors import UsageError
-from linkgauge.plan.case import MECHANISM, TASK
+from linkgauge.plan.case import DEFAULTS, MECHANISM, TASK, held_apart, values_of
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.stats.attempts import last_attempts
 from linkgauge.stats.launches import environment_of, settings_apart
@@ -29,22 +29,10 @@ if TYPE_CHECKING:
 Key = tuple[Any, ...]
 
 
-_DEFAULTS = {
-    "ranks_per_device": 1,
-    "source_node": -1,
-    "target_node": -1,
-    "arrival": "deadline",
-    "skew_ns": 0,
-    "clock": "host",
-    "window": 1,
-    "root": 0,
-    "op": "sum",
-    "in_place": False,
-    "source_device": -1,
-    "target_device": -1,
-    "cpu_node": -1,
-    "groups": 1,
-}
+_TOLD = ("pattern", "devices", "source_memory", "target_memory", "datatype", "cadence")
+"""What a title tells in words of its own; of the rest it says what is not as by default."""
+_DEFAULTS = {name: DEFAULTS[name] for name in TASK if name not in _TOLD}
+_FAMILY = held_apart("size", "devices", *MECHANISM)
 _WORDS = {"in_place": "in place", "write_combined": "write-combined", "huge_pages": "huge pages"}
 TRANSPORT_ORDER = ("staging", "copy_engine", "kernel", "ccl", "mpi", "sycl", "shmem", "ucx")
 
@@ -125,15 +113,14 @@ class Results:
     def _curves(self, alike_once: bool) -> list[tuple[Row, list[Row]]]:
         tasks: dict[Key, list[Row]] = {}
         for row in self.rows:
-            tasks.setdefault(_key(row, TASK), []).append(row)
-        apart = [name for name in TASK if name != "devices"]
+            tasks.setdefault(values_of(row, TASK), []).append(row)
         families: dict[Key, list[Key]] = {}
         for key, rows in tasks.items():
             family = key
             if is_pair(rows[0]):
-                family = (*_key(rows[0], apart), "pair")
+                family = (*values_of(rows[0], _FAMILY), "pair")
             elif alike_once and len(rows[0]["devices"]) == 1:
-                family = (*_key(rows[0], apart), self.kinds.key(rows[0]))
+                family = (*values_of(rows[0], _FAMILY), self.kinds.key(rows[0]))
             families.setdefault(family, []).append(key)
         chosen: list[list[Row]] = []
         for keys in families.values():
@@ -149,11 +136,10 @@ class Results:
     @functools.cached_property
     def matrices(self) -> list[tuple[Row, list[Row]]]:
         """Each set of pairs (three or more) of one pattern, mechanism and size: one of its rows, and all of them."""
-        apart = [name for name in TASK if name != "devices"]
         groups: dict[Key, list[Row]] = {}
         for row in self.rows:
             if is_pair(row):
-                groups.setdefault((*_key(row, apart), self.label(row), row["size"]), []).append(row)
+                groups.setdefault((*values_of(row, _FAMILY), self.label(row), row["size"]), []).append(row)
         once = [_once(rows, pair_of) for rows in groups.values()]
         return [(rows[0], rows) for rows in once if len(rows) >= 3]
 
@@ -182,7 +168,7 @@ class Results:
         return {row[name] for row in self.rows}
 
     def _mechanism(self, row: Row) -> Key:
-        return (*_key(row, MECHANISM), row["library"] or "", row["launch_key"] or "")
+        return (*values_of(row, MECHANISM), row["library"] or "", row["launch_key"] or "")
 
 
 def devices_text(devices: list[int], pattern: str = "") -> str:
@@ -226,10 +212,6 @@ def _once(rows: list[Row], place: Callable[[Row], tuple[int, int]]) -> list[Row]
     for row in sorted(rows, key=lambda row: row["effective_samples"] or 0, reverse=True):
         kept.setdefault(place(row), row)
     return [kept[one] for one in sorted(kept)]
-
-
-def _key(row: Row, names: tuple[str, ...] | list[str]) -> Key:
-    return tuple(tuple(row[name]) if isinstance(row[name], list) else row[name] for name in names)
 
 
 def _looks_first(row: Row) -> tuple[Any, ...]:

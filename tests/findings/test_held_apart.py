@@ -63,14 +63,14 @@ QUICK_START = (3e3, 4e3, 1e4 + 900, 6e4, 8e5)
 
 
 def compared(first: dict[str, Any], second: dict[str, Any]) -> tuple[int, int, int]:
-    """How many advices, crossings and comparisons of the smallest message two curves give."""
+    """How many advised, crossings and comparisons of the smallest message two curves give."""
     facts = Facts(measures_of([*rows_of(SLOW_START, **first), *rows_of(QUICK_START, transport="ccl", **second)]))
     return len(advise(facts)), len(list(crossing_points(facts))), len(list(small_message_overhead(facts)))
 
 
 def test_mechanisms_of_one_task_are_compared() -> None:
-    advices, crossings, smallest = compared({}, {})
-    assert advices >= 2
+    advised, crossings, smallest = compared({}, {})
+    assert advised >= 2
     assert (crossings, smallest) == (1, 1)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from linkgauge.expect import ceilings
 from linkgauge.plan.case import Case
 from linkgauge.plan.curves import FULL, Step, Until
+from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import case_s
 from linkgauge.plan.launches import PlannedLaunch, skips_of
 from linkgauge.plan.memory import total_bytes
@@ -75,7 +76,7 @@ def print_plan(prepared: Prepared, *, as_json: bool, expected: Expected | None =
             "absent_transports": dict(machine.absent),
             "launches": [{
                 "launch": launch.number, "repeat": launch.repeat, "mpi": launch.settings.mpi,
-                "env": dict(launch.settings.env), "derived_env": dict(launch.settings.derived_env),
+                "env": shown(launch.settings.env), "derived_env": shown(launch.settings.derived_env),
                 "ranks": launch.settings.ranks, "threads": launch.settings.threads,
                 "cases": [{"case_key": case.case_key, "estimated_s": round(case_s(case, machine), 4),
                            "memory_bytes": total_bytes(case, machine), **case.dimensions(),
@@ -89,7 +90,7 @@ def print_plan(prepared: Prepared, *, as_json: bool, expected: Expected | None =
     for launch in planned.launches:
         settings = launch.settings
         words = ["threads" if settings.threads else settings.mpi, f"{settings.ranks} ranks"]
-        words += [f"{name}={value}" for name, value in (*settings.env, *settings.derived_env)]
+        words += [f"{name}={value}" for name, value in shown((*settings.env, *settings.derived_env)).items()]
         print(f"launch {launch.number} (repeat {launch.repeat}): {', '.join(words)}: {len(launch.cases)} cases")
         curves = curve_lines(launch)
         for case in launch.cases:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +12,14 @@ from linkgauge.app.presenting import present
 from linkgauge.app.progress import reporter_for
 from linkgauge.errors import RunFolderError, UsageError
 from linkgauge.plan.case import STATUSES
+from linkgauge.plan.environment import is_stand_in
 from linkgauge.run.devices import find_devices
 from linkgauge.run.fallback import started_in, taken_of
 from linkgauge.run.info import now, run_info
 from linkgauge.run.measure import Work, clean_up, measure
 from linkgauge.run.prepare import changes, known_curves, plan_machine, resumed_mpis, resumed_pending
 from linkgauge.run.runner import RunSettings
-from linkgauge.run.stored_plan import read_launches, unsafe_settings
+from linkgauge.run.stored_plan import read_launches, unsafe_settings, with_secrets
 from linkgauge.run.time_limit import TimeLimit
 from linkgauge.run.transports import absent_transports
 from linkgauge.store.folder import RunFolder
@@ -37,10 +39,12 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     retry = _retry(asked.retry)
     folder = RunFolder.open(path)
     folder.hold()
-    launches = read_launches(folder.path)
-    allowed = frozenset(run_options.parse_env(asked.env)) | (
-        {"--launcher-args"} if asked.launcher_args else frozenset()
-    )
+    stored_launches = read_launches(folder.path)
+    env = run_options.parse_env(asked.env)
+    launches = tuple(with_secrets(launch, env, os.environ) for launch in stored_launches)
+    # What the user's own environment or command line holds is not a stranger's.
+    secrets = {name for one in stored_launches for name, value in one.settings.env if is_stand_in(name, value)}
+    allowed = frozenset({*env, *secrets, *(["--launcher-args"] if asked.launcher_args else [])})
     for launch in launches:
         unsafe = unsafe_settings(launch, allowed)
         if unsafe:

@@ -13,6 +13,7 @@ from linkgauge.app.command_line import Decorated, option
 from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan, plan_of
 from linkgauge.plan.dimensions import BY_NAME, DIMENSIONS, Value, unique
+from linkgauge.plan.environment import split_values
 from linkgauge.plan.model import LaunchTable, Plan, narrowed, side_by_side
 from linkgauge.plan.patterns import SIDE_BY_SIDE
 from linkgauge.run.mpi_library import MpiInstallation, resolve
@@ -103,8 +104,7 @@ def parse_env(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
             raise UsageError(f"--env '{word}': expected NAME=VALUE or NAME=VALUE,VALUE")
         if name in ("LINKGAUGE_LAUNCH", "TMPDIR", "MPI4PY_LIBMPI"):
             raise UsageError(f"--env '{name}' is set by linkgauge itself: expected another variable")
-        split = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", values)]
-        found[name] = unique((*found.get(name, ()), *split))
+        found[name] = unique((*found.get(name, ()), *split_values(values)))
     return found
 
 

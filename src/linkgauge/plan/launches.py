@@ -16,6 +16,7 @@ from typing import Any
 
 from linkgauge.plan.case import Case
 from linkgauge.plan.curves import Step
+from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, case_s
 from linkgauge.plan.expand import PlannedCase, needs_threads_reason, outlasts, rank_devices
 from linkgauge.plan.library_settings import library_settings, runtime_settings
@@ -50,12 +51,15 @@ class LaunchSettings:
         return len(self.devices)
 
     def key_contents(self, mpi_build: str) -> dict[str, Any]:
-        """What `launch_key` hashes. The usual thread level is left out: runs made before it could be set match."""
+        """What `launch_key` hashes, and what of it may be stored: a secret counts by its stand-in.
+
+        The usual thread level is left out: runs made before it could be set match.
+        """
         level = {} if self.thread_level == USUAL_THREAD_LEVEL else {"thread_level": self.thread_level}
         return {
             **level,
             "mpi": mpi_build,
-            "env": dict(self.env),
+            "env": shown(self.env),
             "launcher_args": list(self.launcher_args),
             "bind": self.bind,
             "ranks": self.ranks,

@@ -1,7 +1,7 @@
 """What run.json says of a run: what was asked, the machine, versions, settings by an allow-list, the seed, times.
 
-Secrets never: variables are taken by name from an allow-list, and the command line is stored without the values of
-variables that are not on it.
+Secrets never: variables are taken by name from an allow-list, and what looks like a secret is stored as its stand-in
+(plan/environment.py), in the command line too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge import __version__
+from linkgauge.plan.environment import is_secret, shown, split_values
 from linkgauge.plan.machine import available_cores
 from linkgauge.plan.plan_file import safe_variable
 from linkgauge.run.devices import DeviceSet
@@ -36,11 +37,11 @@ def now() -> str:
 
 def settings_of(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of an environment that may be stored and that change what is measured."""
-    return {
-        name: value
+    return shown(
+        (name, value)
         for name, value in sorted(environment.items())
         if _ALLOWED.fullmatch(name) or safe_variable(name, value)
-    }
+    )
 
 
 def machine() -> dict[str, Any]:
@@ -98,16 +99,23 @@ def mpi_info(mpi: MpiInstallation) -> dict[str, str]:
 
 
 def stored_command(arguments: Sequence[str]) -> list[str]:
-    """The command line as stored: the values of `--env` for variables that are not allowed are left out."""
-    stored, after_env = [], False
+    """The command line as stored: the values that `--env` gives to secrets are their stand-ins."""
+    stored: list[str] = []
     for word in arguments:
-        text = word[len("--env=") :] if word.startswith("--env=") else word if after_env else ""
-        name, _, value = text.partition("=")
-        if text and not (_ALLOWED.fullmatch(name) or all(safe_variable(name, one) for one in value.split(","))):
-            word = word.replace(value, "...") if value else word
-        stored.append(word)
-        after_env = word == "--env"
+        if stored and stored[-1] == "--env":
+            stored.append(_stored_variable(word))
+        elif word.startswith("--env="):
+            stored.append(f"--env={_stored_variable(word.removeprefix('--env='))}")
+        else:
+            stored.append(word)
     return stored
+
+
+def _stored_variable(text: str) -> str:
+    name, equals, values = text.partition("=")
+    if not equals or not is_secret(name):
+        return text
+    return f"{name}={','.join(shown({name: value})[name] for value in split_values(values))}"
 
 
 def run_info(

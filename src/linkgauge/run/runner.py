@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.plan.case import Case
 from linkgauge.plan.curves import Curves
+from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, case_s
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.run import evidence
@@ -384,8 +385,8 @@ class Runner:
                          "library": str(mpi.library), "launcher": str(mpi.launcher), "build": mpi.build}  # fmt: skip
         return {
             "mpi": described,
-            "env": dict(settings.env),
-            "derived_env": dict(settings.derived_env),
+            "env": shown(settings.env),
+            "derived_env": shown(settings.derived_env),
             "launch_key_contents": settings.key_contents(build),
             "settings": settings_of({**dict(settings.env), **dict(settings.derived_env)}),
             "started": now(),

@@ -6,7 +6,9 @@ their names only; which file that is comes from this machine or from the command
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from linkgauge.errors import RunFolderError, UsageError
 from linkgauge.plan.case import Case, StopRule
 from linkgauge.plan.curves import FULL, Step
 from linkgauge.plan.dimensions import BY_NAME
+from linkgauge.plan.environment import is_stand_in, shown, stand_in
 from linkgauge.plan.expand import MAX_CASES
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.plan.model import THREAD_LEVELS, USUAL_THREAD_LEVEL
@@ -36,8 +39,8 @@ def write_launches(folder: Path, launches: tuple[PlannedLaunch, ...]) -> None:
             "settings": {
                 "mpi": launch.settings.mpi,
                 "mpi_asked": launch.settings.mpi_asked,
-                "env": dict(launch.settings.env),
-                "derived_env": dict(launch.settings.derived_env),
+                "env": shown(launch.settings.env),
+                "derived_env": shown(launch.settings.derived_env),
                 "launcher_args": list(launch.settings.launcher_args),
                 "bind": launch.settings.bind,
                 "threads": launch.settings.threads,
@@ -157,6 +160,29 @@ def _check_types(dimensions: dict[str, Any]) -> None:
             raise TypeError(f"'{name}' is {value!r}")
 
 
+def with_secrets(
+    launch: PlannedLaunch, given: Mapping[str, Sequence[str]], environment: Mapping[str, str]
+) -> PlannedLaunch:
+    """The stored launch with its secrets, of which the folder has stand-ins only.
+
+    `given`: the values of the command line's --env by name; what that lacks comes from `environment`. UsageError that
+    names the variable where neither has the value that the run was made with.
+    """
+
+    def found(name: str, value: str) -> str:
+        if not is_stand_in(name, value):
+            return value
+        known = given.get(name) or ((environment[name],) if name in environment else ())
+        for one in known:
+            if stand_in(name, one) == value:
+                return one
+        what = "is another than the run was made with" if known else "is not stored, since it looks like a secret"
+        raise UsageError(f"the value of {name} {what}: give the run's own with --env {name}=... or in the environment")
+
+    env = tuple((name, found(name, value)) for name, value in launch.settings.env)
+    return dataclasses.replace(launch, settings=dataclasses.replace(launch.settings, env=env))
+
+
 def unsafe_settings(launch: PlannedLaunch, given: frozenset[str]) -> str:
     """What of a stored launch may not be taken from a folder without being asked for on the command line; or empty.
 
@@ -164,7 +190,7 @@ def unsafe_settings(launch: PlannedLaunch, given: frozenset[str]) -> str:
     """
     for name, value in (*launch.settings.env, *launch.settings.derived_env):
         if not safe_variable(name, value) and name not in given:
-            return f"environment variable {name}={value}"
+            return f"environment variable {name}={shown({name: value})[name]}"
     if launch.settings.launcher_args and "--launcher-args" not in given:
         return f"launcher arguments {' '.join(launch.settings.launcher_args)}"
     return ""

@@ -5,6 +5,7 @@ Rates are scaled so that the largest finite capacity is 1 before the solver sees
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +16,11 @@ import scipy
 from linkgauge.expect.graph import Wires, remembered
 
 _LARGE = 2000
+_UNBOUNDED, _DIFFICULT = 3, 4  # scipy.optimize.linprog's status
+
+
+class UnboundedError(RuntimeError):
+    """A linear program whose optimum has no limit."""
 
 
 class _Program:
@@ -44,7 +50,10 @@ class _Program:
         rights.append(right)
 
     def maximise(self, terms: Sequence[tuple[int, float]]) -> tuple[float, Any]:
-        """Return the optimum and the variables; `RuntimeError` with the solver's words where there is none."""
+        """Return the optimum and the variables.
+
+        UnboundedError where it has no limit, RuntimeError with the solver's words where there is no optimum else.
+        """
         cost = np.zeros(self.columns)
         for column, value in terms:
             cost[column] -= value
@@ -52,7 +61,8 @@ class _Program:
         for equal, (rows, columns, values, rights) in self._rows.items():
             shape = (len(rights), self.columns)
             matrices[equal] = scipy.sparse.csr_array((values, (rows, columns)), shape=shape) if rights else None
-        done = scipy.optimize.linprog(
+        solve = functools.partial(
+            scipy.optimize.linprog,
             cost,
             A_ub=matrices[False],
             b_ub=self._rows[False][3] or None,
@@ -62,6 +72,11 @@ class _Program:
             # Interior points are four times as fast on the flows of 64 devices, and the simplex on those of a node.
             method="highs-ipm" if self.columns > _LARGE else "highs-ds",
         )
+        done = solve()
+        if done.status == _DIFFICULT:  # what is simplified first may leave open whether it is unbounded or infeasible
+            done = solve(options={"presolve": False})
+        if done.status == _UNBOUNDED:
+            raise UnboundedError(f"linear program: {done.message}")
         if done.status != 0:
             raise RuntimeError(f"linear program: {done.message}")
         return -float(done.fun), done.x
@@ -105,10 +120,8 @@ def concurrent(wires: Wires, demands: Mapping[tuple[str, str], float]) -> float 
         program.row([(flow[index], 1.0) for flow in flows], wires.arcs[arcs[index]] / scale, equal=False)
     try:
         value, _ = program.maximise([(rate, 1.0)])
-    except RuntimeError as error:
-        if "unbounded" in str(error).lower():
-            return None
-        raise
+    except UnboundedError:
+        return None
     return value * scale
 
 

@@ -175,7 +175,8 @@ def _host_kind(wiring: Wiring, device: int) -> str:
 
 # --- the finding -----------------------------------------------------------------------------------------------------
 
-_WORDS = {"nvlink": "NVLink", "pcie": "PCIe", "memory": "device memory", "": "collectives"}
+PCIE = "PCIe"
+_WORDS = {"nvlink": "NVLink", "pcie": PCIE, "memory": "device memory", "": "collectives"}
 
 
 @dataclasses.dataclass(frozen=True)

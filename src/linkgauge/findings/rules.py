@@ -169,7 +169,7 @@ def _explained(found: list[Finding]) -> list[Finding]:
             device in finding.devices and len(mine & cases) > 0.5 * len(mine) for (device,), cases in held.items()
         ):
             why = "What was observed of its device meanwhile explains it."
-        elif finding.rule == "below_known" and (finding.subject == "PCIe") in slow:
+        elif finding.rule == "below_known" and (finding.subject == known.PCIE) in slow:
             why = "A part that is slower than its siblings is told, which others wait for."
         elif finding.rule == "latency_step" and mine & chosen:
             why = "At one of these sizes the library's own choice is not the best, which explains it."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import json
 import os
 import re
@@ -18,6 +19,15 @@ from linkgauge.run import heartbeat as beat
 from linkgauge.run import processes
 from linkgauge.run.heartbeat import HeartbeatFile
 
+
+class NoteKind(str, enum.Enum):
+    """Why a rank that left a note has ended itself."""
+
+    START = "start"  # its MPI library, or who is started, is not as the launch needs it
+    JOURNAL = "journal"  # nothing can be recorded any more: the run ends
+    ERROR = "error"
+
+
 MAX_LINES = 40
 MAX_STACK_CHARACTERS = 16_000
 _STACK_WAIT_S = 1.0
@@ -28,12 +38,13 @@ _SIGNAL_PATTERNS = (
     r"exited on signal (\d+)",  # Open MPI 4, and PRRTE
     r"KILLED BY SIGNAL: (\d+)",  # Hydra
     r"EXIT STRING: .*\(signal (\d+)\)",  # Hydra, however the status was packed
-    r"task \d+: (?:Killed|Segmentation fault|Aborted)",  # srun names it only
 )
+_SRUN_PATTERN = r"\btasks? [\d,-]+: ([^:\n]+?)(?: \(core dumped\))?$"  # srun names the signal only
+_NUMBERS = {signal.strsignal(one): int(one) for one in signal.Signals}
 _STATUS_PATTERNS = (
     r"EXIT CODE:\s*(\d+)",
     r"Exit code:\s*(\d+)",
-    r"exited with (?:non-zero )?(?:status|exit code)\s*:?\s*(\d+)",
+    r"[Ee]xited with (?:non-zero )?(?:status|exit code)\s*:?\s*(\d+)",  # Open MPI, and srun
 )
 
 # A line that says what is wrong: launchers frame it with rules, and others print all of their help after it.
@@ -177,13 +188,14 @@ def how_it_ended(return_code: int, output: list[str], stacks: str) -> dict[str, 
     """
     text = "\n".join(output)
     found: dict[str, Any] = {"launcher_status": return_code}
-    for pattern in _SIGNAL_PATTERNS[:3]:
-        match = re.search(pattern, text)
-        if match:
-            return found | {"signal": int(match[1]), "signal_name": signal_name(int(match[1])), "by": "launcher"}
-    match = re.search(r"Fatal Python error: (Segmentation fault|Aborted|Bus error|Floating point exception)", stacks)
-    if match:
-        number = {"Segmentation fault": 11, "Aborted": 6, "Bus error": 7, "Floating point exception": 8}[match[1]]
+    numbers = [int(match[1]) for pattern in _SIGNAL_PATTERNS if (match := re.search(pattern, text))]
+    named = re.findall(_SRUN_PATTERN, text, flags=re.MULTILINE)
+    numbers += [number for name in named if (number := _NUMBERS.get(name)) is not None]
+    if numbers:
+        return found | {"signal": numbers[0], "signal_name": signal_name(numbers[0]), "by": "launcher"}
+    match = re.search(r"Fatal Python error: (.+)", stacks)
+    number = _NUMBERS.get(match[1].strip()) if match else None
+    if number is not None:
         return found | {"signal": number, "signal_name": signal_name(number), "by": "rank"}
     if return_code < 0:
         return found | {"signal": -return_code, "signal_name": signal_name(-return_code), "by": "launcher itself"}

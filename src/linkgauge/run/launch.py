@@ -220,7 +220,9 @@ class Launch:
         output = evidence.last_lines(self._output)
         notes = evidence.notes(self._evidence)
         end = LaunchEnd(started=watch.launch_record is not None, ended=watch.ended, blamed=watch.in_hand)
-        end.cannot_record = next((note["reason"] for note in notes if note.get("kind") == "journal"), "")
+        end.cannot_record = next(
+            (note["reason"] for note in notes if note.get("kind") == evidence.NoteKind.JOURNAL), ""
+        )
         if watch.ended or self._aborted:
             return dataclasses.replace(end, blamed=None)
         if output:

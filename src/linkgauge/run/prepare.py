@@ -21,7 +21,7 @@ from linkgauge.run.fallback import THREADS, end_of
 from linkgauge.run.mpi_library import MpiInstallation, default_installation, find_all, resolve
 from linkgauge.run.pending import Pending
 from linkgauge.run.runner import FAILED
-from linkgauge.run.spec import CaseEntry
+from linkgauge.run.spec import AFTER_FAILURES, CaseEntry
 from linkgauge.run.transports import absent_transports
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def _evidence(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _after_failures(record: Mapping[str, Any]) -> bool:
-    return record.get("status") == "skipped" and "after_failures" in _evidence(record)
+    return record.get("status") == "skipped" and AFTER_FAILURES in _evidence(record)
 
 
 def resumed_mpis(

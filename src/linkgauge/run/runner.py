@@ -31,7 +31,7 @@ from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.outcome import point_of
 from linkgauge.run.pending import Pending
 from linkgauge.run.reporter import Reporter, RunState
-from linkgauge.run.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec, entry_of
+from linkgauge.run.spec import AFTER_FAILURES, ENDED_BY_TIME, CaseEntry, WorkerSpec, entry_of
 from linkgauge.run.time_limit import SHORTEST_TURN_S, TimeLimit
 from linkgauge.run.watch import LaunchWatch
 from linkgauge.store.folder import RunFolder
@@ -466,7 +466,7 @@ class Runner:
                 f"skipped after {self._failures[entry.case.transport]} failures of {entry.case.transport} "
                 f"(--max-failures {limit})"
             )
-            self._status(entry, one.number, one.planned.repeat, "skipped", reason, {"after_failures": True})
+            self._status(entry, one.number, one.planned.repeat, "skipped", reason, {AFTER_FAILURES: True})
         for transport in sorted({entry.case.transport for entry in left_out.values()}):
             count = sum(entry.case.transport == transport for entry in left_out.values())
             self._reporter.note(f"the {count} cases of {transport} that are left are skipped: it failed {limit} times")

@@ -15,6 +15,8 @@ from linkgauge.plan.patterns import PATTERNS, restated_size
 
 ENDED_BY_TIME = "time"  # a launch's end record: the next case would not have been over in time
 
+AFTER_FAILURES = "after_failures"  # evidence of a skipped case: so many of its transport had failed; resume measures it
+
 
 @dataclasses.dataclass(frozen=True)
 class CaseEntry:

@@ -29,6 +29,7 @@ from linkgauge.plan.case import Case
 from linkgauge.plan.curves import LeftOut, Point
 from linkgauge.run import evidence, nccl_log
 from linkgauge.run import heartbeat as beat
+from linkgauge.run.evidence import NoteKind
 from linkgauge.run.heartbeat import HeartbeatFile
 from linkgauge.run.nccl_log import NcclLog
 from linkgauge.run.observe import Observer, notable, open_reader
@@ -36,7 +37,7 @@ from linkgauge.run.outcome import RankOutcome, case_header, joined_samples, poin
 from linkgauge.run.schedule import Schedule
 from linkgauge.run.session import Session, open_process_session, open_thread_sessions
 from linkgauge.run.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec, rank_list
-from linkgauge.store.journal import JournalWriter
+from linkgauge.store.journal import JournalDamage, JournalUnwritableError, JournalWriter
 
 EXIT_START = 70  # could not start: the note says why
 EXIT_FATAL = 71  # ended itself after a failure that the journal holds
@@ -209,7 +210,7 @@ def _place_of(rank: dict[str, Any]) -> tuple[str, int]:
     return rank["host"], rank["device"]["ordinal"]
 
 
-def _note(spec: WorkerSpec, rank: int, reason: str, kind: str) -> None:
+def _note(spec: WorkerSpec, rank: int, reason: str, kind: NoteKind) -> None:
     """Leave word of why this rank ends, for the parent, and say it on stderr."""
     print(f"linkgauge worker: rank {rank}: {reason}", file=sys.stderr, flush=True)
     with contextlib.suppress(OSError):
@@ -228,11 +229,14 @@ def _guarded(spec: WorkerSpec, rank: int, body: Callable[[], str]) -> str:
     """Run a rank's body; whatever it raises becomes a note and the end of the process."""
     try:
         return body()
-    except LinkgaugeError as error:
-        _note(spec, rank, str(error), "journal" if "journal" in str(error) else "error")
+    except (JournalUnwritableError, JournalDamage) as error:
+        _note(spec, rank, str(error), NoteKind.JOURNAL)
         _end_now(EXIT_JOURNAL)
+    except LinkgaugeError as error:
+        _note(spec, rank, str(error), NoteKind.ERROR)
+        _end_now(EXIT_START)
     except BaseException as error:
-        _note(spec, rank, f"{type(error).__name__}: {error}", "error")
+        _note(spec, rank, f"{type(error).__name__}: {error}", NoteKind.ERROR)
         if not isinstance(error, (RuntimeError, MemoryError, OSError)):
             import traceback
 
@@ -271,14 +275,16 @@ def run_process(spec: WorkerSpec) -> None:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        _note(spec, -1, f"mpi4py cannot use {os.environ.get('MPI4PY_LIBMPI', 'its MPI library')}: {error}", "start")
+        _note(
+            spec, -1, f"mpi4py cannot use {os.environ.get('MPI4PY_LIBMPI', 'its MPI library')}: {error}", NoteKind.START
+        )
         _end_now(EXIT_START)
     evidence.say_segments(Path(spec.evidence))
     world = MPI.COMM_WORLD
     rank = world.Get_rank()
     if world.Get_size() != spec.ranks:
         _note(spec, rank, f"{spec.ranks} ranks were started, the MPI library shows {world.Get_size()}: launcher and "
-              f"library are of different installations; remedy: --mpi PREFIX of one installation", "start")  # fmt: skip
+              f"library are of different installations; remedy: --mpi PREFIX of one installation", NoteKind.START)  # fmt: skip
         _end_now(EXIT_START)
 
     def body() -> str:

@@ -48,6 +48,10 @@ class JournalDamage(RunFolderError):  # noqa: N818 - it names a state of the fil
         self.offset = offset
 
 
+class JournalUnwritableError(EnvironmentLackingError):
+    """A journal that cannot be written (a full disk): no case can be measured any more, and the run ends."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Record:
     """One record. `columns` are read-only, one-dimensional; `end_offset` is the byte where the next record starts."""
@@ -74,7 +78,7 @@ class JournalWriter:
             self._end = os.lseek(self._file, end, os.SEEK_SET)
             fsync_folder(self.path.parent)
         except OSError as error:
-            raise EnvironmentLackingError(f"cannot write the journal {self.path}: {error.strerror}") from None
+            raise JournalUnwritableError(f"cannot write the journal {self.path}: {error.strerror}") from None
 
     def append(
         self,
@@ -86,7 +90,7 @@ class JournalWriter:
         """Append one record and return the offset in bytes after it.
 
         `columns` are one-dimensional arrays of integers or floats, of any lengths. With `durable` the record is on
-        the disk (fsync) when this returns. Raises EnvironmentLackingError where it cannot be written (a full disk);
+        the disk (fsync) when this returns. Raises JournalUnwritableError where it cannot be written (a full disk);
         the journal then ends with the record before.
         """
         arrays = {name: _storable(name, array) for name, array in (columns or {}).items()}
@@ -107,7 +111,7 @@ class JournalWriter:
             # What is left of a record that did not fit would hide the records that a resumed run appends.
             os.ftruncate(self._file, self._end)
             os.lseek(self._file, self._end, os.SEEK_SET)
-            raise EnvironmentLackingError(f"cannot write the journal {self.path}: {error.strerror}") from None
+            raise JournalUnwritableError(f"cannot write the journal {self.path}: {error.strerror}") from None
         self._end += len(body)
         return self._end
 

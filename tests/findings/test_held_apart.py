@@ -19,6 +19,7 @@ from linkgauge.plan.case import DEFAULTS, MEASURING, MECHANISM, TASK, Case, held
 from linkgauge.stats import series
 from linkgauge.stats.curves import size_figures
 from linkgauge.store.run import load
+from linkgauge.view.full_pairs import fullest
 from linkgauge.view.results import Results
 from synthetic import make_case, make_run
 
@@ -95,6 +96,15 @@ def test_curves_and_labels_are_of_one_case_over_sizes(name: str) -> None:
     measures = measures_of(rows)
     assert len(Facts(measures).sweeps) == 2
     assert len({labels_of(measure) for measure in measures}) == len(rows)
+
+
+@pytest.mark.parametrize("name", [name for name in TASK if name != "devices"])
+def test_a_matrix_of_pairs_is_of_one_task(name: str, tmp_path: Path) -> None:
+    results = Results(load(make_run(tmp_path / "r", cases=[make_case("kernel", "pingpong", 1 << 20)], samples=10)))
+    first = results.rows[0]
+    second = {**first, "devices": [1, 0]}
+    assert len(fullest(results, [first, second], lambda one: tuple(one["devices"]))) == 2
+    assert len(fullest(results, [first, {**second, name: other(name)}], lambda one: tuple(one["devices"]))) == 1
 
 
 def test_every_dimension_is_held_apart_but_those_compared() -> None:

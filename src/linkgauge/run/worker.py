@@ -283,8 +283,9 @@ def run_process(spec: WorkerSpec) -> None:
     world = MPI.COMM_WORLD
     rank = world.Get_rank()
     if world.Get_size() != spec.ranks:
-        _note(spec, rank, f"{spec.ranks} ranks were started, the MPI library shows {world.Get_size()}: launcher and "
-              f"library are of different installations; remedy: --mpi PREFIX of one installation", NoteKind.START)  # fmt: skip
+        shown = f"{spec.ranks} ranks were started, the MPI library shows {world.Get_size()}"
+        remedy = "launcher and library are of different installations; remedy: --mpi PREFIX of one installation"
+        _note(spec, rank, f"{shown}: {remedy}", NoteKind.START)
         _end_now(EXIT_START)
 
     def body() -> str:

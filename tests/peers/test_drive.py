@@ -139,6 +139,36 @@ def osu_on(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("linkgauge.run.devices.find_devices", lambda asked: DeviceSet(kind, (), ()))
 
 
+UNBOUND = ["--oversubscribe", "--bind-to", "none"]
+BOUND = ["--map-by", "core", "--bind-to", "core"]
+SLURM = ["--kill-on-bad-exit=1", "--export=ALL"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "abi", "vendor", "bind", "words"),
+    [
+        ("hydra", "mpich", "mpich", "none", []),
+        ("hydra", "mpich", "mpich", "core", ["-bind-to", "core"]),
+        ("openmpi", "openmpi", "openmpi", "none", UNBOUND),
+        ("openmpi", "openmpi", "openmpi", "core", BOUND),
+        ("srun", "mpich", "mpich", "none", ["--mpi=pmi2", "--cpu-bind=none", *SLURM]),
+        ("srun", "mpich", "mpich", "core", ["--mpi=pmi2", "--cpu-bind=cores", *SLURM]),
+        ("srun", "openmpi", "openmpi", "core", ["--mpi=pmix", "--cpu-bind=cores", *SLURM]),
+        ("srun", "mpich", "cray", "core", ["--mpi=cray_shasta", "--cpu-bind=cores", *SLURM]),
+    ],
+)
+def test_each_launcher_is_told_in_its_own_words_how_to_start_and_bind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, abi: str, vendor: str, bind: str, words: list[str]
+) -> None:
+    osu_on("host", monkeypatch)
+    mpi = MpiInstallation("x", vendor, "4", abi, Path("/x/libmpi.so"), Path("/x/launcher"), kind, "--mpi")
+    monkeypatch.setattr(mpi_library, "resolve", lambda name: mpi)
+    (tmp_path / "osu_latency").touch(mode=0o755)
+    request = request_of("osu", tmp_path, tmp_path, "osu_latency", mpi="x", bind=bind)
+    (one,) = launches_of(request, request.rows, {})
+    assert list(one.command[: len(words) + 4]) == ["/x/launcher", *words, "-n", "2", f"{tmp_path}/osu_latency"]
+
+
 def test_osu_is_told_its_first_and_last_size_and_doubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     osu_on("cuda", monkeypatch)
     for name in ("osu_latency", "osu_allgather"):

@@ -10,16 +10,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.peers.libraries import our_ccl, our_mpi, shared
 from linkgauge.peers.request import Request, Row
 from linkgauge.run import guard
 from linkgauge.run.evidence import last_words
-
-if TYPE_CHECKING:
-    from linkgauge.run.mpi_library import MpiInstallation
 
 LAUNCH_TIMEOUT_S = 600
 _PATIENCE_S = 5
@@ -53,29 +49,18 @@ def started(
 
     `ccl`: it uses NCCL or RCCL. EnvironmentLackingError where it cannot be made to load what our side loads.
     """
+    from linkgauge.run.launcher import LaunchRequest, launcher_for
     from linkgauge.run.mpi_library import resolve
 
     mpi = resolve(request.mpi) if request.mpi else None
     ours = [our_ccl(request.runtime) if ccl else None, our_mpi(mpi) if mpi is not None else None]
     found = shared(program, [one for one in ours if one is not None])
-    words = [] if mpi is None else _launcher_words(request, mpi, rows[0].ranks)
-    environment = {**(_root_environment() if mpi is not None else {}), **found.environment}
-    return PeerLaunch(tuple(rows), (*words, str(program), *arguments), environment, found.said)
-
-
-def _launcher_words(request: Request, mpi: MpiInstallation, ranks: int) -> list[str]:
-    if request.bind == "core":
-        own = ["--map-by", "core", "--bind-to", "core"] if mpi.launcher_kind == "openmpi" else ["-bind-to", "core"]
-    else:
-        own = ["--oversubscribe", "--bind-to", "none"] if mpi.launcher_kind == "openmpi" else []
-    return [str(mpi.launcher), *own, "-n", str(ranks)]
-
-
-def _root_environment() -> dict[str, str]:
-    """What a launcher needs where root starts it."""
-    if os.geteuid() != 0:
-        return {}
-    return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    command, environment = [str(program), *arguments], dict(found.environment)
+    if mpi is not None:
+        launcher = launcher_for(mpi)
+        asked = LaunchRequest(rows[0].ranks, command, environment, bind=request.bind)
+        command, environment = launcher.command(asked), {**launcher.environment(asked), **environment}
+    return PeerLaunch(tuple(rows), tuple(command), environment, found.said)
 
 
 def run_logged(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> str:

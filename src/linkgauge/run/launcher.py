@@ -1,7 +1,8 @@
 """Launchers: how each family of mpiexec is told to start ranks, as small classes in a registry.
 
 Every launcher gives the same two things: the command line, and the environment that keeps what the MPI library writes
-inside the launch's private folders. Ranks bind themselves to cores (worker), so launchers are told not to.
+inside the launch's private folders. Our ranks bind themselves to cores (worker), so launchers are told not to; peers'
+programs are started by the same words, and bound by the launcher where that is asked.
 """
 
 from __future__ import annotations
@@ -21,13 +22,18 @@ from linkgauge.run.processes import MARK
 
 @dataclasses.dataclass(frozen=True)
 class LaunchRequest:
-    """What is to be started: so many ranks of a command, with this environment, in these folders."""
+    """What is to be started: so many ranks of a command, with this environment, in these folders.
+
+    `folders`: None where the library's own places are left as they are. `bind`: `none`, or `core` for a core of its own
+    for each rank.
+    """
 
     ranks: int
     command: Sequence[str]
     env: Mapping[str, str]
-    folders: LaunchFolders
+    folders: LaunchFolders | None = None
     launcher_args: Sequence[str] = ()
+    bind: str = "none"  # none | core
 
 
 class Launcher(abc.ABC):
@@ -74,6 +80,7 @@ class Hydra(Launcher):
         environment = [word for name, value in request.env.items() for word in ("-genv", name, value)]
         return [
             str(self.mpi.launcher),
+            *(["-bind-to", "core"] if request.bind == "core" else []),
             *request.launcher_args,
             *environment,
             "-n",
@@ -88,14 +95,13 @@ class OpenMpi(Launcher):
     kind = "openmpi"
 
     def command(self, request: LaunchRequest) -> list[str]:
-        """Return mpiexec; more ranks than cores is allowed, since the plan has said so and stores it."""
+        """Return mpiexec; unbound, more ranks than cores are allowed, since the plan has said so and stores it."""
         assert self.mpi is not None
+        unbound, bound = ["--oversubscribe", "--bind-to", "none"], ["--map-by", "core", "--bind-to", "core"]
         environment = [word for name in request.env for word in ("-x", name)]
         return [
             str(self.mpi.launcher),
-            "--oversubscribe",
-            "--bind-to",
-            "none",
+            *(bound if request.bind == "core" else unbound),
             *request.launcher_args,
             *environment,
             "-n",
@@ -105,15 +111,17 @@ class OpenMpi(Launcher):
 
     def environment(self, request: LaunchRequest) -> dict[str, str]:
         """Return leave to run as root where that is asked, and the folders of sessions and of shared segments."""
-        segments, temporary = str(request.folders.segments), str(request.folders.temporary)
-        values = {
-            "OMPI_MCA_btl_vader_backing_directory": segments,
-            "OMPI_MCA_btl_sm_backing_directory": segments,
-            "OMPI_MCA_osc_sm_backing_directory": segments,
-            "OMPI_MCA_osc_rdma_backing_directory": segments,
-            "OMPI_MCA_orte_tmpdir_base": temporary,
-            "PRTE_MCA_prte_tmpdir_base": temporary,
-        }
+        values = {}
+        if request.folders is not None:
+            segments, temporary = str(request.folders.segments), str(request.folders.temporary)
+            values = {
+                "OMPI_MCA_btl_vader_backing_directory": segments,
+                "OMPI_MCA_btl_sm_backing_directory": segments,
+                "OMPI_MCA_osc_sm_backing_directory": segments,
+                "OMPI_MCA_osc_rdma_backing_directory": segments,
+                "OMPI_MCA_orte_tmpdir_base": temporary,
+                "PRTE_MCA_prte_tmpdir_base": temporary,
+            }
         if os.geteuid() == 0:
             values |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
             values |= {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -132,7 +140,7 @@ class Srun(Launcher):
         return [
             str(self.mpi.launcher),
             f"--mpi={interface}",
-            "--cpu-bind=none",
+            f"--cpu-bind={'cores' if request.bind == 'core' else 'none'}",
             "--kill-on-bad-exit=1",
             "--export=ALL",
             *request.launcher_args,

@@ -129,6 +129,7 @@ class _Writing:
     noise: Noise
     statuses: Mapping[str, tuple[str, str]]
     host: str
+    hosts: Sequence[str]
     observations: Sequence[Mapping[str, Any]]
 
 
@@ -145,6 +146,7 @@ def make_run(
     statuses: Mapping[str, tuple[str, str]] | None = None,
     skipped: Sequence[tuple[Case, str]] = (),
     host: str = "synthetic",
+    hosts: Sequence[str] = (),
     info: Mapping[str, Any] | None = None,
     launches: Sequence[Mapping[str, Any]] = (
         {"launch_key": "0123456789abcdef", "mpi": {"name": "MPICH", "version": "5.0.2"}},
@@ -155,7 +157,8 @@ def make_run(
     """Write a run folder and return its path. With `compact=False` it is left as journals, as a run in progress is.
 
     `samples` and `warmup` are counts for each rank and case; `launches` holds one launch record's contents each, and
-    `repeats` makes as many fresh launches of each; `observations` are stored with every case.
+    `repeats` makes as many fresh launches of each; `observations` are stored with every case. `hosts`: of each rank,
+    where there are several.
     """
     cases = usual_cases() if cases is None else list(cases)
     machine = {
@@ -179,6 +182,7 @@ def make_run(
         noise,
         statuses or {},
         host,
+        hosts,
         observations,
     )
     launch = 0
@@ -200,11 +204,11 @@ def _write_launch(writing: _Writing, launch: int, repeat: int, contents: dict[st
     ranks = [
         {
             "rank": r,
-            "host": writing.host,
+            "host": writing.hosts[r] if writing.hosts else writing.host,
             "pid": 1000 + r,
             "cores": [r],
             "memory_node": r // 2,
-            "device": device(d, writing.host),
+            "device": device(d, writing.hosts[r] if writing.hosts else writing.host),
         }
         for r, d in enumerate(ordinals)
     ]

@@ -70,13 +70,13 @@ def expect_command(
     if system is not None and is_run:
         if devices or transport or size or pattern != "all":
             raise UsageError("a run has its own cases: --pattern, --devices, --transport and --size go with a system")
-        groups = _of_run(Path(system), system_name)
+        groups, notes = _of_run(Path(system), system_name)
     else:
         if system_name:
             raise UsageError("--system goes with a run; name the system itself instead")
         described = _system(system)
         wanted = {"devices": ordinals(devices, len(described.devices)), "transport": transport, "size": size}
-        groups = _of_system(described, pattern, wanted, nodes, root)
+        groups, notes = _of_system(described, pattern, wanted, nodes, root), []
     if json:
         click.echo(json_module.dumps([_plain(case, found) for case, found in groups], indent=1))
         return
@@ -85,6 +85,8 @@ def expect_command(
     console = Console(highlight=False)
     for case, found in groups:
         _show(console, case, found, unit)
+    for note in notes:
+        console.print(note)
 
 
 def _system(name: str | None) -> System:
@@ -150,23 +152,22 @@ def _pairs(devices: Sequence[int], stated: bool) -> list[tuple[int, ...]]:
     return [(devices[0], other) for other in devices[1:]] or [(devices[0], devices[0])]
 
 
-def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]]]:
-    """Return the ceilings of each distinct case of a run on the system that it was measured on.
+def _of_run(folder: Path, name: str) -> tuple[list[tuple[dict[str, Any], list[Ceiling]]], list[str]]:
+    """Return the ceilings of each distinct case of a run on the system that it was measured on, and why some have none.
+
+    Of a case on several nodes `over_nodes` is their number.
 
     A case that was measured carries the largest of its medians as `measured_bytes_per_s`, counted as its ceilings are:
     of patterns whose headline is the sum of several lanes (`bidirectional`, pairs side by side), their mean. Where only
-    latency is measured it
-    carries the least as `measured_ns`.
+    latency is measured it carries the least as `measured_ns`.
     """
-    from linkgauge.expect import ceilings
-    from linkgauge.expect.achieved import achieved_ceilings
-    from linkgauge.expect.of_run import system_of_run
+    from linkgauge.expect.of_run import RunCeilings, system_of_run
     from linkgauge.stats.summary import summarise
     from linkgauge.store import run as store
 
     run = store.load(folder)
     system = catalog.load(name) if name else system_of_run(run)
-    measured = achieved_ceilings(run, system)
+    allowed = RunCeilings(run, system)
     best: dict[str, float] = {}
     fastest: dict[str, float] = {}
     for summary in summarise(run).to_pylist():
@@ -183,7 +184,10 @@ def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]
     for row in run.rows():
         if row.case_key not in groups:
             case = row.case.dimensions()
-            found = [*ceilings(system, case), *measured(case)]
+            at = {**case, "launch": row.launch}
+            found, nodes = allowed.of(at), allowed.placed(at).nodes
+            if nodes > 1:
+                case["over_nodes"] = nodes
             if row.case_key in best:
                 case["measured_bytes_per_s"] = best[row.case_key]
             if row.case_key in fastest:
@@ -195,7 +199,7 @@ def _of_run(folder: Path, name: str) -> list[tuple[dict[str, Any], list[Ceiling]
         case = group[0]
         return order[case["pattern"]], case["transport"], len(case["devices"]), case["devices"], case["size"]
 
-    return sorted(groups.values(), key=place)
+    return sorted(groups.values(), key=place), allowed.notes
 
 
 def _fits(folder: Path, *, json: bool, unit: str) -> None:
@@ -245,6 +249,8 @@ def _show(console: Console, case: Mapping[str, Any], found: Sequence[Ceiling], u
     shown.append("devices " + ",".join(str(device) for device in case["devices"]))
     if int(case.get("nodes") or 1) > 1:
         shown.append(f"on each of {case['nodes']} nodes")
+    if "over_nodes" in case:
+        shown.append(f"over {case['over_nodes']} nodes")
     if case.get("size"):
         shown.append(f"{case['size']} B")
     console.print(f"[bold]{shown[0]}[/]  {', '.join(shown[1:])}")

@@ -167,12 +167,18 @@ def ports_of(rows: Iterable[Mapping[str, Any]]) -> Ports:
 
 
 def achieved_ceilings(run: Run, system: System) -> Callable[[Mapping[str, Any]], list[Ceiling]]:
-    """Return the function that gives a case of this run what the run itself says of it: its achievable ceilings, and
-    what is typical by the bytes that its links counted."""
+    """Return the function that gives a case on one node, by its devices' ordinals, what the run itself says of it: its
+    achievable ceilings, and what is typical by the bytes that its links counted."""
     from linkgauge.expect.wire_shares import counted_share, wire_shares
+    from linkgauge.stats.launches import Places, nodes_of
     from linkgauge.stats.summary import summarise
 
-    ports = ports_of(summarise(run).to_pylist())
+    known = Places(run.launches.to_pylist())
+    ports = Ports()
+    for row in summarise(run).to_pylist():
+        places = known.of_row(row)
+        if len(nodes_of(places)) <= 1:
+            ports.add({**row, "devices": [ordinal for _, ordinal in places]} if places else row)
     shares = wire_shares(run)
     return lambda case: [*counted_share(system, case, shares), *from_ports(system, case, ports)]
 

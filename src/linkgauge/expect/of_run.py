@@ -1,14 +1,19 @@
-"""The system that a run was measured on, as its run folder holds it."""
+"""A run's system, as its run folder holds it, and the ceilings of its cases there."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import collections
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError
 from linkgauge.system.form import read
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
+    from linkgauge.expect.of_places import Placed
+    from linkgauge.expect.rules import Ceiling
     from linkgauge.store.run import Run
 
 
@@ -18,3 +23,54 @@ def system_of_run(run: Run) -> System:
     if not isinstance(described, dict):
         raise UsageError(f"{run.path}: holds no system; name one: linkgauge expect NAME, or expect RUN --system NAME")
     return read(described, f"{run.path}: run.json")
+
+
+class RunCeilings:
+    """What a system and the run itself allow each case of the run, by the nodes that its ranks lay on."""
+
+    def __init__(self, run: Run, system: System) -> None:
+        """Take a run and the system to ask."""
+        from linkgauge.stats.launches import Places
+
+        self._run, self._system = run, system
+        self._places = Places(run.launches.to_pylist())
+
+    @functools.cached_property
+    def _achieved(self) -> Callable[[Mapping[str, Any]], list[Ceiling]]:
+        from linkgauge.expect.achieved import achieved_ceilings
+
+        return achieved_ceilings(self._run, self._system)
+
+    def placed(self, row: Mapping[str, Any]) -> Placed:
+        """Return how the rules are asked for a row of the cases or of a summary; `problem` says why none is."""
+        from linkgauge.expect.of_places import placed
+
+        return placed(self._system, row, self._places.of_row(row))
+
+    def of(self, row: Mapping[str, Any]) -> list[Ceiling]:
+        """Return the ceilings of a row: those of the rules, and on one node what the run's own primitives reached."""
+        from linkgauge.expect.of_places import ceilings_there
+
+        case = self.placed(row)
+        found = ceilings_there(self._system, case)
+        return [*found, *self._achieved(case.cases[0])] if case.nodes == 1 else found
+
+    def _problem(self, row: Mapping[str, Any]) -> str:
+        from linkgauge.expect.of_places import ceilings_there
+
+        case = self.placed(row)
+        if case.problem or case.nodes == 1 or ceilings_there(self._system, case):
+            return case.problem
+        return f"no rule or figure is of {row['pattern']} there"
+
+    @functools.cached_property
+    def notes(self) -> list[str]:
+        """Return why cases that lie on several nodes have no ceilings: a line for each reason, none where all have."""
+        if len(self._places.hosts) < 2:
+            return []
+        rows = self._run.cases.to_pylist()
+        why = collections.Counter(problem for row in rows if (problem := self._problem(row)))
+        return [
+            f"No ceilings for {count} of {len(rows)} cases, whose ranks lie on several nodes: {problem}."
+            for problem, count in why.items()
+        ]

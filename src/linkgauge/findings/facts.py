@@ -21,7 +21,7 @@ from linkgauge.plan.case import DEFAULTS, MECHANISM, held_apart, values_of
 from linkgauge.plan.patterns import PATTERNS, lanes_of
 from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.basics import Floats
-from linkgauge.stats.launches import launch_devices, launch_names
+from linkgauge.stats.launches import Place, Places, launch_devices, launch_names, nodes_of
 from linkgauge.system.model import System
 
 DIMENSIONS = held_apart("size", "devices")
@@ -173,6 +173,7 @@ class Facts:
         self.info = dict(info or {})
         self._series = series
         self._records = records
+        self._places = Places(self.launches)
         self.kept: dict[tuple[Any, ...], Any] = {}  # what rules worked out and others ask for again
         self._bounds: dict[tuple[Any, ...], Ceiling | None] = {}
         for transport in {measure.transport for measure in self.measures}:
@@ -277,20 +278,35 @@ class Facts:
         """Return the samples of a row identity, None where they are not at hand."""
         return None if self._series is None else self._series(identity)
 
+    def places(self, measure: Measure) -> tuple[Place, ...]:
+        """Return where a measure's ranks lay; of repeats that lay apart the one on most nodes. Empty: not known."""
+        every = [self._places.of(launch, measure.devices) for _, launch, _, _ in measure.identities]
+        return max(every, key=lambda places: len(nodes_of(places)), default=())
+
+    def ordinals(self, measure: Measure) -> tuple[int, ...]:
+        """Return the ordinals, each on its own node, of a measure's devices: what the system calls them."""
+        return tuple(ordinal for _, ordinal in self.places(measure)) or measure.devices
+
+    def on_one_node(self, measure: Measure) -> bool:
+        """Return whether a measure's ranks lay on one node, as far as is known: only then do its links join them."""
+        return len(nodes_of(self.places(measure))) <= 1
+
     def bound(self, measure: Measure) -> Ceiling | None:
         """Return the lowest bound on a measure's goodput that the system's links set, None where none is known.
 
-        Where goodput is a sum of lanes, so is the bound. Solved once for all sizes beyond 16 MiB, where no cache lifts
-        a memory's bound.
+        On several nodes that of the network. Where goodput is a sum of lanes, so is the bound. Solved once for all
+        sizes beyond 16 MiB, where no cache lifts a memory's bound.
         """
-        if self.system is None or len(self.hosts) > 1 or measure.size < 16 << 20:
+        if self.system is None or measure.size < 16 << 20:
             return None
-        key = (*values_of(measure.dims, _BOUND_BY), tuple(measure.devices))
+        places = self.places(measure)
+        key = (*values_of(measure.dims, _BOUND_BY), tuple(measure.devices), places)
         if key not in self._bounds:
-            from linkgauge.expect import ceilings
+            from linkgauge.expect.of_places import ceilings_there, placed
 
+            case = {**measure.dims, "size": measure.size, "devices": measure.devices}
             try:
-                known = ceilings(self.system, {**measure.dims, "size": measure.size, "devices": measure.devices})
+                known = ceilings_there(self.system, placed(self.system, case, places))
             except LinkgaugeError:
                 known = []
             bounds = [c for c in known if c.kind == "bound" and c.value_bytes_per_s]

@@ -55,7 +55,9 @@ def _lines(facts: Facts) -> list[tuple[float, list[Measure], dict[int, Measure]]
         values = {n: m.bus or 0.0 for n, m in counts.items()}
         depths = {n: _depth(values, n) - 2 * counts[n].half_width for n in counts}
         # Where the links allow more to some counts than to others, what they allow is the measure.
-        bounds = {n: c.value_bytes_per_s for n, m in counts.items() if (c := facts.bound(m)) and c.value_bytes_per_s}
+        # The network's bounds stand far above what few ranks of a node can have of it: they set no measure.
+        inside = {n: facts.bound(m) for n, m in counts.items() if facts.on_one_node(m)}
+        bounds = {n: c.value_bytes_per_s for n, c in inside.items() if c is not None and c.value_bytes_per_s}
         if len(bounds) == len(counts):
             shares = {n: (m.goodput or 0.0) / bounds[n] for n, m in counts.items()}
             depths = {n: max(depth, _depth(shares, n) - 0.1) for n, depth in depths.items()}
@@ -88,7 +90,7 @@ def collective_far(facts: Facts) -> Iterable[Finding]:
         if (
             measure.transport not in LIBRARIES
             or measure.size < 4 * _LARGE
-            or len(facts.hosts) > 1
+            or not facts.on_one_node(measure)
             or measure.goodput is None
         ):
             continue

@@ -69,7 +69,7 @@ class Held:
 def known_kind(facts: Facts) -> Likeness | None:
     """Return the described system that the run's machine is of the kind of, None where there is none."""
     if KNOWN_KIND not in facts.kept:
-        facts.kept[KNOWN_KIND] = None if facts.system is None or len(facts.hosts) > 1 else described_like(facts.system)
+        facts.kept[KNOWN_KIND] = None if facts.system is None else described_like(facts.system)
     found: Likeness | None = facts.kept[KNOWN_KIND]
     return found
 
@@ -108,16 +108,17 @@ class _Nominal:
     def of(self, measure: Measure) -> tuple[str, float] | None:
         """Return kind and rate in bytes per second, None for what no entry is about."""
         info = PATTERNS[measure.pattern]
-        if measure.via >= 0 or len(self.facts.hosts) > 1:
+        if measure.via >= 0 or not self.facts.on_one_node(measure):
             return None
+        devices = self.facts.ordinals(measure)
         if info.ranks == "2" and len(set(measure.devices)) == 2:
-            return self._pair(measure)
+            return self._pair(measure, devices)
         if measure.pattern in ("host_to_device", "device_to_host") and measure.ranks == 1:
             wiring = self.described if self.same_host or self.own is None else self.own
-            rate = wiring.host_rates.get(measure.devices[0])
-            return None if rate is None else (_host_kind(wiring, measure.devices[0]), rate)
+            rate = wiring.host_rates.get(devices[0])
+            return None if rate is None else (_host_kind(wiring, devices[0]), rate)
         if measure.pattern == "local_copy" and measure.ranks == 1:
-            device = next((d for d in self.system.devices if d.ordinal == measure.devices[0]), None)
+            device = next((d for d in self.system.devices if d.ordinal == devices[0]), None)
             rate = None if device is None or device.memory_rate is None else device.memory_rate.value / 2
             return None if rate is None else ("memory", rate)
         if info.collective:
@@ -125,10 +126,10 @@ class _Nominal:
             return None if bound is None or not bound.value_bytes_per_s else ("", bound.value_bytes_per_s)
         return None
 
-    def _pair(self, measure: Measure) -> tuple[str, float] | None:
+    def _pair(self, measure: Measure, devices: tuple[int, ...]) -> tuple[str, float] | None:
         by_host = over_host(measure.transport, measure.path)
-        way = self.described.way(measure.devices[0], measure.devices[1], by_host)
-        own = None if self.own is None else self.own.way(measure.devices[0], measure.devices[1], by_host)
+        way = self.described.way(devices[0], devices[1], by_host)
+        own = None if self.own is None else self.own.way(devices[0], devices[1], by_host)
         is_described = own is None or (way is not None and way.kind == own.kind)
         if not is_described:
             way = own

@@ -45,8 +45,8 @@ def _place(facts: Facts, patterns: tuple[str, ...], least_size: int, small: bool
         one = next(iter(pairs.values()))
         placed: Placed = {}
         for pair, measure in pairs.items():
-            same_host = facts.host_of(pair[0]) == facts.host_of(pair[1])
-            way = wiring.way(*pair, over_host=over_host(one.transport, one.path)) if same_host else None
+            over = over_host(one.transport, one.path)
+            way = wiring.way(*pair, over_host=over) if facts.on_one_node(measure) else None
             if way is not None:
                 placed[pair] = (measure, way)
         if len(placed) >= 2:

@@ -101,11 +101,12 @@ def _is_filled(facts: Facts, case: Mapping[Members, Measure]) -> bool:
 def _way_rate(facts: Facts, measure: Measure) -> float | None:
     """Return the data rate of the narrowest links on a case's way in bytes per second, None where it is not known."""
     wiring = facts.wiring
-    if wiring is None or len(facts.hosts) > 1:
+    if wiring is None or not facts.on_one_node(measure):
         return None
+    devices = facts.ordinals(measure)
     if measure.ranks == 1:
-        return wiring.host_rates.get(measure.devices[0])
-    way = wiring.way(measure.devices[0], measure.devices[1], over_host(measure.transport, measure.path))
+        return wiring.host_rates.get(devices[0])
+    way = wiring.way(devices[0], devices[1], over_host(measure.transport, measure.path))
     return None if way is None else way.rate
 
 
@@ -229,7 +230,9 @@ def check_ceilings(subject: Subject) -> list[Verdict]:
     ways: dict[Hashable, list[Measure]] = {}
     for measure in facts.measures:
         single = measure.ranks == 1 or len(set(measure.devices)) == 2
-        if measure.pattern in _WAYS and measure.size >= _FULL_SIZE and measure.goodput and single and measure.via < 0:
+        # One pair fills its own NICs at most, and what bounds it between nodes is all of a node's.
+        wanted = measure.pattern in _WAYS and single and measure.via < 0 and facts.on_one_node(measure)
+        if wanted and measure.size >= _FULL_SIZE and measure.goodput:
             dims = {**measure.dims, "devices": measure.devices}
             if measure.ranks == 2 and scope_of_case(dims) == "host":
                 continue  # staging is never the best way where a direct one exists, and has no better where none does

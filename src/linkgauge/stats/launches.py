@@ -1,4 +1,4 @@
-"""What sets launches apart, in words: MPI libraries and variables of the environment."""
+"""What sets launches apart, in words, and where their ranks were: which host, and which device of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def launch_names(launches: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> 
 def launch_devices(launches: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
     """Return a rank's entry for each device, by the number that cases use.
 
-    On one host that is the ordinal. With several hosts, devices are numbered through in the order of ranks.
+    That is the ordinal as long as no two hosts have one alike; else devices are numbered through in the order of ranks.
     """
     found: dict[tuple[str, int], Mapping[str, Any]] = {}
     for launch in launches:
@@ -38,9 +38,69 @@ def launch_devices(launches: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[s
             ordinal = rank.get("device_ordinal")
             if ordinal is not None:
                 found.setdefault((str(rank.get("host") or ""), int(ordinal)), rank)
-    if len({host for host, _ in found}) <= 1:
+    if len({ordinal for _, ordinal in found}) == len(found):
         return {ordinal: rank for (_, ordinal), rank in found.items()}
     return dict(enumerate(found.values()))
+
+
+Place = tuple[str, int]
+"""A host, and a device of it by its ordinal there."""
+
+
+class Places:
+    """Where the ranks of each case were: the one source for whether a case lies on one node or on several."""
+
+    def __init__(self, launches: Iterable[Mapping[str, Any]]) -> None:
+        """Take the rows of a run's launches."""
+        self._ranks = {
+            launch.get("launch"): sorted(launch.get("ranks") or [], key=lambda r: r.get("rank") or 0)
+            for launch in launches
+        }
+        self._known: dict[tuple[object, tuple[int, ...]], tuple[Place, ...]] = {}
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that took part in any launch."""
+        return tuple(dict.fromkeys(str(rank.get("host") or "") for ranks in self._ranks.values() for rank in ranks))
+
+    def of(self, launch: object, devices: Sequence[int]) -> tuple[Place, ...]:
+        """Return the place of each rank of a case by the case's devices; empty where the launch stored no ranks.
+
+        As in the launch itself (run/spec.py), the k-th entry of a device is its k-th rank.
+        """
+        key = (launch, tuple(devices))
+        if key not in self._known:
+            self._known[key] = _places(self._ranks.get(launch) or [], key[1])
+        return self._known[key]
+
+    def of_row(self, row: Mapping[str, Any]) -> tuple[Place, ...]:
+        """Return the places of a row of the cases or of a summary (`launch`, `devices`)."""
+        return self.of(row.get("launch"), row["devices"])
+
+
+def nodes_of(places: Iterable[Place]) -> tuple[str, ...]:
+    """Return the hosts of a case's ranks, each once; none or one where it lies on one node as far as is known."""
+    return tuple(dict.fromkeys(host for host, _ in places))
+
+
+def _places(ranks: Sequence[Mapping[str, Any]], devices: Sequence[int]) -> tuple[Place, ...]:
+    of_device: dict[int, list[Place]] = {}
+    for rank in ranks:
+        if rank.get("device_ordinal") is not None:
+            ordinal = int(rank["device_ordinal"])
+            of_device.setdefault(ordinal, []).append((str(rank.get("host") or ""), ordinal))
+    if not of_device.keys() >= set(devices):  # numbered through
+        numbered = launch_devices([{"ranks": ranks}])
+        of_device = {n: [(str(r.get("host") or ""), int(r["device_ordinal"]))] for n, r in numbered.items()}
+    used: dict[int, int] = {}
+    found = []
+    for device in devices:
+        known = of_device.get(device)
+        if not known:
+            return ()
+        found.append(known[min(used.get(device, 0), len(known) - 1)])
+        used[device] = used.get(device, 0) + 1
+    return tuple(found)
 
 
 def settings_apart(environments: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.expect.of_run import RunCeilings
 from linkgauge.plan.patterns import lanes_of
 
 if TYPE_CHECKING:
@@ -32,15 +31,15 @@ class CeilingLine:
 class Ceilings:
     """The ceilings of a run's rows by the rules of linkgauge.expect; none where run.json holds no system.
 
-    `problem` says in one line why there are none although there is a system.
+    `problem` says in one line why there are none although there is a system, `notes` why some rows have none.
     """
 
     def __init__(self, run: Run) -> None:
         """Read the system of run.json, if there is one."""
         self.problem = ""
-        self._run = run
         self._system: Any = None
-        self._known: dict[str, list[CeilingLine]] = {}
+        self._of_run: RunCeilings | None = None
+        self._known: dict[tuple[str, int], list[CeilingLine]] = {}
         described = run.info.get("system")
         if not isinstance(described, dict):
             return
@@ -48,6 +47,7 @@ class Ceilings:
             from linkgauge.system.form import read
 
             self._system = read(described, "the system in run.json")
+            self._of_run = RunCeilings(run, self._system)
         except (LinkgaugeError, ValueError, TypeError, KeyError, RecursionError) as error:
             self.problem = str(error).splitlines()[0] if str(error) else type(error).__name__
 
@@ -58,9 +58,9 @@ class Ceilings:
 
     def of(self, row: Row) -> list[CeilingLine]:
         """Return the ceilings of a row, the surest kind first; where lanes are summed, of all of them."""
-        if self._system is None:
+        if self._of_run is None:
             return []
-        key = row["case_key"]
+        key = (row["case_key"], row["launch"])
         if key not in self._known:
             self._known[key] = self._lines(row)
         return self._known[key]
@@ -70,16 +70,18 @@ class Ceilings:
         bounds = [line for line in self.of(row) if line.kind == "bound" and line.goodput_bytes_per_s]
         return min(bounds, key=lambda line: line.goodput_bytes_per_s or 0.0, default=None)
 
-    @functools.cached_property
-    def _achieved(self) -> Callable[[Row], Sequence[Any]]:
-        """What the lowest-level primitives reached in this run on the ports that a case needs."""
-        from linkgauge.expect.achieved import achieved_ceilings
+    def on_one_node(self, row: Row) -> bool:
+        """Return whether a row's ranks lay on one node, so that the system's links join them."""
+        return self._of_run is None or self._of_run.placed(row).nodes == 1
 
-        return achieved_ceilings(self._run, self._system)
+    @property
+    def notes(self) -> list[str]:
+        """Why some of the run's cases have no ceilings, a line for each reason."""
+        return [] if self._of_run is None else self._of_run.notes
 
     def _lines(self, row: Row) -> list[CeilingLine]:
         try:
-            found = [*_solver()(self._system, row), *self._achieved(row)]
+            found = [] if self._of_run is None else self._of_run.of(row)
         except LinkgaugeError as error:
             self.problem = str(error)
             return []
@@ -91,10 +93,3 @@ class Ceilings:
                 CeilingLine(one.rule, one.kind, None if rate is None else rate * ways, one.latency_ns, one.basis)
             )
         return lines
-
-
-@functools.cache
-def _solver() -> Any:
-    from linkgauge.expect import ceilings
-
-    return ceilings

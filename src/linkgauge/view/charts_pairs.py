@@ -87,7 +87,7 @@ def _quantity(
     if quantity == "share":
         return lambda row: _share(row, ceilings), "share of the least bound (%)"
     hops = _hops(ceilings)
-    return lambda row: hops.get(pair_of(row)), "hops"
+    return lambda row: hops.get(pair_of(row)) if ceilings and ceilings.on_one_node(row) else None, "hops"
 
 
 def _scaled(value: float | None, factor: float) -> float | None:
@@ -133,7 +133,8 @@ def topology(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | 
     devices = sorted({device for row in rows for device in row["devices"]})
     place = _circle(devices)
     arrows = _arrows(rows, place, unit)
-    drawn = [*_wires(ceilings, place)]
+    joined = ceilings is not None and all(ceilings.on_one_node(row) for row in rows)
+    drawn = [*_wires(ceilings if joined else None, place)]
     frame = alt.Scale(domain=[-1.45, 1.45])
     # Gradients need one mark for each arrow: a line of two points.
     lines = [

@@ -131,6 +131,8 @@ def _tasks(page: Page, look: FirstLook, unit: str) -> None:
         page.note(f"No ceilings: {look.ceilings.problem}")
     elif look.ceilings.system is None:
         page.note("No ceilings: the run does not say on what system it was measured.")
+    for note in look.ceilings.notes:
+        page.note(note)
 
 
 def _task_table(page: Page, tasks: Sequence[TaskAnswer], unit: str) -> None:

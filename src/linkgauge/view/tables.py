@@ -279,6 +279,7 @@ def everything(results: Results, width: int, unit: str, ceilings: Ceilings | Non
     parts: list[RenderableType] = []
     of_cases = [*panel_tables(results, width, unit, ceilings), *matrix_tables(results, unit, ceilings)]
     of_cases += node_tables(results, unit)
+    of_cases += [Text(note, style="dim") for note in (ceilings.notes if ceilings is not None else ())]
     for part in [*of_cases, *derived_tables(results, width, unit), *status_tables(results)]:
         parts += [part, Text("")]
     if results.rows:

@@ -1,0 +1,72 @@
+"""Ceilings of a case by where its ranks were: of one node's links, or of the network between several."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from linkgauge.expect.of_case import ceilings
+from linkgauge.expect.rules import Ceiling
+from linkgauge.stats.launches import Place, nodes_of
+from linkgauge.system.model import System
+
+
+@dataclasses.dataclass(frozen=True)
+class Placed:
+    """A case as the rules are asked for it: once for each choice of devices that a node of it has.
+
+    `nodes`: how many it lies on. `problem`: one line that says why there is none; else empty.
+    """
+
+    cases: tuple[Mapping[str, Any], ...]
+    nodes: int = 1
+    problem: str = ""
+
+
+def placed(system: System, case: Mapping[str, Any], places: Sequence[Place]) -> Placed:
+    """Return how the rules are asked for a case whose ranks were there; places that are not known are one node."""
+    if not places:
+        return Placed((case,))
+    of_node: dict[str, list[int]] = {}
+    for host, ordinal in places:
+        of_node.setdefault(host, []).append(ordinal)
+    nodes = len(nodes_of(places))
+    if nodes == 1:
+        return Placed(({**case, "devices": tuple(next(iter(of_node.values())))},))
+    problem = ""
+    if system.network is None:
+        problem = f"{system.name} describes no network between nodes"
+    elif len(set(map(len, of_node.values()))) > 1:
+        problem = f"no rule is of nodes with unlike numbers of ranks ({_counts(of_node)})"
+    elif int(case.get("groups") or 1) > 1:
+        problem = "no rule is of groups side by side there"
+    if problem:
+        return Placed((), nodes, problem)
+    # Any rank may be the root: nodes are alike, and so are a node's devices to what leaves it.
+    chosen = dict.fromkeys(tuple(ordinals) for ordinals in of_node.values())
+    return Placed(tuple({**case, "devices": ordinals, "nodes": nodes, "root": 0} for ordinals in chosen), nodes)
+
+
+def _counts(of_node: Mapping[str, Sequence[int]]) -> str:
+    counts = Counter(map(len, of_node.values()))
+    return ", ".join(f"{ranks} on {nodes}" for ranks, nodes in sorted(counts.items()))
+
+
+def ceilings_there(system: System, case: Placed) -> list[Ceiling]:
+    """Return the ceilings of a placed case (`ceilings`); of nodes with unlike devices each rule's lowest."""
+    lowest: dict[tuple[str, str], Ceiling] = {}
+    found: list[Ceiling] = []
+    for one in case.cases:
+        found = ceilings(system, one)
+        for ceiling in found:
+            key = (ceiling.rule, ceiling.kind)
+            if key not in lowest or _value(ceiling) < _value(lowest[key]):
+                lowest[key] = ceiling
+    return found if len(case.cases) < 2 else list(lowest.values())
+
+
+def _value(ceiling: Ceiling) -> float:
+    """Return a goodput, or of a latency what is the lower the later."""
+    return ceiling.value_bytes_per_s if ceiling.value_bytes_per_s is not None else -(ceiling.latency_ns or 0.0)

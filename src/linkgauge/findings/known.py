@@ -69,7 +69,9 @@ class Held:
 def known_kind(facts: Facts) -> Likeness | None:
     """Return the described system that the run's machine is of the kind of, None where there is none."""
     if KNOWN_KIND not in facts.kept:
-        facts.kept[KNOWN_KIND] = None if facts.system is None else described_like(facts.system)
+        # Nothing is known of ways between nodes, which siblings are to judge.
+        inside = facts.system is not None and all(facts.on_one_node(measure) for measure in facts.measures)
+        facts.kept[KNOWN_KIND] = described_like(facts.system) if facts.system is not None and inside else None
     found: Likeness | None = facts.kept[KNOWN_KIND]
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from linkgauge.run.stored_plan import write_launches
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from run.conftest import devices_of, machine_of
+from run.on_a_node import namespaces_may_be_made
 
 NODES = 3
 SHIFT_S = 1000
@@ -43,16 +43,6 @@ stop_rule = "count"
 stop_samples = 40
 stop_time_ns = "30s"
 """
-
-
-def namespaces_may_be_made() -> bool:
-    """Whether this user may make what a node needs here."""
-    command = ["unshare", "--time", "--monotonic", "5", "--mount", "--uts", "--fork", "sh", "-c",
-               "mount --bind /proc/version /proc/sys/kernel/random/boot_id"]  # fmt: skip
-    try:
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except OSError:
-        return False
 
 
 pytestmark = pytest.mark.skipif(not namespaces_may_be_made(), reason="no namespaces may be made here")

@@ -110,17 +110,21 @@ def failure_of(folder: Path, case_key: str) -> dict[str, Any] | None:
     return None
 
 
+_STATES = {"T": "stopped", "D": "uninterruptible", "Z": "ended", "": "gone"}
+
+
 def rank_states(watch: HeartbeatFile) -> list[dict[str, Any]]:
     """Where each rank stands: process id and state, phase, samples completed."""
     states = []
     for rank in range(watch.ranks):
         pid = watch.word(rank, beat.PID)
         state = processes.state_of(pid) if pid else ""
+        reported = not pid and watch.word(rank, beat.STATE) != beat.STATE_STARTING
         states.append(
             {
                 "rank": rank,
                 "pid": pid,
-                "state": {"T": "stopped", "D": "uninterruptible", "Z": "ended", "": "gone"}.get(state, "running"),
+                "state": "on another node" if reported else _STATES.get(state, "running"),
                 "phase": watch.phase_name(rank),
                 "beats": watch.word(rank, beat.COUNT),
                 "waits_in": _kernel_wait(pid),

@@ -64,6 +64,10 @@ class HeartbeatFile:
             int(word) for rank in range(self.ranks) for word in self.rank_words(rank)[[COUNT, PHASE, CASE, STATE]]
         )
 
+    def known(self) -> frozenset[int]:
+        """The ranks that have said their process ids in this very file: those of its node."""
+        return frozenset(rank for rank in range(self.ranks) if self.word(rank, PID))
+
     def pids(self) -> list[int]:
         """Process ids of the ranks that have said theirs."""
         return [pid for pid in (self.word(rank, PID) for rank in range(self.ranks)) if pid]

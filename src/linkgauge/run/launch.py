@@ -24,6 +24,7 @@ from linkgauge.run.launcher import (
     worker_environment,
 )
 from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.node_beats import NodeBeats, place_of
 from linkgauge.run.private_folder import LaunchFolders, PrivateFolders
 from linkgauge.run.spec import CaseEntry, WorkerSpec
 from linkgauge.run.watch import HUNG_AFTER_S, LaunchWatch, Trouble
@@ -94,6 +95,7 @@ class Launch:
         self._gone_rank = -1
         self._gone_at = 0.0
         self._heartbeat = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=True)
+        self._other_nodes: NodeBeats | None = None
 
     def stop(self) -> None:
         """Ask the ranks to end after the case in hand."""
@@ -117,6 +119,7 @@ class Launch:
             self._options.machine,
             hung_after_s=self._options.hung_after_s,
             start_patience_s=self._options.start_patience_s,
+            devices=self._spec.devices,
         )
         try:
             self._start()
@@ -127,6 +130,8 @@ class Launch:
             if self._spec_path is not None:
                 with contextlib.suppress(OSError):  # of a folder that vanished or became read-only
                     self._spec_path.unlink(missing_ok=True)
+            if self._other_nodes is not None:
+                self._other_nodes.close()
             self._options.folders.remove_launch(self._folders)
 
     def _start(self) -> None:
@@ -135,6 +140,8 @@ class Launch:
         try:
             self._evidence.mkdir(exist_ok=True)
             self._spec.write(spec_path)
+            if self._mpi is not None:
+                self._other_nodes = NodeBeats(self._heartbeat, place_of(Path(self._spec.journal)))
         except OSError as error:
             raise EnvironmentLackingError(f"cannot write {error.filename or spec_path}: {error.strerror}") from None
         own = worker_environment(self._folders)
@@ -175,8 +182,14 @@ class Launch:
                     # Only what the ranks have said: a look at all processes takes 20 ms of a core, beside the first
                     # case.
                     self._note(evidence.said_segments(self._evidence))
+                    if self._other_nodes is not None:
+                        self._other_nodes.listen(str(rank["host"]) for rank in watch.launch_record["ranks"])
+                unheard: frozenset[int] = frozenset()
+                if self._other_nodes is not None:
+                    self._other_nodes.look()
+                    unheard = self._other_nodes.unheard
                 on_look(watch)
-                trouble = watch.trouble() or self._gone(watch)
+                trouble = watch.trouble(unheard) or self._gone(watch)
                 if trouble is not None or self._aborted:
                     return trouble
                 end.wait(_LOOK_EVERY_S)

@@ -186,7 +186,7 @@ def _runtime(core: Any, spec: WorkerSpec) -> Any:
 def open_process_session(spec: WorkerSpec, world: Any, heartbeat: Any) -> Session:
     """This process' rank of the launch: `world` is mpi4py's COMM_WORLD, `heartbeat` the rank's words. Collective."""
     core = _core()
-    places = world.allgather(_node_name())
+    places = world.allgather(node_name())
     nodes = [list(dict.fromkeys(places)).index(place) for place in places]
     segment = Path(spec.folder) / "group"
     exchange = _exchange_over(world) if max(nodes) > 0 else None
@@ -205,7 +205,7 @@ def open_thread_sessions(spec: WorkerSpec, heartbeats: Sequence[Any]) -> list[Se
     ]
 
 
-def _node_name() -> str:
+def node_name() -> str:
     """What tells nodes apart: the boot id, which containers of one host share as they share its memory."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from linkgauge.plan.case import Case
 from linkgauge.plan.estimate import case_s, longest_sample_s
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.run.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile
-from linkgauge.run.spec import CaseEntry, entry_of
+from linkgauge.run.spec import CaseEntry, entry_of, rank_list
 from linkgauge.store.journal import Record, read_journal
 
 HUNG_AFTER_S = 10.0
@@ -67,15 +67,17 @@ class LaunchWatch:
         *,
         hung_after_s: float = HUNG_AFTER_S,
         start_patience_s: float = 60.0,
+        devices: tuple[int, ...] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch a launch that starts now. `entries` by their keys."""
+        """Watch a launch that starts now. `entries` by their keys, `devices` of each rank."""
         self._journal = journal
         self._heartbeat = heartbeat
         self._entries = entries
         self._machine = machine
         self._hung_after_s = hung_after_s
         self._start_patience_s = start_patience_s
+        self._devices = devices
         self._clock = clock
         self._offset = 0
         self._size = -1
@@ -118,8 +120,12 @@ class LaunchWatch:
             self.ended = str(record.header.get("reason", "done"))
             self.ended_at = now
 
-    def trouble(self) -> Trouble | None:
-        """What is wrong with the launch as it stands; None while there is nothing."""
+    def trouble(self, unheard: Set[int] = frozenset()) -> Trouble | None:
+        """What is wrong with the launch as it stands; None while there is nothing.
+
+        `unheard`: ranks whose heartbeats cannot be seen. Their silence means nothing: a case with one of them is ended
+        by its time alone.
+        """
         now = self._clock()
         beats = self._heartbeat.beats()
         if beats != self._beats:
@@ -139,14 +145,17 @@ class LaunchWatch:
             return Trouble("hung", f"no rank began a case within {limit:g} s") if quiet > limit else None
         longest = max(self._longest_gap_s, GPU_PREPARE_S if self._prepares_gpus() else 0.0)
         limits = patience_for(self.in_hand.case, self._machine, longest, self._hung_after_s)
-        if quiet > limits.quiet_s:
+        silent = sorted(unheard & set(rank_list(self.in_hand.case, self._devices))) if unheard else []
+        if quiet > limits.quiet_s and not silent:
             return Trouble(
                 "hung", f"no rank's heartbeat moved for {quiet:.1f} s (the limit was {limits.quiet_s:.1f} s)"
             )
         if now - self._began_at > limits.total_s:
-            return Trouble(
-                "timeout", f"went on for {now - self._began_at:.1f} s, past its budget of {limits.total_s:.1f} s"
-            )
+            words = f"went on for {now - self._began_at:.1f} s, past its budget of {limits.total_s:.1f} s"
+            if silent:
+                ranks = f"rank{'s' if len(silent) > 1 else ''} {', '.join(map(str, silent))}"
+                words += f"; no heartbeat of {ranks} came here, from another node by TCP, to tell slow from hung"
+            return Trouble("timeout", words)
         return None
 
     def _prepares_gpus(self) -> bool:

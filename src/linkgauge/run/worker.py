@@ -32,10 +32,11 @@ from linkgauge.run import heartbeat as beat
 from linkgauge.run.evidence import NoteKind
 from linkgauge.run.heartbeat import HeartbeatFile
 from linkgauge.run.nccl_log import NcclLog
+from linkgauge.run.node_beats import BeatReporter, place_of
 from linkgauge.run.observe import Observer, notable, open_reader
 from linkgauge.run.outcome import RankOutcome, case_header, joined_samples, point_of
 from linkgauge.run.schedule import Schedule
-from linkgauge.run.session import Session, open_process_session, open_thread_sessions
+from linkgauge.run.session import Session, node_name, open_process_session, open_thread_sessions
 from linkgauge.run.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec, rank_list
 from linkgauge.store.journal import JournalDamage, JournalUnwritableError, JournalWriter
 
@@ -289,9 +290,11 @@ def run_process(spec: WorkerSpec) -> None:
         _end_now(EXIT_START)
 
     def body() -> str:
-        here = _on_this_node(spec, world)
+        here, reported = _on_this_node(spec, world)
         watch = HeartbeatFile(Path(here.heartbeat), spec.ranks, create=False)
         watch.set_word(rank, beat.PID, os.getpid())
+        if reported:  # before this thread is bound to cores, so that the reports take none of them
+            BeatReporter(place_of(Path(spec.journal)), watch, reported).start()
         _bind(spec, rank)
         session = open_process_session(here, world, watch.rank_words(rank))
         evidence.say_segments(Path(spec.evidence))  # again: opening the session may have mapped more
@@ -307,27 +310,24 @@ def run_process(spec: WorkerSpec) -> None:
         _end_now(EXIT_FATAL)
 
 
-def _on_this_node(spec: WorkerSpec, world: Any) -> WorkerSpec:
+def _on_this_node(spec: WorkerSpec, world: Any) -> tuple[WorkerSpec, tuple[int, ...]]:
     """The spec with this node's own folder for segments: on nodes other than the parent's its first rank makes one.
 
-    The parent sees the heartbeats of its own node's ranks only. Collective.
+    And for that rank the node's ranks, of whose heartbeats it is to tell the parent; else none. Collective.
     """
-    node = world.Split_type(_COMM_TYPE_SHARED())
+    places = world.allgather(node_name())
+    ranks = tuple(rank for rank, place in enumerate(places) if place == places[world.Get_rank()])
     made = ""
-    if node.Get_rank() == 0 and not Path(spec.heartbeat).exists():
+    if world.Get_rank() == ranks[0] and not Path(spec.heartbeat).exists():
         base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
         made = tempfile.mkdtemp(prefix="linkgauge-", dir=base)
         HeartbeatFile(Path(made) / "heartbeat", spec.ranks, create=True)
         atexit.register(shutil.rmtree, made, ignore_errors=True)
-    made = node.bcast(made, root=0)
-    node.Free()
-    return dataclasses.replace(spec, folder=made, heartbeat=str(Path(made) / "heartbeat")) if made else spec
-
-
-def _COMM_TYPE_SHARED() -> int:  # noqa: N802  # MPI's own name
-    from mpi4py import MPI
-
-    return int(MPI.COMM_TYPE_SHARED)
+    said = world.allgather(made)[ranks[0]]
+    if not said:
+        return spec, ()
+    there = dataclasses.replace(spec, folder=said, heartbeat=str(Path(said) / "heartbeat"))
+    return there, ranks if made else ()
 
 
 def run_threads(spec: WorkerSpec) -> None:

@@ -1,0 +1,231 @@
+"""Heartbeats of ranks on other nodes: the first rank of each tells the parent of its node's counters, by TCP.
+
+Not by MPI, which is what may hang. The parent learns from the launch's record that there are ranks whose counters it
+does not map, listens only then, and says where in a file beside the journal, which such ranks can read as they read
+their spec there. A report is 40 bytes a rank, four times a second, from a thread that is bound to no core and holds
+Python's lock for some 5 us a rank; a rank's timed regions need no lock of Python's. The parent answers each report with
+one byte: whether the ranks are to end after the case in hand.
+
+A connection begins with the token of that file and the number of ranks that each report is of; a report holds for each
+rank its number and what moves, as little-endian 64-bit words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hmac
+import itertools
+import json
+import os
+import secrets
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from linkgauge.run.heartbeat import CASE, COUNT, PHASE, STATE, HeartbeatFile
+
+REPORT_EVERY_S = 0.25
+_RETRY_S = 2.0
+_CONNECT_S = 3.0
+_STRANGER_S = 5.0  # a connection that has not shown the token by then is closed
+_TOKEN = 32
+_HELLO = struct.Struct(f"<{_TOKEN}sI")
+_WORDS = (COUNT, PHASE, CASE, STATE)
+_REPORT_WORDS = 1 + len(_WORDS)
+_ASKED_HOSTS = 2  # by which ways they are reached: a name that does not resolve may take seconds, and all are alike
+_STOP, _GO_ON = b"\1", b"\0"
+_SIOCGIFADDR = 0x8915
+
+
+def place_of(journal: Path) -> Path:
+    """The file that says where the parent listens, of the launch with that journal."""
+    return journal.with_suffix(".beats")
+
+
+@dataclasses.dataclass
+class _Node:
+    """One connection. `ranks`: those of its last report; `report_bytes` 0: it has not shown the token yet."""
+
+    link: socket.socket
+    since: float
+    report_bytes: int = 0
+    held: bytearray = dataclasses.field(default_factory=bytearray)
+    ranks: tuple[int, ...] = ()
+
+
+class NodeBeats:
+    """The parent's end. Nothing is opened before `listen`; errors of a connection end it and nothing else."""
+
+    def __init__(self, heartbeat: HeartbeatFile, place: Path) -> None:
+        """Take the parent's own heartbeat file, into which reports go, and make `place` (empty, for the owner alone).
+
+        It is there before any rank looks, since shared folders remember for a while what was not there.
+        """
+        self._heartbeat, self._place = heartbeat, place
+        self._unseen: frozenset[int] = frozenset()
+        self._nodes: list[_Node] = []
+        self._server: socket.socket | None = None
+        self._token = ""
+        os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+
+    def listen(self, hosts: Iterable[str]) -> None:
+        """Begin to listen, where ranks have not told their process ids by the file that this process maps.
+
+        To be called once all ranks have met; `hosts` are theirs. Where no port can be had, nobody is heard.
+        """
+        self._unseen = frozenset(range(self._heartbeat.ranks)) - self._heartbeat.known()
+        if not self._unseen:
+            return
+        self._token = secrets.token_hex(_TOKEN // 2)
+        with contextlib.suppress(OSError):
+            dual = socket.has_dualstack_ipv6()
+            self._server = socket.create_server(
+                ("", 0), family=socket.AF_INET6 if dual else socket.AF_INET, backlog=128, dualstack_ipv6=dual
+            )
+            self._server.setblocking(False)
+            port = int(self._server.getsockname()[1])
+            told = {"addresses": _addresses(hosts), "port": port, "token": self._token}
+            self._place.write_text(json.dumps(told) + "\n")  # the line's end says that it is whole
+
+    @property
+    def unheard(self) -> frozenset[int]:
+        """Ranks of whose heartbeats nothing is known now: on other nodes, and not heard of over an open connection."""
+        return self._unseen.difference(*(node.ranks for node in self._nodes))
+
+    def look(self) -> None:
+        """Take in what has come since the last look; never waits."""
+        if self._server is None:
+            return
+        with contextlib.suppress(OSError):
+            while True:
+                link, _ = self._server.accept()
+                link.setblocking(False)
+                self._nodes.append(_Node(link, time.monotonic()))
+        for node in tuple(self._nodes):
+            try:
+                alive = self._take(node)
+            except OSError:
+                alive = False
+            if not alive:
+                node.link.close()
+                self._nodes.remove(node)
+
+    def _take(self, node: _Node) -> bool:
+        """Read what has come on a connection; whether it goes on."""
+        while True:
+            try:
+                more = node.link.recv(1 << 16)
+            except BlockingIOError:
+                break
+            if not more:
+                return False
+            node.held += more
+            if not self._use(node):
+                return False
+        return node.report_bytes > 0 or time.monotonic() - node.since < _STRANGER_S
+
+    def _use(self, node: _Node) -> bool:
+        if not node.report_bytes:
+            if len(node.held) < _HELLO.size:
+                return True
+            token, ranks = _HELLO.unpack_from(node.held)
+            if not hmac.compare_digest(token, self._token.encode()) or not 0 < ranks <= self._heartbeat.ranks:
+                return False
+            del node.held[: _HELLO.size]
+            node.report_bytes = 8 * _REPORT_WORDS * ranks
+        whole = len(node.held) // node.report_bytes * node.report_bytes
+        if whole:
+            last = np.frombuffer(bytes(node.held[whole - node.report_bytes : whole]), dtype="<u8")
+            del node.held[:whole]
+            self._report(node, last.reshape(-1, _REPORT_WORDS))
+            node.link.send(_STOP if self._heartbeat.stop_requested else _GO_ON)
+        return True
+
+    def _report(self, node: _Node, report: np.ndarray[tuple[int, int], np.dtype[np.uint64]]) -> None:
+        known = [row for row in report.tolist() if row[0] in self._unseen]
+        node.ranks = tuple(row[0] for row in known)
+        for rank, *values in known:
+            for which, value in zip(_WORDS, values, strict=True):
+                self._heartbeat.set_word(rank, which, value)
+
+    def close(self) -> None:
+        """Close all, and remove the file."""
+        for node in self._nodes:
+            node.link.close()
+        self._nodes.clear()
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        with contextlib.suppress(OSError):  # of a folder that vanished or became read-only
+            self._place.unlink(missing_ok=True)
+
+
+def _addresses(hosts: Iterable[str]) -> list[str]:
+    """This machine's addresses, those first from which the hosts are reached; loopback only where there is no other."""
+    found: list[str] = []
+    for host in itertools.islice(dict.fromkeys(hosts), _ASKED_HOSTS):
+        with contextlib.suppress(OSError):
+            family, kind, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind) as asked:
+                asked.connect(address)  # sends nothing: the kernel only chooses the way
+                found.append(str(asked.getsockname()[0]))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # of an interface without an IPv4 address
+                said = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                found.append(socket.inet_ntoa(said[20:24]))
+    outward = [address for address in found if not address.startswith(("127.", "::1"))]
+    return list(dict.fromkeys(outward or found))
+
+
+class BeatReporter(threading.Thread):
+    """A node's end: tells the parent of its ranks' counters until the process ends. Errors only delay it."""
+
+    def __init__(self, place: Path, heartbeat: HeartbeatFile, ranks: Sequence[int]) -> None:
+        """`place` as the parent made it, `heartbeat` this node's own file, `ranks` those on this node."""
+        super().__init__(name="heartbeats", daemon=True)
+        self._place, self._heartbeat, self._ranks = place, heartbeat, tuple(ranks)
+
+    def run(self) -> None:
+        """Wait until the parent says where it listens, and report; after an error again."""
+        while True:
+            told = self._told()
+            if told:
+                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                    self._report(json.loads(told))
+            time.sleep(_RETRY_S if told else REPORT_EVERY_S)
+
+    def _told(self) -> str:
+        try:
+            text = self._place.read_text()
+        except OSError:
+            return ""
+        return text if text.endswith("\n") else ""
+
+    def _report(self, told: dict[str, object]) -> None:
+        with self._connected([str(one) for one in list(told["addresses"])], int(str(told["port"]))) as link:  # type: ignore[call-overload]
+            link.settimeout(_CONNECT_S)
+            link.sendall(_HELLO.pack(str(told["token"]).encode(), len(self._ranks)))
+            while True:
+                words = [[rank, *(self._heartbeat.word(rank, which) for which in _WORDS)] for rank in self._ranks]
+                link.sendall(np.array(words, dtype="<u8").tobytes())
+                time.sleep(REPORT_EVERY_S)
+                with contextlib.suppress(BlockingIOError):
+                    answer = link.recv(64, socket.MSG_DONTWAIT)
+                    if not answer:
+                        return
+                    if _STOP in answer:
+                        self._heartbeat.request_stop()
+
+    def _connected(self, addresses: Sequence[str], port: int) -> socket.socket:
+        for address in addresses:
+            with contextlib.suppress(OSError):
+                return socket.create_connection((address, port), timeout=_CONNECT_S)
+        raise ConnectionRefusedError(f"no connection to port {port} of {', '.join(addresses)}")

@@ -1,0 +1,248 @@
+"""What the parent knows of ranks on other nodes: a slow case there is not hung, a stopped rank is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linkgauge.plan.case import Case, StopRule
+from linkgauge.plan.expand import expand
+from linkgauge.plan.launches import plan_run
+from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run import heartbeat as beat
+from linkgauge.run import node_beats
+from linkgauge.run.heartbeat import HeartbeatFile
+from linkgauge.run.launch import WORKER
+from linkgauge.run.measure import Work, measure
+from linkgauge.run.node_beats import BeatReporter, NodeBeats
+from linkgauge.run.prepare import named_mpis, new_pending
+from linkgauge.run.progress import Reporter
+from linkgauge.run.runner import RunSettings
+from linkgauge.run.spec import CaseEntry
+from linkgauge.run.stored_plan import write_launches
+from linkgauge.run.watch import LaunchWatch
+from linkgauge.store.folder import RunFolder
+from linkgauge.store.journal import JournalWriter
+from linkgauge.store.run import load
+from run.conftest import devices_of, machine_of
+from run.on_a_node import namespaces_may_be_made
+
+PLAN = """
+[[case]]
+transport = "mpi"
+pattern = "pingpong"
+size = {sizes}
+pairs = "first"
+stop_rule = "duration"
+stop_time_ns = "{ms}ms"
+"""
+PLANTER = Path(__file__).parents[1] / "faults" / "planter.py"
+HUNG_AFTER_S = 1.0
+LONG_MS = 2500
+
+
+def run_outside(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, sizes: str, ms: int, fault: dict[str, Any] | None = None
+) -> list[Any]:
+    """The rows of a run of two ranks, each on a node on which the parent is not."""
+    monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "1")  # MPICH takes both to be on one node, and shares memory there
+    plan, mpis = named_mpis(parse_plan(PLAN.format(sizes=sizes, ms=ms), "nodes", "nodes"), [])
+    machine = machine_of(2)
+    planned = plan_run(plan, expand(plan, machine), machine)
+    run = RunFolder.create(folder / "run", {"seed": 1})
+    write_launches(run.path, planned.launches)
+    worker = (sys.executable, str(Path(__file__).with_name("on_a_node.py")), "apart", *WORKER)
+    work = Work(run, new_pending(planned), len(planned.launches), devices_of(2), machine, mpis,
+                RunSettings(1, fault=fault), planned.launches, worker=worker, hung_after_s=HUNG_AFTER_S)  # fmt: skip
+    measure(work, Reporter())
+    loaded = load(run.path)
+    hosts = {rank["host"] for launch in loaded.launches.to_pylist() for rank in launch["ranks"]}
+    assert hosts == {"node0", "node1"}
+    assert list(run.path.rglob("*.beats")) == []
+    return sorted(loaded.rows(), key=lambda row: row.case.size)
+
+
+several = pytest.mark.skipif(not namespaces_may_be_made(), reason="no namespaces may be made here")
+
+
+@several
+def test_a_case_that_takes_longer_than_the_patience_on_other_nodes_is_not_hung(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report, heard = NodeBeats._report, set()
+
+    def noted(self: NodeBeats, node: Any, words: Any) -> None:
+        report(self, node, words)
+        heard.update(node.ranks)
+
+    monkeypatch.setattr(NodeBeats, "_report", noted)
+    (row,) = run_outside(tmp_path, monkeypatch, '"8"', ms=LONG_MS)
+    assert row.status == "ok", row.reason
+    assert heard == {0, 1}
+
+
+@several
+def test_a_rank_that_stops_on_another_node_is_hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = {"transport": "mpi", "size": 8, "kind": "stop", "phase": "time", "rank": 1}
+    fault = {"planter": str(PLANTER), "folder": str(tmp_path), "faults": [planted]}
+    stopped, other = run_outside(tmp_path, monkeypatch, '["8", "1KiB"]', ms=500, fault=fault)
+    assert (stopped.status, other.status) == ("hung", "ok"), (stopped.reason, other.reason)
+    ranks = json.loads(stopped.record["evidence"])["ranks"]
+    assert [rank["state"] for rank in ranks] == ["on another node"] * 2
+
+
+@several
+def test_nodes_that_cannot_reach_the_parent_are_not_taken_for_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listen = NodeBeats.listen
+
+    def refusing(self: NodeBeats, hosts: Any) -> None:
+        listen(self, hosts)
+        assert self._server is not None
+        self._server.close()
+        self._server = None
+
+    monkeypatch.setattr(NodeBeats, "listen", refusing)
+    (row,) = run_outside(tmp_path, monkeypatch, '"8"', ms=LONG_MS)
+    assert row.status == "ok", row.reason
+
+
+class Ends:
+    """A parent's end, and a node's of ranks 1 and 2, in one process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.parents = HeartbeatFile(folder / "parent", 3, create=True)
+        self.nodes = HeartbeatFile(folder / "node", 3, create=True)
+        self.parents.set_word(0, beat.PID, os.getpid())
+        self.place = folder / "launch-00000.beats"
+        self.end = NodeBeats(self.parents, self.place)
+
+    def until(self, holds: Any) -> None:
+        deadline = time.monotonic() + 20
+        while not holds():
+            assert time.monotonic() < deadline
+            self.end.look()
+            time.sleep(0.01)
+
+    def told(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.place.read_text())
+        return told
+
+
+@pytest.fixture
+def ends(tmp_path: Path) -> Iterator[Ends]:
+    made = Ends(tmp_path)
+    with contextlib.closing(made.end):
+        yield made
+
+
+def test_counters_come_over_and_a_stop_goes_back(ends: Ends) -> None:
+    for rank in (1, 2):
+        ends.nodes.set_word(rank, beat.PID, 100 + rank)
+        ends.nodes.set_word(rank, beat.COUNT, 7)
+    BeatReporter(ends.place, ends.nodes, (1, 2)).start()  # it waits for the parent to listen
+    ends.end.listen(["no.such.host.invalid"])
+    assert ends.end.unheard == {1, 2}
+    assert ends.place.stat().st_mode & 0o077 == 0
+    ends.until(lambda: not ends.end.unheard)
+    assert [ends.parents.word(rank, beat.COUNT) for rank in range(3)] == [0, 7, 7]
+    assert [ends.parents.word(rank, beat.PID) for rank in (1, 2)] == [0, 0]  # another node's are not this one's
+    ends.nodes.set_word(2, beat.PHASE, 5)
+    ends.until(lambda: ends.parents.word(2, beat.PHASE) == 5)
+    assert not ends.nodes.stop_requested
+    ends.parents.request_stop()
+    ends.until(lambda: ends.nodes.stop_requested)
+
+
+def test_nothing_is_opened_where_all_ranks_are_here(ends: Ends) -> None:
+    for rank in (1, 2):
+        ends.parents.set_word(rank, beat.PID, 100 + rank)
+    ends.end.listen(["here"])
+    assert ends.place.read_text() == ""
+    assert ends.end.unheard == frozenset()
+
+
+def test_who_does_not_show_the_token_is_not_heard(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends.end.listen([])
+    port, token = ends.told()["port"], ends.told()["token"].encode()
+    report = b"".join(word.to_bytes(8, "little") for word in (0, 9, 9, 9, 9))
+    for hello in (b"x" * 36, token + (4).to_bytes(4, "little"), token + (0).to_bytes(4, "little")):
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as stranger:
+            stranger.sendall(hello + report)
+            with contextlib.suppress(ConnectionResetError):
+                stranger.settimeout(0.01)
+                ends.until(lambda: _is_closed(stranger))
+    monkeypatch.setattr(node_beats, "_STRANGER_S", 0.05)
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as silent:
+        silent.settimeout(0.01)
+        ends.until(lambda: _is_closed(silent))
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as known:
+        known.sendall(token + (1).to_bytes(4, "little") + report)  # of a rank that is the parent's own to watch
+        known.settimeout(0.01)
+        ends.until(lambda: _answered(known))
+    assert ends.end.unheard == {1, 2}
+    assert ends.parents.word(0, beat.COUNT) == 0
+
+
+def test_a_node_whose_connection_ends_is_no_longer_heard(ends: Ends) -> None:
+    ends.end.listen([])
+    with socket.create_connection(("127.0.0.1", ends.told()["port"]), timeout=5) as link:
+        report = b"".join(word.to_bytes(8, "little") for word in (2, 3, 1, 1, 1))
+        link.sendall(ends.told()["token"].encode() + (1).to_bytes(4, "little") + report[:13])
+        ends.end.look()
+        link.sendall(report[13:])
+        ends.until(lambda: ends.end.unheard == {1})
+        assert ends.parents.word(2, beat.COUNT) == 3
+    ends.until(lambda: ends.end.unheard == {1, 2})
+
+
+def _is_closed(link: socket.socket) -> bool:
+    try:
+        return link.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def _answered(link: socket.socket) -> bool:
+    try:
+        return len(link.recv(1)) == 1
+    except TimeoutError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("unheard", "status", "after_s"), [((), "hung", 10), ((2,), "hung", 10), ((0, 2), "timeout", 20)]
+)
+def test_silence_of_ranks_that_are_not_heard_ends_no_case_before_its_time(
+    tmp_path: Path, unheard: tuple[int, ...], status: str, after_s: float
+) -> None:
+    """Devices 0 and 1 take part in the case, by ranks 0 and 1; rank 2 does not."""
+    case = Case("mpi", "pingpong", 8, 8, (0, 1), stop=StopRule(time_ns=10**9))
+    entry, now = CaseEntry(case, 0, 0), [0.0]
+    journal = tmp_path / "launch-00000.lgj"
+    heartbeat = HeartbeatFile(tmp_path / "heartbeat", 3, create=True)
+    watch = LaunchWatch(journal, heartbeat, {entry.key: entry}, machine_of(3), devices=(0, 1, 2), clock=lambda: now[0])
+    with JournalWriter(journal) as writer:
+        writer.append("launch", {"launch": 0, "ranks": []}, durable=False)
+        writer.append("begin", {"case_key": case.case_key, "launch": 0, "repeat": 0, "attempt": 0}, durable=False)
+        assert len(watch.new_records()) == 2
+        trouble = None
+        while trouble is None and now[0] < 100:
+            now[0] += 0.2
+            trouble = watch.trouble(frozenset(unheard))
+    assert trouble is not None
+    assert trouble.status == status
+    assert now[0] > after_s
+    assert ("no heartbeat of rank 0 came here" in trouble.reason) == (status == "timeout")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import linkgauge
-from linkgauge.cli import run_command
+from linkgauge.app.cli import run_command
 from linkgauge.findings.read import facts_of
 from linkgauge.findings.siblings import check_ceilings
 from linkgauge.findings.subjects import load_subjects

@@ -25,7 +25,7 @@ from linkgauge.run.launch import WORKER
 from linkgauge.run.measure import Work, measure
 from linkgauge.run.node_beats import BeatReporter, NodeBeats
 from linkgauge.run.prepare import named_mpis, new_pending
-from linkgauge.run.progress import Reporter
+from linkgauge.run.reporter import Reporter
 from linkgauge.run.runner import RunSettings
 from linkgauge.run.spec import CaseEntry
 from linkgauge.run.stored_plan import write_launches

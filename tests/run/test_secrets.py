@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from linkgauge.cli import run_command
+from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.plan.environment import is_secret, is_stand_in, shown, split_values, stand_in
 from linkgauge.run.info import settings_of, stored_command

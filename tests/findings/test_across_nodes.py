@@ -8,8 +8,8 @@ from typing import Any
 import causes
 import pytest
 
+from linkgauge.findings.collectives import straggler
 from linkgauge.findings.facts import Facts, Identity, RankSeries
-from linkgauge.findings.groups import straggler
 from linkgauge.run.observe import clock_rows
 
 SEEDS = (1, 4, 9)

@@ -12,7 +12,7 @@ import pytest
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.findings import rules as rule_table
-from linkgauge.findings.against import read_rules
+from linkgauge.findings.requirements import read_rules
 from linkgauge.findings.verdicts import Checked, Verdict
 from linkgauge.plan.case import Case
 from linkgauge.system import catalog

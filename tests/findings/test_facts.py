@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from linkgauge.findings.curves import latency_step
 from linkgauge.findings.facts import Facts, Measure
-from linkgauge.findings.shapes import latency_step
 
 
 def _measure(size: int, effective: float, key: str) -> Measure:

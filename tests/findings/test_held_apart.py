@@ -11,9 +11,9 @@ import pytest
 
 from linkgauge.findings.advise import advise
 from linkgauge.findings.compare_runs import compare_runs
+from linkgauge.findings.curves import crossing_points, small_message_overhead
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.read import HEADLINE, measures_of
-from linkgauge.findings.shapes import crossing_points, small_message_overhead
 from linkgauge.findings.subjects import labels_of
 from linkgauge.plan.case import DEFAULTS, MEASURING, MECHANISM, TASK, Case, held_apart
 from linkgauge.stats import series

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from linkgauge.findings.groups import _uncertainty
+from linkgauge.findings.collectives import _uncertainty
 from linkgauge.findings.read import facts_of
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import gc
 import importlib
-import importlib.util
 import itertools
 import os
 import sys
@@ -69,30 +68,21 @@ COMMANDS: tuple[CommandEntry, ...] = (
 )  # fmt: skip
 
 
-def _module_exists(module: str) -> bool:
-    # find_spec imports the parent package only, which is a docstring.
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 class _Commands(Group):
-    """The table's commands; those whose module is not part of this installation are left out."""
+    """The table's commands, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [entry.name for entry in COMMANDS if _module_exists(entry.module)]
+        return [entry.name for entry in COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for entry in COMMANDS:
-            if entry.name == cmd_name and _module_exists(entry.module):
+            if entry.name == cmd_name:
                 found: click.Command = getattr(importlib.import_module(entry.module), f"{entry.name}_command")
                 return found
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        here = [entry for entry in COMMANDS if _module_exists(entry.module)]
-        for panel, entries in itertools.groupby(here, key=lambda entry: entry.panel):
+        for panel, entries in itertools.groupby(COMMANDS, key=lambda entry: entry.panel):
             with formatter.section(panel):
                 formatter.write_dl([(entry.name, entry.help) for entry in entries])
 

@@ -133,7 +133,7 @@ def check_command(
     json: bool,
 ) -> int:
     """Judge runs, name what falls short worst first, and return the exit status."""
-    from linkgauge.findings import outputs
+    from linkgauge.findings import exporters
     from linkgauge.findings.check import check
     from linkgauge.findings.subjects import load_subjects, uncollected
     from linkgauge.view import terminal
@@ -141,11 +141,11 @@ def check_command(
     with uncollected():
         result = check(load_subjects(runs, system), against, tolerance=tolerance, margin=margin, with_findings=findings)
     if junit is not None:
-        outputs.write(junit, outputs.as_junit(result.checked))
+        exporters.write(junit, exporters.as_junit(result.checked))
     if prometheus is not None:
-        outputs.write(prometheus, outputs.as_prometheus(result.checked, result.findings))
+        exporters.write(prometheus, exporters.as_prometheus(result.checked, result.findings))
     if json:
-        click.echo(outputs.as_json(result.checked, result.findings))
+        click.echo(exporters.as_json(result.checked, result.findings))
     else:
         terminal.print_check(terminal.console(), result.checked, result.standings, limit)
     return result.checked.exit_status
@@ -159,7 +159,7 @@ def check_command(
 def baseline_command(runs: tuple[Path, ...], out: Path) -> None:
     """Write a baseline file: what this machine measures, run by run."""
     from linkgauge.findings.baseline import make_baseline
-    from linkgauge.findings.outputs import write
+    from linkgauge.findings.exporters import write
     from linkgauge.findings.subjects import load_subjects, uncollected
 
     with uncollected():

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from linkgauge.errors import UsageError
 from linkgauge.findings import rules as rule_table
-from linkgauge.findings.against import check_rules, check_system, failed_verdicts, read_rules
 from linkgauge.findings.baseline import check_baseline, is_baseline, read_baseline
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.fleet import LEAST_NODES, Standing, check_fleet, standings
 from linkgauge.findings.known import TOLERANCE, held_against, known_kind
+from linkgauge.findings.requirements import check_rules, check_system, failed_verdicts, read_rules
 from linkgauge.findings.siblings import CORES_SLOWER, check_ceilings, check_siblings
 from linkgauge.findings.subjects import Subject
 from linkgauge.findings.verdicts import Checked, Verdict

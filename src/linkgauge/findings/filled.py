@@ -1,7 +1,7 @@
 """Whether a link is what limits a case: only such cases say anything of links.
 
 Where a case reaches a sixth of its port, its time is that of launches, protocols and memory, and a device that is slow
-at those looks like a slow port. So a statement about links rests on cases whose healthy pairs reach LEAST_SHARE of the
+at those looks like a slow port. So a statement about links rests on cases whose healthy pairs reach FILLED_SHARE of the
 narrowest ceiling of the lowest-level transport on their way: the data rate of the narrowest bundle of links, or where
 no rate is known (host devices, a run without a system) the most that any transport of this run moved there.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from linkgauge.findings.facts import Facts, Measure
 
-LEAST_SHARE = 0.6
+FILLED_SHARE = 0.6
 _HEALTHY = 0.75  # quantile of a class that half of its pairs may be slow below
 
 
@@ -40,7 +40,7 @@ def filled(
         level = float(np.quantile([one_way(measures[i]) for i in members], _HEALTHY, method="higher"))
         known = [rate for i in members if (rate := rates[i]) is not None]
         ceiling = min(known) if known else max(_most_seen(facts, measures[i]) for i in members)
-        if ceiling > 0 and level >= LEAST_SHARE * ceiling:
+        if ceiling > 0 and level >= FILLED_SHARE * ceiling:
             full.add(label)
     return [label in full for label in classes]
 

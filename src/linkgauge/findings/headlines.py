@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 
+from linkgauge.findings.collectives import matrix_of
 from linkgauge.findings.facts import Facts, Measure
-from linkgauge.findings.groups import matrix_of
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.stats.basics import Floats
 

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Container, Iterable
 
 from linkgauge.errors import UsageError
-from linkgauge.findings import blocks, groups, health, known, localise, moments, nearness, periods, places, shapes
+from linkgauge.findings import blocks, collectives, curves, health, known, localise, locality, moments, periods, ways
 from linkgauge.findings.confidence import LEAST, SLOW, confidence_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
@@ -52,31 +52,31 @@ RULES: tuple[Rule, ...] = (
          whole=True),
     Rule("other_processes", health.other_processes, "devices that other processes used at the same time", faults=True,
          whole=True),
-    Rule("straggler", groups.straggler, "a rank that comes late to collectives, or finishes last", True, True,
+    Rule("straggler", collectives.straggler, "a rank that comes late to collectives, or finishes last", True, True,
          names=("straggler", "slow_transfer")),
-    Rule("pcie_below_width", nearness.pcie_below_width, "PCIe links below the width or generation that both ends "
+    Rule("pcie_below_width", locality.pcie_below_width, "PCIe links below the width or generation that both ends "
     "can do", faults=True),
     Rule("below_known", known.below_known, "links that reach less than what is known of that kind of machine, all of "
     "them alike"),
-    Rule("host_staging", places.host_staging, "device memory that goes through the host where a direct way exists"),
-    Rule("part_unused", places.part_unused, "exactly one half, third or quarter of what the same way gives by "
+    Rule("host_staging", ways.host_staging, "device memory that goes through the host where a direct way exists"),
+    Rule("part_unused", ways.part_unused, "exactly one half, third or quarter of what the same way gives by "
     "other means"),
-    Rule("copy_engine_cap", places.copy_engine_cap, "a copy engine that cannot fill a wide link"),
-    Rule("path_by_hops", places.path_by_hops, "a way of fewest hops taken where a wider one exists"),
-    Rule("anti_locality", nearness.anti_locality, "pairs over PCIe that are nearer and slower"),
-    Rule("falling_goodput", shapes.falling_goodput, "goodput that falls or dips as size grows"),
-    Rule("latency_step", shapes.latency_step, "jumps of time between two sizes: a switch of protocol"),
-    Rule("library_choice", shapes.library_choice, "sizes at which a library's own choice loses to another algorithm"),
-    Rule("device_counts", groups.device_counts, "device counts that fall out of line (5 of 8, 3 and 5 nodes)"),
-    Rule("collective_far", groups.collective_far, "a library's collective far from what the links allow"),
+    Rule("copy_engine_cap", ways.copy_engine_cap, "a copy engine that cannot fill a wide link"),
+    Rule("path_by_hops", ways.path_by_hops, "a way of fewest hops taken where a wider one exists"),
+    Rule("anti_locality", locality.anti_locality, "pairs over PCIe that are nearer and slower"),
+    Rule("falling_goodput", curves.falling_goodput, "goodput that falls or dips as size grows"),
+    Rule("latency_step", curves.latency_step, "jumps of time between two sizes: a switch of protocol"),
+    Rule("library_choice", curves.library_choice, "sizes at which a library's own choice loses to another algorithm"),
+    Rule("device_counts", collectives.device_counts, "device counts that fall out of line (5 of 8, 3 and 5 nodes)"),
+    Rule("collective_far", collectives.collective_far, "a library's collective far from what the links allow"),
     Rule("noisy", health.noisy, "spread within cases above a threshold"),
     Rule("drifting", health.drifting, "times that move while a case is measured", True),
     Rule("periodic_spikes", periods.periodic_spikes, "delays at a steady period, across cases on one clock", True),
     Rule("several_modes", health.several_modes, "times that lie on several levels", True),
-    Rule("bandwidth_tiers", places.bandwidth_tiers, "measured levels beside links of different width"),
-    Rule("numa_effects", nearness.numa_effects, "pairs that differ by where they lie: distance, width, route"),
-    Rule("crossing_points", shapes.crossing_points, "sizes at which one transport overtakes another"),
-    Rule("small_message_overhead", shapes.small_message_overhead, "what the smallest message costs by each transport"),
+    Rule("bandwidth_tiers", ways.bandwidth_tiers, "measured levels beside links of different width"),
+    Rule("numa_effects", locality.numa_effects, "pairs that differ by where they lie: distance, width, route"),
+    Rule("crossing_points", curves.crossing_points, "sizes at which one transport overtakes another"),
+    Rule("small_message_overhead", curves.small_message_overhead, "what the smallest message costs by each transport"),
     Rule("blocks_needed", blocks.blocks_needed, "how few thread blocks give a kernel copy 95 % of its best rate"),
     Rule("too_few_samples", health.too_few_samples, "cases with too few samples for a claim"),
 )  # fmt: skip

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable
 
 from linkgauge.system.model import FABRIC_KINDS, Link, System, is_fabric
 
@@ -225,8 +224,3 @@ def _planes(system: System) -> dict[str, str]:
     for switch, others in fabric.items():
         groups.setdefault(tuple(sorted(other for other in others if other not in switches)), []).append(switch)
     return {switch: members[0] for key, members in groups.items() if key for switch in members}
-
-
-def undirected(arcs: Iterable[Arc]) -> frozenset[frozenset[str]]:
-    """Return the arcs without their direction."""
-    return frozenset(frozenset(arc) for arc in arcs)

@@ -26,7 +26,7 @@ from linkgauge.stats.launches import launch_devices
 from linkgauge.system.classes import Classes, Scope
 from linkgauge.system.model import System
 
-LEAST_SHARE = 0.03
+LEAST_DIFFERENCE = 0.03
 """Members of a class that differ by less are alike, however sure the difference is."""
 DEVIATIONS = 5.0
 _LEAST_SCALE = 0.002
@@ -201,7 +201,7 @@ def stands_out(values: Sequence[float], half_widths: Sequence[float]) -> list[in
         deviation = NORMAL_MAD * float(np.median(within)) * (1 + 2 / len(rest))
         noise = max(_LEAST_SCALE, deviation, float(np.median(widths[rest])) / 1.96)
         clear = gap - float(widths[rest[at]] + widths[rest[at - 1]])
-        if clear < math.log1p(LEAST_SHARE) or gap < DEVIATIONS * noise:
+        if clear < math.log1p(LEAST_DIFFERENCE) or gap < DEVIATIONS * noise:
             break
         apart, rest = (rest[:at], rest[at:]) if below.size <= above.size else (rest[at:], rest[:at])
         out += apart

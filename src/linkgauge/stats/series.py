@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linkgauge.errors import RunFolderError
-from linkgauge.plan.patterns import PatternInfo, pattern
+from linkgauge.plan.patterns import PatternInfo
 from linkgauge.store import schema
 
 if TYPE_CHECKING:
@@ -130,21 +130,6 @@ def lane_series(block: Block, lane: int) -> Floats:
         return np.empty(0)
     series: Floats = columns[0].max(axis=0) / columns[3]
     return series
-
-
-def series_of(run: Run, row: Row) -> Floats:
-    """Return the headline series of one row in ns per iteration; empty where it has no samples.
-
-    Warm-up phases are left out, the warm-up cut is not made. Reads the samples again at each call: for one chosen
-    case; `blocks` goes through all.
-    """
-    for identity, block in blocks(samples_of(run, row)):
-        if identity == row.identity:
-            info = pattern(row.case.pattern)
-            measured = block.only(block.measured)
-            case, node = row.case, one_node(run).get(row.launch, True)
-            return headline(measured, info, case.ranks, case.root, node, case.groups)[0]
-    return np.empty(0)
 
 
 def samples_of(run: Run, row: Row) -> pa.Table:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ADDRESS = re.compile(r"^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
-_BRIDGE_CLASS = 0x0604
 _PCIE_CAPABILITY = 0x10
 
 
@@ -46,11 +45,6 @@ class PciFacts:
     max_width: int | None
     max_payload_bytes: int | None
     data_rate: float | None = None
-
-    @property
-    def is_bridge(self) -> bool:
-        """Whether this is a PCI bridge: a root port, or a port of a switch."""
-        return self.class_code is not None and self.class_code >> 8 == _BRIDGE_CLASS
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -246,8 +246,3 @@ def write_figure(spec: dict[str, Any], path: Path) -> None:
     else:
         content = vl_convert.vegalite_to_png(spec, ppi=300)
     write_atomically(path, content.encode() if isinstance(content, str) else content)
-
-
-def figure_names() -> Sequence[tuple[str, str]]:
-    """Return each figure's name and what it shows."""
-    return [(name, words) for name, (_, words) in FIGURES.items()]

@@ -9,11 +9,11 @@ import statistics
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from linkgauge.findings.filled import LEAST_SHARE as LIMITED
+from linkgauge.findings.filled import FILLED_SHARE
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.plan.case import MECHANISM, held_apart, values_of
 from linkgauge.plan.patterns import over_host
-from linkgauge.stats.alike import LEAST_SHARE
+from linkgauge.stats.alike import LEAST_DIFFERENCE
 from linkgauge.view.alike import Kinds, apart, half_width
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.results import Results
@@ -109,7 +109,7 @@ class FullPairs:
     @property
     def filled(self) -> bool:
         """Whether a link was what limited the fastest pair, as far as ways are known."""
-        return max(self.shares, default=0.0) >= LIMITED
+        return max(self.shares, default=0.0) >= FILLED_SHARE
 
     @functools.cached_property
     def classes(self) -> list[PairClass]:
@@ -129,7 +129,7 @@ class FullPairs:
 
 def _known(row: Row) -> bool:
     """Whether a row has samples enough, and an interval no wider than what alike ones may differ."""
-    return row["samples"] >= _LEAST_SAMPLES and half_width(row) <= LEAST_SHARE
+    return row["samples"] >= _LEAST_SAMPLES and half_width(row) <= LEAST_DIFFERENCE
 
 
 def full_pairs(results: Results, ceilings: Ceilings, kinds: Kinds, patterns: tuple[str, ...]) -> FullPairs | None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from linkgauge.findings.filled import LEAST_SHARE as LIMITED
+from linkgauge.findings.filled import FILLED_SHARE
 from linkgauge.system.classes import Classes
 from linkgauge.system.model import is_fabric
 from linkgauge.view.alike import Kinds, apart
@@ -151,7 +151,7 @@ def _judged(found: Mapping[Key, Ends], size: str, key: Callable[[Key, int], Hash
     judged = {one: list(ends) for one, ends in found.items()}
     for members in classes.values():
         known = [found[one][way] for one, way in members]
-        filled = max(end.share or 0.0 for end in known) >= LIMITED
+        filled = max(end.share or 0.0 for end in known) >= FILLED_SHARE
         rows = [end.row for end in known if end.row is not None]
         outside = apart([end.rate or 0.0 for end in known], rows) if filled else []
         for place, (one, way) in enumerate(members):

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from linkgauge.findings.curves import LIBRARIES
 from linkgauge.findings.facts import Facts, Measure, RankSeries, keys, median, rate_text, size_text, time_text
 from linkgauge.findings.finding import Evidence, Finding
-from linkgauge.findings.shapes import LIBRARIES
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.stats.arrival import Split, find_straggler, slow_transfer, split
 

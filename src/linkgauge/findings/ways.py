@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
-from linkgauge.findings.filled import LEAST_SHARE, filled, nic_rate, one_way
+from linkgauge.findings.filled import FILLED_SHARE, filled, nic_rate, one_way
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.wiring import Way
 from linkgauge.plan.patterns import over_host
@@ -116,11 +116,11 @@ def copy_engine_cap(facts: Facts) -> Iterable[Finding]:
             Evidence(f"links of {rate_text(r)}: {rate_text(level_of(g))} ({level_of(g) / r:.0%})", keys(g))
             for r, g in groups.items()
         ]
-        if share > 0.65 or _staged(facts, level, widest) or level < LEAST_SHARE * rates[0]:
+        if share > 0.65 or _staged(facts, level, widest) or level < FILLED_SHARE * rates[0]:
             continue  # what does not even fill the narrowest of them is not limited by links or engines
         if alike:
             why = f"it gives {rate_text(level)} on links of {rate_text(widest)} and of {rate_text(alike[-1])} alike"
-        elif by_kernel and median(by_kernel) > max(1.25 * level, LEAST_SHARE * widest):
+        elif by_kernel and median(by_kernel) > max(1.25 * level, FILLED_SHARE * widest):
             why = f"a kernel reaches {rate_text(median(by_kernel))} on the same links where it gives {rate_text(level)}"
         else:
             continue

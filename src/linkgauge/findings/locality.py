@@ -10,7 +10,7 @@ import scipy
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
 from linkgauge.findings.filled import filled, one_way
 from linkgauge.findings.finding import Evidence, Finding
-from linkgauge.findings.places import level_of, placed_pairs
+from linkgauge.findings.ways import level_of, placed_pairs
 
 _FULL = 16 << 20  # from here on a copy over PCIe is no longer slowed by its start
 

@@ -154,8 +154,8 @@ def test_advice_is_by_samples_that_were_seen() -> None:
     """One burst in a few dependent samples takes the median's interval beyond all of them, and below no time at all."""
 
     def measure(transport: str, size: int, ns: float, half_width: float, fastest_ns: float) -> Measure:
-        dims = make_case(transport, "allreduce", size, (0, 1)).dimensions()
-        return Measure(f"{transport} {size}", "", dims, size, (0, 1), ns, half_width, 0.02, 1.1, 200, 4.0, 1e9,
+        case = make_case(transport, "allreduce", size, (0, 1))
+        return Measure(f"{transport} {size}", "", case, ns, half_width, 0.02, 1.1, 200, 4.0, 1e9,
                        (("", 0, 0, 0),), (ns,), fastest_ns=fastest_ns)  # fmt: skip
 
     measures = [

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from linkgauge.findings.curves import latency_step
 from linkgauge.findings.facts import Facts, Measure
+from linkgauge.plan.case import Case
 
 
 def _measure(size: int, effective: float, key: str) -> Measure:
-    dims = {"transport": "mpi", "pattern": "pingpong", "variant": ""}
-    return Measure(key, "launch", dims, size, (0, 1), 1000.0 + size, 0.01, 0.02, 1.1, 30, effective, 1e9, (), (1000.0,))
+    case = Case("mpi", "pingpong", size, size, (0, 1))
+    return Measure(key, "launch", case, 1000.0 + size, 0.01, 0.02, 1.1, 30, effective, 1e9, (), (1000.0,))
 
 
 def test_a_size_measured_for_two_times_stands_once_in_a_sweep() -> None:

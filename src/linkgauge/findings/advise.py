@@ -111,7 +111,7 @@ def _tasks(facts: Facts) -> dict[tuple[Any, ...], list[Measure]]:
         kinds.setdefault(kind, []).append(measure)
     tasks: dict[tuple[Any, ...], list[Measure]] = {}
     for kind, measures in kinds.items():
-        named = [(measure, {**measure.dims, "devices": measure.devices}) for measure in measures]
+        named = [(measure, measure.dims) for measure in measures]
         scopes = {scope_of_case(dims) for _, dims in named}
         scope = scopes.pop() if len(scopes) == 1 else "node"
         for measure, dims in named:

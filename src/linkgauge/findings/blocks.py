@@ -19,34 +19,34 @@ def blocks_needed(facts: Facts) -> Iterable[Finding]:
     """
     kernels = facts.grouped(lambda m: (m.without("blocks"), m.devices, m.size) if _is_sized(m) else None)
     for measures in kernels.values():
-        of_blocks = {m.blocks: m for m in sorted(measures, key=lambda m: m.effective)}
+        of_blocks = {m.case.blocks: m for m in sorted(measures, key=lambda m: m.effective)}
         swept = [of_blocks[count] for count in sorted(of_blocks)]
         if len(swept) < LEAST_BLOCKS:
             continue
         times = np.array([m.time_ns for m in swept])
         widths = times * np.array([m.half_width for m in swept])
-        found = fewest_blocks(np.array([float(m.blocks) for m in swept]), times, times - widths, times + widths)
+        found = fewest_blocks(np.array([float(m.case.blocks) for m in swept]), times, times - widths, times + widths)
         best = min(swept, key=lambda m: m.time_ns)
-        if found is None or found.limit or found.value >= best.blocks:
+        if found is None or found.limit or found.value >= best.case.blocks:
             continue
         enough = of_blocks[int(found.value)]
         devices = "-".join(map(str, enough.devices))
         where = (
             f"{enough.label} of {size_text(enough.size)} on {'device ' if len(enough.devices) == 1 else ''}{devices}"
         )
-        texts = [f"{m.blocks} blocks {rate_text(m.goodput)}" for m in (enough, best)]
+        texts = [f"{m.case.blocks} blocks {rate_text(m.goodput)}" for m in (enough, best)]
         yield Finding(
             "blocks_needed",
             "note",
             where,
-            f"{where}: {enough.blocks} blocks ({found.low:.0f} to {found.high:.0f}) reach 95 % of the best, which "
-            f"{best.blocks} give; {found.below:.0f} are too few.",
+            f"{where}: {enough.case.blocks} blocks ({found.low:.0f} to {found.high:.0f}) reach 95 % of the best, which "
+            f"{best.case.blocks} give; {found.below:.0f} are too few.",
             tuple(Evidence(text, (m.case_key,)) for text, m in zip(texts, (enough, best), strict=True)),
             0.9,
-            f"Give such a copy {enough.blocks} blocks where kernels run beside it; each may take a multiprocessor.",
+            f"Give such a copy {enough.case.blocks} blocks where kernels run beside it; each may take a multiprocessor.",
             devices=enough.devices,
         )
 
 
 def _is_sized(measure: Measure) -> bool:
-    return measure.transport == "kernel" and measure.blocks > 0 and measure.goodput is not None
+    return measure.transport == "kernel" and measure.case.blocks > 0 and measure.goodput is not None

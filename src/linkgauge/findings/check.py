@@ -82,7 +82,7 @@ def check(
 
 def _reads_samples(subject: Subject) -> bool:
     """Burn-in runs are judged by how they change over time, which only their samples show."""
-    return any(measure.dims.get("stop_rule") == "duration" for measure in subject.facts.measures)
+    return any(measure.case.stop.rule == "duration" for measure in subject.facts.measures)
 
 
 def _faults(subject: Subject, found: Sequence[Finding]) -> list[Verdict]:

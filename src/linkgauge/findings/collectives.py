@@ -17,7 +17,7 @@ _LARGE = 16 << 20
 
 
 def _collectives(facts: Facts) -> list[Measure]:
-    return [m for m in facts.measures if PATTERNS[m.pattern].collective and m.ranks > 1 and m.groups == 1]
+    return [m for m in facts.measures if PATTERNS[m.pattern].collective and m.ranks > 1 and m.case.groups == 1]
 
 
 def device_counts(facts: Facts) -> Iterable[Finding]:
@@ -104,9 +104,9 @@ def collective_far(facts: Facts) -> Iterable[Finding]:
             continue
         share = (measure.goodput or 0.0) / (least.value_bytes_per_s or 1.0)
         if share < 0.4:
-            low.setdefault((measure.transport, measure.variant, measure.pattern, measure.algorithm), []).append(
-                (share, measure, least)
-            )
+            low.setdefault(
+                (measure.transport, measure.case.variant, measure.pattern, measure.case.algorithm), []
+            ).append((share, measure, least))
     for items in low.values():
         share, one, bound = min(items, key=lambda item: item[0])
         counts = ", ".join(str(n) for n in sorted({m.ranks for _, m, _ in items}))
@@ -134,7 +134,7 @@ def straggler(facts: Facts) -> Iterable[Finding]:
     slow: dict[int, list[Measure]] = {}
     seen: dict[int, int] = {}
     for measure in _collectives(facts):
-        if measure.arrival == "skewed" or measure.ranks_per_device != 1:
+        if measure.case.arrival == "skewed" or measure.case.ranks_per_device != 1:
             continue  # lateness was asked for
         parts = _split(facts, measure)
         if parts is None:

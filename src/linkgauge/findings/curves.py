@@ -75,7 +75,7 @@ def falling_goodput(facts: Facts) -> Iterable[Finding]:
         dip = last.size > low.size and (last.goodput or 0.0) > 0.95 * (top.goodput or 0.0)
         words = f"dips at {size_text(low.size)}" if dip else f"falls beyond {size_text(top.size)}"
         # Copies by cores, and those through host memory, leave the cores' caches there, which no setting changes.
-        cached = facts.are_cores(top.devices) or over_host(top.transport, top.path)
+        cached = facts.are_cores(top.devices) or over_host(top.transport, top.case.path)
         severity: Severity = "note" if not dip and cached else "loss"
         sentence = (
             f"Goodput of {top.label} on {_devices(top)} {words}: {rate_text(low.goodput)} after "
@@ -195,8 +195,8 @@ def library_choice(facts: Facts) -> Iterable[Finding]:
     )
     losses: dict[tuple[Any, ...], list[tuple[Measure, Measure]]] = {}
     for (settings, devices, _), group in groups.items():
-        default = [m for m in group if not m.algorithm]
-        asked = [m for m in group if m.algorithm]
+        default = [m for m in group if not m.case.algorithm]
+        asked = [m for m in group if m.case.algorithm]
         if not default or not asked:
             continue
         best = min(asked, key=lambda m: m.time_ns)
@@ -212,18 +212,18 @@ def library_choice(facts: Facts) -> Iterable[Finding]:
             "library_choice",
             "loss",
             f"{own.transport} {own.pattern} on {_devices(own)}",
-            f"{own.label} on {_devices(own)} chooses badly at {sizes}: {best.algorithm} takes "
+            f"{own.label} on {_devices(own)} chooses badly at {sizes}: {best.case.algorithm} takes "
             f"{time_text(best.time_ns)} where its own choice takes "
             f"{time_text(own.time_ns)} at {size_text(own.size)}.",
             tuple(
                 Evidence(
-                    f"{size_text(a.size)}: own {time_text(a.time_ns)}, {b.algorithm} {time_text(b.time_ns)}",
+                    f"{size_text(a.size)}: own {time_text(a.time_ns)}, {b.case.algorithm} {time_text(b.time_ns)}",
                     keys((a, b)),
                 )
                 for a, b in items
             ),
             0.9,
-            f"Ask for {best.algorithm} at these sizes (NCCL_ALGO, the MPI library's collective selection), or "
+            f"Ask for {best.case.algorithm} at these sizes (NCCL_ALGO, the MPI library's collective selection), or "
             f"raise it with the library's makers.",
             effect,
         )
@@ -234,7 +234,7 @@ def crossing_points(facts: Facts) -> Iterable[Finding]:
     groups: dict[tuple[Any, ...], dict[str, list[Measure]]] = {}
     for sweep in facts.sweeps:
         one = sweep[0]
-        if one.path or one.algorithm or _set_apart(one):
+        if one.case.path or one.case.algorithm or _set_apart(one):
             continue
         groups.setdefault((one.task, one.devices), {}).setdefault(facts.mechanism(one), []).extend(sweep)
     for transports in groups.values():
@@ -289,7 +289,7 @@ def small_message_overhead(facts: Facts) -> Iterable[Finding]:
     groups: dict[tuple[Any, ...], dict[str, Measure]] = {}
     for sweep in facts.sweeps:
         one = sweep[0]
-        if one.size > 1024 or one.path or one.algorithm or _set_apart(one):
+        if one.size > 1024 or one.case.path or one.case.algorithm or _set_apart(one):
             continue
         groups.setdefault((one.task, one.devices, one.size), {})[facts.mechanism(one)] = one
     for transports in groups.values():
@@ -314,8 +314,8 @@ def small_message_overhead(facts: Facts) -> Iterable[Finding]:
 
 def _set_apart(measure: Measure) -> bool:
     """Return whether a measure is of a set-up of its own, which is no plain use of its transport."""
-    elsewhere = max(measure.via, measure.source_device, measure.target_device) >= 0
-    return elsewhere or bool(measure.managed) or measure.blocks > 0
+    elsewhere = max(measure.case.via, measure.case.source_device, measure.case.target_device) >= 0
+    return elsewhere or bool(measure.case.managed) or measure.case.blocks > 0
 
 
 def _devices(measure: Measure) -> str:

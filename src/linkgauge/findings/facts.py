@@ -17,7 +17,7 @@ import numpy as np
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import Ceiling
 from linkgauge.findings.wiring import Wiring
-from linkgauge.plan.case import DEFAULTS, MECHANISM, held_apart, values_of
+from linkgauge.plan.case import DEFAULTS, MECHANISM, Case, held_apart, values_of
 from linkgauge.plan.patterns import PATTERNS, lanes_of
 from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.basics import Floats
@@ -54,9 +54,7 @@ class Measure:
 
     case_key: str
     launch_key: str
-    dims: dict[str, Any]
-    size: int
-    devices: tuple[int, ...]
+    case: Case
     time_ns: float
     half_width: float
     spread: float
@@ -66,17 +64,34 @@ class Measure:
     goodput: float | None
     identities: tuple[Identity, ...]
     repeats: tuple[float, ...]
-    settings: tuple[Any, ...] = ()
     launch_name: str = ""  # what sets its launch apart from others of this transport: a library, variables
     fastest_ns: float = 0.0
     slowest_ns: float = math.inf
 
-    def __getattr__(self, name: str) -> Any:
-        """Dimensions read as attributes."""
-        try:
-            return self.dims[name]
-        except KeyError:
-            raise AttributeError(name) from None
+    @property
+    def transport(self) -> str:
+        """The case's transport."""
+        return self.case.transport
+
+    @property
+    def pattern(self) -> str:
+        """The case's pattern."""
+        return self.case.pattern
+
+    @property
+    def size(self) -> int:
+        """The case's size in bytes."""
+        return self.case.size
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """The case's devices, one for each rank."""
+        return self.case.devices
+
+    @functools.cached_property
+    def dims(self) -> dict[str, Any]:
+        """The case's dimensions by name, for what is asked by name: a user's rule, a rule of the system's."""
+        return self.case.dimensions()
 
     @property
     def ranks(self) -> int:
@@ -93,7 +108,7 @@ class Measure:
         """Bus bandwidth in bytes per second."""
         if self.goodput is None:
             return None
-        return self.goodput * float(PATTERNS[self.pattern].bus_factor(self.ranks // self.groups))
+        return self.goodput * float(PATTERNS[self.pattern].bus_factor(self.case.group_ranks))
 
     def without(self, *names: str) -> tuple[Any, ...]:
         """Return the settings less some: equal for measures that differ in nothing else but size and devices.
@@ -102,7 +117,12 @@ class Measure:
         """
         kept = held_apart("size", "devices", *(name for name in names if name != "launch_key"))
         launch = () if "launch_key" in names else (self.launch_key,)
-        return (*(self.dims.get(name) for name in kept), *launch)
+        return (*(getattr(self.case, name) for name in kept), *launch)
+
+    @functools.cached_property
+    def settings(self) -> tuple[Any, ...]:
+        """All but size and devices: equal for measures of one sweep."""
+        return self.without()
 
     @functools.cached_property
     def task(self) -> tuple[Any, ...]:
@@ -113,10 +133,10 @@ class Measure:
     def label(self) -> str:
         """Transport and pattern in words, with the settings that were asked for."""
         launch = f"({self.launch_name})" if self.launch_name else ""
-        words = [str(self.transport), launch, str(self.variant), str(self.pattern)]
-        words += [f"{name} {self.dims[name]}" for name in ("path", "algorithm") if self.dims.get(name)]
-        if self.dims.get("via", -1) >= 0:
-            words.append(f"via {self.dims['via']}")
+        words = [self.transport, launch, self.case.variant, self.pattern]
+        words += [f"{name} {self.dims[name]}" for name in ("path", "algorithm") if self.dims[name]]
+        if self.case.via >= 0:
+            words.append(f"via {self.case.via}")
         return " ".join(word for word in words if word)
 
 
@@ -300,32 +320,31 @@ class Facts:
         if self.system is None or measure.size < 16 << 20:
             return None
         places = self.places(measure)
-        key = (*values_of(measure.dims, _BOUND_BY), tuple(measure.devices), places)
+        key = (*values_of(measure.dims, _BOUND_BY), measure.devices, places)
         if key not in self._bounds:
             from linkgauge.expect.of_places import ceilings_there, placed
 
-            case = {**measure.dims, "size": measure.size, "devices": measure.devices}
             try:
-                known = ceilings_there(self.system, placed(self.system, case, places))
+                known = ceilings_there(self.system, placed(self.system, measure.dims, places))
             except LinkgaugeError:
                 known = []
             bounds = [c for c in known if c.kind == "bound" and c.value_bytes_per_s]
             least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
             if least is not None and least.value_bytes_per_s:
-                lanes = lanes_of(measure.pattern, measure.ranks, measure.groups)
+                lanes = lanes_of(measure.pattern, measure.ranks, measure.case.groups)
                 least = dataclasses.replace(least, value_bytes_per_s=least.value_bytes_per_s * lanes)
             self._bounds[key] = least
         return self._bounds[key]
 
     def mechanism(self, measure: Measure) -> str:
         """Name what a measure was done by, told apart from all else that the run used of the same transport."""
-        words = [str(measure.transport), str(measure.variant or "")]
-        words += [str(measure.dims[name]) for name in _WORDS if measure.dims.get(name)]
+        words = [measure.transport, measure.case.variant]
+        words += [str(measure.dims[name]) for name in _WORDS if measure.dims[name]]
         varying = self._varying(measure.transport)
         words += [
             name.replace("_", " ") if measure.dims[name] is True else f"{name} {measure.dims[name]}"
             for name in _NUMBERS
-            if name in varying and measure.dims[name] not in (None, DEFAULTS[name])
+            if name in varying and measure.dims[name] != DEFAULTS[name]
         ]
         return " ".join(word for word in (*words, measure.launch_name) if word)
 
@@ -333,7 +352,7 @@ class Facts:
         key = ("varying", transport)
         if key not in self.kept:
             own = [measure for measure in self.measures if measure.transport == transport]
-            self.kept[key] = frozenset(name for name in _NUMBERS if len({m.dims.get(name) for m in own}) > 1)
+            self.kept[key] = frozenset(name for name in _NUMBERS if len({m.dims[name] for m in own}) > 1)
         varying: frozenset[str] = self.kept[key]
         return varying
 

@@ -73,5 +73,5 @@ def _most_seen(facts: Facts, measure: Measure) -> float:
 
 def _place(measure: Measure) -> tuple[tuple[int, ...], bool, str]:
     both = measure.pattern in ("bidirectional", "host_device_both")
-    host = measure.pattern if measure.ranks == 1 else f"{measure.source_memory} {measure.target_memory}"
+    host = measure.pattern if measure.ranks == 1 else f"{measure.case.source_memory} {measure.case.target_memory}"
     return tuple(measure.devices), both, host

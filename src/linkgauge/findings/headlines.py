@@ -40,7 +40,7 @@ def headlines(facts: Facts, measure: Measure) -> list[Headline]:
             per = float(np.median(held.iterations)) if whole.size else 1.0
             result.append(_headline(whole / per, begun, whole))
             continue
-        keeper = measure.root if PATTERNS[measure.pattern].timekeeper == "root" else 0
+        keeper = measure.case.root if PATTERNS[measure.pattern].timekeeper == "root" else 0
         mine = (held.rank == keeper) & (held.lane == held.lane[held.rank == keeper].min(initial=0))
         if mine.sum() >= 2:
             order = np.argsort(held.sample[mine], kind="stable")

@@ -48,12 +48,12 @@ class Held:
     @property
     def way(self) -> tuple[str, str, str]:
         """Transport, variant and pattern."""
-        return str(self.measure.transport), str(self.measure.variant or ""), str(self.measure.pattern)
+        return self.measure.transport, self.measure.case.variant, self.measure.pattern
 
     @property
     def dims(self) -> dict[str, Any]:
         """The case's dimensions with its devices, as classes take them."""
-        return {**self.measure.dims, "devices": self.measure.devices}
+        return self.measure.dims
 
     @property
     def goodput(self) -> float:
@@ -110,7 +110,7 @@ class _Nominal:
     def of(self, measure: Measure) -> tuple[str, float] | None:
         """Return kind and rate in bytes per second, None for what no entry is about."""
         info = PATTERNS[measure.pattern]
-        if measure.via >= 0 or not self.facts.on_one_node(measure):
+        if measure.case.via >= 0 or not self.facts.on_one_node(measure):
             return None
         devices = self.facts.ordinals(measure)
         if info.ranks == "2" and len(set(measure.devices)) == 2:
@@ -129,7 +129,7 @@ class _Nominal:
         return None
 
     def _pair(self, measure: Measure, devices: tuple[int, ...]) -> tuple[str, float] | None:
-        by_host = over_host(measure.transport, measure.path)
+        by_host = over_host(measure.transport, measure.case.path)
         way = self.described.way(devices[0], devices[1], by_host)
         own = None if self.own is None else self.own.way(devices[0], devices[1], by_host)
         is_described = own is None or (way is not None and way.kind == own.kind)

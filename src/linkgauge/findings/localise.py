@@ -80,7 +80,7 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
     for pair in pairs:
         way = None
         if wiring is not None and not _between(facts, pair):
-            way = wiring.way(*pair, over_host=over_host(one.transport, one.path))
+            way = wiring.way(*pair, over_host=over_host(one.transport, one.case.path))
             if way is None or way.kind == "routed":
                 continue  # which links a routed pair takes is not known
         ways[pair] = way
@@ -91,7 +91,7 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
     measures = [pairs[pair] for pair in kept]
     classes = [_class(facts, pair, ways[pair]) for pair in kept]
     both = one.pattern != "unidirectional"
-    key = ("elements", tuple(kept), both, over_host(one.transport, one.path))
+    key = ("elements", tuple(kept), both, over_host(one.transport, one.case.path))
     if key not in facts.kept:
         facts.kept[key] = _elements(facts, kept, ways, both)
     elements: dict[Hashable, list[int]] = facts.kept[key]

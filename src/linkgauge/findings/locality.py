@@ -155,7 +155,7 @@ def _narrow_by_rate(facts: Facts) -> Iterable[Finding]:
     told: dict[int, list[Measure]] = {}
     for group in groups.values():
         one = group[0]
-        if "pinned" not in (one.source_memory, one.target_memory):
+        if "pinned" not in (one.case.source_memory, one.case.target_memory):
             continue
         size = max(m.size for m in group)
         measures = [m for m in group if m.size == size and m.goodput]

@@ -10,6 +10,7 @@ import numpy as np
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.findings.facts import DIMENSIONS, Facts, Identity, Measure, RankSeries
+from linkgauge.plan.case import Case, StopRule
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.stats.attempts import last_attempts
 from linkgauge.system.form import from_json
@@ -40,15 +41,12 @@ def _measure(key: tuple[str, str], rows: list[Mapping[str, Any]]) -> Measure:
     first = rows[0]
     medians = [float(row["median_ns"]) for row in rows]
     time = medians[0] if len(medians) == 1 else float(np.median(medians))
-    dims = {name: first.get(name) for name in DIMENSIONS}
     goodputs = [float(row["goodput_bytes_per_s"]) for row in rows if row.get("goodput_bytes_per_s")]
     goodput = None if not goodputs else goodputs[0] if len(goodputs) == 1 else float(np.median(goodputs))
     return Measure(
         case_key=key[0],
         launch_key=key[1],
-        dims={**dims, "stop_rule": first.get("stop_rule")},
-        size=int(first["size"]),
-        devices=tuple(first["devices"]),
+        case=_case(first),
         time_ns=time,
         half_width=_mean((row["interval_high_ns"] - row["interval_low_ns"]) / 2 / row["median_ns"] for row in rows),
         spread=_mean((row["q3_ns"] - row["q1_ns"]) / row["median_ns"] for row in rows),
@@ -58,10 +56,17 @@ def _measure(key: tuple[str, str], rows: list[Mapping[str, Any]]) -> Measure:
         goodput=None if PATTERNS[first["pattern"]].latency_only else goodput,
         identities=tuple((key[0], row["launch"], row["repeat"], row["attempt"]) for row in rows),
         repeats=tuple(medians),
-        settings=(*dims.values(), key[1]),
         fastest_ns=min(float(row["min_ns"]) for row in rows),
         slowest_ns=max(float(row["max_ns"]) for row in rows),
     )
+
+
+def _case(row: Mapping[str, Any]) -> Case:
+    """Return what was measured; a dimension that an older run did not have is what it was for all then."""
+    dimensions = {name: row[name] for name in DIMENSIONS if row.get(name) is not None}
+    size = int(row["size"])
+    stop = StopRule() if row.get("stop_rule") is None else StopRule(rule=row["stop_rule"])
+    return Case(size=size, size_asked=size, devices=tuple(row["devices"]), stop=stop, **dimensions)
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -71,7 +71,7 @@ def class_standings(facts: Facts) -> list[ClassStanding]:
     for measure in facts.measures:
         if not _judged(measure):
             continue
-        dims = {**measure.dims, "devices": measure.devices}
+        dims = measure.dims
         scope = "" if facts.are_cores(measure.devices) else scope_of_case(dims)
         alike = (scope, facts.classes.of(dims))
         cases.setdefault(alike, {}).setdefault((measure.settings, measure.size), {})[measure.devices] = measure
@@ -87,7 +87,7 @@ def _judged(measure: Measure) -> bool:
     pattern = PATTERNS[measure.pattern]
     pair = pattern.ranks == "2" and len(set(measure.devices)) == 2
     alone = measure.ranks == 1 and measure.pattern in ("host_to_device", "device_to_host", "host_device_both")
-    return (pair or alone) and measure.via < 0 and measure.size >= LEAST_SIZE and not pattern.latency_only
+    return (pair or alone) and measure.case.via < 0 and measure.size >= LEAST_SIZE and not pattern.latency_only
 
 
 def _is_filled(facts: Facts, case: Mapping[Members, Measure]) -> bool:
@@ -106,7 +106,7 @@ def _way_rate(facts: Facts, measure: Measure) -> float | None:
     devices = facts.ordinals(measure)
     if measure.ranks == 1:
         return wiring.host_rates.get(devices[0])
-    way = wiring.way(devices[0], devices[1], over_host(measure.transport, measure.path))
+    way = wiring.way(devices[0], devices[1], over_host(measure.transport, measure.case.path))
     return None if way is None else way.rate
 
 
@@ -231,9 +231,9 @@ def check_ceilings(subject: Subject) -> list[Verdict]:
     for measure in facts.measures:
         single = measure.ranks == 1 or len(set(measure.devices)) == 2
         # One pair fills its own NICs at most, and what bounds it between nodes is all of a node's.
-        wanted = measure.pattern in _WAYS and single and measure.via < 0 and facts.on_one_node(measure)
+        wanted = measure.pattern in _WAYS and single and measure.case.via < 0 and facts.on_one_node(measure)
         if wanted and measure.size >= _FULL_SIZE and measure.goodput:
-            dims = {**measure.dims, "devices": measure.devices}
+            dims = measure.dims
             if measure.ranks == 2 and scope_of_case(dims) == "host":
                 continue  # staging is never the best way where a direct one exists, and has no better where none does
             ways.setdefault((measure.pattern, facts.classes.of(dims)), []).append(measure)

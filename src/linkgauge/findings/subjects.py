@@ -60,18 +60,18 @@ def case_words(measure: Measure) -> str:
         if measure.ranks <= 8
         else f"{measure.devices[0]}..{measure.devices[-1]}"
     )
-    memory = {measure.source_memory, measure.target_memory} - {"device", None}
+    memory = {measure.case.source_memory, measure.case.target_memory} - {"device"}
     if memory:
-        words.append("(" + " to ".join(str(m) for m in (measure.source_memory, measure.target_memory)) + ")")
+        words.append("(" + f"{measure.case.source_memory} to {measure.case.target_memory}" + ")")
     return " ".join(words)
 
 
 def labels_of(measure: Measure) -> tuple[tuple[str, str], ...]:
     """Return the labels by which a case is known in other tools' files, which take two of equal labels for one."""
     names = ("transport", "variant", "pattern", "source_memory", "target_memory", "cadence", "path", "algorithm")
-    found = [(name, str(measure.dims.get(name) or "")) for name in names]
-    others = ((name, measure.dims.get(name)) for name in DIMENSIONS if name not in names)
-    found += [(name, str(value)) for name, value in others if value not in (None, DEFAULTS[name])]
+    found = [(name, str(measure.dims[name])) for name in names]
+    others = ((name, measure.dims[name]) for name in DIMENSIONS if name not in names)
+    found += [(name, str(value)) for name, value in others if value != DEFAULTS[name]]
     found += [("launch", measure.launch_name)]
     found += [("size_bytes", str(measure.size)), ("devices", ",".join(str(d) for d in measure.devices))]
     return tuple((name, value) for name, value in found if value)

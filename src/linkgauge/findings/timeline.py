@@ -77,7 +77,7 @@ def _grouped(facts: Facts, turns: list[Turn]) -> Timeline:
     groups: dict[object, list[int]] = {}
     for index, turn in enumerate(turns):
         of = turn.measure
-        alike = facts.classes.of({**of.dims, "devices": of.devices})
+        alike = facts.classes.of(of.dims)
         groups.setdefault((of.settings, of.size, alike), []).append(index)
     logs = np.log(np.array([turn.time_ns for turn in turns]))
     group = np.full(len(turns), -1)

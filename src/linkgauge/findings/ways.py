@@ -45,7 +45,7 @@ def _place(facts: Facts, patterns: tuple[str, ...], least_size: int, small: bool
         one = next(iter(pairs.values()))
         placed: Placed = {}
         for pair, measure in pairs.items():
-            over = over_host(one.transport, one.path)
+            over = over_host(one.transport, one.case.path)
             way = wiring.way(*pair, over_host=over) if facts.on_one_node(measure) else None
             if way is not None:
                 placed[pair] = (measure, way)
@@ -103,7 +103,7 @@ def copy_engine_cap(facts: Facts) -> Iterable[Finding]:
     for placed in placed_pairs(facts, ("unidirectional", "pingpong", "bidirectional")):
         one = next(iter(placed.values()))[0]
         groups = _by_rate(placed, ("direct",))
-        if one.transport != "copy_engine" or not groups or one.via >= 0:
+        if one.transport != "copy_engine" or not groups or one.case.via >= 0:
             continue
         rates = list(groups)
         widest, level = rates[-1], level_of(groups[rates[-1]])
@@ -190,14 +190,14 @@ def part_unused(facts: Facts) -> Iterable[Finding]:
             if (
                 measure.size < LARGE
                 or measure.pattern == "flag_pingpong"
-                or measure.via >= 0
-                or over_host(measure.transport, measure.path)
+                or measure.case.via >= 0
+                or over_host(measure.transport, measure.case.path)
             ):
                 continue
             between = facts.host_of(pair[0]) != facts.host_of(pair[1])
-            means = f"{measure.transport} {'device' if measure.source_memory == 'device' else 'host'} memory"
+            means = f"{measure.transport} {'device' if measure.case.source_memory == 'device' else 'host'} memory"
             # Inside a node host memory takes other wires: only between nodes does it tell of the same ones.
-            if not between and measure.source_memory != "device":
+            if not between and measure.case.source_memory != "device":
                 continue
             levels.setdefault((between, measure.pattern, measure.size), {}).setdefault(means, []).append(
                 (pair, measure)
@@ -287,10 +287,10 @@ def host_staging(facts: Facts) -> Iterable[Finding]:
     for placed in placed_pairs(facts, ("unidirectional", "pingpong", "bidirectional")):
         one = next(iter(placed.values()))[0]
         if (
-            over_host(one.transport, one.path)
-            or one.source_memory != "device"
-            or one.target_memory != "device"
-            or one.via >= 0
+            over_host(one.transport, one.case.path)
+            or one.case.source_memory != "device"
+            or one.case.target_memory != "device"
+            or one.case.via >= 0
         ):
             continue
         hosts = list(facts.wiring.host_rates.values()) if facts.wiring else []

@@ -43,7 +43,8 @@ def blocks_needed(facts: Facts) -> Iterable[Finding]:
             f"{best.case.blocks} give; {found.below:.0f} are too few.",
             tuple(Evidence(text, (m.case_key,)) for text, m in zip(texts, (enough, best), strict=True)),
             0.9,
-            f"Give such a copy {enough.case.blocks} blocks where kernels run beside it; each may take a multiprocessor.",
+            f"Give such a copy {enough.case.blocks} blocks where kernels run beside it; each may take a "
+            "multiprocessor.",
             devices=enough.devices,
         )
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 import linkgauge
+from approved import approve, plain
 from linkgauge.plan.case import Case, StopRule
 from linkgauge.store.run import Run
 from linkgauge.system import catalog
@@ -28,30 +28,21 @@ def printed(results: Results, width: int) -> str:
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
     console.print(tables.everything(results, width, "GB/s"))
     output = console.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in output.splitlines()) + "\n"
-
-
-def approve(name: str, text: str) -> None:
-    """Compare with the approved text; LINKGAUGE_APPROVE=1 writes it, to be looked at before it is committed."""
-    path = APPROVED / name
-    if os.environ.get("LINKGAUGE_APPROVE"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    return plain(output)
 
 
 @pytest.mark.parametrize("width", [44, 80, 120])
 def test_show_is_as_approved(rich: Results, width: int) -> None:
     text = printed(rich, width)
     assert max(map(len, text.splitlines())) <= width
-    approve(f"show-{width}.txt", text)
+    approve(APPROVED / f"show-{width}.txt", text)
 
 
 def test_summary_is_as_approved(rich_run: Run) -> None:
     console = Console(file=io.StringIO(), width=100, color_system=None, legacy_windows=False)
     print_summary(rich_run, console)
     output = console.file.getvalue()  # type: ignore[attr-defined]
-    approve("summary-100.txt", "\n".join(line.rstrip() for line in output.splitlines()) + "\n")
+    approve(APPROVED / "summary-100.txt", plain(output))
 
 
 def test_the_best_of_each_size_is_marked_once(rich: Results) -> None:

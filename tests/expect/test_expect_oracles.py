@@ -19,6 +19,7 @@ from linkgauge.expect import ceilings, cuts, flows
 from linkgauge.expect.graph import Wires, wires
 from linkgauge.plan.patterns import PATTERNS
 from linkgauge.system import Figure, Link, Node, System
+from trees import arborescences
 
 
 def examples(count: int) -> settings:
@@ -55,28 +56,6 @@ def machines(draw: st.DrawFn, most: int = 5, one_rate_both_ways: bool = True) ->
     bundles = {pair: draw(st.integers(1, 4)) for pair in chosen}
     back = None if one_rate_both_ways else {pair: draw(st.integers(1, 4)) for pair in chosen}
     return machine(bundles, count, back)
-
-
-def arborescences(
-    arcs: Sequence[tuple[str, str]], names: Sequence[str], root: str
-) -> Iterator[frozenset[tuple[str, str]]]:
-    """Every spanning tree directed away from `root`: one arc into each other vertex, no cycle."""
-    others = [name for name in names if name != root]
-    entering = [[arc for arc in arcs if arc[1] == name] for name in others]
-    for chosen in itertools.product(*entering):
-        parent = {head: tail for tail, head in chosen}
-        if all(_leads_to(parent, name, root) for name in others):
-            yield frozenset(chosen)
-
-
-def _leads_to(parent: Mapping[str, str], name: str, root: str) -> bool:
-    seen = set()
-    while name != root:
-        if name in seen:
-            return False
-        seen.add(name)
-        name = parent[name]
-    return True
 
 
 def pack(graph: Wires, trees: Sequence[tuple[str, frozenset[tuple[str, str]]]], *, equal_roots: bool) -> float:

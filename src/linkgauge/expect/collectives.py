@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from linkgauge.expect import cuts, flows, paths, rings
-from linkgauge.expect.graph import FABRIC, HOST, Wires
+from linkgauge.expect.graph import FABRIC, HOST, MACHINE, NODE, Wires
 from linkgauge.expect.points import beyond_cache, finite, serial
 from linkgauge.expect.query import Query, show
 from linkgauge.expect.rules import Ceiling, ceiling
@@ -60,11 +60,15 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         least = min(shares, key=lambda name: shares[name])
         add("injection", shares[least], f"ports of {least}: {show_rate(ports[least])}")
     if q.pattern in ("allgather", "reduce_scatter"):
-        cut = _packing(q, graph)
-        add("tree_packing", None if cut.value is None else n * cut.value, f"{where}; cut at {show(cut.side)}")
+        turned = graph if q.pattern == "allgather" else graph.reversed()
+        value, words = gathered(q, turned, _repeaters(q, turned) if kind == "bound" else frozenset())
+        add("tree_packing", value, f"{where}; {words}")
     if q.pattern in ("broadcast", "reduce"):
-        cut = cuts.broadcast(graph if q.pattern == "broadcast" else graph.reversed(), q.root_name, names)
-        add("rooted_cut", cut.value, f"{where}; cut at {show(cut.side)}")
+        turned = graph if q.pattern == "broadcast" else graph.reversed()
+        cut = cuts.broadcast(turned, q.root_name, names)
+        weight = {name: int(name == q.root_name) for name in names}
+        value, words = _packed(turned, cut, weight, _repeaters(q, turned) if kind == "bound" else frozenset())
+        add("rooted_cut", value, f"{where}; {words}")
     if q.pattern in ("scatter", "gather", "one_to_all", "all_to_one"):
         outward = q.pattern in ("scatter", "one_to_all")
         cut = cuts.scatter(graph if outward else graph.reversed(), q.root_name, weights)
@@ -114,8 +118,36 @@ def _slowest_pair(q: Query, graph: Wires) -> tuple[float | None, str]:
     return min(found, default=(None, ""))
 
 
-def _packing(q: Query, graph: Wires) -> cuts.Cut:
-    return cuts.gather_all(graph if q.pattern == "allgather" else graph.reversed(), q.weights)
+def gathered(q: Query, graph: Wires, repeaters: frozenset[str] = frozenset()) -> tuple[float | None, str]:
+    """Return the goodput of an allgather over a graph in bytes per second, and what sets it.
+
+    (Of a reduce_scatter over the graph turned round.) It is reached, but with `repeaters`, where it is a bound.
+    """
+    value, words = _packed(graph, cuts.gather_all(graph, q.weights), q.weights, repeaters)
+    return None if value is None else q.ranks * value, words
+
+
+def _packed(
+    graph: Wires, cut: cuts.Cut, weights: Mapping[str, int], repeaters: frozenset[str]
+) -> tuple[float | None, str]:
+    """Return the rate of packed trees: the cut's where all between the ends is balanced, else a program's."""
+    if not graph.balanced(tuple(weights)):
+        packed = flows.packed_trees(graph, weights, repeaters=repeaters)
+        if packed is not None and (cut.value is None or packed < cut.value * (1 - 1e-9)):
+            return packed, "trees packed, repeated by devices alone" if not repeaters else "trees packed"
+    return cut.value, f"cut at {show(cut.side)}"
+
+
+def _repeaters(q: Query, graph: Wires) -> frozenset[str]:
+    """Return the vertices beside the ends that may repeat data for this case: switches that can, and hosts."""
+    able = graph.multicast if _may_use_network(q, graph) else frozenset()
+    kinds = {node.name: node.kind for node in q.system.nodes}
+    if _hosts_take_part(q, graph):
+        able |= {vertex for vertex in graph.vertices if kinds.get(vertex) == "host"}
+    if graph.scope not in (FABRIC, NODE, HOST, MACHINE):
+        # The memory that joins host devices where what a run measured is all that is known.
+        able |= {vertex for vertex in graph.vertices if vertex not in kinds}
+    return able
 
 
 def _may_use_network(q: Query, graph: Wires) -> bool:
@@ -127,8 +159,12 @@ def _may_use_network(q: Query, graph: Wires) -> bool:
 
 def _bytes_rule_holds(q: Query, graph: Wires) -> bool:
     """Whether all bytes of an allreduce are sent by devices: no switch and no host adds or repeats."""
-    hosts_take_part = graph.scope != FABRIC and q.transport in ("ccl", "mpi", "staging")
-    return not _may_use_network(q, graph) and not hosts_take_part
+    return not _may_use_network(q, graph) and not _hosts_take_part(q, graph)
+
+
+def _hosts_take_part(q: Query, graph: Wires) -> bool:
+    """Whether the hosts' processors may add and repeat for this case."""
+    return graph.scope != FABRIC and q.transport in ("ccl", "mpi", "staging")
 
 
 def _constructive(q: Query) -> list[Ceiling]:
@@ -140,7 +176,7 @@ def _constructive(q: Query) -> list[Ceiling]:
     if q.pattern not in ("allreduce", "allgather", "reduce_scatter"):
         return []
     result: list[Ceiling] = []
-    n, names = q.ranks, q.names
+    names = q.names
     half = 2 if q.pattern == "allreduce" else 1
     if q.pattern == "allreduce":
         trees = flows.allreduce_trees(graph, names)
@@ -149,12 +185,10 @@ def _constructive(q: Query) -> list[Ceiling]:
         if _may_use_network(q, graph):
             trees = flows.allreduce_trees(graph, names, in_network=True)
             result.append(ceiling("allreduce_in_network", trees, f"{show(sorted(graph.multicast))} repeat and add"))
-        gathered = cuts.gather_all(graph, q.weights).value
-        scattered = cuts.gather_all(graph.reversed(), q.weights).value
-        if gathered is not None and scattered is not None:
-            both = serial(n * scattered, n * gathered)
-            words = f"reduce_scatter {show_rate(n * scattered)}, then allgather {show_rate(n * gathered)}"
-            result.append(ceiling("reduce_scatter_allgather", both, words))
+        after, before = (gathered(q, turned)[0] for turned in (graph, graph.reversed()))
+        if after is not None and before is not None:
+            words = f"reduce_scatter {show_rate(before)}, then allgather {show_rate(after)}"
+            result.append(ceiling("reduce_scatter_allgather", serial(before, after), words))
     k = len(names)
     units = _direct(q, graph)
     listed = rings.cycles(graph, names) if units is not None and k <= rings.MOST_DEVICES else []

@@ -80,7 +80,7 @@ def smallest_pair_cut(wires: Wires, names: Sequence[str]) -> Cut:
 
 @remembered
 def broadcast(wires: Wires, root: str, names: Sequence[str]) -> Cut:
-    """Return min over v of max flow(root, v): the rate of a broadcast (Edmonds' branchings)."""
+    """Return min over v of max flow(root, v): the rate of a broadcast (Edmonds' branchings); see `gather_all`."""
     best = Cut(None, ())
     for name in names:
         if name != root:
@@ -94,8 +94,9 @@ def broadcast(wires: Wires, root: str, names: Sequence[str]) -> Cut:
 def gather_all(wires: Wires, weights: Mapping[str, int]) -> Cut:
     """Return the largest rate x at which every vertex v sends `weights[v]` x to all others at once (an allgather).
 
-    x = min over vertex sets S that leave out some v of capacity leaving S / weight of S (bottleneck cut; by Edmonds'
-    and Frank's theorems spanning trees can be packed to reach it, switches included, since splitting off keeps cuts).
+    x = min over vertex sets S that leave out some v of capacity leaving S / weight of S (bottleneck cut). By Edmonds'
+    and Frank's theorems spanning trees can be packed to reach it; through switches too where as much may enter each
+    as may leave it, since splitting off keeps cuts there. Elsewhere it is a bound, and `flows.packed_trees` reached.
     """
     names = list(weights)
     total = sum(weights.values())

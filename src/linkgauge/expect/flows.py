@@ -6,6 +6,7 @@ Rates are scaled so that the largest finite capacity is 1 before the solver sees
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,9 +14,11 @@ from typing import Any
 import numpy as np
 import scipy
 
+from linkgauge.expect import cuts
 from linkgauge.expect.graph import Wires, remembered
 
 _LARGE = 2000
+_FEW = 4  # vertices that repeat: the program over sets of them has 2 ** _FEW parts, 16 times that of one set
 _UNBOUNDED, _DIFFICULT = 3, 4  # scipy.optimize.linprog's status
 
 
@@ -131,44 +134,120 @@ def all_pairs(weights: Mapping[str, int]) -> dict[tuple[str, str], float]:
 
 
 @remembered
+def packed_trees(wires: Wires, weights: Mapping[str, int], *, repeaters: frozenset[str] = frozenset()) -> float | None:
+    """Return the largest x in bytes per second at which trees out of every v of `weights` carry x `weights[v]` to all.
+
+    A vertex that is none of `weights` passes on what enters it, once: with what it may carry balanced, trees can be
+    packed (Bang-Jensen, Frank and Jackson 1995, splitting off at vertices that as much enters as leaves). Where every
+    such vertex is balanced anyway, this is `cuts.gather_all`. `repeaters` may send what enters them any number of
+    times, or a mixture of it: with them the value is a bound. None where no known capacity limits it.
+    """
+    program = _Program()
+    rate = program.variables([math.inf])[0]
+    roots = dict(zip(weights, program.variables([math.inf] * len(weights)), strict=True))
+    for name, column in roots.items():
+        program.row([(column, 1.0), (rate, -float(weights[name]))], 0.0, equal=True)
+    part = _tree_part(program, wires, roots, free=repeaters)
+    scale = _scale(wires)
+    for arc, capacity in wires.arcs.items():
+        if not math.isinf(capacity):
+            program.row([(part[arc], 1.0)], capacity / scale, equal=False)
+    try:
+        value, _ = program.maximise([(rate, 1.0)])
+    except UnboundedError:
+        return None
+    return value * scale
+
+
+@remembered
 def allreduce_trees(wires: Wires, names: Sequence[str], *, in_network: bool = False) -> float | None:
     """Return the goodput m/t of the best schedule of reducing and broadcasting trees, in bytes per second.
 
     Maximise the sum of lambda_v over roots v. Each arc's capacity is split into a reducing and a broadcasting part;
     for every proper set S the broadcasting capacity leaving S and the reducing capacity entering S are at least
     the sum of lambda over S, written as a flow of the whole from the roots to each device (docs/definitions.md,
-    Ceilings). A vertex that cannot repeat or add data gets parts that balance: what leaves is what entered;
-    `in_network` says that switches which can do so are used for it. None where an arc's rate is unknown.
+    Ceilings). A vertex that cannot repeat or add data gets parts that balance: what leaves is what entered.
+
+    `in_network` says that switches which can repeat or add are used for it. A tree then branches in some set of them,
+    each of which it reaches like a device: the parts are sums over such sets, each a packing of trees (a single part
+    in which switches repeat as they like would allow codes, which no switch computes). Of more than 4 switches that
+    repeat only the sets of none, one and all are tried: less than the best, and reached. None where an arc's rate is
+    unknown.
     """
     if any(math.isinf(rate) for rate in wires.arcs.values()) or len(names) < 2:
         return None
+    if not in_network:
+        return _allreduce(wires, names, [frozenset()], [frozenset()])
+    # Mostly trees through all switches reach the cut, and then nothing is better.
+    value = _allreduce(wires, names, [wires.multicast], [wires.reduction])
+    cut = cuts.smallest_pair_cut(wires, names).value
+    if cut is not None and value < cut * (1 - 1e-9):
+        value = max(value, _allreduce(wires, names, _some(wires.multicast), _some(wires.reduction)))
+    return value
+
+
+def _some(repeaters: frozenset[str]) -> list[frozenset[str]]:
+    """Return the sets of vertices that trees may branch in: every one of a few, else none, one and all."""
+    sizes = range(len(repeaters) + 1) if len(repeaters) <= _FEW else sorted({0, 1, len(repeaters)})
+    return [frozenset(chosen) for size in sizes for chosen in itertools.combinations(sorted(repeaters), size)]
+
+
+def _allreduce(
+    wires: Wires, names: Sequence[str], repeating: Sequence[frozenset[str]], adding: Sequence[frozenset[str]]
+) -> float:
+    """Return the program's value where broadcasting trees branch in one of `repeating`, reducing ones in `adding`."""
     program = _Program()
     scale = _scale(wires)
     roots = dict(zip(names, program.variables([math.inf] * len(names)), strict=True))
-    forward = _tree_part(program, wires, roots, wires.multicast if in_network else frozenset())
+    forward = _tree_parts(program, wires, roots, repeating)
     # On a symmetric graph some best schedule reduces along its broadcasting trees turned round: half the program.
-    if wires.symmetric and wires.multicast == wires.reduction:
+    if wires.symmetric and list(repeating) == list(adding):
         backward = {arc: forward[arc[1], arc[0]] for arc in forward}
     else:
-        turned = _tree_part(program, wires.reversed(), roots, wires.reduction if in_network else frozenset())
-        backward = {(head, tail): column for (tail, head), column in turned.items()}
+        turned = _tree_parts(program, wires.reversed(), roots, adding)
+        backward = {(head, tail): columns for (tail, head), columns in turned.items()}
     for arc, rate in wires.arcs.items():
-        program.row([(forward[arc], 1.0), (backward[arc], 1.0)], rate / scale, equal=False)
+        program.row([(column, 1.0) for column in (*forward[arc], *backward[arc])], rate / scale, equal=False)
     value, _ = program.maximise([(column, 1.0) for column in roots.values()])
     return value * scale
 
 
+def _tree_parts(
+    program: _Program, wires: Wires, roots: Mapping[str, int], branching: Sequence[frozenset[str]]
+) -> dict[tuple[str, str], list[int]]:
+    """Add a broadcasting part of each arc for each set of vertices that trees branch in; return the parts' columns."""
+    if len(branching) == 1:
+        shares = [dict(roots)]
+    else:
+        shares = [dict(zip(roots, program.variables([math.inf] * len(roots)), strict=True)) for _ in branching]
+        for name, column in roots.items():
+            program.row([(column, -1.0), *((share[name], 1.0) for share in shares)], 0.0, equal=True)
+    parts = [
+        _tree_part(program, wires, share, branching=chosen) for share, chosen in zip(shares, branching, strict=True)
+    ]
+    return {arc: [part[arc] for part in parts] for arc in wires.arcs}
+
+
 def _tree_part(
-    program: _Program, wires: Wires, roots: Mapping[str, int], repeaters: frozenset[str]
+    program: _Program,
+    wires: Wires,
+    roots: Mapping[str, int],
+    *,
+    branching: frozenset[str] = frozenset(),
+    free: frozenset[str] = frozenset(),
 ) -> dict[tuple[str, str], int]:
-    """Add the broadcasting part of each arc and the flows that prove it enough; return the part's columns."""
+    """Add the broadcasting part of each arc and the flows that prove it enough; return the part's columns.
+
+    All reaches every root and every vertex of `branching`, which may repeat it. `free` vertices need nothing and may
+    send whatever they can make of what enters them; all others send what enters them.
+    """
     arcs = list(wires.arcs)
     part = dict(zip(arcs, program.variables([math.inf] * len(arcs)), strict=True))
     for vertex in wires.vertices:
-        if vertex not in roots and vertex not in repeaters:
+        if vertex not in roots and vertex not in branching and vertex not in free:
             terms = [(column, 1.0 if arc[1] == vertex else -1.0) for arc, column in part.items() if vertex in arc]
             program.row(terms, 0.0, equal=True)
-    for target in roots:
+    for target in (*roots, *sorted(branching)):
         flow = dict(zip(arcs, program.variables([0.0 if arc[0] == target else math.inf for arc in arcs]), strict=True))
         supply = dict(zip(roots, program.variables([math.inf] * len(roots)), strict=True))
         for arc in arcs:

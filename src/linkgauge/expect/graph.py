@@ -4,7 +4,11 @@ A vertex is a device, a switch or a host; an arc is all that a bundle of links c
 second. Switches that only differ in name (the planes of an NVSwitch fabric) are merged into one vertex of their
 summed capacity. Merging is exact for fractional flows: it is done for the classes of an equitable partition (each
 member exchanges the same rate with every other class, so a flow through the class splits evenly over its members) and
-for switches with the same neighbours in equal proportions.
+for switches with the same neighbours in equal proportions. Only a fabric's switches are merged: hardware spreads
+what enters a fabric over its planes, so that together they are one way, where a path through PCIe switches takes one.
+
+A vertex with a stated throughput has an entrance before it: a vertex that all that enters must pass, joined to it by
+an inner arc of that capacity. It routes, and the inner arc is no hop.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Concatenate, ParamSpec, TypeVar
@@ -39,7 +43,8 @@ class Wires:
 
     `devices` maps ordinals to vertices. `multicast` and `reduction` are the vertices that may repeat or add data on its
     way (switches that say so), `routers` those that pass others' traffic on without a program; `unknown` are the links
-    whose rate no source gives; `links` counts links per arc.
+    whose rate no source gives; `links` counts links per arc. `inner` are the arcs inside a vertex with a throughput;
+    `network` is the vertex in which NICs meet, where the scope has it.
     """
 
     scope: str
@@ -50,6 +55,8 @@ class Wires:
     reduction: frozenset[str]
     routers: frozenset[str]
     unknown: tuple[str, ...]
+    inner: frozenset[tuple[str, str]] = frozenset()
+    network: str | None = None
 
     @property
     def vertices(self) -> tuple[str, ...]:
@@ -73,6 +80,14 @@ class Wires:
         """Return the total capacity entering a vertex."""
         return sum(rate for (_, head), rate in self.arcs.items() if head == vertex)
 
+    def balanced(self, ends: Collection[str]) -> bool:
+        """Return whether as much may enter each vertex as may leave it, `ends` left out (infinite equals infinite)."""
+        balance: dict[str, list[float]] = {}
+        for (tail, head), rate in self.arcs.items():
+            balance.setdefault(tail, [0.0, 0.0])[0] += rate
+            balance.setdefault(head, [0.0, 0.0])[1] += rate
+        return all(math.isclose(*both) for vertex, both in balance.items() if vertex not in ends)
+
     def reversed(self) -> Wires:
         """Return the graph with every arc turned round; what repeats then adds, and the other way about."""
         made: Wires | None = self.__dict__.get("_reversed")
@@ -90,6 +105,8 @@ class Wires:
             reduction=self.multicast,
             routers=self.routers,
             unknown=self.unknown,
+            inner=frozenset((head, tail) for tail, head in self.inner),
+            network=self.network,
         )
 
     def with_arcs(self, arcs: Mapping[tuple[str, str], float]) -> Wires:
@@ -162,6 +179,7 @@ def _still(value: object) -> object:
 def wires(system: System, scope: str = FABRIC) -> Wires:
     """Return the graph of `system` over the links of `scope` (`FABRIC`, `NODE`, `HOST` or `MACHINE`)."""
     kinds = {node.name: node for node in system.nodes}
+    network = _unused(_NETWORK, kinds) if scope == MACHINE else None
     arcs: dict[tuple[str, str], float] = {}
     counts: dict[tuple[str, str], int] = {}
     unknown = []
@@ -175,13 +193,15 @@ def wires(system: System, scope: str = FABRIC) -> Wires:
             rate = link.rate(tail)
             arcs[tail, head] = arcs.get((tail, head), 0.0) + (math.inf if rate is None else rate)
             counts[tail, head] = counts.get((tail, head), 0) + link.count
-    if scope == MACHINE:
-        _add_network(system, arcs, counts)
-    arcs, counts = _ported(system, arcs, counts)
+    if network is not None:
+        _add_network(system, network, arcs, counts)
+    arcs, counts, inner = _ported(system, arcs, counts)
     devices = {d.ordinal or 0: d.name for d in system.devices}
     fixed = set(devices.values()) | {node.name for node in system.nodes if node.kind == "host"}
     flags = {n.name: (n.multicast, n.reduction) for n in system.nodes if n.kind == "switch"}
-    merged = _merge(arcs, fixed, flags)
+    by_kind = {node.name: node.kind for node in system.nodes}
+    on_fabric = {end for link in system.links if is_fabric(link, by_kind) for end in (link.a, link.b)}
+    merged = _merge(arcs, fixed, {name: able for name, able in flags.items() if name in on_fabric})
     arcs, counts = _join(arcs, merged), {arc: int(c) for arc, c in _join(counts, merged).items()}
     return Wires(
         scope=scope,
@@ -190,16 +210,30 @@ def wires(system: System, scope: str = FABRIC) -> Wires:
         links=counts,
         multicast=frozenset(merged[name] for name, (multicast, _) in flags.items() if multicast and name in merged),
         reduction=frozenset(merged[name] for name, (_, reduction) in flags.items() if reduction and name in merged),
-        routers=frozenset(merged[node.name] for node in system.nodes if node.routes and node.name in merged),
+        routers=frozenset(
+            [merged[node.name] for node in system.nodes if node.routes and node.name in merged]
+            + [entrance for entrance, _ in inner]
+        ),
         unknown=tuple(unknown),
+        inner=inner,
+        network=network,
     )
 
 
-def _add_network(system: System, arcs: dict[tuple[str, str], float], counts: dict[tuple[str, str], int]) -> None:
+def _unused(name: str, taken: Collection[str]) -> str:
+    """Return a name for a vertex that no description has, `name` itself where no node is called so."""
+    while name in taken:
+        name += "'"
+    return name
+
+
+def _add_network(
+    system: System, network: str, arcs: dict[tuple[str, str], float], counts: dict[tuple[str, str], int]
+) -> None:
     """Join the NICs whose rate is known in one vertex: a library may send out by one and in by another."""
     for nic in system.of_kind("nic"):
         if nic.port_rate is not None:
-            for arc in ((nic.name, _NETWORK), (_NETWORK, nic.name)):
+            for arc in ((nic.name, network), (network, nic.name)):
                 arcs[arc], counts[arc] = nic.port_rate.value, 1
 
 
@@ -215,17 +249,17 @@ def _within(scope: str, link: Link, a: Node, b: Node) -> bool:
 
 def _ported(
     system: System, arcs: Mapping[tuple[str, str], float], counts: Mapping[tuple[str, str], int]
-) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], int]]:
-    """Give each vertex with a stated throughput an entrance of that capacity, where all that enters it must pass."""
+) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], int], frozenset[tuple[str, str]]]:
+    """Give each vertex with a stated throughput an entrance that all that enters must pass; return the inner arcs."""
+    taken = {node.name for node in system.nodes}
     limits = {n.name: n.throughput.value for n in system.nodes if n.throughput is not None}
-    entrance = {name: f"{name}<" for name in limits}
+    entrance = {name: _unused(f"{name}<", taken) for name in limits}
     ported = {(tail, entrance.get(head, head)): rate for (tail, head), rate in arcs.items()}
     numbers = {(tail, entrance.get(head, head)): count for (tail, head), count in counts.items()}
-    for name, limit in limits.items():
-        if any(head == entrance[name] for _, head in ported):
-            ported[entrance[name], name] = limit
-            numbers[entrance[name], name] = 1
-    return ported, numbers
+    inner = frozenset((entrance[name], name) for name in limits if any(head == name for _, head in arcs))
+    for arc in inner:
+        ported[arc], numbers[arc] = limits[arc[1]], 1
+    return ported, numbers, inner
 
 
 def _join(arcs: Mapping[tuple[str, str], float], merged: Mapping[str, str]) -> dict[tuple[str, str], float]:

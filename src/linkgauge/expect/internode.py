@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from linkgauge.expect import cuts
+from linkgauge.expect.collectives import gathered
 from linkgauge.expect.points import finite, serial
 from linkgauge.expect.query import Query
 from linkgauge.expect.rules import Ceiling, ceiling
@@ -77,10 +77,7 @@ def _inside(q: Query) -> float | None:
     graph = q.graph()
     if any(math.isinf(rate) for rate in graph.arcs.values()):
         return None
-    gathered, scattered = (cuts.gather_all(w, q.weights).value for w in (graph, graph.reversed()))
-    if gathered is None or scattered is None:
-        return None
-    return serial(q.ranks * gathered, q.ranks * scattered)
+    return serial(*(gathered(q, turned)[0] for turned in (graph, graph.reversed())))
 
 
 def global_rate_of_group(network: Network) -> float | None:

@@ -1,6 +1,7 @@
 """Single paths between devices: hops, the shortest, the widest; and the edge forwarding index.
 
-A path's rate is that of its narrowest bundle. Hops count links, so a way through a switch has two.
+A path's rate is that of its narrowest bundle. Hops count links, so a way through a switch has two, whether or not its
+throughput is stated: the arc inside a vertex limits what passes and is no hop.
 """
 
 from __future__ import annotations
@@ -17,6 +18,16 @@ Path = tuple[str, ...]
 def rate_of(wires: Wires, path: Sequence[str]) -> float:
     """Return the rate of a path in bytes per second: the capacity of its narrowest arc."""
     return min(wires.arcs[arc] for arc in itertools.pairwise(path))
+
+
+def length(wires: Wires, path: Sequence[str]) -> int:
+    """Return how many links a path has."""
+    return sum(arc not in wires.inner for arc in itertools.pairwise(path))
+
+
+def shown(wires: Wires, path: Sequence[str]) -> str:
+    """Return a path as its basis shows it: without the entrances of vertices whose throughput is stated."""
+    return " - ".join([arc[0] for arc in itertools.pairwise(path) if arc not in wires.inner] + [path[-1]])
 
 
 @remembered
@@ -55,8 +66,8 @@ def _best(wires: Wires, source: str, target: str, *, widest_first: bool) -> Path
         hops, rate = (second, -first) if widest_first else (first, -second)
         for head, arc in ahead.get(end, ()):
             if head not in done:
-                narrow = min(rate, arc)
-                key = (-narrow, hops + 1) if widest_first else (hops + 1, -narrow)
+                narrow, further = min(rate, arc), hops + ((end, head) not in wires.inner)
+                key = (-narrow, further) if widest_first else (further, -narrow)
                 heapq.heappush(queue, (*key, (*path, head)))
     return None
 
@@ -66,7 +77,7 @@ def hops(wires: Wires, source: str, target: str) -> int | None:
     if source == target:
         return 0
     path = shortest(wires, source, target)
-    return None if path is None else len(path) - 1
+    return None if path is None else length(wires, path)
 
 
 def hop_matrix(wires: Wires, ordinals: Iterable[int]) -> list[list[int | None]]:
@@ -83,19 +94,24 @@ def loads(wires: Wires, pairs: Mapping[tuple[str, str], float]) -> dict[tuple[st
     (De Sensi et al., SC'24, Section IV-A). Parallel links are one arc.
     """
     result = dict.fromkeys(wires.arcs, 0.0)
+    # Paths are counted on vertices whose entrances are one with them; each arc but the inner ones stays one arc.
+    whole = {vertex: vertex for vertex in wires.vertices} | dict(wires.inner)
+    ends = {arc: (whole[arc[0]], whole[arc[1]]) for arc in wires.arcs if arc not in wires.inner}
     ahead: dict[str, list[str]] = {}
-    for tail, head in wires.arcs:
+    for tail, head in ends.values():
         ahead.setdefault(tail, []).append(head)
-    ways = {vertex: _counts(ahead, vertex) for vertex in wires.vertices}
+    ways = {vertex: _counts(ahead, vertex) for vertex in dict.fromkeys(whole.values())}
     for (source, target), demand in pairs.items():
         distance, count = ways[source]
         if target not in distance:
             raise ValueError(f"no path from {source} to {target}")
-        for tail, head in wires.arcs:
+        for arc, (tail, head) in ends.items():
             if tail not in distance or target not in ways[head][0]:
                 continue
             if distance[tail] + 1 + ways[head][0][target] == distance[target]:
-                result[tail, head] += demand * count[tail] * ways[head][1][target] / count[target]
+                result[arc] += demand * count[tail] * ways[head][1][target] / count[target]
+    for entrance, inside in wires.inner:
+        result[entrance, inside] = sum(load for (_, head), load in result.items() if head == entrance)
     return result
 
 

@@ -64,8 +64,9 @@ def _paths(graph: Wires, sources: Sequence[str], targets: Sequence[str]) -> list
             path = max(found, key=lambda p: paths.rate_of(graph, p))
             rate = paths.rate_of(graph, path)
             if finite(rate):
-                hops = "1 hop" if len(path) == 2 else f"{len(path) - 1} hops"
-                result.append(ceiling(rule, rate, f"{' - '.join(path)} ({hops})"))
+                count = paths.length(graph, path)
+                hops = "1 hop" if count == 1 else f"{count} hops"
+                result.append(ceiling(rule, rate, f"{paths.shown(graph, path)} ({hops})"))
     return result
 
 

@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def pack(
     columns = [*out, *into]
     used = np.array([[float(tree[arc]) for _, tree in columns] + [0.0] for arc in graph.arcs], dtype=float)
     room = np.array(list(graph.arcs.values())) / GB
-    rows, rights = [[float(i < len(out)) for i in range(len(columns))] + [-1.0]], [0.0]
+    rows = [[float(i < len(out)) for i in range(len(columns))] + [-1.0]]
     for root in dict.fromkeys(root for root, _ in columns):
         if shares is not None:
             rows.append([float(r == root and i < len(out)) for i, (r, _) in enumerate(columns)] + [-shares[root]])
@@ -173,3 +174,88 @@ def test_a_library_whose_switches_repeat_is_bounded_by_cuts_alone() -> None:
     assert values(able, pattern="allgather", transport="ccl")["tree_packing"] == ("bound", pytest.approx(5 * reached))
     assert 5 * reached == pytest.approx(31.25e9)
     assert values(able, pattern="allgather", transport="kernel")["tree_packing"] == ("bound", pytest.approx(15e9))
+
+
+def test_a_staged_pingpong_goes_both_ways() -> None:
+    """10 GB/s there and 40 back: m over half of the round trip is 16, whoever starts."""
+    text = 'name = "odd"\nsource = "made up"\n[[device]]\nname = "d0..1"\n[[host]]\nname = "h"\n'
+    for name, out, back in (("d0", 10, 40), ("d1", 40, 10)):
+        text += f'[[link]]\nkind = "pcie"\ndata_rate = "{out} GB/s"\nback_rate = "{back} GB/s"\na = "{name}"\nb = "h"\n'
+    odd = from_toml(text)
+    for devices in ((0, 1), (1, 0)):
+        found = values(odd, pattern="pingpong", transport="staging", devices=devices)
+        assert found["staging_pipelined"] == ("bound", pytest.approx(16e9))
+        # Store and forward: both legs at 10 there, both at 40 back.
+        assert found["staging_legs"] == ("constructive", pytest.approx(8e9))
+        found = values(odd, pattern="pingpong", transport="copy_engine", devices=devices)
+        for rule in ("max_flow", "widest_path", "shortest_path"):
+            assert found[rule][1] == pytest.approx(16e9)
+    one_way = values(odd, pattern="unidirectional", transport="staging", devices=(1, 0))
+    assert one_way["staging_pipelined"][1] == pytest.approx(40e9)
+
+
+def test_paths_of_a_pingpong_may_differ_there_and_back() -> None:
+    """Widest there by way of d2, back directly: 30 and 12 GB/s."""
+    text = 'name = "three"\nsource = "made up"\n[[device]]\nname = "d0..2"\n'
+    for a, b, there, back in (("d0", "d1", 10, 12), ("d0", "d2", 30, 5), ("d2", "d1", 30, 5)):
+        text += (
+            f'[[link]]\nkind = "xgmi"\ndata_rate = "{there} GB/s"\nback_rate = "{back} GB/s"\na = "{a}"\nb = "{b}"\n'
+        )
+    three = from_toml(text)
+    found = {c.rule: c for c in ceilings(three, {"pattern": "pingpong", "devices": (0, 1)})}
+    assert found["widest_path"].value_bytes_per_s == pytest.approx(2e9 / (1 / 30 + 1 / 12))
+    assert "d0 - d2 - d1 (2 hops) at 30 GB/s, back d1 - d0 at 12 GB/s" in found["widest_path"].basis
+    assert found["shortest_path"].value_bytes_per_s == pytest.approx(2e9 / (1 / 10 + 1 / 12))
+
+
+@pytest.mark.parametrize("name", ["network", "s<", "plain"])
+def test_a_switch_may_be_called_anything(name: str) -> None:
+    """Names of vertices that the graph adds are never those of the description."""
+    text = 'name = "named"\nsource = "made up"\n[[device]]\nname = "d0..1"\n[[switch]]\nname = "NAME"\n'
+    text += '[[switch]]\nname = "s"\nthroughput = "40 GB/s"\n[[nic]]\nname = "n"\nport_rate = "55 GB/s"\n'
+    for a, b, rate in (("d0", "NAME", 18), ("d1", "NAME", 73), ("d0", "n", 60), ("d0", "s", 1), ("d1", "s", 1)):
+        text += f'[[link]]\nkind = "pcie"\ndata_rate = "{rate} GB/s"\na = "{a}"\nb = "{b}"\n'
+    for pattern in ("unidirectional", "bidirectional", "allreduce", "allgather", "alltoall"):
+        case: dict[str, Any] = {"pattern": pattern, "transport": "ccl", "devices": (0, 1)}
+        found = values(from_toml(text.replace("NAME", name)), **case)
+        plain = values(from_toml(text.replace("NAME", "other")), **case)
+        assert found == {rule: (kind, pytest.approx(value)) for rule, (kind, value) in plain.items()}
+        if pattern == "unidirectional":
+            assert found["max_flow"] == ("bound", pytest.approx(19e9))
+
+
+def test_a_path_takes_one_of_two_equal_switches() -> None:
+    """Through PCIe switches a path takes one; the planes of a fabric are one way, over which hardware spreads."""
+    text = 'name = "two"\nsource = "made up"\n[[device]]\nname = "d0..1"\n[[switch]]\nname = "s0..1"\n'
+    text += '[[link]]\nkind = "KIND"\ndata_rate = "10 GB/s"\nfrom = ["d0..1"]\nto = ["s0..1"]\n'
+    case = {"pattern": "unidirectional", "devices": (0, 1)}
+    pcie = values(from_toml(text.replace("KIND", "pcie")), **case)
+    assert pcie["widest_path"][1] == pcie["shortest_path"][1] == 10e9
+    assert pcie["max_flow"][1] == 20e9
+    assert values(from_toml(text.replace("KIND", "nvlink")), **case)["widest_path"][1] == 20e9
+
+
+def butterfly(links: Sequence[str], count: int, switches: str) -> System:
+    text = f'name = "butterfly"\nsource = "made up"\n[[device]]\nname = "d0..{count - 1}"\n'
+    text += "".join(f'[[switch]]\nname = "{s}"\nmulticast = true\nreduction = true\n' for s in switches)
+    text += "".join(f'[[link]]\nkind = "nvlink"\ndata_rate = "1 GB/s"\na = "{a}"\nb = "{b}"\n' for a, b in
+                    (link.split("-") for link in links))  # fmt: skip
+    return from_toml(text)
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        ["d0-w", "d0-x", "w-d1", "x-d2", "w-y", "x-y", "y-z", "z-d1", "z-d2"],
+        ["d0-w", "d1-w", "d1-x", "d2-x", "w-y", "x-y", "y-z", "z-d0", "z-d2"],
+    ],
+)
+def test_switches_that_repeat_do_not_mix(links: list[str]) -> None:
+    """On a butterfly codes reach what trees do not; what is called reached is what trees reach."""
+    system = butterfly(links, 3, "wxyz")
+    graph = wires(system)
+    names = list(graph.devices.values())
+    expected = reduce_and_repeat(graph, names, in_network=True)
+    found = values(system, pattern="allreduce", transport="ccl")
+    assert found["allreduce_in_network"] == ("constructive", pytest.approx(expected * GB))
+    assert found["allreduce_trees"][1] == pytest.approx(reduce_and_repeat(graph, names) * GB)

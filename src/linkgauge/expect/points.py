@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from linkgauge.expect import cuts, paths
 from linkgauge.expect.graph import FABRIC, HOST, Wires
@@ -24,6 +25,12 @@ def serial(*rates: float | None) -> float | None:
     return 1.0 / sum(1.0 / rate for rate in rates if rate is not None)
 
 
+def round_trip(there: float | None, back: float | None) -> float | None:
+    """Return the goodput of a ping-pong, m over half of its round trip: the harmonic mean of both ways' rates."""
+    both = serial(there, back)
+    return None if both is None else 2 * both
+
+
 def point_to_point(q: Query) -> list[Ceiling]:
     """Return the ceilings of pingpong and unidirectional, and of one direction of bidirectional taken alone."""
     if q.transport == "staging" and not q.on_host:
@@ -40,34 +47,50 @@ def point_to_point(q: Query) -> list[Ceiling]:
         kind = "bound" if q.binds or scope == q.outer else "constructive"
         best = _best_flow(q.graph(scope), sources, targets)
         if q.pattern == "pingpong" and best is not None:
-            # The message comes back over the other direction; half of the round trip is the mean of both.
             back = _best_flow(q.graph(scope), targets, sources)
-            mean = serial(best.value, back.value if back is not None else None)
-            best = cuts.Cut(None if mean is None else 2 * mean, best.side)
+            best = cuts.Cut(round_trip(best.value, back.value if back is not None else None), best.side)
         if best is not None and finite(best.value):
             basis = f"over the {scope} links; cut at {show(best.side)}"
             result.append(ceiling("max_flow", best.value, basis, kind=kind))
-    result.extend(_paths(q.graph(), sources, targets))
+    there_and_back = q.pattern == "pingpong"
+    result.extend(_paths(q.graph(), sources, targets, there_and_back))
     if q.scope == FABRIC and not q.graph().joined(q.devices, by_hardware=True):
         # No hardware passes traffic on over the fabric here: without a program that does, copies go by the host links.
-        result.extend(_paths(q.graph(HOST), sources, targets))
+        result.extend(_paths(q.graph(HOST), sources, targets, there_and_back))
     return result
 
 
-def _paths(graph: Wires, sources: Sequence[str], targets: Sequence[str]) -> list[Ceiling]:
+def _paths(graph: Wires, sources: Sequence[str], targets: Sequence[str], there_and_back: bool) -> list[Ceiling]:
     result = []
-    known = set(graph.vertices)
     for rule, find in (("widest_path", paths.widest), ("shortest_path", paths.shortest)):
-        ends = [(s, t) for s in sources for t in targets if s in known and t in known]
-        found = [p for s, t in ends if (p := find(graph, s, t)) is not None]
-        if found:
-            path = max(found, key=lambda p: paths.rate_of(graph, p))
-            rate = paths.rate_of(graph, path)
-            if finite(rate):
-                count = paths.length(graph, path)
-                hops = "1 hop" if count == 1 else f"{count} hops"
-                result.append(ceiling(rule, rate, f"{paths.shown(graph, path)} ({hops})"))
+        path = _best_path(graph, sources, targets, find)
+        if path is None:
+            continue
+        rate: float | None = paths.rate_of(graph, path)
+        count = paths.length(graph, path)
+        words = f"{paths.shown(graph, path)} ({'1 hop' if count == 1 else f'{count} hops'})"
+        if there_and_back:
+            back = _best_path(graph, targets, sources, find)
+            rate_back = None if back is None else paths.rate_of(graph, back)
+            if back is not None and (back != path[::-1] or rate_back != rate):
+                words += f" at {show_rate(rate)}, back {paths.shown(graph, back)} at {show_rate(rate_back)}"
+            rate = round_trip(rate, rate_back)
+        if rate is not None and finite(rate):
+            result.append(ceiling(rule, rate, words))
     return result
+
+
+def _best_path(
+    graph: Wires,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    find: Callable[[Wires, str, str], paths.Path | None],
+) -> paths.Path | None:
+    """Return the path of the largest rate over the places where the memories may be."""
+    known = set(graph.vertices)
+    ends = [(s, t) for s in sources for t in targets if s in known and t in known]
+    found = [path for s, t in ends if (path := find(graph, s, t)) is not None]
+    return max(found, key=lambda path: paths.rate_of(graph, path), default=None)
 
 
 def _best_flow(graph: Wires, sources: Sequence[str], targets: Sequence[str]) -> cuts.Cut | None:
@@ -92,31 +115,53 @@ def _ends(q: Query, rank: int, memory: str, node: int) -> tuple[str, ...]:
 
 def staging_point_to_point(q: Query, graph: Wires) -> list[Ceiling]:
     """Return the ceilings of a copy by way of host memory, over host links."""
-    source, target = q.names[0], q.names[-1]
     hosts = [host.name for host in q.system.hosts if host.name in graph.vertices]
     if not hosts:
         return []
-    out = cuts.max_flow_between(graph, [source], hosts).value if q.source_memory == "device" else None
-    back = cuts.max_flow_between(graph, hosts, [target]).value if q.target_memory == "device" else None
-    across = cuts.max_flow(graph, source, target).value if source != target else None
+    ends = (q.names[0], q.source_memory), (q.names[-1], q.target_memory)
+    there = _staged(q, graph, hosts, *ends)
+    if q.pattern != "pingpong":
+        return list(there.values())
+    back = _staged(q, graph, hosts, *reversed(ends))
     result = []
+    for rule, way in there.items():
+        other = back.get(rule)
+        if other is None:
+            continue
+        value = round_trip(way.value_bytes_per_s, other.value_bytes_per_s)
+        basis = way.basis
+        if not math.isclose(way.value_bytes_per_s or 0.0, other.value_bytes_per_s or 0.0):
+            shown = show_rate(way.value_bytes_per_s), show_rate(other.value_bytes_per_s)
+            basis = f"{shown[0]} there ({basis}), {shown[1]} back ({other.basis})"
+        result.append(dataclasses.replace(way, value_bytes_per_s=value, basis=basis))
+    return result
+
+
+def _staged(
+    q: Query, graph: Wires, hosts: Sequence[str], start: tuple[str, str], end: tuple[str, str]
+) -> dict[str, Ceiling]:
+    """Return what each rule of staging allows one way, between two devices with the kinds of memory of their ends."""
+    (source, source_memory), (target, target_memory) = start, end
+    out = cuts.max_flow_between(graph, [source], hosts).value if source_memory == "device" else None
+    back = cuts.max_flow_between(graph, hosts, [target]).value if target_memory == "device" else None
+    across = cuts.max_flow(graph, source, target).value if source != target else None
+    result: dict[str, Ceiling] = {}
+
+    def add(rule: str, value: float | None, basis: str, source: str | None = None) -> None:
+        if value is not None:
+            result[rule] = ceiling(rule, value, basis, source=source)
+
     legs = {"device to host": out, "host to device": back, "whole way": across}
-    known = {name: rate for name, rate in legs.items() if finite(rate)}
-    if known:
-        basis = ", ".join(f"{name} {show_rate(rate)}" for name, rate in known.items())
-        result.append(ceiling("staging_pipelined", min(r for r in known.values() if r is not None), basis))
-    legs_rate = serial(out, back)
-    if legs_rate is not None:
-        result.append(ceiling("staging_legs", legs_rate, f"{show_rate(out)} out, {show_rate(back)} back"))
+    known = {name: rate for name, rate in legs.items() if rate is not None and finite(rate)}
+    basis = ", ".join(f"{name} {show_rate(rate)}" for name, rate in known.items())
+    add("staging_pipelined", min(known.values(), default=None), basis)
+    add("staging_legs", serial(out, back), f"{show_rate(out)} out, {show_rate(back)} back")
     near = hosts_for(q, source, -1)
     copy = q.system.node(near[0]).copy_rate if near else None
     if copy is not None:
-        two, three = serial(out, copy.value), serial(out, copy.value, back)
         words = f"{show_rate(out)} out, host copy {show_rate(copy.value)}"
-        if two is not None:
-            result.append(ceiling("staging_two_legs", two, words, source=copy.source))
-        if three is not None:
-            result.append(ceiling("staging_three_legs", three, f"{words}, {show_rate(back)} back"))
+        add("staging_two_legs", serial(out, copy.value), words, copy.source)
+        add("staging_three_legs", serial(out, copy.value, back), f"{words}, {show_rate(back)} back")
     return result
 
 

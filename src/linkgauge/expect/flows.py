@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -263,3 +263,43 @@ def _tree_part(
             if terms:
                 program.row(terms, 0.0, equal=True)
     return part
+
+
+@remembered
+def hierarchical(wires: Wires, weights: Mapping[str, int], inside: Collection[tuple[str, str]], share: float) -> float:
+    """Return the goodput m/t of a hierarchical allreduce in bytes per second, all its phases at once on all links.
+
+    Each rank gets its part of a node's sum over the arcs `inside`, and all get all parts over them again; meanwhile
+    what devices hold goes out to `wires.network` by any NIC, and as much comes in: `share` of m for each node, split
+    evenly over its ranks. One linear program; 0 where a device reaches no NIC.
+    """
+    assert wires.network is not None
+    program = _Program()
+    scale = _scale(wires)
+    rate = program.variables([math.inf])[0]
+    within = wires.with_arcs({arc: capacity for arc, capacity in wires.arcs.items() if arc in inside})
+    roots = dict(zip(weights, program.variables([math.inf] * len(weights)), strict=True))
+    total = sum(weights.values())
+    for name, column in roots.items():
+        program.row([(column, 1.0), (rate, -weights[name] / total)], 0.0, equal=True)
+    used: dict[tuple[str, str], list[int]] = {arc: [] for arc in wires.arcs}
+    for turned, way in ((False, wires), (True, wires.reversed())):
+        trees = _tree_part(program, within.reversed() if turned else within, roots)
+        nics = {tail for tail, head in way.arcs if head == way.network}
+        # A NIC passes on what goes out by it, and no other traffic.
+        closed = [tail == way.network or (tail in nics and head != way.network) for tail, head in way.arcs]
+        flow = dict(zip(way.arcs, program.variables([0.0 if shut else math.inf for shut in closed]), strict=True))
+        for vertex in way.vertices:
+            if vertex != way.network:
+                terms = [(column, 1.0 if arc[1] == vertex else -1.0) for arc, column in flow.items() if vertex in arc]
+                if vertex in weights:
+                    terms.append((rate, share * weights[vertex] / total))
+                program.row(terms, 0.0, equal=True)
+        for part in (trees, flow):
+            for arc, column in part.items():
+                used[arc[::-1] if turned else arc].append(column)
+    for arc, columns in used.items():
+        if columns and not math.isinf(wires.arcs[arc]):
+            program.row([(column, 1.0) for column in columns], wires.arcs[arc] / scale, equal=False)
+    value, _ = program.maximise([(rate, 1.0)])
+    return value * scale

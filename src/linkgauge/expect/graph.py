@@ -125,6 +125,11 @@ class Wires:
         start = next(iter(wanted))
         return all(wanted <= _reached(arcs, start) for arcs in (self.arcs, self.reversed().arcs))
 
+    def reached(self, sources: Iterable[str], *, around: str | None = None) -> set[str]:
+        """Return the vertices that some of `sources` reach, themselves included, by ways that avoid `around`."""
+        arcs = {arc: rate for arc, rate in self.arcs.items() if around not in arc}
+        return {vertex for source in sources for vertex in _reached(arcs, source)}
+
     def whole(self) -> tuple[dict[tuple[str, str], int | None], Fraction]:
         """Return capacities as exact whole numbers (None: infinite) and the bytes per second that 1 stands for."""
         rounded = {arc: None if math.isinf(rate) else round(rate) for arc, rate in self.arcs.items()}

@@ -144,7 +144,7 @@ def test_staging_takes_the_slowest_leg_as_measured() -> None:
     rows = [row("host_to_device", (d,), 20, source_memory="pinned") for d in range(4)]
     rows += [row("device_to_host", (d,), 15 + d) for d in range(4)]
     case = {"pattern": "pingpong", "transport": "staging", "devices": (1, 2)}
-    # There 16 out of device 1 is the slowest, back 17 out of device 2: half of the round trip is the mean of both times.
+    # There 16 out of device 1 is slowest, back 17 out of device 2: half of the round trip is the mean of both times.
     both = 2 * GB / (1 / 16 + 1 / 17)
     assert only(from_ports(system, case, ports_of(rows))).value_bytes_per_s == pytest.approx(both)
     everyone = {"pattern": "allreduce", "transport": "staging"}

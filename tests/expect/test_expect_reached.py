@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from linkgauge.expect import ceilings, flows, paths
 from linkgauge.expect.graph import Wires, wires
@@ -259,3 +261,39 @@ def test_switches_that_repeat_do_not_mix(links: list[str]) -> None:
     found = values(system, pattern="allreduce", transport="ccl")
     assert found["allreduce_in_network"] == ("constructive", pytest.approx(expected * GB))
     assert found["allreduce_trees"][1] == pytest.approx(reduce_and_repeat(graph, names) * GB)
+
+
+@st.composite
+def switched(draw: st.DrawFn) -> System:
+    """Two or three devices and one or two switches with unlike directions; some repeat or have a throughput."""
+    devices, switches = draw(st.integers(2, 3)), draw(st.integers(1, 2))
+    rate = st.integers(1, 4)
+    text = f'name = "drawn"\nsource = "made up"\n[[device]]\nname = "d0..{devices - 1}"\n'
+    for index in range(switches):
+        text += f'[[switch]]\nname = "s{index}"\n'
+        text += "multicast = true\nreduction = true\n" if draw(st.booleans()) else ""
+        text += f'throughput = "{draw(rate)} GB/s"\n' if draw(st.booleans()) else ""
+    names = [f"d{index}" for index in range(devices)] + [f"s{index}" for index in range(switches)]
+    for a, b in itertools.combinations(names, 2):
+        if b == "s0" or draw(st.booleans()):
+            text += f'[[link]]\nkind = "nvlink"\ndata_rate = "{draw(rate)} GB/s"\nback_rate = "{draw(rate)} GB/s"\n'
+            text += f'a = "{a}"\nb = "{b}"\n'
+    return from_toml(text)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(switched())
+def test_drawn_systems_agree_with_trees_listed(system: System) -> None:
+    graph = wires(system)
+    names = list(graph.devices.values())
+    assume(sum(len(listed(graph, names, root, graph.multicast)) for root in names) < 2000)
+    allgather, scattered = gather(graph, names), gather(graph.reversed(), names)
+    assert values(system, pattern="allgather")["tree_packing"][1] == pytest.approx(allgather * GB)
+    assert values(system, pattern="reduce_scatter")["tree_packing"][1] == pytest.approx(scattered * GB)
+    plain = values(system, pattern="allreduce", transport="kernel")
+    assert plain["reduce_scatter_allgather"][1] == pytest.approx(GB / (1 / allgather + 1 / scattered))
+    assert plain["allreduce_trees"][1] == pytest.approx(reduce_and_repeat(graph, names) * GB)
+    library = values(system, pattern="allreduce", transport="ccl")
+    if "allreduce_in_network" in library:
+        expected = reduce_and_repeat(graph, names, in_network=True)
+        assert library["allreduce_in_network"][1] == pytest.approx(expected * GB)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json as json_module
 import math
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,13 @@ from linkgauge.system.units import rate_units, show_rate
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+# Python refuses to read thousands of digits; no ordinal has ten.
+_ORDINALS = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_MOST_RANKS = 4096
+# Of machines whose description does not say how many nodes they have; the largest ones have some ten thousands.
+_MOST_NODES = 1_000_000
 
 
 @command("expect", help="What a system's links allow, by named rules.")
@@ -61,7 +70,8 @@ def expect_command(
         return
     if (system is not None) == here:
         raise UsageError("name a system, a run folder, or --here (linkgauge system lists the described ones)")
-    is_run = system is not None and (Path(system) / "run.json").is_file()
+    # Not Path.is_file, which raises for a name that is too long to be one.
+    is_run = system is not None and os.path.isfile(os.path.join(system, "run.json"))
     if fits:
         if not is_run:
             raise UsageError("--fits needs a run folder: parameters are fitted to what was measured")
@@ -75,14 +85,15 @@ def expect_command(
         if system_name:
             raise UsageError("--system goes with a run; name the system itself instead")
         described = _system(system)
+        _check_nodes(described, nodes)
         wanted = {"devices": ordinals(devices, len(described.devices)), "transport": transport, "size": size}
         groups, notes = _of_system(described, pattern, wanted, nodes, root), []
     if json:
         click.echo(json_module.dumps([_plain(case, found) for case, found in groups], indent=1))
         return
-    from rich.console import Console
+    from linkgauge.app.inert import InertConsole
 
-    console = Console(highlight=False)
+    console = InertConsole()
     for case, found in groups:
         _show(console, case, found, unit)
     for note in notes:
@@ -98,19 +109,35 @@ def _system(name: str | None) -> System:
 
 
 def ordinals(text: str, count: int) -> tuple[int, ...] | None:
-    """Return the ordinals of a list such as `0,1,4-7`; None for an empty one. `UsageError` names a wrong part."""
+    """Return the ordinals of a list such as `0,1,4-7`; None for an empty one. `UsageError` names a wrong part.
+
+    A range's ends are looked at before it is expanded.
+    """
     if not text:
         return None
     result: list[int] = []
     for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        match = _ORDINALS.fullmatch(part.strip())
+        if match is None:
             raise UsageError(f"--devices: {part!r} is no ordinal or range; write them as 0,1,4-7")
-        result.extend(range(int(first), int(last or first) + 1))
-    for ordinal in result:
-        if ordinal >= count:
-            raise UsageError(f"--devices: there is no device {ordinal}: expected ordinals 0 to {count - 1}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        for ordinal in (first, last):
+            if ordinal >= count:
+                raise UsageError(f"--devices: there is no device {ordinal}: expected ordinals 0 to {count - 1}")
+        if last < first:
+            raise UsageError(f"--devices: {part!r} runs backwards; write the smaller ordinal first, {last}-{first}")
+        result.extend(range(first, last + 1))
+        if len(result) > _MOST_RANKS:
+            raise UsageError(f"--devices: more than {_MOST_RANKS} ranks on a node; expected at most so many")
     return tuple(result)
+
+
+def _check_nodes(system: System, nodes: int) -> None:
+    """UsageError for more nodes than the system has; where nobody states how many it has, for more than any has."""
+    stated = system.network.value("nodes") if system.network is not None else None
+    if nodes > (stated or _MOST_NODES):
+        words = f"{system.name} has {stated:.0f}" if stated else "its description states no number"
+        raise UsageError(f"--nodes {nodes}: {words}: expected 1 to {stated or _MOST_NODES:.0f}")
 
 
 def _of_system(
@@ -125,6 +152,8 @@ def _of_system(
     base: dict[str, Any] = {"transport": wanted["transport"] or None, "nodes": nodes, "root": root}
     if wanted["size"]:
         base["size"] = parse_size(wanted["size"])
+    if not system.devices:
+        raise UsageError(f"{system.name} has no devices: nothing to exchange between")
     groups = []
     for name in names:
         info = PATTERNS.get(name)
@@ -243,6 +272,8 @@ def _plain(case: Mapping[str, Any], found: Sequence[Ceiling]) -> dict[str, Any]:
 def _show(console: Console, case: Mapping[str, Any], found: Sequence[Ceiling], unit: str) -> None:
     from rich.table import Table
 
+    from linkgauge.app.inert import bold
+
     shown = [str(case["pattern"])]
     if case.get("transport"):
         shown.append(str(case["transport"]))
@@ -253,7 +284,7 @@ def _show(console: Console, case: Mapping[str, Any], found: Sequence[Ceiling], u
         shown.append(f"over {case['over_nodes']} nodes")
     if case.get("size"):
         shown.append(f"{case['size']} B")
-    console.print(f"[bold]{shown[0]}[/]  {', '.join(shown[1:])}")
+    console.print(bold(shown[0]), f" {', '.join(shown[1:])}")
     if "measured_bytes_per_s" in case:
         console.print(f"  measured {measured_words(float(case['measured_bytes_per_s']), found, unit)}")
     if "measured_ns" in case:

@@ -79,11 +79,12 @@ def find(name: str | None, *, here: bool = False, recorded: Path | None = None) 
 
 def show(system: System, unit: str) -> None:
     """Print a system to the terminal."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
-    console.print(f"[bold]{system.name}[/]  {system.title}")
+    from linkgauge.app.inert import InertConsole, bold
+
+    console = InertConsole()
+    console.print(bold(system.name), f" {system.title}")
     devices = Table(title=None, box=None, pad_edge=False)
     for heading in ("device", "model", "memory", f"memory {unit}", "host", "NIC", "PCIe"):
         devices.add_column(heading, justify="right" if heading.startswith("memory") else "left", overflow="fold")

@@ -121,7 +121,8 @@ class Query:
 def query(system: System, case: Mapping[str, Any]) -> Query:
     """Read a case's columns; those that are absent get the defaults of docs/definitions.md.
 
-    `UsageError` for an unknown pattern, a device that the system has not, or a root beyond the ranks.
+    `UsageError` for an unknown pattern, a device that the system has not, an odd device where pairs are asked for, or a
+    root beyond the ranks.
     """
     pattern = str(case["pattern"])
     if pattern not in PATTERNS:
@@ -134,6 +135,8 @@ def query(system: System, case: Mapping[str, Any]) -> Query:
             raise UsageError(f"{system.name} has no device {device}: expected ordinals 0 to {len(known) - 1}")
     if not devices:
         raise UsageError(f"{system.name} has no devices to take part in {pattern}")
+    if PATTERNS[pattern].ranks == "pairs" and len(devices) % 2:
+        raise UsageError(f"{pattern} is of disjoint pairs: expected an even number of devices, not {len(devices)}")
     root = int(case.get("root") or 0)
     if not 0 <= root < len(devices):
         raise UsageError(f"root {root} is no rank: expected 0 to {len(devices) - 1}")

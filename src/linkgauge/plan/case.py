@@ -12,7 +12,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-TRANSPORTS = ("staging", "copy_engine", "kernel", "ccl", "mpi")
+from linkgauge import names
+
+TRANSPORTS = names.TRANSPORTS
 MEMORY_KINDS = ("device", "pinned", "pageable", "managed")
 CADENCES = ("isolated", "streaming", "gated", "barrier")
 MANAGED_USES = (

@@ -69,6 +69,8 @@ def read_plan(path: Path) -> Plan:
     try:
         if path.is_dir():
             raise UsageError(f"plan '{path}' is a folder: expected a TOML file")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"plan '{path}' is no regular file, which a pipe without end may be: expected a TOML file")
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:

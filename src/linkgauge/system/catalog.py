@@ -6,7 +6,8 @@ import difflib
 from pathlib import Path
 
 from linkgauge.errors import UsageError
-from linkgauge.system.form import from_json, from_toml
+from linkgauge.files import read_file
+from linkgauge.system.form import from_json, from_toml, refuse_twice
 from linkgauge.system.model import System
 from linkgauge.system.shipped import names, text_of
 
@@ -33,15 +34,9 @@ def load(name_or_path: str | Path) -> System:
 
 def _load_file(path: Path) -> System:
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_FILE_BYTES + 1)
-        content = data.decode("utf-8")
-    except FileNotFoundError:
-        raise UsageError(f"{path}: there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
+        content = read_file(path, _MAX_FILE_BYTES, "a system's TOML or JSON").decode("utf-8")
+    except UnicodeDecodeError as error:
         raise UsageError(f"{path}: cannot be read as text ({error})") from None
-    if len(data) > _MAX_FILE_BYTES:
-        raise UsageError(f"{path}: more than {_MAX_FILE_BYTES >> 20} MiB, so no system")
-    if path.suffix == ".toml":
-        return from_toml(content, path.name)
-    return from_json(content, path.name)
+    system = (from_toml if path.suffix == ".toml" else from_json)(content, path.name)
+    refuse_twice(system, path.name)
+    return system

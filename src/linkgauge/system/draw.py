@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from html import escape
 
+from linkgauge.errors import one_line
 from linkgauge.system.model import FABRIC_KINDS, Link, Node, System
 from linkgauge.system.units import show_rate
 
@@ -34,6 +35,11 @@ _MOST_LABELS = 28
 _MOST_CROSSING = 8
 # More links than this in all and lines are drawn thin.
 _DENSE = 60
+
+
+def _said(text: str) -> str:
+    """Return a description's text for SVG; control characters, which no XML may hold, by number."""
+    return escape(one_line(text))
 
 
 def places(system: System) -> dict[str, tuple[float, float]]:
@@ -73,9 +79,9 @@ def svg(system: System) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="Helvetica, Arial, sans-serif">',
-        f"<title>{escape(system.title)}</title>",
+        f"<title>{_said(system.title)}</title>",
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
-        f'<text x="16" y="26" font-size="16" font-weight="bold">{escape(system.title)}</text>',
+        f'<text x="16" y="26" font-size="16" font-weight="bold">{_said(system.title)}</text>',
     ]
     most = max((link.rate(link.a) or 0.0 for link in drawn), default=0.0)
     thickest = 10.0 if len(drawn) <= _DENSE else 3.0
@@ -139,13 +145,13 @@ def _box(node: Node, at: tuple[float, float]) -> str:
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width}" height="{height}" rx="6" '
         f'fill="{_NODE_COLOURS[node.kind]}" stroke="#333333" stroke-width="1"/>',
         f'<text x="{at[0]:.1f}" y="{at[1] - 2:.1f}" font-size="13" text-anchor="middle" font-weight="bold">'
-        f"{escape(name)}</text>",
+        f"{_said(name)}</text>",
     ]
     if detail:
         cut = detail if len(detail) <= 16 else detail[:15] + "…"
         text.append(
             f'<text x="{at[0]:.1f}" y="{at[1] + 14:.1f}" font-size="10" text-anchor="middle" fill="#444444">'
-            f"{escape(cut)}</text>"
+            f"{_said(cut)}</text>"
         )
     return "".join(text)
 

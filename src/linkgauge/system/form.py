@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from linkgauge import names as words
 from linkgauge.errors import UsageError
 from linkgauge.system import units
 from linkgauge.system.dump import FORMAT
@@ -82,9 +83,21 @@ _TOP = {
     *NODE_KINDS,
 }
 _RANGE = re.compile(r"^(.*?)(\d{1,9})\.\.(?:(.*?))(\d{1,9})$")
-# Beyond any machine: ranges and meshes are short to write, and a stranger's file must not fill the memory.
-_MAX_NODES = 100_000
-_MAX_LINKS = 1_000_000
+# Beyond any machine: ranges and meshes are short to write, and a stranger's file must not fill the memory. They are
+# looked at before anything is expanded; 100 000 links take half a second and 100 MB.
+_MAX_NODES = 10_000
+_MAX_LINKS = 100_000
+_MAX_SIDE_BY_SIDE = 1_000_000
+_DEEPEST = 16
+_WHOLE_BITS = 63
+# What a figure may be, by unit. Cuts are computed on whole bytes per second, so that less than one would be none; and
+# the sum of all links that a system may have must stay a number.
+_WITHIN = {
+    units.RATE: (1.0, 1e18),
+    units.SIZE: (1.0, 1e21),
+    units.TIME: (1e-6, 1e18),
+    units.COUNT: (1e-9, 1e15),
+}
 
 
 class _Reader:
@@ -94,6 +107,8 @@ class _Reader:
         self.place = place
         self.sources = sources
         self.default_source = default_source
+        self.nodes = 0
+        self.links = 0
 
     def fail(self, where: str, why: str) -> UsageError:
         return UsageError(f"{self.place}: {where}: {why}")
@@ -123,6 +138,10 @@ class _Reader:
             raise self.fail(where, f"{key}: {error}") from None
         if value <= 0:
             raise self.fail(where, f"{key}: {raw!r} is not above 0; leave an unknown figure out")
+        least, most = _WITHIN[unit]
+        if not least <= value <= most:
+            suffix = "" if unit == units.COUNT else f" {unit}"
+            raise self.fail(where, f"{key}: {raw!r} is beyond any machine; expected {least:g} to {most:g}{suffix}")
         if unit == units.COUNT and key == "payload_share" and value > 1:
             raise self.fail(where, f"{key}: {raw!r} is a share and cannot be above 1")
         if provenance not in PROVENANCES:
@@ -152,27 +171,83 @@ class _Reader:
             raise self.fail(where, f"{key}: {value!r} is no {name}")
         return value
 
-    def whole(self, where: str, key: str, value: object, least: int) -> int:
+    def whole(self, where: str, key: str, value: object, least: int, most: int | None = None) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise self.fail(where, f"{key}: {value!r} is no whole number of at least {least}")
+        if most is not None and value > most:
+            raise self.fail(where, f"{key}: {value!r} is beyond any machine; expected {least} to {most}")
         return value
+
+    def one_of(self, where: str, key: str, value: str, known: Iterable[str]) -> str:
+        if value not in known:
+            raise self.fail(where, f"{key}: {value!r} is none of {', '.join(known)}")
+        return value
+
+    def add_nodes(self, where: str, count: int) -> None:
+        """Count nodes before they are made; ranges of too many are refused."""
+        self.nodes += count
+        if self.nodes > _MAX_NODES:
+            what = f"{self.nodes} devices, hosts, switches and nics"
+            raise self.fail(where, f"brings the description to {what}; expected at most {_MAX_NODES}")
+
+    def add_links(self, where: str, count: int) -> None:
+        """Count links before they are made; meshes of too many are refused."""
+        self.links += count
+        if self.links > _MAX_LINKS:
+            raise self.fail(where, f"brings the description to {self.links} links; expected at most {_MAX_LINKS}")
+
+
+def _span(name: str) -> tuple[str, int, int]:
+    """Return what a range stands for: the prefix, the first number and how many; `(name, 0, 0)` for a name alone."""
+    found = _RANGE.match(name)
+    if found is None:
+        return name, 0, 0
+    prefix, first, again, last = found.groups()
+    if again not in ("", prefix) or int(last) < int(first):
+        return name, 0, 0
+    return prefix, int(first), int(last) - int(first) + 1
+
+
+def count_of(name: str) -> int:
+    """Return for how many names one stands, without making them."""
+    return _span(name)[2] or 1
 
 
 def expand(name: str) -> list[str]:
-    """Return the names that a range such as `gpu0..7` or `gpu0..gpu7` stands for, or the name alone."""
-    found = _RANGE.match(name)
-    if found is None:
-        return [name]
-    prefix, first, again, last = found.groups()
-    if again not in ("", prefix) or int(last) < int(first):
-        return [name]
-    if int(last) - int(first) >= _MAX_NODES:
-        raise UsageError(f"the range {name} stands for more than {_MAX_NODES} names, more than any machine has")
-    return [f"{prefix}{number}" for number in range(int(first), int(last) + 1)]
+    """Return the names that a range such as `gpu0..7` or `gpu0..gpu7` stands for, or the name alone.
+
+    Who asks looks at `count_of` first: a range of eight letters may stand for a hundred million.
+    """
+    prefix, first, count = _span(name)
+    return [f"{prefix}{number}" for number in range(first, first + count)] if count else [name]
+
+
+def _check_plain(data: Mapping[str, Any], place: str) -> None:
+    """Refuse what no entry may hold, wherever it is: numbers beyond 64 bits or that are none, and endless nesting.
+
+    Python refuses to print a number of thousands of digits, also in an error. Without recursion: dotted keys nest
+    without end in TOML.
+    """
+    left: list[tuple[str, int, object]] = [("", 0, data)]
+    while left:
+        where, depth, value = left.pop()
+        inside: Iterable[tuple[str, object]] = ()
+        if isinstance(value, Mapping):
+            inside = ((f"{where}: {key}" if where else str(key), item) for key, item in value.items())
+        elif isinstance(value, list):
+            inside = ((f"{where} {number}", item) for number, item in enumerate(value))
+        elif isinstance(value, int) and value.bit_length() > _WHOLE_BITS:
+            raise UsageError(f"{place}: {where}: a whole number beyond every quantity; expected one of 64 bits")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"{place}: {where}: {value} is not finite; leave an unknown figure out")
+        if depth > _DEEPEST:
+            raise UsageError(f"{place}: {where}: nested more than {_DEEPEST} deep, as no entry is")
+        left.extend((name, depth + 1, item) for name, item in inside)
 
 
 def read(data: Mapping[str, Any], place: str) -> System:
     """Build and check a system from the parsed TOML or JSON of `place` (a file name, for errors)."""
+    _check_plain(data, place)
     raw_sources = data.get("sources", {})
     if not isinstance(raw_sources, Mapping) or not all(isinstance(v, str) for v in raw_sources.values()):
         raise UsageError(f"{place}: sources: must be a table of texts")
@@ -184,8 +259,6 @@ def read(data: Mapping[str, Any], place: str) -> System:
     for kind in NODE_KINDS:
         for index, entry in enumerate(_tables(reader, data, kind)):
             nodes.extend(_nodes(reader, kind, index, entry))
-            if len(nodes) > _MAX_NODES:
-                raise reader.fail(kind, f"more than {_MAX_NODES} devices, hosts, switches and nics")
     nodes = _ordinals(reader, nodes)
     seen: dict[str, str] = {}
     for node in nodes:
@@ -197,9 +270,7 @@ def read(data: Mapping[str, Any], place: str) -> System:
     links: list[Link] = []
     for index, entry in enumerate(_tables(reader, data, "link")):
         links.extend(_links(reader, index, entry, seen))
-        if len(links) > _MAX_LINKS:
-            raise reader.fail(f"link {index}", f"more than {_MAX_LINKS} links")
-    ordinals = {node.ordinal for node in nodes if node.kind == "device"}
+    devices = sum(node.kind == "device" for node in nodes)
     return System(
         name=reader.text("file", data, "name"),
         title=reader.text_or_none("file", data, "title") or str(data["name"]),
@@ -207,7 +278,7 @@ def read(data: Mapping[str, Any], place: str) -> System:
         links=tuple(links),
         sources=dict(raw_sources),
         network=_network(reader, data["network"]) if "network" in data else None,
-        published=tuple(_published(reader, i, e, ordinals) for i, e in enumerate(_tables(reader, data, "published"))),
+        published=tuple(_published(reader, i, e, devices) for i, e in enumerate(_tables(reader, data, "published"))),
         caps=tuple(_cap(reader, i, e) for i, e in enumerate(_tables(reader, data, "cap"))),
         accepted=(
             *(one for i, e in enumerate(_tables(reader, data, "accepted")) for one in _accepted(reader, i, e)),
@@ -215,6 +286,20 @@ def read(data: Mapping[str, Any], place: str) -> System:
         ),
         notes=tuple(str(note) for note in reader.typed("file", "notes", data.get("notes", []), list)),
     )
+
+
+def refuse_twice(system: System, place: str) -> None:
+    """UsageError for a link that is described twice: rates of both would be summed without a word.
+
+    Links side by side are one entry with a count. Bundles that differ in kind, version, width or rate may share ends.
+    """
+    seen: set[object] = set()
+    for link in system.links:
+        a, b = sorted((link.a, link.b))
+        key = (a, b, link.kind, link.version, link.width, link.rate(a), link.rate(b))
+        if key in seen:
+            raise UsageError(f"{place}: link ({link.a} - {link.b}): is there twice; use count for links side by side")
+        seen.add(key)
 
 
 def _tables(reader: _Reader, data: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -227,7 +312,9 @@ def _tables(reader: _Reader, data: Mapping[str, Any], key: str) -> list[Mapping[
 def _nodes(reader: _Reader, kind: str, index: int, entry: Mapping[str, Any]) -> list[Node]:
     where = f"{kind} {entry.get('name', index)}"
     reader.only(where, entry, ("name", "source", "at", "identity", *_NODE_FIGURES, *_NODE_PLAIN))
-    names = expand(reader.text(where, entry, "name"))
+    name = reader.text(where, entry, "name")
+    reader.add_nodes(where, count_of(name))
+    names = expand(name)
     source = entry.get("source")
     figures: dict[str, Any] = {
         key: reader.figure(where, key, entry[key], unit, source) for key, unit in _NODE_FIGURES.items() if key in entry
@@ -322,8 +409,8 @@ def _links(reader: _Reader, index: int, entry: Mapping[str, Any], known: Mapping
     signalling, data = figures.get("signalling_rate"), figures.get("data_rate")
     if signalling and data and data.value > signalling.value * (1 + 1e-9):
         raise reader.fail(where, "data_rate is above signalling_rate; data is what coding leaves of the signal")
-    count = reader.whole(where, "count", entry.get("count", 1), 1)
-    width = reader.whole(where, "width", entry["width"], 1) if "width" in entry else None
+    count = reader.whole(where, "count", entry.get("count", 1), 1, _MAX_SIDE_BY_SIDE)
+    width = reader.whole(where, "width", entry["width"], 1, _MAX_SIDE_BY_SIDE) if "width" in entry else None
     payload = None
     if "max_payload_bytes" in entry:
         payload = reader.whole(where, "max_payload_bytes", entry["max_payload_bytes"], 64)
@@ -360,34 +447,33 @@ def _pairs(reader: _Reader, where: str, entry: Mapping[str, Any]) -> list[tuple[
         raise reader.fail(where, "needs one of: a and b; pairs; mesh; from and to")
     try:
         if ways == ["a"]:
+            reader.add_links(where, 1)
             return [(reader.text(where, entry, "a"), reader.text(where, entry, "b"))]
         if ways == ["pairs"]:
             listed: list[tuple[str, str]] = []
             for a, b in entry["pairs"]:
-                left, right = expand(a), expand(b)
-                if len(left) != len(right):
+                if count_of(a) != count_of(b):
                     raise reader.fail(where, f"pairs: {a!r} and {b!r} are ranges of different lengths")
-                listed.extend(zip(left, right, strict=True))
+                reader.add_links(where, count_of(a))
+                listed.extend(zip(expand(a), expand(b), strict=True))
             return listed
         if ways == ["mesh"]:
-            names = _names(entry["mesh"])
-            _check_count(reader, where, len(names) * (len(names) - 1) // 2)
+            names = _names(reader, where, "mesh", entry["mesh"])
+            reader.add_links(where, len(names) * (len(names) - 1) // 2)
             return [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-        sources, targets = _names(entry["from"]), _names(entry["to"])
-        _check_count(reader, where, len(sources) * len(targets))
+        sources, targets = (_names(reader, where, key, entry[key]) for key in ("from", "to"))
+        reader.add_links(where, len(sources) * len(targets))
         return [(a, b) for a in sources for b in targets]
     except (TypeError, ValueError, KeyError, AttributeError):
         raise reader.fail(where, f"{ways[0]}: is no list of names; see docs/systems.md") from None
 
 
-def _check_count(reader: _Reader, where: str, links: int) -> None:
-    if links > _MAX_LINKS:
-        raise reader.fail(where, f"stands for {links} links, more than any machine has")
-
-
-def _names(raw: object) -> list[str]:
-    listed = [raw] if isinstance(raw, str) else raw
-    return [name for item in listed for name in expand(item)]  # type: ignore[attr-defined]
+def _names(reader: _Reader, where: str, key: str, raw: Any) -> list[str]:
+    listed = [raw] if isinstance(raw, str) else list(raw)
+    count = sum(map(count_of, listed))
+    if count > _MAX_NODES:
+        raise reader.fail(where, f"{key}: stands for {count} names; expected at most {_MAX_NODES}")
+    return [name for item in listed for name in expand(item)]
 
 
 def _network(reader: _Reader, entry: Mapping[str, Any]) -> Network:
@@ -414,20 +500,25 @@ def _value(reader: _Reader, where: str, entry: Mapping[str, Any]) -> Figure:
     raise reader.fail(where, "needs a rate or a latency")
 
 
-def _published(reader: _Reader, index: int, entry: Mapping[str, Any], ordinals: set[int | None]) -> Published:
+def _transport(reader: _Reader, where: str, entry: Mapping[str, Any]) -> str | None:
+    transport = reader.text_or_none(where, entry, "transport")
+    return None if transport is None else reader.one_of(where, "transport", transport, words.TRANSPORTS)
+
+
+def _published(reader: _Reader, index: int, entry: Mapping[str, Any], count: int) -> Published:
     where = f"published {entry.get('rule', index)}"
     known = ("rule", "pattern", "rate", "latency", "transport", "devices", "nodes", "note", "source")
     reader.only(where, entry, known)
     devices = entry.get("devices")
     if devices is not None:
         for device in reader.typed(where, "devices", devices, list):
-            if device not in ordinals:
+            if isinstance(device, bool) or not isinstance(device, int) or not 0 <= device < count:
                 raise reader.fail(where, f"devices: there is no device {device!r}")
     return Published(
         rule=reader.text(where, entry, "rule"),
-        pattern=reader.text(where, entry, "pattern"),
+        pattern=reader.one_of(where, "pattern", reader.text(where, entry, "pattern"), words.PATTERNS),
         value=_value(reader, where, entry),
-        transport=reader.text_or_none(where, entry, "transport"),
+        transport=_transport(reader, where, entry),
         devices=None if devices is None else tuple(devices),
         nodes=reader.whole(where, "nodes", entry["nodes"], 1) if "nodes" in entry else None,
         note=reader.text_or_none(where, entry, "note"),
@@ -438,7 +529,7 @@ def _cap(reader: _Reader, index: int, entry: Mapping[str, Any]) -> Cap:
     where = f"cap {entry.get('transport', index)}"
     reader.only(where, entry, ("transport", "rate", "note", "source"))
     return Cap(
-        transport=reader.text(where, entry, "transport"),
+        transport=reader.one_of(where, "transport", reader.text(where, entry, "transport"), words.TRANSPORTS),
         rate=_value(reader, where, entry),
         note=reader.text_or_none(where, entry, "note"),
     )
@@ -458,9 +549,10 @@ def _accepted(reader: _Reader, index: int, entry: Mapping[str, Any]) -> list[Acc
     if shares is not None and not isinstance(shares, Mapping):
         raise reader.fail(where, "shares: must be a table of shares by size")
     by_size = [(entry.get("size", "1 MiB"), entry["share"])] if shares is None else list(shares.items())
+    pattern = reader.text_or_none(where, entry, "pattern")
     common = {
-        "transport": reader.text_or_none(where, entry, "transport"),
-        "pattern": reader.text_or_none(where, entry, "pattern"),
+        "transport": _transport(reader, where, entry),
+        "pattern": None if pattern is None else reader.one_of(where, "pattern", pattern, words.PATTERNS),
         "note": reader.text_or_none(where, entry, "note"),
     }
     ranks = None if "ranks" not in entry else reader.typed(where, "ranks", entry["ranks"], int)

@@ -1,0 +1,53 @@
+"""Files that a command line names: read whole where they are files, written where they are pipes and devices."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from linkgauge.errors import UsageError
+
+
+def read_file(path: str | os.PathLike[str], most_bytes: int, what: str) -> bytes:
+    """Return what a regular file holds; UsageError naming `path` for anything else.
+
+    `what` it should be completes "expected ...". A pipe would be waited for without end and a device may have no end,
+    so both are refused before the first byte is asked of them.
+    """
+    name = os.fspath(path)
+    try:
+        # Without O_NONBLOCK opening a pipe waits for its writer.
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+            raise UsageError(f"{name}: is {kind}: expected {what}")
+        with open(descriptor, "rb") as file:
+            data = file.read(most_bytes + 1)
+    except FileNotFoundError:
+        raise UsageError(f"{name}: there is no such file: expected {what}") from None
+    except OSError as error:
+        raise UsageError(f"{name}: cannot be read ({error.strerror or error}): expected {what}") from None
+    if len(data) > most_bytes:
+        raise UsageError(f"{name}: more than {most_bytes >> 20} MiB, too large: expected {what}")
+    return data
+
+
+def write_special(path: str | os.PathLike[str], content: bytes) -> bool:
+    """Write to a device or pipe of that name and return True; False, and nothing done, where it is none.
+
+    Files are made beside their place and renamed into it, which would put a file in the place of `/dev/stdout` and say
+    that all was written to `/dev/full`. OSError where it cannot be written, also where no one reads the pipe.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    if not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISFIFO(mode)):
+        return False
+    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    os.set_blocking(descriptor, True)
+    with open(descriptor, "wb") as file:
+        file.write(content)
+    return True

@@ -1,0 +1,242 @@
+"""Command lines and descriptions that nobody should trust: one line, exit status 2, within little time and memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import linkgauge.system as systems
+from linkgauge import names
+from linkgauge.app.cli import run_command
+from linkgauge.errors import UsageError
+from linkgauge.expect import ceilings
+from linkgauge.plan.patterns import PATTERNS
+
+MOST_SECONDS = 2.0
+MOST_BYTES = 500 << 20
+
+HEAD = 'name = "machine"\nsource = "test"\n'
+TWO = HEAD + '[[device]]\nname = "gpu0..1"\nmemory_rate = "1 TB/s"\n'
+PAIR = TWO + '[[link]]\nkind = "nvlink"\na = "gpu0"\nb = "gpu1"\ndata_rate = "25 GB/s"\n'
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    status = run_command(list(arguments))
+    error = capsys.readouterr().err
+    assert status == 2, error
+    assert error.count("\n") == 1, error
+    return error
+
+
+def described(folder: Path, text: str) -> str:
+    file = folder / "machine.toml"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def refused_cheaply(*arguments: str) -> str:
+    """The same in a process of its own, whose processor time and memory are looked at."""
+    began = time.monotonic()
+    child = subprocess.Popen(
+        [sys.executable, "-c", "from linkgauge.app.cli import main; main()", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)),
+    )
+    while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() - began > 20:
+            child.kill()
+            child.wait()
+            pytest.fail("did not end within 20 s")
+        time.sleep(0.01)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.stderr is not None
+    assert child.stdout is not None
+    with child.stderr, child.stdout:
+        error = child.stderr.read().decode()
+    assert child.returncode == 2, error
+    assert error.count("\n") == 1, error
+    assert used.ru_utime + used.ru_stime < MOST_SECONDS
+    assert used.ru_maxrss << 10 < MOST_BYTES
+    return error
+
+
+@pytest.mark.parametrize("pattern", ["pairs_pingpong", "pairs_unidirectional", "pairs_bidirectional"])
+def test_pairs_want_an_even_number_of_devices(capsys: pytest.CaptureFixture[str], pattern: str) -> None:
+    line = refused(capsys, "expect", "lumi-g", "--pattern", pattern, "--devices", "0,1,2")
+    assert "even number of devices, not 3" in line
+    with pytest.raises(UsageError, match="even number"):
+        ceilings(systems.load("lumi-g"), {"pattern": pattern, "devices": [0]})
+
+
+@pytest.mark.parametrize(
+    ("devices", "words"),
+    [
+        ("²", "'²' is no ordinal"),
+        ("5-2", "runs backwards"),
+        ("0,,1", "is no ordinal"),
+        ("0-", "is no ordinal"),
+        ("9" * 5000, "is no ordinal"),
+        ("0-8", "there is no device 8"),
+        (",".join(["0-7"] * 600), "more than 4096 ranks"),
+    ],
+)
+def test_devices_that_are_no_list_of_ordinals(capsys: pytest.CaptureFixture[str], devices: str, words: str) -> None:
+    assert words in refused(capsys, "expect", "lumi-g", "--pattern", "alltoall", "--devices", devices)
+
+
+def test_a_range_of_devices_is_looked_at_before_it_is_expanded() -> None:
+    assert "there is no device 99999999999" in refused_cheaply("expect", "lumi-g", "--devices", "0-99999999999")
+
+
+def test_no_more_nodes_than_the_system_has(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "frontier has 9856" in refused(capsys, "expect", "frontier", "--nodes", "9857")
+    assert "states no number" in refused(capsys, "expect", "alps", "--nodes", "100000000")
+    assert run_command(["expect", "frontier", "--nodes", "9856", "--pattern", "alltoall"]) == 0
+
+
+def test_a_system_without_devices(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = described(tmp_path, HEAD + '[[host]]\nname = "cpu"\n')
+    assert "machine has no devices" in refused(capsys, "expect", file)
+
+
+def test_texts_of_a_description_are_printed_and_never_obeyed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    text = PAIR.replace('"machine"', r'"[/bold]\u001b[2Jmachine"').replace("gpu0..1", "gpu[/]0..1")
+    text = text.replace('"gpu0"', '"gpu[/]0"').replace('"gpu1"', '"gpu[/]1"')
+    text = text.replace('"test"', r'"[red]a\u001b]0;title\u0007 book[/nothing]"')
+    file = described(tmp_path, text)
+    for command in ("expect", "system"):
+        assert run_command([command, file]) == 0
+        out = capsys.readouterr().out
+        assert "\x1b" not in out
+        assert "\x07" not in out
+        assert "gpu[/]0" in out
+    assert "[red]a" in out
+    assert "[/nothing]" in out
+    assert "[/bold]" in out
+    drawing = tmp_path / "drawn.svg"
+    assert run_command(["system", file, "--svg", str(drawing)]) == 0
+    assert "\x1b" not in drawing.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (PAIR + f"count = {'9' * 400}\n", "link 0: count: a whole number beyond every quantity"),
+        (PAIR + f"count = 0x{'f' * 5000}\n", "link 0: count: a whole number beyond every quantity"),
+        (PAIR + "count = 1000001\n", "count: 1000001 is beyond any machine; expected 1 to 1000000"),
+        (PAIR + "width = 99999999999\n", "width: 99999999999 is beyond any machine"),
+        (PAIR.replace("25 GB/s", "0.4 B/s"), "data_rate: '0.4 B/s' is beyond any machine; expected 1 to 1e+18 B/s"),
+        (PAIR.replace("25 GB/s", "1e300 GB/s"), "data_rate: '1e300 GB/s' is not finite"),
+        (PAIR.replace("1 TB/s", "1e308 B/s"), "memory_rate: '1e308 B/s' is beyond any machine"),
+        (PAIR.replace('"25 GB/s"', "inf"), "link 0: data_rate: inf is not finite"),
+        (PAIR + "x.b" + ".c" * 3000 + " = 1\n", "nested more than 16 deep"),
+        (PAIR + PAIR[PAIR.index("[[link]]"):], "link (gpu0 - gpu1): is there twice"),
+        (PAIR + '[[link]]\nkind = "nvlink"\na = "gpu1"\nb = "gpu0"\ndata_rate = "25 GB/s"\n', "is there twice"),
+        (PAIR + '[[published]]\nrule = "x"\npattern = "pingpung"\nrate = "1 GB/s"\n', "pattern: 'pingpung' is none of"),
+        (PAIR + '[[published]]\nrule = "x"\npattern = "pingpong"\ntransport = "pigeon"\nrate = "1 GB/s"\n',
+         "published x: transport: 'pigeon' is none of staging, copy_engine, kernel, ccl, mpi"),
+        (PAIR + '[[published]]\nrule = "x"\npattern = "pingpong"\ndevices = [[]]\nrate = "1 GB/s"\n', "no device []"),
+        (PAIR + '[[cap]]\ntransport = "copyengine"\nrate = "1 GB/s"\n', "transport: 'copyengine' is none of"),
+        (PAIR + '[[accepted]]\nkind = "nvlink"\nshare = 0.5\npattern = "x"\n', "pattern: 'x' is none of"),
+        (PAIR + '[[accepted]]\nkind = "nvlink"\nshare = 0.5\ntransport = "x"\n', "transport: 'x' is none of"),
+    ],
+)  # fmt: skip
+def test_what_no_machine_has_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, words: str
+) -> None:
+    for command in ("expect", "system"):
+        assert words in refused(capsys, command, described(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (HEAD + "".join(f'[[device]]\nname = "g{n}x0..9999"\n' for n in range(900)), "expected at most 10000"),
+        (HEAD + '[[device]]\nname = "gpu0..99999999"\n', "to 100000000 devices, hosts, switches and nics"),
+        (TWO + f'[[link]]\nkind = "pcie"\nmesh = {["gpu0..99999"] * 1500}\n', "mesh: stands for 150000000 names"),
+        (TWO + '[[link]]\nkind = "pcie"\nmesh = ["gpu0..9999"]\n', "to 49995000 links; expected at most 100000"),
+        (TWO + f'[[link]]\nkind = "pcie"\nfrom = {["a0..9999"]}\nto = {["b0..9999"]}\n', "to 100000000 links"),
+        (TWO + f'[[link]]\nkind = "pcie"\npairs = {[["gpu0..99999", "gpu0..99999"]] * 800}\n', "to 200000 links"),
+        (TWO + '[[link]]\nkind = "pcie"\npairs = [["a0..99999999", "b0..99999999"]]\n', "to 100000000 links"),
+        (TWO + '[[link]]\nkind = "pcie"\npairs = [["a0..99999999", "b0..7"]]\n', "ranges of different lengths"),
+    ],
+)  # fmt: skip
+def test_what_expands_to_too_much_is_refused_before_it_is_expanded(tmp_path: Path, text: str, words: str) -> None:
+    line = refused_cheaply("expect", described(tmp_path, text.replace("'", '"')))
+    assert words in line
+
+
+def test_as_many_links_as_are_read_take_little() -> None:
+    pytest.importorskip("resource")
+    text = HEAD + '[[device]]\nname = "a0..99"\n[[switch]]\nname = "s0..999"\n'
+    text += '[[link]]\nkind = "nvlink"\nfrom = ["a0..99"]\nto = ["s0..999"]\n'
+    began = time.process_time()
+    assert len(systems.from_toml(text).links) == 100_000
+    assert time.process_time() - began < MOST_SECONDS
+
+
+def test_a_pipe_is_no_description(tmp_path: Path) -> None:
+    pipe = tmp_path / "machine.toml"
+    os.mkfifo(pipe)
+    for command in ("expect", "system"):
+        assert "is no regular file" in refused_cheaply(command, str(pipe))
+    assert "is no regular file" in refused_cheaply("run", "--plan", str(pipe), "--dry-run")
+
+
+def test_files_that_are_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "is a folder" in refused(capsys, "expect", f"{tmp_path}/")
+    assert "no described system" in refused(capsys, "expect", "x" * 5000)
+    assert "File name too long" in refused(capsys, "expect", "x" * 5000 + "/y")
+    assert "is no regular file" in refused(capsys, "system", "/dev/zero")
+
+
+def test_words_shared_by_rooms_are_those_of_the_patterns() -> None:
+    assert tuple(PATTERNS) == names.PATTERNS
+
+
+def test_dumped_systems_are_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is refused as written twice is in no description of ours, nor in what discovery finds here."""
+    for name in ("--here", *systems.names()):
+        assert run_command(["system", name, "--json"]) == 0
+        file = tmp_path / "dumped.json"
+        file.write_text(capsys.readouterr().out, encoding="utf-8")
+        assert json.loads(file.read_text(encoding="utf-8"))
+        assert systems.load(file).nodes
+
+
+def test_figures_of_papers_stand_where_they_were_measured() -> None:
+    def rules(name: str, **case: object) -> dict[str, float | None]:
+        return {c.rule: c.latency_ns or c.value_bytes_per_s for c in ceilings(systems.load(name), case)}
+
+    # Shafie Khorassani et al., Section 3.4: CUDA_VISIBLE_DEVICES=0,3.
+    across = {"pattern": "unidirectional", "transport": None}
+    assert rules("sierra-like", **across, devices=(0, 3))["khorassani_xbus"] == pytest.approx(41.4e9)
+    assert "khorassani_xbus" not in rules("sierra-like", **across, devices=(0, 2))
+    # Schieffer et al., Section VI: two passes for all three.
+    for name in ("lumi-g", "frontier"):
+        for pattern in ("allreduce", "allgather", "reduce_scatter"):
+            assert rules(name, pattern=pattern)["schieffer_two_passes"] == pytest.approx(17.4e3)
+        (cap,) = systems.load(name).caps
+        # Section V-A2: it is HSA_ENABLE_PEER_SDMA that hipMemcpyPeer heeds.
+        assert cap.note is not None
+        assert "HSA_ENABLE_PEER_SDMA=0" in cap.note
+    # De Sensi et al., SC'24, Section V-B: "We use MPI".
+    for name in ("alps", "leonardo-booster"):
+        for rule in ("sc24_same_switch", "sc24_other_group"):
+            assert rule in rules(name, pattern="pingpong", transport="mpi", nodes=2, devices=(0,))
+            assert rule not in rules(name, pattern="pingpong", transport="ccl", nodes=2, devices=(0,))
+    frontier = systems.load("frontier")
+    assert not any("LUMI" in source for source in frontier.sources.values())

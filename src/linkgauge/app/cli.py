@@ -7,6 +7,7 @@ and one line of help, and only the module of the command that was typed is impor
 from __future__ import annotations
 
 import dataclasses
+import errno
 import gc
 import importlib
 import itertools
@@ -18,11 +19,14 @@ from typing import NoReturn
 import click
 
 from linkgauge import __version__
+from linkgauge.app import standard_output
 from linkgauge.app.command_line import Group
+from linkgauge.app.standard_output import StandardOutputError
 from linkgauge.errors import LinkgaugeError, one_line
 
 EXIT_INTERRUPTED = 130
 EXIT_BAD_INPUT = 2
+EXIT_LACKING = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,19 +107,35 @@ def report_error(message: str) -> None:
     print(f"linkgauge: error: {one_line(message)}", file=sys.stderr)
 
 
-def _quietly_closed() -> int:
-    # The reader of stdout went away (`linkgauge show RUN | head`): not an error; keep the interpreter's final flush
-    # from complaining.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+def _not_printed(error: StandardOutputError, status: int = 0) -> int:
+    """The status of a command whose output could not be printed, said in a line unless another was said before."""
+    standard_output.silence()
+    if status in (EXIT_INTERRUPTED, EXIT_BAD_INPUT, EXIT_LACKING):
+        return status
+    report_error(f"standard output cannot be written: {error.strerror}")
+    return EXIT_LACKING
 
 
 def run_command(arguments: Sequence[str], root: click.Command = ROOT) -> int:
     """Runs one command line (without the program's name) and returns its exit status (docs/definitions.md)."""
+    if sys.stdout is None:
+        # Descriptor 1 is free, so that the first file to be opened would take what libraries print.
+        report_error("standard output is closed: expected it open, if only to /dev/null")
+        return EXIT_LACKING
+    status = _run(arguments, root)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        standard_output.silence()
+    except StandardOutputError as error:
+        return _not_printed(error, status)
+    return status
+
+
+def _run(arguments: Sequence[str], root: click.Command) -> int:
     try:
         with root.make_context("linkgauge", list(arguments)) as context:
             result = root.invoke(context)
-        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except LinkgaugeError as error:
         report_error(str(error))
@@ -125,8 +145,17 @@ def run_command(arguments: Sequence[str], root: click.Command = ROOT) -> int:
     except (click.Abort, KeyboardInterrupt):
         report_error("interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        return _quietly_closed()
+    except BrokenPipeError:  # the reader went away (`linkgauge show RUN | head`): not an error
+        standard_output.silence()
+        return 0
+    except StandardOutputError as error:
+        return _not_printed(error)
+    except OSError as error:
+        # A name that can be none on this system; what else can happen to a file, its own command says.
+        if error.filename is None or error.errno not in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP):
+            raise
+        report_error(f"'{os.fsdecode(error.filename)}' names no file: {error.strerror}")
+        return EXIT_BAD_INPUT
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return EXIT_BAD_INPUT
@@ -142,4 +171,5 @@ def main() -> NoReturn:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # What is imported stays: looking for garbage among it takes a tenth of a short command's time.
     gc.set_threshold(50_000)
+    standard_output.told_apart()
     sys.exit(run_command(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +11,17 @@ import click
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
+
+
+class FiniteRange(click.FloatRange):
+    """A number within a range; click's own lets `inf` and `nan` through."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; click's error for one that is none."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not finite: expected {self._describe_range()}", param, ctx)
+        return number
 
 
 class Argument(click.Argument):

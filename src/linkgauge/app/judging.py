@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 import click
 
-from linkgauge.app.command_line import PATH, argument, command, flag, option
+from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option
 from linkgauge.errors import UsageError
 
 _system = option(
@@ -52,8 +52,8 @@ def findings_command(run: Path, system: str, notes: bool, evidence: int, json: b
     required=True,
     help="Run folders; each further one is compared with A.",
 )
-@option("--margin", type=click.FloatRange(min=0.0), default=0.01, help="Smallest shift that counts, as a share.")
-@option("--level", type=click.FloatRange(min=1e-6, max=0.5), default=0.05, help="False-discovery rate over all cases.")
+@option("--margin", type=FiniteRange(min=0.0), default=0.01, help="Smallest shift that counts, as a share.")
+@option("--level", type=FiniteRange(min=1e-6, max=0.5), default=0.05, help="False-discovery rate over all cases.")
 @option("--dependence", default="positive", help="positive (Benjamini and Hochberg) or any (Benjamini and Yekutieli).")
 @flag("--bootstrap", help="Show the hierarchical bootstrap's interval too.")
 @_limit
@@ -104,13 +104,13 @@ def compare_command(
 )
 @option(
     "--tolerance",
-    type=click.FloatRange(min=0.0, max=0.9),
+    type=FiniteRange(min=0.0, max=0.9),
     default=0.05,
     help="How far below the share that is known, or a system's, is still accepted.",
 )
 @option(
     "--margin",
-    type=click.FloatRange(min=0.0),
+    type=FiniteRange(min=0.0),
     default=0.01,
     help="Against a baseline: smallest loss that counts, as a share.",
 )

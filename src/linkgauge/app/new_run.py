@@ -12,7 +12,7 @@ from linkgauge.app.progress import reporter_for
 from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan
 from linkgauge.plan.model import Plan
-from linkgauge.run.binding import cores_by_rank
+from linkgauge.run.binding import cores_by_rank, with_own_core
 from linkgauge.run.devices import DeviceSet, find_devices
 from linkgauge.run.fallback import KEY, found_steps, library_of
 from linkgauge.run.info import run_info
@@ -51,9 +51,15 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
 
         print_plan(prepared, as_json=as_json)
         return 0
+    crowded = {}
     for launch in prepared.planned.launches:  # cores that are not there are bad input, not a failed launch
-        cores_by_rank(launch.settings.bind, launch.settings.devices, devices.infos)
+        bind = launch.settings.bind
+        cores = cores_by_rank(bind, launch.settings.devices, devices.infos)
+        if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so
+            crowded[bind] = f"{len(cores)} ranks share {len({core for rank in cores for core in rank})} cores"
     reporter = reporter_for()
+    for bind, words in crowded.items():
+        reporter.note(f"warning: --bind '{bind}': {words}: latencies include waits for one (oversubscribed)")
     out = asked.out or default_out(prepared.plan.name)
     info = run_info(
         arguments=sys.argv[1:],

@@ -148,6 +148,8 @@ def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int
     dimensions = {name: texts for name in BY_NAME if (texts := words.pop(name))}
     asked = Asked(**words, dimensions=dimensions)
     asked.check()
+    if as_json and not dry_run:
+        raise UsageError("--json needs --dry-run: a run's results are printed by 'linkgauge show --json'")
     if asked.resume is not None:
         from linkgauge.app.resume import resume_run
 

@@ -25,9 +25,12 @@ def whole(least: int) -> Callable[[click.Context, click.Parameter, str | None], 
     def read(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
         if text is None:
             return None
-        if not text.isdecimal() or not text.isascii() or not least <= int(text) < 1 << 63:
-            raise UsageError(f"{parameter.opts[0]} '{text}': expected a whole number of at least {least}")
-        return int(text)
+        # Python refuses to read thousands of digits; 2**63 has 19.
+        number = int(text) if text.isdecimal() and text.isascii() and len(text) <= 40 else -1
+        if not least <= number < 1 << 63:
+            shown = text if len(text) <= 40 else f"{text[:20]}... ({len(text)} characters)"
+            raise UsageError(f"{parameter.opts[0]} '{shown}': expected a whole number of at least {least}, below 2**63")
+        return number
 
     return read
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from linkgauge.errors import UsageError
+from linkgauge.files import write_special
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.verdicts import Checked, Verdict
 
@@ -118,6 +119,8 @@ def _labels(labels: dict[str, str]) -> str:
 def write(path: Path, text: str) -> None:
     """Write a file so that a reader sees the old one or the new one whole. UsageError where it cannot be written."""
     try:
+        if write_special(path, text.encode("utf-8")):
+            return
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)

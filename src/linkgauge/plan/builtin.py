@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from linkgauge.errors import UsageError
@@ -29,7 +30,8 @@ def builtin_plan(name: str) -> Plan:
 def plan_of(asked: str) -> Plan:
     """The plan that `--plan` names: a file where the text looks like a path or one exists, else a built-in plan."""
     path = Path(asked)
-    if path.suffix == ".toml" or "/" in asked or path.exists():
+    # Not Path.exists, which raises for a name that is too long to be one.
+    if path.suffix == ".toml" or "/" in asked or os.path.exists(path):
         return read_plan(path)
     if asked in names():
         return builtin_plan(asked)

@@ -22,7 +22,7 @@ def parse_core_list(text: str) -> list[int]:
         if match is None:
             raise ValueError(text)
         last = int(match[2] or match[1])
-        if last - int(match[1]) > 1 << 16:
+        if not 0 <= last - int(match[1]) <= 1 << 16:
             raise ValueError(text)
         cores += range(int(match[1]), last + 1)
     return cores
@@ -80,6 +80,22 @@ def _listed(bind: str, ranks: int, allowed: Sequence[int]) -> list[list[int]]:
         if core not in allowed:
             raise UsageError(f"--bind '{bind}': core {core} is not available: expected among {_shown(allowed)}")
     return lists
+
+
+def with_own_core(lists: Sequence[Sequence[int]]) -> int:
+    """Of so many threads, each bound to a list of cores, how many can run at once (a maximum matching)."""
+    holder: dict[int, int] = {}
+
+    def seat(thread: int, tried: set[int]) -> bool:
+        for core in lists[thread]:
+            if core not in tried:
+                tried.add(core)
+                if core not in holder or seat(holder[core], tried):
+                    holder[core] = thread
+                    return True
+        return False
+
+    return sum(seat(thread, set()) for thread in range(len(lists)))
 
 
 def _shown(cores: Sequence[int]) -> str:

@@ -29,6 +29,7 @@ from linkgauge.plan.case import Case
 from linkgauge.plan.curves import LeftOut, Point
 from linkgauge.run import evidence, nccl_log
 from linkgauge.run import heartbeat as beat
+from linkgauge.run.binding import with_own_core
 from linkgauge.run.evidence import NoteKind
 from linkgauge.run.heartbeat import HeartbeatFile
 from linkgauge.run.nccl_log import NcclLog
@@ -116,8 +117,13 @@ class Recorder:
 
 def is_oversubscribed(spec: WorkerSpec, case: Case) -> bool:
     """Whether ranks, and on host devices the threads of their streams, are more than the cores they may use."""
-    streams = spec.runtime == "host" and case.transport != "mpi"
-    return case.ranks * (2 if streams else 1) > spec.available_cores
+    threads = 2 if spec.runtime == "host" and case.transport != "mpi" else 1
+    if case.ranks * threads > spec.available_cores:
+        return True
+    if spec.cores is None:
+        return False
+    bound = [spec.cores[rank] for rank in rank_list(case, spec.devices)] * threads
+    return with_own_core(bound) < len(bound)
 
 
 def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
+from linkgauge.files import write_special
 from linkgauge.store import schema
 from linkgauge.store.journal import JournalDamage, JournalWriter, Record, fsync_folder, open_regular, read_journal
 
@@ -190,10 +191,13 @@ class RunFolder:
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that at every moment it is the old or the new one, also after a crash.
 
-    A symbolic link of that name is replaced, not followed. EnvironmentLackingError where it cannot be written.
+    A symbolic link of that name is replaced, not followed; a device or pipe is written to.
+    EnvironmentLackingError where it cannot be written.
     """
     temporary = None
     try:
+        if write_special(path, content):
+            return
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
 
 from linkgauge.errors import RunFolderError
 from linkgauge.plan.case import LATER_DIMENSIONS, STATUSES
@@ -225,7 +226,7 @@ def _later_columns(names: list[str]) -> dict[str, str | int]:
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
     """Open a table whose pages' checksums, where it has them, are looked at: a changed bit is no other time."""
-    return pq.ParquetFile(path, memory_map=False, page_checksum_verification=True)
+    return pq.ParquetFile(path, filesystem=LocalFileSystem(), memory_map=False, page_checksum_verification=True)
 
 
 def _check_columns(path: Path, file: pq.ParquetFile, wanted: pa.Schema) -> None:
@@ -270,7 +271,13 @@ class TableWriter:
             options["use_dictionary"] = [column for column in wanted.names if column not in (*packed, "ns")]
             options["column_encoding"] = dict.fromkeys(packed, "DELTA_BINARY_PACKED")
         self._writer = pq.ParquetWriter(
-            self._temporary, wanted, compression="zstd", compression_level=1, write_page_checksum=True, **options
+            self._temporary,
+            wanted,
+            filesystem=LocalFileSystem(),  # without it Arrow takes what stands before a colon for another one's name
+            compression="zstd",
+            compression_level=1,
+            write_page_checksum=True,
+            **options,
         )
 
     def write(self, table: pa.Table) -> None:

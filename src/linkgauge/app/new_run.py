@@ -56,7 +56,8 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         bind = launch.settings.bind
         cores = cores_by_rank(bind, launch.settings.devices, devices.infos)
         if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so
-            crowded[bind] = f"{len(cores)} ranks share {len({core for rank in cores for core in rank})} cores"
+            count = len({core for rank in cores for core in rank})
+            crowded[bind] = f"{len(cores)} ranks share {count} core{'' if count == 1 else 's'}"
     reporter = reporter_for()
     for bind, words in crowded.items():
         reporter.note(f"warning: --bind '{bind}': {words}: latencies include waits for one (oversubscribed)")

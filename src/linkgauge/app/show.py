@@ -106,7 +106,7 @@ def plot_command(
 
     rate_unit(unit)
     words = [word.strip() for word in on.split(",")] if on else []
-    if not all(word.isdecimal() for word in words):
+    if not all(word.isascii() and word.isdecimal() and len(word) <= 18 for word in words):
         raise UsageError(f"'{on}' are not devices: expected ordinals such as 0,1")
     selection = Selection(
         pattern=pattern,

@@ -18,6 +18,8 @@ from linkgauge.errors import UsageError
 from linkgauge.plan.machine import available_cores
 
 KINDS = ("cuda", "hip", "host")
+# Python refuses to read thousands of digits; no ordinal has ten.
+_ORDINALS = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
 EXPECTED = "auto, host:N, cuda, hip, or ordinals such as cuda:0,2"
 _PROBE_TIMEOUT_S = 120
 MAX_HOST_DEVICES = 256
@@ -85,7 +87,7 @@ def find_devices(asked: str) -> DeviceSet:
             if found.devices:
                 return _set(found, tuple(range(len(found.devices))))
         return host_devices(default_host_devices())
-    if re.fullmatch(r"\d+(,\d+)*", asked):
+    if _ORDINALS.fullmatch(asked):
         every = find_devices("auto")
         return _chosen(every, asked, asked)
     if kind not in KINDS or (":" in asked and not rest):
@@ -93,7 +95,7 @@ def find_devices(asked: str) -> DeviceSet:
     if kind == "host":
         if not rest:
             return host_devices(default_host_devices())
-        if not rest.isdecimal() or not 1 <= int(rest) <= MAX_HOST_DEVICES:
+        if not rest.isdecimal() or len(rest) > 18 or not 1 <= int(rest) <= MAX_HOST_DEVICES:
             raise UsageError(f"--devices '{asked}': expected host:N with N from 1 to {MAX_HOST_DEVICES}")
         return host_devices(int(rest))
     found = probe(kind)
@@ -115,7 +117,7 @@ def _set(found: Probe, ordinals: tuple[int, ...]) -> DeviceSet:
 
 
 def _chosen(every: DeviceSet, text: str, asked: str) -> DeviceSet:
-    if not re.fullmatch(r"\d+(,\d+)*", text):
+    if not _ORDINALS.fullmatch(text):
         raise UsageError(f"--devices '{asked}': '{text}' is not a list of ordinals: expected {EXPECTED}")
     ordinals = tuple(dict.fromkeys(int(word) for word in text.split(",")))
     for ordinal in ordinals:

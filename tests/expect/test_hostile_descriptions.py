@@ -172,11 +172,23 @@ def test_what_no_machine_has_is_refused(
         (TWO + f'[[link]]\nkind = "pcie"\npairs = {[["gpu0..99999", "gpu0..99999"]] * 800}\n', "to 200000 links"),
         (TWO + '[[link]]\nkind = "pcie"\npairs = [["a0..99999999", "b0..99999999"]]\n', "to 100000000 links"),
         (TWO + '[[link]]\nkind = "pcie"\npairs = [["a0..99999999", "b0..7"]]\n', "ranges of different lengths"),
+        (TWO + f'[[link]]\nkind = "pcie"\npairs = {[["gpu0", "gpu1"]] * 40_000}\n', "is there twice"),
+        (TWO + '[[link]]\nkind = "pcie"\na = "gpu0"\nb = "gpu1"\n' * 200_000, "more than 1 MiB"),
     ],
 )  # fmt: skip
 def test_what_expands_to_too_much_is_refused_before_it_is_expanded(tmp_path: Path, text: str, words: str) -> None:
     line = refused_cheaply("expect", described(tmp_path, text.replace("'", '"')))
     assert words in line
+
+
+def test_json_of_many_things_that_are_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "machine.json"
+    many = "more than 400000 tables and lists"
+    for text, words in (("[],", many), ("0,", "inf is not finite"), ('{"a":0},', many)):
+        file.write_text('{"name": "m", "notes": [' + text * (4_000_000 // len(text)) + "1e999]}", encoding="utf-8")
+        line = refused_cheaply("system", str(file))
+        assert words in line
+        assert "notes" in line
 
 
 def test_as_many_links_as_are_read_take_little() -> None:

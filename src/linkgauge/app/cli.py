@@ -148,6 +148,10 @@ def _run(arguments: Sequence[str], root: click.Command) -> int:
     except BrokenPipeError:  # the reader went away (`linkgauge show RUN | head`): not an error
         standard_output.silence()
         return 0
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # rich's end where the reader went away
+            return 0
+        raise
     except StandardOutputError as error:
         return _not_printed(error)
     except OSError as error:

@@ -12,7 +12,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from linkgauge import names as words
@@ -89,6 +89,7 @@ _MAX_NODES = 10_000
 _MAX_LINKS = 100_000
 _MAX_SIDE_BY_SIDE = 1_000_000
 _DEEPEST = 16
+_MOST_TABLES = 400_000  # looking at each takes a second
 _WHOLE_BITS = 63
 # What a figure may be, by unit. Cuts are computed on whole bytes per second, so that less than one would be none; and
 # the sum of all links that a system may have must stay a number.
@@ -228,21 +229,41 @@ def _check_plain(data: Mapping[str, Any], place: str) -> None:
     Python refuses to print a number of thousands of digits, also in an error. Without recursion: dotted keys nest
     without end in TOML.
     """
-    left: list[tuple[str, int, object]] = [("", 0, data)]
-    while left:
-        where, depth, value = left.pop()
-        inside: Iterable[tuple[str, object]] = ()
-        if isinstance(value, Mapping):
-            inside = ((f"{where}: {key}" if where else str(key), item) for key, item in value.items())
-        elif isinstance(value, list):
-            inside = ((f"{where} {number}", item) for number, item in enumerate(value))
-        elif isinstance(value, int) and value.bit_length() > _WHOLE_BITS:
-            raise UsageError(f"{place}: {where}: a whole number beyond every quantity; expected one of 64 bits")
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{place}: {where}: {value} is not finite; leave an unknown figure out")
-        if depth > _DEEPEST:
-            raise UsageError(f"{place}: {where}: nested more than {_DEEPEST} deep, as no entry is")
-        left.extend((name, depth + 1, item) for name, item in inside)
+    count = 0
+    path: list[object] = []
+    open_: list[Iterator[tuple[object, object]]] = [_entries(data)]
+    while open_:
+        for name, value in open_[-1]:
+            if isinstance(value, (str, bool)):
+                continue
+            if isinstance(value, (dict, list)):  # what parsers make; to ask for Mapping takes ten times as long
+                path.append(name)
+                open_.append(_entries(value))
+                count += 1
+                if count > _MOST_TABLES:
+                    raise UsageError(f"{place}: {_place(path)}: more than {_MOST_TABLES} tables and lists in all")
+                if len(open_) > _DEEPEST:
+                    raise UsageError(f"{place}: {_place(path)}: nested more than {_DEEPEST} deep, as no entry is")
+                break
+            why = ""
+            if isinstance(value, int) and value.bit_length() > _WHOLE_BITS:
+                why = "a whole number beyond every quantity; expected one of 64 bits"
+            elif isinstance(value, float) and not math.isfinite(value):
+                why = f"{value} is not finite; leave an unknown figure out"
+            if why:
+                raise UsageError(f"{place}: {_place((*path, name))}: {why}")
+        else:
+            open_.pop()
+            del path[-1:]
+
+
+def _entries(value: Mapping[str, object] | list[object]) -> Iterator[tuple[object, object]]:
+    return enumerate(value) if isinstance(value, list) else iter(value.items())
+
+
+def _place(path: Iterable[object]) -> str:
+    """Return where something stands: `link 0: count`."""
+    return "".join(f" {name}" if isinstance(name, int) else f": {name}" for name in path)[2:]
 
 
 def read(data: Mapping[str, Any], place: str) -> System:

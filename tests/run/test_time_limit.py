@@ -96,11 +96,12 @@ def test_a_short_limit_keeps_the_beginning_of_the_order_of_value_and_the_rest_is
     before = {row.identity for row in run.rows()}
     status, said = linkgauge(tmp_path, "--resume", "run")
     after = load(tmp_path / "run")
-    statuses = {row.status for row in after.rows()}
+    rows = list(after.rows())
+    statuses = {row.status for row in rows}
     assert statuses <= {"ok", "timeout"}, said  # where others hold a rank's core, an operation may take seconds
     assert status == (4 if "timeout" in statuses else 0), said
-    assert len({row.case_key for row in after.rows()}) == len(after.rows()) == CASES
-    assert before <= {row.identity for row in after.rows()}
+    assert len({row.case_key for row in rows}) == len(rows) == CASES
+    assert before <= {row.identity for row in rows}
     assert after.info["left"] == 0
 
 

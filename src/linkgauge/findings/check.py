@@ -13,7 +13,7 @@ from linkgauge.findings.baseline import check_baseline, is_baseline, read_baseli
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.fleet import LEAST_NODES, Standing, check_fleet, standings
 from linkgauge.findings.known import TOLERANCE, held_against, known_kind
-from linkgauge.findings.requirements import check_rules, check_system, failed_verdicts, read_rules
+from linkgauge.findings.requirements import check_rules, check_system, failed_verdicts, finding_verdict, read_rules
 from linkgauge.findings.siblings import CORES_SLOWER, check_ceilings, check_siblings
 from linkgauge.findings.subjects import Subject
 from linkgauge.findings.verdicts import Checked, Verdict
@@ -88,16 +88,7 @@ def _reads_samples(subject: Subject) -> bool:
 def _faults(subject: Subject, found: Sequence[Finding]) -> list[Verdict]:
     burn_in = BURN_IN if _reads_samples(subject) else ()
     return [
-        Verdict(
-            "short",
-            f"{f.rule}: {f.subject}",
-            f.sentence,
-            FINDINGS,
-            subject.name,
-            subject.host,
-            devices=f.devices,
-            shortfall=f.effect,
-        )
+        finding_verdict(f.rule, f, FINDINGS, subject)
         for f in found
         if (f.severity == "fault" or f.rule in burn_in) and f.rule != "failed_cases"  # these count case by case
     ]

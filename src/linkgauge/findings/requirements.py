@@ -62,6 +62,20 @@ def check_system(
     return verdicts, notes, without
 
 
+def finding_verdict(name: str, finding: Finding, source: str, subject: Subject) -> Verdict:
+    """Return the shortfall that a finding is to a rule of this name."""
+    return Verdict(
+        "short",
+        f"{name}: {finding.subject}",
+        finding.sentence,
+        source,
+        subject.name,
+        subject.host,
+        devices=finding.devices,
+        shortfall=finding.effect,
+    )
+
+
 def failed_verdicts(subject: Subject, source: str) -> list[Verdict]:
     """Return a shortfall for each case that did not end well: in `check` these count as 1."""
     return [
@@ -198,19 +212,7 @@ def _no_findings(subject: Subject, rule: UserRule, source: str, findings: Sequen
                 "holds", rule.name, f"no finding of {', '.join(rule.no_findings)}", source, subject.name, subject.host
             )
         ]
-    return [
-        Verdict(
-            "short",
-            f"{rule.name}: {f.subject}",
-            f.sentence,
-            source,
-            subject.name,
-            subject.host,
-            devices=f.devices,
-            shortfall=f.effect,
-        )
-        for f in wanted
-    ]
+    return [finding_verdict(rule.name, f, source, subject) for f in wanted]
 
 
 def _matches(where: Mapping[str, Any], measure: Measure) -> bool:

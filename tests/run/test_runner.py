@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections import Counter
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from linkgauge.errors import EnvironmentLackingError
 from linkgauge.run import mpi_library, processes
 from linkgauge.store.run import load
 from thorough import thorough
@@ -115,6 +117,34 @@ def test_a_launch_that_cannot_start_says_nothing_of_the_next(run_plan: Any, thre
     assert all(row.reason.startswith("its launch could not be run: ") for row in failed)
     assert all(row.reason.endswith("a library that this launch asks for is not here") for row in failed)
     assert run.status == 4
+    assert left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize("bad_starts", [4, pytest.param(7, marks=thorough("the same, to its end"))])
+def test_a_start_that_slurm_failed_by_chance_is_tried_until_it_is_no_chance(
+    run_plan: Any, bad_starts: int, tmp_path: Path
+) -> None:
+    mpi = mpi_library.default_installation()
+    starts = tmp_path / "starts"
+    srun = tmp_path / "srun"
+    srun.write_text(f"""#!/bin/sh
+echo start >>{starts}
+if [ "$(wc -l <{starts})" -le {bad_starts} ]; then
+  echo "slurmstepd-n1: error: mpi/pmi2: value not properly terminated in client request"
+  echo "srun: error: n1: task 0: Aborted"
+  exit 134
+fi
+while [ "$1" != -n ]; do shift; done
+exec {mpi.launcher} "$@"
+""")
+    srun.chmod(0o755)
+    mpis = [dataclasses.replace(mpi, launcher=srun, launcher_kind="srun")]
+    if bad_starts == 4:
+        assert Counter(status for _, status in run_plan(mpis=mpis).statuses()) == {"ok": 8}
+    else:
+        with pytest.raises(EnvironmentLackingError, match="value not properly terminated"):
+            run_plan(mpis=mpis)
+    assert len(starts.read_text().split()) == (5 if bad_starts == 4 else 6)
     assert left_behind(tmp_path) == []
 
 

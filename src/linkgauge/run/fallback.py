@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 THREADS = "threads"
 KEY = "mpi_fallbacks"  # of run.json
-# A launch that cannot start is tried once more.
+# A launch that cannot start is tried once more, one that fails by its launcher's chance until that is no chance.
 _START_ATTEMPTS = 2
+_CHANCE_ATTEMPTS = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,8 +114,10 @@ class Fallback:
         """What a planned launch goes on with: the name of its own library, of another one, or THREADS."""
         return settings.mpi if settings.threads or settings.mpi_asked else end_of(self._taken, settings.mpi)
 
-    def attempts(self, settings: LaunchSettings) -> int:
+    def attempts(self, settings: LaunchSettings, by_chance: bool = False) -> int:
         """How often a launch is started: once under a library that could not start before in this run."""
+        if by_chance:
+            return _CHANCE_ATTEMPTS
         known = not settings.threads and self.mpis[settings.mpi].title in self._failed
         return 1 if known else _START_ATTEMPTS
 

@@ -26,6 +26,7 @@ from linkgauge.run.devices import DeviceSet
 from linkgauge.run.fallback import Fallback, info_after
 from linkgauge.run.info import now, settings_of
 from linkgauge.run.launch import Launch, LaunchEnd, LaunchOptions
+from linkgauge.run.launcher import launcher_for
 from linkgauge.run.library_choice import Choices, log_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.outcome import point_of
@@ -220,8 +221,10 @@ class Runner:
                 self.last_start_problem = _start_problem(end)
                 first = first or end
                 start_failures += 1
+                chance = self._by_chance(one, end)
                 # One whose ranks were waited for in vain is not waited for again.
-                if end.status == "hung" or start_failures >= self._fallback.attempts(one.planned.settings):
+                in_vain = end.status == "hung" and not chance
+                if in_vain or start_failures >= self._fallback.attempts(one.planned.settings, chance):
                     if not self._go_on(one, end):
                         self._fail_all(one, first)
                         return
@@ -233,6 +236,11 @@ class Runner:
             self._skip_exhausted(one)
             if one.entries:
                 self._relaunch(one)
+
+    def _by_chance(self, one: Pending, end: LaunchEnd) -> bool:
+        settings = one.planned.settings
+        launcher = launcher_for(None if settings.threads else self._fallback.mpis[settings.mpi])
+        return launcher.failed_by_chance(end.evidence.get("output", ()))
 
     def _settle(self, one: Pending) -> None:
         """Plan a launch for what the run goes on with in place of its library."""

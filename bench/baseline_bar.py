@@ -32,7 +32,7 @@ from linkgauge.findings.baseline import Baseline, check_baseline, make_baseline,
 from linkgauge.findings.facts import Facts, Measure  # noqa: E402
 from linkgauge.findings.read import facts_of  # noqa: E402
 from linkgauge.findings.subjects import Subject  # noqa: E402
-from linkgauge.plan.patterns import pattern  # noqa: E402
+from linkgauge.model.patterns import pattern  # noqa: E402
 from linkgauge.stats import series  # noqa: E402
 from linkgauge.stats.summary import group_statistics  # noqa: E402
 from linkgauge.store.run import Run, load  # noqa: E402

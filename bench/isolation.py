@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from linkgauge import _core
+from linkgauge.model.case import Case, StopRule
 from linkgauge.peers.ratio import ratio_of_pairs
-from linkgauge.plan.case import Case, StopRule
 from linkgauge.run.binding import cores_by_rank
 from linkgauge.run.spec import core_case
 from linkgauge.store.run import load

@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from synthetic import link_model, make_case, make_run
 
 DEVICES = 64

@@ -22,7 +22,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from linkgauge.plan.quantity import parse_size
+from linkgauge.model.quantity import parse_size
 from linkgauge.run import processes
 from linkgauge.store.run import load
 

@@ -16,8 +16,8 @@ from typing import Any
 from linkgauge.expect import ceilings
 from linkgauge.expect.graph import FABRIC, wires
 from linkgauge.expect.paths import rate_of, shortest
-from linkgauge.plan.case import Case
-from linkgauge.plan.patterns import lanes_of, pattern
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import lanes_of, pattern
 from linkgauge.system.catalog import load
 from linkgauge.system.dump import to_data
 from linkgauge.system.model import System

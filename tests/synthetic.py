@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from linkgauge.plan.case import Case, StopRule
-from linkgauge.plan.patterns import pattern
+from linkgauge.model.case import Case, StopRule
+from linkgauge.model.patterns import pattern
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 

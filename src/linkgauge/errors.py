@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 # What quotes a file's own words may quote a megabyte of them.
 _LONGEST_LINE = 1500
 
@@ -41,3 +43,11 @@ class EnvironmentLackingError(LinkgaugeError):
 
 class RunFolderError(UsageError):
     """A run folder that is missing, truncated, of another version, or not a run folder at all."""
+
+
+def nearest(word: str, known: Collection[str]) -> str:
+    """` (did you mean 'x'?)` where a known word is close, else nothing."""
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f" (did you mean '{close[0]}'?)" if close else ""

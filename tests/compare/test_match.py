@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.stats.match import match_runs, repeats_of
 
 

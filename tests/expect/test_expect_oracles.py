@@ -17,7 +17,7 @@ import linkgauge.system as systems
 from linkgauge.errors import UsageError
 from linkgauge.expect import ceilings, cuts, flows
 from linkgauge.expect.graph import Wires, wires
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.system import Figure, Link, Node, System
 from trees import arborescences
 

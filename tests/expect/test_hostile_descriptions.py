@@ -13,11 +13,9 @@ from pathlib import Path
 import pytest
 
 import linkgauge.system as systems
-from linkgauge import names
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.expect import ceilings
-from linkgauge.plan.patterns import PATTERNS
 
 MOST_SECONDS = 2.0
 MOST_BYTES = 500 << 20
@@ -213,10 +211,6 @@ def test_files_that_are_none(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert "no described system" in refused(capsys, "expect", "x" * 5000)
     assert "File name too long" in refused(capsys, "expect", "x" * 5000 + "/y")
     assert "is no regular file" in refused(capsys, "system", "/dev/zero")
-
-
-def test_words_shared_by_rooms_are_those_of_the_patterns() -> None:
-    assert tuple(PATTERNS) == names.PATTERNS
 
 
 def test_dumped_systems_are_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

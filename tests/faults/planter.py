@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.run import heartbeat as beat
 from linkgauge.run.heartbeat import HeartbeatFile
 from linkgauge.run.spec import WorkerSpec

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.run.spec import WorkerSpec
 
 

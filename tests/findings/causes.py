@@ -17,8 +17,8 @@ from linkgauge.findings.facts import Facts, Identity, RankSeries
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import KNOWN_KIND
 from linkgauge.findings.read import measures_of
-from linkgauge.plan.case import Case
-from linkgauge.plan.patterns import pattern
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import pattern
 from linkgauge.system import catalog
 from linkgauge.system.model import System
 from linkgauge.system.shipped import names

@@ -24,8 +24,8 @@ import numpy as np
 from scipy import signal
 
 from linkgauge.expect import ceilings
-from linkgauge.plan.case import Case, StopRule
-from linkgauge.plan.patterns import pattern
+from linkgauge.model.case import Case, StopRule
+from linkgauge.model.patterns import pattern
 from linkgauge.system.model import System
 
 MIB = 1 << 20

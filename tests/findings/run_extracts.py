@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.store import schema
 from linkgauge.store.run import Run, load
 

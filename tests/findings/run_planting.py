@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from run_wires import ALL_LANES, Identity, Record, Wire, Wires
 
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.store.run import Run, load
 
 Ints = npt.NDArray[np.int64]

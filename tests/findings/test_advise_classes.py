@@ -12,7 +12,7 @@ import pytest
 from linkgauge.app.cli import run_command
 from linkgauge.findings.advise import Advice, advise
 from linkgauge.findings.read import facts_of
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.store.run import load
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json

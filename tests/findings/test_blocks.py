@@ -11,7 +11,7 @@ import linkgauge
 from linkgauge.findings.blocks import blocks_needed
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.read import facts_of
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from synthetic import Noise, make_case, make_run
 
 

@@ -14,7 +14,7 @@ from linkgauge.errors import UsageError
 from linkgauge.findings import rules as rule_table
 from linkgauge.findings.requirements import read_rules
 from linkgauge.findings.verdicts import Checked, Verdict
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json
 from synthetic import Noise, link_model, make_run, pair_cases, usual_cases

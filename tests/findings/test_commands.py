@@ -11,8 +11,8 @@ from linkgauge.app.cli import run_command
 from linkgauge.findings import judge
 from linkgauge.findings.advise import advise
 from linkgauge.findings.facts import Facts, Measure
+from linkgauge.model.case import Case
 from linkgauge.plan.builtin import names
-from linkgauge.plan.case import Case
 from linkgauge.store.run import load
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from linkgauge.findings.curves import latency_step
 from linkgauge.findings.facts import Facts, Measure
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 
 
 def _measure(size: int, effective: float, key: str) -> Measure:

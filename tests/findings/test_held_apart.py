@@ -15,7 +15,7 @@ from linkgauge.findings.curves import crossing_points, small_message_overhead
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.read import HEADLINE, measures_of
 from linkgauge.findings.subjects import labels_of
-from linkgauge.plan.case import DEFAULTS, MEASURING, MECHANISM, TASK, Case, held_apart
+from linkgauge.model.case import DEFAULTS, MEASURING, MECHANISM, TASK, Case, held_apart
 from linkgauge.stats import series
 from linkgauge.stats.curves import size_figures
 from linkgauge.store.run import load

@@ -14,7 +14,7 @@ from linkgauge.app.cli import run_command
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.known import below_known, held_against
 from linkgauge.findings.read import facts_of
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.store.run import load
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json

@@ -10,7 +10,7 @@ import pytest
 
 import linkgauge.system as systems
 from linkgauge.app.cli import run_command
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.plan.model import narrowed
 from linkgauge.run.on_system import prepare_on
 from linkgauge.store.run import load

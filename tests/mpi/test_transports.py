@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.run.mpi_library import MpiInstallation
 from thorough import thorough
 

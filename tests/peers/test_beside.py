@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from linkgauge.errors import UsageError
+from linkgauge.model.case import Case
 from linkgauge.peers import beside
 from linkgauge.peers.catalogue import peer_tests
 from linkgauge.peers.drive import Line, Outcome, Side
 from linkgauge.peers.ratio import ratio_of_pairs
 from linkgauge.peers.request import Request
 from linkgauge.peers.show import named_peer
-from linkgauge.plan.case import Case
 
 
 def case(transport: str, pattern: str, size: int, ranks: int = 2, **changes: Any) -> Case:

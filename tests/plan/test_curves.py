@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkgauge.errors import UsageError
+from linkgauge.model.case import Case
+from linkgauge.model.quantity import parse_sizes
 from linkgauge.plan.builtin import builtin_plan
-from linkgauge.plan.case import Case
 from linkgauge.plan.curves import FULL, PAST_BEGINNING, Curves, Point, Step, Until, curve_id, left_out_of
 from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.launches import PlannedLaunch, plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.plan.quantity import parse_sizes
 
 GPUS = PlanMachine("cuda", 4, 140 << 30, 400 << 30, 64 << 30, 64)
 SIZES = parse_sizes("1KiB:16GiB:x8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.library_settings import library_settings

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from linkgauge.errors import UsageError
+from linkgauge.model.case import DIMENSIONS
 from linkgauge.plan.builtin import plan_of
-from linkgauge.plan.dimensions import BY_NAME
 from linkgauge.plan.plan_file import parse_plan, read_plan, safe_variable
 
 GOOD = '[[case]]\npattern = "pingpong"\nsize = "8"\n'
@@ -127,7 +127,7 @@ def toml(value: object) -> str:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.dictionaries(st.sampled_from(sorted(BY_NAME)), scalars | st.lists(scalars, max_size=3), max_size=6))
+@given(st.dictionaries(st.sampled_from(sorted(DIMENSIONS)), scalars | st.lists(scalars, max_size=3), max_size=6))
 def test_any_values_under_known_keys_are_a_plan_or_a_usage_error(table: dict[str, object]) -> None:
     lines = [f"{key} = {toml(value)}" for key, value in table.items() if not isinstance(value, float) or value == value]
     text = "[[case]]\n" + "\n".join(line for line in lines if "inf" not in line)
@@ -142,14 +142,14 @@ def test_any_values_under_known_keys_are_a_plan_or_a_usage_error(table: dict[str
 def test_every_dimension_has_a_flag_and_a_plan_key_of_one_name() -> None:
     import dataclasses
 
-    from linkgauge.plan.case import Case
+    from linkgauge.model.case import Case
 
     columns = set(Case("mpi", "pingpong", 8, 8, (0, 1)).dimensions())
     # size_asked is what size was before it was restated; devices has subsets, as a key of its own.
-    assert columns - set(BY_NAME) == {"size_asked", "devices"}
-    assert set(BY_NAME) - columns == set()
-    assert all(dimension.flag == "--" + name.replace("_", "-") for name, dimension in BY_NAME.items())
-    assert {field.name for field in dataclasses.fields(Case)} - {"stop", "size_asked", "devices"} <= set(BY_NAME)
+    assert columns - set(DIMENSIONS) == {"size_asked", "devices"}
+    assert set(DIMENSIONS) - columns == set()
+    assert all(dimension.flag == "--" + name.replace("_", "-") for name, dimension in DIMENSIONS.items())
+    assert {field.name for field in dataclasses.fields(Case)} - {"stop", "size_asked", "devices"} <= set(DIMENSIONS)
 
 
 # Keys of a [[case]] that are no dimension of a case, or a dimension of another kind, and what they lack by intention.
@@ -170,7 +170,7 @@ NOT_DIMENSIONS = {
 
 def test_every_key_of_a_case_has_flag_and_column_or_a_reason() -> None:
     from linkgauge.app.run import run_command
-    from linkgauge.plan.case import Case
+    from linkgauge.model.case import Case
     from linkgauge.plan.plan_file import _CASE_KEYS, _LAUNCH_KEYS
 
     flags = {flag for parameter in run_command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
@@ -189,7 +189,7 @@ def test_every_key_of_a_case_has_flag_and_column_or_a_reason() -> None:
 
 def test_the_page_on_plans_names_every_key_and_its_example_is_a_plan() -> None:
     page = (Path(__file__).parents[2] / "docs" / "plans.md").read_text()
-    for name, dimension in BY_NAME.items():
+    for name, dimension in DIMENSIONS.items():
         assert f"| `{name}` | {dimension.help} | {dimension.expected} |" in page, name
     example = page.split("```toml\n")[1].split("```")[0]
     plan = parse_plan(example, "docs/plans.md", "example")

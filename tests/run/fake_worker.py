@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.run import heartbeat as beat
 from linkgauge.run import worker
 from linkgauge.run.observe import Value

@@ -14,8 +14,8 @@ import pytest
 from linkgauge import __version__
 from linkgauge.app import cli
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.plan.dimensions import DIMENSIONS
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.case import DIMENSIONS
+from linkgauge.model.patterns import PATTERNS
 
 
 def _root_raising(error: BaseException) -> click.Group:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.run import mpi_library
 from linkgauge.store.run import load
 from thorough import thorough

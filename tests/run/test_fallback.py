@@ -18,7 +18,7 @@ import pytest
 
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.plan.expand import PlannedCase
 from linkgauge.plan.launches import group, with_other_mpi
 from linkgauge.plan.model import LaunchTable, Plan

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from linkgauge.model.case import MANAGED_USES, Case
 from linkgauge.peers.catalogue import peer_tests
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.request import Request, rows_of
-from linkgauge.plan.case import MANAGED_USES, Case
 from linkgauge.stats.summary import summarise
 from linkgauge.store.run import load
 from thorough import most, thorough

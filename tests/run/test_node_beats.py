@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from linkgauge.plan.case import Case, StopRule
+from linkgauge.model.case import Case, StopRule
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.plan.pace import Pace
 from linkgauge.run.schedule import Schedule
 from linkgauge.run.spec import CaseEntry, WorkerSpec

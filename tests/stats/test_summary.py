@@ -12,8 +12,8 @@ import pytest
 
 import linkgauge
 from linkgauge.errors import RunFolderError
-from linkgauge.plan.case import Case
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.series import HEADLINE
 from linkgauge.stats.summary import STATISTICS, summarise, summary_schema
 from linkgauge.store.folder import RunFolder

@@ -16,7 +16,7 @@ import pytest
 
 import linkgauge
 from linkgauge.errors import LinkgaugeError, RunFolderError, UsageError
-from linkgauge.plan.case import LATER_DIMENSIONS
+from linkgauge.model.case import LATER_DIMENSIONS
 from linkgauge.store import schema
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter

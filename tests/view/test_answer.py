@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import linkgauge
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.view.answer import answers
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.results import Results

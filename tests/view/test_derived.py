@@ -12,7 +12,7 @@ import pytest
 from rich.table import Table
 
 import linkgauge
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.view.derived import block_rows, derived_figures, derived_tables, figure_text, size_rows
 from linkgauge.view.report import report_html
 from linkgauge.view.results import Results

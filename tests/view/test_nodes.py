@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import linkgauge
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.view.nodes import NodeMatrix, node_matrices, node_tables
 from linkgauge.view.report import report_html
 from linkgauge.view.results import Results

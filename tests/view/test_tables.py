@@ -11,7 +11,7 @@ from rich.console import Console
 
 import linkgauge
 from approved import approve, plain
-from linkgauge.plan.case import Case, StopRule
+from linkgauge.model.case import Case, StopRule
 from linkgauge.store.run import Run
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json

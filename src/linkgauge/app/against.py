@@ -84,11 +84,11 @@ def against_command(
     In each round one launch of ours measures all rows, and each program of the peer runs once over all sizes. The table
     so far is written after each round.
     """
+    from linkgauge.model.quantity import parse_duration, parse_sizes
     from linkgauge.peers.catalogue import peer_tests
     from linkgauge.peers.drive import Outcome, alternate
     from linkgauge.peers.request import Request, rows_of
     from linkgauge.peers.show import named_peer, print_rows, row_of, untold, write_rows
-    from linkgauge.plan.quantity import parse_duration, parse_sizes
 
     name, folder = named_peer(peer)
     if bind not in ("none", "core"):

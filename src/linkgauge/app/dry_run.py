@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.expect import ceilings
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_bytes, format_duration, format_size
 from linkgauge.plan.curves import FULL, Step, Until
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import case_s
 from linkgauge.plan.launches import PlannedLaunch, skips_of
 from linkgauge.plan.memory import total_bytes
-from linkgauge.plan.patterns import PATTERNS
-from linkgauge.plan.quantity import format_bytes, format_duration, format_size
 from linkgauge.run.prepare import Prepared
 from linkgauge.run.reporter import case_text
 from linkgauge.system import load

@@ -16,9 +16,9 @@ import click
 from linkgauge.app.command_line import argument, command, flag, option
 from linkgauge.errors import UsageError
 from linkgauge.expect.rules import Ceiling
-from linkgauge.plan.case import TRANSPORTS
-from linkgauge.plan.patterns import PATTERNS, SIDE_BY_SIDE, lanes_of
-from linkgauge.plan.quantity import parse_size
+from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, lanes_of
+from linkgauge.model.quantity import parse_size
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.system import System, catalog
 from linkgauge.system.units import rate_units, show_rate
 

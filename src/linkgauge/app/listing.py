@@ -53,7 +53,7 @@ def _text(value: object) -> str:
 @as_json_option
 def list_devices(devices: str, as_json: bool) -> None:
     """The devices that a run would use, and why there are no others."""
-    from linkgauge.plan.quantity import format_bytes
+    from linkgauge.model.quantity import format_bytes
     from linkgauge.run.devices import find_devices, probe
 
     found = find_devices(devices)
@@ -78,10 +78,10 @@ def list_devices(devices: str, as_json: bool) -> None:
 def list_transports(devices: str, as_json: bool) -> None:
     """Each transport: where it can run, else the reason why it cannot."""
     from linkgauge.errors import EnvironmentLackingError
-    from linkgauge.plan.case import TRANSPORTS
+    from linkgauge.model.transports import TRANSPORTS
     from linkgauge.run.devices import find_devices
     from linkgauge.run.mpi_library import default_installation
-    from linkgauge.run.transports import CclVersion, absent_transports, ccl_version, describe
+    from linkgauge.run.transports import CclVersion, absent_transports, ccl_version
 
     found = find_devices(devices)
     try:
@@ -101,9 +101,9 @@ def list_transports(devices: str, as_json: bool) -> None:
             "runs_on": "" if transport in absent else f"{found.count} {found.kind} devices",
             "library": "" if transport in absent else libraries.get(transport, ""),
             "reason": absent.get(transport, ""),
-            "what": describe(transport),
+            "what": traits.what,
         }
-        for transport in TRANSPORTS
+        for transport, traits in TRANSPORTS.items()
     ]
     if not as_json:
         rows = [{**row, "library, or why not": row["library"] or row["reason"]} for row in rows]
@@ -114,7 +114,7 @@ def list_transports(devices: str, as_json: bool) -> None:
 @as_json_option
 def list_patterns(as_json: bool) -> None:
     """Each pattern: what it does, what its size means, who keeps its time, on how many devices it runs."""
-    from linkgauge.plan.patterns import PATTERNS, WHAT
+    from linkgauge.model.patterns import PATTERNS
 
     devices = {
         "2": "pairs",
@@ -127,7 +127,7 @@ def list_patterns(as_json: bool) -> None:
     rows = [
         {
             "pattern": info.name,
-            "what": WHAT[info.name],
+            "what": info.what,
             "size_means": info.size_means,
             "timekeeper": info.timekeeper,
             "devices": devices[info.ranks],

@@ -6,8 +6,8 @@ import sys
 import time
 from typing import Any, TextIO
 
-from linkgauge.plan.case import Case
-from linkgauge.plan.quantity import format_duration
+from linkgauge.model.case import Case
+from linkgauge.model.quantity import format_duration
 from linkgauge.run.reporter import Reporter, RunState, case_text
 
 

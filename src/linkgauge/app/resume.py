@@ -11,7 +11,7 @@ from linkgauge.app import run_options
 from linkgauge.app.presenting import present
 from linkgauge.app.progress import reporter_for
 from linkgauge.errors import RunFolderError, UsageError
-from linkgauge.plan.case import STATUSES
+from linkgauge.model.case import STATUSES
 from linkgauge.plan.environment import is_stand_in
 from linkgauge.run.devices import find_devices
 from linkgauge.run.fallback import started_in, taken_of

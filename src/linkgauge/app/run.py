@@ -14,9 +14,9 @@ import click
 from linkgauge.app import run_options
 from linkgauge.app.command_line import PATH, command, flag, option
 from linkgauge.errors import UsageError
-from linkgauge.plan.dimensions import BY_NAME
+from linkgauge.model.case import DIMENSIONS
+from linkgauge.model.quantity import parse_duration, parse_share
 from linkgauge.plan.model import CHOICES, PAIRS, THREAD_LEVELS, Plan
-from linkgauge.plan.quantity import parse_duration, parse_share
 
 _PLAN, _LAUNCH, _RUN = "What to measure", "How it is launched", "The run"
 
@@ -145,7 +145,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
 def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int:
     """Measure this machine: a plan, launch by launch, into a run folder, then a summary and a report."""
     refuse_ranks(os.environ)
-    dimensions = {name: texts for name in BY_NAME if (texts := words.pop(name))}
+    dimensions = {name: texts for name in DIMENSIONS if (texts := words.pop(name))}
     asked = Asked(**words, dimensions=dimensions)
     asked.check()
     if as_json and not dry_run:

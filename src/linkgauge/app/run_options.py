@@ -11,11 +11,12 @@ import click
 
 from linkgauge.app.command_line import Decorated, option
 from linkgauge.errors import UsageError
+from linkgauge.model.case import DIMENSIONS
+from linkgauge.model.dimension import Value, unique
+from linkgauge.model.patterns import SIDE_BY_SIDE
 from linkgauge.plan.builtin import builtin_plan, plan_of
-from linkgauge.plan.dimensions import BY_NAME, DIMENSIONS, Value, unique
 from linkgauge.plan.environment import split_values
 from linkgauge.plan.model import LaunchTable, Plan, narrowed, side_by_side
-from linkgauge.plan.patterns import SIDE_BY_SIDE
 from linkgauge.run.mpi_library import MpiInstallation, resolve
 
 
@@ -37,8 +38,8 @@ def whole(least: int) -> Callable[[click.Context, click.Parameter, str | None], 
 
 def dimension_options(function: Decorated) -> Decorated:
     """`function` with a flag for each dimension, which may be repeated: texts, not yet read (`dimension_values`)."""
-    for dimension in reversed(DIMENSIONS):
-        choices = f" [{'|'.join(dimension.choices)}]" if 0 < len(dimension.choices) <= 6 else ""
+    for dimension in reversed(DIMENSIONS.values()):
+        choices = f" [{'|'.join(dimension.values.choices)}]" if 0 < len(dimension.values.choices) <= 6 else ""
         add = option(dimension.flag, multiple=True, metavar=dimension.name.upper(), panel=dimension.group,
                      help=dimension.help + choices)  # fmt: skip
         function = add(function)
@@ -48,7 +49,7 @@ def dimension_options(function: Decorated) -> Decorated:
 def dimension_values(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[Value, ...]]:
     """The values of the dimensions' flags. UsageError naming the flag that is wrong."""
     return {
-        name: unique(value for text in several for value in BY_NAME[name].from_text(text))
+        name: unique(value for text in several for value in DIMENSIONS[name].from_text(text))
         for name, several in texts.items()
     }
 

@@ -97,7 +97,7 @@ def plot_command(
 ) -> None:
     """One figure of a run, fit to print."""
     from linkgauge.errors import UsageError
-    from linkgauge.plan.quantity import parse_size
+    from linkgauge.model.quantity import parse_size
     from linkgauge.store.run import load
     from linkgauge.view.ceilings import Ceilings
     from linkgauge.view.figures import Selection, draw, write_figure

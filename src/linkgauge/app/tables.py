@@ -92,7 +92,7 @@ def import_command(
 ) -> None:
     """Logs of nccl-tests, rccl-tests, OSU, nvbandwidth and blink as a run folder, marked with their origin."""
     from linkgauge.exchange.importers import Hints, import_files
-    from linkgauge.plan.quantity import parse_size
+    from linkgauge.model.quantity import parse_size
 
     hints = Hints(ranks, pattern, transport, parse_size(size) if size is not None else None, window)
     imported = import_files(files, output, hints)

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
 from linkgauge.doctor.readers import Readers
-from linkgauge.plan.quantity import format_bytes
+from linkgauge.model.quantity import format_bytes
+from linkgauge.model.transports import TRANSPORTS
 
 # The lowest versions that are known to work, as pyproject.toml says.
 _PACKAGES = {"numpy": "1.26", "mpi4py": "4.1", "pyarrow": "15", "rich": "13.7", "click": "8.2"}
 _REPORT_PACKAGES = {"altair": "5.4", "duckdb": "1.0"}
-_SHM_PER_RANK = 32 << 20
+_SHM_PER_RANK = max(one.shm_bytes_per_rank for one in TRANSPORTS.values())
 _MAX_SOCKET_PATH = 108 - len("/linkgauge-65534/4194304/123456/hydra-pmi-socket-123456")
 
 

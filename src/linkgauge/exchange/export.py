@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError
-from linkgauge.plan.case import held_apart, values_of
+from linkgauge.model.case import held_apart, values_of
+from linkgauge.model.patterns import PATTERNS
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -92,8 +93,6 @@ _NCCL_TYPES = {
     "float8_e5m2": "f8e5m2",
 }
 _ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
-_ROOTED = ("broadcast", "reduce", "gather", "scatter")
-_REDUCING = ("allreduce", "reduce_scatter", "reduce")
 
 
 def _groups(rows: list[Row], names: tuple[str, ...]) -> dict[tuple[Any, ...], list[Row]]:
@@ -140,8 +139,8 @@ def _nccl_tests(rows: list[Row]) -> Iterator[str]:
         for row in group:
             sizes.setdefault(restated(row["size"], n), {})[bool(row["in_place"])] = row
         for size, both in sorted(sizes.items()):
-            redop = str(first["op"]) if first["pattern"] in _REDUCING else "none"
-            root = str(first["root"]) if first["pattern"] in _ROOTED else "-1"
+            redop = str(first["op"]) if PATTERNS[first["pattern"]].reduces else "none"
+            root = str(first["root"]) if PATTERNS[first["pattern"]].rooted else "-1"
             block = n if first["pattern"] in ("allgather", "reduce_scatter", "gather", "scatter", "alltoall") else 1
             kind = _NCCL_TYPES.get(first["datatype"], str(first["datatype"]))
             cells: list[str] = []

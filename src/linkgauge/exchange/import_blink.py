@@ -9,8 +9,8 @@ import csv
 import re
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
-from linkgauge.plan.case import TRANSPORTS
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.transports import TRANSPORTS
 
 _TIME = re.compile(r"(\d+)_Transfer Time_s")
 

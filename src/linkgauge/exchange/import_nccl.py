@@ -12,7 +12,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case, restated
-from linkgauge.plan.case import OPS
+from linkgauge.model.case import OPS
+from linkgauge.model.patterns import PATTERNS
 
 _PROGRAMS = {
     "all_reduce_perf": "allreduce",
@@ -157,8 +158,8 @@ def _case(
     if datatype is None or op not in ("none", *OPS) or size is None or size <= 0 or not time_us > 0:
         log.problem(number, f"no case: size {total}, type {row.get('type')}, operation {op}, time {time_us}")
         return
-    reduces = settings.pattern in ("allreduce", "reduce_scatter", "reduce")
-    rooted = settings.pattern in ("broadcast", "reduce", "gather", "scatter")
+    reduces = PATTERNS[settings.pattern].reduces
+    rooted = PATTERNS[settings.pattern].rooted
     case = make_case(
         "ccl",
         settings.pattern,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
+from linkgauge.model.patterns import PATTERNS
 
 _DEFAULT_SIZE = 512 << 20  # its --bufferSize is 512 MiB unless given, and is not printed
 # Chases of pointers: nvbandwidth 0.8 walks 2 MiB whatever --bufferSize is, and divides the time by the loads.
@@ -210,7 +211,7 @@ def _who(pattern: str, i: int, j: int, columns: int, size: int, *, reads: bool) 
 
     Between two devices the row's is the one that copies, whatever the headline's arrow says (testcases_ce.cpp).
     """
-    if pattern in ("host_to_device", "device_to_host", "host_device_both", "local_copy"):
+    if PATTERNS[pattern].host_ways or pattern == "local_copy":
         return [j], 0, size
     if pattern.endswith("_beside"):
         return [j, *(other for other in range(columns) if other != j)], 0, size

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
+from linkgauge.model.patterns import PATTERNS
 
 # Name of the test -> (pattern, whether the size is one of n blocks).
 _TESTS = {
@@ -90,7 +91,7 @@ def _comment(number: int, line: str, test: _Test, log: ImportedLog) -> None:
 
 def _row(number: int, line: str, test: _Test, log: ImportedLog, hints: Hints) -> None:
     tokens = line.split()
-    pair = test.pattern in ("pingpong", "unidirectional", "bidirectional")
+    pair = PATTERNS[test.pattern].pair
     ranks = 2 if pair else hints.ranks
     if ranks is None:
         log.problem(number, "OSU does not print the number of ranks, so --ranks must say it: the table is left out")
@@ -103,7 +104,7 @@ def _row(number: int, line: str, test: _Test, log: ImportedLog, hints: Hints) ->
         return
     heading = test.columns[1] if len(test.columns) > 1 else ""
     unit = "MB/s" if "MB/s" in heading else "us" if "us" in heading else ""
-    rate = test.pattern in ("unidirectional", "bidirectional")
+    rate = PATTERNS[test.pattern].windowed
     if unit != ("MB/s" if rate else "us"):
         log.problem(number, f"figures in {heading!r}, expected {'MB/s' if rate else 'us'}")
         return
@@ -112,7 +113,7 @@ def _row(number: int, line: str, test: _Test, log: ImportedLog, hints: Hints) ->
         return
     m = size * ranks if test.per_block else size
     window = (hints.window or _DEFAULT_WINDOW) if rate else 1
-    reduces = test.pattern in ("allreduce", "reduce", "reduce_scatter")
+    reduces = PATTERNS[test.pattern].reduces
     evidence = {"size_printed": size, "estimator": "mean of a loop" if pair else "mean over ranks of means"}
     if rate and hints.window is None:
         evidence["window"] = "OSU's default; the log does not say"

@@ -11,8 +11,8 @@ from pathlib import Path
 from linkgauge.errors import LinkgaugeError, UsageError
 from linkgauge.exchange import import_blink, import_nccl, import_nvbandwidth, import_osu
 from linkgauge.exchange.imported import Hints, ImportedLog, write_run
-from linkgauge.plan.case import TRANSPORTS
-from linkgauge.plan.patterns import pattern
+from linkgauge.model.patterns import pattern
+from linkgauge.model.transports import TRANSPORTS
 
 __all__ = ["Hints", "Imported", "import_files", "read_log"]
 

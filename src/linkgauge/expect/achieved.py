@@ -19,20 +19,19 @@ from linkgauge.expect.collectives import link_bounds, staging
 from linkgauge.expect.graph import FABRIC, HOST, Wires, remembered
 from linkgauge.expect.latency import of_latency, way
 from linkgauge.expect.points import staging_point_to_point
-from linkgauge.expect.query import HOST_MEMORY, HOST_PATTERNS, Query, query
+from linkgauge.expect.query import HOST_MEMORY, Query, query
 from linkgauge.expect.rules import RULES, Ceiling
 from linkgauge.expect.streams import in_own_memory
-from linkgauge.plan.patterns import PATTERNS, SIDE_BY_SIDE
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.traits import having
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.system.model import System
 from linkgauge.system.units import show_rate
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
-PRIMITIVES = ("kernel", "copy_engine")
 _MEMORY = "memory"
-PAIR_PATTERNS = ("pingpong", "unidirectional", "bidirectional")
-_HOST = {"host_to_device": "into", "device_to_host": "out"}
 
 
 class Load(NamedTuple):
@@ -79,7 +78,7 @@ class Ports:
             _raise(self.cores, _cores_of(row), float(row["goodput_bytes_per_s"]))
         if ends <= set(HOST_MEMORY) and row.get("goodput_bytes_per_s") and lane in (-1, 0):
             self._add_host_copy(row, pattern, devices, lane)
-        if row.get("transport") not in PRIMITIVES:
+        if row.get("transport") not in having(TRANSPORTS, "one_sided"):
             return
         if PATTERNS[pattern].latency_only:
             if row.get("latency_ns") and lane == -1:
@@ -89,8 +88,9 @@ class Ports:
         if not rate:
             return
         plain = row.get("source_memory", "device") == row.get("target_memory", "device") == "device"
-        if pattern in _HOST and lane == -1 and len(devices) == 1:
-            _raise(self.host, (_HOST[pattern], devices[0]), float(rate))
+        ways = PATTERNS[pattern].host_ways
+        if len(ways) == 1 and lane == -1 and len(devices) == 1:
+            _raise(self.host, (ways[0], devices[0]), float(rate))
         elif pattern == "local_copy" and lane == -1:
             _raise(self.local, devices[0], float(rate))
         elif plain:
@@ -145,7 +145,7 @@ HostKey = tuple[str, tuple[int, ...], tuple[int, int]]
 
 def _between_hosts(pattern: str, devices: Iterable[int], nodes: tuple[int, int]) -> HostKey:
     """Return what copies between host buffers must have alike; pairs' patterns all move from one rank to the other."""
-    return "pair" if pattern in PAIR_PATTERNS else pattern, tuple(devices), nodes
+    return "pair" if PATTERNS[pattern].pair else pattern, tuple(devices), nodes
 
 
 def _cores_of(case: Mapping[str, Any]) -> tuple[int, int, int, str]:
@@ -208,7 +208,7 @@ def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Ce
 
 
 def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
-    if q.pattern in HOST_PATTERNS:
+    if q.traits.host_ways:
         return _host_links(q, ports)
     if q.pattern == "cpu_stream" or (q.pattern == "stream_copy" and not in_own_memory(q)):
         return None
@@ -217,7 +217,7 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
         if any(rate is None for rate in rates):
             return None
         return sum(rate or 0.0 for rate in rates), "each device's local copy"
-    info = PATTERNS[q.pattern]
+    info = q.traits
     if q.on_host:
         # Between host buffers nothing below the transports is measured: the best of them, among the same ranks.
         rate = ports.host_copy.get(_between_hosts(q.pattern, q.devices, (q.source_node, q.target_node)))
@@ -227,7 +227,7 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
     if q.transport == "staging":
         return _staged(q, ports)
     if len(q.names) < 2:
-        rate = ports.local.get(q.devices[0]) if q.pattern in PAIR_PATTERNS else None
+        rate = ports.local.get(q.devices[0]) if q.traits.pair else None
         return None if rate is None else (rate, f"the local copy of device {q.devices[0]}")
     if q.pattern in ("pingpong", "unidirectional"):
         return _pair(q, ports)
@@ -242,7 +242,7 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
 
 
 def _host_links(q: Query, ports: Ports) -> tuple[float, str] | None:
-    directions = (_HOST[q.pattern],) if q.pattern in _HOST else ("out", "into")
+    directions = q.traits.host_ways
     if len(set(q.devices)) < len(q.devices):
         return None
     total = 0.0
@@ -389,13 +389,13 @@ def _latency(q: Query, ports: Ports) -> tuple[float, frozenset[int]] | None:
     devices = list(q.devices)
     if q.nodes > 1 or len(set(devices)) < 2 or q.source_memory != "device" or q.target_memory != "device":
         return None
-    info = PATTERNS[q.pattern]
+    info = q.traits
     if info.rooted:
         pairs = {frozenset((devices[q.root], d)) for d in devices if d != devices[q.root]}
-    elif q.pattern in ("ring_shift", "pingpong", "unidirectional", "bidirectional"):
+    elif q.traits.pair or q.pattern == "ring_shift":
         following = [*devices[1:], devices[0]]
         pairs = {frozenset(pair) for pair in zip(devices, following, strict=True) if pair[0] != pair[1]}
-    elif q.pattern in SIDE_BY_SIDE.values():
+    elif q.traits.side_by_side_of:
         pairs = {frozenset(pair) for pair in zip(devices[::2], devices[1::2], strict=True) if pair[0] != pair[1]}
     elif info.collective:
         pairs = {frozenset((a, b)) for a in devices for b in devices if a != b}

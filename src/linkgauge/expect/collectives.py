@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from linkgauge.expect import cuts, flows, paths, rings
 from linkgauge.expect.graph import FABRIC, HOST, MACHINE, NODE, Wires
@@ -46,7 +46,7 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
     if q.pattern in ("alltoall", "ring_shift", "bidirectional", "pairs_unidirectional", "pairs_bidirectional"):
         demands = _demands(q)
         rate = flows.concurrent(graph, demands)
-        factor = n - 1 if q.pattern == "alltoall" else 1
+        factor = n - 1 if q.traits.per_peer else 1
         add("concurrent_flow", None if rate is None else rate * factor, f"{where}, {show_rate(rate)} for each pair")
     if q.pattern == "pairs_pingpong":
         rate = flows.concurrent(graph, _demands(q))
@@ -63,16 +63,16 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         turned = graph if q.pattern == "allgather" else graph.reversed()
         value, words = gathered(q, turned, _repeaters(q, turned) if kind == "bound" else frozenset())
         add("tree_packing", value, f"{where}; {words}")
-    if q.pattern in ("broadcast", "reduce"):
-        turned = graph if q.pattern == "broadcast" else graph.reversed()
+    if q.traits.rooted and q.traits.one_buffer:
+        turned = graph if q.traits.root == "sends" else graph.reversed()
         cut = cuts.broadcast(turned, q.root_name, names)
         weight = {name: int(name == q.root_name) for name in names}
         value, words = _packed(turned, cut, weight, _repeaters(q, turned) if kind == "bound" else frozenset())
         add("rooted_cut", value, f"{where}; {words}")
-    if q.pattern in ("scatter", "gather", "one_to_all", "all_to_one"):
-        outward = q.pattern in ("scatter", "one_to_all")
+    elif q.traits.rooted:  # each other rank has bytes of its own
+        outward = q.traits.root == "sends"
         cut = cuts.scatter(graph if outward else graph.reversed(), q.root_name, weights)
-        factor = n if q.pattern in ("scatter", "gather") else n - 1
+        factor = n - 1 if q.traits.per_peer else n
         value = None if cut.value is None else factor * cut.value
         add("scatter_cut", value, f"{where}; cut at {show(cut.side)}")
     if q.pattern == "allreduce":
@@ -154,7 +154,7 @@ def _may_use_network(q: Query, graph: Wires) -> bool:
     """Whether switches may repeat and add for this case: they can, and the library may ask them to."""
     able = bool(graph.multicast or graph.reduction)
     ring_or_tree = any(word in q.algorithm.lower() for word in ("ring", "tree")) and "nvls" not in q.algorithm.lower()
-    return able and q.transport in ("ccl", "mpi") and not ring_or_tree
+    return able and q.mechanism.library and not ring_or_tree
 
 
 def _bytes_rule_holds(q: Query, graph: Wires) -> bool:
@@ -238,25 +238,6 @@ def _forwarding(q: Query, graph: Wires) -> list[Ceiling]:
     return result
 
 
-# What a rank's device must read and write at least, in m, for (pattern): per rank, and more for the root.
-_TRAFFIC: dict[str, Callable[[int], float]] = {
-    "alltoall": lambda n: 2.0 * (n - 1),
-    "ring_shift": lambda n: 2.0,
-    "bidirectional": lambda n: 2.0,
-    "allreduce": lambda n: 2.0,
-    "allgather": lambda n: 1.0,
-    "reduce_scatter": lambda n: 1.0 + 1.0 / n,
-    "broadcast": lambda n: 1.0,
-    "reduce": lambda n: 1.0,
-}
-_ROOT_TRAFFIC: dict[str, Callable[[int], float]] = {
-    "one_to_all": lambda n: n - 1.0,
-    "all_to_one": lambda n: n - 1.0,
-    "scatter": lambda n: (n - 1.0) / n,
-    "gather": lambda n: (n - 1.0) / n,
-}
-
-
 def _memory(q: Query) -> list[Ceiling]:
     """Return the bound that memories set: payload is read once at its source, written at its end.
 
@@ -268,16 +249,17 @@ def _memory(q: Query) -> list[Ceiling]:
     if q.on_host or not beyond_cache(q, [memory.name for memory in memories.values()], share):
         return []
     # Goodput counts (n - 1) m for these patterns and m for the rest.
-    payload = n - 1.0 if q.pattern in ("alltoall", "one_to_all", "all_to_one") else 1.0
+    payload = n - 1.0 if q.traits.per_peer else 1.0
     traffic: dict[str, float] = {}
-    if q.pattern in _TRAFFIC:
+    usual, root = q.traits.legs(n) if q.traits.legs is not None else ((0, 0), None)
+    if root is not None and not q.traits.one_buffer:
+        traffic[memories[q.root_name].name] = sum(root) / n
+    elif sum(usual):
         for name, weight in q.weights.items():
             # Ranks on one device may share what they read, so only what each writes by itself is surely there.
             counted = 1 if weight > 1 and q.pattern in ("broadcast", "allgather", "reduce") else weight
             memory = memories[name].name
-            traffic[memory] = traffic.get(memory, 0.0) + _TRAFFIC[q.pattern](n) * counted
-    elif q.pattern in _ROOT_TRAFFIC:
-        traffic[memories[q.root_name].name] = _ROOT_TRAFFIC[q.pattern](n)
+            traffic[memory] = traffic.get(memory, 0.0) + sum(usual) / n * counted
     rates = {memory.name: memory.memory_rate.value for memory in memories.values() if memory.memory_rate is not None}
     limits = {name: rates[name] * payload / moved for name, moved in traffic.items() if name in rates}
     if not limits:
@@ -286,30 +268,13 @@ def _memory(q: Query) -> list[Ceiling]:
     return [ceiling("memory", limits[name], f"memory of {name}: {show_rate(rates[name])}, reads and writes together")]
 
 
-# Bytes that each rank copies out of and into its device, in m / n, for all ranks and for the root (None: like all).
-_LEGS: dict[str, Callable[[int], tuple[tuple[int, int], tuple[int, int] | None]]] = {
-    "alltoall": lambda n: ((n * (n - 1), n * (n - 1)), None),
-    "ring_shift": lambda n: ((n, n), None),
-    "bidirectional": lambda n: ((n, n), None),
-    "allreduce": lambda n: ((n, n), None),
-    "allgather": lambda n: ((1, n - 1), None),
-    "reduce_scatter": lambda n: ((n, 1), None),
-    "broadcast": lambda n: ((0, n), (n, 0)),
-    "reduce": lambda n: ((n, 0), (0, n)),
-    "scatter": lambda n: ((0, 1), (n - 1, 0)),
-    "gather": lambda n: ((1, 0), (0, n - 1)),
-    "one_to_all": lambda n: ((0, n), (n * (n - 1), 0)),
-    "all_to_one": lambda n: ((n, 0), (0, n * (n - 1))),
-}
-
-
 def staging(q: Query, graph: Wires) -> list[Ceiling]:
     """Return the ceilings of staging over host links: every rank's buffer to a host, the exchange there, and back."""
     hosts = [host.name for host in q.system.hosts if host.name in graph.vertices]
-    if not hosts or not set(q.names) <= set(graph.vertices) or q.pattern not in _LEGS:
+    if not hosts or not set(q.names) <= set(graph.vertices) or q.traits.legs is None:
         return []
     n = q.ranks
-    usual, root = _LEGS[q.pattern](n)
+    usual, root = q.traits.legs(n)
     by_ordinal = {device.ordinal: device.name for device in q.system.devices}
     out: dict[str, int] = {}
     into: dict[str, int] = {}
@@ -323,7 +288,7 @@ def staging(q: Query, graph: Wires) -> list[Ceiling]:
         for turned, weights in ((graph.reversed(), out), (graph, into))
     ]
     # A leg's x moves m / n of every weight each second: n x of m. Goodput counts (n - 1) m for the per-peer patterns.
-    payload = n - 1 if q.pattern in ("alltoall", "one_to_all", "all_to_one") else 1
+    payload = n - 1 if q.traits.per_peer else 1
     rates = [None if x is None else x * n * payload for x in legs]
     known = [rate for rate in rates if rate is not None and finite(rate)]
     if not known:

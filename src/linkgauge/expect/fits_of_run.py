@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from linkgauge.expect.fit import Fit, LogGP, Parameter, hockney, identifies, loggp
-from linkgauge.plan.case import held_apart
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.case import held_apart
+from linkgauge.model.patterns import PATTERNS
 
 # What a sweep holds fixed: everything that is a dimension and neither a size nor a stop rule.
 _FIXED = (*held_apart("size"), "launch_key")

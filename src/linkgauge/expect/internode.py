@@ -84,7 +84,7 @@ def several_nodes(q: Query) -> list[Ceiling]:
     def bundle(rate: float, factor: float = 1.0, words: str = "") -> None:
         result.append(ceiling("nic_bundle", rate * factor, f"{doors.held(rate)}{words}"))
 
-    if q.pattern in ("pingpong", "unidirectional", "bidirectional", "ring_shift"):
+    if q.traits.pair or q.pattern == "ring_shift":
         ring = q.pattern == "ring_shift"
         first, last = q.system.names_by_ordinal[q.devices[0]], q.system.names_by_ordinal[q.devices[-1]]
         bundle(min(doors.out([last]), doors.into([first])) if ring else every)
@@ -119,9 +119,9 @@ def several_nodes(q: Query) -> list[Ceiling]:
         bundle(min(doors.out([q.root_name]), slowest(doors.into)))
     elif q.pattern == "reduce":
         bundle(min(doors.into([q.root_name]), slowest(doors.out)))
-    elif q.pattern in ("scatter", "gather", "one_to_all", "all_to_one"):
-        outward = q.pattern in ("scatter", "one_to_all")
-        factor = nodes / (nodes - 1) if q.pattern in ("scatter", "gather") else (n - 1) / ((nodes - 1) * g)
+    elif q.traits.rooted:
+        outward = q.traits.root == "sends"
+        factor = (n - 1) / ((nodes - 1) * g) if q.traits.per_peer else nodes / (nodes - 1)
         rate = doors.out([q.root_name]) if outward else doors.into([q.root_name])
         bundle(rate, factor, " of the root's node")
     return result

@@ -17,7 +17,7 @@ from linkgauge.expect import cuts, paths
 from linkgauge.expect.graph import FABRIC, HOST, Wires
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, show
 from linkgauge.expect.rules import RULES, Ceiling
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.system.model import FABRIC_KINDS
 from linkgauge.system.units import SIZE, TIME, parse, show_rate
 

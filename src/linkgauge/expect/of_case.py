@@ -17,7 +17,7 @@ from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, query
 from linkgauge.expect.relay import relay
 from linkgauge.expect.rules import RULES, Ceiling, ceiling
 from linkgauge.expect.streams import streams
-from linkgauge.plan.patterns import PATTERNS, ROUTED
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.system.model import Figure, Link, System, is_fabric, most_particular
 from linkgauge.system.units import RATE, show_rate
 
@@ -40,7 +40,7 @@ def ceilings(system: System, case: Mapping[str, Any]) -> list[Ceiling]:
         return _of_groups(system, case, int(case["groups"]))
     q = query(system, case)
     result = _of_links(q, case)
-    if q.via >= 0 and q.nodes == 1 and q.pattern in ROUTED:
+    if q.via >= 0 and q.nodes == 1 and PATTERNS[q.pattern].routed:
         result.extend(relay(q))
     result.extend(_caps(q))
     result.extend(_published(q))
@@ -80,9 +80,9 @@ def _of_links(q: Query, case: Mapping[str, Any]) -> list[Ceiling]:
         return local(q)
     if q.pattern in ("stream_copy", "cpu_stream"):
         return streams(q, str(case.get("variant") or ""))
-    if q.pattern in ("host_to_device", "device_to_host", "host_device_both"):
+    if PATTERNS[q.pattern].host_ways:
         return host_and_devices(q)
-    if q.pattern in ("pingpong", "unidirectional", "bidirectional"):
+    if PATTERNS[q.pattern].pair:
         return _pair(q)
     if q.on_host:
         return []
@@ -130,7 +130,7 @@ def _host_copy(q: Query) -> list[Ceiling]:
 
 
 def _caps(q: Query) -> list[Ceiling]:
-    if q.nodes > 1 or q.pattern not in ("pingpong", "unidirectional", "bidirectional") or len(q.names) != 2:
+    if q.nodes > 1 or not PATTERNS[q.pattern].pair or len(q.names) != 2:
         return []
     return [
         ceiling("engine_cap", cap.rate.value, cap.note or cap.transport, source=cap.rate.source)
@@ -159,7 +159,7 @@ def _published(q: Query) -> list[Ceiling]:
 
 def _typical(q: Query, found: Sequence[Ceiling]) -> list[Ceiling]:
     """Return the payload's share of the least link ceiling, where the links' packets are known."""
-    if q.nodes > 1 or q.pattern in ("local_copy", "stream_copy", "cpu_stream"):
+    if q.nodes > 1 or PATTERNS[q.pattern].own_memory:
         return []
     least = least_of_links(found)
     if least is None:

@@ -10,15 +10,12 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.expect.graph import FABRIC, HOST, MACHINE, NODE, Wires, wires
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS, PatternTraits
+from linkgauge.model.transports import TRANSPORTS, TransportTraits, over_host
 from linkgauge.system.model import Node, System
 
 HOST_MEMORY = ("pinned", "pageable")
-HOST_PATTERNS = ("host_to_device", "device_to_host", "host_device_both")
-ON_FABRIC = (None, "kernel", "copy_engine", "ccl")
-"""Transports that stay on the devices' fabric where it joins them: peer access does, and so do NCCL and RCCL."""
-ON_HOST_LINKS = (None, "kernel", "copy_engine", "staging")
-"""Transports that reach host memory by the device's own host links."""
+_ANY = TransportTraits("", "whatever moves the bytes: the links alone", one_sided=True, on_fabric=True, host_links=True)
 
 
 @dataclass(frozen=True)
@@ -43,6 +40,16 @@ class Query:
     clock: str
     source_device: int = -1
     target_device: int = -1
+
+    @property
+    def traits(self) -> PatternTraits:
+        """What is known of the pattern."""
+        return PATTERNS[self.pattern]
+
+    @property
+    def mechanism(self) -> TransportTraits:
+        """What is known of the transport; where none is named, of links that anything may use."""
+        return TRANSPORTS.get(self.transport or "", _ANY)
 
     @property
     def ranks(self) -> int:
@@ -75,7 +82,7 @@ class Query:
     @cached_property
     def scope(self) -> str:
         """The links of the transport's own way: the devices' fabric where it joins them all, else the whole node."""
-        if self.transport == "staging" or self.pattern in HOST_PATTERNS or self.path in ("pcie", "host"):
+        if over_host(self.transport or "", self.path) or self.traits.host_ways:
             return HOST
         if self.source_memory in HOST_MEMORY or self.target_memory in HOST_MEMORY:
             return HOST
@@ -85,15 +92,15 @@ class Query:
     def binds(self) -> bool:
         """Whether the scope's links bind the transport, rather than being one way among those that it may take."""
         if self.scope == FABRIC:
-            return self.transport in ON_FABRIC and self.graph(FABRIC).joined(self.devices, by_hardware=True)
+            return self.mechanism.on_fabric and self.graph(FABRIC).joined(self.devices, by_hardware=True)
         if self.scope == HOST:
-            return self.transport in ON_HOST_LINKS
+            return self.mechanism.host_links
         return self.scope == self.outer
 
     @property
     def outer(self) -> str:
         """The links that surely bind the transport: the node's, and for libraries the way by the NICs too."""
-        return MACHINE if self.transport in ("ccl", "mpi") else NODE
+        return MACHINE if self.mechanism.library else NODE
 
     def graph(self, scope: str | None = None) -> Wires:
         """Return the graph of a scope (the case's own by default), made once for a system."""
@@ -140,9 +147,9 @@ def query(system: System, case: Mapping[str, Any]) -> Query:
     root = int(case.get("root") or 0)
     if not 0 <= root < len(devices):
         raise UsageError(f"root {root} is no rank: expected 0 to {len(devices) - 1}")
-    if pattern.endswith("_beside"):
+    if PATTERNS[pattern].alone:
         # The one flow that is timed; at best it has its links to itself.
-        pattern, devices = pattern.removesuffix("_beside"), devices[:1]
+        pattern, devices = PATTERNS[pattern].alone, devices[:1]
     size = case.get("size_bytes", case.get("size"))
     via = case.get("via")
     return Query(

@@ -17,17 +17,13 @@ from linkgauge.expect.graph import FABRIC, HOST
 from linkgauge.expect.of_case import ceilings, least_of_links
 from linkgauge.expect.query import Query, query
 from linkgauge.expect.rules import RULES, Ceiling
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
 ONE_WAY, BOTH_WAYS, INTO, OUT = "one way", "both ways", "into devices", "out of devices"
-_ONE_WAY_PATTERNS = ("unidirectional", "one_to_all", "all_to_one", "scatter", "gather")
-_BOTH_WAYS_PATTERNS = ("bidirectional", "ring_shift", "alltoall")
-# NCCL and RCCL send and receive at once in these too; other transports' steps may follow each other.
-_BOTH_WAYS_IN_CCL = ("allreduce", "allgather", "reduce_scatter")
 # Whether each rank's copies take the case's size out of its device, and bring it in, by transport and pattern.
 _COPIED = {
     ("copy_engine", "device_to_host"): (True, False),
@@ -101,9 +97,10 @@ def _of_case(case: Mapping[str, Any], moved: Mapping[tuple[str, str], float]) ->
     found: dict[tuple[str, str], float | None] = {}
     pattern = str(case["pattern"])
     if case["transport"] != "staging":
-        if pattern in _ONE_WAY_PATTERNS:
+        ways = PATTERNS[pattern].link_ways
+        if ways == "one":
             found["nvlink", ONE_WAY] = _nvlink(moved)
-        elif pattern in _BOTH_WAYS_PATTERNS or (case["transport"] == "ccl" and pattern in _BOTH_WAYS_IN_CCL):
+        elif ways == "both" or (ways == "library" and case["transport"] == "ccl"):  # MPI's steps may follow each other
             found["nvlink", BOTH_WAYS] = _nvlink(moved)
     out, into = _legs(case)
     found["pcie", OUT] = _pcie(moved, "pcie_tx_bytes", out)
@@ -188,7 +185,7 @@ def _fitting(q: Query, known: list[WireShare]) -> list[WireShare]:
 def _needed(q: Query) -> tuple[str, tuple[str, ...]]:
     if q.scope == FABRIC:
         # A ping-pong's message has the link to itself.
-        both = q.pattern in (*_BOTH_WAYS_PATTERNS, *_BOTH_WAYS_IN_CCL)
+        both = q.traits.link_ways in ("both", "library")
         return "nvlink", (BOTH_WAYS if both else ONE_WAY,)
     if q.scope == HOST and (q.transport == "staging" or q.pattern == "host_device_both"):
         return "pcie", (OUT, INTO)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, size_text
-from linkgauge.plan.case import DEFAULTS, MECHANISM, Case, held_apart
+from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.environment import is_secret
 from linkgauge.plan.library_settings import library_settings
-from linkgauge.plan.patterns import PATTERNS
 from linkgauge.stats.alike import class_rows, members_text, scope_of_case
 from linkgauge.stats.launches import environment_of, json_object
 

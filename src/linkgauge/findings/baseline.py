@@ -21,7 +21,7 @@ from linkgauge.findings.facts import Measure
 from linkgauge.findings.left_out import left_out_keys
 from linkgauge.findings.subjects import Subject, case_words, labels_of
 from linkgauge.findings.verdicts import Verdict
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.stats.compare import LEAST_REPEATS, false_discovery_rates
 from linkgauge.stats.prediction import Prediction, predict
 

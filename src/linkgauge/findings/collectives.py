@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from linkgauge.findings.curves import LIBRARIES
 from linkgauge.findings.facts import Facts, Measure, RankSeries, keys, median, rate_text, size_text, time_text
 from linkgauge.findings.finding import Evidence, Finding
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.stats.arrival import Split, find_straggler, slow_transfer, split
 
 _LARGE = 16 << 20
@@ -88,7 +88,7 @@ def collective_far(facts: Facts) -> Iterable[Finding]:
         if (measure.settings, measure.ranks) in told:
             continue  # the count is what is odd about it
         if (
-            measure.transport not in LIBRARIES
+            not TRANSPORTS[measure.transport].library
             or measure.size < 4 * _LARGE
             or not facts.on_one_node(measure)
             or measure.goodput is None

@@ -148,7 +148,7 @@ def _bootstraps(
     first: Run, second: Run, matched: Matched, keys: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], Shift]:
     """Return the hierarchical bootstrap's shift of each case that both sides repeated, from the headline series."""
-    from linkgauge.plan.patterns import pattern
+    from linkgauge.model.patterns import pattern
     from linkgauge.stats.series import headline, one_node, run_blocks
 
     held: list[dict[tuple[str, str], list[np.ndarray[Any, Any]]]] = [{}, {}]

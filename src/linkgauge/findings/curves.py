@@ -12,10 +12,10 @@ import scipy
 
 from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, Measure, keys, median, rate_text, size_text, time_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
-from linkgauge.plan.patterns import HALF_ROUND_TRIP, PATTERNS, over_host
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.transports import TRANSPORTS, over_host
 from linkgauge.stats.basics import Floats
 
-LIBRARIES = ("ccl", "mpi")
 _LONE_FALL = 0.25
 """What one case alone must fall by: from launch to launch a case may differ by what its intervals do not hold.
 
@@ -37,7 +37,7 @@ def _better(facts: Facts, top: Measure, low: Measure) -> Measure | None:
 
     These collectives are plain algorithms to compare libraries with; how they fall says nothing of the machine then.
     """
-    if low.transport in LIBRARIES or not PATTERNS[low.pattern].collective:
+    if TRANSPORTS[low.transport].library or not PATTERNS[low.pattern].collective:
         return None
     alike = [
         m
@@ -191,7 +191,7 @@ def _step(before: Measure, after: Measure, expected: float, jump: float, stands_
 def library_choice(facts: Facts) -> Iterable[Finding]:
     """Sizes at which what a library chooses by itself loses to another algorithm that was asked for."""
     groups = facts.grouped(
-        lambda m: (m.without("algorithm", "launch_key"), m.devices, m.size) if m.transport in LIBRARIES else None
+        lambda m: (m.without("algorithm", "launch_key"), m.devices, m.size) if TRANSPORTS[m.transport].library else None
     )
     losses: dict[tuple[Any, ...], list[tuple[Measure, Measure]]] = {}
     for (settings, devices, _), group in groups.items():
@@ -298,7 +298,7 @@ def small_message_overhead(facts: Facts) -> Iterable[Finding]:
         order = sorted(transports.items(), key=lambda item: item[1].time_ns)
         first = order[0][1]
         best = first.time_ns
-        half = 2 if first.pattern in HALF_ROUND_TRIP else 1
+        half = 2 if PATTERNS[first.pattern].half_round_trip else 1
         texts = [f"{name} {time_text(m.time_ns / half)} ({m.time_ns / best:.2g} times)" for name, m in order]
         where = f"{first.pattern} of {size_text(first.size)} on {_devices(first)}"
         yield Finding(

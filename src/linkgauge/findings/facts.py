@@ -17,8 +17,8 @@ import numpy as np
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import Ceiling
 from linkgauge.findings.wiring import Wiring
-from linkgauge.plan.case import DEFAULTS, MECHANISM, Case, held_apart, values_of
-from linkgauge.plan.patterns import PATTERNS, lanes_of
+from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart, values_of
+from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.basics import Floats
 from linkgauge.stats.launches import Place, Places, launch_devices, launch_names, nodes_of

@@ -8,7 +8,7 @@ import numpy as np
 
 from linkgauge.findings.collectives import matrix_of
 from linkgauge.findings.facts import Facts, Measure
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.basics import Floats
 
 

@@ -14,7 +14,8 @@ from typing import Any
 from linkgauge.findings.facts import Facts, Measure, keys, rate_text, size_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.wiring import Arc, Way, Wiring
-from linkgauge.plan.patterns import PATTERNS, over_host
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import ClassRow, class_rows
 from linkgauge.system.likeness import Likeness, described_like, like
 from linkgauge.system.model import Accepted, System, most_particular

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from linkgauge.plan.case import Case
-from linkgauge.plan.patterns import PATTERNS, restated_size
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS, restated_size
 from linkgauge.stats.launches import json_object
 
 

@@ -14,7 +14,7 @@ from linkgauge.findings.filled import filled, nic_rate
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.solve import Slow, solve
 from linkgauge.findings.wiring import Way, Wiring
-from linkgauge.plan.patterns import over_host
+from linkgauge.model.transports import over_host
 
 _WORDS = {
     "link": "link",

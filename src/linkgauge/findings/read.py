@@ -10,8 +10,8 @@ import numpy as np
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.findings.facts import DIMENSIONS, Facts, Identity, Measure, RankSeries
-from linkgauge.plan.case import Case, StopRule
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.case import Case, StopRule
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.attempts import last_attempts
 from linkgauge.system.form import from_json
 from linkgauge.system.model import System

@@ -15,7 +15,7 @@ from linkgauge.findings.known import TOLERANCE, held_against
 from linkgauge.findings.rules import ANY, told_by
 from linkgauge.findings.subjects import Subject, case_words, labels_of, task_words
 from linkgauge.findings.verdicts import Verdict
-from linkgauge.plan.patterns import HALF_ROUND_TRIP
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.system import units
 from linkgauge.system.likeness import like
 from linkgauge.system.model import System
@@ -235,7 +235,7 @@ def _matches(where: Mapping[str, Any], measure: Measure) -> bool:
 
 def _against(subject: Subject, rule: UserRule, key: str, limit: float, measure: Measure, source: str) -> Verdict:
     unit, quantity = _LIMITS[key]
-    half = 0.5 if measure.pattern in HALF_ROUND_TRIP else 1.0
+    half = 0.5 if PATTERNS[measure.pattern].half_round_trip else 1.0
     values: dict[str, float | None] = {
         "goodput": measure.goodput,
         "bus": measure.bus,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from linkgauge.findings.facts import DIMENSIONS, Facts, Measure, size_text
-from linkgauge.plan.case import DEFAULTS
+from linkgauge.model.case import DEFAULTS
 
 
 @dataclasses.dataclass(frozen=True)

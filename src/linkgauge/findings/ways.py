@@ -9,7 +9,7 @@ from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, si
 from linkgauge.findings.filled import FILLED_SHARE, filled, nic_rate, one_way
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.wiring import Way
-from linkgauge.plan.patterns import over_host
+from linkgauge.model.transports import over_host
 from linkgauge.stats.launches import environment_of
 
 Pair = tuple[int, int]

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from linkgauge.model.case import Case, held_apart
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers.catalogue import PeerTest, peer_tests
 from linkgauge.peers.drive import Outcome, alternate
 from linkgauge.peers.request import Request, Row, rows_of
 from linkgauge.peers.show import named_peer, print_rows, row_of, write_rows
-from linkgauge.plan.case import Case, held_apart
 
 
 def measure_beside(
@@ -93,5 +94,5 @@ def _same_measurement(test: PeerTest, case: Case) -> bool:
     if test.own_ranks not in (None, case.ranks):
         return False
     # A pair is the first: the peers' programs take no other.
-    pair = case.pattern in ("pingpong", "unidirectional", "bidirectional")
+    pair = PATTERNS[case.pattern].pair
     return case.devices == (0, 1) if pair else case.devices == tuple(range(case.ranks))

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS
 
-PAIR_PATTERNS = ("pingpong", "unidirectional", "bidirectional")
 _ONE_DEVICE = ("host_to_device", "device_to_host", "local_copy")
 
 
@@ -46,7 +45,7 @@ class PeerTest:
     def own_ranks(self) -> int | None:
         """How many ranks the test takes, where nobody else can say it."""
         pattern = self.case["pattern"]
-        return self.ranks or (2 if pattern in PAIR_PATTERNS else 1 if pattern in _ONE_DEVICE else None)
+        return self.ranks or (2 if PATTERNS[pattern].pair else 1 if pattern in _ONE_DEVICE else None)
 
     @property
     def blocks(self) -> bool:
@@ -80,7 +79,7 @@ def usual_counts(peer: str, test: PeerTest, size: int) -> Counts:
     """What the peer itself times at a size in bytes unless it is told otherwise."""
     if peer == "osu":
         pattern = test.case["pattern"]
-        usual = _OSU_LATENCY if pattern == "pingpong" else _OSU_WINDOWS if pattern in PAIR_PATTERNS else _OSU_COLLECTIVE
+        usual = _OSU_LATENCY if pattern == "pingpong" else _OSU_WINDOWS if PATTERNS[pattern].pair else _OSU_COLLECTIVE
     else:
         usual = _NCCL_TESTS
     return usual[size > _LARGE_ABOVE.get(peer, size)]

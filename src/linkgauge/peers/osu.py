@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from linkgauge.peers.catalogue import PAIR_PATTERNS
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers.launch import PeerLaunch, find_program, started
 from linkgauge.peers.request import Request, Row
 
@@ -41,7 +41,7 @@ def _arguments(request: Request, rows: Sequence[Row], own_counts: bool) -> list[
         words += [] if request.warmup is None else ["-x", str(request.warmup)]
     # A host device's memory is the host's, which is what OSU takes without a word.
     source, target = ("H" if request.runtime == "host" else _MEMORY[kind] for kind in rows[0].memory)
-    if test.case["pattern"] in PAIR_PATTERNS:
+    if PATTERNS[test.case["pattern"]].pair:
         return words + ([source, target] if {source, target} != {"H"} else [])
     if max(sizes) * ranks > _MEMORY_LIMIT:
         words += ["-M", str(max(sizes) * ranks)]

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers import nvbandwidth
-from linkgauge.peers.catalogue import PAIR_PATTERNS, Counts
+from linkgauge.peers.catalogue import Counts
 from linkgauge.peers.estimators import ESTIMATORS
 from linkgauge.peers.launch import run_logged
 from linkgauge.peers.request import Request, Row
@@ -116,7 +117,7 @@ def _table(request: Request, rows: Sequence[Row]) -> dict[str, object]:
         "stop_samples": max(1, counts.iterations // batch),
         "stop_time_ns": "20s",
     }
-    case |= {"pairs": "first"} if case["pattern"] in PAIR_PATTERNS else {"ranks": rows[0].ranks}
+    case |= {"pairs": "first"} if PATTERNS[case["pattern"]].pair else {"ranks": rows[0].ranks}
     if case["transport"] == "ccl":
         case["buffer"] = request.buffer
     if test.takes_memory:

@@ -10,7 +10,8 @@ import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from linkgauge.peers.catalogue import PAIR_PATTERNS, Counts, PeerTest, usual_counts
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.peers.catalogue import Counts, PeerTest, usual_counts
 from linkgauge.peers.ratio import MAX_PAIRS
 
 _NCCL_BLOCK_BYTES = 16  # nccl-tests cuts blocks of whole 16 bytes
@@ -112,7 +113,7 @@ def _cannot(peer: str, row: Row) -> str:
         return f"{row.size} bytes are not {row.ranks} equal blocks"
     if peer == "osu" and "pinned" in row.memory:
         return "OSU's host buffers are pageable"
-    if peer == "osu" and row.test.case["pattern"] not in PAIR_PATTERNS and row.memory[0] != row.memory[1]:
+    if peer == "osu" and not PATTERNS[row.test.case["pattern"]].pair and row.memory[0] != row.memory[1]:
         return "OSU's collectives send from and receive into one kind of memory"
     if peer == "nvbandwidth" and row.size % (1 << 20):
         return "nvbandwidth takes whole MiB"

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.model.quantity import format_size
 from linkgauge.peers.catalogue import peer_tests
 from linkgauge.peers.drive import Line, replace_text
 from linkgauge.peers.ratio import MAX_PAIRS, MIN_PAIRS
-from linkgauge.plan.quantity import format_size
 
 _FILE = "ratios.json"
 _FILE_WIDTH = 160  # of a table that goes to a file

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from linkgauge.errors import UsageError
-from linkgauge.plan.dimensions import nearest
+from linkgauge.errors import UsageError, nearest
 from linkgauge.plan.model import Plan
 from linkgauge.plan.plan_file import read_plan
 

@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from linkgauge.plan.case import Case, held_apart
-from linkgauge.plan.quantity import format_duration, format_size
+from linkgauge.model.case import Case, held_apart
+from linkgauge.model.quantity import format_duration, format_size
 
 FULL = -1
 """In place of a table's size: the one at which the curve of the same pattern, mechanism and settings is full."""

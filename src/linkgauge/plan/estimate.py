@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.transports import over_host as over_host_links
 from linkgauge.plan.machine import PlanMachine
-from linkgauge.plan.patterns import PATTERNS
-from linkgauge.plan.patterns import over_host as over_host_links
 
 # Buffers, handles, verification set-up and the journal's fsync, whatever the size. Seen on a 2-core machine.
 _FIXED_S = 0.012

@@ -12,20 +12,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.plan.case import TRANSPORTS, Case, StopRule
+from linkgauge.model.case import Case, StopRule
+from linkgauge.model.dimension import OTHERS
+from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits, restated_size
+from linkgauge.model.traits import having
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
-from linkgauge.plan.dimensions import OTHERS
 from linkgauge.plan.estimate import operation_s
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, LaunchTable, Plan, of_kind
-from linkgauge.plan.patterns import PATTERNS, ROUTED, SIDE_BY_SIDE, PatternInfo, restated_size
 
 MAX_CASES = 1_000_000
 _NOT_CASE_FIELDS = {"ranks", "stop_rule", "stop_samples", "stop_relative_half_width", "stop_time_ns"}
-_HOST_SOURCE = ("host_to_device", "host_device_both", "host_to_device_beside")
-_HOST_TARGET = ("device_to_host", "device_to_host_beside")
-_WINDOWED = ("unidirectional", "bidirectional", "pairs_unidirectional", "pairs_bidirectional")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +61,7 @@ def rank_devices(device_count: int, ranks_per_device: int) -> tuple[int, ...]:
 
 
 def device_sets(
-    pattern: PatternInfo, table: CaseTable, ranks: int | None, all_ranks: Sequence[int]
+    pattern: PatternTraits, table: CaseTable, ranks: int | None, all_ranks: Sequence[int]
 ) -> list[tuple[int, ...]]:
     """The tuples of devices, one entry a rank, that a pattern runs on.
 
@@ -93,7 +92,7 @@ def _chosen(subset: tuple[int, ...], ranks: int | None, choose: str) -> Iterator
         yield tuple(subset[place * len(subset) // ranks] for place in range(ranks))
 
 
-def _sets_of(pattern: PatternInfo, table: CaseTable, subset: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def _sets_of(pattern: PatternTraits, table: CaseTable, subset: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     distinct = tuple(dict.fromkeys(subset))
     if pattern.ranks == "first":
         yield distinct[:1]
@@ -260,7 +259,7 @@ def _step_of(case: Case, until: Until | None, reason: str, no_room: str, ladders
 
 
 def _ladder_of(
-    values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...], table: CaseTable, ladders: _Ladders
+    values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...], table: CaseTable, ladders: _Ladders
 ) -> _Ladder:
     """The curve at whose full size a case is measured: the one on the same devices, else the first."""
     case, _ = _case({**values, "size": 1 << 30}, pattern, devices)
@@ -274,7 +273,7 @@ def _ladder_of(
 
 
 def _likely_size(
-    values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...], ladder: _Ladder, machine: PlanMachine
+    values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...], ladder: _Ladder, machine: PlanMachine
 ) -> int:
     """The size at which that curve may be full, as asked for: the guess that estimates of time and memory rest on."""
     likely = 8
@@ -291,7 +290,7 @@ def outlasts(case: Case, until: Until, machine: PlanMachine) -> bool:
 
 
 def _placed(
-    values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...], machine: PlanMachine
+    values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...], machine: PlanMachine
 ) -> Iterator[dict[str, Any]]:
     """The values with every device and NUMA node named: `others` by turns, and all pairs of nodes of cpu_stream."""
     if pattern.name == "cpu_stream":
@@ -325,7 +324,7 @@ def _nowhere(case: Case, machine: PlanMachine) -> str:
     return ""
 
 
-def _case(values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...]) -> tuple[Case, str]:
+def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...]) -> tuple[Case, str]:
     fields = {name: value for name, value in values.items() if name not in _NOT_CASE_FIELDS}
     stop = StopRule(
         rule=values.get("stop_rule", StopRule.rule),
@@ -334,11 +333,9 @@ def _case(values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...]
         time_ns=values.get("stop_time_ns", StopRule.time_ns),
     )
     # The host end of a host-device pattern is pinned unless the plan says otherwise.
-    if pattern.name in _HOST_SOURCE and "source_memory" not in values:
-        fields["source_memory"] = "pinned"
-    if pattern.name in _HOST_TARGET and "target_memory" not in values:
-        fields["target_memory"] = "pinned"
-    if not pattern.name.startswith(_WINDOWED):
+    if pattern.host_end and f"{pattern.host_end}_memory" not in values:
+        fields[f"{pattern.host_end}_memory"] = "pinned"
+    if not pattern.windowed:
         fields["window"] = 1  # only windowed patterns have one; else one case would have several keys
     if not pattern.rooted:
         fields["root"] = 0
@@ -360,7 +357,7 @@ def _case(values: dict[str, Any], pattern: PatternInfo, devices: tuple[int, ...]
     return Case(size_asked=size_asked, devices=devices, stop=stop, **fields), reason
 
 
-def _meaningless(case: Case, pattern: PatternInfo) -> str:
+def _meaningless(case: Case, pattern: PatternTraits) -> str:
     """Why a case cannot mean anything, whatever the transport; empty where it can."""
     if pattern.ranks == "pairs" and case.ranks < 4:
         return f"{pattern.name} needs at least 4 devices, for two pairs at once; see --devices"
@@ -386,12 +383,13 @@ def _meaningless(case: Case, pattern: PatternInfo) -> str:
     return ""
 
 
-def _not_routed(case: Case, pattern: PatternInfo) -> str:
+def _not_routed(case: Case, pattern: PatternTraits) -> str:
     """Why a case's copies cannot go through the device that it names; empty where they can."""
-    if case.transport not in ("copy_engine", "kernel"):
-        return f"{case.transport} chooses its own way; copy_engine and kernel go through the device that via names"
-    if pattern.name not in ROUTED:
-        return f"{pattern.name} is not routed; via is of {', '.join(ROUTED)}"
+    if not TRANSPORTS[case.transport].one_sided:
+        through = " and ".join(having(TRANSPORTS, "one_sided"))
+        return f"{case.transport} chooses its own way; {through} go through the device that via names"
+    if not pattern.routed:
+        return f"{pattern.name} is not routed; via is of {', '.join(having(PATTERNS, 'routed'))}"
     if case.via in case.devices:
         return f"device {case.via} is an end of the copy itself; via names a third device"
     if case.ranks < 2:
@@ -401,6 +399,6 @@ def _not_routed(case: Case, pattern: PatternInfo) -> str:
 
 def needs_threads_reason(case: Case, launch: LaunchTable) -> str:
     """Why a case cannot run in a launch of threads; empty where it can."""
-    if launch.threads and case.transport == "mpi":
-        return "mpi needs processes: threads mode has no MPI; leave out --threads"
+    if launch.threads and TRANSPORTS[case.transport].needs_processes:
+        return f"{case.transport} needs processes: threads mode has no MPI; leave out --threads"
     return ""

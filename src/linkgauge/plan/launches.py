@@ -14,7 +14,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import Step
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, case_s
@@ -25,7 +26,6 @@ from linkgauge.plan.model import USUAL_THREAD_LEVEL, LaunchTable, Plan
 from linkgauge.plan.order import bucket_of, shuffled, value_rounds
 
 # Transports whose measured path goes through the MPI library; the others are measured under the first one only.
-MPI_DEPENDENT = ("mpi", "staging")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +122,7 @@ def group(
                 if one.launch and table.name not in one.launch:
                     continue
                 again = not table.threads and table.mpi != first_mpi and not env and not one.launch
-                if again and one.case.transport not in MPI_DEPENDENT:
+                if again and not TRANSPORTS[one.case.transport].by_mpi:
                     continue
                 _place(groups, one, table, env, machine, abi_of(table.mpi))
     return [(settings, list(cases.values()), list(skips.values())) for settings, (cases, skips) in groups.items()]

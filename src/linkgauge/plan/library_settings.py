@@ -6,7 +6,7 @@ them belong to different launches. For the other transports they are the transpo
 
 from __future__ import annotations
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 
 Settings = tuple[tuple[str, str], ...]
 

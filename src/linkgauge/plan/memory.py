@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import Share, format_bytes
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.machine import PlanMachine
-from linkgauge.plan.patterns import PATTERNS
-from linkgauge.plan.quantity import Share, format_bytes
-
-# What a library keeps in /dev/shm for each rank, whatever the case: Open MPI 4 to 5 fast boxes and FIFOs 4 MiB, MPICH's
-# cells a few MiB, NCCL's buffers of 2 channels a peer about 10 MiB. Rounded up.
-_SHM_PER_RANK = {"mpi": 16 << 20, "staging": 16 << 20, "ccl": 32 << 20}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +67,7 @@ def memory_need(case: Case) -> MemoryNeed:
     return MemoryNeed(
         device_bytes=device_bytes,
         host_bytes=per_rank_host * ranks,
-        shm_bytes=_SHM_PER_RANK.get(case.transport, 0) * ranks,
+        shm_bytes=TRANSPORTS[case.transport].shm_bytes_per_rank * ranks,
         via_bytes=via_bytes,
     )
 

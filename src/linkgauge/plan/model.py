@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from linkgauge.model.dimension import Value, unique
+from linkgauge.model.patterns import SIDE_BY_SIDE
+from linkgauge.model.quantity import Share
 from linkgauge.plan.curves import Until
-from linkgauge.plan.dimensions import Value, unique
-from linkgauge.plan.patterns import SIDE_BY_SIDE
-from linkgauge.plan.quantity import Share
 
 PAIRS = ("all", "ordered", "first", "root", "diagonal")
 CHOICES = ("neighbours", "spread", "both")

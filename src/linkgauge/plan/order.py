@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.plan.curves import FULL, Step
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.plan.curves import FULL
 
 _SIZE_CLASS_BITS = 3  # sizes within 8 times of each other

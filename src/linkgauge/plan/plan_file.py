@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.errors import UsageError
-from linkgauge.plan import quantity
+from linkgauge.errors import UsageError, nearest
+from linkgauge.model import quantity
+from linkgauge.model.case import DIMENSIONS
+from linkgauge.model.dimension import Value
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import FULL, Until
-from linkgauge.plan.dimensions import BY_NAME, Value, nearest
 from linkgauge.plan.model import (
     BINDINGS,
     CHOICES,
@@ -29,7 +31,6 @@ from linkgauge.plan.model import (
     Plan,
     side_by_side,
 )
-from linkgauge.plan.patterns import PATTERNS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,7 +39,7 @@ else:
 
 MAX_FILE_BYTES = 1 << 20
 _TOP_KEYS = ("name", "description", "repeat", "seed", "time_limit", "memory_limit", "library_choices", "case", "launch")
-_CASE_KEYS = (*BY_NAME, "devices", "pairs", "choose", "concurrent_pairs", "launch", "until_gain", "until_time", "on")
+_CASE_KEYS = (*DIMENSIONS, "devices", "pairs", "choose", "concurrent_pairs", "launch", "until_gain", "until_time", "on")
 _LAUNCH_KEYS = ("name", "mpi", "env", "bind", "threads", "peer_access", "thread_level")
 
 _TUNING_PREFIXES = (
@@ -171,17 +172,17 @@ def _parsed(table: Mapping[str, Any], key: str, parse: Any, default: Any, where:
 
 def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
     _check_keys(table, _CASE_KEYS, where)
-    values: dict[str, tuple[Value, ...]] = {"transport": BY_NAME["transport"].from_toml("all", where)}
-    for name, dimension in BY_NAME.items():
+    values: dict[str, tuple[Value, ...]] = {"transport": DIMENSIONS["transport"].from_toml("all", where)}
+    for name, dimension in DIMENSIONS.items():
         if name == "size" and table.get(name) == "full":
             values[name] = (FULL,)
         elif name in table:
             values[name] = dimension.from_toml(table[name], f"{where}: '{name}'")
     if "pattern" not in values:
-        raise UsageError(f"{where}: no 'pattern': expected {BY_NAME['pattern'].expected}")
+        raise UsageError(f"{where}: no 'pattern': expected {DIMENSIONS['pattern'].expected}")
     if "size" not in values:
         if not all(PATTERNS[str(name)].size_means == "-" for name in values["pattern"]):
-            raise UsageError(f"{where}: no 'size': expected {BY_NAME['size'].expected}")
+            raise UsageError(f"{where}: no 'size': expected {DIMENSIONS['size'].expected}")
         values["size"] = (8,)
     made = CaseTable(
         values,

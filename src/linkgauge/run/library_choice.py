@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.plan.case import Case, StopRule
+from linkgauge.model.case import Case, StopRule
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.run.nccl_log import FUNCTIONS, NcclLog
 from linkgauge.run.spec import CaseEntry

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.plan.dimensions import nearest
+from linkgauge.errors import EnvironmentLackingError, UsageError, nearest
 
 _PROBE_TIMEOUT_S = 20
 # Asked of the library before MPI_Init, which the standard allows for exactly these calls. ABI by marks of its own:

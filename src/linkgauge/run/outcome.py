@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import Point
-from linkgauge.plan.patterns import PATTERNS
 
 COLUMNS: dict[str, str] = {
     "rank": "<i4", "lane": "<i2", "sample": "<i4", "phase": "|u1", "scheduled_ns": "<i8", "start_ns": "<i8",

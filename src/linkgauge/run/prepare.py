@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.plan.curves import FULL, Curves, curve_id
 from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, PlannedRun, plan_run

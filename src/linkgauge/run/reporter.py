@@ -7,9 +7,9 @@ import sys
 import time
 from typing import TextIO
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
+from linkgauge.model.quantity import format_duration, format_size
 from linkgauge.plan.curves import FULL
-from linkgauge.plan.quantity import format_duration, format_size
 
 _PLAIN_EVERY_S = 5.0
 

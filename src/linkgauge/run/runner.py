@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.plan.curves import Curves
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, case_s

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from linkgauge.errors import UsageError
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.run.observe import clock_rows
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.spec import WorkerSpec, core_case, rank_list

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import CORE_NAMES, Case
+from linkgauge.model.patterns import PATTERNS, restated_size
 from linkgauge.plan.curves import Step
-from linkgauge.plan.patterns import PATTERNS, restated_size
 
 ENDED_BY_TIME = "time"  # a launch's end record: the next case would not have been over in time
 
@@ -128,42 +128,14 @@ def core_case(case: Case, rank_devices: tuple[int, ...], seed: int) -> dict[str,
         return {"numa_node": node, "write_combined": case.write_combined, "huge_pages": case.huge_pages}
 
     return {
-        "transport": case.transport,
-        "variant": case.variant,
-        "pattern": case.pattern,
-        "size_bytes": case.size,
-        "source_memory": case.source_memory,
-        "target_memory": case.target_memory,
+        **{name: getattr(case, field) for field, name in CORE_NAMES.items()},
+        "devices": list(case.devices),
+        "rank_list": rank_list(case, rank_devices),
         "source_options": options(case.source_node),
         "target_options": options(case.target_node),
-        "rank_list": rank_list(case, rank_devices),
-        "devices": list(case.devices),
-        "groups": case.groups,
-        "cadence": case.cadence,
-        "arrival": case.arrival,
-        "skew_ns": case.skew_ns,
-        "clock": case.clock,
-        "window": case.window,
-        "batch": case.batch,
-        "root": case.root,
-        "datatype": case.datatype,
-        "op": case.op,
-        "in_place": case.in_place,
-        "path": case.path,
-        "buffer": case.buffer,
-        "algorithm": case.algorithm,
-        "initiator": case.initiator,
-        "host_leg": case.host_leg,
-        "chunk_bytes": case.chunk,
-        "blocks": case.blocks,
-        "via": case.via,
         "managed": case.managed or "default",
-        "source_device": case.source_device,
-        "target_device": case.target_device,
-        "cpu_node": case.cpu_node,
         "verify_each": case.verify == "each",
         "seed": case_seed(seed, case),
-        "warmup": case.warmup,
         "stop": {
             "kind": case.stop.rule,
             "samples": case.stop.samples,

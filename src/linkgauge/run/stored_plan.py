@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import RunFolderError, UsageError
-from linkgauge.plan.case import Case, StopRule
+from linkgauge.model.case import DIMENSIONS, Case, StopRule
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import FULL, Step
-from linkgauge.plan.dimensions import BY_NAME
 from linkgauge.plan.environment import is_stand_in, shown, stand_in
 from linkgauge.plan.expand import MAX_CASES
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.plan.model import THREAD_LEVELS, USUAL_THREAD_LEVEL
-from linkgauge.plan.patterns import PATTERNS
 from linkgauge.plan.plan_file import safe_variable
 
 FILE = "plan.json"
@@ -136,10 +135,10 @@ def checked_case(dimensions: dict[str, Any]) -> Case:
         _whole(device)
     _check_types(dimensions)
     for name, value in case.dimensions().items():
-        if name not in BY_NAME:
+        if name not in DIMENSIONS:
             continue
         try:
-            BY_NAME[name].from_toml(value, name)
+            DIMENSIONS[name].from_toml(value, name)
         except UsageError as error:
             raise ValueError(str(error)) from None
     if case.size_asked < FULL:

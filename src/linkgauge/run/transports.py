@@ -9,22 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from linkgauge.plan.case import TRANSPORTS
+from linkgauge.model.transports import TRANSPORTS
 
 _VERSION_TIMEOUT_S = 60
-
-_WHAT = {
-    "staging": "device to host, between hosts' buffers, host to device; its host leg by MPI or a copy",
-    "copy_engine": "the devices' copy engines, from one device's memory to another's",
-    "kernel": "kernels on the devices that load and store (on host devices: threads)",
-    "ccl": "NCCL or RCCL",
-    "mpi": "the MPI library, on device or host buffers",
-}
-
-
-def describe(transport: str) -> str:
-    """What a transport is, in one line."""
-    return _WHAT[transport]
 
 
 def ccl_library(kind: str) -> Path | None:

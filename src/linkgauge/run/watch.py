@@ -12,7 +12,7 @@ from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.plan.estimate import case_s, longest_sample_s
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.run.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile

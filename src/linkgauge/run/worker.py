@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from linkgauge.errors import LinkgaugeError
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.plan.curves import LeftOut, Point
 from linkgauge.run import evidence, nccl_log
 from linkgauge.run import heartbeat as beat

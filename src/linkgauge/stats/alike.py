@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from linkgauge.plan.patterns import over_host
+from linkgauge.model.transports import over_host
 from linkgauge.stats.basics import NORMAL_MAD
 from linkgauge.stats.launches import launch_devices
 from linkgauge.system.classes import Classes, Scope

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 from linkgauge.stats.attempts import last_attempts
 from linkgauge.stats.launches import json_object
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linkgauge.errors import RunFolderError
-from linkgauge.plan.patterns import PatternInfo
+from linkgauge.model.patterns import PatternTraits
 from linkgauge.store import schema
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def run_blocks(run: Run) -> Iterator[tuple[tuple[str, int, int, int], Block]]:
 
 
 def headline(
-    block: Block, info: PatternInfo, ranks: int, root: int, one_node: bool, groups: int = 1
+    block: Block, info: PatternTraits, ranks: int, root: int, one_node: bool, groups: int = 1
 ) -> tuple[Floats, Floats]:
     """Return two series in ns per iteration, in the order of the samples: the case's time, and max over ranks of ns.
 

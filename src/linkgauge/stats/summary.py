@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from linkgauge.errors import RunFolderError, UsageError
-from linkgauge.plan.patterns import HALF_ROUND_TRIP, PatternInfo, pattern
+from linkgauge.model.patterns import PATTERNS, PatternTraits, pattern
 from linkgauge.stats import series
 from linkgauge.stats.launches import json_object
 from linkgauge.store import schema
@@ -173,14 +173,14 @@ def group_statistics(groups: list[Floats], ticks: list[float]) -> dict[str, npt.
     return {column: found[name] for column, name in _CORE_NAMES.items()}
 
 
-def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternInfo], gathered: _Gathered) -> pa.Table:
+def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternTraits], gathered: _Gathered) -> pa.Table:
     count = len(gathered.owners)
     found = group_statistics(gathered.values, gathered.ticks) if count else {}
     at_of = np.array([at for at, _ in gathered.owners], np.int64)
     payload = np.array([_payload(records[at], infos[at], lane) for at, lane in gathered.owners], np.float64)
     bus = np.array([float(infos[at].bus_factor(_ranks(records[at]))) for at, _ in gathered.owners], np.float64)
     half = np.array(
-        [0.5 if records[at]["pattern"] in HALF_ROUND_TRIP else 1.0 for at, _ in gathered.owners], np.float64
+        [0.5 if PATTERNS[records[at]["pattern"]].half_round_trip else 1.0 for at, _ in gathered.owners], np.float64
     )
     columns: dict[str, Any] = {name: found[name] for name in STATISTICS} if count else {}
     if count:
@@ -243,14 +243,14 @@ def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternInfo], ga
     return table
 
 
-def _pattern_of(record: dict[str, Any], where: str) -> PatternInfo:
+def _pattern_of(record: dict[str, Any], where: str) -> PatternTraits:
     try:
         return pattern(record["pattern"])
     except UsageError as error:
         raise RunFolderError(f"{where}: {error}") from None
 
 
-def _payload(record: dict[str, Any], info: PatternInfo, lane: int) -> float:
+def _payload(record: dict[str, Any], info: PatternTraits, lane: int) -> float:
     """Return goodput's numerator in bytes: of all lanes for the headline; nan where a pattern has no goodput."""
     if info.latency_only:
         return float("nan")

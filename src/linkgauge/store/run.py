@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from linkgauge.errors import RunFolderError
-from linkgauge.plan.case import LATER_DIMENSIONS, STATUSES, Case
+from linkgauge.model.case import LATER_DIMENSIONS, STATUSES, Case
 from linkgauge.store import compaction, schema, tables
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import Record

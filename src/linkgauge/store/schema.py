@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import RunFolderError
-from linkgauge.plan.case import Case
+from linkgauge.model.case import Case
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from linkgauge.errors import RunFolderError
-from linkgauge.plan.case import LATER_DIMENSIONS, STATUSES
+from linkgauge.model.case import LATER_DIMENSIONS, STATUSES
 from linkgauge.store import schema
 from linkgauge.store.journal import Record, open_regular
 

@@ -15,8 +15,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from linkgauge import names as words
 from linkgauge.errors import UsageError
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.system import units
 from linkgauge.system.dump import FORMAT
 from linkgauge.system.model import (
@@ -523,7 +524,7 @@ def _value(reader: _Reader, where: str, entry: Mapping[str, Any]) -> Figure:
 
 def _transport(reader: _Reader, where: str, entry: Mapping[str, Any]) -> str | None:
     transport = reader.text_or_none(where, entry, "transport")
-    return None if transport is None else reader.one_of(where, "transport", transport, words.TRANSPORTS)
+    return None if transport is None else reader.one_of(where, "transport", transport, TRANSPORTS)
 
 
 def _published(reader: _Reader, index: int, entry: Mapping[str, Any], count: int) -> Published:
@@ -537,7 +538,7 @@ def _published(reader: _Reader, index: int, entry: Mapping[str, Any], count: int
                 raise reader.fail(where, f"devices: there is no device {device!r}")
     return Published(
         rule=reader.text(where, entry, "rule"),
-        pattern=reader.one_of(where, "pattern", reader.text(where, entry, "pattern"), words.PATTERNS),
+        pattern=reader.one_of(where, "pattern", reader.text(where, entry, "pattern"), PATTERNS),
         value=_value(reader, where, entry),
         transport=_transport(reader, where, entry),
         devices=None if devices is None else tuple(devices),
@@ -550,7 +551,7 @@ def _cap(reader: _Reader, index: int, entry: Mapping[str, Any]) -> Cap:
     where = f"cap {entry.get('transport', index)}"
     reader.only(where, entry, ("transport", "rate", "note", "source"))
     return Cap(
-        transport=reader.one_of(where, "transport", reader.text(where, entry, "transport"), words.TRANSPORTS),
+        transport=reader.one_of(where, "transport", reader.text(where, entry, "transport"), TRANSPORTS),
         rate=_value(reader, where, entry),
         note=reader.text_or_none(where, entry, "note"),
     )
@@ -573,7 +574,7 @@ def _accepted(reader: _Reader, index: int, entry: Mapping[str, Any]) -> list[Acc
     pattern = reader.text_or_none(where, entry, "pattern")
     common = {
         "transport": _transport(reader, where, entry),
-        "pattern": None if pattern is None else reader.one_of(where, "pattern", pattern, words.PATTERNS),
+        "pattern": None if pattern is None else reader.one_of(where, "pattern", pattern, PATTERNS),
         "note": reader.text_or_none(where, entry, "note"),
     }
     ranks = None if "ranks" not in entry else reader.typed(where, "ranks", entry["ranks"], int)

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from linkgauge.plan.case import MECHANISM, held_apart, values_of
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.case import MECHANISM, held_apart, values_of
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.view.alike import Devices, Kinds, apart, together
 from linkgauge.view.ceilings import CeilingLine, Ceilings
 from linkgauge.view.results import Results, is_pair

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.of_run import RunCeilings
-from linkgauge.plan.patterns import lanes_of
+from linkgauge.model.patterns import lanes_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from linkgauge.plan.patterns import HALF_ROUND_TRIP
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.view import charts
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.charts import Chart
@@ -18,7 +18,7 @@ SMALL_BYTES = 4096  # the sizes of the panel of small ones
 
 def latency_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
     """Return the median time (pingpong: one way) in µs over size, both axes logarithmic."""
-    half = rows[0]["pattern"] in HALF_ROUND_TRIP
+    half = PATTERNS[rows[0]["pattern"]].half_round_trip
     title = "one-way latency (µs)" if half else "time of one iteration (µs)"
     data = charts.chart_rows(results, rows, unit)
     limits = _limits(rows, ceilings, unit, latency=True)
@@ -43,7 +43,7 @@ def small_sizes(results: Results, rows: list[Row], unit: str) -> Chart:
     """Return the latency of the small sizes on a linear axis from zero: the companion of goodput over size."""
     alt = charts.altair()
     few = [row for row in rows if row["size"] <= SMALL_BYTES]
-    half = rows[0]["pattern"] in HALF_ROUND_TRIP
+    half = PATTERNS[rows[0]["pattern"]].half_round_trip
     y = alt.Y("median:Q", title="one-way latency (µs)" if half else "time (µs)", scale=alt.Scale(zero=True))
     return _lines(results, charts.chart_rows(results, few, unit), y, "q1", "q3", [], picking=False)
 

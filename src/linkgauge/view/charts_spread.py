@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from linkgauge.plan.patterns import HALF_ROUND_TRIP
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.series import Floats
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
@@ -41,7 +41,7 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
         scale=alt.Scale(domain=labels, range=[charts.colour_of(charts.transport_of(label)) for label in labels]),
         legend=None,
     )
-    half = rows[0]["pattern"] in HALF_ROUND_TRIP
+    half = PATTERNS[rows[0]["pattern"]].half_round_trip
     title = "one-way latency (µs)" if half else _TIME_TITLE
     longest = max(map(len, labels), default=0)
     # Names that do not fit side by side on a phone are slanted; long ones more, since they end where others begin.
@@ -113,7 +113,7 @@ def time_line(row: Row, series: Floats, cut: int) -> Chart:
     colour = charts.colour_of(row["transport"])
     base = alt.Chart(charts.data(data)).encode(x=alt.X("sample:Q", title="sample", scale=alt.Scale(nice=False)))
     parts = alt.Scale(domain=["measured", "warm-up"], range=[colour, "#bbbbbb"])
-    half = row["pattern"] in HALF_ROUND_TRIP
+    half = PATTERNS[row["pattern"]].half_round_trip
     y = alt.Y("time:Q", title="one-way latency (µs)" if half else _TIME_TITLE, scale=alt.Scale(zero=False))
     points = base.mark_circle(size=14, opacity=0.7).encode(
         y=y,

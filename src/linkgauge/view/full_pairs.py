@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from linkgauge.findings.filled import FILLED_SHARE
 from linkgauge.findings.wiring import Way, Wiring
-from linkgauge.plan.case import MECHANISM, held_apart, values_of
-from linkgauge.plan.patterns import over_host
+from linkgauge.model.case import MECHANISM, held_apart, values_of
+from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import LEAST_DIFFERENCE
 from linkgauge.view.alike import Kinds, apart, half_width
 from linkgauge.view.ceilings import Ceilings

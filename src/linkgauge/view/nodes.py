@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from linkgauge.plan.case import held_apart, values_of
+from linkgauge.model.case import held_apart, values_of
 from linkgauge.view.units import rate_text, size_text
 
 if TYPE_CHECKING:

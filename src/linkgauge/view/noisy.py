@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from linkgauge.plan.patterns import pattern
+from linkgauge.model.patterns import pattern
 from linkgauge.stats import series
 from linkgauge.view.results import Results
 from linkgauge.view.row import Row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.view import charts_pairs, charts_scale, charts_size, charts_spread
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.noisy import noisiest

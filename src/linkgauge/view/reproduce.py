@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.errors import UsageError
+from linkgauge.errors import UsageError, nearest
 from linkgauge.plan.builtin import builtin_plan
-from linkgauge.plan.dimensions import nearest
 from linkgauge.plan.model import Plan
 
 if sys.version_info >= (3, 11):
@@ -130,7 +129,7 @@ def measured(run: Run, figure: Figure) -> list[Row]:
     """Return a run's cases as the figure's paper would print them: its estimator, its unit."""
     from linkgauge.findings.compare_runs import words_of
     from linkgauge.findings.read import HEADLINE
-    from linkgauge.plan.patterns import HALF_ROUND_TRIP, pattern
+    from linkgauge.model.patterns import pattern
     from linkgauge.stats.summary import summarise
 
     rows = []
@@ -140,7 +139,7 @@ def measured(run: Run, figure: Figure) -> list[Row]:
         time = row[ESTIMATORS[figure.estimator]]
         value = None
         if time and figure.unit == "us":
-            value = time / _UNITS["us"] * (0.5 if row["pattern"] in HALF_ROUND_TRIP else 1.0)
+            value = time / _UNITS["us"] * (0.5 if pattern(row["pattern"]).half_round_trip else 1.0)
         elif time and row["goodput_bytes_per_s"]:
             # Goodput scales with the estimator's time; of collectives Li et al. print bus bandwidth.
             value = row["goodput_bytes_per_s"] * row["median_ns"] / time / _UNITS[figure.unit]

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linkgauge.errors import UsageError
-from linkgauge.plan.case import DEFAULTS, MECHANISM, TASK, held_apart, values_of
-from linkgauge.plan.patterns import PATTERNS
+from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, held_apart, values_of
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.transports import place_of
 from linkgauge.stats.attempts import last_attempts
 from linkgauge.stats.launches import environment_of, settings_apart
 from linkgauge.stats.series import HEADLINE
@@ -34,7 +35,6 @@ _TOLD = ("pattern", "devices", "source_memory", "target_memory", "datatype", "ca
 _DEFAULTS = {name: DEFAULTS[name] for name in TASK if name not in _TOLD}
 _FAMILY = held_apart("size", "devices", *MECHANISM)
 _WORDS = {"in_place": "in place", "write_combined": "write-combined", "huge_pages": "huge pages"}
-TRANSPORT_ORDER = ("staging", "copy_engine", "kernel", "ccl", "mpi", "sycl", "shmem", "ucx")
 
 
 def is_pair(row: Row) -> bool:
@@ -220,10 +220,8 @@ def _looks_first(row: Row) -> tuple[Any, ...]:
 
 
 def _mechanism_order(key: Key) -> tuple[Any, ...]:
-    transport = key[0]
-    known = TRANSPORT_ORDER.index(transport) if transport in TRANSPORT_ORDER else len(TRANSPORT_ORDER)
     # Numbers as numbers: 8 blocks stand before 16, those that the transport chose (0) before both.
-    return (known, *((0, part) if isinstance(part, int) else (1, str(part)) for part in key))
+    return (place_of(key[0]), *((0, part) if isinstance(part, int) else (1, str(part)) for part in key))
 
 
 def _names(keys: list[Key], environments: dict[str, dict[str, str]]) -> dict[Key, str]:

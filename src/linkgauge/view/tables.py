@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import left_out_of
-from linkgauge.plan.patterns import HALF_ROUND_TRIP
 from linkgauge.view.alike import Kinds, together
 from linkgauge.view.ceilings import KINDS, Ceilings
 from linkgauge.view.chosen import chosen_ranges
@@ -37,7 +37,7 @@ def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | N
     for panels in _alike_panels(results, kinds):
         first, rows = panels[0]
         members = Members([row for _, own in panels for row in own], results.label)
-        kind = "one-way latency" if first["pattern"] in HALF_ROUND_TRIP else "time of one iteration"
+        kind = "one-way latency" if PATTERNS[first["pattern"]].half_round_trip else "time of one iteration"
         yield Text(_panel_title(results, panels), style="bold")
         shown = members.middle
         yield from _split(results, shown, width, f"{kind}, median", members.times)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkgauge.errors import UsageError
-from linkgauge.plan import quantity
+from linkgauge.model import quantity
 
 
 @given(st.integers(0, quantity.MAX_SIZE_BYTES))

@@ -1,0 +1,310 @@
+"""The case: what is measured, fails or is skipped. Every dimension has one name: the flag, the plan key, the column.
+
+`Case` holds the dimensions in their canonical form; `case_key` hashes them (docs/definitions.md, Cases). What is
+known of a dimension stands at its field alone: flags, plan keys, columns, what the core is given, and by what two cases
+may be compared come from there. This module imports nothing heavy: workers use it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
+from typing import Any, Literal
+
+from linkgauge.model.dimension import (
+    DEVICE,
+    NODE,
+    SIZE,
+    SIZES,
+    WORD,
+    YES_OR_NO,
+    Dimension,
+    Values,
+    count,
+    number_in,
+    one_of,
+    one_of_or_all,
+    time_ns,
+)
+from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
+from linkgauge.model.transports import TRANSPORTS
+
+MEMORY_KINDS = ("device", "pinned", "pageable", "managed")
+CADENCES = ("isolated", "streaming", "gated", "barrier")
+MANAGED_USES = (
+    "default", "migrate", "zero_copy", "prefetch", "preferred_device", "preferred_host", "accessed_by", "read_mostly",
+)  # fmt: skip
+ARRIVALS = ("deadline", "skewed", "free")
+CLOCKS = ("host", "event")
+DATATYPES = (
+    "int8", "uint8", "int32", "uint32", "int64", "uint64",
+    "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2",
+)  # fmt: skip
+OPS = ("sum", "prod", "min", "max", "avg")
+STATUSES = ("ok", "skipped", "failed", "hung", "timeout", "crashed", "corrupt")
+STOP_RULES = ("count", "interval", "duration")
+
+
+class Says(enum.Enum):
+    """What a dimension says of a case."""
+
+    WHAT = "what is done"
+    HOW = "how it is done: the mechanism"
+    HOW_LONG = (
+        "how long and how thoroughly: cases that differ in nothing else are one and the same thing, measured twice"
+    )
+    SIZE = "the size, along which curves are drawn"
+
+
+_WHAT, _WHERE, _TIMED, _STOP = "What is moved", "Where it lies", "How it is timed", "When to stop"
+
+
+def _of(
+    says: Says, help: str, group: str, values: Values, *, name: str = "", later: bool = False, core: str | None = None
+) -> dict[str, Any]:
+    """What stands at the field of a dimension. `name`: its own, where the field has another; empty for the field's.
+
+    `later`: it came after the first runs were stored. A case that does not use it keeps its key, and a run folder
+    without its column is read as one that did not use it: older runs and baselines stay good. `core`: its name in
+    core/case_spec.h, where that is another; empty where spec.py says it in other words.
+    """
+    return {"says": says, "written": (name, help, group, values), "later": later, "core": core}
+
+
+@dataclasses.dataclass(frozen=True)
+class StopRule:
+    """When to stop sampling. Every rule is bounded by `time_ns`; `duration` samples as long as that."""
+
+    rule: Literal["count", "interval", "duration"] = field(
+        default="interval", metadata=_of(Says.HOW_LONG, "When to stop sampling.", _STOP, one_of(STOP_RULES))
+    )
+    samples: int = field(  # count: how many; interval: at most this many
+        default=1000,
+        metadata=_of(Says.HOW_LONG, "count: samples to take; interval: at most this many.", _STOP, count(1, 1_000_000)),
+    )
+    relative_half_width: float = field(  # interval: half width of the median's 95 % interval over the median
+        default=0.025,
+        metadata=_of(Says.HOW_LONG, "interval: half width of the median's interval over the median.", _STOP,
+                     number_in(0, 1)),
+    )  # fmt: skip
+    time_ns: int = field(
+        default=1_000_000_000,
+        metadata=_of(Says.HOW_LONG, "No longer than this; duration: as long as this.", _STOP, time_ns(1)),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One case. Fields are the dimensions, in canonical form; the defaults are those of docs/definitions.md.
+
+    `devices` are ordinals in PCI order, one entry for each rank that takes part, in the order of ranks.
+    `size_asked` is what the user asked for; `size` is m, restated as whole blocks where the pattern cuts
+    blocks. Both in bytes.
+    """
+
+    # fmt: off
+    transport: str = field(metadata=_of(
+        Says.HOW, "Mechanism that moves the bytes.", _WHAT, one_of_or_all(TRANSPORTS, "transport")))
+    pattern: str = field(metadata=_of(
+        Says.WHAT, "Who sends what to whom.", _WHAT, one_of_or_all(PATTERNS, "pattern", SIDE_BY_SIDE.values())))
+    size: int = field(metadata=_of(
+        Says.SIZE, "Sizes: 8, 64KiB, or a range 1:1GiB:x4.", _WHAT, SIZES, core="size_bytes"))
+    size_asked: int = field(metadata={"says": Says.HOW_LONG, "core": ""})
+    devices: tuple[int, ...] = field(metadata=_of(
+        Says.WHAT, "How many ranks take part: the first so many.", _WHERE, count(1, 1 << 20), name="ranks", core=""))
+    variant: str = field(default="", metadata=_of(
+        Says.HOW, "Variant of the transport; 'default' is its own choice.", _WHAT, WORD))
+    ranks_per_device: int = field(default=1, metadata=_of(
+        Says.WHAT, "Ranks that drive one device.", _WHERE, count(1, 1024), core=""))
+    source_memory: str = field(default="device", metadata=_of(
+        Says.WHAT, "Memory kind sent from.", _WHERE, one_of(MEMORY_KINDS)))
+    target_memory: str = field(default="device", metadata=_of(
+        Says.WHAT, "Memory kind received into.", _WHERE, one_of(MEMORY_KINDS)))
+    source_node: int = field(default=-1, metadata=_of(
+        Says.WHAT, "NUMA node of the source's host memory; -1 the nearest.", _WHERE, NODE, core=""))
+    target_node: int = field(default=-1, metadata=_of(
+        Says.WHAT, "NUMA node of the target's host memory; -1 the nearest.", _WHERE, NODE, core=""))
+    write_combined: bool = field(default=False, metadata=_of(
+        Says.HOW, "Pinned memory write-combined.", _WHERE, YES_OR_NO, core=""))
+    huge_pages: bool = field(default=False, metadata=_of(
+        Says.HOW, "Huge pages for host memory.", _WHERE, YES_OR_NO, core=""))
+    cadence: str = field(default="isolated", metadata=_of(
+        Says.WHAT, "How operations are spaced and timed.", _TIMED, one_of(CADENCES)))
+    arrival: str = field(default="deadline", metadata=_of(
+        Says.WHAT, "When the ranks arrive.", _TIMED, one_of(ARRIVALS)))
+    skew_ns: int = field(default=0, metadata=_of(
+        Says.WHAT, "skewed arrival: rank k arrives k times this later.", _TIMED, time_ns()))
+    clock: str = field(default="host", metadata=_of(
+        Says.WHAT, "Host clock, or the device's events.", _TIMED, one_of(CLOCKS)))
+    window: int = field(default=1, metadata=_of(
+        Says.WHAT, "Messages in flight in one operation.", _WHAT, count(1, 1 << 20)))
+    batch: int = field(default=20, metadata=_of(
+        Says.HOW, "Operations in one streaming or gated sample.", _TIMED, count(1, 1 << 20)))
+    root: int = field(default=0, metadata=_of(
+        Says.WHAT, "Root rank of rooted patterns.", _WHAT, count(0, expected="a rank")))
+    datatype: str = field(default="float32", metadata=_of(
+        Says.WHAT, "Element type of reductions.", _WHAT, one_of(DATATYPES)))
+    op: str = field(default="sum", metadata=_of(
+        Says.WHAT, "Reduction.", _WHAT, one_of(OPS)))
+    in_place: bool = field(default=False, metadata=_of(
+        Says.WHAT, "Collectives in place.", _WHAT, YES_OR_NO))
+    path: str = field(default="", metadata=_of(
+        Says.HOW, "Path asked of the library: direct, pcie, host; 'default' is its own.", _WHAT, WORD))
+    buffer: str = field(default="", metadata=_of(
+        Says.HOW, "ccl: who makes its buffers, and how the library knows them.", _WHAT,
+        one_of(("plain", "allocated", "registered", "symmetric"), blank="plain")))
+    algorithm: str = field(default="", metadata=_of(
+        Says.HOW, "Algorithm asked of the library; 'default' is its own.", _WHAT, WORD))
+    initiator: str = field(default="sender", metadata=_of(
+        Says.HOW, "Who starts one-sided copies.", _WHAT, one_of(("sender", "receiver"))))
+    host_leg: str = field(default="", metadata=_of(
+        Says.HOW, "staging: how bytes cross between hosts' buffers; default by mode.", _WHAT,
+        one_of(("default", "mpi", "memcpy"), blank="default")))
+    chunk: int = field(default=0, metadata=_of(
+        Says.HOW, "Pipelined variants: chunk size; 0 lets the transport choose.", _WHAT, SIZE, core="chunk_bytes"))
+    blocks: int = field(default=0, metadata=_of(
+        Says.HOW, "kernel: thread blocks; 0 lets the transport choose.", _WHAT, count(0, 1 << 20)))
+    via: int = field(default=-1, metadata=_of(
+        Says.HOW, "Routed copies: the device the data goes through; -1 for none.", _WHAT,
+        count(-1, expected="a device")))
+    managed: str = field(default="", metadata=_of(
+        Says.HOW, "Use of managed memory: what its driver is told, and what moves its pages.", _WHERE,
+        one_of(MANAGED_USES, blank="default"), later=True, core=""))
+    source_device: int = field(default=-1, metadata=_of(
+        Says.WHAT, "stream_copy: whose memory is read: own, another device, or others for each other.", _WHERE, DEVICE,
+        later=True))
+    target_device: int = field(default=-1, metadata=_of(
+        Says.WHAT, "stream_copy: whose memory is written: own, another device, or others for each other.", _WHERE,
+        DEVICE, later=True))
+    cpu_node: int = field(default=-1, metadata=_of(
+        Says.WHAT, "cpu_stream: NUMA node of the cores that move the bytes; -1 the device's.", _WHERE, NODE,
+        later=True))
+    groups: int = field(default=1, metadata=_of(
+        Says.WHAT, "Equal groups of the ranks that do the same side by side; collectives only.", _WHERE,
+        count(1, 1 << 19), later=True))
+    verify: str = field(default="final", metadata=_of(
+        Says.HOW_LONG, "Check the data of the final operation, or of each.", _TIMED, one_of(("final", "each")),
+        core=""))
+    warmup: int = field(default=5, metadata=_of(
+        Says.HOW_LONG, "Operations before the first sample.", _TIMED, count(0, 1 << 30)))
+    stop: StopRule = field(default=StopRule(), metadata={"says": Says.HOW_LONG, "core": ""})
+    # fmt: on
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks take part."""
+        return len(self.devices)
+
+    @property
+    def group_ranks(self) -> int:
+        """How many ranks do the pattern with each other: n of docs/definitions.md."""
+        return len(self.devices) // self.groups
+
+    def dimensions(self) -> dict[str, Any]:
+        """The canonical dimensions as plain JSON values, stop rule flattened to `stop_*`, in a fixed order."""
+        # By hand: dataclasses.asdict takes ten times as long, and thousands of cases are asked several times each.
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        stop = plain.pop("stop")
+        plain["devices"] = list(self.devices)
+        plain["ranks"] = self.ranks
+        plain["stop_rule"] = stop.rule
+        plain["stop_samples"] = stop.samples
+        plain["stop_relative_half_width"] = stop.relative_half_width
+        plain["stop_time_ns"] = stop.time_ns
+        return plain
+
+    @property
+    def case_key(self) -> str:
+        """Hash of the canonical dimensions: 16 hexadecimal digits."""
+        plain = self.dimensions()
+        for name, default in LATER_DIMENSIONS.items():
+            if plain[name] == default:
+                del plain[name]
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def on_devices(self, ordinal_of: Callable[[int], int]) -> Case:
+        """The same case on other devices: every ordinal that it names goes through `ordinal_of`."""
+
+        def moved(device: int) -> int:
+            return device if device < 0 else ordinal_of(device)
+
+        return dataclasses.replace(
+            self,
+            devices=tuple(ordinal_of(device) for device in self.devices),
+            via=moved(self.via),
+            source_device=moved(self.source_device),
+            target_device=moved(self.target_device),
+        )
+
+    @classmethod
+    def from_dimensions(cls, dimensions: dict[str, Any]) -> Case:
+        """The case of a `dimensions()` result, as cases.parquet and the journal hold it. Unknown keys are ignored."""
+        known = {field.name for field in dataclasses.fields(cls)} - {"stop", "devices"}
+        values = {key: value for key, value in dimensions.items() if key in known}
+        stop = StopRule(
+            rule=dimensions["stop_rule"],
+            samples=dimensions["stop_samples"],
+            relative_half_width=dimensions["stop_relative_half_width"],
+            time_ns=dimensions["stop_time_ns"],
+        )
+        return cls(devices=tuple(dimensions["devices"]), stop=stop, **values)
+
+
+_FIELDS = dataclasses.fields(Case)
+
+
+def _saying(*kinds: Says) -> tuple[str, ...]:
+    return tuple(one.name for one in _FIELDS if one.metadata["says"] in kinds)
+
+
+TASK = _saying(Says.WHAT)
+"""Dimensions that say what is done: with MECHANISM, all that tells curves apart."""
+MECHANISM = _saying(Says.HOW)
+"""Dimensions that say how it is done."""
+MEASURING = _saying(Says.HOW_LONG)
+"""What only says how long and how thoroughly is measured."""
+DEFAULTS: dict[str, Any] = {one.name: one.default for one in _FIELDS if one.default is not dataclasses.MISSING}
+"""What a dimension is where nobody asked for anything else."""
+LATER_DIMENSIONS: dict[str, str | int] = {one.name: DEFAULTS[one.name] for one in _FIELDS if one.metadata.get("later")}
+"""Dimensions that came after the first runs were stored, with their defaults."""
+CORE_NAMES: dict[str, str] = {
+    one.name: one.metadata["core"] or one.name for one in _FIELDS if one.metadata["core"] != ""
+}
+"""By dimension its name in core/case_spec.h; without those that run/spec.py says in other words."""
+
+
+def _written() -> dict[str, Dimension]:
+    found = {}
+    for prefix, fields in (("", _FIELDS), ("stop_", dataclasses.fields(StopRule))):
+        for one in fields:
+            if "written" in one.metadata:
+                name, *row = one.metadata["written"]
+                dimension = Dimension(name or prefix + one.name, *row)
+                found[dimension.name] = dimension
+    return found
+
+
+DIMENSIONS: dict[str, Dimension] = _written()
+"""How each dimension is written, by name: the stop rule's are `stop_*`; devices are asked for by how many `ranks`."""
+
+
+def held_apart(*compared: str) -> tuple[str, ...]:
+    """Names of the dimensions that two cases must share to be compared by `compared`: all others, sizes among them.
+
+    KeyError for a name that is no dimension, or only one of MEASURING.
+    """
+    names = (*TASK, *MECHANISM, "size")
+    for name in compared:
+        if name not in names:
+            raise KeyError(name)
+    return tuple(name for name in names if name not in compared)
+
+
+def values_of(row: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
+    """The row's values by which it is grouped, lists as tuples."""
+    return tuple(tuple(row[name]) if isinstance(row[name], list) else row[name] for name in names)

@@ -1,0 +1,220 @@
+"""How a dimension is written: its flag, its plan key, and which texts and TOML values stand for which of its values.
+
+Every dimension that a user may set has one name: the flag (`--target-memory`), the plan key and the column
+(`target_memory`). Values are parsed from a flag's text or from TOML's own types by the same row. A dimension may be
+given several values; a plan's table then stands for their product. Which there are is said at the fields of
+`model.case.Case`. This module imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+from typing import Any
+
+from linkgauge.errors import UsageError
+from linkgauge.model import quantity
+
+Value = int | float | str | bool | tuple[int, ...]
+Parse = Callable[[Any], tuple[Value, ...]]  # one item of a list, or one flag's text, to one or more values
+
+
+class WrongValueError(Exception):
+    """A value that a dimension cannot take; the message says what was expected, not where it was written."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Values:
+    """The values that a dimension can take.
+
+    `parse` turns one written item into values; a flag's comma-separated text is one item for sizes, several for the
+    rest (`splits`). `expected` completes the sentence "expected ...".
+    """
+
+    parse: Parse
+    expected: str
+    choices: tuple[str, ...] = ()
+    splits: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Dimension:
+    """One row: how a dimension is written, and what it means. `group` is its heading in the help."""
+
+    name: str
+    help: str
+    group: str
+    values: Values
+
+    @property
+    def expected(self) -> str:
+        """What completes the sentence "expected ..."."""
+        return self.values.expected
+
+    @property
+    def flag(self) -> str:
+        """The command line's spelling."""
+        return "--" + self.name.replace("_", "-")
+
+    def from_text(self, text: str) -> tuple[Value, ...]:
+        """Values of a flag's text; UsageError naming the flag, what was read, and what was expected."""
+        items = text.split(",") if self.values.splits else [text]
+        try:
+            return unique(value for item in items for value in self.values.parse(item.strip()))
+        except WrongValueError as error:
+            raise UsageError(f"{self.flag}: {error}") from None
+
+    def from_toml(self, value: object, where: str) -> tuple[Value, ...]:
+        """Values of a plan key; `where` (file, table, key) begins the error."""
+        items = value if isinstance(value, list) else [value]
+        if not items:
+            raise UsageError(f"{where}: an empty list: expected {self.expected}")
+        try:
+            return unique(parsed for item in items for parsed in self.values.parse(item))
+        except WrongValueError as error:
+            raise UsageError(f"{where}: {error}") from None
+
+
+def unique(values: Any) -> tuple[Any, ...]:
+    """The values in their order, each once; 1 and True are told apart."""
+    seen: dict[tuple[type, Any], Any] = {}
+    for value in values:
+        seen.setdefault((type(value), value), value)
+    return tuple(seen.values())
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return f"'{value}'"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def one_of(choices: Collection[str], blank: str = "") -> Values:
+    """One of the words; `blank` is the word for the canonical empty value, which stored plans hold."""
+
+    def parse(item: Any) -> tuple[Value, ...]:
+        if blank and item in ("", blank):
+            return ("",)
+        if not isinstance(item, str) or item not in choices:
+            raise WrongValueError(f"unknown value {_shown(item)}: expected one of {', '.join(choices)}")
+        return (item,)
+
+    return Values(parse, f"one of {', '.join(choices)}", tuple(choices))
+
+
+def one_of_or_all(choices: Collection[str], what: str, only_by_name: Collection[str] = ()) -> Values:
+    """One of the words, or `all` of them but those that are meant only where they are named."""
+
+    def parse(item: Any) -> tuple[Value, ...]:
+        if item == "all":
+            return tuple(choice for choice in choices if choice not in only_by_name)
+        if not isinstance(item, str) or item not in choices:
+            raise WrongValueError(f"unknown {what} {_shown(item)}: expected all or one of {', '.join(choices)}")
+        return (item,)
+
+    return Values(parse, f"all or one of {', '.join(choices)}", tuple(choices))
+
+
+def count(minimum: int, maximum: int = 2**31 - 1, expected: str = "a whole number") -> Values:
+    """A whole number; `expected` says of what."""
+
+    def parse(item: Any) -> tuple[Value, ...]:
+        number = item
+        if isinstance(item, str):
+            try:
+                number = int(item)
+            except ValueError:
+                number = None
+        if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= maximum:
+            limit = f"of at least {minimum}" if maximum == 2**31 - 1 else f"from {minimum} to {maximum}"
+            raise WrongValueError(f"wrong value {_shown(item)}: expected a whole number {limit}")
+        return (number,)
+
+    return Values(parse, expected)
+
+
+_FLAG_WORDS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+
+
+def _flag(item: Any) -> tuple[Value, ...]:
+    if isinstance(item, bool):
+        return (item,)
+    if isinstance(item, str) and item.lower() in _FLAG_WORDS:
+        return (_FLAG_WORDS[item.lower()],)
+    raise WrongValueError(f"wrong value {_shown(item)}: expected yes or no")
+
+
+YES_OR_NO = Values(_flag, "yes or no")
+
+
+def number_in(low: float, high: float) -> Values:
+    """A number above `low`, up to `high`."""
+    expected = f"a number above {low:g} and up to {high:g}"
+
+    def parse(item: Any) -> tuple[Value, ...]:
+        try:
+            number = float(item) if isinstance(item, (str, int, float)) and not isinstance(item, bool) else None
+        except (ValueError, OverflowError):
+            number = None
+        if number is None or not low < number <= high:
+            raise WrongValueError(f"wrong value {_shown(item)}: expected {expected}")
+        return (number,)
+
+    return Values(parse, expected)
+
+
+def _quantity(parse_text: Callable[[str], Any], minimum: int, maximum: int, expected: str) -> Parse:
+    """A size or a time: text with a unit, or (in TOML) a whole number of bytes or nanoseconds."""
+
+    def parse(item: Any) -> tuple[Value, ...]:
+        if isinstance(item, bool) or not isinstance(item, (str, int)):
+            raise WrongValueError(f"wrong value {_shown(item)}: expected {expected}")
+        try:
+            parsed = parse_text(item) if isinstance(item, str) else item
+        except UsageError as error:
+            raise WrongValueError(str(error)) from None
+        values = parsed if isinstance(parsed, tuple) else (parsed,)
+        if any(not minimum <= value <= maximum for value in values):
+            raise WrongValueError(f"wrong value {_shown(item)}: expected {minimum} to {maximum}; {expected}")
+        return values
+
+    return parse
+
+
+def _duration_or_ns(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) <= 40 else quantity.parse_duration(text)
+
+
+def _word(item: Any) -> tuple[Value, ...]:
+    if not isinstance(item, str) or any(ch.isspace() or not ch.isprintable() for ch in item) or len(item) > 64:
+        raise WrongValueError(f"wrong value {_shown(item)}: expected a word")
+    return ("" if item == "default" else item,)
+
+
+WORD = Values(_word, "a word")
+SIZE = Values(
+    _quantity(quantity.parse_size, 0, quantity.MAX_SIZE_BYTES, quantity.SIZE_EXPECTED), quantity.SIZE_EXPECTED
+)
+SIZES = Values(_quantity(quantity.parse_sizes, 0, quantity.MAX_SIZE_BYTES, quantity.SIZES_EXPECTED),
+               quantity.SIZES_EXPECTED, splits=False)  # fmt: skip
+
+
+def time_ns(minimum: int = 0) -> Values:
+    """A time of at least `minimum` ns."""
+    expected = quantity.TIME_EXPECTED
+    return Values(_quantity(_duration_or_ns, minimum, quantity.MAX_TIME_NS, expected), expected)
+
+
+OTHERS = -2
+"""In source_device and target_device: each device but those of the case, by turns."""
+_DEVICE_WORDS = {"own": -1, "others": OTHERS}
+
+
+def _device(item: Any) -> tuple[Value, ...]:
+    return (_DEVICE_WORDS[item],) if isinstance(item, str) and item in _DEVICE_WORDS else count(-1, 4096).parse(item)
+
+
+DEVICE = Values(_device, "own, others or a device")
+NODE = count(-1, 4096, "a node")

@@ -1,0 +1,255 @@
+"""What is known of each pattern, a row each: what its size means, who keeps its time, how many bytes must arrive, ...
+
+Source: docs/definitions.md, Sizes and goodput.
+m: size in bytes; n: ranks; W: window; t: time of one iteration in seconds. This module imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from fractions import Fraction
+
+from linkgauge.errors import UsageError
+
+Legs = tuple[int, int]
+"""Bytes that leave and enter a rank's memory in one operation, in m / n."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PatternTraits:
+    """One row of the table of patterns: all that is known of one, so that no other place names it to tell it apart."""
+
+    name: str
+    what: str  # what it does among a case's devices, in a few words; with --op other than sum: that instead of the sum
+    size_means: str
+    timekeeper: str  # starter | sender | root | lanes | slowest
+    payload_bytes: Callable[[int, int, int], Fraction]  # (m, n, W) -> goodput's numerator; goodput = payload / t
+    bus_factor: Callable[[int], Fraction]  # n -> bus bandwidth / goodput
+    bytes_per_peer: Callable[[int, int, int], Fraction]  # (m, n, W)
+    bytes_total: Callable[[int, int, int], Fraction]  # (m, n, W)
+    blocks: bool = False  # m is cut into n blocks
+    # "2": pairs (or one device with itself); "pairs": disjoint pairs side by side; "any"; "1": each alone; "1 or 2":
+    # each, and pairs; "first": one alone.
+    ranks: str = "any"
+    reduces: bool = False
+    root: str = ""  # "sends" or "receives": what the root alone does
+    latency_only: bool = False
+    collective: bool = False
+    lanes: Callable[[int], int] = lambda n: 1  # directed flows that the goodput of a case is the sum of
+    half_round_trip: bool = False  # its time is of a round trip, and its latency half of it
+    windowed: bool = False
+    routed: bool = False  # its copies may go through a third device (dimension `via`)
+    side_by_side_of: str = ""  # the pattern of one pair, of which this is disjoint pairs at once
+    host_end: str = ""  # "source" or "target": the end that is host memory unless the plan says otherwise
+    host_ways: tuple[str, ...] = ()  # over a device's host link: "into" it, "out" of it
+    alone: str = ""  # the pattern of the flow that is timed, without what goes on beside it
+    own_memory: bool = False  # its bytes stay in memories that each rank reaches by itself: no rank sends to another
+    # Links of a port in use at once: "one" way, "both", or both where a library sends and receives at once ("library").
+    link_ways: str = ""
+    # n -> what every rank's buffer gives and takes at least, and the root's where that differs.
+    legs: Callable[[int], tuple[Legs, Legs | None]] | None = None
+
+    @property
+    def rooted(self) -> bool:
+        """Whether one rank does what the others do not."""
+        return bool(self.root)
+
+    @property
+    def pair(self) -> bool:
+        """Whether it is of messages between the two ranks of a pair, or of one device with itself."""
+        return self.ranks == "2" and not self.latency_only
+
+    @property
+    def per_peer(self) -> bool:
+        """Whether m is what goes to or comes from each other rank, so that goodput counts (n - 1) m."""
+        return self.collective and self.payload_bytes(1, 3, 1) == 2
+
+    @property
+    def one_buffer(self) -> bool:
+        """Whether one buffer ends on all or on the root, so that its bytes may be repeated or added up on the way."""
+        return self.collective and self.size_means == "buffer"
+
+
+def _one(n: int) -> Fraction:
+    return Fraction(1)
+
+
+def _block_share(n: int) -> Fraction:
+    return Fraction(n - 1, n)
+
+
+def _whole(m: int, n: int, w: int) -> Fraction:
+    return Fraction(m)
+
+
+def _block(m: int, n: int, w: int) -> Fraction:
+    return Fraction(m, n)
+
+
+def _window(m: int, n: int, w: int) -> Fraction:
+    return Fraction(w * m)
+
+
+def _to_others(m: int, n: int, w: int) -> Fraction:
+    return Fraction((n - 1) * m)
+
+
+def _blocks_to_others(m: int, n: int, w: int) -> Fraction:
+    return Fraction(m * (n - 1), n)
+
+
+def _each(m: int, n: int, w: int) -> Fraction:
+    return Fraction(n * m)
+
+
+def _all_ranks(n: int) -> tuple[Legs, Legs | None]:
+    return (n, n), None
+
+
+_TABLE = (
+    # A ping-pong's time is half of its round trip: payload 2 m over the whole round trip.
+    PatternTraits(
+        "pingpong", "a message from the first to the second and back", "message", "starter",
+        lambda m, n, w: Fraction(2 * m), _one, _whole, lambda m, n, w: Fraction(2 * m),
+        ranks="2", half_round_trip=True, routed=True),
+    PatternTraits(
+        "unidirectional", "messages from the first to the second, a window in flight", "message", "sender",
+        _window, _one, _window, _window,
+        ranks="2", windowed=True, routed=True, link_ways="one"),
+    PatternTraits(
+        "bidirectional", "messages both ways at once, a window in flight each way", "message", "lanes",
+        _window, _one, _window, lambda m, n, w: Fraction(2 * w * m),
+        ranks="2", lanes=lambda n: 2, windowed=True, routed=True, link_ways="both", legs=_all_ranks),
+    # Disjoint pairs at once: ranks 0 and 1, 2 and 3, ...; each direction a lane, of a ping-pong each pair.
+    PatternTraits(
+        "pairs_pingpong", "ping-pongs of disjoint pairs at once", "message", "lanes",
+        lambda m, n, w: Fraction(2 * m), _one, _whole, _each,
+        ranks="pairs", lanes=lambda n: n // 2, half_round_trip=True, side_by_side_of="pingpong"),
+    PatternTraits(
+        "pairs_unidirectional", "one way in disjoint pairs at once", "message", "lanes",
+        _window, _one, _window, lambda m, n, w: Fraction(w * m * (n // 2)),
+        ranks="pairs", lanes=lambda n: n // 2, windowed=True, side_by_side_of="unidirectional"),
+    PatternTraits(
+        "pairs_bidirectional", "both ways in disjoint pairs at once", "message", "lanes",
+        _window, _one, _window, lambda m, n, w: Fraction(w * m * n),
+        ranks="pairs", lanes=lambda n: n, windowed=True, side_by_side_of="bidirectional"),
+    PatternTraits(
+        "ring_shift", "from each to the next, at once", "message", "slowest",
+        _whole, _one, _whole, _each,
+        collective=True, routed=True, link_ways="both", legs=_all_ranks),
+    PatternTraits(
+        "one_to_all", "from the root to each other, a message for each", "per peer", "root",
+        _to_others, _one, _whole, _to_others,
+        root="sends", collective=True, link_ways="one", legs=lambda n: ((0, n), (n * (n - 1), 0))),
+    PatternTraits(
+        "all_to_one", "from each other to the root", "per peer", "root",
+        _to_others, _one, _whole, _to_others,
+        root="receives", collective=True, link_ways="one", legs=lambda n: ((n, 0), (0, n * (n - 1)))),
+    PatternTraits(
+        "alltoall", "from each to each other, a message for each", "per destination", "slowest",
+        _to_others, _one, _whole, lambda m, n, w: Fraction(n * (n - 1) * m),
+        collective=True, link_ways="both", legs=lambda n: ((n * (n - 1), n * (n - 1)), None)),
+    PatternTraits(
+        "allreduce", "the sum of all buffers on each", "buffer", "slowest",
+        _whole, lambda n: Fraction(2 * (n - 1), n), _whole, lambda m, n, w: Fraction(2 * (n - 1) * m),
+        reduces=True, collective=True, link_ways="library", legs=_all_ranks),
+    PatternTraits(
+        "allgather", "the blocks of all on each", "total of n blocks", "slowest",
+        _whole, _block_share, _block, _to_others,
+        blocks=True, collective=True, link_ways="library", legs=lambda n: ((1, n - 1), None)),
+    PatternTraits(
+        "reduce_scatter", "a block of the sum of all buffers on each", "total of n blocks", "slowest",
+        _whole, _block_share, _block, _to_others,
+        blocks=True, reduces=True, collective=True, link_ways="library", legs=lambda n: ((n, 1), None)),
+    PatternTraits(
+        "broadcast", "the root's buffer on each", "buffer", "slowest",
+        _whole, _one, _whole, _to_others,
+        root="sends", collective=True, legs=lambda n: ((0, n), (n, 0))),
+    PatternTraits(
+        "reduce", "the sum of all buffers on the root", "buffer", "slowest",
+        _whole, _one, _whole, _to_others,
+        root="receives", reduces=True, collective=True, legs=lambda n: ((n, 0), (0, n))),
+    PatternTraits(
+        "gather", "the blocks of all on the root", "total of n blocks", "slowest",
+        _whole, _block_share, _block, _blocks_to_others,
+        blocks=True, root="receives", collective=True, link_ways="one", legs=lambda n: ((1, 0), (0, n - 1))),
+    PatternTraits(
+        "scatter", "a block of the root's buffer on each", "total of n blocks", "slowest",
+        _whole, _block_share, _block, _blocks_to_others,
+        blocks=True, root="sends", collective=True, link_ways="one", legs=lambda n: ((0, 1), (n - 1, 0))),
+    PatternTraits(
+        "host_to_device", "from host memory into each device, at once", "per device", "slowest",
+        _each, _one, _whole, _each, host_end="source", host_ways=("into",)),
+    PatternTraits(
+        "device_to_host", "from each device into host memory, at once", "per device", "slowest",
+        _each, _one, _whole, _each, host_end="target", host_ways=("out",)),
+    PatternTraits(
+        "host_device_both", "between host memory and each device, both ways at once", "per device, each way", "slowest",
+        lambda m, n, w: Fraction(2 * n * m), _one, _whole, lambda m, n, w: Fraction(2 * n * m),
+        host_end="source", host_ways=("out", "into")),
+    # One flow, the first rank's, while others of twice the size keep on beside it (nvbandwidth's bidirectional, all).
+    PatternTraits(
+        "host_to_device_beside", "from host memory into the first device while other copies go on",
+        "of the flow that is timed", "lanes", _whole, _one, _whole, _whole, host_end="source", alone="host_to_device"),
+    PatternTraits(
+        "device_to_host_beside", "from the first device into host memory while other copies go on",
+        "of the flow that is timed", "lanes", _whole, _one, _whole, _whole, host_end="target", alone="device_to_host"),
+    PatternTraits(
+        "local_copy", "a copy inside the device's own memory", "bytes copied", "lanes",
+        _whole, _one, _whole, _whole, ranks="1", own_memory=True),
+    PatternTraits(
+        "stream_copy", "a copy in each device's memory or any other that it reaches, at once", "bytes copied",
+        "slowest", _each, _one, _whole, _each, own_memory=True),
+    PatternTraits(
+        "cpu_stream", "a copy, or reads or writes alone, by the host's cores", "bytes copied, read or written", "lanes",
+        _whole, _one, _whole, _whole, ranks="first", own_memory=True),
+    # Alone through its own or pinned memory; of two the first walks through memory of the second.
+    PatternTraits(
+        "chase", "loads of which each one waits for the one before", "bytes walked", "lanes",
+        _whole, _one, _whole, _whole, ranks="1 or 2", latency_only=True),
+    PatternTraits(
+        "flag_pingpong", "a flag that two kernels write for each other by turns", "-", "starter",
+        _whole, _one, _whole, _whole, ranks="2", latency_only=True, half_round_trip=True),
+    PatternTraits(
+        "floor", "an empty operation: what the measurement itself takes", "-", "lanes",
+        _whole, _one, _whole, _whole, ranks="1", latency_only=True),
+)  # fmt: skip
+
+PATTERNS: dict[str, PatternTraits] = {one.name: one for one in _TABLE}
+
+SIDE_BY_SIDE = {one.side_by_side_of: one.name for one in _TABLE if one.side_by_side_of}
+"""Patterns of a pair, and of disjoint such pairs at once, which are measured only when asked (`--concurrent-pairs`)."""
+
+
+def lanes_of(pattern_name: str, ranks: int, groups: int = 1) -> int:
+    """Of how many lanes the goodput of a case is the sum: a pattern's directed flows, or groups side by side."""
+    return groups if groups > 1 else PATTERNS[pattern_name].lanes(ranks)
+
+
+def pattern(name: str) -> PatternTraits:
+    """The row of a pattern; UsageError naming those there are for an unknown one."""
+    try:
+        return PATTERNS[name]
+    except KeyError:
+        raise UsageError(f"unknown pattern '{name}': expected one of {', '.join(PATTERNS)}") from None
+
+
+ELEMENT_BYTES = {
+    "int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2, "float32": 4,
+    "float64": 8, "float8_e4m3": 1, "float8_e5m2": 1,
+}  # fmt: skip
+
+
+def restated_size(pattern: PatternTraits, size_asked: int, ranks: int, datatype: str) -> tuple[int, str]:
+    """m as whole elements, and as n whole blocks where the pattern cuts blocks; with the reason where that is 0.
+
+    Source: docs/definitions.md, Sizes and goodput.
+    """
+    element = ELEMENT_BYTES[datatype] if pattern.reduces or pattern.blocks else 1
+    parts = ranks if pattern.blocks else 1
+    block = size_asked // parts // element * element
+    if block == 0 and not (size_asked == 0 and not pattern.blocks and not pattern.reduces):
+        what = f"a block of {size_asked} bytes over {ranks} ranks" if pattern.blocks else f"{size_asked} bytes"
+        return size_asked, f"{what} holds no whole {datatype} ({element} bytes)"
+    return block * parts, ""

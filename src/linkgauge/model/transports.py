@@ -1,0 +1,53 @@
+"""What is known of each transport, a row each: whose library it uses, which links it takes, what it needs.
+
+This module imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class TransportTraits:
+    """One row of the table of transports."""
+
+    name: str
+    what: str
+    library: bool = False  # a communication library, which chooses ways and algorithms by itself
+    one_sided: bool = False  # a device reaches another's memory itself, by the way that it is told
+    on_fabric: bool = (
+        False  # stays on the devices' fabric where that joins them: peer access does, and NCCL and RCCL do
+    )
+    host_links: bool = False  # reaches host memory by the device's own host links
+    by_mpi: bool = False  # measured anew under each MPI library
+    needs_processes: bool = False
+    # What it keeps in /dev/shm for each rank, whatever the case: Open MPI 4 to 5 fast boxes and FIFOs 4 MiB, MPICH's
+    # cells a few MiB, NCCL's buffers of 2 channels a peer about 10 MiB. Rounded up.
+    shm_bytes_per_rank: int = 0
+
+
+_TABLE = (
+    TransportTraits("staging", "device to host, between hosts' buffers, host to device; its host leg by MPI or a copy",
+                    host_links=True, by_mpi=True, shm_bytes_per_rank=16 << 20),
+    TransportTraits("copy_engine", "the devices' copy engines, from one device's memory to another's",
+                    one_sided=True, on_fabric=True, host_links=True),
+    TransportTraits("kernel", "kernels on the devices that load and store (on host devices: threads)",
+                    one_sided=True, on_fabric=True, host_links=True),
+    TransportTraits("ccl", "NCCL or RCCL", library=True, on_fabric=True, shm_bytes_per_rank=32 << 20),
+    TransportTraits("mpi", "the MPI library, on device or host buffers", library=True, by_mpi=True,
+                    needs_processes=True, shm_bytes_per_rank=16 << 20),
+)  # fmt: skip
+
+TRANSPORTS: dict[str, TransportTraits] = {one.name: one for one in _TABLE}
+"""By name, in the order in which tables and charts list them."""
+
+
+def place_of(transport: str) -> int:
+    """Where tables and charts list a transport; one that is unknown comes last."""
+    return list(TRANSPORTS).index(transport) if transport in TRANSPORTS else len(TRANSPORTS)
+
+
+def over_host(transport: str, path: str) -> bool:
+    """Whether a case's bytes are asked to go over host links."""
+    return transport == "staging" or path in ("pcie", "host")

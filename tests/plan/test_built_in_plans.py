@@ -1,0 +1,55 @@
+"""What each built-in plan comes to on three kinds of machines stays as it is: every case, launch and order."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from approved import approve
+from linkgauge.plan.builtin import builtin_plan, names
+from linkgauge.plan.expand import expand
+from linkgauge.plan.launches import PlannedLaunch, plan_run
+from linkgauge.plan.machine import PlanMachine
+from linkgauge.plan.model import Plan
+
+GIB = 1 << 30
+MACHINES = {
+    "host-4": PlanMachine("host", 4, 8 * GIB, 8 * GIB, 4 * GIB, 4, {"ccl": "host devices have no NCCL or RCCL"}),
+    "cuda-4": PlanMachine("cuda", 4, 64 * GIB, 512 * GIB, 256 * GIB, 32, memory_nodes=(0, 1), core_nodes=(0, 1)),
+    "hip-8": PlanMachine("hip", 8, 64 * GIB, 512 * GIB, 256 * GIB, 64, memory_nodes=(0, 1, 2, 3)),
+}
+
+
+def contents(plan: Plan, launches: tuple[PlannedLaunch, ...]) -> list[object]:
+    # Of the tables of cases only what they stand for counts, not where they are written.
+    return [
+        {name: value for name, value in dataclasses.asdict(plan).items() if name != "cases"},
+        *(
+            [
+                one.number,
+                one.repeat,
+                one.first,
+                dataclasses.asdict(one.settings),
+                [case.case_key for case in one.cases],
+                [(case.case_key, reason) for case, reason in one.skipped],
+                [case.case_key for case in one.later],
+                sorted((key, dataclasses.astuple(step)) for key, step in one.steps.items()),
+            ]
+            for one in launches
+        ),
+    ]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_what_the_built_in_plans_come_to_is_as_approved(name: str) -> None:
+    lines = []
+    for plan in map(builtin_plan, names()):
+        launches = plan_run(plan, expand(plan, MACHINES[name]), MACHINES[name]).launches
+        digest = hashlib.sha256(json.dumps(contents(plan, launches)).encode()).hexdigest()[:16]
+        cases, skipped = sum(len(one.cases) for one in launches), sum(len(one.skipped) for one in launches)
+        lines.append(f"{plan.name}: {len(launches)} launches, {cases} cases, {skipped} skipped: {digest}\n")
+    approve(Path(__file__).parent / "approved" / f"built-in-plans.{name}.txt", "".join(lines))

@@ -12,34 +12,31 @@ import linkgauge.system as systems
 from linkgauge.app.cli import run_command
 from linkgauge.model.case import Case
 from linkgauge.plan.model import narrowed
+from linkgauge.plan.papers import Figure, figures, left_out
 from linkgauge.run.on_system import prepare_on
 from linkgauge.store.run import load
 from linkgauge.view import reproduce
 from linkgauge.view.figures import FIGURES
-from linkgauge.view.reproduce import Figure
 from synthetic import make_run
 from thorough import thorough
 
 # What the papers number: figures to the last one, and tables.
 PAPERS = {"sc24": (13, 1), "infinity-fabric": (12, 2), "openpower": (15, 2), "tartan": (39, 3), "leonardo": (9, 0)}
 SYSTEM = "p100-dgx-1"
-FORMS = {figure.draws: figure.name for figure in reproduce.figures()}
+FORMS = {figure.draws: figure.name for figure in figures()}
 ALIKE = thorough("another figure is drawn in the same forms")
-NAMES = [
-    pytest.param(figure.name, marks=[] if figure.name == FORMS[figure.draws] else ALIKE)
-    for figure in reproduce.figures()
-]
+NAMES = [pytest.param(figure.name, marks=[] if figure.name == FORMS[figure.draws] else ALIKE) for figure in figures()]
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_figure_and_table_of_a_paper_has_a_plan_or_a_reason(paper: str) -> None:
-    figures, tables = PAPERS[paper]
-    there = [str(i) for i in range(1, figures + 1)] + [f"table {i}" for i in range(1, tables + 1)]
-    covered = [number for one in reproduce.figures() if one.paper == paper for number in one.covers]
-    without = [number for one in reproduce.left_out() if one.paper == paper for number in one.covers]
+    last, tables = PAPERS[paper]
+    there = [str(i) for i in range(1, last + 1)] + [f"table {i}" for i in range(1, tables + 1)]
+    covered = [number for one in figures() if one.paper == paper for number in one.covers]
+    without = [number for one in left_out() if one.paper == paper for number in one.covers]
     # A section may hold an experiment without a figure.
     assert sorted(one for one in covered + without if not one.startswith("section")) == sorted(there)
-    assert all(one.why for one in reproduce.left_out())
+    assert all(one.why for one in left_out())
 
 
 def cases_of(figure: Figure) -> list[Case]:

@@ -13,6 +13,7 @@ import functools
 import itertools
 import json
 import os
+import re
 import shutil
 import struct
 import tempfile
@@ -229,14 +230,22 @@ def found(target: str) -> list[Path]:
     return sorted((HERE / "corpus" / target).glob("*"))
 
 
-def _texts(folder: Path, most: int = 4000) -> Iterator[bytes]:
+def _texts(folder: Path) -> Iterator[bytes]:
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.suffix != ".py" and path.stat().st_size <= most:
+        if path.is_file() and path.suffix != ".py" and path.stat().st_size <= 20_000:
             yield path.read_bytes()
 
 
+def _plan_seeds() -> Iterator[bytes]:
+    for content in _texts(PACKAGE / "plans"):
+        whole, *figures = re.split(r"(?m)^\[figure\..+\]\n", content.decode())
+        # The launches and cases of a paper's figure, as they stand in a plan file.
+        plans = [re.sub(r"\[\[figure\.[^.]+\.", "[[", one[one.index("[[") :]) for one in figures] or [whole]
+        yield from (plan.encode() for plan in plans)
+
+
 def _system_seeds() -> Iterator[bytes]:
-    yield from _texts(PACKAGE / "systems", 20_000)
+    yield from _texts(PACKAGE / "systems")
     yield json.dumps(dump.to_data(catalog.load("hgx-h100-4"))).encode()
 
 
@@ -271,10 +280,10 @@ def _run_folder_seeds() -> Iterator[bytes]:
 
 
 _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
-    "plan": lambda: _texts(PACKAGE / "plans"),
+    "plan": _plan_seeds,
     "system": _system_seeds,
     "stored_plan": _stored_plan_seeds,
     "journal": _journal_seeds,
     "run_folder": _run_folder_seeds,
-    "imported_log": lambda: _texts(HERE.parent / "store" / "logs", 20_000),
+    "imported_log": lambda: _texts(HERE.parent / "store" / "logs"),
 }

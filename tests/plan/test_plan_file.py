@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from linkgauge.errors import UsageError
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.plan.builtin import plan_of
+from linkgauge.plan.papers import read_paper
 from linkgauge.plan.plan_file import parse_plan, read_plan, safe_variable
 
 GOOD = '[[case]]\npattern = "pingpong"\nsize = "8"\n'
@@ -69,6 +71,61 @@ def test_what_is_wrong_is_named_with_file_and_key(text: str, words: list[str]) -
     assert "\n" not in said
     for word in words:
         assert word in said
+
+
+PAPER = """title = "A paper"
+estimator = "mean"
+unit = "us"
+left_out = []
+[every_case]
+warmup = 3
+window = 4
+[figure.12]
+covers = ["12"]
+[[figure.12.launch]]
+name = "plain"
+[[figure.12.case]]
+pattern = "pingpong"
+size = "8"
+[[figure.12.case]]
+pattern = "pingpong"
+size = "64"
+window = 2
+"""
+
+
+def test_a_papers_figure_is_a_plan_with_what_every_case_has_and_it_does_not_say(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(PAPER)
+    figure = read_paper(tmp_path / "mine.toml")[0][0]
+    assert (figure.name, figure.plan, figure.estimator, figure.unit) == ("mine:12", "mine-12", "mean", "us")
+    plan = figure.load()
+    assert plan.name == "mine-12"
+    assert [(one.values["warmup"], one.values["window"]) for one in plan.cases] == [((3,), (4,)), ((3,), (2,))]
+    assert plan.launches[0].name == "plain"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("unit =", "unti =", "mine.toml: unknown key 'unti' (did you mean 'unit'?)"),
+        ("covers =", "cover =", "mine.toml: [figure.12]: unknown key 'cover' (did you mean 'covers'?)"),
+        ('"plain"\n', '"plain"\nmpj = ""\n', "mine.toml: [[figure.12.launch]] 1: unknown key 'mpj'"),
+        ("window = 2", "windw = 2", "mine.toml: [[figure.12.case]] 2: unknown key 'windw' (did you mean 'window'?)"),
+        ("window = 2", 'launch = "other"', "mine.toml: [[figure.12.case]] 2: launch 'other' is not in the plan"),
+        ('covers = ["12"]', "repeat = 0", "mine.toml: [figure.12]: 'repeat' is wrong (0)"),
+    ],
+)
+def test_what_is_wrong_in_a_papers_file_is_named_with_figure_and_key(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text(PAPER.replace(old, new))
+    with pytest.raises(UsageError, match=re.escape(said)):
+        read_paper(tmp_path / "mine.toml")[0][0].load()
+
+
+def test_a_plan_file_of_ones_own_has_no_figures() -> None:
+    with pytest.raises(UsageError, match="unknown key 'figure'"):
+        parse_plan('[[figure.12.case]]\npattern = "pingpong"\nsize = "8"', "a.toml", "a")
 
 
 def test_tuning_variables_are_allowed_and_make_a_product() -> None:
@@ -187,7 +244,7 @@ def test_every_key_of_a_case_has_flag_and_column_or_a_reason() -> None:
     assert {key for key in _LAUNCH_KEYS if "--" + key.replace("_", "-") not in flags} == {"name"}
 
 
-def test_the_page_on_plans_names_every_key_and_its_example_is_a_plan() -> None:
+def test_the_page_on_plans_names_every_key_and_its_examples_are_plans(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "plans.md").read_text()
     for name, dimension in DIMENSIONS.items():
         assert f"| `{name}` | {dimension.help} | {dimension.expected} |" in page, name
@@ -195,3 +252,6 @@ def test_the_page_on_plans_names_every_key_and_its_example_is_a_plan() -> None:
     plan = parse_plan(example, "docs/plans.md", "example")
     assert len(plan.cases) == 2
     assert plan.launches[1].env["UCX_TLS"] == ("sm,self", "tcp,self")
+    paper = tmp_path / "sc24.toml"
+    paper.write_text(page.split("```toml\n")[-1].split("```")[0])
+    assert [figure.load().name for figure in read_paper(paper)[0]] == ["sc24-12"]

@@ -203,12 +203,13 @@ def reproduce_command(
     figure: str, out: Path | None, of_run: Path | None, dry_run: bool, system: str, list_only: bool
 ) -> int:
     """List the papers' figures, or measure one with the paper's sizes, warm-up and counts and show both numbers."""
+    from linkgauge.plan.papers import left_out
     from linkgauge.view import reproduce, terminal
 
     found = reproduce.chosen(figure)
     screen = terminal.console()
     if list_only or len(found) > 1:
-        terminal.print_figures(screen, found, reproduce.left_out())
+        terminal.print_figures(screen, found, left_out())
         return 0
     one = found[0]
     if of_run is None:

@@ -142,13 +142,13 @@ def list_patterns(as_json: bool) -> None:
 @as_json_option
 def list_plans(as_json: bool) -> None:
     """The built-in plans, for --plan."""
-    from linkgauge.plan.builtin import FOLDER, builtin_plan, names
+    from linkgauge.plan.builtin import builtin_plan, file_of, names
 
     rows = []
     for name in names():
         plan = builtin_plan(name)
         rows.append({"plan": name, "description": plan.description, "tables": len(plan.cases),
-                     "file": str(FOLDER / f"{name}.toml")})  # fmt: skip
+                     "file": str(file_of(name))})  # fmt: skip
     print_table("plans", ("plan", "description"), rows, as_json)
 
 

@@ -1,4 +1,4 @@
-"""The plans that travel with the program: one TOML file each in linkgauge/plans/, read like any other plan file."""
+"""The plans that travel with the program: a TOML file each in linkgauge/plans/, or one for a paper's figures."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from pathlib import Path
 
 from linkgauge.errors import UsageError, nearest
 from linkgauge.plan.model import Plan
+from linkgauge.plan.papers import FOLDER, PAPERS, paper_plans
 from linkgauge.plan.plan_file import read_plan
-
-FOLDER = Path(__file__).resolve().parent.parent / "plans"
 
 
 def names() -> list[str]:
     """Names of the built-in plans: quick, default and full first, then the rest."""
-    found = sorted(path.stem for path in FOLDER.glob("*.toml"))
+    found = sorted({path.stem for path in FOLDER.glob("*.toml")} - {*PAPERS} | {*paper_plans()})
     first = [name for name in ("quick", "default", "full") if name in found]
     return first + [name for name in found if name not in first]
+
+
+def file_of(name: str) -> Path:
+    """The file that a built-in plan stands in."""
+    figure = paper_plans().get(name)
+    return figure.file if figure else FOLDER / f"{name}.toml"
 
 
 def builtin_plan(name: str) -> Plan:
     """The built-in plan of that name; UsageError naming those there are."""
     if name not in names():
         raise UsageError(f"unknown plan '{name}'{nearest(name, names())}: expected one of {', '.join(names())}")
-    return read_plan(FOLDER / f"{name}.toml")
+    figure = paper_plans().get(name)
+    return figure.load() if figure else read_plan(file_of(name))
 
 
 def plan_of(asked: str) -> Plan:

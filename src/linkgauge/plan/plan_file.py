@@ -38,7 +38,7 @@ else:
     import tomli as tomllib
 
 MAX_FILE_BYTES = 1 << 20
-_TOP_KEYS = ("name", "description", "repeat", "seed", "time_limit", "memory_limit", "library_choices", "case", "launch")
+PLAN_KEYS = ("name", "description", "repeat", "seed", "time_limit", "memory_limit", "library_choices", "case", "launch")
 _CASE_KEYS = (*DIMENSIONS, "devices", "pairs", "choose", "concurrent_pairs", "launch", "until_gain", "until_time", "on")
 _LAUNCH_KEYS = ("name", "mpi", "env", "bind", "threads", "peer_access", "thread_level")
 
@@ -67,6 +67,11 @@ def safe_variable(name: str, value: str) -> bool:
 
 def read_plan(path: Path) -> Plan:
     """The plan of a TOML file; UsageError naming the file, and the table and key that are wrong."""
+    return plan_of_tables(read_toml(path), str(path), path.stem)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a file with plans holds; UsageError naming it where it cannot be read."""
     try:
         if path.is_dir():
             raise UsageError(f"plan '{path}' is a folder: expected a TOML file")
@@ -82,22 +87,31 @@ def read_plan(path: Path) -> Plan:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(f"plan '{path}' is not UTF-8 text: expected a TOML file") from None
-    return parse_plan(text, str(path), path.stem)
+    return _toml(text, str(path))
 
 
 def parse_plan(text: str, source: str, default_name: str) -> Plan:
     """The plan of TOML text; `source` begins every error."""
+    return plan_of_tables(_toml(text, source), source, default_name)
+
+
+def _toml(text: str, source: str) -> dict[str, Any]:
     try:
-        document = tomllib.loads(text)
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise UsageError(f"{source}: not valid TOML: {error or 'nested too deeply'}") from None
-    _check_keys(document, _TOP_KEYS, source)
+
+
+def plan_of_tables(document: Mapping[str, Any], file: str, default_name: str, inside: str = "") -> Plan:
+    """The plan of a file's TOML, or of a table `inside` it, such as `figure.12`; both are named in every error."""
+    source, prefix = (f"{file}: [{inside}]", f"{inside}.") if inside else (file, "")
+    check_keys(document, PLAN_KEYS, source)
     launches = tuple(
-        _launch_table(table, f"{source}: [[launch]] {number}")
+        _launch_table(table, f"{file}: [[{prefix}launch]] {number}")
         for number, table in enumerate(_tables(document, "launch", source), 1)
     )
     cases = tuple(
-        _case_table(table, f"{source}: [[case]] {number}")
+        _case_table(table, f"{file}: [[{prefix}case]] {number}")
         for number, table in enumerate(_tables(document, "case", source), 1)
     )
     if not cases:
@@ -123,7 +137,8 @@ def parse_plan(text: str, source: str, default_name: str) -> Plan:
     )
 
 
-def _check_keys(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+def check_keys(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    """UsageError for a key that `known` lacks."""
     for key in table:
         if key not in known:
             raise UsageError(
@@ -171,7 +186,7 @@ def _parsed(table: Mapping[str, Any], key: str, parse: Any, default: Any, where:
 
 
 def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
-    _check_keys(table, _CASE_KEYS, where)
+    check_keys(table, _CASE_KEYS, where)
     values: dict[str, tuple[Value, ...]] = {"transport": DIMENSIONS["transport"].from_toml("all", where)}
     for name, dimension in DIMENSIONS.items():
         if name == "size" and table.get(name) == "full":
@@ -238,7 +253,7 @@ def _names(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
 
 
 def _launch_table(table: Mapping[str, Any], where: str) -> LaunchTable:
-    _check_keys(table, _LAUNCH_KEYS, where)
+    check_keys(table, _LAUNCH_KEYS, where)
     mpi = _text(table, "mpi", "", where)
     if "/" in mpi:
         raise UsageError(

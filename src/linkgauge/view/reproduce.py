@@ -1,96 +1,21 @@
-"""The papers' figures as plans: what there is, how to run one, and its numbers beside the paper's."""
+"""A paper's figure measured here: how to run its plan, and the run's numbers and pictures beside the paper's."""
 
 from __future__ import annotations
 
 import dataclasses
-import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError, nearest
-from linkgauge.plan.builtin import builtin_plan
-from linkgauge.plan.model import Plan
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from linkgauge.plan.papers import Figure, figures
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
-_FILE = Path(__file__).with_name("papers.toml")
 ESTIMATORS = {"mean": "mean_ns", "median": "median_ns", "best": "min_ns"}
 _UNITS = {"GB/s": 1e9, "Gb/s": 1e9 / 8, "us": 1e3}
-
-
-@dataclasses.dataclass(frozen=True)
-class Figure:
-    """A paper's figures or tables that one plan repeats.
-
-    `covers` are their numbers in the paper. `draws` names the pictures of `linkgauge plot`, in the paper's form.
-    `ranks` is `each` where it is measured on 2, 3, ... devices, `via` where copies go by way of each device.
-    """
-
-    name: str
-    title: str
-    covers: tuple[str, ...]
-    plan: str
-    draws: tuple[str, ...]
-    estimator: str
-    unit: str
-    numbers: tuple[str, ...]
-    ranks: str = ""
-    via: str = ""
-    nodes: int = 1
-
-    @property
-    def paper(self) -> str:
-        """The paper's short name."""
-        return self.name.partition(":")[0]
-
-    def load(self) -> Plan:
-        """Return the built-in plan."""
-        return builtin_plan(self.plan)
-
-
-def figures() -> list[Figure]:
-    """Return all figures in the order of the papers."""
-    data: dict[str, Any] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-    titles = {name: paper["title"] for name, paper in data["paper"].items()}
-    return [
-        Figure(
-            name=entry["id"],
-            title=titles[entry["id"].partition(":")[0]],
-            covers=tuple(entry["covers"]),
-            plan=entry["plan"],
-            draws=tuple(entry["draws"]),
-            estimator=entry["estimator"],
-            unit=entry["unit"],
-            numbers=tuple(entry["numbers"]),
-            ranks=entry.get("ranks", ""),
-            via=entry.get("via", ""),
-            nodes=entry.get("nodes", 1),
-        )
-        for entry in data["figure"]
-    ]
-
-
-@dataclasses.dataclass(frozen=True)
-class LeftOut:
-    """Figures and tables of a paper that no plan repeats, and why."""
-
-    paper: str
-    covers: tuple[str, ...]
-    why: str
-
-
-def left_out() -> list[LeftOut]:
-    """Return what no plan repeats, in the order of the papers."""
-    data: dict[str, Any] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-    return [LeftOut(entry["paper"], tuple(entry["covers"]), entry["why"]) for entry in data["left_out"]]
 
 
 def chosen(asked: str) -> list[Figure]:

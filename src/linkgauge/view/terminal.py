@@ -17,9 +17,10 @@ from linkgauge.findings.facts import rate_text, time_text
 from linkgauge.findings.finding import SEVERITIES, Finding
 from linkgauge.findings.fleet import Standing
 from linkgauge.findings.verdicts import Checked, Outcome, Verdict
+from linkgauge.plan.papers import Figure, LeftOut
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
-from linkgauge.view.reproduce import Figure, LeftOut, Row
+from linkgauge.view.reproduce import Row
 
 _STYLES = {
     "fault": "bold red", "loss": "yellow", "note": "dim", "short": "bold red",

@@ -17,13 +17,8 @@ from typing import Any
 
 import pytest
 
-from linkgauge.run.launcher import (
-    LaunchRequest,
-    launcher_for,
-    library_environment,
-    package_environment,
-    worker_environment,
-)
+from linkgauge.run.launchers import launcher_for
+from linkgauge.run.launchers.base import LaunchRequest, library_environment, package_environment, worker_environment
 from linkgauge.run.mpi_library import MpiInstallation, find_all, resolve
 from linkgauge.run.private_folder import PrivateFolders
 

@@ -17,7 +17,8 @@ from linkgauge.run import mpi_library, processes
 from linkgauge.run.binding import cores_by_rank, parse_core_list, share_out
 from linkgauge.run.evidence import how_it_ended, last_words
 from linkgauge.run.fallback import found_steps
-from linkgauge.run.launcher import Launcher, LaunchRequest, launcher_for, library_environment
+from linkgauge.run.launchers import launcher_for
+from linkgauge.run.launchers.base import Launcher, LaunchRequest, library_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import LaunchFolders, PrivateFolders, clean_leftovers
 

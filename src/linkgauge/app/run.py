@@ -21,28 +21,11 @@ from linkgauge.plan.model import CHOICES, PAIRS, THREAD_LEVELS, Plan
 _PLAN, _LAUNCH, _RUN = "What to measure", "How it is launched", "The run"
 
 
-def _started_by_launcher(environment: Mapping[str, str]) -> tuple[str, str] | None:
-    """(launcher, rank) where this process is a rank of a parallel job; None where it is not."""
-    for name, launcher in (
-        ("OMPI_COMM_WORLD_RANK", "mpirun"),
-        ("PMIX_RANK", "mpirun"),
-        ("PMI_RANK", "mpiexec"),
-        ("MV2_COMM_WORLD_RANK", "mpirun"),
-        ("PALS_RANKID", "mpiexec"),
-    ):
-        if name in environment:
-            # srun gives PMI's variables too, and is the better word for it.
-            return ("srun" if "SLURM_STEP_ID" in environment else launcher, environment[name])
-    step = environment.get("SLURM_STEP_ID", "")
-    # Batch and interactive steps have numbers from 4294967290 on; they are one process, as it should be.
-    if step.isdecimal() and int(step) < 4_294_967_290 and environment.get("SLURM_STEP_NUM_TASKS", "1") != "1":
-        return "srun", environment.get("SLURM_PROCID", "0")
-    return None
-
-
 def refuse_ranks(environment: Mapping[str, str]) -> None:
     """UsageError on rank 0 where `linkgauge run` itself was started by mpirun or srun; other ranks end silently."""
-    found = _started_by_launcher(environment)
+    from linkgauge.run.launchers import started_by
+
+    found = started_by(environment)
     if found is None:
         return
     launcher, rank = found

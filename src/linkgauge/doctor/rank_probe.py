@@ -8,13 +8,8 @@ import sys
 
 from linkgauge.run import processes
 from linkgauge.run.evidence import last_words
-from linkgauge.run.launcher import (
-    LaunchRequest,
-    launcher_for,
-    library_environment,
-    package_environment,
-    worker_environment,
-)
+from linkgauge.run.launchers import launcher_for
+from linkgauge.run.launchers.base import LaunchRequest, library_environment, package_environment, worker_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import PrivateFolders
 

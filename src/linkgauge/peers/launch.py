@@ -49,7 +49,8 @@ def started(
 
     `ccl`: it uses NCCL or RCCL. EnvironmentLackingError where it cannot be made to load what our side loads.
     """
-    from linkgauge.run.launcher import LaunchRequest, launcher_for
+    from linkgauge.run.launchers import launcher_for
+    from linkgauge.run.launchers.base import LaunchRequest
     from linkgauge.run.mpi_library import resolve
 
     mpi = resolve(request.mpi) if request.mpi else None

@@ -58,7 +58,7 @@ class DeviceSet:
 def probe(which: str, host_devices: int = 1) -> Probe:
     """What the runtime `which` shows on this machine, asked in a child process."""
     command = [sys.executable, "-m", "linkgauge.run.probe", which, str(host_devices)]
-    from linkgauge.run.launcher import package_environment
+    from linkgauge.run.launchers.base import package_environment
 
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PROBE_TIMEOUT_S,

@@ -33,19 +33,7 @@ MAX_STACK_CHARACTERS = 16_000
 _STACK_WAIT_S = 1.0
 _PYSPY_TIMEOUT_S = 10
 
-# How launchers say that a rank died of a signal, and with what status.
-_SIGNAL_PATTERNS = (
-    r"exited on signal (\d+)",  # Open MPI 4, and PRRTE
-    r"KILLED BY SIGNAL: (\d+)",  # Hydra
-    r"EXIT STRING: .*\(signal (\d+)\)",  # Hydra, however the status was packed
-)
-_SRUN_PATTERN = r"\btasks? [\d,-]+: ([^:\n]+?)(?: \(core dumped\))?$"  # srun names the signal only
 _NUMBERS = {signal.strsignal(one): int(one) for one in signal.Signals}
-_STATUS_PATTERNS = (
-    r"EXIT CODE:\s*(\d+)",
-    r"Exit code:\s*(\d+)",
-    r"[Ee]xited with (?:non-zero )?(?:status|exit code)\s*:?\s*(\d+)",  # Open MPI, and srun
-)
 
 # A line that says what is wrong: launchers frame it with rules, and others print all of their help after it.
 _TELLING = re.compile(
@@ -190,10 +178,14 @@ def how_it_ended(return_code: int, output: list[str], stacks: str) -> dict[str, 
 
     `by` says who told it: the launcher's message, the rank's own fatal handler, or the return code.
     """
+    from linkgauge.run.launchers import FAMILIES  # workers, which import this module, know none
+
     text = "\n".join(output)
     found: dict[str, Any] = {"launcher_status": return_code}
-    numbers = [int(match[1]) for pattern in _SIGNAL_PATTERNS if (match := re.search(pattern, text))]
-    named = re.findall(_SRUN_PATTERN, text, flags=re.MULTILINE)
+    patterns = [pattern for one in FAMILIES for pattern in one.signal_patterns]
+    numbers = [int(match[1]) for pattern in patterns if (match := re.search(pattern, text))]
+    by_name = [one.signal_names_pattern for one in FAMILIES if one.signal_names_pattern]
+    named = [name for pattern in by_name for name in re.findall(pattern, text, flags=re.MULTILINE)]
     numbers += [number for name in named if (number := _NUMBERS.get(name)) is not None]
     if numbers:
         return found | {"signal": numbers[0], "signal_name": signal_name(numbers[0]), "by": "launcher"}
@@ -203,7 +195,7 @@ def how_it_ended(return_code: int, output: list[str], stacks: str) -> dict[str, 
         return found | {"signal": number, "signal_name": signal_name(number), "by": "rank"}
     if return_code < 0:
         return found | {"signal": -return_code, "signal_name": signal_name(-return_code), "by": "launcher itself"}
-    for pattern in _STATUS_PATTERNS:
+    for pattern in (pattern for one in FAMILIES for pattern in one.status_patterns):
         match = re.search(pattern, text)
         if match:
             status = int(match[1])
@@ -222,9 +214,12 @@ def _is_signal(number: int) -> bool:
 
 
 def told_rank(output: list[str], ranks: Sequence[Mapping[str, Any]]) -> int | None:
-    """The rank of whose end the launcher's message tells, by the process id that MPICH's hydra prints; else None."""
-    match = re.search(r"PID (\d+) RUNNING AT", "\n".join(output))
-    pid = int(match[1]) if match else 0
+    """The rank of whose end the launcher's message tells, by the process id that some print; else None."""
+    from linkgauge.run.launchers import FAMILIES
+
+    text = "\n".join(output)
+    matches = (re.search(one.pid_pattern, text) for one in FAMILIES if one.pid_pattern)
+    pid = next((int(match[1]) for match in matches if match), 0)
     return next((int(rank["rank"]) for rank in ranks if pid and rank["pid"] == pid), None)
 
 

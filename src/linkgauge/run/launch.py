@@ -16,13 +16,8 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.run import evidence, processes
 from linkgauge.run.heartbeat import PID, HeartbeatFile
-from linkgauge.run.launcher import (
-    LaunchRequest,
-    launcher_for,
-    library_environment,
-    package_environment,
-    worker_environment,
-)
+from linkgauge.run.launchers import launcher_for
+from linkgauge.run.launchers.base import LaunchRequest, library_environment, package_environment, worker_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.node_beats import NodeBeats, place_of
 from linkgauge.run.private_folder import LaunchFolders, PrivateFolders

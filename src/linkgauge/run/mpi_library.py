@@ -18,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, UsageError, nearest
+from linkgauge.run.launchers import FAMILIES, in_allocation
+from linkgauge.run.launchers.base import Launcher
 
 _PROBE_TIMEOUT_S = 20
 # Asked of the library before MPI_Init, which the standard allows for exactly these calls. ABI by marks of its own:
@@ -59,7 +61,7 @@ class MpiInstallation:
     abi: str  # mpich | openmpi | standard
     library: Path
     launcher: Path | None
-    launcher_kind: str  # hydra | openmpi | srun | ""
+    launcher_kind: str  # of run/launchers/; empty where it is of none
     source: str  # where it was found: wheel, system, PATH, --mpi
     version_text: str = ""
     large_count: bool = False
@@ -96,21 +98,17 @@ def launcher_kind(launcher: Path) -> str:
 
     The name decides nothing: every family calls its launcher mpiexec.
     """
-    if launcher.name == "srun":
-        return "srun"
+    families = {one.kind: one for one in FAMILIES}
+    named = next((kind for kind, one in families.items() if launcher.name in one.programs), None)
+    if named is not None:
+        return named
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     try:
         done = _asked([str(launcher), "--version"], environment)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     said = (done.stdout + done.stderr).lower()
-    if "hydra" in said or "mpich" in said or "intel(r) mpi" in said:
-        return "hydra"
-    if "open mpi" in said or "openrte" in said or "open-mpi" in said or "prrte" in said or "prte" in said:
-        return "openmpi"
-    if "slurm" in said:
-        return "srun"
-    return ""
+    return next((kind for kind, one in families.items() if one.says and re.search(one.says, said)), "")
 
 
 def _vendor_and_version(text: str) -> tuple[str, str]:
@@ -157,7 +155,7 @@ def installation(library: Path, launcher: Path | None, kind: str, source: str) -
         problem = "the standard MPI ABI needs an mpi4py that was built for it; the wheel of mpi4py was not"
     if not problem and launcher is None:
         problem = f"no launcher (mpiexec) of the same installation was found beside {library}"
-    if not problem and kind in ("hydra", "openmpi") and (kind == "openmpi") != (vendor == "openmpi"):
+    if not problem and kind and Launcher.registry[kind].starts and vendor not in Launcher.registry[kind].starts:
         problem = f"launcher {launcher} and library {library} are of different installations ({kind} and {vendor})"
     if not problem and not kind:
         problem = f"launcher {launcher} does not run, or is of no known kind: its --version names none"
@@ -176,7 +174,7 @@ def library_beside(launcher: Path, kind: str) -> Path | None:
 
     Both the path as written and the one behind links are tried: a PATH entry may link into the prefix.
     """
-    names = _LIBRARY_NAMES["openmpi" if kind == "openmpi" else "mpich"]
+    names = _LIBRARY_NAMES.get(kind, _LIBRARY_NAMES["mpich"])
     for real in dict.fromkeys((launcher, launcher.resolve())):
         prefix = real.parent.parent
         found = library_in(prefix, names)
@@ -349,14 +347,9 @@ def resolve(asked: str) -> MpiInstallation:
         raise UsageError(f"--mpi '{asked}' is neither a library nor a launcher: expected a libmpi file or an mpiexec")
     launcher = launcher_beside(path)
     kind = launcher_kind(launcher) if launcher is not None else ""
-    if launcher is None and in_slurm_job():
-        launcher, kind = Path(str(shutil.which("srun"))), "srun"
+    if launcher is None:
+        launcher, kind = in_allocation() or (None, "")
     return _usable(asked, installation(path.absolute(), launcher, kind, "--mpi"))
-
-
-def in_slurm_job() -> bool:
-    """Whether a Slurm allocation is there for srun to start ranks in."""
-    return "SLURM_JOB_ID" in os.environ and shutil.which("srun") is not None
 
 
 def _by_name(name: str) -> MpiInstallation:
@@ -371,9 +364,9 @@ def _by_name(name: str) -> MpiInstallation:
 
 def _of_launcher(launcher: Path) -> MpiInstallation:
     kind = launcher_kind(launcher)
-    if kind == "srun":
+    if kind and not Launcher.registry[kind].starts:  # it starts any library
         default = default_installation()
-        return dataclasses.replace(default, launcher=launcher, launcher_kind="srun", source="--mpi", problem="")
+        return dataclasses.replace(default, launcher=launcher, launcher_kind=kind, source="--mpi", problem="")
     if not kind:
         raise UsageError(
             f"--mpi '{launcher}' is not a launcher that is known: expected mpiexec of MPICH or Open MPI, or srun"
@@ -393,13 +386,14 @@ def _of_prefix(prefix: Path) -> MpiInstallation:
             kind = launcher_kind(launcher)
             if not kind:
                 raise UsageError(f"--mpi '{prefix}': its {word} does not run or is of no known kind")
-            library = library_in(prefix, _LIBRARY_NAMES["openmpi" if kind == "openmpi" else "mpich"])
+            library = library_in(prefix, _LIBRARY_NAMES.get(kind, _LIBRARY_NAMES["mpich"]))
             if library is None:
                 raise UsageError(f"--mpi '{prefix}': no libmpi in its lib folders: expected {prefix}/lib/libmpi.so.*")
             return installation(library, launcher, kind, "--mpi")
     library = library_in(prefix, (*_LIBRARY_NAMES["mpich"], *_LIBRARY_NAMES["openmpi"]))
-    if library is not None and in_slurm_job():
-        return installation(library, Path(str(shutil.which("srun"))), "srun", "--mpi")
+    allocation = in_allocation()
+    if library is not None and allocation is not None:
+        return installation(library, *allocation, "--mpi")
     raise UsageError(f"--mpi '{prefix}' has no bin/mpiexec: expected the prefix of an MPI installation")
 
 

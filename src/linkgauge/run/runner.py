@@ -26,7 +26,7 @@ from linkgauge.run.devices import DeviceSet
 from linkgauge.run.fallback import Fallback, info_after
 from linkgauge.run.info import now, settings_of
 from linkgauge.run.launch import Launch, LaunchEnd, LaunchOptions
-from linkgauge.run.launcher import launcher_for
+from linkgauge.run.launchers import launcher_for
 from linkgauge.run.library_choice import Choices, log_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.outcome import point_of

@@ -52,7 +52,7 @@ def ccl_version(kind: str) -> CclVersion:
 
     Asked in a child process: opening the library takes 0.3 s and 200 MB of memory.
     """
-    from linkgauge.run.launcher import package_environment
+    from linkgauge.run.launchers.base import package_environment
 
     program = (
         "import sys; from linkgauge import _core; from linkgauge.run.transports import ccl_library, library_folders\n"

@@ -1,0 +1,136 @@
+"""What every launcher is: how a family is told to start ranks, how it is known, and how it says that a rank died.
+
+A family is one file of this folder with one class, which registers itself. Every launcher gives the same two things:
+the command line, and the environment that keeps what the MPI library writes inside the launch's private folders. Our
+ranks bind themselves to cores (worker), so launchers are told not to; peers' programs are started by the same words,
+and bound by the launcher where that is asked.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from linkgauge.run.private_folder import LaunchFolders
+from linkgauge.run.processes import MARK
+
+if TYPE_CHECKING:
+    from linkgauge.run.mpi_library import MpiInstallation
+
+
+@dataclasses.dataclass(frozen=True)
+class LaunchRequest:
+    """What is to be started: so many ranks of a command, with this environment, in these folders.
+
+    `folders`: None where the library's own places are left as they are. `bind`: `none`, or `core` for a core of its own
+    for each rank.
+    """
+
+    ranks: int
+    command: Sequence[str]
+    env: Mapping[str, str]
+    folders: LaunchFolders | None = None
+    launcher_args: Sequence[str] = ()
+    bind: str = "none"  # none | core
+
+
+class Launcher(abc.ABC):
+    """One family of launchers. Registered under `kind`. Patterns are regular expressions."""
+
+    kind: ClassVar[str]
+    registry: ClassVar[dict[str, type[Launcher]]] = {}
+    word: ClassVar[str] = ""  # its usual program, as messages name it
+    says: ClassVar[str] = ""  # what its --version says in small letters; the name decides nothing where all have one
+    programs: ClassVar[tuple[str, ...]] = ()  # names that decide
+    starts: ClassVar[tuple[str, ...]] = ()  # vendors of libraries whose own launcher it is; none: starts any
+    rank_variables: ClassVar[tuple[str, ...]] = ()  # in which a process that it has started finds its rank
+    signal_patterns: ClassVar[tuple[str, ...]] = ()  # how it says that a rank died of a signal: the number
+    signal_names_pattern: ClassVar[str] = ""  # or its name, as strsignal has it
+    status_patterns: ClassVar[tuple[str, ...]] = ()  # with what status one ended
+    pid_pattern: ClassVar[str] = ""  # of which process it tells
+
+    def __init_subclass__(cls) -> None:
+        """Register the family."""
+        Launcher.registry[cls.kind] = cls
+
+    def __init__(self, mpi: MpiInstallation | None) -> None:
+        """Take the installation whose launcher is used; None for a single process without MPI."""
+        self.mpi = mpi
+
+    @abc.abstractmethod
+    def command(self, request: LaunchRequest) -> list[str]:
+        """Return the command line that starts the ranks."""
+
+    def environment(self, request: LaunchRequest) -> dict[str, str]:
+        """Return the variables of this family's own: where its files go, what it refuses without."""
+        return {}
+
+    @classmethod
+    def in_allocation(cls) -> Path | None:
+        """Return the program where a batch system's allocation is there to start ranks in."""
+        return None
+
+    @classmethod
+    def rank_in(cls, environment: Mapping[str, str]) -> str | None:
+        """Return the rank of a process with this environment that the family has started; None where it has not."""
+        return next((environment[name] for name in cls.rank_variables if name in environment), None)
+
+    def failed_by_chance(self, output: Sequence[str]) -> bool:
+        """Whether the lines of its output tell of a failure that the same start may well not have again."""
+        return False
+
+
+class Single(Launcher):
+    """Threads mode: one process, no MPI."""
+
+    kind = "single"
+
+    def command(self, request: LaunchRequest) -> list[str]:
+        """Return the worker's command itself."""
+        return list(request.command)
+
+
+# Sonames that mpi4py's variants ask the loader for.
+_SONAMES = {"mpich": "libmpi.so.12", "openmpi": "libmpi.so.40"}
+
+
+def library_environment(mpi: MpiInstallation, folder: Path) -> dict[str, str]:
+    """Make workers load exactly this library: MPI4PY_LIBMPI, and a link of the expected name where it has another.
+
+    Debian's MPICH is libmpich.so.12 where mpi4py's variant wants libmpi.so.12; the link lies in `folder`.
+    """
+    expected = _SONAMES.get(mpi.abi)
+    if expected is None or mpi.library.name == expected:
+        return {"MPI4PY_LIBMPI": str(mpi.library)}
+    links = folder / "lib"
+    links.mkdir(exist_ok=True)
+    link = links / expected
+    link.symlink_to(mpi.library)
+    before = os.environ.get("LD_LIBRARY_PATH", "")
+    return {"MPI4PY_LIBMPI": str(link), "LD_LIBRARY_PATH": f"{links}:{before}" if before else str(links)}
+
+
+def package_environment() -> dict[str, str]:
+    """This process' environment, in which a child finds this very linkgauge, also where it is not installed."""
+    package = str(Path(__file__).resolve().parents[2])
+    before = os.environ.get("PYTHONPATH", "")
+    if package in before.split(os.pathsep) or package in (path for path in sys.path if "site-packages" in path):
+        return dict(os.environ)
+    return {**os.environ, "PYTHONPATH": f"{package}{os.pathsep}{before}" if before else package}
+
+
+def worker_environment(folders: LaunchFolders) -> dict[str, str]:
+    """What every worker gets: its private TMPDIR, the launch's mark, no threads of libraries."""
+    return {
+        "TMPDIR": str(folders.temporary),
+        MARK: folders.token,
+        "PYTHONUNBUFFERED": "1",
+        # A rank's own threads would take cores from other ranks.
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }

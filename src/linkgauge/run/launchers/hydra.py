@@ -1,0 +1,35 @@
+"""mpiexec of MPICH and its relatives."""
+
+from __future__ import annotations
+
+from linkgauge.run.launchers.base import Launcher, LaunchRequest
+
+
+class Hydra(Launcher):
+    """mpiexec of MPICH and its relatives (Intel MPI, MVAPICH)."""
+
+    kind = "hydra"
+    word = "mpiexec"
+    says = r"hydra|mpich|intel\(r\) mpi"
+    starts = ("mpich", "intel", "cray", "mvapich", "unknown")
+    rank_variables = ("PMI_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID")
+    signal_patterns = (
+        r"KILLED BY SIGNAL: (\d+)",
+        r"EXIT STRING: .*\(signal (\d+)\)",  # however the status was packed
+    )
+    status_patterns = (r"EXIT CODE:\s*(\d+)",)
+    pid_pattern = r"PID (\d+) RUNNING AT"
+
+    def command(self, request: LaunchRequest) -> list[str]:
+        """Return mpiexec -n N with the environment given to each rank."""
+        assert self.mpi is not None
+        environment = [word for name, value in request.env.items() for word in ("-genv", name, value)]
+        return [
+            str(self.mpi.launcher),
+            *(["-bind-to", "core"] if request.bind == "core" else []),
+            *request.launcher_args,
+            *environment,
+            "-n",
+            str(request.ranks),
+            *request.command,
+        ]

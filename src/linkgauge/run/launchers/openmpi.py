@@ -1,0 +1,52 @@
+"""mpiexec of Open MPI."""
+
+from __future__ import annotations
+
+import os
+
+from linkgauge.run.launchers.base import Launcher, LaunchRequest
+
+
+class OpenMpi(Launcher):
+    """mpiexec of Open MPI 4 (ORTE) and 5 (PRRTE)."""
+
+    kind = "openmpi"
+    word = "mpirun"
+    says = r"open mpi|openrte|open-mpi|prrte|prte"
+    starts = ("openmpi",)
+    rank_variables = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+    signal_patterns = (r"exited on signal (\d+)",)
+    status_patterns = (r"Exit code:\s*(\d+)", r"[Ee]xited with (?:non-zero )?status\s*:?\s*(\d+)")
+
+    def command(self, request: LaunchRequest) -> list[str]:
+        """Return mpiexec; unbound, more ranks than cores are allowed, since the plan has said so and stores it."""
+        assert self.mpi is not None
+        unbound, bound = ["--oversubscribe", "--bind-to", "none"], ["--map-by", "core", "--bind-to", "core"]
+        environment = [word for name in request.env for word in ("-x", name)]
+        return [
+            str(self.mpi.launcher),
+            *(bound if request.bind == "core" else unbound),
+            *request.launcher_args,
+            *environment,
+            "-n",
+            str(request.ranks),
+            *request.command,
+        ]
+
+    def environment(self, request: LaunchRequest) -> dict[str, str]:
+        """Return leave to run as root where that is asked, and the folders of sessions and of shared segments."""
+        values = {}
+        if request.folders is not None:
+            segments, temporary = str(request.folders.segments), str(request.folders.temporary)
+            values = {
+                "OMPI_MCA_btl_vader_backing_directory": segments,
+                "OMPI_MCA_btl_sm_backing_directory": segments,
+                "OMPI_MCA_osc_sm_backing_directory": segments,
+                "OMPI_MCA_osc_rdma_backing_directory": segments,
+                "OMPI_MCA_orte_tmpdir_base": temporary,
+                "PRTE_MCA_prte_tmpdir_base": temporary,
+            }
+        if os.geteuid() == 0:
+            values |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+            values |= {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        return values

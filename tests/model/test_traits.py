@@ -7,8 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from linkgauge.model.case import CORE_NAMES, DIMENSIONS, MEASURING, MECHANISM, TASK, Case, StopRule
+from linkgauge.model.case import CORE_NAMES, DIMENSIONS, MANAGED_USES, MEASURING, MECHANISM, TASK, Case, StopRule
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits
+from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.traits import having
 from linkgauge.model.transports import TRANSPORTS, place_of
 
@@ -87,3 +88,12 @@ def test_each_dimension_says_what_of_a_case_and_is_written_once() -> None:
         assert dimension.name == name
         if name not in ("transport", "pattern", "size", "ranks"):
             assert dimension.from_toml(default, "x") == (default,), name  # a stored plan's own words are read again
+
+
+def test_gpus_have_a_vendor_and_a_collective_library() -> None:
+    for one in RUNTIMES.values():
+        assert one.gpus == bool(one.ccl) == bool(one.ccl_file) == bool(one.ccl_remedy)
+        assert one.checked > 0
+        assert 0 < one.operation_s < 1e-3
+        assert {use for use, _, _ in one.managed_env} <= set(MANAGED_USES)
+    assert len({one.vendor for one in RUNTIMES.values()}) == len(RUNTIMES)

@@ -120,8 +120,8 @@ def test_the_help_shows_options_in_the_groups_of_the_table_of_dimensions(capsys:
     assert cli.run_command(["run", "-h"]) == 0
     shown = capsys.readouterr().out
     sections = {title: shown.split(f"\n{title}:\n")[1].split("\n\n")[0] for title in
-                ("How it is launched", "The run", *(one.group for one in DIMENSIONS))}  # fmt: skip
-    for one in DIMENSIONS:
+                ("How it is launched", "The run", *(one.group for one in DIMENSIONS.values()))}  # fmt: skip
+    for one in DIMENSIONS.values():
         assert f"{one.flag} {one.name.upper()}" in sections[one.group]
     assert "--mpi" in sections["How it is launched"]
     assert "[default: report]" in " ".join(sections["The run"].split())

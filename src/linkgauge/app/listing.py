@@ -54,6 +54,7 @@ def _text(value: object) -> str:
 def list_devices(devices: str, as_json: bool) -> None:
     """The devices that a run would use, and why there are no others."""
     from linkgauge.model.quantity import format_bytes
+    from linkgauge.model.runtimes import GPU_RUNTIMES
     from linkgauge.run.devices import find_devices, probe
 
     found = find_devices(devices)
@@ -66,7 +67,7 @@ def list_devices(devices: str, as_json: bool) -> None:
         "devices", ("device", "name", "pci_address", "numa_node", "memory", "architecture", "uuid"), rows, as_json
     )
     if not as_json and devices == "auto":
-        for kind in ("cuda", "hip"):
+        for kind in GPU_RUNTIMES:
             reason = probe(kind).reason
             if found.kind != kind and reason:
                 print(f"no {kind} devices: {reason}")
@@ -78,6 +79,7 @@ def list_devices(devices: str, as_json: bool) -> None:
 def list_transports(devices: str, as_json: bool) -> None:
     """Each transport: where it can run, else the reason why it cannot."""
     from linkgauge.errors import EnvironmentLackingError
+    from linkgauge.model.runtimes import RUNTIMES
     from linkgauge.model.transports import TRANSPORTS
     from linkgauge.run.devices import find_devices
     from linkgauge.run.mpi_library import default_installation
@@ -93,7 +95,7 @@ def list_transports(devices: str, as_json: bool) -> None:
     ccl = CclVersion() if "ccl" in absent else ccl_version(found.kind)
     if ccl.reason:
         absent = {**absent, "ccl": ccl.reason}
-    libraries = {"ccl": f"{'RCCL' if found.kind == 'hip' else 'NCCL'} {ccl.version} at {ccl.file}"}
+    libraries = {"ccl": f"{RUNTIMES[found.kind].ccl} {ccl.version} at {ccl.file}"}
     rows = [
         {
             "transport": transport,

@@ -12,6 +12,7 @@ from linkgauge.app.presenting import present
 from linkgauge.app.progress import reporter_for
 from linkgauge.errors import RunFolderError, UsageError
 from linkgauge.model.case import STATUSES
+from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.plan.environment import is_stand_in
 from linkgauge.run.devices import find_devices
 from linkgauge.run.fallback import started_in, taken_of
@@ -116,7 +117,7 @@ def _retry(text: str | None) -> frozenset[str]:
 def _stored_devices(folder: RunFolder) -> str:
     stored = folder.info.get("devices", {})
     kind, ordinals = stored.get("kind"), stored.get("ordinals")
-    if kind not in ("host", "cuda", "hip") or not isinstance(ordinals, list) or not ordinals:
+    if kind not in tuple(RUNTIMES) or not isinstance(ordinals, list) or not ordinals:
         raise RunFolderError(f"{folder.path}: run.json does not say which devices were used")
     if not all(isinstance(ordinal, int) and 0 <= ordinal < 1 << 20 for ordinal in ordinals):
         raise RunFolderError(f"{folder.path}: run.json names devices that cannot be")

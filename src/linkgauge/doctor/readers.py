@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.doctor.nvml import GpuFacts, nvidia_gpus
+from linkgauge.model.runtimes import GPU_RUNTIMES
 from linkgauge.run.mpi_library import MpiInstallation
 
 _TIMEOUT_S = 30
@@ -124,7 +125,7 @@ class Readers:
         """How many devices the runtime shows to this process, hidden ones left out; None where it is not known."""
         from linkgauge.run.devices import probe
 
-        for kind in ("cuda", "hip"):
+        for kind in GPU_RUNTIMES:
             found = probe(kind)
             if found.devices:
                 return len(found.devices)
@@ -134,7 +135,7 @@ class Readers:
         """Pairs of devices (`0-1`) between which peer access is refused, with the reason; None: not known."""
         from linkgauge.run.devices import probe
 
-        for kind in ("cuda", "hip"):
+        for kind in GPU_RUNTIMES:
             found = probe(kind)
             if found.devices:
                 refused: dict[str, str] = {}

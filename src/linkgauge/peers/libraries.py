@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.model.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from linkgauge.run.mpi_library import MpiInstallation
@@ -60,7 +61,7 @@ def our_ccl(runtime: str) -> Ours | None:
     """
     if runtime == "host":
         return None
-    ours, name = _our_ccl(runtime), "RCCL" if runtime == "hip" else "NCCL"
+    ours, name = _our_ccl(runtime), RUNTIMES[runtime].ccl
     if ours.reason:
         raise EnvironmentLackingError(f"our side has no {name}: {ours.reason}")
     return Ours(f"{name} {ours.version}", Path(ours.file), r"lib[nr]ccl\.so[.\d]*", "p?nccl", ours.version)

@@ -7,6 +7,7 @@ them belong to different launches. For the other transports they are the transpo
 from __future__ import annotations
 
 from linkgauge.model.case import Case
+from linkgauge.model.runtimes import RUNTIMES
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -59,14 +60,9 @@ def library_settings(case: Case, abi: str) -> tuple[Settings, str]:
     return (), ""
 
 
-# Whether a GPU's page faults are retried, so that managed pages migrate, or are mapped where they are. HIP reads it
-# when it starts (Schieffer et al., Table I).
-_HIP_MANAGED: dict[str, Settings] = {"migrate": (("HSA_XNACK", "1"),), "zero_copy": (("HSA_XNACK", "0"),)}
-
-
 def runtime_settings(case: Case, kind: str) -> Settings:
     """The environment that the devices' runtime needs for the case's use of managed memory; empty on CUDA and hosts."""
-    return _HIP_MANAGED.get(case.managed, ()) if kind == "hip" else ()
+    return tuple((name, value) for use, name, value in RUNTIMES[kind].managed_env if use == case.managed)
 
 
 def _ccl(case: Case) -> tuple[Settings, str]:

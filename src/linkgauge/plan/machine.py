@@ -8,18 +8,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-# Bytes per second through host memory, between devices, and written and checked, and seconds per operation, that
-# estimates start from, by kind of device. Guesses on the slow side; progress corrects them by what has been seen.
-_ASSUMED = {
-    "host": (1.5e9, 1.5e9, 1.0e9, 60e-6), "cuda": (12e9, 40e9, 30e9, 25e-6), "hip": (12e9, 40e9, 30e9, 25e-6),
-}  # fmt: skip
+from linkgauge.model.runtimes import RUNTIMES, RuntimeTraits
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanMachine:
     """The machine as the planner sees it. Memory in bytes, what is free now."""
 
-    kind: str  # cuda | hip | host
+    kind: str  # of model.runtimes
     device_count: int
     device_free_bytes: int  # of the fullest device; for host devices the host's own memory
     host_free_bytes: int
@@ -29,19 +25,23 @@ class PlanMachine:
     memory_nodes: tuple[int, ...] = (0,)  # NUMA nodes with memory
     core_nodes: tuple[int, ...] = (0,)  # NUMA nodes with cores
 
+    @property
+    def _assumed(self) -> RuntimeTraits:
+        return RUNTIMES.get(self.kind, RUNTIMES["host"])
+
     def assumed_bytes_per_s(self, *, over_host: bool) -> float:
         """The rate that estimates of time start from, of data that go through host memory or stay on devices."""
-        return _ASSUMED.get(self.kind, _ASSUMED["host"])[0 if over_host else 1]
+        return self._assumed.through_host if over_host else self._assumed.between_devices
 
     @property
     def assumed_checked_bytes_per_s(self) -> float:
         """The rate at which data are taken to be written and checked."""
-        return _ASSUMED.get(self.kind, _ASSUMED["host"])[2]
+        return self._assumed.checked
 
     @property
     def assumed_latency_s(self) -> float:
         """The time of an empty operation that estimates start from."""
-        return _ASSUMED.get(self.kind, _ASSUMED["host"])[3]
+        return self._assumed.operation_s
 
 
 def numa_nodes(what: str, root: Path = Path("/")) -> tuple[int, ...]:

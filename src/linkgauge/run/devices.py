@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
 from linkgauge.plan.machine import available_cores
 
-KINDS = ("cuda", "hip", "host")
 # Python refuses to read thousands of digits; no ordinal has ten.
 _ORDINALS = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
 EXPECTED = "auto, host:N, cuda, hip, or ordinals such as cuda:0,2"
@@ -82,7 +82,7 @@ def find_devices(asked: str) -> DeviceSet:
     """The devices that `--devices` asks for. UsageError naming what was asked and what is here."""
     kind, _, rest = asked.partition(":")
     if asked == "auto":
-        for which in ("cuda", "hip"):
+        for which in GPU_RUNTIMES:
             found = probe(which)
             if found.devices:
                 return _set(found, tuple(range(len(found.devices))))
@@ -90,7 +90,7 @@ def find_devices(asked: str) -> DeviceSet:
     if _ORDINALS.fullmatch(asked):
         every = find_devices("auto")
         return _chosen(every, asked, asked)
-    if kind not in KINDS or (":" in asked and not rest):
+    if kind not in RUNTIMES or (":" in asked and not rest):
         raise UsageError(f"unknown device '{asked}': expected {EXPECTED}")
     if kind == "host":
         if not rest:

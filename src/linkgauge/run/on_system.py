@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
@@ -15,7 +16,6 @@ from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.prepare import Prepared, named_mpis
 from linkgauge.system import System, load
 
-_KINDS = {"nvidia": "cuda", "amd": "hip"}
 _UNKNOWN_CORES = 64
 
 
@@ -38,7 +38,8 @@ def system_data(name_or_file: str | None, devices: DeviceSet) -> dict[str, Any] 
 
 def described_devices(system: System) -> DeviceSet:
     """The devices of a described system as a run would use them: all, by ordinal."""
-    kinds = {_KINDS.get(device.vendor or "", "host") for device in system.devices}
+    of_vendor = {runtime.vendor: runtime.name for runtime in RUNTIMES.values()}
+    kinds = {of_vendor.get(device.vendor or "", "host") for device in system.devices}
     kind = kinds.pop() if len(kinds) == 1 else "host"
     infos = tuple({"ordinal": d.ordinal, "kind": kind, "name": d.model or d.name} for d in system.devices)
     return DeviceSet(kind, tuple(range(len(infos))), infos)

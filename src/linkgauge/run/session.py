@@ -14,6 +14,7 @@ import numpy as np
 
 from linkgauge.errors import UsageError
 from linkgauge.model.case import Case
+from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.run.observe import clock_rows
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.spec import WorkerSpec, core_case, rank_list
@@ -84,7 +85,7 @@ class CoreSession:
             version, file = self._core.ccl_version(self._spec.runtime == "hip", *self._ccl_places)
         except self._core.Unsupported:
             return {}  # each case says why
-        name = "rccl" if self._spec.runtime == "hip" else "nccl"
+        name = RUNTIMES[self._spec.runtime].ccl.lower()
         return {name: version, f"{name} file": file}
 
     def measure(self, case: Case) -> RankOutcome:

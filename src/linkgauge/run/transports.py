@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import TRANSPORTS
 
 _VERSION_TIMEOUT_S = 60
@@ -16,9 +17,8 @@ _VERSION_TIMEOUT_S = 60
 
 def ccl_library(kind: str) -> Path | None:
     """The file of NCCL or RCCL: of a wheel of this Python, else None for the loader's own search."""
-    name = "librccl.so.1" if kind == "hip" else "libnccl.so.2"
     for folder in library_folders():
-        path = folder / name
+        path = folder / RUNTIMES[kind].ccl_file
         if path.is_file():
             return path
     return None
@@ -83,17 +83,12 @@ def _loads(name: str) -> bool:
 def absent_transports(kind: str, device_count: int, *, mpi: str = "", threads: bool = False) -> dict[str, str]:
     """Transport -> why it cannot run here at all. `mpi`: why there is no MPI library, empty where there is one."""
     absent = {}
-    if kind == "host":
+    if not RUNTIMES[kind].gpus:
         absent["ccl"] = "NCCL and RCCL need GPUs; here are host devices"
     else:
-        name = "librccl.so.1" if kind == "hip" else "libnccl.so.2"
-        if ccl_library(kind) is None and not _loads(name):
-            remedy = (
-                "the rccl package of ROCm"
-                if kind == "hip"
-                else "pip install nvidia-nccl-cu13 (or -cu12, for a driver of CUDA 12)"
-            )
-            absent["ccl"] = f"{name} was not found; remedy: {remedy}"
+        runtime = RUNTIMES[kind]
+        if ccl_library(kind) is None and not _loads(runtime.ccl_file):
+            absent["ccl"] = f"{runtime.ccl_file} was not found; remedy: {runtime.ccl_remedy}"
     if mpi:
         absent["mpi"] = mpi
     elif threads:

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from linkgauge.store.run import Run
     from linkgauge.view.row import Row
 
-# What a dashed line may stand for, the most certain first.
-KINDS = ("bound", "constructive", "published", "typical", "achievable")
-
 
 @dataclasses.dataclass(frozen=True)
 class CeilingLine:

@@ -11,10 +11,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.expect.rules import KINDS
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import left_out_of
 from linkgauge.view.alike import Kinds, together
-from linkgauge.view.ceilings import KINDS, Ceilings
+from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.chosen import chosen_ranges
 from linkgauge.view.derived import derived_tables
 from linkgauge.view.judged import by_kind

@@ -50,6 +50,7 @@ def test_traits_of_a_pattern_do_not_contradict_each_other(one: PatternTraits) ->
     assert not (one.pair and one.collective)
     assert one.per_peer == (one.size_means in ("per peer", "per destination"))
     assert one.one_buffer == (one.size_means == "buffer")
+    assert one.ways == (2 if one.name in ("bidirectional", "host_device_both") else 1)
     assert one.collective or not (one.rooted or one.reduces or one.blocks)
     assert one.windowed == (one.payload_bytes(8, 4, 3) == 3 * one.payload_bytes(8, 4, 1))
     if one.half_round_trip and not one.latency_only:  # a round trip holds the message twice

@@ -213,10 +213,9 @@ def _who(pattern: str, i: int, j: int, columns: int, size: int, *, reads: bool) 
     """
     if PATTERNS[pattern].host_ways or pattern == "local_copy":
         return [j], 0, size
-    if pattern.endswith("_beside"):
+    if PATTERNS[pattern].alone:
         return [j, *(other for other in range(columns) if other != j)], 0, size
-    if pattern in ("all_to_one", "one_to_all"):
+    if PATTERNS[pattern].rooted:
         return list(range(columns)), j, (columns - 1) * size
-    if pattern == "bidirectional":
-        return [i, j], 0, 2 * size
-    return [j, i] if reads else [i, j], 0, size
+    ways = PATTERNS[pattern].ways
+    return [j, i] if reads and ways == 1 else [i, j], 0, ways * size

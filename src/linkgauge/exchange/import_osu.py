@@ -121,7 +121,7 @@ def _row(number: int, line: str, test: _Test, log: ImportedLog, hints: Hints) ->
         evidence["datatype"] = "OSU's default before 7.0; the log does not say"
     if rate:
         # Of bibw the rate is the sum of both ways, each of which moves the window once in that time.
-        ways = 2 if test.pattern == "bidirectional" else 1
+        ways = PATTERNS[test.pattern].ways
         time_ns = ways * window * m / (figure * 1e6) * 1e9
     else:
         time_ns = figure * 1e3 * (2 if test.pattern == "pingpong" else 1)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from linkgauge.model.case import Case, StopRule
-from linkgauge.model.patterns import pattern
+from linkgauge.model.patterns import PATTERNS, pattern
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 
@@ -132,7 +132,7 @@ def _facts(one: ImportedCase) -> dict[str, Any]:
 def _columns(one: ImportedCase) -> dict[str, np.ndarray[Any, Any]]:
     """Return the sample columns: of a bidirectional case the one figure that is known for both lanes."""
     info = pattern(one.case.pattern)
-    lanes = 2 if one.case.pattern == "bidirectional" else 1
+    lanes = PATTERNS[one.case.pattern].ways
     keeper = one.case.root if info.timekeeper == "root" else 0
     count = len(one.intervals)
     ns = np.array([max(1, round(time)) if math.isfinite(time) else 1 for time, _ in one.intervals], np.int64)

@@ -90,7 +90,7 @@ def _of_links(q: Query, case: Mapping[str, Any]) -> list[Ceiling]:
 
 
 def _pair(q: Query) -> list[Ceiling]:
-    both = q.pattern == "bidirectional"
+    both = q.traits.ways == 2
     plain = q.source_memory == "device" and q.target_memory == "device"
     if len(q.names) == 1 and plain:
         # Both buffers lie in one memory: read and written once, or twice where each way has its own.
@@ -125,7 +125,7 @@ def _host_copy(q: Query) -> list[Ceiling]:
     rate = q.system.node(ends[0][0]).memory_rate
     if rate is None or not beyond_cache(q, ends[0]):
         return []
-    value = rate.value / (4 if q.pattern == "bidirectional" else 2)
+    value = rate.value / (2 * q.traits.ways)
     return [ceiling("memory", value, f"payload read and written on {ends[0][0]}: {show_rate(rate.value)}")]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from linkgauge.findings.facts import Facts, Measure
+from linkgauge.model.patterns import PATTERNS
 
 FILLED_SHARE = 0.6
 _HEALTHY = 0.75  # quantile of a class that half of its pairs may be slow below
@@ -20,7 +21,7 @@ _HEALTHY = 0.75  # quantile of a class that half of its pairs may be slow below
 
 def one_way(measure: Measure) -> float:
     """Goodput of one direction, in bytes per second."""
-    return (measure.goodput or 0.0) / (2 if measure.pattern in ("bidirectional", "host_device_both") else 1)
+    return (measure.goodput or 0.0) / PATTERNS[measure.pattern].ways
 
 
 def filled(
@@ -72,6 +73,6 @@ def _most_seen(facts: Facts, measure: Measure) -> float:
 
 
 def _place(measure: Measure) -> tuple[tuple[int, ...], bool, str]:
-    both = measure.pattern in ("bidirectional", "host_device_both")
+    both = PATTERNS[measure.pattern].ways == 2
     host = measure.pattern if measure.ranks == 1 else f"{measure.case.source_memory} {measure.case.target_memory}"
     return tuple(measure.devices), both, host

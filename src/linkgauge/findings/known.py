@@ -116,7 +116,7 @@ class _Nominal:
         devices = self.facts.ordinals(measure)
         if info.ranks == "2" and len(set(measure.devices)) == 2:
             return self._pair(measure, devices)
-        if measure.pattern in ("host_to_device", "device_to_host") and measure.ranks == 1:
+        if len(info.host_ways) == 1 and measure.ranks == 1:
             wiring = self.described if self.same_host or self.own is None else self.own
             rate = wiring.host_rates.get(devices[0])
             return None if rate is None else (_host_kind(wiring, devices[0]), rate)
@@ -140,7 +140,7 @@ class _Nominal:
             return None
         wiring = self.described if is_described or self.own is None else self.own
         kind = _narrowest_kind(way, wiring, self._kinds[is_described])
-        return kind, way.rate * (2 if measure.pattern == "bidirectional" else 1)
+        return kind, way.rate * PATTERNS[measure.pattern].ways
 
 
 def _kinds(wiring: Wiring) -> dict[Arc, str]:

@@ -87,7 +87,7 @@ def class_standings(facts: Facts) -> list[ClassStanding]:
 def _judged(measure: Measure) -> bool:
     pattern = PATTERNS[measure.pattern]
     pair = pattern.ranks == "2" and len(set(measure.devices)) == 2
-    alone = measure.ranks == 1 and measure.pattern in ("host_to_device", "device_to_host", "host_device_both")
+    alone = measure.ranks == 1 and bool(pattern.host_ways)
     return (pair or alone) and measure.case.via < 0 and measure.size >= LEAST_SIZE and not pattern.latency_only
 
 

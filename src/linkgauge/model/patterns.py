@@ -61,6 +61,11 @@ class PatternTraits:
         return self.ranks == "2" and not self.latency_only
 
     @property
+    def ways(self) -> int:
+        """Of how many directions between two ends a goodput is the sum."""
+        return max(len(self.host_ways), self.lanes(2) if self.pair else 1)
+
+    @property
     def per_peer(self) -> bool:
         """Whether m is what goes to or comes from each other rank, so that goodput counts (n - 1) m."""
         return self.collective and self.payload_bytes(1, 3, 1) == 2

@@ -28,7 +28,7 @@ def _buffers(case: Case) -> tuple[int, int]:
         return n * m, n * m
     if case.pattern == "bidirectional" and n == 1:  # each way has its own
         return 2 * m, 2 * m
-    if case.pattern.endswith("_beside"):  # all but the flow that is timed move twice the size
+    if PATTERNS[case.pattern].alone:  # all but the flow that is timed move twice the size
         most = (1 if n == 1 else 2) + (2 if case.variant == "both_ways" else 0)
         return most * m, most * m
     if case.pattern == "one_to_all":

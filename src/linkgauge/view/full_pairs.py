@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from linkgauge.findings.filled import FILLED_SHARE
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.model.case import MECHANISM, held_apart, values_of
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import LEAST_DIFFERENCE
 from linkgauge.view.alike import Kinds, apart, half_width
@@ -88,7 +89,7 @@ class FullPairs:
 
         Pairs whose way or rate is not known are left out: all, without a system, or across hosts.
         """
-        lanes = 2 if self.pattern in BOTH_WAYS else 1
+        lanes = PATTERNS[self.pattern].ways
         ways = {pair: self.way(pair) for pair in self.rows}
         return {pair: way.rate * lanes for pair, way in ways.items() if way is not None and way.rate}
 

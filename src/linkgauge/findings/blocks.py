@@ -8,10 +8,12 @@ import numpy as np
 
 from linkgauge.findings.facts import Facts, Measure, rate_text, size_text
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.rule import rule
 from linkgauge.stats.curves import LEAST_BLOCKS
 from linkgauge.stats.derived import fewest_blocks
 
 
+@rule("how few thread blocks give a kernel copy 95 % of its best rate")
 def blocks_needed(facts: Facts) -> Iterable[Finding]:
     """The fewest blocks, of those measured, with 95 % of the best rate of a kernel copy, where fewer than the best do.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from linkgauge.findings.facts import Facts, Measure, RankSeries, keys, median, rate_text, size_text, time_text
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.rule import rule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.stats.arrival import Split, find_straggler, slow_transfer, split
@@ -20,6 +21,7 @@ def _collectives(facts: Facts) -> list[Measure]:
     return [m for m in facts.measures if PATTERNS[m.pattern].collective and m.ranks > 1 and m.case.groups == 1]
 
 
+@rule("device counts that fall out of line (5 of 8, 3 and 5 nodes)")
 def device_counts(facts: Facts) -> Iterable[Finding]:
     """Counts of devices whose bus bandwidth lies well below that of both smaller and larger counts."""
     for depth, low, counts in _lines(facts):
@@ -78,6 +80,7 @@ def _depth(values: dict[int, float], count: int) -> float:
     return 1 - values[count] / min(max(smaller), max(larger))
 
 
+@rule("a library's collective far from what the links allow")
 def collective_far(facts: Facts) -> Iterable[Finding]:
     """A library's collective at large sizes well below the lowest bound that the links set."""
     if facts.system is None:
@@ -128,6 +131,12 @@ def collective_far(facts: Facts) -> Iterable[Finding]:
         )
 
 
+@rule(
+    "a rank that comes late to collectives, or finishes last",
+    reads_samples=True,
+    faults=True,
+    tells=("straggler", "slow_transfer"),
+)
 def straggler(facts: Facts) -> Iterable[Finding]:
     """A rank that the others wait for, in most of the collectives that it takes part in."""
     named: dict[int, list[tuple[Measure, float, float]]] = {}

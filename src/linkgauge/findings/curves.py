@@ -12,6 +12,7 @@ import scipy
 
 from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, Measure, keys, median, rate_text, size_text, time_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.rule import rule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS, over_host
 from linkgauge.stats.basics import Floats
@@ -48,6 +49,7 @@ def _better(facts: Facts, top: Measure, low: Measure) -> Measure | None:
     return best if best is not None and (best.goodput or 0.0) > (top.goodput or 0.0) else None
 
 
+@rule("goodput that falls or dips as size grows")
 def falling_goodput(facts: Facts) -> Iterable[Finding]:
     """Goodput that is lower at a larger size."""
     for sweep in facts.sweeps:
@@ -104,6 +106,7 @@ def falling_goodput(facts: Facts) -> Iterable[Finding]:
         )
 
 
+@rule("jumps of time between two sizes: a switch of protocol")
 def latency_step(facts: Facts) -> Iterable[Finding]:
     """Times that jump from one size to the next by more than the bytes explain: a switch of protocol.
 
@@ -188,6 +191,7 @@ def _step(before: Measure, after: Measure, expected: float, jump: float, stands_
     )
 
 
+@rule("sizes at which a library's own choice loses to another algorithm")
 def library_choice(facts: Facts) -> Iterable[Finding]:
     """Sizes at which what a library chooses by itself loses to another algorithm that was asked for."""
     groups = facts.grouped(
@@ -229,6 +233,7 @@ def library_choice(facts: Facts) -> Iterable[Finding]:
         )
 
 
+@rule("sizes at which one transport overtakes another")
 def crossing_points(facts: Facts) -> Iterable[Finding]:
     """Sizes at which one transport overtakes another, with the interval that the medians' own intervals allow."""
     groups: dict[tuple[Any, ...], dict[str, list[Measure]]] = {}
@@ -284,6 +289,7 @@ def _crossing(first: list[Measure], second: list[Measure], a: str, b: str) -> tu
     return text, keys((*both[low], *both[high]))
 
 
+@rule("what the smallest message costs by each transport")
 def small_message_overhead(facts: Facts) -> Iterable[Finding]:
     """What the smallest message costs by each transport, beside the fastest."""
     groups: dict[tuple[Any, ...], dict[str, Measure]] = {}

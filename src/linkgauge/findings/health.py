@@ -10,6 +10,7 @@ from typing import Any
 from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, Measure, keys, median, size_text, time_text
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.headlines import headlines
+from linkgauge.findings.rule import rule
 from linkgauge.run.observe import THROTTLE_BITS, VIOLATIONS
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.drift import Drift, find_drift
@@ -46,6 +47,7 @@ def _held_down(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool
     return _grown(row, before) > max(0.0, _LEAST_HELD * lasted)
 
 
+@rule("ECC, link-replay and other error counters that rose during a case", faults=True, whole=True)
 def errors_rose(facts: Facts) -> Iterable[Finding]:
     """ECC, link-replay and similar counters that rose while a case ran."""
     rose: dict[tuple[str, str], list[tuple[float, str]]] = {}
@@ -69,6 +71,7 @@ def errors_rose(facts: Facts) -> Iterable[Finding]:
         )
 
 
+@rule("devices that lowered their clocks for power or heat", faults=True, whole=True)
 def throttled(facts: Facts) -> Iterable[Finding]:
     """Devices that lowered their clocks for power or heat while a case ran."""
     cases: dict[str, dict[str, list[str]]] = {}
@@ -103,6 +106,7 @@ def throttled(facts: Facts) -> Iterable[Finding]:
         )
 
 
+@rule("devices that other processes used at the same time", faults=True, whole=True)
 def other_processes(facts: Facts) -> Iterable[Finding]:
     """Devices that others used at the same time."""
     found: dict[str, tuple[float, set[str]]] = {}
@@ -132,6 +136,7 @@ def _observed(facts: Facts, subject: str) -> tuple[int, ...]:
     return () if device is None else (device,)
 
 
+@rule("cases that failed, hung, crashed or gave wrong data, and what they share", faults=True, whole=True)
 def failed_cases(facts: Facts) -> Iterable[Finding]:
     """Cases that failed, hung, crashed or gave wrong data, and the device that they share."""
     by_status: dict[str, list[Mapping[str, Any]]] = {}
@@ -168,6 +173,7 @@ def failed_cases(facts: Facts) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+@rule("spread within cases above a threshold")
 def noisy(facts: Facts) -> Iterable[Finding]:
     """Spread within cases above a threshold, over the run or for one device or transport."""
     able = [m for m in facts.measures if m.samples >= 10]
@@ -200,6 +206,7 @@ def noisy(facts: Facts) -> Iterable[Finding]:
     )
 
 
+@rule("times that move while a case is measured", reads_samples=True)
 def drifting(facts: Facts) -> Iterable[Finding]:
     """Cases whose times move while they are measured; the false-discovery rate is held over all cases of the run."""
     tested, drifts = 0, list[tuple[Measure, Drift]]()
@@ -247,6 +254,7 @@ def drifting(facts: Facts) -> Iterable[Finding]:
     )  # fmt: skip
 
 
+@rule("times that lie on several levels", reads_samples=True)
 def several_modes(facts: Facts) -> Iterable[Finding]:
     """Cases whose times lie on several levels: routes, protocols or clocks that change between samples."""
     found = []
@@ -282,6 +290,7 @@ def several_modes(facts: Facts) -> Iterable[Finding]:
     )
 
 
+@rule("cases with too few samples for a claim")
 def too_few_samples(facts: Facts) -> Iterable[Finding]:
     """Cases with fewer than six effective samples: their interval is the whole range and more."""
     few = [m for m in facts.measures if m.effective < LEAST_EFFECTIVE]

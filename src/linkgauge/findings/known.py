@@ -13,6 +13,7 @@ from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, keys, rate_text, size_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Arc, Way, Wiring
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import over_host
@@ -203,6 +204,7 @@ class _Low:
         return f"{self.one.label} on {self.row.name} reaches {rate_text(self.row.middle)} at {size_text(self.one.size)}"
 
 
+@rule("links that reach less than what is known of that kind of machine, all of them alike")
 def below_known(facts: Facts) -> Iterable[Finding]:
     """Kinds of link over which all reaches less than what is known of that kind of machine: no sibling shows it."""
     kind = known_kind(facts)

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from fractions import Fraction
 
-from linkgauge.findings.confidence import SLOW_BY_KIND
+from linkgauge.findings.confidence import SLOW, SLOW_BY_KIND
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
 from linkgauge.findings.filled import filled, nic_rate
 from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.rule import rule
 from linkgauge.findings.solve import Slow, solve
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.model.transports import over_host
@@ -50,6 +51,11 @@ class _Seen:
     links: int
 
 
+@rule(
+    "a link, port, device, NIC, node or host link slower than its siblings, from the residuals of all pairs",
+    faults=True,
+    tells=SLOW,
+)
 def slow_elements(facts: Facts) -> Iterable[Finding]:
     """Links, ports, devices, NICs and host links that are slower than their siblings."""
     seen: dict[tuple[str, tuple[int | str, ...]], list[_Seen]] = {}

@@ -10,11 +10,13 @@ import scipy
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
 from linkgauge.findings.filled import filled, one_way
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.rule import rule
 from linkgauge.findings.ways import level_of, placed_pairs
 
 _FULL = 16 << 20  # from here on a copy over PCIe is no longer slowed by its start
 
 
+@rule("pairs that differ by where they lie: distance, width, route")
 def numa_effects(facts: Facts) -> Iterable[Finding]:
     """Pairs that differ by where they lie: neighbour against remote, by width, and remote pairs by route."""
     for small in (True, False):
@@ -71,6 +73,7 @@ def _kinds(groups: dict[tuple[str, Any], list[Measure]]) -> list[str]:
     return texts
 
 
+@rule("pairs over PCIe that are nearer and slower")
 def anti_locality(facts: Facts) -> Iterable[Finding]:
     """Pairs over PCIe that are nearer and slower (Li et al., Section 3.2: pairs under one switch)."""
     for placed in placed_pairs(facts, ("unidirectional", "bidirectional", "pingpong")):
@@ -121,6 +124,7 @@ def anti_locality(facts: Facts) -> Iterable[Finding]:
         )
 
 
+@rule("PCIe links below the width or generation that both ends can do", faults=True)
 def pcie_below_width(facts: Facts) -> Iterable[Finding]:
     """PCIe links that trained below what both ends can, as discovery saw them or as host copies show."""
     system = facts.system

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from linkgauge.findings.facts import Facts, Measure, keys, time_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.rule import rule
 from linkgauge.findings.subjects import case_words
 from linkgauge.findings.timeline import Timeline, timeline
 from linkgauge.stats.basics import Floats
@@ -71,6 +72,12 @@ def affected(facts: Facts) -> set[int]:
     return hit
 
 
+@rule(
+    "a device, or the node, that is slower from a moment of the run on, or for a while",
+    reads_samples=True,
+    faults=True,
+    whole=True,
+)
 def slow_from(facts: Facts) -> Iterable[Finding]:
     """Devices that are slower from a moment on, or for a while, than before and than their siblings."""
     line = timeline(facts)

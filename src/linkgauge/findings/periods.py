@@ -19,6 +19,7 @@ import scipy
 from linkgauge.findings.facts import Facts, Measure, keys, size_text, time_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.headlines import headlines
+from linkgauge.findings.rule import rule
 from linkgauge.stats.basics import Floats, robust_scale
 from linkgauge.stats.spikes import find_spikes
 
@@ -64,6 +65,7 @@ class _Samples:
         return (self.delay_ns >= least_ns) & (self.delay_ns < 3 * least_ns)
 
 
+@rule("delays at a steady period, across cases on one clock", reads_samples=True)
 def periodic_spikes(facts: Facts) -> Iterable[Finding]:
     """Delays at a steady period: a timer, a daemon, a scan. On several nodes, in each case by itself."""
     found = list(_across(facts)) if len(facts.hosts) <= 1 else []

@@ -1,85 +1,25 @@
-"""The table of rules. A rule is a function from facts to findings; the table gives its name and what it looks for.
+"""All rules, and how what they find is weighed and told. A rule is a function from facts to findings, with `@rule`.
 
-docs/findings.md shows this table to users; a test keeps the two together.
+docs/findings.md shows the table to users; a test keeps the two together.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container
 
 from linkgauge.errors import UsageError
 from linkgauge.findings import blocks, collectives, curves, health, known, localise, locality, moments, periods, ways
 from linkgauge.findings.confidence import LEAST, SLOW, confidence_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
+from linkgauge.findings.rule import REGISTERED, Rule
 
-
-@dataclasses.dataclass(frozen=True)
-class Rule:
-    """One rule.
-
-    `reads_samples`: it goes through series and not only summaries, and so takes longer. `faults`: it can tell a fault.
-    `whole`: it reads all cases, also those that ran while a device was slower than before; other rules do without.
-    `names`: the names of its findings, where these are others than its own.
-    """
-
-    name: str
-    find: Callable[[Facts], Iterable[Finding]]
-    looks_for: str
-    reads_samples: bool = False
-    faults: bool = False
-    whole: bool = False
-    names: tuple[str, ...] = ()
-
-    @property
-    def tells(self) -> tuple[str, ...]:
-        """The names of the findings that it tells."""
-        return self.names or (self.name,)
-
-
-RULES: tuple[Rule, ...] = (
-    Rule("slow_from", moments.slow_from, "a device, or the node, that is slower from a moment of the run on, or for a "
-    "while", True, True, True),
-    Rule("slow_elements", localise.slow_elements, "a link, port, device, NIC, node or host link slower than its "
-    "siblings, "
-         "from the residuals of all pairs", faults=True, names=SLOW),
-    Rule("failed_cases", health.failed_cases, "cases that failed, hung, crashed or gave wrong data, and what "
-    "they share", faults=True, whole=True),
-    Rule("errors_rose", health.errors_rose, "ECC, link-replay and other error counters that rose during a "
-    "case", faults=True, whole=True),
-    Rule("throttled", health.throttled, "devices that lowered their clocks for power or heat", faults=True,
-         whole=True),
-    Rule("other_processes", health.other_processes, "devices that other processes used at the same time", faults=True,
-         whole=True),
-    Rule("straggler", collectives.straggler, "a rank that comes late to collectives, or finishes last", True, True,
-         names=("straggler", "slow_transfer")),
-    Rule("pcie_below_width", locality.pcie_below_width, "PCIe links below the width or generation that both ends "
-    "can do", faults=True),
-    Rule("below_known", known.below_known, "links that reach less than what is known of that kind of machine, all of "
-    "them alike"),
-    Rule("host_staging", ways.host_staging, "device memory that goes through the host where a direct way exists"),
-    Rule("part_unused", ways.part_unused, "exactly one half, third or quarter of what the same way gives by "
-    "other means"),
-    Rule("copy_engine_cap", ways.copy_engine_cap, "a copy engine that cannot fill a wide link"),
-    Rule("path_by_hops", ways.path_by_hops, "a way of fewest hops taken where a wider one exists"),
-    Rule("anti_locality", locality.anti_locality, "pairs over PCIe that are nearer and slower"),
-    Rule("falling_goodput", curves.falling_goodput, "goodput that falls or dips as size grows"),
-    Rule("latency_step", curves.latency_step, "jumps of time between two sizes: a switch of protocol"),
-    Rule("library_choice", curves.library_choice, "sizes at which a library's own choice loses to another algorithm"),
-    Rule("device_counts", collectives.device_counts, "device counts that fall out of line (5 of 8, 3 and 5 nodes)"),
-    Rule("collective_far", collectives.collective_far, "a library's collective far from what the links allow"),
-    Rule("noisy", health.noisy, "spread within cases above a threshold"),
-    Rule("drifting", health.drifting, "times that move while a case is measured", True),
-    Rule("periodic_spikes", periods.periodic_spikes, "delays at a steady period, across cases on one clock", True),
-    Rule("several_modes", health.several_modes, "times that lie on several levels", True),
-    Rule("bandwidth_tiers", ways.bandwidth_tiers, "measured levels beside links of different width"),
-    Rule("numa_effects", locality.numa_effects, "pairs that differ by where they lie: distance, width, route"),
-    Rule("crossing_points", curves.crossing_points, "sizes at which one transport overtakes another"),
-    Rule("small_message_overhead", curves.small_message_overhead, "what the smallest message costs by each transport"),
-    Rule("blocks_needed", blocks.blocks_needed, "how few thread blocks give a kernel copy 95 % of its best rate"),
-    Rule("too_few_samples", health.too_few_samples, "cases with too few samples for a claim"),
-)  # fmt: skip
+_MODULES = (moments, localise, health, collectives, locality, known, ways, curves, periods, blocks)
+RULES: tuple[Rule, ...] = tuple(
+    rule for module in _MODULES for rule in REGISTERED.values() if rule.find.__module__ == module.__name__
+)
+"""All rules, in the order of telling what is as grave."""
 
 
 ANY = "any"

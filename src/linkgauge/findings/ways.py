@@ -8,6 +8,7 @@ from typing import Any
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
 from linkgauge.findings.filled import FILLED_SHARE, filled, nic_rate, one_way
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Way
 from linkgauge.model.transports import over_host
 from linkgauge.stats.launches import environment_of
@@ -67,6 +68,7 @@ def level_of(measures: Iterable[Measure]) -> float:
     return median(one_way(m) for m in measures)
 
 
+@rule("measured levels beside links of different width")
 def bandwidth_tiers(facts: Facts) -> Iterable[Finding]:
     """Measured levels beside the described links, where these differ among pairs."""
     for placed in placed_pairs(facts, ("unidirectional", "pingpong", "bidirectional")):
@@ -92,6 +94,7 @@ def bandwidth_tiers(facts: Facts) -> Iterable[Finding]:
         )
 
 
+@rule("a copy engine that cannot fill a wide link")
 def copy_engine_cap(facts: Facts) -> Iterable[Finding]:
     """A copy engine that gives the same rate on links of different width, or less than a kernel on the same link."""
     kernels = {
@@ -144,6 +147,7 @@ def _staged(facts: Facts, level: float, fabric: float) -> bool:
     return bool(hosts) and fabric >= 1.5 * median(hosts) and level <= 1.1 * median(hosts) and level < 0.5 * fabric
 
 
+@rule("a way of fewest hops taken where a wider one exists")
 def path_by_hops(facts: Facts) -> Iterable[Finding]:
     """Pairs whose rate is that of the way of fewest hops where a wider way exists."""
     wiring = facts.wiring
@@ -182,6 +186,7 @@ def path_by_hops(facts: Facts) -> Iterable[Finding]:
         )
 
 
+@rule("exactly one half, third or quarter of what the same way gives by other means")
 def part_unused(facts: Facts) -> Iterable[Finding]:
     """A level that is one of k of what the same way gives by other means: a rail, lane or engine that is not used."""
     levels: dict[tuple[Any, ...], dict[str, list[tuple[Pair, Measure]]]] = {}
@@ -282,6 +287,7 @@ def _unused_remedy(between: bool) -> str:
     return "Use several channels, streams or engines (NCCL_MIN_NCHANNELS, NCCL_NCHANNELS_PER_PEER, HSA_ENABLE_SDMA=0)."
 
 
+@rule("device memory that goes through the host where a direct way exists")
 def host_staging(facts: Facts) -> Iterable[Finding]:
     """Device memory that travels at the rate of host links where a direct way is much wider."""
     for placed in placed_pairs(facts, ("unidirectional", "pingpong", "bidirectional")):

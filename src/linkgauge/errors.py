@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection
 
 # What quotes a file's own words may quote a megabyte of them.
@@ -15,14 +16,26 @@ def one_line(text: str) -> str:
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 310]} [...] {line[-300:]}"
 
 
+class Exit(enum.IntEnum):
+    """What the command line ends with (docs/definitions.md, exit status)."""
+
+    DONE = 0
+    SHORT = 1
+    BAD_INPUT = 2
+    CANNOT_JUDGE = 3
+    SOME_FAILED = 4
+    LACKING = 5
+    INTERRUPTED = 130
+
+
 class LinkgaugeError(Exception):
     """Base of every error that is shown as one line instead of a traceback.
 
     Its text is one line whatever it was made of: a stranger's file may have put control characters into what is
-    quoted. `exit_status` is what the command line ends with (docs/definitions.md, exit status).
+    quoted. `exit_status` is what the command line ends with.
     """
 
-    exit_status = 5
+    exit_status = Exit.LACKING
 
     def __str__(self) -> str:
         """The message, as one line."""
@@ -32,13 +45,13 @@ class LinkgaugeError(Exception):
 class UsageError(LinkgaugeError):
     """Bad input: a wrong flag, plan key, size, device, file or library name."""
 
-    exit_status = 2
+    exit_status = Exit.BAD_INPUT
 
 
 class EnvironmentLackingError(LinkgaugeError):
     """The environment cannot run what was asked: no launcher, no library, no memory, no permission."""
 
-    exit_status = 5
+    exit_status = Exit.LACKING
 
 
 class RunFolderError(UsageError):

@@ -147,7 +147,7 @@ def test_variables_that_load_or_run_something_are_not(name: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    for path, word in ((tmp_path / "none.toml", "No such file"), (tmp_path, "folder")):
+    for path, word in ((tmp_path / "none.toml", "no such file"), (tmp_path, "folder")):
         with pytest.raises(UsageError, match=word):
             read_plan(path)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")

@@ -32,7 +32,7 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--devices", "host:x"], ["host:x", "N from 1"]),
         (["--devices", "7"], ["no host device 7", "0 to"]),
         (["--devices", "cuda"], ["no cuda device here", "host:N"]),
-        (["--plan", "/nonexistent.toml"], ["/nonexistent.toml", "No such file"]),
+        (["--plan", "/nonexistent.toml"], ["/nonexistent.toml", "no such file"]),
         (["--plan", "ful"], ["ful", "did you mean 'full'"]),
         (["--mpi", "/nonexistent"], ["/nonexistent", "prefix"]),
         (["--mpi", "/etc/passwd"], ["/etc/passwd", "library"]),

@@ -22,11 +22,7 @@ from linkgauge import __version__
 from linkgauge.app import standard_output
 from linkgauge.app.command_line import Group
 from linkgauge.app.standard_output import StandardOutputError
-from linkgauge.errors import LinkgaugeError, one_line
-
-EXIT_INTERRUPTED = 130
-EXIT_BAD_INPUT = 2
-EXIT_LACKING = 5
+from linkgauge.errors import Exit, LinkgaugeError, one_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,10 +106,10 @@ def report_error(message: str) -> None:
 def _not_printed(error: StandardOutputError, status: int = 0) -> int:
     """The status of a command whose output could not be printed, said in a line unless another was said before."""
     standard_output.silence()
-    if status in (EXIT_INTERRUPTED, EXIT_BAD_INPUT, EXIT_LACKING):
+    if status in (Exit.INTERRUPTED, Exit.BAD_INPUT, Exit.LACKING):
         return status
     report_error(f"standard output cannot be written: {error.strerror}")
-    return EXIT_LACKING
+    return Exit.LACKING
 
 
 def run_command(arguments: Sequence[str], root: click.Command = ROOT) -> int:
@@ -121,7 +117,7 @@ def run_command(arguments: Sequence[str], root: click.Command = ROOT) -> int:
     if sys.stdout is None:
         # Descriptor 1 is free, so that the first file to be opened would take what libraries print.
         report_error("standard output is closed: expected it open, if only to /dev/null")
-        return EXIT_LACKING
+        return Exit.LACKING
     status = _run(arguments, root)
     try:
         sys.stdout.flush()
@@ -144,7 +140,7 @@ def _run(arguments: Sequence[str], root: click.Command) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         report_error("interrupted")
-        return EXIT_INTERRUPTED
+        return Exit.INTERRUPTED
     except BrokenPipeError:  # the reader went away (`linkgauge show RUN | head`): not an error
         standard_output.silence()
         return 0
@@ -159,14 +155,14 @@ def _run(arguments: Sequence[str], root: click.Command) -> int:
         if error.filename is None or error.errno not in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP):
             raise
         report_error(f"'{os.fsdecode(error.filename)}' names no file: {error.strerror}")
-        return EXIT_BAD_INPUT
+        return Exit.BAD_INPUT
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        return EXIT_BAD_INPUT
+        return Exit.BAD_INPUT
     except click.ClickException as error:
         within = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "linkgauge"
         report_error(f"{error.format_message().rstrip('.')}. See '{within} --help'")
-        return EXIT_BAD_INPUT
+        return Exit.BAD_INPUT
 
 
 def main() -> NoReturn:

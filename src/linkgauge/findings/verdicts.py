@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from linkgauge.errors import Exit
+
 Outcome = Literal["holds", "short", "cannot judge"]
-EXIT_HOLDS, EXIT_SHORT, EXIT_CANNOT_JUDGE = 0, 1, 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Checked:
     def exit_status(self) -> int:
         """1 if something falls short; 3 if something, or everything, could not be judged; else 0."""
         if self.count("short"):
-            return EXIT_SHORT
+            return Exit.SHORT
         if self.count("cannot judge") or not self.verdicts:
-            return EXIT_CANNOT_JUDGE
-        return EXIT_HOLDS
+            return Exit.CANNOT_JUDGE
+        return Exit.DONE

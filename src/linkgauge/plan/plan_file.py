@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError, nearest
+from linkgauge.files import read_file
 from linkgauge.model import quantity
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.dimension import Value
@@ -73,20 +74,9 @@ def read_plan(path: Path) -> Plan:
 def read_toml(path: Path) -> dict[str, Any]:
     """What a file with plans holds; UsageError naming it where it cannot be read."""
     try:
-        if path.is_dir():
-            raise UsageError(f"plan '{path}' is a folder: expected a TOML file")
-        if path.exists() and not path.is_file():
-            raise UsageError(f"plan '{path}' is no regular file, which a pipe without end may be: expected a TOML file")
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"cannot read plan '{path}': {error.strerror or error}") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise UsageError(f"plan '{path}' is too large: expected at most {quantity.format_size(MAX_FILE_BYTES)}")
-    try:
-        text = data.decode("utf-8")
+        text = read_file(path, MAX_FILE_BYTES, "a plan's TOML").decode("utf-8")
     except UnicodeDecodeError:
-        raise UsageError(f"plan '{path}' is not UTF-8 text: expected a TOML file") from None
+        raise UsageError(f"{path}: is not UTF-8 text: expected a plan's TOML") from None
     return _toml(text, str(path))
 
 

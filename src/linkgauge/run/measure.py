@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from linkgauge.errors import EnvironmentLackingError, LinkgaugeError, UsageError
+from linkgauge.errors import EnvironmentLackingError, Exit, LinkgaugeError, UsageError
 from linkgauge.plan.curves import Curves
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.plan.machine import PlanMachine
@@ -24,8 +24,6 @@ from linkgauge.run.reporter import Reporter
 from linkgauge.run.runner import FAILED, Runner, RunSettings
 from linkgauge.run.watch import HUNG_AFTER_S
 from linkgauge.store.folder import RunFolder
-
-EXIT_DONE, EXIT_SOME_FAILED, EXIT_ENVIRONMENT, EXIT_INTERRUPTED = 0, 4, 5, 130
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,8 +146,8 @@ def _ended_by(runner: Runner) -> str:
 def exit_status(runner: Runner) -> int:
     """130 interrupted, 5 where no launch could be started, 4 where cases failed, else 0."""
     if runner.interrupted:
-        return EXIT_INTERRUPTED
+        return Exit.INTERRUPTED
     failed = sum(runner.counts.get(status, 0) for status in FAILED)
     if runner.last_start_problem and not runner.launches_started:
         raise EnvironmentLackingError(f"nothing could be measured: {runner.last_start_problem}")
-    return EXIT_SOME_FAILED if failed else EXIT_DONE
+    return Exit.SOME_FAILED if failed else Exit.DONE

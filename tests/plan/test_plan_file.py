@@ -137,7 +137,7 @@ def test_tuning_variables_are_allowed_and_make_a_product() -> None:
 
 LOADING = (
     "PATH PYTHONPATH LD_LIBRARY_PATH FI_PROVIDER_PATH HSA_TOOLS_LIB CUDA_INJECTION64_PATH UCX_MODULE_DIR "
-    "NCCL_TUNER_PLUGIN OMPI_MCA_mca_base_component_path"
+    "NCCL_TUNER_PLUGIN OMPI_MCA_mca_base_component_path NCCL_COMM_ID I_MPI_ROOT"
 )
 
 

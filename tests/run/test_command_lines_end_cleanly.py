@@ -72,6 +72,19 @@ def test_standard_output_that_is_closed_or_full(words: str, stored: Path, tmp_pa
         assert said in done.stderr
 
 
+@pytest.mark.parametrize("words", ["show RUN", "system lumi-g", "expect alps", "findings RUN", "run --help"])
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_any_locale_prints(words: str, encoding: str, stored: Path, tmp_path: Path) -> None:
+    words = words.replace("RUN", f"'{stored}'")
+    done = shell(f"$LG {words} >said", tmp_path, PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = (tmp_path / "said").read_text(encoding)
+    assert said
+    shell(f"$LG {words} >fully", tmp_path, PYTHONIOENCODING="utf-8")
+    if encoding == "ascii":
+        assert len(said.split()) >= len((tmp_path / "fully").read_text("utf-8").split()) * 0.9
+
+
 def test_an_error_keeps_its_own_status_and_line(tmp_path: Path) -> None:
     done = shell("$LG expect nonesuch >/dev/full", tmp_path)
     assert done.returncode == 2

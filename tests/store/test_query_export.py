@@ -12,6 +12,7 @@ import pytest
 
 import linkgauge
 from linkgauge.errors import UsageError
+from linkgauge.exchange import query as queries
 from linkgauge.exchange.export import export
 from linkgauge.exchange.importers import Hints, import_files
 from linkgauge.exchange.query import query
@@ -94,6 +95,38 @@ def means(rows: list[dict[str, Any]], transport: str) -> dict[tuple[str, int], f
         for row in rows
         if row["lane"] == -1 and row["status"] == "ok" and row["transport"] == transport and not row["in_place"]
     }
+
+
+def test_times_finer_than_pythons_are_text(run: Run) -> None:
+    fine = "TIMESTAMP_NS '2020-01-01 00:00:00.123456789'"
+    (row,) = query(
+        run, f"SELECT {fine} AS a, [{fine}] AS b, {{'c': {fine}}} AS d, TIMESTAMP '2020-01-01' AS e"
+    ).to_pylist()
+    text = "2020-01-01 00:00:00.123456789"
+    assert (row["a"], row["b"], row["d"]) == (text, [text], {"c": text})
+    assert row["e"].year == 2020
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELECT * FROM range(30000000)", "more than 1,000 rows"),
+        ("WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t", "more than 1 s"),
+        ("SELECT count(*) FROM range(300000000) a, range(30000000) b", "more than 1 s"),
+        ("SELECT list(range) FROM range(300000000)", "more than (64MiB of memory|1 s)"),
+    ],
+)
+def test_a_query_without_an_end_has_limits(run: Run, monkeypatch: pytest.MonkeyPatch, sql: str, words: str) -> None:
+    monkeypatch.setattr(queries, "MOST_ROWS", 1000)
+    monkeypatch.setattr(queries, "MOST_S", 1.0)
+    monkeypatch.setattr(queries, "MOST_MEMORY", "64MiB")
+    with pytest.raises(UsageError, match=f"^SQL: .*{words}: ask for less.*--no-limit$"):
+        query(run, sql)
+
+
+def test_a_query_may_be_without_limits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "MOST_ROWS", 10)
+    assert query(run, "SELECT * FROM range(1000)", limited=False).num_rows == 1000
 
 
 def test_nccl_tests_form_comes_back(run: Run, tmp_path: Path) -> None:

@@ -1,11 +1,35 @@
-"""Standard output whose own errors are told from those of other files."""
+"""Standard output whose own errors are told from those of other files, and which prints in any locale."""
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
+import unicodedata
 from typing import Any
+
+# What is printed for characters that a terminal's encoding lacks; of others their letters without marks, else "?".
+_PLAIN = {
+    "\N{MIDDLE DOT}": "-", "\N{EN DASH}": "-", "\N{EM DASH}": "-", "\N{MINUS SIGN}": "-",
+    "\N{MULTIPLICATION SIGN}": "x",
+    "\N{MICRO SIGN}": "u", "\N{GREEK SMALL LETTER MU}": "u", "\N{LESS-THAN OR EQUAL TO}": "<=",
+    "\N{GREATER-THAN OR EQUAL TO}": ">=", "\N{RIGHTWARDS ARROW}": "->", "\N{PLUS-MINUS SIGN}": "+-",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "'", "\N{FULL BLOCK}": "#",
+}  # fmt: skip
+
+
+def _plainly(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    found = ""
+    for character in error.object[error.start : error.end]:
+        letters = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+        found += _PLAIN.get(character) or letters or "?"
+    return found, error.end
+
+
+codecs.register_error("plainly", _plainly)
 
 
 class StandardOutputError(OSError):
@@ -24,14 +48,19 @@ class _Raw(io.FileIO):
 
 
 def told_apart() -> None:
-    """Let `sys.stdout` raise `StandardOutputError`: an error of write() names no file, so that none could be told."""
+    """Let `sys.stdout` raise `StandardOutputError`: an error of write() names no file, so that none could be told.
+
+    Characters that the locale's encoding lacks are printed plainly instead of ending the command.
+    """
     known = sys.stdout
     if known is None:
         return
     raw = _Raw(known.fileno(), "w", closefd=False)
     sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(raw), encoding=known.encoding, errors=known.errors, line_buffering=known.isatty()
+        io.BufferedWriter(raw), encoding=known.encoding, errors="plainly", line_buffering=known.isatty()
     )
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors="plainly")
 
 
 def silence() -> None:

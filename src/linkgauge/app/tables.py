@@ -19,12 +19,13 @@ run_argument = argument("run", metavar="RUN", help="A run folder.")
 @argument("sql", metavar="SQL", help="One SELECT statement.")
 @flag("--json", "as_json", help="As JSON, one object a row.")
 @flag("--csv", "as_csv", help="As CSV.")
-def query_command(run: str, sql: str, as_json: bool, as_csv: bool) -> None:
+@flag("--no-limit", help="Without the limits of a million rows, a minute and 2 GiB.")
+def query_command(run: str, sql: str, as_json: bool, as_csv: bool, no_limit: bool) -> None:
     """SQL over a run's tables: cases, samples, observations, launches, summary."""
     from linkgauge.exchange.query import query
     from linkgauge.store.run import load
 
-    table = query(load(run), sql)
+    table = query(load(run), sql, limited=not no_limit)
     if as_json:
         import json
 

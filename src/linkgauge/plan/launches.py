@@ -11,15 +11,17 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from linkgauge.errors import UsageError
 from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import Step
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, case_s
-from linkgauge.plan.expand import PlannedCase, needs_threads_reason, outlasts, rank_devices
+from linkgauge.plan.expand import MAX_CASES, PlannedCase, needs_threads_reason, outlasts, rank_devices
 from linkgauge.plan.library_settings import library_settings, runtime_settings
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import USUAL_THREAD_LEVEL, LaunchTable, Plan
@@ -97,6 +99,16 @@ class PlannedRun:
     estimated_s: float
 
 
+def _check_count(plan: Plan, cases: int) -> None:
+    """UsageError where so many launches would take minutes to plan: the products of what --env and --repeat ask for."""
+    launches = plan.repeat * sum(math.prod(map(len, table.env.values())) for table in plan.launches)
+    if launches * max(cases, 1) > MAX_CASES:
+        raise UsageError(
+            f"{launches} launches (values of --env, times --repeat) of {cases} cases: expected at most {MAX_CASES} "
+            "cases in all"
+        )
+
+
 def _environments(table: LaunchTable) -> list[tuple[tuple[str, str], ...]]:
     names = sorted(table.env)
     return [
@@ -114,6 +126,7 @@ def group(
 
     `abi_of` gives an installation's ABI word, which `path` and `algorithm` are translated for.
     """
+    _check_count(plan, len(planned))
     groups: dict[LaunchSettings, tuple[dict[str, Case], dict[str, tuple[Case, str]]]] = {}
     first_mpi = next((table.mpi for table in plan.launches if not table.threads), "")
     for table in plan.launches:

@@ -48,10 +48,10 @@ _TUNING_PREFIXES = (
     "MV2_", "I_MPI_", "GLEX_", "MLX5_", "IBV_", "OMP_", "OMPI_MCA_btl", "OMPI_MCA_pml", "OMPI_MCA_mtl", "OMPI_MCA_coll",
     "OMPI_MCA_osc", "OMPI_MCA_smsc", "OMPI_MCA_accelerator", "OMPI_MCA_opal_common_ucx", "OMPI_MCA_mpi_",
 )  # fmt: skip
-# Words by which a tuning variable names a file, a plug-in or a program that would be loaded or run.
+# Words by which a tuning variable names a file, a plug-in or a program that would be loaded or run, or whom to talk to.
 _LOADING_WORDS = (
     "PLUGIN", "PATH", "DIR", "LIB", "FILE", "AGENT", "INJECT", "TOOL", "CONF", "PRELOAD", "PREFIX", "COMPONENT", "RSH",
-    "EXEC", "COMMAND", "DEBUGGER", "HOOK", "OUTPUT", "XML",
+    "EXEC", "COMMAND", "DEBUGGER", "HOOK", "OUTPUT", "XML", "ROOT", "COMM_ID", "SERVER",
 )  # fmt: skip
 
 

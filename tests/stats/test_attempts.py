@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from linkgauge.exchange.export import export
 from linkgauge.findings.read import facts_of
 from linkgauge.findings.subjects import load_subjects
-from linkgauge.stats.attempts import last_attempts
+from linkgauge.stats.attempts import counted, last_attempts
 from linkgauge.stats.match import repeats_of
 from linkgauge.stats.summary import summarise
 from linkgauge.store.folder import RunFolder
@@ -71,3 +72,12 @@ def test_every_reader_takes_the_retry_and_nothing_of_what_it_replaced(tmp_path: 
     assert not results.others
     assert [one["repeats"] for one in results.rows if one["case_key"] == key] == [1]
     assert not load_subjects([run.path])[0].facts.failures
+
+
+def test_an_export_and_a_comparison_take_the_retry_alone(tmp_path: Path) -> None:
+    run = retried(tmp_path / "run", "ok")
+    assert sum(line[:1].isdigit() for line in export(run, "osu").splitlines()) == len(CASES)
+    repeats = {name: entry for (name, _), entry in repeats_of(summarise(run).to_pylist()).items()}
+    assert repeats[CASES[0].case_key].identities == {(1, 0, 1)}
+    assert repeats[CASES[1].case_key].identities == {(0, 0, 0)}
+    assert sorted(len(group) for group in counted(run).measured) == [1] * len(CASES)

@@ -191,7 +191,7 @@ def _of_run(folder: Path, name: str) -> tuple[list[tuple[dict[str, Any], list[Ce
     latency is measured it carries the least as `measured_ns`.
     """
     from linkgauge.expect.of_run import RunCeilings, system_of_run
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.attempts import counted
     from linkgauge.store import run as store
 
     run = store.load(folder)
@@ -199,7 +199,7 @@ def _of_run(folder: Path, name: str) -> tuple[list[tuple[dict[str, Any], list[Ce
     allowed = RunCeilings(run, system)
     best: dict[str, float] = {}
     fastest: dict[str, float] = {}
-    for summary in summarise(run).to_pylist():
+    for summary in counted(run).rows:
         rate = summary["goodput_bytes_per_s"]
         if summary["lane"] != -1 or summary["status"] != "ok":
             continue
@@ -233,10 +233,10 @@ def _of_run(folder: Path, name: str) -> tuple[list[tuple[dict[str, Any], list[Ce
 
 def _fits(folder: Path, *, json: bool, unit: str) -> None:
     from linkgauge.expect.fits_of_run import as_data, sweeps_of
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.attempts import counted
     from linkgauge.store import run as store
 
-    sweeps = sweeps_of(summarise(store.load(folder)).to_pylist())
+    sweeps = sweeps_of(counted(store.load(folder)).rows)
     if json:
         click.echo(json_module.dumps([as_data(sweep) for sweep in sweeps], indent=1))
         return

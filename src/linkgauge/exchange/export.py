@@ -33,6 +33,7 @@ def export(run: Run, form: str, anonymous: bool = False) -> str:
     With `anonymous` hosts, device identities, process ids, paths and the command line are left out, and such names are
     replaced wherever else they occur. UsageError for an unknown form, or where nothing in the run has that form.
     """
+    from linkgauge.stats.attempts import last_attempts
     from linkgauge.stats.summary import summarise
 
     if form not in FORMATS:
@@ -49,7 +50,8 @@ def export(run: Run, form: str, anonymous: bool = False) -> str:
         if hide is not None:
             info, launches = hide.tree(info), [hide.tree(launch) for launch in launches]
         return json.dumps({"info": info, "launches": launches, "summary": rows}, indent=1, default=str) + "\n"
-    good = [row for row in rows if row["lane"] == -1 and row["status"] == "ok" and row["mean_ns"] is not None]
+    ended = [row for row in last_attempts(rows) if row["lane"] == -1 and row["status"] == "ok"]
+    good = [row for row in ended if row["mean_ns"] is not None]
     text = "".join(_nccl_tests(good) if form == "nccl-tests" else _osu(good))
     if not text:
         raise UsageError(f"no case of this run has the form of {form}")

@@ -170,12 +170,12 @@ def achieved_ceilings(run: Run, system: System) -> Callable[[Mapping[str, Any]],
     """Return the function that gives a case on one node, by its devices' ordinals, what the run itself says of it: its
     achievable ceilings, and what is typical by the bytes that its links counted."""
     from linkgauge.expect.wire_shares import counted_share, wire_shares
+    from linkgauge.stats.attempts import counted
     from linkgauge.stats.launches import Places, nodes_of
-    from linkgauge.stats.summary import summarise
 
     known = Places(run.launches.to_pylist())
     ports = Ports()
-    for row in summarise(run).to_pylist():
+    for row in counted(run).rows:
         places = known.of_row(row)
         if len(nodes_of(places)) <= 1:
             ports.add({**row, "devices": [ordinal for _, ordinal in places]} if places else row)

@@ -107,11 +107,9 @@ def _left_out_notes(first: Run, second: Run, matched: Matched) -> list[str]:
 
 
 def _repeats(run: Run) -> dict[tuple[str, str], Repeats]:
-    from linkgauge.findings.read import HEADLINE
     from linkgauge.stats.summary import summarise
 
-    table = summarise(run)
-    return repeats_of(row for row in table.to_pylist() if row["lane"] == HEADLINE)
+    return repeats_of(summarise(run).to_pylist())
 
 
 def _pools(
@@ -154,11 +152,14 @@ def _bootstraps(
     held: list[dict[tuple[str, str], list[np.ndarray[Any, Any]]]] = [{}, {}]
     for side, run in enumerate((first, second)):
         nodes = one_node(run)
-        launch_keys = {row["launch"]: row["launch_key"] or "" for row in run.launches.to_pylist()}
         # The keys of the first run are those before devices were matched; its dimensions tell the case of the second.
-        own = {(matched.pairs[key][side].dimensions["case_key"], key[1]): key for key in keys}
+        own = {
+            (matched.pairs[key][side].dimensions["case_key"], *identity): key
+            for key in keys
+            for identity in matched.pairs[key][side].identities
+        }
         for identity, block in run_blocks(run):
-            key = own.get((identity[0], launch_keys.get(identity[1], "")))
+            key = own.get(identity)
             if key is None:
                 continue
             dimensions = matched.pairs[key][side].dimensions

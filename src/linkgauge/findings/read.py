@@ -12,7 +12,7 @@ from linkgauge.errors import LinkgaugeError
 from linkgauge.findings.facts import DIMENSIONS, Facts, Identity, Measure, RankSeries
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.stats.attempts import last_attempts
+from linkgauge.stats.attempts import Counted, counted
 from linkgauge.system.form import from_json
 from linkgauge.system.model import System
 
@@ -30,22 +30,23 @@ NEEDED = (
 
 def measures_of(rows: Iterable[Mapping[str, Any]]) -> list[Measure]:
     """Join summary rows (columns NEEDED) to measures: of several repeats the median."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in last_attempts(rows):
-        if row["lane"] == HEADLINE and row["status"] == "ok" and row["median_ns"]:
-            groups.setdefault((row["case_key"], row["launch_key"] or ""), []).append(row)
-    return [_measure(key, group) for key, group in groups.items()]
+    return _measures(Counted(rows))
 
 
-def _measure(key: tuple[str, str], rows: list[Mapping[str, Any]]) -> Measure:
+def _measures(rows: Counted[Any]) -> list[Measure]:
+    groups = ([row for row in group if row["median_ns"]] for group in rows.measured)
+    return [_measure(group) for group in groups if group]
+
+
+def _measure(rows: list[Mapping[str, Any]]) -> Measure:
     first = rows[0]
     medians = [float(row["median_ns"]) for row in rows]
     time = medians[0] if len(medians) == 1 else float(np.median(medians))
     goodputs = [float(row["goodput_bytes_per_s"]) for row in rows if row.get("goodput_bytes_per_s")]
     goodput = None if not goodputs else goodputs[0] if len(goodputs) == 1 else float(np.median(goodputs))
     return Measure(
-        case_key=key[0],
-        launch_key=key[1],
+        case_key=first["case_key"],
+        launch_key=first["launch_key"] or "",
         case=_case(first),
         time_ns=time,
         half_width=_mean((row["interval_high_ns"] - row["interval_low_ns"]) / 2 / row["median_ns"] for row in rows),
@@ -54,7 +55,7 @@ def _measure(key: tuple[str, str], rows: list[Mapping[str, Any]]) -> Measure:
         samples=sum(int(row["samples"]) for row in rows),
         effective=sum(float(row["effective_samples"]) for row in rows),
         goodput=None if PATTERNS[first["pattern"]].latency_only else goodput,
-        identities=tuple((key[0], row["launch"], row["repeat"], row["attempt"]) for row in rows),
+        identities=tuple((first["case_key"], row["launch"], row["repeat"], row["attempt"]) for row in rows),
         repeats=tuple(medians),
         fastest_ns=min(float(row["min_ns"]) for row in rows),
         slowest_ns=max(float(row["max_ns"]) for row in rows),
@@ -76,22 +77,17 @@ def _mean(values: Iterable[float]) -> float:
 
 def facts_of(run: Run, system: System | None = None) -> Facts:
     """Read a run folder. `system`: the machine to judge against; by default what the run itself found there."""
-    from linkgauge.stats.summary import summarise
-
-    table = summarise(run)
-    rows = table.select([name for name in NEEDED if name in table.column_names]).to_pylist()
-    ended = last_attempts(rows)
-    failed = [row for row in ended if row["status"] in ("failed", "hung", "timeout", "crashed", "corrupt")]
+    rows = counted(run, NEEDED)
     return Facts(
-        measures_of(ended),
-        failures=failed,
-        skipped=[row for row in ended if row["status"] == "skipped"],
+        _measures(rows),
+        failures=[row for row in rows.others if row["status"] != "skipped"],
+        skipped=[row for row in rows.others if row["status"] == "skipped"],
         observations=run.observations.to_pylist(),
         launches=run.launches.to_pylist(),
         system=system or system_of(run),
         series=_series_reader(run),
         info=run.info,
-        records=lambda: {record["case_key"]: record for record in run.cases.to_pylist()},
+        records=lambda: {row["case_key"]: row for row in counted(run).rows},
     )
 
 

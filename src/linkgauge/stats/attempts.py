@@ -1,13 +1,19 @@
-"""Which rows of a run count: of several attempts at one measurement the last that ended.
+"""Which rows of a run count, and which are one measurement: for every reader the same.
 
-`--retry` and `--resume` measure a case again in a fresh launch, so the launch's number says nothing of what belongs
-together: a measurement is a case under one launch key in one repeat (docs/definitions.md, Cases, launches, ranks).
+Of several attempts at one measurement the last that ended counts. `--retry` and `--resume` measure a case again in a
+fresh launch, so the launch's number says nothing of what belongs together: a measurement is a case under one launch
+key, in one repeat or several (docs/definitions.md, Cases, launches, ranks).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from linkgauge.stats.series import HEADLINE
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
 
 Row = TypeVar("Row", bound=Mapping[str, Any])
 
@@ -25,3 +31,38 @@ def last_attempts(rows: Iterable[Row]) -> list[Row]:
             key = (row["case_key"], launch_key, row["repeat"])
             last[key] = max(last.get(key, 0), row["attempt"])
     return [row for row in ended if row["attempt"] == last[(row["case_key"], row["launch_key"] or "", row["repeat"])]]
+
+
+class Counted(Generic[Row]):
+    """The rows of a summary that count, sorted out: what every table, finding and comparison starts from.
+
+    `rows`: all of them, in their order. `measured`: the headlines with a median, of each measurement its repeats
+    together. `lanes`: the same of single lanes. `others`: headlines of cases that did not end well, repeats apart.
+    """
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        """Take summary rows; one without a `lane` is a headline."""
+        self.rows = last_attempts(rows)
+        good = [row for row in self.rows if row["status"] == "ok"]
+        self.measured = _repeats(row for row in good if _is_headline(row) and row["median_ns"] is not None)
+        self.lanes = _repeats(row for row in good if not _is_headline(row))
+        self.others = [row for row in self.rows if row["status"] != "ok" and _is_headline(row)]
+
+
+def counted(run: Run, columns: Iterable[str] | None = None) -> Counted[dict[str, Any]]:
+    """Return the rows of a run's summary that count, with the named columns (all by default)."""
+    from linkgauge.stats.summary import summarise
+
+    table = summarise(run)
+    return Counted((table if columns is None else table.select(list(columns))).to_pylist())
+
+
+def _is_headline(row: Mapping[str, Any]) -> bool:
+    return bool(row.get("lane", HEADLINE) == HEADLINE)
+
+
+def _repeats(rows: Iterable[Row]) -> list[list[Row]]:
+    found: dict[tuple[str, str, int], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row["case_key"], row["launch_key"] or "", row.get("lane", HEADLINE)), []).append(row)
+    return list(found.values())

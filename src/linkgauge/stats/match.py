@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from linkgauge.model.case import Case
-from linkgauge.stats.attempts import last_attempts
+from linkgauge.stats.attempts import Counted
 from linkgauge.stats.launches import json_object
 
 Key = tuple[str, str]
@@ -20,11 +20,15 @@ Record = Mapping[str, Any]
 
 @dataclasses.dataclass
 class Repeats:
-    """One case under one kind of launch: its dimensions, median time by repeat, and statuses that are not ok."""
+    """One case under one kind of launch: its dimensions, median time by repeat, and statuses that are not ok.
+
+    `identities`: (launch, repeat, attempt) of the rows that the medians are of.
+    """
 
     dimensions: dict[str, Any]
     median_ns: dict[int, float] = dataclasses.field(default_factory=dict)
     failures: list[str] = dataclasses.field(default_factory=list)
+    identities: set[tuple[int, int, int]] = dataclasses.field(default_factory=set)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,15 +43,21 @@ class Matched:
 
 
 def repeats_of(rows: Iterable[Record]) -> dict[Key, Repeats]:
-    """Gather summary rows (one a row identity) into repeats; a case that was only ever skipped is none of them."""
+    """Gather summary rows (their headlines) into repeats; a case that was only ever skipped is none of them."""
     known: dict[Key, Repeats] = {}
-    for row in last_attempts(rows):
-        entry = known.setdefault((row["case_key"], row["launch_key"] or ""), Repeats(dict(row)))
-        if row["status"] == "ok" and row.get("median_ns") is not None:
-            entry.median_ns[row["repeat"]] = float(row["median_ns"])
-        elif row["status"] not in ("ok", "skipped"):
-            entry.failures.append(str(row["status"]))
-    return {key: entry for key, entry in known.items() if entry.median_ns or entry.failures}
+    sorted_out = Counted(rows)
+    for row in (row for group in sorted_out.measured for row in group):
+        entry = known.setdefault(_key(row), Repeats(dict(row)))
+        entry.median_ns[row["repeat"]] = float(row["median_ns"])
+        entry.identities.add((row.get("launch", 0), row["repeat"], row["attempt"]))
+    for row in sorted_out.others:
+        if row["status"] != "skipped":
+            known.setdefault(_key(row), Repeats(dict(row))).failures.append(str(row["status"]))
+    return known
+
+
+def _key(row: Record) -> Key:
+    return row["case_key"], row["launch_key"] or ""
 
 
 def device_uuids(launches: Iterable[Record]) -> tuple[set[str], dict[int, str]]:

@@ -53,12 +53,12 @@ class Row:
 def measured(run: Run, figure: Figure) -> list[Row]:
     """Return a run's cases as the figure's paper would print them: its estimator, its unit."""
     from linkgauge.findings.compare_runs import words_of
-    from linkgauge.findings.read import HEADLINE
     from linkgauge.model.patterns import pattern
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.attempts import counted
+    from linkgauge.stats.series import HEADLINE
 
     rows = []
-    for row in summarise(run).to_pylist():
+    for row in counted(run).rows:
         if row["lane"] != HEADLINE:
             continue
         time = row[ESTIMATORS[figure.estimator]]

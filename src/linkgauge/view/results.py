@@ -17,9 +17,8 @@ from linkgauge.errors import UsageError
 from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import place_of
-from linkgauge.stats.attempts import last_attempts
+from linkgauge.stats.attempts import Counted
 from linkgauge.stats.launches import environment_of, settings_apart
-from linkgauge.stats.series import HEADLINE
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
 from linkgauge.view.alike import Kinds
 from linkgauge.view.row import Row, inert
@@ -55,13 +54,10 @@ class Results:
         """Summarise `run`."""
         self.run = run
         self.table = summarise(run)
-        rows = [_inert(row) for row in last_attempts(self.table.to_pylist())]
-        headlines = [row for row in rows if row["lane"] == HEADLINE]
-        self.rows: list[Row] = _merged(
-            [row for row in headlines if row["status"] == "ok" and row["median_ns"] is not None]
-        )
-        self.lanes: list[Row] = _merged([row for row in rows if row["lane"] != HEADLINE and row["status"] == "ok"])
-        self.others: list[Row] = [row for row in headlines if row["status"] != "ok"]
+        counted = Counted(_inert(row) for row in self.table.to_pylist())
+        self.rows: list[Row] = [_merged(group) for group in counted.measured]
+        self.lanes: list[Row] = [_merged(group) for group in counted.lanes]
+        self.others: list[Row] = counted.others
         self._environments = _environments(run)
 
     def keep_pattern(self, pattern: str) -> None:
@@ -250,19 +246,12 @@ def _environments(run: Run) -> dict[str, dict[str, str]]:
     }
 
 
-def _merged(rows: list[Row]) -> list[Row]:
+def _merged(group: list[Row]) -> Row:
     """Make one row of the repeats of a case under one launch key: the median over the launches of each statistic."""
-    groups: dict[Key, list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["case_key"], row["launch_key"], row["lane"]), []).append(row)
-    merged = []
-    for group in groups.values():
-        row = dict(group[0])
-        row["repeats"] = len(group)
-        if len(group) > 1:
-            for name in (*STATISTICS, *DERIVED):
-                values = [one[name] for one in group if one[name] is not None]
-                row[name] = float(np.median(values)) if values else None
-            row["samples"] = sum(one["samples"] for one in group)
-        merged.append(row)
-    return merged
+    row = {**group[0], "repeats": len(group)}
+    if len(group) > 1:
+        for name in (*STATISTICS, *DERIVED):
+            values = [one[name] for one in group if one[name] is not None]
+            row[name] = float(np.median(values)) if values else None
+        row["samples"] = sum(one["samples"] for one in group)
+    return row

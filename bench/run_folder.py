@@ -1,6 +1,6 @@
 """Measures how fast a run folder is written, compacted, loaded, summarised, reported and queried.
 
-    python bench/run_folder.py [--samples 10000000] [--cases 2000] [--keep DIR] [--json]
+    python bench/run_folder.py [--samples 10000000] [--cases 2000] [--launches 300] [--keep DIR] [--json]
 
 The run folder is made up, by the store's own writer (tests/synthetic.py). Times are wall clock, of this process; the
 summary and the report are each made in a fresh process, as the commands do, start-up included.
@@ -44,6 +44,27 @@ def make(path: Path, samples: int, rows: int) -> None:
     make_run(path, cases=distinct, samples=per_rank, warmup=5, compact=False)
 
 
+def launch_by_launch(path: Path, launches: int) -> dict[str, float]:
+    """Compact so many small launches one after the other, as a run does; mean ms of the first and of the last quarter."""
+    from linkgauge.store.folder import RunFolder
+    from synthetic import make_run, usual_cases
+
+    make_run(path, cases=usual_cases()[:10], samples=100, repeats=launches, compact=False)
+    folder = RunFolder.open(path)
+    journals = [(file, file.rename(path.parent / file.name)) for file in folder.launch_journals().values()]
+    took = []
+    for file, aside in journals:
+        aside.rename(file)
+        start = time.monotonic()
+        folder.compact()
+        took.append(time.monotonic() - start)
+    start = time.monotonic()
+    folder.compact(finish=True)
+    quarter = max(1, launches // 4)
+    first, last = (1e3 * sum(part) / quarter for part in (took[:quarter], took[-quarter:]))
+    return {"seconds": sum(took) + time.monotonic() - start, "first_ms": first, "last_ms": last}
+
+
 def timed(code: str, run: Path) -> dict[str, float]:
     """Run one step in a fresh process; return its wall and processor time in s, and its peak memory.
 
@@ -66,6 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=10_000_000)
     parser.add_argument("--cases", type=int, default=2_000)
+    parser.add_argument("--launches", type=int, default=300, help="small ones, compacted one by one; 0: none")
     parser.add_argument("--keep", type=Path, help="make the run folder here and keep it; used again where it is there")
     parser.add_argument("--steps", default=",".join(STEPS))
     parser.add_argument("--json", action="store_true")
@@ -88,6 +110,8 @@ def main() -> None:
         if (run / "bench.html").exists():
             results["report"]["mib"] = (run / "bench.html").stat().st_size / 2**20
             (run / "bench.html").unlink()
+        if arguments.launches:
+            results["launches"] = launch_by_launch(Path(temporary) / "launches", arguments.launches)
     if arguments.json:
         print(json.dumps(results, indent=1))
         return

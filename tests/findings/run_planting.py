@@ -244,9 +244,9 @@ def plant(run: Run, out: Path, changes: list[Change], observed: tuple[int, int] 
 
 
 def _write(run: Run, out: Path, name: str, table: pa.Table) -> None:
-    metadata = pq.read_schema(run.path / f"{name}.parquet").metadata
+    covered = {"linkgauge_launches": json.dumps(run.launches["launch"].to_pylist())}
     pq.write_table(
-        table.replace_schema_metadata(metadata), out / f"{name}.parquet", compression="zstd", write_page_checksum=True
+        table.replace_schema_metadata(covered), out / f"{name}.parquet", compression="zstd", write_page_checksum=True
     )
 
 

@@ -261,8 +261,9 @@ def test_a_lost_table_is_one_line_and_no_verdict(
     table: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = make_run(tmp_path / "run", cases=pair_cases("unidirectional", 1 << 20), samples=10)
-    (path / f"{table}.parquet").unlink()
+    file = "samples/launch-00000.parquet" if table == "samples" else "launches.parquet"
+    (path / file).unlink()
     assert run_command([command, str(path)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"linkgauge: error: {path}: {table}.parquet is missing")
+    assert error.startswith(f"linkgauge: error: {path}: {file} is missing")
     assert error.count("\n") == 1

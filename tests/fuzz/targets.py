@@ -150,13 +150,24 @@ def sealed(head: bytes, payload: bytes = b"", version: int = 1) -> bytes:
     return body + struct.pack("<I", zlib.crc32(body))
 
 
+_OBSERVED = {
+    "rank": 0,
+    "subject": "GPU-0",
+    "moment": "before",
+    "when_ns": 5,
+    "name": "power",
+    "value": 9.0,
+    "unit": "W",
+}
+
+
 @functools.cache
 def _folders() -> tuple[dict[str, bytes], dict[str, bytes]]:
     """A run folder in progress and one that has ended, as files."""
     cases = [make_case(t, p, 4096) for t in ("mpi", "kernel") for p in ("pingpong", "allreduce")]
     made = []
     for compact in (False, True):
-        path = make_run(_empty("source"), cases=cases, samples=6, compact=compact)
+        path = make_run(_empty("source"), cases=cases, samples=6, observations=[_OBSERVED], compact=compact)
         made.append({str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()})
     return made[0], made[1]
 
@@ -165,6 +176,7 @@ def _run_folder_with(files: dict[str, bytes]) -> Path:
     path = _empty("run")
     (path / "journal").mkdir(parents=True)
     for name, content in files.items():
+        (path / name).parent.mkdir(exist_ok=True)
         (path / name).write_bytes(content)
     return path
 
@@ -174,7 +186,8 @@ _PARTS = (
     ("run.json", False, False), ("journal/statuses.lgj", True, False), ("journal/launch-00000.lgj", True, False),
     ("journal/launch-00000.lgj", False, False), ("run.json", False, True), ("cases.parquet", False, True),
     ("samples.parquet", False, True), ("launches.parquet", False, True), ("observations.parquet", False, True),
-    ("journal/statuses.lgj", True, True),
+    ("journal/statuses.lgj", True, True), ("samples/launch-00000.parquet", False, True),
+    ("observations/launch-00000.parquet", False, True),
 )  # fmt: skip
 
 
@@ -275,6 +288,8 @@ def _journal_seeds() -> Iterator[bytes]:
 
 def _run_folder_seeds() -> Iterator[bytes]:
     for number, (name, lines, compact) in enumerate(_PARTS):
+        if name in ("samples.parquet", "observations.parquet"):  # of format 1, columns alike
+            name = name.replace(".", "/launch-00000.")
         content = _folders()[compact].get(name) or _folders()[0][name]
         yield bytes([number]) + (_lines_of(content) if lines else content)
 

@@ -283,7 +283,8 @@ def test_scattered_samples_are_refused_not_summarised_twice(tmp_path: Path) -> N
     import pyarrow.parquet as pq
 
     path = make_run(tmp_path / "run", cases=[make_case("mpi", "pingpong", 8)], samples=40)
-    table = pq.read_table(path / "samples.parquet")
-    pq.write_table(pa.concat_tables([table, table]), path / "samples.parquet", row_group_size=table.num_rows)
+    file = path / "samples" / "launch-00000.parquet"
+    table = pq.ParquetFile(file).read()
+    pq.write_table(pa.concat_tables([table, table]), file, row_group_size=table.num_rows)
     with pytest.raises(RunFolderError, match="several parts"):
         summarise(linkgauge.load(path))

@@ -69,7 +69,7 @@ def test_every_table_can_be_queried(run: Run) -> None:
         "SELECT",
         "",
         "SELECT * FROM nowhere",
-        "SELECT * FROM read_parquet('{run}/samples.parquet')",
+        "SELECT * FROM read_parquet('{run}/samples/*.parquet')",
         "EXPORT DATABASE '{out}'",
         "PRAGMA database_list",
         "CALL pragma_version()",

@@ -83,9 +83,7 @@ def run_blocks(run: Run) -> Iterator[tuple[tuple[str, int, int, int], Block]]:
     for number, table in enumerate(run.sample_groups(list(COLUMNS))):
         for identity, block in blocks(table):
             if seen.setdefault(identity, number) != number:
-                raise RunFolderError(
-                    f"{run.path}: samples.parquet has the samples of case {identity[0]} in several parts"
-                )
+                raise RunFolderError(f"{run.path}: the samples of case {identity[0]} lie in several parts")
             yield identity, block
 
 
@@ -133,7 +131,7 @@ def lane_series(block: Block, lane: int) -> Floats:
 
 
 def samples_of(run: Run, row: Row) -> pa.Table:
-    """Return the samples of one row: a table of the columns of samples.parquet."""
+    """Return the samples of one row: a table of the columns of samples."""
     import pyarrow.compute as pc
 
     samples = run.samples

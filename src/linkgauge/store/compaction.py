@@ -1,14 +1,16 @@
-"""Journals into Parquet: the one place that rewrites the tables of a run folder."""
+"""Journals into Parquet: the one place that writes the tables of a run folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import collections
+import itertools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from linkgauge.store import schema, tables
+from linkgauge.store import tables
 from linkgauge.store.journal import JournalDamage, Record, fsync_folder
 
 if TYPE_CHECKING:
@@ -17,100 +19,105 @@ if TYPE_CHECKING:
 _BATCH_BYTES = 64 << 20
 
 
-def merge_cases(rows: dict[tables.Identity, dict[str, Any]], new: dict[str, Any]) -> None:
-    """Add what a record says of a case to what is known of it; what it does not say stays."""
-    key = tuple(new[name] for name in ("case_key", "launch", "repeat", "attempt"))
-    said = {name: value for name, value in new.items() if value is not None}
-    rows.setdefault(key, {}).update(said)
+def launches_in(records: Iterable[Record]) -> set[int]:
+    """Return the launches whose own records these are; a status may be of one that never began."""
+    numbers = (record.header.get("launch") for record in records if record.kind in ("launch", "case"))
+    return {number for number in numbers if type(number) is int}
 
 
-def add_records(rows: dict[tables.Identity, dict[str, Any]], folder: RunFolder, launches: list[Record]) -> None:
-    """Merge rank 0's `case` records, then the parent's statuses, which are the only authority on statuses."""
-    for record in launches:
+def launches_of(folder: RunFolder, records: Iterable[Record]) -> pa.Table:
+    """Return launches.parquet with what the journals' records add to it."""
+    table, covered = tables.read_table(folder.path, "launches")
+    rows = [tables.launch_row(record, str(folder.path)) for record in records if record.kind == "launch"]
+    new = {row["launch"]: row for row in rows if row["launch"] not in covered}
+    return pa.concat_tables([table, tables.table_of("launches", list(new.values()), str(folder.path))])
+
+
+def cases_of(folder: RunFolder, records: Iterable[Record]) -> pa.Table:
+    """Return cases.parquet with what the journals' records add to it.
+
+    That is what rank 0 says of a case, then the parent's statuses, which are the only authority on statuses. What a
+    record does not say stays, so that a record that is met twice does no harm.
+    """
+    table, _ = tables.read_table(folder.path, "cases")
+    told = [record for kind in ("case", "status") for record in records if record.kind == kind]
+    if not told:
+        return table
+    rows: dict[tables.Identity, dict[str, Any]] = {tables.identity_of(row, "cases"): row for row in table.to_pylist()}
+    for record in told:
+        row = tables.case_row(record, str(folder.path))
         if record.kind == "case":
-            row = tables.case_row(record, str(folder.path))
             row.pop("status", None)  # the parent's word counts
-            merge_cases(rows, row)
-    for record in folder.status_records():
-        if record.kind == "status":
-            merge_cases(rows, tables.case_row(record, str(folder.status_path())))
+        known = rows.setdefault(tables.identity_of(row, "cases"), {})
+        known.update((name, value) for name, value in row.items() if value is not None)
+    return tables.table_of("cases", list(rows.values()), str(folder.path))
 
 
 def compact(folder: RunFolder, finish: bool) -> list[JournalDamage]:
     """Do what RunFolder.compact says."""
     damaged: list[JournalDamage] = []
-    journals: dict[int, Path] = {}
-    for launch, path in folder.launch_journals().items():
+    journals = folder.launch_journals()
+    if journals or finish:
+        folder.settle_format()
+    for launch, path in journals.items():
+        parent = folder.status_journal()
         try:
-            for _ in folder.launch_records(launch):
-                pass
-            journals[launch] = path
+            told = [record for record in _to_files(folder, launch, path) if record.kind in ("launch", "case")]
         except JournalDamage as damage:
             damaged.append(damage)
-    _compact_samples(folder, journals)
-    small = [record for launch in journals for record in _without_samples(folder, launch)]
-    for name in ("launches", "observations"):
-        _compact_rows(folder, name, journals, small)
-    _compact_cases(folder, journals, small)
-    fsync_folder(folder.path)
-    for path in journals.values():
+            continue
+        for left, record in zip(reversed(range(len(told))), told, strict=True):
+            parent.append(record.kind, record.header, durable=left == 0)
+        fsync_folder(folder.path)
         path.unlink()
-    if finish and not damaged:
-        folder.status_path().unlink(missing_ok=True)
-    if journals or finish:
-        fsync_folder(folder.status_path().parent)
+        fsync_folder(path.parent)
+    if finish:
+        folder.close()
+        _finish(folder, keep=bool(damaged))
     return damaged
 
 
 def confirm_unjudged(folder: RunFolder) -> int:
     """Do what RunFolder.confirm_unjudged says."""
-    judged = {
-        tables.identity_of(record.header, "statuses") for record in folder.status_records() if record.kind == "status"
-    }
-    table, _ = tables.read_table(folder.path, "cases")
-    for row in table.to_pylist():
+    told = list(folder.status_records())
+    judged = {tables.identity_of(record.header, "statuses") for record in told if record.kind == "status"}
+    for row in tables.read_table(folder.path, "cases")[0].to_pylist():
         if row["status"] is not None:
             judged.add(tables.identity_of(row, "cases"))
     count = 0
-    for launch, path in folder.launch_journals().items():
-        for record in _without_samples(folder, launch):
-            if record.kind != "case" or tables.identity_of(record.header, str(path)) in judged:
-                continue
-            names = ("case_key", "launch", "repeat", "attempt", "case", "status", "reason", "evidence")
-            header = {name: record.header[name] for name in names if name in record.header}
-            folder.status_journal().append("status", header)
-            count += 1
+    for record in itertools.chain(told, *map(folder.launch_records, folder.launch_journals())):
+        if record.kind != "case" or (identity := tables.identity_of(record.header, str(folder.path))) in judged:
+            continue
+        judged.add(identity)
+        names = ("case_key", "launch", "repeat", "attempt", "case", "status", "reason", "evidence")
+        header = {name: record.header[name] for name in names if name in record.header}
+        folder.status_journal().append("status", header)
+        count += 1
     return count
 
 
-def _without_samples(folder: RunFolder, launch: int) -> Iterator[Record]:
-    for record in folder.launch_records(launch):
-        yield Record(record.kind, record.header, {}, record.end_offset)
+def _to_files(folder: RunFolder, launch: int, journal: Path) -> list[Record]:
+    """Write a launch's samples and observations, where that is not done; return its records without samples."""
+    small: list[Record] = []
+    batches = _batches(folder.launch_records(launch), small)
+    if path := tables.missing_file(folder.path, "samples", launch):
+        parts = (tables.samples_table(batch, str(journal)) for batch in batches)
+        tables.write_table(path, "samples", [launch], parts)
+    else:
+        collections.deque(batches, maxlen=0)
+    seen = [record for record in small if record.kind == "observations"]
+    if seen and (path := tables.missing_file(folder.path, "observations", launch)):
+        rows = [row for record in seen for row in tables.observation_rows(record, str(journal))]
+        tables.write_table(path, "observations", [launch], [tables.table_of("observations", rows, str(journal))])
+    return small
 
 
-def _compact_samples(folder: RunFolder, journals: dict[int, Path]) -> None:
-    groups, covered = tables.read_sample_groups(folder.path, schema.schema("samples").names)
-    new = {launch: path for launch, path in journals.items() if launch not in covered}
-    if not new and (folder.path / "samples.parquet").exists():
-        return
-    writer = tables.TableWriter(folder.path, "samples", covered | set(new))
-    try:
-        for group in groups:
-            writer.write(group)
-        for launch, path in new.items():
-            for batch in _batches(folder, launch):
-                writer.write(tables.samples_table(batch, str(path)))
-    except BaseException:
-        writer.discard()
-        raise
-    writer.commit()
-
-
-def _batches(folder: RunFolder, launch: int) -> Iterator[list[Record]]:
-    """Yield the case records of a journal, as many at a time as fit into bounded memory."""
+def _batches(records: Iterable[Record], small: list[Record]) -> Iterator[list[Record]]:
+    """Yield the records with samples, as many at a time as fit into bounded memory; `small` gets all without them."""
     batch: list[Record] = []
     held = 0
-    for record in folder.launch_records(launch):
+    for record in records:
+        small.append(Record(record.kind, record.header, {}, record.end_offset))
         if record.kind != "case" or not record.columns:
             continue
         batch.append(record)
@@ -122,35 +129,12 @@ def _batches(folder: RunFolder, launch: int) -> Iterator[list[Record]]:
         yield batch
 
 
-def _compact_rows(folder: RunFolder, name: str, journals: dict[int, Path], records: list[Record]) -> None:
-    old, covered = tables.read_table(folder.path, name)
-    rows: list[dict[str, Any]] = []
-    for record in records:
-        if record.header.get("launch") in covered:
-            continue
-        if name == "launches" and record.kind == "launch":
-            rows.append(tables.launch_row(record, str(folder.path)))
-        if name == "observations" and record.kind == "observations":
-            rows += tables.observation_rows(record, str(folder.path))
-    _replace(
-        folder, name, pa.concat_tables([old, tables.table_of(name, rows, str(folder.path))]), covered | set(journals)
-    )
-
-
-def _compact_cases(folder: RunFolder, journals: dict[int, Path], records: list[Record]) -> None:
-    old, covered = tables.read_table(folder.path, "cases")
-    rows: dict[tables.Identity, dict[str, Any]] = {}
-    for row in old.to_pylist():
-        merge_cases(rows, row)
-    add_records(rows, folder, records)
-    _replace(folder, "cases", tables.table_of("cases", list(rows.values()), str(folder.path)), covered | set(journals))
-
-
-def _replace(folder: RunFolder, name: str, table: pa.Table, launches: set[int]) -> None:
-    writer = tables.TableWriter(folder.path, name, launches)
-    try:
-        writer.write(table)
-    except BaseException:
-        writer.discard()
-        raise
-    writer.commit()
+def _finish(folder: RunFolder, keep: bool) -> None:
+    """Make the tables of launches and cases, then remove the parent's journal unless it is to be kept."""
+    told = list(folder.status_records())
+    for name, table in (("launches", launches_of(folder, told)), ("cases", cases_of(folder, told))):
+        covered = tables.covered_launches(folder.path, name) | launches_in(told)
+        tables.write_table(folder.path / f"{name}.parquet", name, covered, [table])
+    if not keep and folder.status_path().exists():
+        folder.status_path().unlink()
+        fsync_folder(folder.status_path().parent)

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +14,17 @@ from typing import Any
 from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
 from linkgauge.files import write_special
 from linkgauge.store import schema
-from linkgauge.store.journal import JournalDamage, JournalWriter, Record, fsync_folder, open_regular, read_journal
+from linkgauge.store.journal import (
+    JournalDamage,
+    JournalWriter,
+    Record,
+    fsync_folder,
+    launch_files,
+    no_link,
+    open_regular,
+    read_journal,
+)
 
-_LAUNCH_JOURNAL = re.compile(r"launch-(\d{5,9})\.lgj")
 _STATUSES = "statuses.lgj"
 _MAX_INFO_BYTES = 16 << 20
 
@@ -29,6 +36,7 @@ class RunFolder:
         """Take over an existing folder; use `create` or `open`."""
         self.path = path
         self.info = info
+        self._version = info["format_version"]  # as run.json has it on the disk
         self._statuses: JournalWriter | None = None
         self._held = -1
 
@@ -63,7 +71,10 @@ class RunFolder:
             raise RunFolderError(f"{path}: not a folder: give the run folder that 'linkgauge run' printed")
         if not os.path.lexists(path / "run.json"):
             raise RunFolderError(f"{path}: not a run folder (it has no run.json)")
-        return cls(path, schema.migrate(_read_info(path / "run.json"), str(path)))
+        stored = _read_info(path / "run.json")
+        folder = cls(path, schema.migrate(stored, str(path)))
+        folder._version = stored["format_version"]
+        return folder
 
     def hold(self) -> None:
         """Let nobody else measure into this folder until this process ends; a second call does nothing.
@@ -96,21 +107,14 @@ class RunFolder:
         return self._made_journal_folder() / f"launch-{launch:05d}.lgj"
 
     def status_journal(self) -> JournalWriter:
-        """Return the writer of the parent's statuses, the same one at each call until `compact(finish=True)`."""
+        """Return the writer of the parent's journal, the same one at each call until `compact(finish=True)`."""
         if self._statuses is None:
             self._statuses = JournalWriter(self._made_journal_folder() / _STATUSES)
         return self._statuses
 
     def launch_journals(self) -> dict[int, Path]:
         """Return the journals that have not been removed yet, by the number of their launch."""
-        found: dict[int, Path] = {}
-        folder = self._journal_folder()
-        if not folder.is_dir():
-            return found
-        for path in sorted(folder.iterdir()):
-            if match := _LAUNCH_JOURNAL.fullmatch(path.name):
-                found[int(match[1])] = path
-        return found
+        return launch_files(self._journal_folder(), "lgj")
 
     def launch_records(self, launch: int) -> Iterator[Record]:
         """Yield the records of a launch's journal. RunFolderError where one belongs to another launch."""
@@ -131,24 +135,29 @@ class RunFolder:
         return self._journal_folder() / _STATUSES
 
     def compact(self, finish: bool = False) -> list[JournalDamage]:
-        """Move what the journals of ended launches hold into the Parquet tables.
+        """Move what the journals of ended launches hold into files that are never written again.
 
-        No launch may be writing. A journal is removed only when the tables that hold its records are durable; until
-        then readers leave out what a table says it covers, so that a crash at any moment neither loses nor doubles a
-        row. A damaged journal stays as it is and is returned. With `finish` the statuses' journal is folded in too.
-        Raises EnvironmentLackingError where the tables cannot be written (a full disk); the journals are then intact.
+        No launch may be writing. Of each launch the samples and observations become a Parquet file each; what else its
+        journal says is added to the parent's. A journal is removed only when all of that is durable; until then readers
+        leave out of it what lies elsewhere, so that a crash at any moment neither loses nor doubles a row. A damaged
+        journal stays as it is and is returned. With `finish` the parent's journal becomes the tables of cases and
+        launches. Raises EnvironmentLackingError where something cannot be written (a full disk); the journals are then
+        intact.
         """
         from linkgauge.store import compaction
 
-        if finish and self._statuses is not None:
-            self._statuses.close()
-            self._statuses = None
         try:
             return compaction.compact(self, finish)
         except OSError as error:
             raise EnvironmentLackingError(
                 f"cannot write the tables in {self.path}: {error.strerror or error}"
             ) from None
+
+    def settle_format(self) -> None:
+        """Write the present format's version into run.json, before anything is that older readers cannot read."""
+        if self._version != schema.FORMAT_VERSION:
+            self._write_info()
+            (self.path / ".samples.parquet.new").unlink(missing_ok=True)  # which format 1 left half-written
 
     def confirm_unjudged(self) -> int:
         """Write a status for each case that rank 0 recorded whole but whose parent died before saying so.
@@ -171,10 +180,7 @@ class RunFolder:
             os.close(self._held)
 
     def _journal_folder(self) -> Path:
-        path = self.path / "journal"
-        if path.is_symlink():
-            raise RunFolderError(f"{path}: is a symbolic link, which a run folder never holds")
-        return path
+        return no_link(self.path / "journal")
 
     def _made_journal_folder(self) -> Path:
         path = self._journal_folder()
@@ -186,6 +192,7 @@ class RunFolder:
 
     def _write_info(self) -> None:
         write_atomically(self.path / "run.json", json.dumps(self.info, indent=1, default=str).encode() + b"\n")
+        self._version = schema.FORMAT_VERSION
 
 
 def write_atomically(path: Path, content: bytes) -> None:

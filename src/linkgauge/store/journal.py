@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import stat
 import struct
 import zlib
@@ -31,6 +32,7 @@ _PREFIX = struct.Struct("<4sHHIQ")
 _CRC = struct.Struct("<I")
 _HEAD_BYTES = _PREFIX.size + _CRC.size
 _MAX_HEADER_BYTES = 64 << 20
+_LAUNCH_FILE = re.compile(r"launch-(\d{5,9})\.(\w+)")
 _DTYPES = frozenset(f"<{letter}{width}" for letter in "iu" for width in (2, 4, 8)) | {"|i1", "|u1", "<f4", "<f8"}
 
 
@@ -183,6 +185,24 @@ def open_regular(path: Path) -> BinaryIO:
         os.close(descriptor)
         raise RunFolderError(f"{path}: is not a regular file")
     return os.fdopen(descriptor, "rb")
+
+
+def launch_files(folder: Path, suffix: str) -> dict[int, Path]:
+    """Return the files `launch-NNNNN.suffix` of a folder of a run folder by the number of their launch, in order.
+
+    None where the folder is not there. RunFolderError where it is a symbolic link.
+    """
+    if not no_link(folder).is_dir():
+        return {}
+    named = ((_LAUNCH_FILE.fullmatch(path.name), path) for path in sorted(folder.iterdir()))
+    return {int(match[1]): path for match, path in named if match and match[2] == suffix}
+
+
+def no_link(path: Path) -> Path:
+    """Return the path of a part of a run folder. RunFolderError where it is a symbolic link."""
+    if path.is_symlink():
+        raise RunFolderError(f"{path}: is a symbolic link, which a run folder never holds")
+    return path
 
 
 def fsync_folder(path: Path) -> None:

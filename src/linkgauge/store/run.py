@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,24 +56,14 @@ class Run:
     @functools.cached_property
     def cases(self) -> pa.Table:
         """One row a (case_key, launch, repeat, attempt): all dimensions, status, reason (docs/run-folder.md)."""
-        table, _ = tables.read_table(self.path, "cases")
-        rows: dict[tables.Identity, dict[str, Any]] = {}
-        statuses = list(self._folder.status_records())
-        if not self._journals and not statuses:
-            return self._checked_cases(table)
-        for row in table.to_pylist():
-            compaction.merge_cases(rows, row)
-        compaction.add_records(rows, self._folder, self._journals)
-        return self._checked_cases(tables.table_of("cases", list(rows.values()), str(self.path)))
+        return self._checked_cases(compaction.cases_of(self._folder, self._told))
 
     @functools.cached_property
     def launches(self) -> pa.Table:
         """One row a launch: its MPI library, environment, versions and ranks."""
-        table, covered = tables.read_table(self.path, "launches")
-        self._check_whole("launches", covered)
-        new = [record for record in self._uncovered(covered) if record.kind == "launch"]
-        rows = [tables.launch_row(record, str(self.path)) for record in new]
-        return pa.concat_tables([table, tables.table_of("launches", rows, str(self.path))])
+        told = self._told
+        self._check_whole("launches", tables.covered_launches(self.path, "launches") | compaction.launches_in(told))
+        return compaction.launches_of(self._folder, told)
 
     @functools.cached_property
     def samples(self) -> pa.Table:
@@ -81,41 +72,33 @@ class Run:
 
     def sample_columns(self, columns: list[str] | None = None) -> pa.Table:
         """Return the samples with only the named columns (all by default): less to read, for what needs less."""
-        table, covered = tables.read_table(self.path, "samples", columns)
-        self._check_whole("samples", covered)
-        new = [record for record in self._uncovered(covered) if record.kind == "case" and record.columns]
-        if new:
-            added = tables.samples_table(new, str(self.path))
-            table = pa.concat_tables([table, added if columns is None else added.select(columns)])
-        table = table.unify_dictionaries()
-        tables.check_samples(table, str(self.path))
-        return table
+        names = schema.schema("samples").names if columns is None else columns
+        nothing = schema.schema("samples").empty_table().select(names)
+        return pa.concat_tables([nothing, *self.sample_groups(names)]).unify_dictionaries()
 
     def sample_groups(self, columns: list[str]) -> Iterator[pa.Table]:
         """Yield the samples part by part, so that a large run needs little memory.
 
         A run folder as this Linkgauge writes it has the samples of one row in one part; others may scatter them.
         """
-        groups, covered = tables.read_sample_groups(self.path, columns)
-        self._check_whole("samples", covered)
-        for table in groups:
-            tables.check_samples(table, str(self.path))
-            yield table
-        new = [record for record in self._uncovered(covered) if record.kind == "case" and record.columns]
-        if new:
-            table = tables.samples_table(new, str(self.path)).select(columns)
+        journals = self._journals  # before the files: what is moved meanwhile is met twice, and left out here
+        paths, covered = tables.files_of(self.path, "samples")
+        new = [record for record in _uncovered(journals, covered) if record.kind == "case" and record.columns]
+        self._check_whole("samples", covered | compaction.launches_in(journals))
+        added = [tables.samples_table(new, str(self.path)).select(columns)] if new else []
+        for table in itertools.chain(tables.read_parts(paths, "samples", columns), added):
             tables.check_samples(table, str(self.path))
             yield table
 
     @functools.cached_property
     def observations(self) -> pa.Table:
         """One row an observed value of a link, device or NIC, before or after a case."""
-        table, covered = tables.read_table(self.path, "observations")
-        rows: list[dict[str, Any]] = []
-        for record in self._uncovered(covered):
-            if record.kind == "observations":
-                rows += tables.observation_rows(record, str(self.path))
-        return pa.concat_tables([table, tables.table_of("observations", rows, str(self.path))])
+        journals = self._journals
+        paths, covered = tables.files_of(self.path, "observations")
+        seen = [record for record in _uncovered(journals, covered) if record.kind == "observations"]
+        rows = [row for record in seen for row in tables.observation_rows(record, str(self.path))]
+        new = tables.table_of("observations", rows, str(self.path))
+        return pa.concat_tables([*tables.read_parts(paths, "observations"), new])
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows of `cases` as Row, in their order."""
@@ -132,16 +115,18 @@ class Run:
         journals = self._folder.launch_journals()
         return [record for launch in journals for record in self._folder.launch_records(launch)]
 
-    def _check_whole(self, name: str, covered: set[int]) -> None:
-        """Refuse a run folder that has lost a table: cases.parquet is written last, the others cover as much."""
-        lost = sorted(tables.covered_launches(self.path, "cases") - covered)
-        if lost:
-            words = f"launch{'es' if len(lost) > 1 else ''} {', '.join(map(str, lost[:5]))}"
-            raise RunFolderError(f"{self.path}: {name}.parquet is missing or not of this run: it lacks {words}")
+    @functools.cached_property
+    def _told(self) -> list[Record]:
+        """What the journals say beside samples and observations: the launches' own, then the parent's."""
+        return [*self._journals, *self._folder.status_records()]
 
-    def _uncovered(self, covered: set[int]) -> list[Record]:
-        """Return the journals' records that no Parquet table holds yet."""
-        return [record for record in self._journals if record.header.get("launch") not in covered]
+    def _check_whole(self, name: str, covered: set[int]) -> None:
+        """Refuse a run folder that has lost a file: what is said of a launch's cases is written after the others."""
+        said = tables.covered_launches(self.path, "cases") | compaction.launches_in(self._told)
+        if lost := sorted(said - covered):
+            file = f"{name}/launch-{lost[0]:05d}.parquet" if name in schema.BY_LAUNCH else f"{name}.parquet"
+            words = f"launch{'es' if len(lost) > 1 else ''} {', '.join(map(str, lost[:5]))}"
+            raise RunFolderError(f"{self.path}: {file} is missing or not of this run: no {name} of {words}")
 
     def _checked_cases(self, table: pa.Table) -> pa.Table:
         for name in schema.IDENTITY:
@@ -158,6 +143,11 @@ class Run:
             if table[name].null_count:
                 raise RunFolderError(f"{self.path}: a case lacks its dimension '{name}'")
         return table
+
+
+def _uncovered(records: list[Record], covered: set[int]) -> list[Record]:
+    """Return the journals' records that no file holds yet."""
+    return [record for record in records if record.header.get("launch") not in covered]
 
 
 def load(path: str | os.PathLike[str]) -> Run:

@@ -19,15 +19,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = "linkgauge-run"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 TABLES = ("launches", "cases", "samples", "observations")
+BY_LAUNCH = ("samples", "observations")  # tables of a file a launch; format 1 had one file of each
 IDENTITY = ("case_key", "launch", "repeat", "attempt")
 PHASES = ("warmup", "sample")  # the journal's numbers 0 and 1
 CLOCK_NAMES = ("host", "event")
 
+
+def _from_1(info: dict[str, Any]) -> None:
+    """Nothing of run.json changes: the tables that format 1 wrote whole stay, and later launches lie beside them."""
+
+
 # From version N to N + 1: changes the info of run.json in place. A step that has to change a table adds it here too.
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {}
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1}
 
 
 def migrate(info: dict[str, Any], where: str) -> dict[str, Any]:
@@ -122,7 +128,7 @@ def launches_schema() -> pa.Schema:
 
 @functools.cache
 def samples_schema() -> pa.Schema:
-    """Return the schema of samples.parquet: one row a sample. Times are ns on the node's steady clock.
+    """Return the schema of the samples: one row a sample. Times are ns on the node's steady clock.
 
     Rows of one row identity lie together, in the order in which rank 0 wrote them.
     """
@@ -149,7 +155,7 @@ def samples_schema() -> pa.Schema:
 
 @functools.cache
 def observations_schema() -> pa.Schema:
-    """Return the schema of observations.parquet: one row an observed value of a link, device or NIC."""
+    """Return the schema of the observations: one row an observed value of a link, device or NIC."""
     import pyarrow as pa
 
     return pa.schema(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -18,7 +19,7 @@ from pyarrow.fs import LocalFileSystem
 from linkgauge.errors import RunFolderError
 from linkgauge.model.case import LATER_DIMENSIONS, STATUSES
 from linkgauge.store import schema
-from linkgauge.store.journal import Record, open_regular
+from linkgauge.store.journal import Record, fsync_folder, launch_files, no_link, open_regular
 
 _T = TypeVar("_T")
 Identity = tuple[str, int, int, int]
@@ -94,7 +95,7 @@ def launch_row(record: Record, where: str) -> dict[str, Any]:
 
 @_refusing_nonsense
 def observation_rows(record: Record, where: str) -> list[dict[str, Any]]:
-    """Return the rows of observations.parquet of an `observations` record, whose header holds them as `rows`."""
+    """Return the rows of observations of an `observations` record, whose header holds them as `rows`."""
     identity = dict(zip(schema.IDENTITY, identity_of(record.header, where), strict=True))
     return [identity | row for row in record.header.get("rows") or []]
 
@@ -143,90 +144,99 @@ def _coded(codes: np.ndarray[Any, Any], words: list[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words, pa.string()))
 
 
-def read_table(folder: Path, name: str, columns: list[str] | None = None) -> tuple[pa.Table, set[int]]:
-    """Return one Parquet table of a run folder and the numbers of the launches that it covers.
+def read_table(folder: Path, name: str) -> tuple[pa.Table, set[int]]:
+    """Return a table that is one file, cases or launches, and the numbers of the launches that it covers.
 
     Where the file is not there yet the table is empty. RunFolderError where it is truncated, has a column of
     another type, or holds values that no measurement gives.
     """
     path = folder / f"{name}.parquet"
     wanted = schema.schema(name)
-    if columns is not None:
-        wanted = pa.schema([wanted.field(column) for column in columns])
-    if not path.exists() and not path.is_symlink():
+    if not os.path.lexists(path):
         return wanted.empty_table(), set()
-    open_regular(path).close()  # refuses links and devices
-    try:
-        # Not a context manager: ParquetFile.close() is what releases the file also when the footer is damaged.
-        file = _open_parquet(path)
-        with file:
-            later = _later_columns(file.schema_arrow.names) if name == "cases" else {}
-            there = pa.schema([field for field in wanted if field.name not in later])
-            _check_columns(path, file, there)
-            table = file.read(columns=there.names)
-            for column, value in later.items():
-                filled = pa.array([value] * table.num_rows, wanted.field(column).type)
-                table = table.append_column(wanted.field(column), filled)
-            table = table.select(wanted.names)
-            launches = _covered(file.schema_arrow.metadata)
-        table.validate(full=name != "samples")
-    except _READ_ERRORS as error:
-        raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
-    return table.replace_schema_metadata(None), launches
+    with _opened(path) as file:
+        later = {word: value for word, value in LATER_DIMENSIONS.items() if word in wanted.names}
+        for column in file.schema_arrow.names:
+            later.pop(column, None)  # what is left an older run has no column for, only the value that it measured
+        there = pa.schema([field for field in wanted if field.name not in later])
+        _check_columns(path, file, there)
+        table = file.read(columns=there.names)
+        for column, value in later.items():
+            filled = pa.array([value] * table.num_rows, wanted.field(column).type)
+            table = table.append_column(wanted.field(column), filled)
+        table.validate(full=True)
+        return table.select(wanted.names).replace_schema_metadata(None), _covered(file)
 
 
 def covered_launches(folder: Path, name: str) -> set[int]:
-    """Return the numbers of the launches that a table covers; none where it is not there yet.
+    """Return the numbers of the launches that a table's one file covers; none where it is not there.
 
     RunFolderError where the file is truncated or no regular one.
     """
     path = folder / f"{name}.parquet"
-    if not path.exists() and not path.is_symlink():
+    if not os.path.lexists(path):
         return set()
-    open_regular(path).close()
-    try:
-        with _open_parquet(path) as file:
-            return _covered(file.schema_arrow.metadata)
-    except _READ_ERRORS as error:
-        raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
+    with _opened(path) as file:
+        return _covered(file)
 
 
-def read_sample_groups(folder: Path, columns: list[str]) -> tuple[Iterator[pa.Table], set[int]]:
-    """Return the row groups of samples.parquet one by one, and the numbers of the launches that the file covers.
+def missing_file(folder: Path, name: str, launch: int) -> Path | None:
+    """Return where the rows of a launch belong, of a table of a file a launch; None where the folder has them."""
+    path = no_link(folder / name) / f"launch-{launch:05d}.parquet"
+    return None if os.path.lexists(path) or launch in covered_launches(folder, name) else path
+
+
+def files_of(folder: Path, name: str) -> tuple[list[Path], set[int]]:
+    """Return the files of a table of a file a launch, and the numbers of the launches that they cover.
+
+    The file of a run that format 1 began comes first; what it covers is read from nowhere else.
+    """
+    whole = folder / f"{name}.parquet"
+    covered = covered_launches(folder, name)
+    parts = launch_files(folder / name, "parquet")
+    paths = [path for launch, path in parts.items() if launch not in covered]
+    return [whole, *paths] if os.path.lexists(whole) else paths, covered | set(parts)
+
+
+def read_parts(paths: Iterable[Path], name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """Yield the row groups of a table's files one by one, with the named columns (all by default).
 
     The next one is read while the caller works on the one before. Raises and refuses as `read_table` does.
     """
-    _, launches = read_table(folder, "samples", [])
-    path = folder / "samples.parquet"
-    wanted = pa.schema([schema.schema("samples").field(column) for column in columns])
-    if not path.exists():
-        return iter(()), launches
+    wanted = schema.schema(name)
+    if columns is not None:
+        wanted = pa.schema([wanted.field(column) for column in columns])
+
+    def valid(table: pa.Table) -> pa.Table:
+        table.validate(full=name != "samples")
+        return table.select(wanted.names).replace_schema_metadata(None)
 
     def groups() -> Iterator[pa.Table]:
-        try:
-            with _open_parquet(path) as file, ThreadPoolExecutor(1) as pool:
+        for path in paths:
+            with _opened(path) as file:
                 _check_columns(path, file, wanted)
-                ahead = pool.submit(file.read_row_group, 0, columns) if file.num_row_groups else None
                 for number in range(file.num_row_groups):
-                    assert ahead is not None
-                    table = ahead.result()
-                    more = number + 1 < file.num_row_groups
-                    ahead = pool.submit(file.read_row_group, number + 1, columns) if more else None
-                    yield table.select(columns).replace_schema_metadata(None)
-        except _READ_ERRORS as error:
-            raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
+                    yield valid(file.read_row_group(number, wanted.names))  # no name keeps it while the next is read
 
-    return groups(), launches
-
-
-def _later_columns(names: list[str]) -> dict[str, str | int]:
-    """Dimensions that a run of before their time has no column for, with the value that it measured."""
-    return {name: value for name, value in LATER_DIMENSIONS.items() if name not in names}
+    found = groups()
+    with ThreadPoolExecutor(1) as pool:
+        ahead = pool.submit(next, found, None)
+        while (table := ahead.result()) is not None:
+            ahead = pool.submit(next, found, None)
+            yield table
 
 
-def _open_parquet(path: Path) -> pq.ParquetFile:
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     """Open a table whose pages' checksums, where it has them, are looked at: a changed bit is no other time."""
-    return pq.ParquetFile(path, filesystem=LocalFileSystem(), memory_map=False, page_checksum_verification=True)
+    open_regular(path).close()  # refuses links and devices
+    try:
+        # Not a context manager as it is made: close() is what releases the file also when the footer is damaged.
+        file = pq.ParquetFile(path, filesystem=LocalFileSystem(), memory_map=False, page_checksum_verification=True)
+        with file:
+            yield file
+    except _READ_ERRORS as error:
+        raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
 
 
 def _check_columns(path: Path, file: pq.ParquetFile, wanted: pa.Schema) -> None:
@@ -254,52 +264,46 @@ def check_samples(table: pa.Table, where: str) -> None:
             raise RunFolderError(f"{where}: samples with {name} below {least}")
 
 
-class TableWriter:
-    """Writes one table under a temporary name; `commit` makes it durable and then visible by an atomic rename."""
+def write_table(path: Path, name: str, launches: Iterable[int], parts: Iterable[pa.Table]) -> None:
+    """Write a table so that at every moment it is the whole one or, after a crash too, the one before or none.
 
-    def __init__(self, folder: Path, name: str, launches: Iterable[int]) -> None:
-        """Begin the table; `launches` are those whose journals it covers."""
-        self._target = folder / f"{name}.parquet"
-        self._temporary = folder / f".{name}.parquet.new"
-        self._temporary.unlink(missing_ok=True)
-        covered = json.dumps(sorted(launches)).encode()
-        wanted = schema.schema(name).with_metadata({_LAUNCHES_KEY: covered})
-        # Start times rise by little: their differences pack into a few bits. zstd of level 1 costs less than it saves.
-        packed = {"samples": ["sample", "scheduled_ns", "start_ns"], "observations": ["when_ns"]}.get(name, [])
-        options: dict[str, Any] = {}
-        if packed:
-            options["use_dictionary"] = [column for column in wanted.names if column not in (*packed, "ns")]
-            options["column_encoding"] = dict.fromkeys(packed, "DELTA_BINARY_PACKED")
-        self._writer = pq.ParquetWriter(
-            self._temporary,
+    Each part becomes a row group, so that a row identity's samples lie in one. `launches` are those that it covers.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    path.parent.mkdir(exist_ok=True)
+    temporary.unlink(missing_ok=True)
+    covered = json.dumps(sorted(launches)).encode()
+    wanted = schema.schema(name).with_metadata({_LAUNCHES_KEY: covered})
+    # Start times rise by little: their differences pack into a few bits. zstd of level 1 costs less than it saves.
+    packed = {"samples": ["sample", "scheduled_ns", "start_ns"], "observations": ["when_ns"]}.get(name, [])
+    options: dict[str, Any] = {}
+    if packed:
+        options["use_dictionary"] = [column for column in wanted.names if column not in (*packed, "ns")]
+        options["column_encoding"] = dict.fromkeys(packed, "DELTA_BINARY_PACKED")
+    try:
+        with pq.ParquetWriter(
+            temporary,
             wanted,
             filesystem=LocalFileSystem(),  # without it Arrow takes what stands before a colon for another one's name
             compression="zstd",
             compression_level=1,
             write_page_checksum=True,
             **options,
-        )
-
-    def write(self, table: pa.Table) -> None:
-        """Append rows as one row group, so that a row identity's samples lie in one."""
-        if table.num_rows:
-            self._writer.write_table(table, row_group_size=table.num_rows)
-
-    def commit(self) -> None:
-        """Make the table durable, then put it in the place of the one before."""
-        self._writer.close()
-        with open(self._temporary, "rb") as file:
+        ) as writer:
+            for part in parts:
+                if part.num_rows:
+                    writer.write_table(part, row_group_size=part.num_rows)
+        with open(temporary, "rb") as file:
             os.fsync(file.fileno())
-        os.replace(self._temporary, self._target)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    fsync_folder(path.parent)
 
-    def discard(self) -> None:
-        """Give the half-written table up."""
-        self._writer.close()
-        self._temporary.unlink(missing_ok=True)
 
-
-def _covered(metadata: dict[bytes, bytes] | None) -> set[int]:
-    numbers = json.loads((metadata or {}).get(_LAUNCHES_KEY, b"[]"))
+def _covered(file: pq.ParquetFile) -> set[int]:
+    numbers = json.loads((file.schema_arrow.metadata or {}).get(_LAUNCHES_KEY, b"[]"))
     if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
         raise ValueError("its list of launches is not one")
     return set(numbers)

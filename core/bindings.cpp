@@ -408,6 +408,18 @@ void bind_groups(nb::module_& module) {
              }
              return to_python(all);
            })
+      .def("on_node", &Group::on_node, nb::rv_policy::reference_internal)
+      .def(
+          "gather",
+          [](Group& group, const nb::bytes& mine, const nb::object& take) {
+            const std::span bytes(static_cast<const std::byte*>(mine.data()), mine.size());
+            const nb::gil_scoped_release release;
+            group.gather(bytes, [&](std::span<const std::byte> piece) {
+              const nb::gil_scoped_acquire acquire;
+              take(nb::bytes(piece.data(), piece.size()));
+            });
+          },
+          "mine"_a, "take"_a.none() = nb::none())
       .def(
           "abort_with", [](Group& group, const std::string& reason) { group.abort_with(reason); }, Release());
   module.def("thread_groups", make_thread_groups, "size"_a);

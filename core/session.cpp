@@ -37,6 +37,8 @@ class PlannedGroup final : public Group {
                                                const Progress& /*progress*/) override {
     refuse();
   }
+  Group& on_node() override { refuse(); }
+  void gather(std::span<const std::byte> /*mine*/, const Take& /*take*/) override { refuse(); }
   std::unique_ptr<Group> subset(const std::vector<int>& /*ranks*/) override { refuse(); }
   std::int64_t align(std::int64_t /*lead_ns*/, std::int64_t /*offset_ns*/, const Progress& /*progress*/) override {
     refuse();

@@ -10,12 +10,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace linkgauge {
 
 using Progress = std::function<void()>;  // empty: nothing to progress
+using Take = std::function<void(std::span<const std::byte>)>;
 
 // How a barrier waits: ranks that are measured spin; ranks with nothing to do sleep, so that they take no core from
 // those that have.
@@ -43,6 +45,14 @@ class Group {
   // Each rank's bytes, by rank. Sizes may differ.
   virtual std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine,
                                                        const Progress& progress) = 0;
+
+  // The ranks of this node as a group, which lives as long as this one. Not collective.
+  virtual Group& on_node() = 0;
+  // Every rank's bytes to the first rank alone, one rank after the other: `take` is called there, piece after piece of
+  // at most kGatherPieceBytes, and what is on its way is bounded by the shared memory. What it throws is thrown once
+  // all have been taken. Of the ranks of one node: across nodes throws CallerError.
+  static constexpr std::size_t kGatherPieceBytes = 1 << 14;
+  virtual void gather(std::span<const std::byte> mine, const Take& take) = 0;
 
   // The ranks of `ranks` (distinct, of this group) as a group of their own, in that order; ranks outside get nullptr.
   // Collective over this group.

@@ -163,6 +163,10 @@ std::vector<Bytes> MultiNodeGroup::exchange(const Bytes& mine, const Progress& p
   return all;
 }
 
+void MultiNodeGroup::gather(std::span<const std::byte> /*mine*/, const Take& /*take*/) {
+  throw CallerError("a group on several nodes gathers node by node");
+}
+
 std::unique_ptr<Group> MultiNodeGroup::subset(const std::vector<int>& ranks) {
   check_subset(ranks, size());
   std::vector<int> launch_ranks;

@@ -27,6 +27,8 @@ class MultiNodeGroup final : public Group {
   void barrier(const Progress& progress, Waiting waiting) override;
   bool agree(bool mine, const Progress& progress) override;
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override;
+  Group& on_node() override { return *local_; }
+  void gather(std::span<const std::byte> mine, const Take& take) override;
   std::unique_ptr<Group> subset(const std::vector<int>& ranks) override;
   std::int64_t align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) override;
   ClockOffset compare_clocks(const Progress& progress) override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
 #include <new>
 #include <utility>
 
@@ -13,8 +14,8 @@
 namespace linkgauge {
 namespace {
 
-constexpr std::size_t kLine = 64;            // one cache line a writer: no rank slows another by writing its own word
-constexpr std::size_t kSlotBytes = 1 << 14;  // of an exchange's round; larger messages take more rounds
+constexpr std::size_t kLine = 64;  // one cache line a writer: no rank slows another by writing its own word
+constexpr std::size_t kSlotBytes = Group::kGatherPieceBytes;  // of an exchange's round; larger messages take more
 constexpr std::size_t kReasonBytes = 1024;
 constexpr std::uint32_t kNotAborted = 0;
 constexpr std::uint32_t kReasonBeingWritten = 1;
@@ -159,6 +160,61 @@ std::vector<std::vector<std::byte>> RegionGroup::exchange(const std::vector<std:
     offset += kSlotBytes;
   } while (offset < most);
   return all;
+}
+
+void RegionGroup::gather(std::span<const std::byte> mine, const Take& take) {
+  std::exception_ptr refused;  // the others are in the rounds to come, whatever this rank makes of the bytes
+  const auto taken = [&](const Slot& from, std::size_t bytes) {
+    if (rank_ != 0 || bytes == 0 || refused) return;
+    try {
+      take({from.bytes.data(), bytes});
+    } catch (...) {
+      refused = std::current_exception();
+    }
+  };
+  // The first round tells the sizes, and is all where every message fits into its slot.
+  std::uint64_t round = rounds_++;
+  Slot& own = slot(rank_, round);
+  own.total_bytes = mine.size();
+  if (mine.size() <= kSlotBytes && !mine.empty()) std::memcpy(own.bytes.data(), mine.data(), mine.size());
+  meet({}, Waiting::kSleep, [] {});
+  std::size_t most = 0;
+  std::size_t total = 0;
+  std::size_t begin = 0;  // of this rank's bytes in all ranks'
+  for (int rank = 0; rank < size_; ++rank) {
+    const std::size_t bytes = slot(rank, round).total_bytes;
+    if (rank == rank_) begin = total;
+    most = std::max(most, bytes);
+    total += bytes;
+  }
+  if (most <= kSlotBytes) {
+    for (int rank = 0; rank_ == 0 && rank < size_; ++rank) {
+      const Slot& theirs = slot(rank, round);
+      taken(theirs, theirs.total_bytes);
+    }
+  } else {
+    // All slots together are a window on all ranks' bytes, which each fills where its own lie.
+    const std::size_t window = static_cast<std::size_t>(size_) * kSlotBytes;
+    for (std::size_t offset = 0; offset < total; offset += window) {
+      round = rounds_++;
+      std::size_t at = std::max(begin, offset);
+      const std::size_t end = std::min(begin + mine.size(), offset + window);
+      while (at < end) {
+        const std::size_t in_window = at - offset;
+        const std::size_t place = in_window % kSlotBytes;
+        const std::size_t bytes = std::min(kSlotBytes - place, end - at);
+        Slot& target = slot(static_cast<int>(in_window / kSlotBytes), round);
+        std::memcpy(target.bytes.data() + place, mine.data() + (at - begin), bytes);
+        at += bytes;
+      }
+      meet({}, Waiting::kSleep, [] {});
+      const std::size_t filled = std::min(window, total - offset);
+      for (std::size_t done = 0; rank_ == 0 && done < filled; done += kSlotBytes) {
+        taken(slot(static_cast<int>(done / kSlotBytes), round), std::min(kSlotBytes, filled - done));
+      }
+    }
+  }
+  if (refused) std::rethrow_exception(refused);
 }
 
 std::unique_ptr<Group> RegionGroup::subset(const std::vector<int>& ranks) {

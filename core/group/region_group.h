@@ -48,6 +48,8 @@ class RegionGroup final : public Group {
   void barrier(const Progress& progress, Waiting waiting) override;
   bool agree(bool mine, const Progress& progress) override;
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override;
+  Group& on_node() override { return *this; }
+  void gather(std::span<const std::byte> mine, const Take& take) override;
   std::unique_ptr<Group> subset(const std::vector<int>& ranks) override;
   std::int64_t align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) override;
   std::atomic<std::uint64_t>* flag(int source, int target, int channel) override;

@@ -50,6 +50,25 @@ void expect_group_works(Group& group) {
       require(all[static_cast<std::size_t>(rank)] == message_of(rank, mine_bytes(rank)), "exchange's bytes");
     }
   }
+  Group& here = group.on_node();
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{16384}, std::size_t{50001}}) {
+    for (int silent = -1; silent < here.size(); ++silent) {  // ragged: one rank has nothing to say
+      const auto said = [&](int rank) { return message_of(rank, rank == silent ? 0 : bytes * (rank % 3 + 1)); };
+      std::vector<std::byte> expected;
+      std::vector<std::byte> taken;
+      for (int rank = 0; rank < here.size(); ++rank) {
+        const std::vector<std::byte> one = said(rank);
+        expected.insert(expected.end(), one.begin(), one.end());
+      }
+      bool bounded = true;
+      here.gather(said(here.rank()), [&](std::span<const std::byte> piece) {
+        bounded = bounded && piece.size() <= Group::kGatherPieceBytes;
+        taken.insert(taken.end(), piece.begin(), piece.end());
+      });
+      require(bounded, "gather's pieces");
+      require(here.rank() == 0 ? taken == expected : taken.empty(), "gather's bytes");
+    }
+  }
   for (int i = 0; i < 5; ++i) {
     const std::int64_t scheduled_ns = group.align(50'000, 0, {});
     require(now_ns() >= scheduled_ns, "align returned before its deadline");
@@ -314,6 +333,19 @@ TEST(ThreadGroup, AFailedGroupPartsTogether) {
     group.part();
     EXPECT_EQ(came, 3);
     group.part();
+  });
+}
+
+TEST(ThreadGroup, WhatTakingThrowsLeavesTheGroupUsable) {
+  on_threads(3, [](Group& group) {
+    const std::vector<std::byte> mine(100'000);
+    const auto refuse = [](std::span<const std::byte>) { throw CallerError("no room"); };
+    if (group.rank() == 0) {
+      EXPECT_THROW(group.gather(mine, refuse), CallerError);
+    } else {
+      group.gather(mine, refuse);
+    }
+    EXPECT_TRUE(group.agree(true, {}));
   });
 }
 

@@ -124,6 +124,29 @@ def test_groups_meet_and_exchange() -> None:
         assert result == [b"", b"\x01" * 40_000, b"\x02" * 80_000]
 
 
+def test_a_gathering_brings_bytes_to_the_first_rank_alone() -> None:
+    def body(group: Any) -> Any:
+        here = group.on_node()
+        taken: list[bytes] = []
+        mine = bytes([group.rank]) * 40_000 * group.rank
+        here.gather(mine, taken.append if group.rank == 0 else None)
+        here.gather(b"ab"[: group.rank], taken.append if group.rank == 0 else None)
+
+        def refuse(piece: bytes) -> None:
+            raise LookupError
+
+        if group.rank == 0:
+            with pytest.raises(LookupError):
+                here.gather(mine, refuse)
+        else:
+            here.gather(mine, refuse)
+        assert all(len(piece) <= 1 << 14 for piece in taken)
+        return b"".join(taken)
+
+    expected = b"\x01" * 40_000 + b"\x02" * 80_000 + b"a" + b"ab"
+    assert as_ranks(3, body) == [expected, b"", b""]
+
+
 def test_result_has_every_column(runtime: Any) -> None:
     words = [np.zeros(8, dtype=np.uint64) for _ in range(3)]
 

@@ -6,6 +6,7 @@ import json
 import os
 import struct
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
-from linkgauge.store.journal import JournalDamage, JournalWriter, read_journal
+from linkgauge.store.journal import JournalDamage, JournalUnwritableError, JournalWriter, read_journal
 
 
 def write_three(path: Path) -> list[int]:
@@ -139,6 +140,33 @@ def test_a_full_disk_leaves_what_was_written(tmp_path: Path, monkeypatch: pytest
     journal.append("case", {"n": 2})
     journal.close()
     assert [record.header["n"] for record in read_journal(path)] == [0, 2]
+
+
+def test_a_record_that_does_not_come_to_its_end_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+
+    def stream(journal: JournalWriter, pieces: Iterable[bytes], fault: Exception | None = None) -> None:
+        with journal.record("case", {}, [("ns", "<i8", 400_000)]) as write:
+            for piece in pieces:
+                write(piece)
+                assert [record.kind for record in read_journal(path)] == ["launch"]
+            if fault is not None:
+                raise fault
+
+    with JournalWriter(path) as journal:
+        end = journal.append("launch", {})
+        with pytest.raises(ZeroDivisionError):
+            stream(journal, [bytes(800_000)] * 4, ZeroDivisionError())  # what is more than a megabyte is in the file
+        assert path.stat().st_size == end
+        for count in (0, 3_199_999, 3_200_001):
+            with pytest.raises(ValueError, match="not 3200000"):
+                stream(journal, [bytes(count)])
+        with pytest.raises(JournalUnwritableError):
+            stream(journal, [], OSError(28, "No space left on device"))
+        assert path.stat().st_size == end
+        journal.append("case", {}, {"ns": np.arange(3)}, listed=("rows", [b'{"a":1}', b"[2]"]))
+    kinds = [(record.kind, record.header) for record in read_journal(path)]
+    assert kinds == [("launch", {}), ("case", {"rows": [{"a": 1}, [2]]})]
 
 
 def forged(head: bytes, payload: bytes = b"", version: int = 1) -> bytes:

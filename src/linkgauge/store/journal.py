@@ -11,6 +11,7 @@ middle, which is not: only the latter is followed by a further record.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -18,7 +19,7 @@ import re
 import stat
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -88,34 +89,62 @@ class JournalWriter:
         header: dict[str, Any],
         columns: dict[str, np.ndarray[Any, Any]] | None = None,
         durable: bool = True,
+        listed: tuple[str, Sequence[bytes]] | None = None,
     ) -> int:
         """Append one record and return the offset in bytes after it.
 
-        `columns` are one-dimensional arrays of integers or floats, of any lengths. With `durable` the record is on
-        the disk (fsync) when this returns. Raises JournalUnwritableError where it cannot be written (a full disk);
-        the journal then ends with the record before.
+        `columns` are one-dimensional arrays of integers or floats, of any lengths; `listed` is a further key of the
+        header with a list of what is JSON already. With `durable` the record is on the disk (fsync) when this returns.
+        Raises JournalUnwritableError where it cannot be written (a full disk); the journal then ends with the record
+        before.
         """
         arrays = {name: _storable(name, array) for name, array in (columns or {}).items()}
-        described = [[name, array.dtype.str, int(array.size)] for name, array in arrays.items()]
-        head = json.dumps({"kind": kind, "header": header, "columns": described}, separators=(",", ":"), default=_plain)
-        text = head.encode()
+        described = [(name, array.dtype.str, int(array.size)) for name, array in arrays.items()]
+        with self.record(kind, header, described, durable, listed) as write:
+            for array in arrays.values():
+                if array.size:
+                    write(array.data.cast("B"))
+        return self._end
+
+    @contextlib.contextmanager
+    def record(
+        self,
+        kind: str,
+        header: dict[str, Any],
+        columns: Sequence[tuple[str, str, int]],
+        durable: bool = True,
+        listed: tuple[str, Sequence[bytes]] | None = None,
+    ) -> Iterator[Callable[[bytes | bytearray | memoryview], None]]:
+        """Append one record whose columns come bit by bit: what the context gives writes the next bytes of them.
+
+        `columns` are name, dtype and length, in the order in which their bytes follow each other. Nothing of the record
+        is kept in memory, and nothing of it stays in the journal where the block ends by an error, or with fewer or
+        more bytes than were said.
+        """
+        text = _header_text(kind, header, columns, listed)
         if len(text) > _MAX_HEADER_BYTES:
             raise ValueError(f"header of a '{kind}' record has {len(text)} bytes, more than {_MAX_HEADER_BYTES}")
-        payload = [array.tobytes() for array in arrays.values()]
-        prefix = _PREFIX.pack(_MAGIC, JOURNAL_VERSION, 0, len(text), sum(map(len, payload)))
-        body = b"".join([prefix, _CRC.pack(zlib.crc32(prefix)), text, *payload])
-        body += _CRC.pack(zlib.crc32(body))
+        expected = sum(length * np.dtype(dtype).itemsize for _, dtype, length in columns)
+        prefix = _PREFIX.pack(_MAGIC, JOURNAL_VERSION, 0, len(text), expected)
+        tail = _Tail(self._file)
         try:
-            _write_all(self._file, body)
+            tail.write(prefix + _CRC.pack(zlib.crc32(prefix)) + text)
+            head_bytes = tail.written
+            yield tail.write
+            if tail.written - head_bytes != expected:
+                raise ValueError(f"a '{kind}' record got {tail.written - head_bytes} bytes, not {expected}")
+            tail.write(_CRC.pack(tail.crc))
+            tail.flush()
             if durable:
                 os.fsync(self._file)
-        except OSError as error:
+        except BaseException as error:
             # What is left of a record that did not fit would hide the records that a resumed run appends.
             os.ftruncate(self._file, self._end)
             os.lseek(self._file, self._end, os.SEEK_SET)
-            raise JournalUnwritableError(f"cannot write the journal {self.path}: {error.strerror}") from None
-        self._end += len(body)
-        return self._end
+            if isinstance(error, OSError):
+                raise JournalUnwritableError(f"cannot write the journal {self.path}: {error.strerror}") from None
+            raise
+        self._end += tail.written
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -214,6 +243,49 @@ def fsync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+_FLUSH_BYTES = 1 << 20
+
+
+class _Tail:
+    """What is being written at the end of a journal: few calls of the system, and a checksum as it goes."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._held = bytearray()
+        self.written = 0  # or held
+        self.crc = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.crc = zlib.crc32(data, self.crc)
+        self.written += len(data)
+        if len(self._held) + len(data) <= _FLUSH_BYTES:
+            self._held += data
+            return
+        self.flush()
+        _write_all(self._file, data)
+
+    def flush(self) -> None:
+        _write_all(self._file, self._held)
+        self._held = bytearray()
+
+
+def _header_text(
+    kind: str,
+    header: dict[str, Any],
+    columns: Sequence[tuple[str, str, int]],
+    listed: tuple[str, Sequence[bytes]] | None,
+) -> bytes:
+    def encoded(value: object) -> bytes:
+        return json.dumps(value, separators=(",", ":"), default=_plain).encode()
+
+    inner = encoded(header)
+    if listed is not None:
+        name, items = listed
+        comma = b"," if header else b""
+        inner = b"".join([inner[:-1], comma, encoded(name), b":[", b",".join(items), b"]}"])
+    return b"".join([b'{"kind":', encoded(kind), b',"header":', inner, b',"columns":', encoded(list(columns)), b"}"])
+
+
 def _storable(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     array = np.asarray(array)
     array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
@@ -234,7 +306,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"cannot store a {type(value).__name__} in the journal")
 
 
-def _write_all(descriptor: int, body: bytes) -> None:
+def _write_all(descriptor: int, body: bytes | bytearray | memoryview) -> None:
     view = memoryview(body)
     while view:
         view = view[os.write(descriptor, view) :]

@@ -58,19 +58,22 @@ class HeartbeatFile:
         """Set one word of one rank."""
         self._words[_WORDS * (rank + 1) + which] = value
 
-    def beats(self) -> tuple[int, ...]:
+    def words(self) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:
+        """A view of all ranks' words, a rank a row."""
+        return self._words[_WORDS:].reshape(self.ranks, _WORDS)
+
+    def beats(self) -> bytes:
         """What moves while a launch is alive: count, phase, case and state of every rank."""
-        return tuple(
-            int(word) for rank in range(self.ranks) for word in self.rank_words(rank)[[COUNT, PHASE, CASE, STATE]]
-        )
+        return self.words()[:, [COUNT, PHASE, CASE, STATE]].tobytes()
 
     def known(self) -> frozenset[int]:
         """The ranks that have said their process ids in this very file: those of its node."""
-        return frozenset(rank for rank in range(self.ranks) if self.word(rank, PID))
+        return frozenset(self.words()[:, PID].nonzero()[0].tolist())
 
     def pids(self) -> list[int]:
         """Process ids of the ranks that have said theirs."""
-        return [pid for pid in (self.word(rank, PID) for rank in range(self.ranks)) if pid]
+        said = self.words()[:, PID]
+        return [int(pid) for pid in said[said != 0]]
 
     def phase_name(self, rank: int) -> str:
         """The phase that a rank is in."""

@@ -19,6 +19,7 @@ import hmac
 import itertools
 import json
 import os
+import resource
 import secrets
 import socket
 import struct
@@ -35,6 +36,8 @@ REPORT_EVERY_S = 0.25
 _RETRY_S = 2.0
 _CONNECT_S = 3.0
 _STRANGER_S = 5.0  # a connection that has not shown the token by then is closed
+_BACKLOG = 4096  # nodes that connect at once; kernels allow as many by default
+_OTHER_FILES = 256
 _TOKEN = 32
 _HELLO = struct.Struct(f"<{_TOKEN}sI")
 _WORDS = (COUNT, PHASE, CASE, STATE)
@@ -57,6 +60,8 @@ class _Node:
     since: float
     report_bytes: int = 0
     held: bytearray = dataclasses.field(default_factory=bytearray)
+    said: tuple[int, ...] = ()  # as it came, and which of them the parent does not map itself
+    rows: list[int] = dataclasses.field(default_factory=list)
     ranks: tuple[int, ...] = ()
 
 
@@ -84,10 +89,11 @@ class NodeBeats:
         if not self._unseen:
             return
         self._token = secrets.token_hex(_TOKEN // 2)
+        _make_room(len(self._unseen))
         with contextlib.suppress(OSError):
             dual = socket.has_dualstack_ipv6()
             self._server = socket.create_server(
-                ("", 0), family=socket.AF_INET6 if dual else socket.AF_INET, backlog=128, dualstack_ipv6=dual
+                ("", 0), family=socket.AF_INET6 if dual else socket.AF_INET, backlog=_BACKLOG, dualstack_ipv6=dual
             )
             self._server.setblocking(False)
             port = int(self._server.getsockname()[1])
@@ -149,11 +155,12 @@ class NodeBeats:
         return True
 
     def _report(self, node: _Node, report: np.ndarray[tuple[int, int], np.dtype[np.uint64]]) -> None:
-        known = [row for row in report.tolist() if row[0] in self._unseen]
-        node.ranks = tuple(row[0] for row in known)
-        for rank, *values in known:
-            for which, value in zip(_WORDS, values, strict=True):
-                self._heartbeat.set_word(rank, which, value)
+        if tuple(report[:, 0].tolist()) != node.said:  # seldom: a node speaks of the same ranks each time
+            node.said = tuple(report[:, 0].tolist())
+            node.rows = [row for row, rank in enumerate(node.said) if rank in self._unseen]
+            node.ranks = tuple(node.said[row] for row in node.rows)
+        if node.ranks:
+            self._heartbeat.words()[np.ix_(node.ranks, _WORDS)] = report[node.rows, 1:]
 
     def close(self) -> None:
         """Close all, and remove the file."""
@@ -165,6 +172,16 @@ class NodeBeats:
             self._server = None
         with contextlib.suppress(OSError):  # of a folder that vanished or became read-only
             self._place.unlink(missing_ok=True)
+
+
+def _make_room(connections: int) -> None:
+    """Let this process open so many files more, as far as it may: 1,024 in all, as is usual, are fewer than nodes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 def _addresses(hosts: Iterable[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -85,19 +86,24 @@ class WorkerSpec:
     def write(self, path: Path) -> None:
         """Write the file."""
         plain = dataclasses.asdict(dataclasses.replace(self, cases=()))
+        # Every rank reads this: a case's devices, as many as its ranks, are written once for all cases that have them.
+        sets: dict[tuple[int, ...], int] = {}
         plain["cases"] = [
-            {"case": entry.case.dimensions(), "attempt": entry.attempt, "index": entry.index,
+            {"case": {**entry.case.dimensions(), "devices": sets.setdefault(entry.case.devices, len(sets))},
+             "attempt": entry.attempt, "index": entry.index,
              **({} if entry.step is None else {"step": entry.step.to_plain()})} for entry in self.cases
         ]  # fmt: skip
+        plain["device_sets"] = list(sets)
         path.write_text(json.dumps(plain, separators=(",", ":")))
 
     @classmethod
     def read(cls, path: Path) -> WorkerSpec:
         """Read it back."""
         plain = json.loads(path.read_text())
+        sets = [tuple(devices) for devices in plain.pop("device_sets")]
         cases = tuple(
-            CaseEntry(Case.from_dimensions(entry["case"]), entry["attempt"], entry["index"],
-                      Step.of_plain(entry.get("step"))) for entry in plain["cases"]
+            CaseEntry(Case.from_dimensions({**entry["case"], "devices": sets[entry["case"]["devices"]]}),
+                      entry["attempt"], entry["index"], Step.of_plain(entry.get("step"))) for entry in plain["cases"]
         )  # fmt: skip
         values = {**plain, "cases": cases, "devices": tuple(plain["devices"]), "ordinals": tuple(plain["ordinals"]),
                   "estimates_s": tuple(plain["estimates_s"])}  # fmt: skip
@@ -106,14 +112,22 @@ class WorkerSpec:
 
 def rank_list(case: Case, rank_devices: tuple[int, ...]) -> list[int]:
     """The launch's rank that plays each place of the case: the k-th entry of a device goes to its k-th rank."""
+    ranks_of = _ranks_of_devices(rank_devices)
     used: dict[int, int] = {}
     ranks = []
     for device in case.devices:
         place = used.get(device, 0)
         used[device] = place + 1
-        of_device = [rank for rank, driven in enumerate(rank_devices) if driven == device]
-        ranks.append(of_device[place])
+        ranks.append(ranks_of[device][place])
     return ranks
+
+
+@functools.lru_cache(maxsize=1)  # a launch has one
+def _ranks_of_devices(rank_devices: tuple[int, ...]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for rank, device in enumerate(rank_devices):
+        found.setdefault(device, []).append(rank)
+    return found
 
 
 def case_seed(seed: int, case: Case) -> int:

@@ -81,7 +81,7 @@ class LaunchWatch:
         self._clock = clock
         self._offset = 0
         self._size = -1
-        self._beats: tuple[int, ...] = ()
+        self._beats = b""
         self._moved_at = self._began_at = clock()
         self._longest_gap_s = 0.0
         self.in_hand: CaseEntry | None = None
@@ -162,4 +162,4 @@ class LaunchWatch:
         if self._machine.kind == "host":
             return False
         prepare = PHASE_NAMES.index("prepare")
-        return any(self._heartbeat.word(rank, PHASE) == prepare for rank in range(self._heartbeat.ranks))
+        return bool((self._heartbeat.words()[:, PHASE] == prepare).any())

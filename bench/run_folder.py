@@ -45,7 +45,7 @@ def make(path: Path, samples: int, rows: int) -> None:
 
 
 def launch_by_launch(path: Path, launches: int) -> dict[str, float]:
-    """Compact so many small launches one after the other, as a run does; mean ms of the first and of the last quarter."""
+    """Compact so many small launches one after the other; mean ms of the first and of the last quarter."""
     from linkgauge.store.folder import RunFolder
     from synthetic import make_run, usual_cases
 

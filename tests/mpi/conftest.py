@@ -41,15 +41,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 RunCases = Callable[..., list[dict[str, Any]]]
+RunProgram = Callable[[MpiInstallation, int, Path, dict[str, Any]], Any]
 
 
 @pytest.fixture
-def run_cases(tmp_path: Path) -> RunCases:
-    """A function (mpi, ranks, cases, fault) that measures cases on that many ranks; a result for each case."""
+def run_program(tmp_path: Path) -> RunProgram:
+    """A function (mpi, ranks, program, request) that runs a program on that many ranks; what rank 0 answers.
 
-    def run(
-        mpi: MpiInstallation, ranks: int, cases: list[dict[str, Any]], fault: dict[str, Any] | None = None
-    ) -> list[dict[str, Any]]:
+    The request goes as JSON, with `segment`, a place for shared memory, and `answer`, the file of the answer.
+    """
+
+    def run(mpi: MpiInstallation, ranks: int, program: Path, request: dict[str, Any]) -> Any:
         folders = PrivateFolders([tmp_path])
         try:
             launch = folders.launch(0)
@@ -57,24 +59,15 @@ def run_cases(tmp_path: Path) -> RunCases:
             answer_file = tmp_path / "answer.json"
             answer_file.unlink(missing_ok=True)
             request_file.write_text(
-                json.dumps(
-                    {
-                        "abi": mpi.abi,
-                        "ranks": ranks,
-                        "segment": str(launch.segments / "group"),
-                        "cases": cases,
-                        "fault": fault,
-                        "answer": str(answer_file),
-                    }
-                )
+                json.dumps({**request, "segment": str(launch.segments / "group"), "answer": str(answer_file)})
             )
             launcher = launcher_for(mpi)
             env = {**library_environment(mpi, launch.temporary), **worker_environment(launch)}
             env["PYTHONPATH"] = package_environment().get("PYTHONPATH", "")
-            request = LaunchRequest(ranks, [sys.executable, str(PROGRAM), str(request_file)], env, launch)
+            asked = LaunchRequest(ranks, [sys.executable, str(program), str(request_file)], env, launch)
             done = subprocess.run(
-                launcher.command(request),
-                env={**os.environ, **env, **launcher.environment(request)},
+                launcher.command(asked),
+                env={**os.environ, **env, **launcher.environment(asked)},
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT_S,
@@ -82,9 +75,22 @@ def run_cases(tmp_path: Path) -> RunCases:
                 stdin=subprocess.DEVNULL,
             )
             assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-            answer: list[dict[str, Any]] = json.loads(answer_file.read_text())
-            return answer
+            return json.loads(answer_file.read_text())
         finally:
             folders.close()
+
+    return run
+
+
+@pytest.fixture
+def run_cases(run_program: RunProgram) -> RunCases:
+    """A function (mpi, ranks, cases, fault) that measures cases on that many ranks; a result for each case."""
+
+    def run(
+        mpi: MpiInstallation, ranks: int, cases: list[dict[str, Any]], fault: dict[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        request = {"abi": mpi.abi, "ranks": ranks, "cases": cases, "fault": fault}
+        answer: list[dict[str, Any]] = run_program(mpi, ranks, PROGRAM, request)
+        return answer
 
     return run

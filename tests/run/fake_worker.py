@@ -9,14 +9,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from linkgauge.model.case import Case
+from linkgauge.run import gathering, worker
 from linkgauge.run import heartbeat as beat
-from linkgauge.run import worker
+from linkgauge.run.gathering import Ranks, Take
 from linkgauge.run.observe import Value
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.spec import WorkerSpec, rank_list
@@ -36,16 +37,38 @@ def link_ns(size: int) -> int:
     return round(latency_ns + size / bytes_per_ns)
 
 
-class FakeSession:
-    def __init__(self, spec: WorkerSpec, rank: int, words: Any, exchange: Any) -> None:
-        self.spec, self.rank, self.words, self._exchange = spec, rank, words, exchange
+class FakeNode:
+    """Ranks of one node, who have only an exchange."""
+
+    def __init__(self, spec: WorkerSpec, rank: int, exchange: Any) -> None:
+        self.spec, self.rank, self.size, self._exchange = spec, rank, spec.ranks, exchange
+        self._gathers = 0
 
     def exchange(self, mine: bytes) -> list[bytes]:
-        said = self._exchange(self.rank, mine)
+        said: list[bytes] = self._exchange(self.rank, mine)
         fault = self.spec.fault or {}
         if mine.startswith(b'{"index"') and fault.get("kind") == "early" and not os.path.exists(fault["once"]):
             time.sleep(0.3)  # the other ranks are in the case before rank 0 is
         return said
+
+    def gather(self, mine: bytes, take: Take | None) -> None:
+        self._gathers += 1
+        fault = self.spec.fault or {}
+        lost = str(fault.get("kind")).endswith(" gathering") and self.rank == self.size - 1
+        if lost and self._gathers == fault["gather"] and not os.path.exists(fault["once"]):
+            open(fault["once"], "w").close()
+            if fault["kind"] == "dies gathering":
+                os._exit(3)
+            time.sleep(1000)
+        for said in self._exchange(self.rank, mine):
+            if self.rank == 0 and take is not None:
+                take(said)
+
+
+class FakeSession:
+    def __init__(self, spec: WorkerSpec, rank: int, words: Any, exchange: Any) -> None:
+        self.spec, self.rank, self.words = spec, rank, words
+        self.ranks = Ranks(FakeNode(spec, rank, exchange))
 
     def describe(self) -> dict[str, Any]:
         return {"name": "fake", "kind": "host", "uuid": f"fake-{self.rank}"}
@@ -60,7 +83,8 @@ class FakeSession:
         fault = self.spec.fault or {}
         matches = all(getattr(case, name) == fault[name] for name in ("transport", "pattern", "size") if name in fault)
         matches = matches and case.devices == tuple(fault.get("devices", case.devices))
-        if not fault or not matches or self.rank != ranks[-1] or fault["kind"] == "between":
+        between = fault.get("kind") == "between" or str(fault.get("kind")).endswith(" gathering")
+        if not fault or not matches or self.rank != ranks[-1] or between:
             return ""
         marker = fault.get("once")
         if marker:
@@ -118,7 +142,7 @@ class FakeSession:
         return RankOutcome(self.rank, "ok", "", facts, samples)
 
 
-def open_process_session(spec: WorkerSpec, world: Any, words: Any) -> FakeSession:
+def open_process_session(spec: WorkerSpec, world: Any, nodes: Sequence[int], words: Any) -> FakeSession:
     return FakeSession(spec, world.Get_rank(), words, lambda _, mine: world.allgather(mine))
 
 
@@ -170,6 +194,8 @@ if __name__ == "__main__":
     worker._next_step = die_between
     if os.environ.get("LINKGAUGE_TEST_CANNOT_START") == "1":
         raise SystemExit("a library that this launch asks for is not here")
+    if "LINKGAUGE_TEST_WINDOW" in os.environ:
+        gathering.WINDOW_BYTES = int(os.environ["LINKGAUGE_TEST_WINDOW"])
     if "LINKGAUGE_TEST_OBSERVED" in os.environ:
         worker.open_reader = lambda runtime, device: (FakeReader(device["ordinal"]), "")
     worker.open_process_session = open_process_session

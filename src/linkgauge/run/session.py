@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import json
 import os
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +17,7 @@ import numpy as np
 from linkgauge.errors import UsageError
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
+from linkgauge.run.gathering import Link, MpiLink, Ranks
 from linkgauge.run.observe import clock_rows
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.spec import WorkerSpec, core_case, rank_list
@@ -27,8 +30,7 @@ class Session(Protocol):
     def measure(self, case: Case) -> RankOutcome:
         """Measure one case; ranks that take no part sleep and bring back `idle`."""
 
-    def exchange(self, mine: bytes) -> list[bytes]:
-        """Each rank's bytes, by rank."""
+    ranks: Ranks  # how this rank and the others tell each other, beside what is measured
 
     def describe(self) -> dict[str, Any]:
         """Describe this rank's device. Not collective."""
@@ -43,8 +45,11 @@ class Session(Protocol):
 class CoreSession:
     """A session of linkgauge._core."""
 
-    def __init__(self, core: Any, spec: WorkerSpec, group: Any, runtime: Any, mpi: Any, heartbeat: Any) -> None:
-        """Open a session for the rank that `group` says."""
+    def __init__(
+        self, core: Any, spec: WorkerSpec, group: Any, runtime: Any, mpi: Any, heartbeat: Any, link: Link | None = None
+    ) -> None:
+        """Open a session for the rank that `group` says; `link` as Ranks takes it."""
+        self.ranks = Ranks(group.on_node(), link)
         self._core = core
         self._spec = spec
         self._group = group
@@ -56,11 +61,6 @@ class CoreSession:
         self._session = core.Session(runtime, group, mpi, heartbeat, *self._ccl_places, self._note_failure)
         self._case_key = ""
         self._planter = _planter(spec, self) if spec.fault else None
-
-    def exchange(self, mine: bytes) -> list[bytes]:
-        """Each rank's bytes, by rank."""
-        said: list[bytes] = self._group.exchange(mine)
-        return said
 
     def describe(self) -> dict[str, Any]:
         """Describe this rank's device."""
@@ -184,15 +184,17 @@ def _runtime(core: Any, spec: WorkerSpec) -> Any:
     )
 
 
-def open_process_session(spec: WorkerSpec, world: Any, heartbeat: Any) -> Session:
-    """This process' rank of the launch: `world` is mpi4py's COMM_WORLD, `heartbeat` the rank's words. Collective."""
+def open_process_session(spec: WorkerSpec, world: Any, nodes: Sequence[int], heartbeat: Any) -> Session:
+    """This process' rank of the launch: `world` is mpi4py's COMM_WORLD, `heartbeat` the rank's words. Collective.
+
+    `nodes`: of each rank the number of its node.
+    """
     core = _core()
-    places = world.allgather(node_name())
-    nodes = [list(dict.fromkeys(places)).index(place) for place in places]
     segment = Path(spec.folder) / "group"
-    exchange = _exchange_over(world) if max(nodes) > 0 else None
-    group = core.process_group(world.Get_rank(), nodes, str(segment), exchange)
-    return CoreSession(core, spec, group, _runtime(core, spec), _mpi(core, spec), heartbeat)
+    several = max(nodes) > 0
+    group = core.process_group(world.Get_rank(), list(nodes), str(segment), _exchange_over(world) if several else None)
+    link = _link_over(world, nodes) if several else None
+    return CoreSession(core, spec, group, _runtime(core, spec), _mpi(core, spec), heartbeat, link)
 
 
 def open_thread_sessions(spec: WorkerSpec, heartbeats: Sequence[Any]) -> list[Session]:
@@ -214,7 +216,42 @@ def node_name() -> str:
         return os.uname().nodename
 
 
-_FRAME_HEAD, _FRAME_BODY = 8, 248  # of an exchange's first collective, in bytes
+_PLACE_BYTES = 16
+
+
+def node_numbers(world: Any) -> list[int]:
+    """Of each rank the number of its node, by first appearance. `world` is mpi4py's COMM_WORLD. Collective."""
+    place = hashlib.blake2b(node_name().encode(), digest_size=_PLACE_BYTES).digest()
+    rank, size = world.Get_rank(), world.Get_size()
+    places = bytearray(_PLACE_BYTES * size) if rank == 0 else None
+    world.Gather(place, places)
+    numbers = np.empty(size, dtype=np.int32)
+    if places is not None:
+        known: dict[bytes, int] = {}
+        for index in range(size):
+            at = index * _PLACE_BYTES
+            numbers[index] = known.setdefault(bytes(places[at : at + _PLACE_BYTES]), len(known))
+    world.Bcast(numbers)
+    return [int(number) for number in numbers]
+
+
+def _link_over(world: Any, nodes: Sequence[int]) -> Link | None:
+    """Messages between the nodes' first ranks; None on the others. Collective over the first ones."""
+    from mpi4py import MPI
+
+    first: dict[int, int] = {}
+    for rank, node in enumerate(nodes):
+        first.setdefault(node, rank)
+    if first[nodes[world.Get_rank()]] != world.Get_rank():
+        return None
+    ranks = [first[node] for node in sorted(first)]  # numbered by first appearance: node 0 is rank 0's
+    return MpiLink(world.Create_group(world.Get_group().Incl(ranks)), MPI.Status())
+
+
+_FRAME_BODY = 248
+_FRAME = struct.Struct(
+    f"<Q{_FRAME_BODY}s"
+)  # of an exchange's first collective: the message's length, and its beginning
 
 
 def _exchange_over(world: Any) -> Any:
@@ -227,16 +264,13 @@ def _exchange_over(world: Any) -> Any:
             made[key] = world.Create_group(world.Get_group().Incl(ranks))
         # Nearly every message is small, and then one collective of the library without pickling is all: clocks are
         # compared by such messages.
-        frame = len(mine).to_bytes(_FRAME_HEAD, "little") + mine[:_FRAME_BODY].ljust(_FRAME_BODY, b"\0")
-        frames = bytearray(len(frame) * len(ranks))
-        made[key].Allgather(frame, frames)
-        heads = range(0, len(frames), len(frame))
-        sizes = [int.from_bytes(frames[at : at + _FRAME_HEAD], "little") for at in heads]
-        if max(sizes) > _FRAME_BODY:
+        frames = bytearray(_FRAME.size * len(ranks))
+        made[key].Allgather(_FRAME.pack(len(mine), mine[:_FRAME_BODY]), frames)
+        unpacked = list(_FRAME.iter_unpack(frames))
+        if max(size for size, _ in unpacked) > _FRAME_BODY:
             said: list[bytes] = made[key].allgather(mine)
             return said
-        starts = (at + _FRAME_HEAD for at in heads)
-        return [bytes(frames[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
+        return [body[:size] for size, body in unpacked]
 
     return exchange
 

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,14 +30,16 @@ from linkgauge.plan.curves import LeftOut, Point
 from linkgauge.run import evidence, nccl_log
 from linkgauge.run import heartbeat as beat
 from linkgauge.run.binding import with_own_core
+from linkgauge.run.case_record import Rest, record_case, send_outcome, send_rest
 from linkgauge.run.evidence import NoteKind
+from linkgauge.run.gathering import gathered
 from linkgauge.run.heartbeat import HeartbeatFile
 from linkgauge.run.nccl_log import NcclLog
 from linkgauge.run.node_beats import BeatReporter, place_of
-from linkgauge.run.observe import Observer, notable, open_reader
-from linkgauge.run.outcome import RankOutcome, case_header, joined_samples, point_of
+from linkgauge.run.observe import Observer, open_reader
+from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.schedule import Schedule
-from linkgauge.run.session import Session, node_name, open_process_session, open_thread_sessions
+from linkgauge.run.session import Session, node_numbers, open_process_session, open_thread_sessions
 from linkgauge.run.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec, rank_list
 from linkgauge.store.journal import JournalDamage, JournalUnwritableError, JournalWriter
 
@@ -56,14 +58,21 @@ class Recorder:
         self._journal = JournalWriter(spec.journal)
         self.failures = dict(spec.failures)
 
-    def launch(self, ranks: list[dict[str, Any]], clock: dict[str, Any], versions: dict[str, Any]) -> None:
-        """Who takes part, and under what."""
-        refused = {str(one["device"]["ordinal"]): one["not_observed"] for one in ranks if one.get("not_observed")}
+    def launch(self, ranks: Sequence[bytes], clock: dict[str, Any], versions: dict[str, Any]) -> None:
+        """Who takes part, each as JSON, and under what."""
+        refused = {}
+        said = {}
+        for text in ranks:  # one at a time: decoded they take ten times the memory
+            one = json.loads(text)
+            said[int(one["rank"])] = text
+            if one.get("not_observed"):
+                refused[int(one["rank"])] = (str(one["device"]["ordinal"]), one["not_observed"])
         header = {"launch": self._spec.launch, "launch_key": self._spec.launch_key, **self._spec.launch_info}
         header["versions"] = {**header.get("versions", {}), **versions}
         if refused:
-            header["not_observed"] = refused
-        self._journal.append("launch", {**header, "ranks": ranks, "clock": clock})
+            header["not_observed"] = dict(refused[rank] for rank in sorted(refused))
+        listed = ("ranks", [said[rank] for rank in sorted(said)])
+        self._journal.append("launch", {**header, "clock": clock}, listed=listed)
 
     def identity(self, entry: CaseEntry) -> dict[str, Any]:
         """The row identity of a case in this launch."""
@@ -86,20 +95,13 @@ class Recorder:
         said = {} if found is None else {"reason": found.reason, "evidence": found.evidence()}
         self._journal.append("left_out", {**self.identity(entry), **said}, durable=False)
 
-    def case(self, entry: CaseEntry, outcomes: list[RankOutcome]) -> Point | None:
+    def case(self, entry: CaseEntry, outcomes: list[RankOutcome], fetch: Callable[[bool], Rest]) -> Point | None:
         """A case has ended: durable before the next begins. Returns its time and goodput, where it has them."""
-        header = case_header(entry.case, outcomes, is_oversubscribed(self._spec, entry.case))
-        samples = joined_samples(outcomes)
-        point = point_of(entry.case, samples) if header["status"] in ("ok", "timeout") else None
-        if entry.step is not None:
-            header["evidence"] |= entry.step.evidence(point)
-        rows = [row for one in outcomes for row in one.observations]
-        if rows:
-            header["evidence"] |= notable(rows) | nccl_log.chosen(rows)
-            # Made durable together with the case's own record.
-            self._journal.append("observations", {**self.identity(entry), "rows": rows}, durable=False)
-        self._journal.append("case", {**self.identity(entry), **header}, samples)
-        status = str(header["status"])
+        oversubscribed = is_oversubscribed(self._spec, entry.case)
+        of_curve = None if entry.step is None else entry.step.evidence
+        status, point = record_case(
+            self._journal, self.identity(entry), entry.case, outcomes, oversubscribed, of_curve, fetch
+        )
         if status in _BROKEN:
             transport = entry.case.transport
             self.failures[transport] = self.failures.get(transport, 0) + 1
@@ -129,50 +131,95 @@ def is_oversubscribed(spec: WorkerSpec, case: Case) -> bool:
 def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile) -> str:
     """Measure the spec's cases as one rank. Returns why the launch ended: done, stopped, or fatal.
 
-    Collective: all ranks follow what rank 0 says before each case.
+    Collective: all ranks do what rank 0 says. It says which case is next, that what was left behind of the last one is
+    to come, or that the launch ends; the others learn no more of each other than that.
     """
     recorder = Recorder(spec) if rank == 0 else None
-    schedule = Schedule(spec) if rank == 0 else None
     watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
     observer = _introduce(spec, session, rank, recorder)
-    log = NcclLog.from_environment(os.environ)
-    ended = "done"
-    while True:
-        word = b""
-        if recorder is not None and schedule is not None:
-            word = _next_step(schedule, watch, recorder)
-        told = json.loads(session.exchange(word)[0])
-        if "ended" in told:
-            ended = str(told["ended"])
-            break
-        entry = spec.cases[told["index"]]
-        if "size" in told:
-            entry = entry.resolved(told["size"])
-        watch.set_word(rank, beat.CASE, entry.index + 1)
-        watch.set_word(rank, beat.STATE, beat.STATE_MEASURING)
-        ranks = rank_list(entry.case, spec.devices)
-        place = ranks.index(rank) if rank in ranks else -1
-        observer.look("before", place)
-        # Rank 0 of a communicator is the one whose NCCL tells.
-        asks = log is not None and place == 0 and entry.case.transport == "ccl"
-        if log is not None and asks:
-            log.begin()
-        outcome = session.measure(entry.case)
-        observer.look("after", place)
-        if log is not None and asks:
-            observer.note("after", place, nccl_log.SUBJECT, functools.partial(log.choices, entry.case.pattern))
-        outcome.observations += observer.taken()
-        watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
-        outcomes = [RankOutcome.from_bytes(data) for data in session.exchange(outcome.to_bytes())]
-        if recorder is not None and schedule is not None:
-            schedule.ended(entry, recorder.case(entry, outcomes))
-        if any(one.fatal for one in outcomes):
-            ended = "fatal"
-            break
     if recorder is not None:
-        recorder.end(ended)
+        ended = _lead(spec, session, watch, recorder, observer)
+    else:
+        ended = _follow(spec, session, rank, watch, observer)
     watch.set_word(rank, beat.STATE, beat.STATE_ENDED)
     return ended
+
+
+def _lead(spec: WorkerSpec, session: Session, watch: HeartbeatFile, recorder: Recorder, observer: Observer) -> str:
+    """Rank 0's part of `run_rank`."""
+    schedule = Schedule(spec)
+    log = NcclLog.from_environment(os.environ)
+    while True:
+        word = _next_step(schedule, watch, recorder)
+        told = json.loads(word)
+        if "ended" in told:
+            session.ranks.tell(word)
+            recorder.end(str(told["ended"]))
+            return str(told["ended"])
+        session.ranks.tell(word)
+        entry = _told_entry(spec, told)
+        own = _measure(spec, session, 0, watch, entry, observer, log)
+        outcomes = send_outcome(session.ranks, own, spec.ranks, keep=True)
+
+        def fetch(with_point: bool, own: RankOutcome = own, outcomes: list[RankOutcome] = outcomes) -> Rest:
+            rest = Rest(session.ranks, own, outcomes, with_point)
+            session.ranks.tell(json.dumps({"send": rest.asked}).encode())
+            return rest
+
+        schedule.ended(entry, recorder.case(entry, outcomes, fetch))
+        if any(one.fatal for one in outcomes):
+            recorder.end("fatal")  # before the others end, of which the launcher may make the end of all
+            session.ranks.tell(b'{"ended": "fatal"}')
+            return "fatal"
+
+
+def _follow(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile, observer: Observer) -> str:
+    """Any other rank's part of `run_rank`."""
+    log = NcclLog.from_environment(os.environ)
+    outcome: RankOutcome | None = None
+    while True:
+        told = json.loads(session.ranks.tell(b""))
+        if "ended" in told:
+            return str(told["ended"])
+        if "send" in told:
+            assert outcome is not None
+            send_rest(session.ranks, outcome, told["send"])
+            continue
+        outcome = _measure(spec, session, rank, watch, _told_entry(spec, told), observer, log)
+        send_outcome(session.ranks, outcome, spec.ranks, keep=False)
+
+
+def _told_entry(spec: WorkerSpec, told: dict[str, Any]) -> CaseEntry:
+    entry: CaseEntry = spec.cases[told["index"]]
+    return entry.resolved(told["size"]) if "size" in told else entry
+
+
+def _measure(
+    spec: WorkerSpec,
+    session: Session,
+    rank: int,
+    watch: HeartbeatFile,
+    entry: CaseEntry,
+    observer: Observer,
+    log: NcclLog | None,
+) -> RankOutcome:
+    """Measure one case, with what is observed before and after it."""
+    watch.set_word(rank, beat.CASE, entry.index + 1)
+    watch.set_word(rank, beat.STATE, beat.STATE_MEASURING)
+    ranks = rank_list(entry.case, spec.devices)
+    place = ranks.index(rank) if rank in ranks else -1
+    observer.look("before", place)
+    # Rank 0 of a communicator is the one whose NCCL tells.
+    asks = log is not None and place == 0 and entry.case.transport == "ccl"
+    if log is not None and asks:
+        log.begin()
+    outcome = session.measure(entry.case)
+    observer.look("after", place)
+    if log is not None and asks:
+        observer.note("after", place, nccl_log.SUBJECT, functools.partial(log.choices, entry.case.pattern))
+    outcome.observations += observer.taken()
+    watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
+    return outcome
 
 
 def _next_step(schedule: Schedule, watch: HeartbeatFile, recorder: Recorder) -> bytes:
@@ -202,19 +249,18 @@ def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder
     refused = {"NVML": unread} if unread else reader.refused() if reader is not None else {}
     if refused:
         mine["not_observed"] = refused
-    everyone = [json.loads(data) for data in session.exchange(json.dumps(mine).encode())]
+    everyone = gathered(session.ranks, json.dumps(mine).encode(), keep=recorder is not None)
     if recorder is not None:
         facts = session.facts()
         recorder.launch(everyone, facts.get("clock", {}), facts.get("versions", {}))
+    # What ranks need to know of each other they ask of those on their node.
+    place = [mine["host"], device["ordinal"]]
+    beside = [json.loads(text) for text in session.ranks.on_node(json.dumps([rank, mine["pid"], place]).encode())]
     # Of several ranks on one device the first one looks.
-    first = next(one["rank"] for one in everyone if _place_of(one) == _place_of(mine))
+    first = min(other for other, _, there in beside if there == place)
     if reader is not None:
-        reader.own(one["pid"] for one in everyone if one["host"] == mine["host"])
+        reader.own(pid for _, pid, there in beside if there[0] == mine["host"])
     return Observer(reader if first == rank else None)
-
-
-def _place_of(rank: dict[str, Any]) -> tuple[str, int]:
-    return rank["host"], rank["device"]["ordinal"]
 
 
 def _note(spec: WorkerSpec, rank: int, reason: str, kind: NoteKind) -> None:
@@ -296,13 +342,14 @@ def run_process(spec: WorkerSpec) -> None:
         _end_now(EXIT_START)
 
     def body() -> str:
-        here, reported = _on_this_node(spec, world)
+        nodes = node_numbers(world)
+        here, reported = _on_this_node(spec, world, nodes)
         watch = HeartbeatFile(Path(here.heartbeat), spec.ranks, create=False)
         watch.set_word(rank, beat.PID, os.getpid())
         if reported:  # before this thread is bound to cores, so that the reports take none of them
             BeatReporter(place_of(Path(spec.journal)), watch, reported).start()
         _bind(spec, rank)
-        session = open_process_session(here, world, watch.rank_words(rank))
+        session = open_process_session(here, world, nodes, watch.rank_words(rank))
         evidence.say_segments(Path(spec.evidence))  # again: opening the session may have mapped more
         ended = run_rank(spec, session, rank, watch)
         if ended != "fatal":
@@ -316,24 +363,31 @@ def run_process(spec: WorkerSpec) -> None:
         _end_now(EXIT_FATAL)
 
 
-def _on_this_node(spec: WorkerSpec, world: Any) -> tuple[WorkerSpec, tuple[int, ...]]:
+def _on_this_node(spec: WorkerSpec, world: Any, nodes: Sequence[int]) -> tuple[WorkerSpec, tuple[int, ...]]:
     """The spec with this node's own folder for segments: on nodes other than the parent's its first rank makes one.
 
-    And for that rank the node's ranks, of whose heartbeats it is to tell the parent; else none. Collective.
+    And for that rank the node's ranks, of whose heartbeats it is to tell the parent; else none. `nodes`: of each rank
+    the number of its node. Collective.
     """
-    places = world.allgather(node_name())
-    ranks = tuple(rank for rank, place in enumerate(places) if place == places[world.Get_rank()])
-    made = ""
-    if world.Get_rank() == ranks[0] and not Path(spec.heartbeat).exists():
-        base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
-        made = tempfile.mkdtemp(prefix="linkgauge-", dir=base)
-        HeartbeatFile(Path(made) / "heartbeat", spec.ranks, create=True)
-        atexit.register(shutil.rmtree, made, ignore_errors=True)
-    said = world.allgather(made)[ranks[0]]
+    mine = nodes[world.Get_rank()]
+    first, *others = (rank for rank, node in enumerate(nodes) if node == mine)
+    if world.Get_rank() != first:
+        said = str(world.recv(source=first))
+        made = ""
+    else:
+        made = ""
+        if not Path(spec.heartbeat).exists():
+            base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
+            made = tempfile.mkdtemp(prefix="linkgauge-", dir=base)
+            HeartbeatFile(Path(made) / "heartbeat", spec.ranks, create=True)
+            atexit.register(shutil.rmtree, made, ignore_errors=True)
+        said = made
+        for other in others:
+            world.send(made, dest=other)
     if not said:
         return spec, ()
     there = dataclasses.replace(spec, folder=said, heartbeat=str(Path(said) / "heartbeat"))
-    return there, ranks if made else ()
+    return there, (first, *others) if made else ()
 
 
 def run_threads(spec: WorkerSpec) -> None:

@@ -270,6 +270,14 @@ def _long(to_bytes: Callable[[RankOutcome], bytes]) -> Callable[[RankOutcome], b
     return padded
 
 
+def test_evidence_names_so_many_ranks_and_counts_the_rest() -> None:
+    outcomes = [RankOutcome(rank, "corrupt" if rank % 3 else "ok", "wrong") for rank in range(2000)]
+    evidence = case_header(CASE, outcomes, False)["evidence"]
+    assert [one["rank"] for one in evidence["ranks"]] == [rank for rank in range(2000) if rank % 3][:1000]
+    assert evidence["ranks_not_told"] == 333
+    assert "ranks_not_told" not in case_header(CASE, outcomes[:1500], False)["evidence"]
+
+
 def test_a_long_case_takes_no_memory_that_grows_with_it(tmp_path: Path) -> None:
     """What rank 0 holds between two writes is bounded by windows, whatever the ranks have."""
     sizes = []

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -192,6 +193,23 @@ def test_who_does_not_show_the_token_is_not_heard(ends: Ends, monkeypatch: pytes
         ends.until(lambda: _answered(known))
     assert ends.end.unheard == {1, 2}
     assert ends.parents.word(0, beat.COUNT) == 0
+
+
+def test_more_nodes_may_connect_than_files_are_usually_allowed() -> None:
+    script = (
+        "import resource; from linkgauge.run import node_beats\n"
+        "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))\n"
+        "for nodes in (10, 400, 1 << 40):\n"
+        "    node_beats._make_room(nodes)\n"
+        "    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+        "print(hard)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    few, some, most, hard = map(int, done.stdout.split())
+    assert few == 300
+    assert some == 656 or some == hard < 656
+    assert most in (some, hard)
 
 
 def test_a_node_whose_connection_ends_is_no_longer_heard(ends: Ends) -> None:

@@ -9,6 +9,7 @@ import pytest
 import linkgauge.system as systems
 from linkgauge.expect import Ceiling, ceilings, cuts, flows, paths, rings
 from linkgauge.expect.graph import FABRIC, NODE, Wires, wires
+from ways_listed import hop_matrix, hops
 
 GBIT = 1e9 / 8
 
@@ -35,7 +36,7 @@ def names(graph: Wires) -> list[str]:
 
 def test_mi250x_hops(lumi: Wires) -> None:
     """Schieffer et al., Fig. 6a."""
-    assert paths.hop_matrix(lumi, range(8)) == [
+    assert hop_matrix(lumi, range(8)) == [
         [0, 1, 1, 2, 2, 2, 1, 2],
         [1, 0, 2, 1, 2, 1, 2, 2],
         [1, 2, 0, 1, 1, 2, 2, 2],
@@ -160,7 +161,7 @@ def test_sdma_cap() -> None:
 def test_dgx1_routed_pairs_and_routers(name: str) -> None:
     """Li et al., Section 3.1.3: from G0 to G5 by G1 or G4, to G6 by G2 or G4, to G7 by G3 or G4."""
     graph = wires(systems.load(name))
-    routed = {b for b in range(1, 8) if paths.hops(graph, "gpu0", f"gpu{b}") == 2}
+    routed = {b for b in range(1, 8) if hops(graph, "gpu0", f"gpu{b}") == 2}
     assert routed == {5, 6, 7}
     for target, routers in ((5, {1, 4}), (6, {2, 4}), (7, {3, 4})):
         between = {

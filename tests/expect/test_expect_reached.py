@@ -18,10 +18,11 @@ import scipy.optimize
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from linkgauge.expect import ceilings, flows, paths
+from linkgauge.expect import ceilings, flows
 from linkgauge.expect.graph import Wires, wires
 from linkgauge.system import System, from_toml
 from trees import arborescences
+from ways_listed import hop_matrix
 
 GB = 1e9
 Arc = tuple[str, str]
@@ -131,7 +132,7 @@ def test_a_switch_with_a_throughput_routes() -> None:
 def test_the_entrance_of_a_switch_is_no_hop() -> None:
     limited, free = star(3, throughput="60 GB/s"), star(3)
     graph = wires(limited)
-    assert paths.hop_matrix(graph, range(3)) == [[0, 2, 2], [2, 0, 2], [2, 2, 0]]
+    assert hop_matrix(graph, range(3)) == [[0, 2, 2], [2, 0, 2], [2, 2, 0]]
     for rule in ("widest_path", "shortest_path"):
         basis = [{c.rule: c.basis for c in ceilings(s, {"pattern": "unidirectional", "devices": (0, 1)})}[rule]
                  for s in (limited, free)]  # fmt: skip

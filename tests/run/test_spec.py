@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linkgauge.model.case import Case
 
+from linkgauge.model.case import Case
 from linkgauge.plan.curves import Step
 from linkgauge.run.heartbeat import CASE, COUNT, PHASE, PID, STATE, HeartbeatFile
 from linkgauge.run.spec import CaseEntry, WorkerSpec, rank_list

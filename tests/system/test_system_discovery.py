@@ -12,12 +12,12 @@ import linkgauge.system as systems
 from linkgauge.errors import UsageError
 from linkgauge.expect import ceilings
 from linkgauge.expect.graph import FABRIC, NODE, wires
-from linkgauge.expect.paths import hop_matrix
 from linkgauge.system import amdsmi, discover, sysfs
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
 from linkgauge.system.record import record
 from recorded_machine import Machine, h200, switch_links
+from ways_listed import hop_matrix
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from linkgauge.expect.collectives import link_bounds, staging
-from linkgauge.expect.graph import FABRIC, HOST, Wires, remembered
+from linkgauge.expect.graph import FABRIC, HOST, Wires
 from linkgauge.expect.latency import of_latency, way
 from linkgauge.expect.points import staging_point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, query
@@ -26,6 +26,7 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.traits import having
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.system.model import System
+from linkgauge.system.remembered import remembered
 from linkgauge.system.units import show_rate
 
 if TYPE_CHECKING:

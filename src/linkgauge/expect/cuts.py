@@ -14,7 +14,8 @@ from typing import Any
 
 import networkx
 
-from linkgauge.expect.graph import Wires, remembered
+from linkgauge.expect.graph import Wires
+from linkgauge.system.remembered import remembered
 
 _SOURCE = "\0source"
 _SINK = "\0sink"

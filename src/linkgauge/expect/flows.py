@@ -15,7 +15,8 @@ import numpy as np
 import scipy
 
 from linkgauge.expect import cuts
-from linkgauge.expect.graph import Wires, remembered
+from linkgauge.expect.graph import Wires
+from linkgauge.system.remembered import remembered
 
 _LARGE = 2000
 _FEW = 4  # vertices that repeat: the program over sets of them has 2 ** _FEW parts, 16 times that of one set

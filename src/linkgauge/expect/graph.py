@@ -16,15 +16,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Concatenate, ParamSpec, TypeVar
 
-from linkgauge.system.model import Link, Node, System, is_fabric
-
-_Result = TypeVar("_Result")
-_Parameters = ParamSpec("_Parameters")
+from linkgauge.system.graph import Graph
+from linkgauge.system.model import Link, System, is_fabric, rates_of
+from linkgauge.system.remembered import Remembering, remembered
 
 FABRIC = "fabric"
 """Links between devices and their switches alone: what peer access uses."""
@@ -38,7 +36,7 @@ _NETWORK = "network"
 
 
 @dataclass(frozen=True)
-class Wires:
+class Wires(Remembering):
     """Arcs `(tail, head) -> bytes/s` (infinite where a link's rate is unknown) between named vertices.
 
     `devices` maps ordinals to vertices. `multicast` and `reduction` are the vertices that may repeat or add data on its
@@ -58,7 +56,12 @@ class Wires:
     inner: frozenset[tuple[str, str]] = frozenset()
     network: str | None = None
 
-    @property
+    @functools.cached_property
+    def graph(self) -> Graph:
+        """The arcs as a graph to search."""
+        return Graph(self.arcs, inner=self.inner, by_name=True)
+
+    @functools.cached_property
     def vertices(self) -> tuple[str, ...]:
         """All vertices, devices first, in a fixed order."""
         names = dict.fromkeys(self.devices.values())
@@ -88,14 +91,9 @@ class Wires:
             balance.setdefault(head, [0.0, 0.0])[1] += rate
         return all(math.isclose(*both) for vertex, both in balance.items() if vertex not in ends)
 
+    @remembered
     def reversed(self) -> Wires:
         """Return the graph with every arc turned round; what repeats then adds, and the other way about."""
-        made: Wires | None = self.__dict__.get("_reversed")
-        if made is None:
-            made = self.__dict__["_reversed"] = self._turned()
-        return made
-
-    def _turned(self) -> Wires:
         return Wires(
             scope=self.scope,
             devices=self.devices,
@@ -116,19 +114,13 @@ class Wires:
     def joined(self, ordinals: Iterable[int], *, by_hardware: bool = False) -> bool:
         """Return whether each of these devices reaches each other one, if asked so through `routers` alone."""
         wanted = {self.devices[o] for o in ordinals if o in self.devices}
-        if len(wanted) < len(set(ordinals)):
-            return False
-        if len(wanted) < 2:
-            return True
-        if by_hardware:
-            return all(wanted <= _reached(self.arcs, start, self.routers) for start in wanted)
-        start = next(iter(wanted))
-        return all(wanted <= _reached(arcs, start) for arcs in (self.arcs, self.reversed().arcs))
+        graph = self.graph.through(self.routers) if by_hardware else self.graph
+        return len(wanted) == len(set(ordinals)) and all(wanted <= graph.hops(start).keys() for start in wanted)
 
     def reached(self, sources: Iterable[str], *, around: str | None = None) -> set[str]:
-        """Return the vertices that some of `sources` reach, themselves included, by ways that avoid `around`."""
-        arcs = {arc: rate for arc, rate in self.arcs.items() if around not in arc}
-        return {vertex for source in sources for vertex in _reached(arcs, source)}
+        """Return the vertices that some of `sources` reach, themselves included, by ways not past `around`."""
+        graph = self.graph.through(frozenset(self.vertices) - {around})
+        return {vertex for source in sources for vertex in graph.hops(source)}
 
     def whole(self) -> tuple[dict[tuple[str, str], int | None], Fraction]:
         """Return capacities as exact whole numbers (None: infinite) and the bytes per second that 1 stands for."""
@@ -137,75 +129,26 @@ class Wires:
         return {arc: None if rate is None else rate // unit for arc, rate in rounded.items()}, Fraction(unit)
 
 
-def _reached(arcs: Mapping[tuple[str, str], float], start: str, through: frozenset[str] | None = None) -> set[str]:
-    ahead: dict[str, list[str]] = {}
-    for tail, head in arcs:
-        ahead.setdefault(tail, []).append(head)
-    seen, queue = {start}, [start]
-    while queue:
-        tail = queue.pop()
-        if through is not None and tail != start and tail not in through:
-            continue
-        for head in ahead.get(tail, ()):
-            if head not in seen:
-                seen.add(head)
-                queue.append(head)
-    return seen
-
-
-def remembered(
-    function: Callable[Concatenate[Wires, _Parameters], _Result],
-) -> Callable[Concatenate[Wires, _Parameters], _Result]:
-    """Keep a function's results with the graph that it was asked of.
-
-    The cases of a run ask the same of the same few graphs, at every size anew.
-    """
-
-    @functools.wraps(function)
-    def ask(graph: Wires, /, *arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
-        known: dict[object, _Result] = graph.__dict__.setdefault("_known", {})
-        key = (function.__qualname__, _still(arguments), _still(options))
-        if key not in known:
-            known[key] = function(graph, *arguments, **options)
-        return known[key]
-
-    return ask
-
-
-def _still(value: object) -> object:
-    """Return a value that can be a key; mappings in their order, which some results depend on."""
-    if isinstance(value, Mapping):
-        return tuple((key, _still(item)) for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return tuple(_still(item) for item in value)
-    return value
-
-
+@remembered
 def wires(system: System, scope: str = FABRIC) -> Wires:
     """Return the graph of `system` over the links of `scope` (`FABRIC`, `NODE`, `HOST` or `MACHINE`)."""
-    kinds = {node.name: node for node in system.nodes}
-    network = _unused(_NETWORK, kinds) if scope == MACHINE else None
-    arcs: dict[tuple[str, str], float] = {}
-    counts: dict[tuple[str, str], int] = {}
-    unknown = []
-    for link in system.links:
-        a, b = kinds[link.a], kinds[link.b]
-        if not _within(scope, link, a, b):
-            continue
-        if link.data_rate is None and link.kind != "internal":
-            unknown.append(f"{link.a} - {link.b} ({link.kind})")
-        for tail, head in ((link.a, link.b), (link.b, link.a)):
-            rate = link.rate(tail)
-            arcs[tail, head] = arcs.get((tail, head), 0.0) + (math.inf if rate is None else rate)
-            counts[tail, head] = counts.get((tail, head), 0) + link.count
+    network = _unused(_NETWORK, system.kinds) if scope == MACHINE else None
+    links = [link for link in system.links if _within(system, scope, link)]
+    arcs = rates_of(links)
+    counts = dict.fromkeys(arcs, 0)
+    for link in links:
+        for arc in ((link.a, link.b), (link.b, link.a)):
+            counts[arc] += link.count
+    unknown = [
+        f"{link.a} - {link.b} ({link.kind})" for link in links if link.data_rate is None and link.kind != "internal"
+    ]
     if network is not None:
         _add_network(system, network, arcs, counts)
     arcs, counts, inner = _ported(system, arcs, counts)
     devices = {d.ordinal or 0: d.name for d in system.devices}
     fixed = set(devices.values()) | {node.name for node in system.nodes if node.kind == "host"}
     flags = {n.name: (n.multicast, n.reduction) for n in system.nodes if n.kind == "switch"}
-    by_kind = {node.name: node.kind for node in system.nodes}
-    on_fabric = {end for link in system.links if is_fabric(link, by_kind) for end in (link.a, link.b)}
+    on_fabric = {end for arc in system.fabric.arcs for end in arc}
     merged = _merge(arcs, fixed, {name: able for name, able in flags.items() if name in on_fabric})
     arcs, counts = _join(arcs, merged), {arc: int(c) for arc, c in _join(counts, merged).items()}
     return Wires(
@@ -242,11 +185,11 @@ def _add_network(
                 arcs[arc], counts[arc] = nic.port_rate.value, 1
 
 
-def _within(scope: str, link: Link, a: Node, b: Node) -> bool:
-    nics = [node for node in (a, b) if node.kind == "nic"]
+def _within(system: System, scope: str, link: Link) -> bool:
+    nics = [node for node in (system.node(link.a), system.node(link.b)) if node.kind == "nic"]
     if nics:
         return scope == MACHINE and all(nic.port_rate is not None for nic in nics)
-    peer = is_fabric(link, {a.name: a.kind, b.name: b.kind})
+    peer = is_fabric(link, system.kinds)
     if scope == FABRIC:
         return peer
     return scope in (NODE, MACHINE) or not peer

@@ -10,6 +10,7 @@ from linkgauge.expect import cuts, paths
 from linkgauge.expect.graph import FABRIC, HOST, Wires
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, show
 from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.system.graph import Path
 from linkgauge.system.units import show_rate
 
 
@@ -84,8 +85,8 @@ def _best_path(
     graph: Wires,
     sources: Sequence[str],
     targets: Sequence[str],
-    find: Callable[[Wires, str, str], paths.Path | None],
-) -> paths.Path | None:
+    find: Callable[[Wires, str, str], Path | None],
+) -> Path | None:
     """Return the path of the largest rate over the places where the memories may be."""
     known = set(graph.vertices)
     ends = [(s, t) for s in sources for t in targets if s in known and t in known]

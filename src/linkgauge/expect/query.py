@@ -104,11 +104,7 @@ class Query:
 
     def graph(self, scope: str | None = None) -> Wires:
         """Return the graph of a scope (the case's own by default), made once for a system."""
-        scope = scope or self.scope
-        made: dict[str, Wires] = self.system.__dict__.setdefault("_graphs", {})
-        if scope not in made:
-            made[scope] = wires(self.system, scope)
-        return made[scope]
+        return wires(self.system, scope or self.scope)
 
     def device(self, name: str) -> Node:
         """Return a device's node."""
@@ -119,9 +115,8 @@ class Query:
         node = self.system.node(name)
         if node.memory_rate is not None:
             return node
-        kinds = {other.name: other.kind for other in self.system.nodes}
         links = (link for link in self.system.links_of(name) if link.kind == "memory")
-        hosts = [link.other(name) for link in links if kinds[link.other(name)] == "host"]
+        hosts = [link.other(name) for link in links if self.system.kinds[link.other(name)] == "host"]
         return self.system.node(hosts[0]) if hosts else node
 
 

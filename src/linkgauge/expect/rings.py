@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import scipy
 
-from linkgauge.expect.graph import Wires, remembered
+from linkgauge.expect.graph import Wires
+from linkgauge.system.remembered import remembered
 
 Cycle = tuple[str, ...]
 MOST_DEVICES = 8

@@ -14,10 +14,11 @@ from typing import Any
 from linkgauge.findings.facts import Facts, Measure, keys, rate_text, size_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
-from linkgauge.findings.wiring import Arc, Way, Wiring
+from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import ClassRow, class_rows
+from linkgauge.system.graph import Arc
 from linkgauge.system.likeness import Likeness, described_like, like
 from linkgauge.system.model import Accepted, System, most_particular
 

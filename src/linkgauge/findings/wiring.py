@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 
-from linkgauge.system.model import FABRIC_KINDS, Link, System, is_fabric
-
-Arc = tuple[str, str]
+from linkgauge.system.graph import Arc, Graph
+from linkgauge.system.model import FABRIC_KINDS, Link, System, is_fabric, rates_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,17 +44,14 @@ class Wiring:
         self.system = system
         self.names = system.names_by_ordinal
         self.ordinals = {name: ordinal for ordinal, name in self.names.items()}
-        self._nodes = {node.name: node for node in system.nodes}
         self._merged = _planes(system)
-        self._fabric: dict[str, dict[str, list[Link]]] = {}
-        self._host: dict[str, dict[str, list[Link]]] = {}
-        kinds = {node.name: node.kind for node in system.nodes}
+        self._bundles: dict[bool, dict[Arc, list[Link]]] = {True: {}, False: {}}
         for link in system.links:
-            if "nic" in (kinds[link.a], kinds[link.b]):
-                continue
-            for graph in [self._fabric] if is_fabric(link, kinds) else [self._host]:
+            if "nic" not in (system.kinds[link.a], system.kinds[link.b]):
+                bundles = self._bundles[is_fabric(link, system.kinds)]
                 for tail, head in ((link.a, link.b), (link.b, link.a)):
-                    graph.setdefault(self._name(tail), {}).setdefault(self._name(head), []).append(link)
+                    bundles.setdefault((self._name(tail), self._name(head)), []).append(link)
+        self._graphs = {fabric: self._graph(fabric) for fabric in self._bundles}
 
     def _name(self, node: str) -> str:
         return self._merged.get(node, node)
@@ -62,7 +59,7 @@ class Wiring:
     def rate(self, arc: Arc, fabric: bool = True) -> float | None:
         """Return the data rate of all links of one arc in bytes per second, None where one is unknown."""
         total = 0.0
-        for link in (self._fabric if fabric else self._host)[arc[0]][arc[1]]:
+        for link in self._bundles[fabric][arc]:
             source = link.a if self._name(link.a) == arc[0] else link.b
             rate = link.rate(source)
             if rate is None:
@@ -72,7 +69,7 @@ class Wiring:
 
     def links(self, arc: Arc, fabric: bool = True) -> list[Link]:
         """Return the links of one arc."""
-        return (self._fabric if fabric else self._host).get(arc[0], {}).get(arc[1], [])
+        return self._bundles[fabric].get(arc, [])
 
     @functools.cached_property
     def fabric_ways(self) -> dict[tuple[int, int], Way]:
@@ -87,7 +84,8 @@ class Wiring:
     @functools.cached_property
     def widest_rates(self) -> dict[tuple[int, int], float]:
         """The rate of the widest single path over the fabric, for pairs that it joins."""
-        return {pair: way.rate for pair, way in self._ways(True, widest=True).items() if way.rate is not None}
+        widths = {(a, b): self._graphs[True].width(self.names[a], self.names[b]) for a, b in self.fabric_ways}
+        return {pair: rate for pair, rate in widths.items() if rate is not None and math.isfinite(rate)}
 
     def way(self, source: int, target: int, over_host: bool = False) -> Way | None:
         """Return the way of a pair: over the fabric unless `over_host` or the fabric does not join them."""
@@ -101,7 +99,8 @@ class Wiring:
         """The data rate from each device towards the hosts in bytes per second, where it is known."""
         rates: dict[int, float] = {}
         for ordinal, name in self.names.items():
-            known = [rate for head in self._host.get(name, {}) if (rate := self.rate((name, head), False)) is not None]
+            heads = self._graphs[False].heads(name)
+            known = [rate for head in heads if (rate := self.rate((name, head), False)) is not None]
             if known:
                 rates[ordinal] = max(known)
         return rates
@@ -112,8 +111,8 @@ class Wiring:
         shapes: dict[int, tuple[object, ...]] = {}
         for ordinal, name in self.names.items():
             ends = sorted(
-                (self._nodes[head].kind if head in self._nodes else "switch", self.rate((name, head), False) or 0.0)
-                for head in self._host.get(name, {})
+                (self.system.kinds[head], self.rate((name, head), False) or 0.0)
+                for head in self._graphs[False].heads(name)
             )
             shapes[ordinal] = tuple(ends)
         return shapes
@@ -123,83 +122,39 @@ class Wiring:
         """The NIC that is nearest to each device (of several as near ones, by turns in order of ordinals)."""
         near: dict[int, str] = {}
         used: dict[str, int] = {}
-        every = {node.name for node in self.system.nodes if node.kind == "nic"}
+        every, kinds = {node.name for node in self.system.of_kind("nic")}, self.system.kinds
+        # No way to a NIC enters another device by its fabric links.
+        rates = rates_of(link for link in self.system.links if link.kind not in FABRIC_KINDS)
+        fabric = rates_of(link for link in self.system.links if link.kind in FABRIC_KINDS)
+        graph = Graph(rates | {arc: rate for arc, rate in fabric.items() if kinds[arc[1]] != "device"})
         for ordinal, name in sorted(self.names.items()):
-            found = self._nearest(name, every)
+            found = graph.nearest(name, every)
             if found:
                 chosen = min(found, key=lambda nic: (used.get(nic, 0), nic))
                 used[chosen] = used.get(chosen, 0) + 1
                 near[ordinal] = chosen
         return near
 
-    def _nearest(self, start: str, targets: set[str]) -> list[str]:
-        front, seen = [start], {start}
-        while front:
-            found = sorted(set(front) & targets)
-            if found:
-                return found
-            following = []
-            for name in front:
-                for link in self.system.links_of(name):
-                    other = link.other(name)
-                    if other not in seen and not (link.kind in FABRIC_KINDS and self._nodes[other].kind == "device"):
-                        seen.add(other)
-                        following.append(other)
-            front = following
-        return []
+    def _graph(self, fabric: bool) -> Graph:
+        rates = {arc: math.inf if (rate := self.rate(arc, fabric)) is None else rate for arc in self._bundles[fabric]}
+        switches = {node.name for node in self.system.of_kind("switch")}
+        others = {node.name for node in self.system.nodes if (node.routes if fabric else node.kind == "host")}
+        return Graph(rates, passing=switches | others)
 
-    def _passes(self, name: str, fabric: bool) -> bool:
-        node = self._nodes.get(name)
-        if node is None or node.kind == "switch":
-            return True
-        return node.routes if fabric else node.kind == "host"
-
-    def _ways(self, fabric: bool, widest: bool = False) -> dict[tuple[int, int], Way]:
-        graph = self._fabric if fabric else self._host
-        rates = {(t, h): self.rate((t, h), fabric) for t, heads in graph.items() for h in heads}
-        found: dict[tuple[int, int], Way] = {}
-        for ordinal, name in self.names.items():
-            for target, path in self._search(graph, rates, name, fabric, widest).items():
-                if target in self.ordinals and target != name:
-                    found[(ordinal, self.ordinals[target])] = self._way(path, rates, fabric)
-        return found
-
-    def _search(
-        self,
-        graph: dict[str, dict[str, list[Link]]],
-        rates: dict[Arc, float | None],
-        start: str,
-        fabric: bool,
-        widest: bool,
-    ) -> dict[str, tuple[str, ...]]:
-        """Best paths from one vertex by relaxation: (hops, -rate), or (-rate, hops) where `widest`."""
-        infinite = float("inf")
-        best: dict[str, tuple[tuple[float, float], tuple[str, ...]]] = {
-            start: ((-infinite, 0) if widest else (0, -infinite), (start,))
+    def _ways(self, fabric: bool) -> dict[tuple[int, int], Way]:
+        return {
+            (ordinal, self.ordinals[target]): self._way(path, fabric)
+            for ordinal, name in self.names.items()
+            for target, (_, path) in self._graphs[fabric].ways(name).items()
+            if target in self.ordinals and target != name
         }
-        front = [start]
-        while front:
-            following: list[str] = []
-            for tail in front:
-                score, path = best[tail]
-                if tail != start and not self._passes(tail, fabric):
-                    continue
-                hops, width = (score[1], -score[0]) if widest else (score[0], -score[1])
-                for head in graph.get(tail, {}):
-                    rate = rates[(tail, head)]
-                    narrow = min(width, infinite if rate is None else rate)
-                    new = (-narrow, hops + 1) if widest else (hops + 1, -narrow)
-                    if head not in path and (head not in best or new < best[head][0]):
-                        best[head] = (new, (*path, head))
-                        following.append(head)
-            front = following
-        return {name: path for name, (_, path) in best.items()}
 
-    def _way(self, path: tuple[str, ...], rates: dict[Arc, float | None], fabric: bool) -> Way:
+    def _way(self, path: tuple[str, ...], fabric: bool) -> Way:
         arcs = tuple(itertools.pairwise(path))
+        rates = {arc: self.rate(arc, fabric) for arc in arcs}
         known = [rate for arc in arcs if (rate := rates[arc]) is not None]
         rate = min(known) if known else None
-        inner = [self._nodes[name].kind if name in self._nodes else "switch" for name in path[1:-1]]
+        inner = [self.system.kinds[name] for name in path[1:-1]]
         if not fabric:
             kind = "host"
         elif not inner:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.system import sysfs
 from linkgauge.system.draft import FoundDevice
+from linkgauge.system.graph import Graph
 from linkgauge.system.sysfs import PciFacts
 
 # nvmlGpuTopologyLevel_t: the two meet at PCIe switches without a host bridge, or within one NUMA node.
@@ -61,9 +64,4 @@ def _numa(device: FoundDevice, facts: Mapping[str, PciFacts]) -> int | None:
 
 def _groups(addresses: Sequence[str], near: Callable[[str, str], bool]) -> list[list[str]]:
     """Return the classes of addresses that are near each other, directly or by others."""
-    groups: list[list[str]] = []
-    for address in addresses:
-        joined = [group for group in groups if any(near(address, other) for other in group)]
-        groups = [group for group in groups if group not in joined]
-        groups.append([*(other for group in joined for other in group), address])
-    return groups
+    return Graph({pair: math.inf for pair in itertools.permutations(addresses, 2) if near(*pair)}).parts(addresses)

@@ -20,7 +20,6 @@ image of a tuple, which is its key. Vertices that can simply be swapped, as behi
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable, Sequence
 from typing import Literal
 
@@ -175,7 +174,7 @@ class Classes:
     def scope_of(self, devices: Sequence[int]) -> Scope:
         """Return which part of the graph joins these devices (see `of`)."""
         names = {self._names[device] for device in devices}
-        if len(names) > 1 and any(names <= part for part in self._fabric_parts):
+        if len(names) > 1 and names <= self.system.fabric.hops(min(names)).keys():
             return "fabric"
         return "host" if len(names) <= 2 else "node"
 
@@ -200,17 +199,6 @@ class Classes:
                     found.setdefault(self.key([first, second], scope), []).append((a, b))
         return tuple(tuple(members) for members in found.values())
 
-    @functools.cached_property
-    def _fabric_parts(self) -> list[set[str]]:
-        """The sets of vertices that the fabric joins."""
-        parts: list[set[str]] = []
-        kinds = {node.name: node.kind for node in self.system.nodes}
-        for link in self.system.links:
-            if is_fabric(link, kinds):
-                touched = [part for part in parts if part & {link.a, link.b}]
-                parts = [part for part in parts if part not in touched] + [set().union({link.a, link.b}, *touched)]
-        return parts
-
     def _graph(self, scope: Scope) -> tuple[Symmetry, list[str], dict[str, int]]:
         """Return a scope's graph, its vertices' names (devices first, by ordinal), and their numbers by name."""
         if scope not in self._graphs:
@@ -224,8 +212,7 @@ def device_classes(system: System, scope: Scope = "all") -> tuple[tuple[int, ...
 
 
 def _graph_of(system: System, scope: Scope) -> tuple[Symmetry, list[str], dict[str, int]]:
-    kinds = {node.name: node.kind for node in system.nodes}
-    wanted = _KINDS[scope]
+    kinds, wanted = system.kinds, _KINDS[scope]
     links = [
         link
         for link in system.links

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from html import escape
 
 from linkgauge.errors import one_line
-from linkgauge.system.model import FABRIC_KINDS, Link, Node, System
+from linkgauge.system.graph import Graph
+from linkgauge.system.model import FABRIC_KINDS, Link, Node, System, rates_of
 from linkgauge.system.units import show_rate
 
 _CELL = 120
@@ -85,14 +86,13 @@ def svg(system: System) -> str:
     ]
     most = max((link.rate(link.a) or 0.0 for link in drawn), default=0.0)
     thickest = 10.0 if len(drawn) <= _DENSE else 3.0
-    kind_of = {node.name: node.kind for node in system.nodes}
     labels = []
     for number, link in enumerate(drawn):
         # Labels of neighbouring lines are staggered, and off the middle, where diagonals cross.
         line, label = _line(link, point(link.a), point(link.b), most, thickest, (0.38, 0.26, 0.32)[number % 3])
         parts.append(line)
         alike = sum(other.kind == link.kind for other in drawn)
-        crossing = link.kind in FABRIC_KINDS and "switch" in (kind_of[link.a], kind_of[link.b])
+        crossing = link.kind in FABRIC_KINDS and "switch" in (system.kinds[link.a], system.kinds[link.b])
         if alike <= (_MOST_CROSSING if crossing else _MOST_LABELS):
             labels.append(label)
     parts.extend(labels)
@@ -182,33 +182,19 @@ def matrix(system: System, unit: str = "GB/s") -> list[list[str]]:
     by_pair: dict[frozenset[str], list[Link]] = {}
     for link in system.links:
         by_pair.setdefault(frozenset((link.a, link.b)), []).append(link)
-    kinds = {node.name: node.kind for node in system.nodes}
     ports = {
         d.name: sum(
             link.rate(d.name) or 0.0
             for link in system.links_of(d.name)
-            if link.kind in FABRIC_KINDS and kinds[link.other(d.name)] == "switch"
+            if link.kind in FABRIC_KINDS and system.kinds[link.other(d.name)] == "switch"
         )
         for d in devices
     }
-    hops = {d.name: _hops(system, d.name) for d in devices}
+    # Over devices, switches or whatever else says that it passes traffic on.
+    wires = Graph(rates_of(link for link in system.links if link.kind in FABRIC_KINDS))
+    routed = wires.through(frozenset(node.name for node in system.nodes if node.routes))
+    hops = {d.name: routed.hops(d.name) for d in devices}
     return [[_cell(by_pair, ports, hops, a.name, b.name, unit) for b in devices] for a in devices]
-
-
-def _hops(system: System, source: str) -> dict[str, int]:
-    """Return how many fabric links away each node is, over nodes that pass traffic on in hardware."""
-    distance, front = {source: 0}, [source]
-    routes = {node.name: node.routes for node in system.nodes}
-    while front:
-        following = []
-        for name in front:
-            for link in system.links_of(name):
-                other = link.other(name)
-                if link.kind in FABRIC_KINDS and other not in distance and (routes[name] or name == source):
-                    distance[other] = distance[name] + 1
-                    following.append(other)
-        front = following
-    return distance
 
 
 def _cell(

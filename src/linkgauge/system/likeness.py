@@ -102,8 +102,7 @@ def described_like(found: System) -> Likeness | None:
 
 
 def _ends_of(system: System) -> list[_Ends]:
-    kinds = {node.name: node.kind for node in system.nodes}
-    result = []
+    kinds, result = system.kinds, []
     for device in system.devices:
         fabric: Counter[tuple[str, str]] = Counter()
         neighbours: Counter[str] = Counter()

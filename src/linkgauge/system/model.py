@@ -8,8 +8,13 @@ forms.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+from linkgauge.system.graph import Arc, Graph
+from linkgauge.system.remembered import Remembering
 
 PROVENANCES = ("discovered", "described", "measured")
 NODE_KINDS = ("device", "host", "switch", "nic")
@@ -102,6 +107,16 @@ def is_fabric(link: Link, kinds: Mapping[str, str]) -> bool:
     return link.kind in FABRIC_KINDS and {kinds[link.a], kinds[link.b]} <= {"device", "switch"}
 
 
+def rates_of(links: Iterable[Link]) -> dict[Arc, float]:
+    """Return what links carry from each node to each other, in bytes per second; infinite where one is unknown."""
+    rates: dict[Arc, float] = {}
+    for link in links:
+        for arc in ((link.a, link.b), (link.b, link.a)):
+            rate = link.rate(arc[0])
+            rates[arc] = rates.get(arc, 0.0) + (math.inf if rate is None else rate)
+    return rates
+
+
 @dataclass(frozen=True)
 class Published:
     """A figure that a paper or a maker states for one pattern on this system: shown beside the rules, never a
@@ -180,7 +195,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class System:
+class System(Remembering):
     """One node (or rack) of a machine as a graph. Devices are in the order of their ordinals."""
 
     name: str
@@ -217,10 +232,7 @@ class System:
 
     def node(self, name: str) -> Node:
         """Return the node called `name`; `KeyError` where there is none."""
-        for node in self.nodes:
-            if node.name == name:
-                return node
-        raise KeyError(name)
+        return self._nodes[name]
 
     def links_of(self, name: str) -> Iterator[Link]:
         """Yield the links that end at the node `name`."""
@@ -231,19 +243,29 @@ class System:
 
         `over_fabric`: also by way of other devices (a die whose neighbour has the NIC); else by host links alone.
         """
-        kinds = {node.name: node.kind for node in self.nodes}
-        front, seen = [name], {name}
-        while front:
-            following: dict[str, None] = {}
-            for vertex in front:
-                for link in self.links_of(vertex):
-                    other = link.other(vertex)
-                    peer = is_fabric(link, kinds)
-                    if other not in seen and (over_fabric or not peer):
-                        following[other] = None
-            seen.update(following)
-            found = tuple(other for other in following if kinds[other] == kind)
-            if found:
-                return found
-            front = [other for other in following if over_fabric or kinds[other] != "device"]
-        return ()
+        return (self.wires if over_fabric else self.host_wires).nearest(name, {n.name for n in self.of_kind(kind)})
+
+    @functools.cached_property
+    def _nodes(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    @functools.cached_property
+    def kinds(self) -> Mapping[str, str]:
+        """The nodes' kinds by name."""
+        return {node.name: node.kind for node in self.nodes}
+
+    @functools.cached_property
+    def wires(self) -> Graph:
+        """All links."""
+        return Graph(rates_of(self.links))
+
+    @functools.cached_property
+    def fabric(self) -> Graph:
+        """The links between devices and their switches that peer access uses."""
+        return Graph(rates_of(link for link in self.links if is_fabric(link, self.kinds)))
+
+    @functools.cached_property
+    def host_wires(self) -> Graph:
+        """All other links, between which devices pass nothing on."""
+        others = rates_of(link for link in self.links if not is_fabric(link, self.kinds))
+        return Graph(others, passing={node.name for node in self.nodes if node.kind != "device"})

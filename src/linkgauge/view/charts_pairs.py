@@ -106,22 +106,13 @@ def _hops(ceilings: Ceilings | None) -> dict[tuple[int, ...], int]:
     system = ceilings.system if ceilings is not None else None
     if system is None:
         return {}
-    beside: dict[str, list[str]] = {}
-    for link in system.links:
-        beside.setdefault(link.a, []).append(link.b)
-        beside.setdefault(link.b, []).append(link.a)
-    ordinals = {node.name: node.ordinal for node in system.nodes if node.kind == "device" and node.ordinal is not None}
-    found: dict[tuple[int, ...], int] = {}
-    for name, ordinal in ordinals.items():
-        reached, edge, steps = {name}, [name], 0
-        while edge:
-            for node in edge:
-                if node in ordinals:
-                    found[ordinal, ordinals[node]] = steps
-            edge = sorted({near for node in edge for near in beside.get(node, []) if near not in reached})
-            reached.update(edge)
-            steps += 1
-    return found
+    ordinals = {device.name: device.ordinal for device in system.devices if device.ordinal is not None}
+    return {
+        (ordinal, ordinals[end]): hops
+        for name, ordinal in ordinals.items()
+        for end, hops in system.wires.hops(name).items()
+        if end in ordinals
+    }
 
 
 def topology(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:

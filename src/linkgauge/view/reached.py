@@ -76,7 +76,7 @@ def node_rates(results: Results, ceilings: Ceilings, kinds: Kinds, pairs: FullPa
     if system is None or len(kinds.hosts) > 1:
         return None
     names = system.names_by_ordinal
-    node_kinds = {node.name: node.kind for node in system.nodes}
+    node_kinds = system.kinds
     ordinals = {name: ordinal for ordinal, name in names.items()}
     classes = Classes(system)
     rows = pairs.rows if pairs is not None else {}

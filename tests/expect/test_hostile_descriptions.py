@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import resource
@@ -17,7 +18,7 @@ from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.expect import ceilings
 
-MOST_SECONDS = 2.0
+MOST_TIMES = 20  # what it may take of processor time, over what a name that is none takes to be refused
 MOST_BYTES = 500 << 20
 
 HEAD = 'name = "machine"\nsource = "test"\n'
@@ -41,6 +42,17 @@ def described(folder: Path, text: str) -> str:
 
 def refused_cheaply(*arguments: str) -> str:
     """The same in a process of its own, whose processor time and memory are looked at."""
+    line, seconds = refused_in_a_process(*arguments)
+    assert seconds < MOST_TIMES * usual_seconds()
+    return line
+
+
+@functools.cache
+def usual_seconds() -> float:
+    return refused_in_a_process("system", "nonesuch")[1]
+
+
+def refused_in_a_process(*arguments: str) -> tuple[str, float]:
     began = time.monotonic()
     child = subprocess.Popen(
         [sys.executable, "-c", "from linkgauge.app.cli import main; main()", *arguments],
@@ -50,10 +62,10 @@ def refused_cheaply(*arguments: str) -> str:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)),
     )
     while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        if time.monotonic() - began > 20:
+        if time.monotonic() - began > 120:
             child.kill()
             child.wait()
-            pytest.fail("did not end within 20 s")
+            pytest.fail("did not end within 120 s")
         time.sleep(0.01)
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -63,9 +75,8 @@ def refused_cheaply(*arguments: str) -> str:
         error = child.stderr.read().decode()
     assert child.returncode == 2, error
     assert error.count("\n") == 1, error
-    assert used.ru_utime + used.ru_stime < MOST_SECONDS
     assert used.ru_maxrss << 10 < MOST_BYTES
-    return error
+    return error, used.ru_utime + used.ru_stime
 
 
 @pytest.mark.parametrize("pattern", ["pairs_pingpong", "pairs_unidirectional", "pairs_bidirectional"])
@@ -195,7 +206,7 @@ def test_as_many_links_as_are_read_take_little() -> None:
     text += '[[link]]\nkind = "nvlink"\nfrom = ["a0..99"]\nto = ["s0..999"]\n'
     began = time.process_time()
     assert len(systems.from_toml(text).links) == 100_000
-    assert time.process_time() - began < MOST_SECONDS
+    assert time.process_time() - began < MOST_TIMES * usual_seconds()
 
 
 def test_a_pipe_is_no_description(tmp_path: Path) -> None:

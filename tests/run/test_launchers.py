@@ -186,6 +186,7 @@ def test_what_is_installed_here_is_found_with_version_and_abi() -> None:
         ("=   EXIT CODE: 3", 3, ("exit_status", 3)),
         ("=   EXIT CODE: 139", 139, ("signal", 11)),
         ("Process name: [[1,1],0]\nExit code:    7", 7, ("exit_status", 7)),
+        ("a process exited with non-zero exit code: 7", 1, ("exit_status", 7)),
         ("srun: error: n1: task 0: Killed", 137, ("signal", 9)),
         ("srun: error: n1: tasks 0-1,3: Segmentation fault (core dumped)\nsrun: Terminating", 1, ("signal", 11)),
         ("slurmstepd: error: x\nsrun: error: n1: task 1: Exited with exit code 3", 9, ("exit_status", 3)),

@@ -16,7 +16,7 @@ class OpenMpi(Launcher):
     starts = ("openmpi",)
     rank_variables = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK")
     signal_patterns = (r"exited on signal (\d+)",)
-    status_patterns = (r"Exit code:\s*(\d+)", r"[Ee]xited with (?:non-zero )?status\s*:?\s*(\d+)")
+    status_patterns = (r"Exit code:\s*(\d+)", r"[Ee]xited with (?:non-zero )?(?:status|exit code)\s*:?\s*(\d+)")
 
     def command(self, request: LaunchRequest) -> list[str]:
         """Return mpiexec; unbound, more ranks than cores are allowed, since the plan has said so and stores it."""

@@ -11,7 +11,7 @@ from linkgauge.model.case import CORE_NAMES, DIMENSIONS, MANAGED_USES, MEASURING
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.traits import having
-from linkgauge.model.transports import TRANSPORTS, place_of
+from linkgauge.model.transports import TRANSPORTS, order_of
 
 LEGGED = [one for one in PATTERNS.values() if one.legs is not None]
 
@@ -74,7 +74,7 @@ def test_transports_have_a_way_or_choose_it() -> None:
         assert one.on_fabric or one.host_links or one.library
         assert one.by_mpi or not one.needs_processes
     assert having(TRANSPORTS, "one_sided") == ("copy_engine", "kernel")
-    assert [place_of(name) for name in (*TRANSPORTS, "another")] == list(range(len(TRANSPORTS) + 1))
+    assert [order_of(name) for name in (*TRANSPORTS, "another")] == list(range(len(TRANSPORTS) + 1))
 
 
 def test_each_dimension_says_what_of_a_case_and_is_written_once() -> None:

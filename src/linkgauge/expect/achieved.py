@@ -23,7 +23,6 @@ from linkgauge.expect.query import HOST_MEMORY, Query, query
 from linkgauge.expect.rules import RULES, Ceiling
 from linkgauge.expect.streams import in_own_memory
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.traits import having
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.system.model import System
 from linkgauge.system.remembered import remembered
@@ -79,7 +78,8 @@ class Ports:
             _raise(self.cores, _cores_of(row), float(row["goodput_bytes_per_s"]))
         if ends <= set(HOST_MEMORY) and row.get("goodput_bytes_per_s") and lane in (-1, 0):
             self._add_host_copy(row, pattern, devices, lane)
-        if row.get("transport") not in having(TRANSPORTS, "one_sided"):
+        transport = TRANSPORTS.get(row.get("transport") or "")
+        if transport is None or not transport.one_sided:
             return
         if PATTERNS[pattern].latency_only:
             if row.get("latency_ns") and lane == -1:

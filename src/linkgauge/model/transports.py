@@ -43,7 +43,7 @@ TRANSPORTS: dict[str, TransportTraits] = {one.name: one for one in _TABLE}
 """By name, in the order in which tables and charts list them."""
 
 
-def place_of(transport: str) -> int:
+def order_of(transport: str) -> int:
     """Where tables and charts list a transport; one that is unknown comes last."""
     return list(TRANSPORTS).index(transport) if transport in TRANSPORTS else len(TRANSPORTS)
 

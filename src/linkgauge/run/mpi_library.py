@@ -98,17 +98,16 @@ def launcher_kind(launcher: Path) -> str:
 
     The name decides nothing: every family calls its launcher mpiexec.
     """
-    families = {one.kind: one for one in FAMILIES}
-    named = next((kind for kind, one in families.items() if launcher.name in one.programs), None)
-    if named is not None:
-        return named
+    for one in FAMILIES:
+        if launcher.name in one.programs:
+            return one.kind
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     try:
         done = _asked([str(launcher), "--version"], environment)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     said = (done.stdout + done.stderr).lower()
-    return next((kind for kind, one in families.items() if one.says and re.search(one.says, said)), "")
+    return next((one.kind for one in FAMILIES if one.says and re.search(one.says, said)), "")
 
 
 def _vendor_and_version(text: str) -> tuple[str, str]:
@@ -169,15 +168,19 @@ def _multiarch() -> str:
     return sysconfig.get_config_var("MULTIARCH") or f"{os.uname().machine}-linux-gnu"
 
 
+def _names_under(kind: str) -> Sequence[str]:
+    """File names of the libraries that a kind of launcher comes with."""
+    return _LIBRARY_NAMES.get(kind, _LIBRARY_NAMES["mpich"])
+
+
 def library_beside(launcher: Path, kind: str) -> Path | None:
     """The library of the installation that a launcher belongs to: its prefix's lib folders, then Debian's.
 
     Both the path as written and the one behind links are tried: a PATH entry may link into the prefix.
     """
-    names = _LIBRARY_NAMES.get(kind, _LIBRARY_NAMES["mpich"])
     for real in dict.fromkeys((launcher, launcher.resolve())):
         prefix = real.parent.parent
-        found = library_in(prefix, names)
+        found = library_in(prefix, _names_under(kind))
         if found is not None:
             return found
     return None
@@ -386,7 +389,7 @@ def _of_prefix(prefix: Path) -> MpiInstallation:
             kind = launcher_kind(launcher)
             if not kind:
                 raise UsageError(f"--mpi '{prefix}': its {word} does not run or is of no known kind")
-            library = library_in(prefix, _LIBRARY_NAMES.get(kind, _LIBRARY_NAMES["mpich"]))
+            library = library_in(prefix, _names_under(kind))
             if library is None:
                 raise UsageError(f"--mpi '{prefix}': no libmpi in its lib folders: expected {prefix}/lib/libmpi.so.*")
             return installation(library, launcher, kind, "--mpi")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.model.transports import place_of
+from linkgauge.model.transports import order_of
 from linkgauge.view.results import Results
 from linkgauge.view.row import Row
 from linkgauge.view.units import RATE_UNITS, size_text
@@ -191,7 +191,7 @@ def mechanism_encoding(results: Results, shown: Sequence[str] | None = None) -> 
         place = [one for one in results.mechanisms.values() if transport_of(one) == transport].index(label)
         colours.append(colour_of(transport))
         dashes.append(_DASHES[place % len(_DASHES)])
-        shapes.append(_SHAPES[(place_of(transport) + place) % len(_SHAPES)])
+        shapes.append(_SHAPES[(order_of(transport) + place) % len(_SHAPES)])
     # About seven pixels a letter, and the symbol: what is wider than a chart would be cut.
     widths = [36 + 7 * len(label) for label in labels]
     legend = alt.Legend(

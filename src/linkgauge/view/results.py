@@ -16,7 +16,7 @@ import numpy as np
 from linkgauge.errors import UsageError
 from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.transports import place_of
+from linkgauge.model.transports import order_of
 from linkgauge.stats.attempts import Counted
 from linkgauge.stats.launches import environment_of, settings_apart
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
@@ -217,7 +217,7 @@ def _looks_first(row: Row) -> tuple[Any, ...]:
 
 def _mechanism_order(key: Key) -> tuple[Any, ...]:
     # Numbers as numbers: 8 blocks stand before 16, those that the transport chose (0) before both.
-    return (place_of(key[0]), *((0, part) if isinstance(part, int) else (1, str(part)) for part in key))
+    return (order_of(key[0]), *((0, part) if isinstance(part, int) else (1, str(part)) for part in key))
 
 
 def _names(keys: list[Key], environments: dict[str, dict[str, str]]) -> dict[Key, str]:

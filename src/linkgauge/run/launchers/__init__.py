@@ -24,11 +24,6 @@ def launcher_for(mpi: MpiInstallation | None) -> Launcher:
     return Launcher.registry[mpi.launcher_kind if mpi is not None else "single"](mpi)
 
 
-def of_library(vendor: str) -> type[Launcher]:
-    """The family of the launcher that comes with a vendor's library."""
-    return next(one for one in FAMILIES if vendor in one.starts)
-
-
 def in_allocation() -> tuple[Path, str] | None:
     """The program and the kind of the batch system whose allocation this process is in."""
     found = ((one.in_allocation(), one.kind) for one in FAMILIES)

@@ -41,8 +41,18 @@ RULES = {
 PARTS = {rule for rules in RULES.values() for rule in rules} | {"slow_nic", "slow_node", "noisy", "drifting"}
 
 
-def is_right(kind: str, devices: Sequence[int], found: Found) -> bool:
-    """Whether a finding names the cause: its rule, and just its devices."""
+def is_right(kind: str, devices: Sequence[int], found: Found, of: int) -> bool:
+    """Whether a finding names the cause: its rule, and just its devices.
+
+    Of two devices (`of`) what joins them is all that can be named, what is slow both ways has no sibling, and a moment
+    is seen only as the device that is slow by it.
+    """
+    if of == 2 and kind == "slow_from" and found["rule"] == "slow_device":
+        return sorted(devices) == sorted(found["devices"])
+    if of == 2 and kind in ("port", "pair"):
+        return found["rule"] in ("slow_pair", "slow_link") or (
+            found["rule"] == "below_known" and found["subject"] in ("NVLink", "collectives")
+        )
     if found["rule"] not in RULES.get(kind, ()):
         return False
     if kind == "throttled" and found["subject"] in {f"cuda:{device}" for device in devices}:
@@ -62,9 +72,10 @@ def judge(task: Task) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(keep or scratch) / f"{Path(path).name}-{name}-{seed}"
         made = run_planting.planted(Path(path), out, name, seed)
-        found = [one.as_json() for one in rules.apply(facts_of(load(out)))]
+        facts = facts_of(load(out))
+        found = [one.as_json() for one in rules.apply(facts)]
     for one in found:
-        one["right"] = one["true"] = is_right(made.kind, made.devices, one)
+        one["right"] = one["true"] = is_right(made.kind, made.devices, one, len(facts.devices))
     kept = [
         {k: one[k] for k in ("rule", "severity", "subject", "devices", "confidence", "strength", "effect", "unsure",
                              "right", "true")}

@@ -339,7 +339,10 @@ class CclOperation final : public BufferedOperation {
   void post_pingpong() {
     // Two groups: on each side the second waits for the first, by the order of the stream.
     const bool starter = rank() == 0;
-    if (ranks() == 1) return post_messages();
+    if (ranks() == 1) {  // there and back inside one device
+      post_messages();
+      return post_messages();
+    }
     if (starter) send_all(1);
     receive_all(1);
     if (!starter) send_all(1);

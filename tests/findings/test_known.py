@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from linkgauge.app.cli import run_command
+from linkgauge.findings import rules
 from linkgauge.findings.facts import Facts
-from linkgauge.findings.known import below_known, held_against
+from linkgauge.findings.known import above_bound, below_known, held_against
 from linkgauge.findings.read import facts_of
 from linkgauge.model.case import Case
 from linkgauge.store.run import load
@@ -150,6 +151,47 @@ def test_equally_slow_everywhere_is_a_finding(tmp_path: Path) -> None:
 def test_one_slow_port_is_not_everywhere(tmp_path: Path) -> None:
     slow = times(lambda case: 0.8 if case.ranks == 2 and case.devices[0] == 2 else 1.0)
     assert finding(made(tmp_path / "r", time_ns=slow)) == []
+
+
+def two(
+    path: Path, slow: Callable[[Case], float], system: str = "hgx-h200-8"
+) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Plan, time and judge a run of the first two devices only."""
+    inside = [make_case("copy_engine", "local_copy", 1 << 30, (device,)) for device in (0, 1)]
+    cases = [case for case in plan() if max(case.devices) < 2] + inside
+    inner = 4.8e12 / 2 * 0.88e-9
+    usual = times(slow)
+
+    def time_ns(case: Case) -> float:
+        return case.size / (inner * slow(case)) if case.pattern == "local_copy" else usual(case)
+
+    found = rules.apply(facts_of(load(made(path, system, cases, time_ns=time_ns))))
+    return [(f.rule, f.severity, f.devices) for f in found if f.severity != "note"]
+
+
+def test_of_two_devices_what_is_known_tells_which_is_slow(tmp_path: Path) -> None:
+    assert two(tmp_path / "well", lambda case: 1.0) == []
+    host = lambda case: 0.85 if case.devices == (1,) and case.pattern != "local_copy" else 1.0  # noqa: E731
+    assert two(tmp_path / "host", host) == [("slow_host_link", "fault", (1,))]
+    assert two(tmp_path / "unknown", host, "") == []
+    whole = lambda case: 0.85 if case.devices == (0,) else 1.0  # noqa: E731
+    assert two(tmp_path / "whole", whole) == [("slow_device", "fault", (0,))]
+
+
+def test_of_two_devices_no_port_is_accused_for_what_joins_them(tmp_path: Path) -> None:
+    one_way = two(tmp_path / "one", lambda case: 0.85 if case.devices == (0, 1) else 1.0)
+    assert one_way == [("slow_pair", "fault", (0, 1))]
+    both = two(tmp_path / "both", lambda case: 0.85 if len(case.devices) == 2 else 1.0)
+    assert both == [("below_known", "loss", ())]
+
+
+def test_goodput_above_what_the_links_allow_is_told(tmp_path: Path) -> None:
+    assert list(above_bound(facts_of(load(made(tmp_path / "well"))))) == []
+    fast = times(lambda case: 1.3 if case.transport == "kernel" and case.devices == (0, 1) else 1.0)
+    (one,) = above_bound(facts_of(load(made(tmp_path / "fast", time_ns=fast))))
+    assert (one.rule, one.severity) == ("above_bound", "note")
+    assert one.effect == pytest.approx(1.3 * RATES["kernel"] / 450 - 1, abs=0.02)
+    assert "kernel unidirectional of 256 MiB on 0-1 reaches" in one.sentence
 
 
 def test_nothing_is_said_of_machines_that_nobody_knows(tmp_path: Path) -> None:

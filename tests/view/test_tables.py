@@ -134,6 +134,21 @@ def test_terminal_escapes_are_inert(tmp_path: Path) -> None:
     assert "[bold]of" in text  # shown as it is, not as markup
 
 
+def test_what_is_skipped_for_one_reason_is_told_once(tmp_path: Path) -> None:
+    needs = "needs at least 2 ranks, here is 1 device"
+    kinds = [(t, p) for t in ("kernel", "ccl") for p in ("alltoall", "allreduce", "broadcast")]
+    skipped = [(make_case(t, p, 1024), f"{p} {needs}") for t, p in kinds]
+    skipped += [
+        (make_case("mpi", "alltoall", 1024), "no library is here"),
+        (make_case("mpi", "gather", 8), f"gather {needs}"),
+    ]
+    make_run(tmp_path / "run", cases=[make_case("kernel", "local_copy", 8)], skipped=skipped)
+    rows = tables.skip_reasons(Results(linkgauge.load(tmp_path / "run")).others)
+    assert [(count, transports) for count, transports, _ in rows] == [(7, ["kernel", "ccl", "mpi"]), (1, ["mpi"])]
+    assert rows[0][2] == "alltoall, allreduce, broadcast, gather need at least 2 ranks, here is 1 device"
+    assert rows[1][2] == "no library is here"
+
+
 def test_mechanisms_of_one_transport_are_told_apart(tmp_path: Path) -> None:
     launches = (
         {"launch_key": "aaaa", "mpi": {"name": "MPICH", "version": "5.0.2"}, "env": {"UCX_TLS": "shm"}},

@@ -13,7 +13,8 @@ from linkgauge.model.transports import TRANSPORTS
 
 # The lowest versions that are known to work, as pyproject.toml says.
 _PACKAGES = {"numpy": "1.26", "mpi4py": "4.1", "pyarrow": "15", "rich": "13.7", "click": "8.2"}
-_REPORT_PACKAGES = {"altair": "5.4", "duckdb": "1.0"}
+_REPORT_PACKAGES = {"altair": ("5.4", "no report"), "duckdb": ("1.0", "no 'linkgauge query'")}
+"""Packages that only results need: the least version, and what there is not without it."""
 _SHM_PER_RANK = max(one.shm_bytes_per_rank for one in TRANSPORTS.values())
 _MAX_SOCKET_PATH = 108 - len("/linkgauge-65534/4194304/123456/hydra-pmi-socket-123456")
 
@@ -63,10 +64,11 @@ def package_versions(readers: Readers) -> Result:
             wrong.append(f"{name}: expected {least} or newer, found {found}")
     if wrong:
         return Result(FAILING, "; ".join(wrong), "measuring or reading results fails", "pip install -U linkgauge")
-    missing = [name for name, least in _REPORT_PACKAGES.items()
-               if (found := readers.package_version(name)) is None or _older(found, least)]  # fmt: skip
+    missing = {name: without for name, (least, without) in _REPORT_PACKAGES.items()
+               if (found := readers.package_version(name)) is None or _older(found, least)}  # fmt: skip
     if missing:
-        return Result(WARNING, f"{', '.join(missing)} absent or old", "no report or no queries on this machine",
+        return Result(WARNING, f"{', '.join(missing)} absent or old",
+                      f"{' and '.join(missing.values())} on this machine",
                       "pip install 'linkgauge[report]', here or where results are read")  # fmt: skip
     return ok("all packages are new enough")
 

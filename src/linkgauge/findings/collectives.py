@@ -207,14 +207,13 @@ def _split(facts: Facts, measure: Measure) -> Split | None:
 
 def matrix_of(series: RankSeries, ranks: int) -> tuple[Any, Any, Any] | None:
     """Return start, ns and scheduled as (samples, ranks), of samples that every rank has."""
-    order = np.lexsort((series.sample, series.rank))
+    if series.rank.size == 0 or series.rank.size % ranks:
+        return None
+    order = np.lexsort((series.sample, series.rank)).reshape(ranks, -1)
     rank, sample = series.rank[order], series.sample[order]
-    if rank.size == 0 or rank.size % ranks or np.unique(rank).size != ranks:
+    if (rank != rank[:, :1]).any() or (np.diff(rank[:, 0]) <= 0).any() or (sample != sample[0]).any():
         return None
-    shape = (ranks, rank.size // ranks)
-    if (sample.reshape(shape) != sample.reshape(shape)[0]).any():
-        return None
-    start, ns, scheduled = (v[order].reshape(shape).T for v in (series.start_ns, series.ns, series.scheduled_ns))
+    start, ns, scheduled = (v[order].T for v in (series.start_ns, series.ns, series.scheduled_ns))
     return start, ns, scheduled
 
 

@@ -26,7 +26,18 @@ class Headline:
 
 
 def headlines(facts: Facts, measure: Measure) -> list[Headline]:
-    """Return the series of a case, one for each of its repeats that has samples."""
+    """Return the series of a case, one for each of its repeats that has samples. Kept in `facts.kept`: four rules ask.
+
+    They cost 24 bytes for every sample of the keeper's lane.
+    """
+    key = ("headlines", measure.case_key, measure.launch_key)
+    if key not in facts.kept:
+        facts.kept[key] = _made(facts, measure)
+    found: list[Headline] = facts.kept[key]
+    return found
+
+
+def _made(facts: Facts, measure: Measure) -> list[Headline]:
     result: list[Headline] = []
     for identity in measure.identities:
         held = facts.series(identity)

@@ -8,7 +8,7 @@ reaches.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, keys, rate_text, size_text
@@ -17,7 +17,7 @@ from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import over_host
-from linkgauge.stats.alike import ClassRow, class_rows
+from linkgauge.stats.alike import ClassRow, class_rows, members_text
 from linkgauge.system.graph import Arc
 from linkgauge.system.likeness import Likeness, described_like, like
 from linkgauge.system.model import Accepted, System, most_particular
@@ -26,7 +26,8 @@ TOLERANCE = 0.05
 """What a case may stay below the share that the source saw: machines of one kind differ by a few per cent."""
 
 KNOWN_KIND = ("known kind",)
-"""Of `Facts.kept`: what `known_kind` found."""
+KNOWN_SHARES = ("known shares",)
+"""Of `Facts.kept`: what `known_kind` and `known_shares` found."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +77,16 @@ def known_kind(facts: Facts) -> Likeness | None:
         inside = facts.system is not None and all(facts.on_one_node(measure) for measure in facts.measures)
         facts.kept[KNOWN_KIND] = described_like(facts.system) if facts.system is not None and inside else None
     found: Likeness | None = facts.kept[KNOWN_KIND]
+    return found
+
+
+def known_shares(facts: Facts) -> dict[str, Held]:
+    """Return by case key what is known of a run's cases from machines of its kind; empty where nothing is."""
+    if KNOWN_SHARES not in facts.kept:
+        kind = known_kind(facts)
+        held = [] if kind is None or not kind.system.accepted else held_against(facts, kind.system)[0]
+        facts.kept[KNOWN_SHARES] = {one.measure.case_key: one for one in held}
+    found: dict[str, Held] = facts.kept[KNOWN_SHARES]
     return found
 
 
@@ -211,11 +222,10 @@ def below_known(facts: Facts) -> Iterable[Finding]:
     kind = known_kind(facts)
     if kind is None or not kind.system.accepted:
         return
-    held, _ = held_against(facts, kind.system)
     ways: dict[str, dict[tuple[str, str, str], list[_Low]]] = {}
     well: set[tuple[str, str, str]] = set()
     for row in class_rows(
-        held,
+        known_shares(facts).values(),
         key=lambda h: (h.measure.settings, h.measure.size, facts.classes.of(h.dims)),
         devices=lambda h: h.measure.devices,
         value=lambda h: h.goodput,
@@ -262,3 +272,44 @@ def _told(kind: Likeness, link: str, low: list[_Low], judged: int, severity: Sev
         f"(linkgauge system {kind.system.name})."
     )
     return Finding("below_known", severity, what, sentence, evidence, 0.95, remedy, middle.loss)
+
+
+# --- more than can be ------------------------------------------------------------------------------------------------
+
+_ABOVE = 0.03
+"""A description's rate is a nominal one, rounded; what is above it by more is no rounding."""
+
+
+@rule("goodput above a bound: the system's description or the measurement is wrong")
+def above_bound(facts: Facts) -> Iterable[Finding]:
+    """Goodput that the links do not allow, beyond its interval. One case a class is held against its bound."""
+    most: dict[Hashable, Measure] = {}
+    for measure in facts.measures:
+        key = (measure.settings, facts.classes.of(measure.dims))
+        if measure.goodput and (key not in most or measure.goodput > (most[key].goodput or 0.0)):
+            most[key] = measure
+    above = [
+        (sure / bound.value_bytes_per_s - 1, measure, bound)
+        for measure in most.values()
+        if (bound := facts.bound(measure)) is not None
+        and bound.value_bytes_per_s
+        and (sure := (measure.goodput or 0.0) / (1 + measure.half_width)) > (1 + _ABOVE) * bound.value_bytes_per_s
+    ]
+    if not above:
+        return
+    above.sort(key=lambda item: -item[0])
+    share, one, bound = above[0]
+    yield Finding(
+        "above_bound",
+        "note",
+        one.label,
+        f"{one.label} of {size_text(one.size)} on {members_text([one.devices])} reaches {rate_text(one.goodput)}, "
+        f"{share:.0%} more than the links allow ({bound.rule}: {rate_text(bound.value_bytes_per_s)}).",
+        tuple(
+            Evidence(f"{m.label} at {size_text(m.size)}: {s:.0%} above {b.rule}", (m.case_key,)) for s, m, b in above
+        ),
+        0.9,
+        "The system's rates may be wrong for this machine (linkgauge system), or part of the data did not take this "
+        "way: trust neither the share nor, before that is known, the rate.",
+        share,
+    )

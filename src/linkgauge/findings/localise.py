@@ -12,8 +12,9 @@ from linkgauge.findings.confidence import SLOW, SLOW_BY_KIND
 from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
 from linkgauge.findings.filled import filled, nic_rate
 from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.known import known_kind, known_shares
 from linkgauge.findings.rule import rule
-from linkgauge.findings.solve import Slow, solve
+from linkgauge.findings.solve import LEAST_SCALE, Slow, solve
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.model.transports import over_host
 
@@ -49,6 +50,7 @@ class _Seen:
     rate: float
     sibling_rate: float
     links: int
+    known: str = ""  # the described system that tells it from its only sibling
 
 
 @rule(
@@ -139,7 +141,10 @@ def _class(facts: Facts, pair: tuple[int, int], way: Way | None) -> Hashable:
 
 
 def _elements(facts: Facts, pairs: list[tuple[int, int]], ways: Ways, both: bool) -> dict[Hashable, list[int]]:
-    """Return candidate elements with the pairs that use them; of those with equal pairs the most specific one."""
+    """Return candidate elements with the pairs that use them; of those with equal pairs the most specific one.
+
+    Where two ends are equally specific (the only pair of two devices uses a port of each) it is what joins them.
+    """
     wiring = facts.wiring
     found: dict[Element, set[int]] = {}
 
@@ -167,6 +172,10 @@ def _elements(facts: Facts, pairs: list[tuple[int, int]], ways: Ways, both: bool
         rank = (specific[element.kind], element.direction == "both")
         if held is None or rank < (specific[held.kind], held.direction == "both"):
             unique[frozenset(members)] = element
+        elif element.kind == held.kind and element.ends != held.ends and len(members) == 1:
+            source, target = pairs[next(iter(members))]
+            low, high = sorted((source, target))
+            unique[frozenset(members)] = Element("pair", (low, high), "both" if both else f"{source}->{target}")
     everything = frozenset(range(len(pairs)))
     return {element: sorted(members) for members, element in unique.items() if members != everything}
 
@@ -219,8 +228,8 @@ def _host_links(
         full = filled(facts, measures, [shapes.get(ordinal, ()) for ordinal in ordinals], rates)
         measures = [m for m, is_full in zip(measures, full, strict=True) if is_full]
         classes = [shapes.get(_ordinal(facts, m.devices[0]), ()) for m in measures]
-        if len(measures) < 3:
-            continue  # with two it cannot be told which of them is slow
+        if len(measures) < 2:
+            continue
         direction = {"host_to_device": "in", "device_to_host": "out"}.get(measures[0].pattern, "both")
         elements: dict[Hashable, list[int]] = {
             Element("host", (m.devices[0],), direction): [i] for i, m in enumerate(measures)
@@ -228,6 +237,11 @@ def _host_links(
         for measure in measures:
             for kind in ("host", f"host {direction}"):
                 tested[(kind, measure.devices)] = tested.get((kind, measure.devices), 0) + 1
+        if len(measures) == 2:
+            item = _by_known(facts, measures, direction) if classes[0] == classes[1] else None
+            if item is not None:
+                seen.setdefault((item.element.kind, item.element.ends), []).append(item)
+            continue
         for slow in solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures]):
             element = slow.element
             assert isinstance(element, Element)
@@ -237,6 +251,27 @@ def _host_links(
                 continue
             item = _Seen(slow, element, (measures[index],), measures[index].goodput or 0.0, median(siblings), 0)
             seen.setdefault((element.kind, element.ends), []).append(item)
+
+
+def _by_known(facts: Facts, measures: list[Measure], direction: str) -> _Seen | None:
+    """Return the slower of two alike host links, of which what is known of that kind of machine tells which it is.
+
+    The device itself where half of its copies in its own memory are below what is known too. None where nothing is
+    known, or both or none of the two reach what is.
+    """
+    kind, held = known_kind(facts), known_shares(facts)
+    pair = [held.get(measure.case_key) for measure in measures]
+    if kind is None or pair[0] is None or pair[1] is None or pair[0].short == pair[1].short:
+        return None
+    index = 0 if pair[0].short else 1
+    mine, other = measures[index], measures[1 - index]
+    share = math.log(mine.time_ns / other.time_ns)
+    scale = max(LEAST_SCALE, math.hypot(mine.half_width, other.half_width) / 1.96)
+    inside = [one.short for one in held.values() if one.kind == "memory" and one.measure.devices == mine.devices]
+    whole = bool(inside) and 2 * sum(inside) >= len(inside)
+    element = Element("device", mine.devices, "both") if whole else Element("host", mine.devices, direction)
+    slow = Slow(element, math.expm1(share), (index,), share / (1.25 * scale), scale)
+    return _Seen(slow, element, (mine,), mine.goodput or 0.0, other.goodput or 0.0, 0, kind.system.name)
 
 
 def _largest_alike(group: list[Measure]) -> list[Measure]:
@@ -263,17 +298,20 @@ def _told(
         loss = share / (1 + share)
         subject = f"{_WORDS[kind]} {_place(facts, kind, ends)}"
         directions = sorted({item.element.direction for item in items})
-        sentence = f"{subject} is {loss:.0%} below its siblings{_way_words(directions)}{_fraction(worst, loss)}."
-        if kind == "pair":
+        others = "the other of the two" if worst.known else "its siblings"
+        sentence = f"{subject} is {loss:.0%} below {others}{_way_words(directions)}{_fraction(worst, loss)}."
+        if kind == "pair" and len(facts.devices) > 2:
             sentence += " All other pairs of both devices are as they should be."
+        elif kind == "pair":
+            sentence += " Of two devices alone it cannot be told whether either's port or what joins them is slow."
+        if worst.known:
+            sentence += f" What is known of {worst.known} says that it is this one."
         if kind == "port":
             sentence += " Behind a switch a pair shows a device's port only, not which of its links."
         evidence = [
             Evidence(
-                f"{item.measures[0].label} at {size_text(item.measures[0].size)}: {rate_text(item.rate)} over "
-                f"{len(item.measures)} "
-                f"pair{'s' if len(item.measures) > 1 else ''} against {rate_text(item.sibling_rate)} of the "
-                f"rest ({item.element.direction})",
+                f"{item.measures[0].label} at {size_text(item.measures[0].size)}: {rate_text(item.rate)}"
+                f"{_over(item.measures)} against {rate_text(item.sibling_rate)} of the rest ({item.element.direction})",
                 keys(item.measures),
             )
             for item in sorted(items, key=lambda item: -item.slow.share)
@@ -294,6 +332,12 @@ def _told(
         yield Finding(
             SLOW_BY_KIND[kind], severity, subject, sentence, tuple(evidence), confidence, remedy, loss, _devices(ends)
         )
+
+
+def _over(measures: tuple[Measure, ...]) -> str:
+    if measures[0].ranks == 1:
+        return ""
+    return f" over {len(measures)} pair{'s' if len(measures) > 1 else ''}"
 
 
 def _passing(items: list[_Seen], tested: int, score: float, share: float) -> bool:
@@ -360,7 +404,7 @@ def _remedy(kind: str) -> str:
         "itself there.",
         "pair": "Look at what only these two share: the switch's routes for them (fabric manager), whether both "
         "reach each other's memory (linkgauge doctor), and what else moved data between them.",
-        "device": "All of this device's pairs are slow: look at its clocks, power limit, temperature and "
+        "device": "All that this device does is slow: look at its clocks, power limit, temperature and "
         "errors, then at its slot.",
         "nic": "Look at the port's rate and width (ibstat, ethtool), its PCIe width, and its cable; compare "
         "counters of errors.",

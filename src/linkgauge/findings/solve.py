@@ -19,7 +19,7 @@ import scipy
 from linkgauge.stats.basics import NORMAL_MAD, Floats
 
 _PRICE = 0.5
-_LEAST_SCALE = 0.002
+LEAST_SCALE = 0.002
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _confirm(
         touched[list(elements[names[k]])] = True
     levels = np.array([_level(logs[owner == c], logs[(owner == c) & ~touched]) for c in range(classes)])
     excess = logs - levels[owner]
-    scale = max(_LEAST_SCALE, _scale(excess, touched), float(np.median(half_widths)) / 1.96)
+    scale = max(LEAST_SCALE, _scale(excess, touched), float(np.median(half_widths)) / 1.96)
     # Heavy tails: a single pair must stand out further than a normal deviate among as many elements would.
     limit = 1.3 * -float(scipy.special.ndtri(0.001 / max(1, len(elements))))
     rest, result = excess.copy(), []

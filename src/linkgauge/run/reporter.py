@@ -87,9 +87,9 @@ class Reporter:
     def shown(self, case: Case) -> None:
         """Show progress after a case."""
         now = time.monotonic()
-        if now - self._said_at >= _PLAIN_EVERY_S:
+        state = self.state
+        if state.cases_total and now - self._said_at >= _PLAIN_EVERY_S:  # what is skipped beforehand is no progress
             self._said_at = now
-            state = self.state
             self.note(
                 f"{state.cases_done}/{state.cases_total} cases, about {format_duration(state.time_left_s(now) * 1e9)} "
                 f"left; {case_text(case)}; best {state.best}"

@@ -221,7 +221,7 @@ def members_text(members: Sequence[tuple[int, ...]]) -> str:
     if lengths == {2} and len(distinct) > 1:
         ends = sorted({device for member in distinct for device in member})
         every = {(a, b) for a in ends for b in ends if a != b}
-        if set(distinct) == every:
+        if set(distinct) == every and len(ends) > 2:
             return f"all pairs of {numbers_text(ends)}"
         if set(distinct) == {(a, b) for a, b in every if a < b}:
             return f"all pairs of {numbers_text(ends)}, from the lower"

@@ -200,19 +200,35 @@ def status_tables(results: Results) -> Iterator[RenderableType]:
         for row in wrong:
             table.add_row(Text(row["status"], style="red"), Text(case_text(row)), Text(row["reason"] or ""))
         yield table
-    reasons = Counter(
-        (row["reason"] or "no reason was given", row["transport"])
-        for row in results.others
-        if row["status"] == "skipped" and not left_out_of(row["evidence"])
-    )
-    if reasons:
+    skipped = [row for row in results.others if row["status"] == "skipped" and not left_out_of(row["evidence"])]
+    if skipped:
         table = Table(title="skipped", title_justify="left", title_style="bold", box=None, pad_edge=False)
         table.add_column("cases", justify="right")
-        table.add_column("transport")
+        table.add_column("transport", overflow="fold")
         table.add_column("reason", overflow="fold")
-        for (reason, transport), count in reasons.most_common():
-            table.add_row(str(count), Text(transport), Text(reason))
+        for count, transports, reason in skip_reasons(skipped):
+            table.add_row(str(count), Text(", ".join(transports)), Text(reason))
         yield table
+
+
+def skip_reasons(skipped: Sequence[Row]) -> list[tuple[int, list[str], str]]:
+    """Return how many cases of which transports were skipped for which reason, the most frequent first.
+
+    A reason that begins with its case's pattern is told once for all patterns that it holds of.
+    """
+    groups: dict[tuple[bool, str], list[Row]] = {}
+    for row in skipped:
+        reason = row["reason"] or "no reason was given"
+        of_pattern = reason.startswith(f"{row['pattern']} ")
+        groups.setdefault((of_pattern, reason[len(row["pattern"]) :] if of_pattern else reason), []).append(row)
+    result = []
+    for (of_pattern, reason), rows in groups.items():
+        patterns = list(dict.fromkeys(row["pattern"] for row in rows))
+        if of_pattern:
+            verb = reason.replace(" needs ", " need ", 1) if len(patterns) > 1 else reason
+            reason = f"{', '.join(patterns)}{verb}"
+        result.append((len(rows), list(dict.fromkeys(row["transport"] for row in rows)), reason))
+    return sorted(result, key=lambda item: -item[0])
 
 
 _LEFT_OUT = {

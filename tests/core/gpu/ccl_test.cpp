@@ -158,6 +158,15 @@ TEST_F(Ccl, VerifiesEveryPattern) {
   }
 }
 
+TEST_F(Ccl, SendsThereAndBackInsideOneDevice) {
+  const std::map<Pattern, int> sends = {{Pattern::kPingpong, 2}, {Pattern::kUnidirectional, 1}};
+  for (const auto& [pattern, count] : sends) {
+    nccl_.configure("");
+    expect_verified(ccl_case(pattern, 1));
+    EXPECT_EQ(nccl_.calls("ncclSend"), count * 2 * 3) << to_string(pattern);  // rounds, operations
+  }
+}
+
 TEST_F(Ccl, VerifiesInPlaceFromEveryRoot) {
   for (int ranks : {2, 3, 4}) {
     for (Pattern pattern : {Pattern::kAllreduce, Pattern::kAllgather, Pattern::kReduceScatter, Pattern::kBroadcast,

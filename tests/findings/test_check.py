@@ -12,6 +12,7 @@ import pytest
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.findings import rules as rule_table
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.requirements import read_rules
 from linkgauge.findings.verdicts import Checked, Verdict
 from linkgauge.model.case import Case
@@ -89,6 +90,21 @@ def test_a_slow_link_falls_short_and_is_named_worst_first(folder: Path, capsys: 
     assert "linkgauge_check_exit_status 1" in lines
     series = [line.rsplit(" ", 1)[0] for line in lines if not line.startswith("#")]
     assert len(series) == len(set(series))
+
+
+def test_on_cores_only_what_takes_twice_as_long_falls_short(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five launches do not tell at which of its levels a sixth will lie, unless the user says what counts."""
+    monkeypatch.setattr(Facts, "are_cores", lambda self, devices: True)
+    against = ["--against", str(folder / "base.json"), "--no-findings"]
+    for rate, status, margin in ((0.6, 0, []), (0.6, 1, ["--margin", "0.01"]), (0.4, 1, [])):
+        path = tmp_path / f"{rate}-{status}"
+        run(path, 91, {(0, 2): rate, (2, 0): rate})
+        found, said = verdicts(capsys, ["check", str(path), *against, *margin])
+        assert found == status, rate
+        short = {tuple(v["devices"]) for v in said["verdicts"] if v["outcome"] == "short"}
+        assert {(0, 2), (2, 0)} <= short if status else not short
 
 
 def test_a_case_that_is_missing_could_not_be_judged(

@@ -111,8 +111,8 @@ def compare_command(
 @option(
     "--margin",
     type=FiniteRange(min=0.0),
-    default=0.01,
-    help="Against a baseline: smallest loss that counts, as a share.",
+    default=None,
+    help="Against a baseline: smallest loss that counts, as a share; by default 0.01, on host devices 1.",
 )
 @option("--findings/--no-findings", default=True, help="Let faults among the findings count.")
 @_system
@@ -124,7 +124,7 @@ def check_command(
     runs: tuple[Path, ...],
     against: str,
     tolerance: float,
-    margin: float,
+    margin: float | None,
     findings: bool,
     system: str,
     junit: Path | None,

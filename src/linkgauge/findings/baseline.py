@@ -17,8 +17,9 @@ import numpy as np
 import scipy
 
 from linkgauge.errors import UsageError
-from linkgauge.findings.facts import Measure
+from linkgauge.findings.facts import Facts, Measure
 from linkgauge.findings.left_out import left_out_keys
+from linkgauge.findings.siblings import CORES_SLOWER
 from linkgauge.findings.subjects import Subject, case_words, labels_of
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.case import Case
@@ -28,6 +29,7 @@ from linkgauge.stats.prediction import Prediction, predict
 FORMAT = "linkgauge-baseline"
 FORMAT_VERSION = 1
 _MAX_BYTES = 1 << 30
+_MARGIN = 0.01
 Key = tuple[str, str]
 
 
@@ -140,14 +142,15 @@ def _entry(entry: Mapping[str, Any], runs: int) -> Entry:
 
 
 def check_baseline(
-    subject: Subject, baseline: Baseline, level: float = 0.05, margin: float = 0.01
+    subject: Subject, baseline: Baseline, level: float = 0.05, margin: float | None = None
 ) -> tuple[list[Verdict], list[str], int]:
     """Judge a run against a baseline: verdicts, notes, and how many cases the baseline does not know.
 
     A case falls short if it is slower than a further run of the baseline would be (linkgauge.stats.prediction), with
-    the false-discovery rate over all cases at most `level`, and by `margin` or more; so does the run as a whole, if its
-    level lies beyond that of 199 of 200 further runs. Cases of the baseline that the run lacks could not be judged,
-    unless it left them out since its curves had ended: these are counted in a note.
+    the false-discovery rate over all cases at most `level`, and by `margin` or more (None: 1 %, on host devices where
+    it takes twice as long: five launches do not tell at which of its levels a sixth will lie); so does the run as a
+    whole, if its level lies beyond that of 199 of 200 further runs. Cases of the baseline that the run lacks could not
+    be judged, unless it left them out since its curves had ended: these are counted in a note.
     """
     notes, renamed = _match_devices(subject, baseline)
     known = {}
@@ -185,7 +188,7 @@ def check_baseline(
 
 
 def _judged(
-    subject: Subject, baseline: Baseline, known: Mapping[Key, Measure], level: float, margin: float
+    subject: Subject, baseline: Baseline, known: Mapping[Key, Measure], level: float, margin: float | None
 ) -> list[Verdict]:
     if not known:
         return []
@@ -199,14 +202,15 @@ def _judged(
     found = predict(times, widths, mine, np.array([measure.half_width for measure in known.values()]))
     rates = false_discovery_rates(found.p_value)
     reaches = found.usual_level + scipy.special.stdtrit(found.freedom, 0.975) * found.deviation
-    verdicts = _level(subject, baseline, found, margin)
+    margins = [_margin(subject.facts, measure.devices) if margin is None else margin for measure in known.values()]
+    verdicts = _level(subject, baseline, found, max(margins))
     for i, (key, measure) in enumerate(known.items()):
         slower, beyond = (math.expm1(float(x)) for x in (found.shift[i], found.shift[i] - found.usual_level))
-        short = bool(rates[i] <= level) and min(slower, beyond) >= margin
+        short = bool(rates[i] <= level) and min(slower, beyond) >= margins[i]
         usual = math.exp(float(found.centre[i]))
         limit = usual * math.exp(float(reaches[i]))
         reason = f"{slower:+.1%} against the middle of {len(entries[i].medians_ns)} runs"
-        if abs(found.usual_level) >= margin:
+        if abs(found.usual_level) >= _MARGIN:
             reason += f", {math.expm1(found.usual_level):+.1%} of that as all cases of this run"
         if short:
             reach = math.expm1(float(reaches[i]))
@@ -218,6 +222,11 @@ def _judged(
                     slower / (1 + slower) if short else 0.0, labels_of(measure))
         )  # fmt: skip
     return verdicts
+
+
+def _margin(facts: Facts, devices: tuple[int, ...]) -> float:
+    """Return the least share of time added that counts where none is asked for."""
+    return CORES_SLOWER if facts.are_cores(devices) else _MARGIN
 
 
 def _level(subject: Subject, baseline: Baseline, found: Prediction, margin: float) -> list[Verdict]:

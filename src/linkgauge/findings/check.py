@@ -45,7 +45,7 @@ def check(
     against: str,
     *,
     tolerance: float = TOLERANCE,
-    margin: float = 0.01,
+    margin: float | None = None,
     with_findings: bool = True,
 ) -> CheckResult:
     """Judge runs. `against`: a baseline, a file of rules, a system's name or file, or empty.
@@ -116,7 +116,7 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
     return verdicts, notes, 0
 
 
-def _judge(against: str, tolerance: float, margin: float, fleet: bool) -> Judge:
+def _judge(against: str, tolerance: float, margin: float | None, fleet: bool) -> Judge:
     path = Path(against)
     if not against:
         return lambda subject: _by_itself(subject, tolerance, fleet)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from planting import BEGINS_NS, LASTS_NS, MIB, SWEEP, World
 
-from linkgauge.findings.facts import Facts, Identity, RankSeries
+from linkgauge.findings.facts import Facts, Identity, Observation, RankSeries
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import KNOWN_KIND
 from linkgauge.findings.read import measures_of
@@ -49,7 +49,7 @@ def facts_of(world: World) -> Facts:
 
     return MadeUp(
         measures_of(world.rows),
-        observations=world.observations,
+        observations=[Observation.of(row) for row in world.observations],
         launches=world.launches(),
         system=world.system,
         series=series,

@@ -9,7 +9,7 @@ import causes
 import pytest
 
 from linkgauge.findings.collectives import straggler
-from linkgauge.findings.facts import Facts, Identity, RankSeries
+from linkgauge.findings.facts import Facts, Identity, Observation, RankSeries
 from linkgauge.run.observe import clock_rows
 
 SEEDS = (1, 4, 9)
@@ -42,7 +42,13 @@ def spread(facts: Facts, wrong_ns: float, *, drift_ns: float = 0.0, told: bool =
         shift = held.rank.astype(int).choose([device * 3600e9 for device in devices[identity]])
         return dataclasses.replace(held, start_ns=held.start_ns + shift, scheduled_ns=held.scheduled_ns + shift)
 
-    return Facts(facts.measures, observations=rows, launches=launches, system=facts.system, series=series)
+    return Facts(
+        facts.measures,
+        observations=[Observation.of(row) for row in rows],
+        launches=launches,
+        system=facts.system,
+        series=series,
+    )
 
 
 def named(facts: Facts) -> set[tuple[str, tuple[int, ...]]]:

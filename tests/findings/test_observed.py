@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from linkgauge.findings import rules
-from linkgauge.findings.facts import Facts
+from linkgauge.findings.facts import Facts, Observation
 from linkgauge.run import observe
 from linkgauge.run.observe import Observer, Value
 from scripted_reader import ScriptedReader
@@ -29,7 +29,7 @@ def facts_of(before: Mapping[str, float], after: Mapping[str, float], monkeypatc
     observer.look("after", 0)
     identity = {"case_key": "k", "launch": 0, "repeat": 0, "attempt": 0}
     rows: list[dict[str, Any]] = [{**identity, **row} for row in observer.taken()]
-    return Facts([], observations=rows)
+    return Facts([], observations=[Observation.of(row) for row in rows])
 
 
 def alarms(before: Mapping[str, float], after: Mapping[str, float], monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
-from linkgauge.findings.facts import Facts, Measure, RankSeries, keys, median, rate_text, size_text, time_text
+from linkgauge.expect.rules import Ceiling
+from linkgauge.findings.facts import Facts, Measure, RankSeries, Settings, keys, median, rate_text, size_text, time_text
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.stats.arrival import Split, find_straggler, slow_transfer, split
+from linkgauge.stats.basics import Floats
 
 _LARGE = 16 << 20
 
@@ -46,13 +47,13 @@ def device_counts(facts: Facts) -> Iterable[Finding]:
 
 def _lines(facts: Facts) -> list[tuple[float, list[Measure], dict[int, Measure]]]:
     """Return for each setting with counts out of line: how far, those counts' measures, and all counts' measures."""
-    groups: dict[tuple[Any, ...], dict[int, Measure]] = {}
+    groups: dict[tuple[Settings, int], dict[int, Measure]] = {}
     for measure in _collectives(facts):
         if measure.size_class >= _LARGE and measure.bus:
             best = groups.setdefault((measure.without("root"), measure.size_class), {})
             if measure.ranks not in best or measure.bus > (best[measure.ranks].bus or 0.0):
                 best[measure.ranks] = measure
-    worst: dict[tuple[Any, ...], tuple[float, list[Measure], dict[int, Measure]]] = {}
+    worst: dict[Settings, tuple[float, list[Measure], dict[int, Measure]]] = {}
     for (settings, _), counts in groups.items():
         values = {n: m.bus or 0.0 for n, m in counts.items()}
         depths = {n: _depth(values, n) - 2 * counts[n].half_width for n in counts}
@@ -85,7 +86,7 @@ def collective_far(facts: Facts) -> Iterable[Finding]:
     """A library's collective at large sizes well below the lowest bound that the links set."""
     if facts.system is None:
         return
-    top: dict[tuple[Any, ...], Measure] = {}
+    top: dict[tuple[Settings, tuple[int, ...]], Measure] = {}
     told = {(m.settings, m.ranks) for _, low, _ in _lines(facts) for m in low}
     for measure in _collectives(facts):
         if (measure.settings, measure.ranks) in told:
@@ -100,7 +101,7 @@ def collective_far(facts: Facts) -> Iterable[Finding]:
         key = (measure.without(), tuple(sorted(measure.devices)))
         if key not in top or measure.size > top[key].size:
             top[key] = measure
-    low: dict[tuple[Any, ...], list[tuple[float, Measure, Any]]] = {}
+    low: dict[tuple[str, ...], list[tuple[float, Measure, Ceiling]]] = {}
     for measure in top.values():
         least = facts.bound(measure)
         if least is None:
@@ -205,7 +206,7 @@ def _split(facts: Facts, measure: Measure) -> Split | None:
     return split(starts, lengths, scheduled)
 
 
-def matrix_of(series: RankSeries, ranks: int) -> tuple[Any, Any, Any] | None:
+def matrix_of(series: RankSeries, ranks: int) -> tuple[Floats, Floats, Floats] | None:
     """Return start, ns and scheduled as (samples, ranks), of samples that every rank has."""
     if series.rank.size == 0 or series.rank.size % ranks:
         return None

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
 import scipy
 
-from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, Measure, keys, median, rate_text, size_text, time_text
+from linkgauge.findings.facts import (
+    LEAST_EFFECTIVE,
+    Facts,
+    Measure,
+    Settings,
+    keys,
+    median,
+    rate_text,
+    size_text,
+    time_text,
+)
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
 from linkgauge.model.patterns import PATTERNS
@@ -162,7 +171,7 @@ def _lines_at(sweep: list[Measure]) -> list[_Place]:
     return found
 
 
-def _line(size: Floats, time: Floats) -> Callable[[Any], Any]:
+def _line(size: Floats, time: Floats) -> Callable[[Floats], Floats]:
     """Fit time = start + size / rate with neither below 0, by the least squares of relative errors."""
     weighted = np.stack([1 / time, size / time], axis=1)
     scale = weighted.max(axis=0)
@@ -197,7 +206,7 @@ def library_choice(facts: Facts) -> Iterable[Finding]:
     groups = facts.grouped(
         lambda m: (m.without("algorithm", "launch_key"), m.devices, m.size) if TRANSPORTS[m.transport].library else None
     )
-    losses: dict[tuple[Any, ...], list[tuple[Measure, Measure]]] = {}
+    losses: dict[Settings, list[tuple[Measure, Measure]]] = {}
     for (settings, devices, _), group in groups.items():
         default = [m for m in group if not m.case.algorithm]
         asked = [m for m in group if m.case.algorithm]
@@ -236,7 +245,7 @@ def library_choice(facts: Facts) -> Iterable[Finding]:
 @rule("sizes at which one transport overtakes another")
 def crossing_points(facts: Facts) -> Iterable[Finding]:
     """Sizes at which one transport overtakes another, with the interval that the medians' own intervals allow."""
-    groups: dict[tuple[Any, ...], dict[str, list[Measure]]] = {}
+    groups: dict[tuple[Hashable, ...], dict[str, list[Measure]]] = {}
     for sweep in facts.sweeps:
         one = sweep[0]
         if one.case.path or one.case.algorithm or _set_apart(one):
@@ -292,7 +301,7 @@ def _crossing(first: list[Measure], second: list[Measure], a: str, b: str) -> tu
 @rule("what the smallest message costs by each transport")
 def small_message_overhead(facts: Facts) -> Iterable[Finding]:
     """What the smallest message costs by each transport, beside the fastest."""
-    groups: dict[tuple[Any, ...], dict[str, Measure]] = {}
+    groups: dict[tuple[Hashable, ...], dict[str, Measure]] = {}
     for sweep in facts.sweeps:
         one = sweep[0]
         if one.size > 1024 or one.case.path or one.case.algorithm or _set_apart(one):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ _WORDS = ("path", "algorithm", "buffer")
 _NUMBERS = tuple(name for name in MECHANISM if name not in ("transport", "variant", *_WORDS))
 
 Identity = tuple[str, int, int, int]
+Settings = tuple[Hashable, ...]
+"""What cases must share to be compared: their dimensions' values, in one order."""
 
 LEAST_EFFECTIVE = 6
 """Independent samples below which no interval of a median can be given, and no claim rests on a case."""
@@ -110,7 +112,7 @@ class Measure:
             return None
         return self.goodput * float(PATTERNS[self.pattern].bus_factor(self.case.group_ranks))
 
-    def without(self, *names: str) -> tuple[Any, ...]:
+    def without(self, *names: str) -> Settings:
         """Return the settings less some: equal for measures that differ in nothing else but size and devices.
 
         KeyError for a name that is neither a dimension nor `launch_key`.
@@ -120,12 +122,12 @@ class Measure:
         return (*(getattr(self.case, name) for name in kept), *launch)
 
     @functools.cached_property
-    def settings(self) -> tuple[Any, ...]:
+    def settings(self) -> Settings:
         """All but size and devices: equal for measures of one sweep."""
         return self.without()
 
     @functools.cached_property
-    def task(self) -> tuple[Any, ...]:
+    def task(self) -> Settings:
         """What mechanisms must share to be compared, beside devices and size."""
         return self.without(*MECHANISM, "launch_key")
 
@@ -138,6 +140,67 @@ class Measure:
         if self.case.via >= 0:
             words.append(f"via {self.case.via}")
         return " ".join(word for word in words if word)
+
+
+@dataclasses.dataclass(frozen=True)
+class Observation:
+    """What was observed of `subject` (a device, a clock, a library) at a moment of a case on a rank.
+
+    `moment` is `before` or `after` the case, `when_ns` on the node's clock; `value` None where nothing could be read.
+    """
+
+    identity: Identity
+    rank: int
+    subject: str
+    name: str
+    unit: str
+    value: float | None
+    moment: str
+    when_ns: float
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Observation:
+        """Read a row of a run's observations."""
+        value = row.get("value")
+        return cls(
+            identity=(str(row["case_key"]), int(row["launch"]), int(row["repeat"]), int(row["attempt"])),
+            rank=int(row["rank"]),
+            subject=str(row.get("subject") or ""),
+            name=str(row.get("name") or ""),
+            unit=str(row.get("unit") or ""),
+            value=None if value is None else float(value),
+            moment=str(row.get("moment") or ""),
+            when_ns=float(row.get("when_ns") or 0),
+        )
+
+    @property
+    def case_key(self) -> str:
+        """The case that it was observed beside."""
+        return self.identity[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class FailedCase:
+    """A case that did not end well, and how."""
+
+    case_key: str
+    transport: str
+    pattern: str
+    devices: tuple[int, ...]
+    status: str
+    reason: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> FailedCase:
+        """Read a row of a run's cases."""
+        return cls(
+            case_key=str(row["case_key"]),
+            transport=str(row["transport"]),
+            pattern=str(row["pattern"]),
+            devices=tuple(row["devices"]),
+            status=str(row["status"]),
+            reason=str(row.get("reason") or "no reason given"),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,9 +237,9 @@ class Facts:
         self,
         measures: Sequence[Measure],
         *,
-        failures: Sequence[Mapping[str, Any]] = (),
+        failures: Sequence[FailedCase] = (),
         skipped: Sequence[Mapping[str, Any]] = (),
-        observations: Sequence[Mapping[str, Any]] = (),
+        observations: Sequence[Observation] = (),
         launches: Sequence[Mapping[str, Any]] = (),
         system: System | None = None,
         series: Callable[[Identity], RankSeries | None] | None = None,
@@ -286,12 +349,10 @@ class Facts:
     def clock_comparisons(self) -> dict[Identity, dict[int, dict[tuple[str, str], float]]]:
         """By row identity and rank, what was observed of the rank's clock: (name, moment) -> ns."""
         found: dict[Identity, dict[int, dict[tuple[str, str], float]]] = {}
-        for row in self.observations:
-            if not str(row.get("name")).startswith("clock_offset") or row.get("value") is None:
-                continue
-            identity = (str(row["case_key"]), int(row["launch"]), int(row["repeat"]), int(row["attempt"]))
-            values = found.setdefault(identity, {}).setdefault(int(row["rank"]), {})
-            values[str(row["name"]), str(row.get("moment"))] = float(row["value"])
+        for one in self.observations:
+            if one.name.startswith("clock_offset") and one.value is not None:
+                values = found.setdefault(one.identity, {}).setdefault(one.rank, {})
+                values[one.name, one.moment] = one.value
         return found
 
     def series(self, identity: Identity) -> RankSeries | None:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, Measure, keys, median, size_text, time_text
+from linkgauge.findings.facts import (
+    LEAST_EFFECTIVE,
+    Facts,
+    FailedCase,
+    Identity,
+    Measure,
+    Observation,
+    keys,
+    median,
+    size_text,
+    time_text,
+)
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.headlines import headlines
 from linkgauge.findings.rule import rule
@@ -21,40 +31,37 @@ _IDLE_OR_CHOSEN = 0x1 | 0x2 | 0x10 | 0x100  # NVML: idle, application clocks, sy
 _LEAST_HELD = 0.01  # of a case's time with clocks held down: a trace of it explains nothing
 
 
-def _before_after(facts: Facts) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
-    """Yield each observation made after a case with the one before it (None where there was none)."""
-    before: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-    for row in facts.observations:
-        key = tuple(row.get(name) for name in ("case_key", "launch", "repeat", "attempt", "rank", "subject", "name"))
-        if row.get("value") is None:
+def _before_after(facts: Facts) -> Iterable[tuple[Observation, float, Observation | None]]:
+    """Yield each observation made after a case, its value, and the one before it (None where there was none)."""
+    before: dict[tuple[Identity, int, str, str], Observation] = {}
+    for one in facts.observations:
+        key = (one.identity, one.rank, one.subject, one.name)
+        if one.value is None:
             continue
-        if row.get("moment") == "before":
-            before[key] = row
+        if one.moment == "before":
+            before[key] = one
         else:
-            yield row, before.get(key)
+            yield one, one.value, before.get(key)
 
 
-def _grown(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> float:
+def _grown(value: float, before: Observation | None) -> float:
     """By how much a counter has grown; 0 where it was not read before."""
-    return 0.0 if before is None else float(row["value"]) - float(before["value"])
+    return 0.0 if before is None or before.value is None else value - before.value
 
 
-def _held_down(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool:
+def _held_down(one: Observation, value: float, before: Observation | None) -> bool:
     """Whether a time of violation has grown by a share of the case's own time."""
-    if before is None:
-        return False
-    lasted = float(row.get("when_ns") or 0) - float(before.get("when_ns") or 0)
-    return _grown(row, before) > max(0.0, _LEAST_HELD * lasted)
+    return before is not None and _grown(value, before) > max(0.0, _LEAST_HELD * (one.when_ns - before.when_ns))
 
 
 @rule("ECC, link-replay and other error counters that rose during a case", faults=True, whole=True)
 def errors_rose(facts: Facts) -> Iterable[Finding]:
     """ECC, link-replay and similar counters that rose while a case ran."""
     rose: dict[tuple[str, str], list[tuple[float, str]]] = {}
-    for row, before in _before_after(facts):
-        name, grown = str(row.get("name") or ""), _grown(row, before)
-        if _ERRORS.search(name) and row.get("unit") not in ("Hz", "W", "C", "B") and grown > 0:
-            rose.setdefault((str(row.get("subject")), name), []).append((grown, str(row["case_key"])))
+    for one, value, before in _before_after(facts):
+        grown = _grown(value, before)
+        if _ERRORS.search(one.name) and one.unit not in ("Hz", "W", "C", "B") and grown > 0:
+            rose.setdefault((one.subject, one.name), []).append((grown, one.case_key))
     for (subject, name), items in rose.items():
         total = sum(count for count, _ in items)
         yield Finding(
@@ -75,20 +82,20 @@ def errors_rose(facts: Facts) -> Iterable[Finding]:
 def throttled(facts: Facts) -> Iterable[Finding]:
     """Devices that lowered their clocks for power or heat while a case ran."""
     cases: dict[str, dict[str, list[str]]] = {}
-    for row, before in _before_after(facts):
-        name = str(row.get("name") or "").lower()
-        if name in VIOLATIONS and _held_down(row, before):
-            cases.setdefault(str(row.get("subject")), {}).setdefault(VIOLATIONS[name], []).append(str(row["case_key"]))
+    for one, value, before in _before_after(facts):
+        name = one.name.lower()
+        if name in VIOLATIONS and _held_down(one, value, before):
+            cases.setdefault(one.subject, {}).setdefault(VIOLATIONS[name], []).append(one.case_key)
         if "throttle" not in name and "clocks_event" not in name:
             continue
-        bits = int(row["value"])
+        bits = int(value)
         reasons = [word for bit, word in THROTTLE_BITS.items() if bits & bit]
         if "reason" not in name:
-            reasons = [str(row["name"])] if row["value"] > 0 else []
+            reasons = [one.name] if value > 0 else []
         elif not reasons and bits & ~_IDLE_OR_CHOSEN:
             reasons = [f"reason {bits:#x}"]
         for reason in reasons:
-            cases.setdefault(str(row.get("subject")), {}).setdefault(reason, []).append(str(row["case_key"]))
+            cases.setdefault(one.subject, {}).setdefault(reason, []).append(one.case_key)
     for subject, by_reason in cases.items():
         words = ", ".join(f"{reason} ({len(set(k))} cases)" for reason, k in by_reason.items())
         yield Finding(
@@ -110,11 +117,11 @@ def throttled(facts: Facts) -> Iterable[Finding]:
 def other_processes(facts: Facts) -> Iterable[Finding]:
     """Devices that others used at the same time."""
     found: dict[str, tuple[float, set[str]]] = {}
-    for row in facts.observations:
-        name = str(row.get("name") or "").lower()
-        if "process" in name and "own" not in name and (row.get("value") or 0) > 0:
-            most, cases = found.get(str(row.get("subject")), (0.0, set()))
-            found[str(row.get("subject"))] = (max(most, float(row["value"])), cases | {str(row.get("case_key"))})
+    for one in facts.observations:
+        name, value = one.name.lower(), one.value or 0.0
+        if "process" in name and "own" not in name and value > 0:
+            most, cases = found.get(one.subject, (0.0, set()))
+            found[one.subject] = (max(most, value), cases | {one.case_key})
     for subject, (most, cases) in found.items():
         yield Finding(
             "other_processes",
@@ -139,17 +146,17 @@ def _observed(facts: Facts, subject: str) -> tuple[int, ...]:
 @rule("cases that failed, hung, crashed or gave wrong data, and what they share", faults=True, whole=True)
 def failed_cases(facts: Facts) -> Iterable[Finding]:
     """Cases that failed, hung, crashed or gave wrong data, and the device that they share."""
-    by_status: dict[str, list[Mapping[str, Any]]] = {}
+    by_status: dict[str, list[FailedCase]] = {}
     for row in facts.failures:
-        by_status.setdefault(str(row["status"]), []).append(row)
+        by_status.setdefault(row.status, []).append(row)
     for status, rows in by_status.items():
-        count = Counter(device for row in rows for device in set(row["devices"]))
+        count = Counter(device for row in rows for device in set(row.devices))
         ran = Counter(device for m in facts.measures for device in set(m.devices))
         shared = [d for d, n in count.items() if n == len(rows) and n >= 3 and len(ran) > 2 and not ran.get(d)]
         words = {"corrupt": "gave wrong data", "hung": "hung", "crashed": "crashed", "timeout": "ran out of time"}.get(
             status, "failed"
         )
-        reasons = Counter(str(row.get("reason") or "no reason given") for row in rows)
+        reasons = Counter(row.reason for row in rows)
         whom = f"; all of them use {facts.name_of(shared[0])}, which no case measured" if len(shared) == 1 else ""
         yield Finding(
             "failed_cases",
@@ -158,9 +165,7 @@ def failed_cases(facts: Facts) -> Iterable[Finding]:
             f"{len(rows)} case{'s' if len(rows) != 1 else ''} {words}{whom}. Most often: "
             f"{reasons.most_common(1)[0][0]}",
             tuple(
-                Evidence(f"{n} times: "
-                f"{reason}", tuple(str(r["case_key"]) for r in rows if str(r.get("reason") or "no reason "
-                "given") == reason))
+                Evidence(f"{n} times: {reason}", tuple(row.case_key for row in rows if row.reason == reason))
                 for reason, n in reasons.most_common(5)
             ),
             0.99 if status == "corrupt" else 0.95,

@@ -8,8 +8,7 @@ reaches.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping
 
 from linkgauge.findings.facts import Facts, Measure, keys, rate_text, size_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
@@ -55,7 +54,7 @@ class Held:
         return self.measure.transport, self.measure.case.variant, self.measure.pattern
 
     @property
-    def dims(self) -> dict[str, Any]:
+    def dims(self) -> Mapping[str, object]:
         """The case's dimensions with its devices, as classes take them."""
         return self.measure.dims
 

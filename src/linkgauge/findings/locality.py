@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import scipy
 
@@ -16,13 +15,17 @@ from linkgauge.findings.ways import level_of, placed_pairs
 _FULL = 16 << 20  # from here on a copy over PCIe is no longer slowed by its start
 
 
+_Shape = float | None | tuple[int, float | None]
+"""Of neighbours the rate of their links in bytes per second, of remote pairs how many links and the narrowest one's."""
+
+
 @rule("pairs that differ by where they lie: distance, width, route")
 def numa_effects(facts: Facts) -> Iterable[Finding]:
     """Pairs that differ by where they lie: neighbour against remote, by width, and remote pairs by route."""
     for small in (True, False):
         for placed in placed_pairs(facts, ("pingpong", "unidirectional", "flag_pingpong"), small=small):
             one = next(iter(placed.values()))[0]
-            groups: dict[tuple[str, Any], list[Measure]] = {}
+            groups: dict[tuple[str, _Shape], list[Measure]] = {}
             for measure, way in placed.values():
                 near = way.kind in ("direct", "switch")
                 groups.setdefault(
@@ -49,13 +52,13 @@ def numa_effects(facts: Facts) -> Iterable[Finding]:
             )
 
 
-def _shape_text(shape: Any) -> str:
+def _shape_text(shape: _Shape) -> str:
     if isinstance(shape, tuple):
         return f"over {shape[0]} links"
     return f"with {rate_text(shape)}"
 
 
-def _kinds(groups: dict[tuple[str, Any], list[Measure]]) -> list[str]:
+def _kinds(groups: dict[tuple[str, _Shape], list[Measure]]) -> list[str]:
     texts = []
     near = {shape: g for (kind, shape), g in groups.items() if kind == "neighbour"}
     far = {shape: g for (kind, shape), g in groups.items() if kind == "remote"}

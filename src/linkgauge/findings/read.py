@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linkgauge.errors import LinkgaugeError
-from linkgauge.findings.facts import DIMENSIONS, Facts, Identity, Measure, RankSeries
+from linkgauge.findings.facts import DIMENSIONS, Facts, FailedCase, Identity, Measure, Observation, RankSeries
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.attempts import Counted, counted
@@ -80,9 +80,9 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
     rows = counted(run, NEEDED)
     return Facts(
         _measures(rows),
-        failures=[row for row in rows.others if row["status"] != "skipped"],
+        failures=[FailedCase.of(row) for row in rows.others if row["status"] != "skipped"],
         skipped=[row for row in rows.others if row["status"] == "skipped"],
-        observations=run.observations.to_pylist(),
+        observations=[Observation.of(row) for row in run.observations.to_pylist()],
         launches=run.launches.to_pylist(),
         system=system or system_of(run),
         series=_series_reader(run),

@@ -79,10 +79,10 @@ def finding_verdict(name: str, finding: Finding, source: str, subject: Subject) 
 def failed_verdicts(subject: Subject, source: str) -> list[Verdict]:
     """Return a shortfall for each case that did not end well: in `check` these count as 1."""
     return [
-        Verdict("short", f"{row['transport']} {row['pattern']} on {'-'.join(map(str, row['devices']))}",
-                f"{row['status']}: {row.get('reason') or 'no reason given'}", source, subject.name, subject.host,
-                str(row["case_key"]), tuple(row["devices"]), shortfall=1.0)
-        for row in subject.facts.failures
+        Verdict("short", f"{one.transport} {one.pattern} on {'-'.join(map(str, one.devices))}",
+                f"{one.status}: {one.reason}", source, subject.name, subject.host,
+                one.case_key, one.devices, shortfall=1.0)
+        for one in subject.facts.failures
     ]  # fmt: skip
 
 

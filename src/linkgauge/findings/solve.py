@@ -79,7 +79,7 @@ def _plausible(
     return [name for name, pairs in elements.items() if float(np.median(above[np.asarray(pairs)])) >= least]
 
 
-def _program(logs: Floats, owner: np.ndarray, classes: int, members: list[list[int]]) -> Floats:
+def _program(logs: Floats, owner: npt.NDArray[np.int64], classes: int, members: list[list[int]]) -> Floats:
     count, width = logs.size, len(members)
     rows = np.concatenate([np.arange(count), *(np.array(m) for m in members)]).astype(np.int64)
     columns = np.concatenate([owner, *(np.full(len(m), classes + k) for k, m in enumerate(members))]).astype(np.int64)
@@ -97,12 +97,12 @@ def _program(logs: Floats, owner: np.ndarray, classes: int, members: list[list[i
 
 def _confirm(
     logs: Floats,
-    owner: np.ndarray,
+    owner: npt.NDArray[np.int64],
     classes: int,
     names: list[Hashable],
     elements: Mapping[Hashable, Sequence[int]],
     chosen: list[int],
-    half_widths: np.ndarray,
+    half_widths: Floats,
     least_share: float,
 ) -> list[Slow]:
     """Fit again without prices: levels from pairs that no chosen element touches, elements by their pairs' medians."""

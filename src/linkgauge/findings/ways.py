@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
+from linkgauge.findings.facts import Facts, Measure, Settings, keys, median, rate_text, size_text
 from linkgauge.findings.filled import FILLED_SHARE, filled, nic_rate, one_way
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
@@ -32,7 +31,7 @@ def _place(facts: Facts, patterns: tuple[str, ...], least_size: int, small: bool
     wiring = facts.wiring
     if wiring is None:
         return []
-    chosen: dict[tuple[Any, ...], dict[Pair, Measure]] = {}
+    chosen: dict[Settings, dict[Pair, Measure]] = {}
     for pairs in facts.pair_sets:
         one = next(iter(pairs.values()))
         if one.pattern not in patterns or (one.size > 4096 if small else one.size < least_size):
@@ -189,7 +188,7 @@ def path_by_hops(facts: Facts) -> Iterable[Finding]:
 @rule("exactly one half, third or quarter of what the same way gives by other means")
 def part_unused(facts: Facts) -> Iterable[Finding]:
     """A level that is one of k of what the same way gives by other means: a rail, lane or engine that is not used."""
-    levels: dict[tuple[Any, ...], dict[str, list[tuple[Pair, Measure]]]] = {}
+    levels: dict[tuple[bool, str, int], dict[str, list[tuple[Pair, Measure]]]] = {}
     for pairs in facts.pair_sets:
         for pair, measure in pairs.items():
             if (

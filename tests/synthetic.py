@@ -43,9 +43,9 @@ def make_case(
     """Return a case with `size` restated as whole blocks of float32 where the pattern cuts blocks."""
     info = pattern(pattern_name)
     chosen = tuple(devices)
-    if info.ranks == "2":
+    if info.ranks in ("2", "1 or 2"):
         chosen = chosen[:2]
-    elif info.ranks == "1":
+    elif info.ranks in ("1", "first"):
         chosen = chosen[:1]
     m = size
     if info.blocks:

@@ -274,7 +274,7 @@ def _lines_of(content: bytes) -> bytes:
     lines = []
     for record in read_journal(path):
         described = [[name, column.dtype.str, 1] for name, column in record.columns.items()]
-        payload = b"".join(b"\1" * column.dtype.itemsize for column in record.columns.values())
+        payload = b"".join(b"\1".ljust(column.dtype.itemsize, b"\0") for column in record.columns.values())
         head = {"kind": record.kind, "header": record.header, "columns": described}
         lines.append(json.dumps(head).encode() + b"\0" + payload)
     return b"\n".join(lines[:4])

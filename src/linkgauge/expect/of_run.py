@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def system_of_run(run: Run) -> System:
     """Return the system in run.json (its JSON form under `system`); `UsageError` where the run holds none."""
     described = run.info.get("system")
-    if not isinstance(described, dict):
+    if described is None:
         raise UsageError(f"{run.path}: holds no system; name one: linkgauge expect NAME, or expect RUN --system NAME")
     return read(described, f"{run.path}: run.json")
 

@@ -13,7 +13,7 @@ from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.environment import is_secret
 from linkgauge.plan.library_settings import library_settings
 from linkgauge.stats.alike import class_rows, members_text, scope_of_case
-from linkgauge.stats.launches import environment_of, json_object
+from linkgauge.stats.launches import json_object
 
 MATTERS = 0.05
 """Below this margin at the near ends of both intervals it does not matter which of two is taken."""
@@ -270,7 +270,7 @@ def _advice(facts: Facts, part: Sequence[tuple[int, list[_Pooled], set[str]]]) -
 def _exports(facts: Facts, measure: Measure) -> tuple[tuple[str, str], ...]:
     """Return the variables that make a library do what was measured: the launch's, and those of path and algorithm."""
     launch = _launch(facts, measure)
-    env = environment_of(launch.get("env")) if TRANSPORTS[measure.transport].library else {}
+    env = json_object(launch.get("env")) if TRANSPORTS[measure.transport].library else {}
     asked = [(name, value) for name, value in env.items() if not is_secret(name)]  # of those the value is not known
     record = facts.records.get(measure.case_key)
     if record is None:

@@ -25,14 +25,13 @@ def left_out_keys(records: Iterable[Mapping[str, Any]]) -> set[str]:
     sizes: dict[str, set[int]] = defaultdict(set)
     for record, evidence in rows:
         for name, key in (("curve", "id"), ("left_out", "curve")):
-            said = evidence.get(name)
-            if isinstance(said, dict) and key in said:
-                sizes[str(said[key])].add(int(record["size_asked"]))
+            if curve := evidence.get(name, {}).get(key):
+                sizes[curve].add(int(record["size_asked"]))
     keys = {str(record["case_key"]) for record, evidence in rows if "left_out" in evidence}
     for record, evidence in rows:
         if "at_full" in evidence:
             case = Case.from_dimensions(dict(record))
-            keys |= {_at_size(case, size).case_key for size in sizes[str(evidence["at_full"])] - {case.size_asked}}
+            keys |= {_at_size(case, size).case_key for size in sizes[evidence["at_full"]] - {case.size_asked}}
     return keys
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.expect.of_run import system_of_run
 from linkgauge.findings.facts import DIMENSIONS, Facts, FailedCase, Identity, Measure, Observation, RankSeries
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.attempts import Counted, counted
-from linkgauge.system.form import from_json
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
@@ -93,17 +92,10 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
 
 def system_of(run: Run) -> System | None:
     """Return the system that a run stored in its run.json, None where there is none that can be read."""
-    stored = run.info.get("system")
     try:
-        if isinstance(stored, str):
-            from linkgauge.system import catalog
-
-            return catalog.load(stored)
-        if isinstance(stored, dict):
-            return from_json(json.dumps(stored), f"{run.path}/run.json")
+        return system_of_run(run)
     except LinkgaugeError:
         return None
-    return None
 
 
 def _series_reader(run: Run) -> Callable[[Identity], RankSeries | None]:

@@ -10,7 +10,7 @@ from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Way
 from linkgauge.model.transports import over_host
-from linkgauge.stats.launches import environment_of
+from linkgauge.stats.launches import json_object
 
 Pair = tuple[int, int]
 Placed = dict[Pair, tuple[Measure, Way]]
@@ -333,7 +333,7 @@ def _settings(facts: Facts, measure: Measure) -> str:
     for launch in facts.launches:
         if launch.get("launch") not in launches:
             continue
-        for name, value in environment_of(launch.get("env")).items():
+        for name, value in json_object(launch.get("env")).items():
             if any(word in name for word in ("P2P", "IPC", "TLS", "GDR", "CUDA", "GPU", "SHM")):
                 words.append(f"{name}={value}")
     return ", ".join(dict.fromkeys(words))

@@ -50,6 +50,12 @@ class PatternTraits:
     # n -> what every rank's buffer gives and takes at least, and the root's where that differs.
     legs: Callable[[int], tuple[Legs, Legs | None]] | None = None
 
+    def takes(self, ranks: int) -> bool:
+        """Whether a case of it can be of so many ranks."""
+        one = self.ranks in ("1", "first")
+        most = 1 if one else 2 if self.ranks in ("2", "1 or 2") else ranks
+        return 1 <= ranks <= most and (self.ranks != "pairs" or ranks % 2 == 0)
+
     @property
     def rooted(self) -> bool:
         """Whether one rank does what the others do not."""

@@ -80,14 +80,11 @@ class LeftOut:
         return {"left_out": {"why": self.why, **self.facts}}
 
 
-def left_out_of(evidence: object) -> str:
-    """Why a stored row was left out: full, time or memory; empty where it was not. `evidence` as text or as a table."""
-    try:
-        found = json.loads(evidence) if isinstance(evidence, str) and evidence else evidence
-        said = found.get("left_out") if isinstance(found, dict) else None
-        return str(said.get("why", "")) if isinstance(said, dict) else ""
-    except (ValueError, RecursionError):
-        return ""
+def left_out_of(evidence: str | None) -> str:
+    """Why a stored row was left out: full, time or memory; empty where it was not. `evidence` is the column's text."""
+    found = json.loads(evidence or "{}")
+    why: str = found.get("left_out", {}).get("why", "")
+    return why
 
 
 def _hash_of(case: Case, names: Iterable[str]) -> str:
@@ -147,17 +144,12 @@ class Curves:
         self._full.setdefault(curve, size)
 
     def learn(self, size: int, evidence: Mapping[str, Any]) -> None:
-        """Note what the evidence of a measured row says, which is of that size (as asked for).
-
-        KeyError, TypeError or ValueError where no run has written it.
-        """
-        if size < 0:
-            raise ValueError(f"a size of {size}")
+        """Note what the evidence of a measured row says, which is of that size (as asked for)."""
         if "at_full" in evidence:
-            self.note_full(str(evidence["at_full"]), size)
+            self.note_full(evidence["at_full"], size)
         elif "curve" in evidence:
             said = evidence["curve"]
-            self.note(str(said["id"]), size, Point(float(said["time_ns"]), float(said["goodput"])))
+            self.note(said["id"], size, Point(said["time_ns"], said["goodput"]))
 
     def left_out(self, step: Step, size: int) -> LeftOut | None:
         """Why `size` (as asked for, in bytes) is not to be measured; None where it is.

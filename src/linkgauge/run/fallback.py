@@ -6,7 +6,6 @@ cannot start has another cause, and its cases fail. Nor is one that was asked fo
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -57,9 +56,7 @@ def found_steps(mpis: Iterable[MpiInstallation], without_mpi: str = "") -> list[
 
 def taken_of(info: Mapping[str, Any]) -> dict[str, str]:
     """By library what was taken in its place, by a run's run.json."""
-    rows = info.get(KEY)
-    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    return {str(row["mpi"]): str(row["taken"]) for row in found if row.get("mpi") and row.get("taken")}
+    return {row["mpi"]: row["taken"] for row in info.get(KEY, []) if row.get("mpi") and row.get("taken")}
 
 
 def end_of(taken: Mapping[str, str], name: str) -> str:
@@ -84,16 +81,13 @@ def info_after(
 
 def library_of(info: Mapping[str, Any], name: str) -> str:
     """The file of the library that launches planned for `name` ran under, by run.json; empty for threads."""
-    return str(info.get("mpi", {}).get(end_of(taken_of(info), name), {}).get("library", ""))
+    found: str = info.get("mpi", {}).get(end_of(taken_of(info), name), {}).get("library", "")
+    return found
 
 
 def started_in(run: Run) -> set[str]:
     """The names of the libraries that launches of a run met under."""
-    found = set()
-    for text in run.launches["mpi"].to_pylist():
-        with contextlib.suppress(ValueError, TypeError, AttributeError):  # a stranger's
-            found.add(str(json.loads(text).get("name", "")))
-    return found - {""}
+    return {json.loads(text).get("name") or "" for text in run.launches["mpi"].to_pylist() if text} - {""}
 
 
 class Fallback:

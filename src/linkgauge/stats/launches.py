@@ -18,7 +18,7 @@ def launch_names(launches: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> 
     if len(wanted) < 2:
         return dict.fromkeys(wanted, "")
     libraries = {key: str(json_object(known.get(key, {}).get("mpi")).get("name") or "") for key in wanted}
-    settings = settings_apart({key: environment_of(known.get(key, {}).get("env")) for key in wanted})
+    settings = settings_apart({key: json_object(known.get(key, {}).get("env")) for key in wanted})
     names = {}
     for key in wanted:
         library = (libraries[key] or "no MPI") if len(set(libraries.values())) > 1 else ""
@@ -118,15 +118,7 @@ def settings_apart(environments: Mapping[str, Mapping[str, str]]) -> dict[str, s
     }
 
 
-def environment_of(text: object) -> dict[str, str]:
-    """Return the variables that the column `env` of a launch holds."""
-    return {str(name): str(value) for name, value in json_object(text).items()}
-
-
-def json_object(text: object) -> dict[str, Any]:
-    """Return the object of a JSON text; of anything else, which only a stranger's folder holds, an empty one."""
-    try:
-        found = json.loads(text) if isinstance(text, str) else text
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def json_object(text: str | None) -> dict[str, Any]:
+    """Return the object that a column of JSON texts holds; an empty one for null."""
+    found: dict[str, Any] = json.loads(text or "{}")
+    return found

@@ -141,8 +141,8 @@ _LONGEST = 60  # a build of an MPI library is told in hundreds of letters
 
 def _launch_contents(launch: Record) -> dict[str, str]:
     """Return what the launch key is made of (docs/definitions.md), one text a part; variables by their names."""
-    contents = json_object(json_object(launch.get("extra")).get("launch_key_contents"))
-    env = json_object(contents.pop("env", None))
+    contents = json_object(launch.get("extra")).get("launch_key_contents") or {}
+    env = contents.pop("env", None) or {}
     known = {**contents, **env}
     return {str(name): (str(value) or "none").split("\n")[0][:_LONGEST] for name, value in known.items()}
 

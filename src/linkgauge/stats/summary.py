@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from linkgauge.errors import RunFolderError, UsageError
-from linkgauge.model.patterns import PatternTraits, pattern
+from linkgauge.model.patterns import PATTERNS, PatternTraits
 from linkgauge.stats import series
 from linkgauge.stats.launches import json_object
 from linkgauge.store import schema
@@ -86,13 +85,13 @@ def summarise(run: Run) -> pa.Table:
     """Return the summary of a run (summary_schema), in the order of its cases.
 
     The summary is made once and kept for as long as `run` is. Cases without figures (skipped, failed, corrupt, without
-    a status) are there with null statistics. RunFolderError where a case is of a pattern that is not known here.
+    a status) are there with null statistics, as are those whose clock did not see them pass.
     """
     if run in _SUMMARIES:
         return _SUMMARIES[run]
     records = run.cases.to_pylist()
     place = {tuple(record[name] for name in schema.IDENTITY): at for at, record in enumerate(records)}
-    infos = [_pattern_of(record, str(run.path)) for record in records]
+    infos = [PATTERNS[record["pattern"]] for record in records]
     nodes = series.one_node(run)
     ticks = _ticks(run)
     gathered = _Gathered()
@@ -107,7 +106,7 @@ def summarise(run: Run) -> pa.Table:
         ranks = 1 if "origin" in run.info else record["ranks"]
         groups = record["groups"]
         times, slowest = series.headline(measured, infos[at], ranks, record["root"], one_node, groups)
-        if times.size == 0:
+        if times.size == 0 or _median(times) <= 0:
             continue
         tick = ticks.get(identity[1], {}).get(block.event_clock, _EVENT_TICK_NS if block.event_clock else _HOST_TICK_NS)
         tick /= _median(measured.iterations)
@@ -241,13 +240,6 @@ def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternTraits], 
     return table
 
 
-def _pattern_of(record: dict[str, Any], where: str) -> PatternTraits:
-    try:
-        return pattern(record["pattern"])
-    except UsageError as error:
-        raise RunFolderError(f"{where}: {error}") from None
-
-
 def _payload(record: dict[str, Any], info: PatternTraits, lane: int) -> float:
     """Return goodput's numerator in bytes: of all lanes for the headline; nan where a pattern has no goodput."""
     if info.latency_only:
@@ -300,7 +292,7 @@ def _ticks(run: Run) -> dict[int, dict[bool, float]]:
     for launch, text in zip(run.launches["launch"].to_pylist(), run.launches["clock"].to_pylist(), strict=True):
         clock = json_object(text)
         known = ((False, clock.get("resolution_ns")), (True, clock.get("event_resolution_ns")))
-        ticks[launch] = {event: float(tick) for event, tick in known if isinstance(tick, int | float) and tick > 0}
+        ticks[launch] = {event: tick for event, tick in known if tick}
     return ticks
 
 
@@ -312,7 +304,7 @@ def _launch_facts(run: Run) -> tuple[dict[int, str], dict[int, dict[str, str]]]:
         keys[row["launch"]] = row["launch_key"]
         mpi, versions = json_object(row["mpi"]), json_object(row["versions"])
         known: dict[str, str] = {}
-        name, version = (str(mpi.get(word) or "") for word in ("name", "version"))
+        name, version = (mpi.get(word) or "" for word in ("name", "version"))
         if not name.endswith(version):  # as 'openmpi-4.1.4' does; an imported run's may not
             name = f"{name} {version}".strip()
         if name:

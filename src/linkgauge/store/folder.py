@@ -13,6 +13,7 @@ from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
 from linkgauge.files import write_special
+from linkgauge.model.shape import parsed
 from linkgauge.store import schema
 from linkgauge.store.journal import (
     JournalDamage,
@@ -24,6 +25,7 @@ from linkgauge.store.journal import (
     open_regular,
     read_journal,
 )
+from linkgauge.store.shapes import INFO
 
 _STATUSES = "statuses.lgj"
 _MAX_INFO_BYTES = 16 << 20
@@ -225,10 +227,5 @@ def _read_info(path: Path) -> dict[str, Any]:
         text = file.read(_MAX_INFO_BYTES + 1)
     if len(text) > _MAX_INFO_BYTES:
         raise RunFolderError(f"{path}: more than {_MAX_INFO_BYTES >> 20} MiB, so not that of a run")
-    try:
-        info = json.loads(text)
-    except (ValueError, RecursionError):
-        raise RunFolderError(f"{path}: not JSON: truncated or damaged") from None
-    if not isinstance(info, dict):
-        raise RunFolderError(f"{path}: not that of a run: expected a JSON object")
+    info: dict[str, Any] = parsed(text, INFO, str(path), RunFolderError)
     return info

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from linkgauge.errors import RunFolderError
-from linkgauge.model.case import LATER_DIMENSIONS, STATUSES, Case
-from linkgauge.store import compaction, schema, tables
+from linkgauge.model.case import Case
+from linkgauge.store import compaction, door, schema, tables
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import Record
 
@@ -56,14 +56,14 @@ class Run:
     @functools.cached_property
     def cases(self) -> pa.Table:
         """One row a (case_key, launch, repeat, attempt): all dimensions, status, reason (docs/run-folder.md)."""
-        return self._checked_cases(compaction.cases_of(self._folder, self._told))
+        return door.checked("cases", compaction.cases_of(self._folder, self._told), str(self.path))
 
     @functools.cached_property
     def launches(self) -> pa.Table:
         """One row a launch: its MPI library, environment, versions and ranks."""
         told = self._told
         self._check_whole("launches", tables.covered_launches(self.path, "launches") | compaction.launches_in(told))
-        return compaction.launches_of(self._folder, told)
+        return door.checked("launches", compaction.launches_of(self._folder, told), str(self.path))
 
     @functools.cached_property
     def samples(self) -> pa.Table:
@@ -77,7 +77,7 @@ class Run:
         return pa.concat_tables([nothing, *self.sample_groups(names)]).unify_dictionaries()
 
     def sample_groups(self, columns: list[str]) -> Iterator[pa.Table]:
-        """Yield the samples part by part, so that a large run needs little memory.
+        """Yield the samples part by part, none of them empty, so that a large run needs little memory.
 
         A run folder as this Linkgauge writes it has the samples of one row in one part; others may scatter them.
         """
@@ -87,8 +87,8 @@ class Run:
         self._check_whole("samples", covered | compaction.launches_in(journals))
         added = [tables.samples_table(new, str(self.path)).select(columns)] if new else []
         for table in itertools.chain(tables.read_parts(paths, "samples", columns), added):
-            tables.check_samples(table, str(self.path))
-            yield table
+            if table.num_rows:
+                yield door.checked("samples", table, str(self.path))
 
     @functools.cached_property
     def observations(self) -> pa.Table:
@@ -98,17 +98,14 @@ class Run:
         seen = [record for record in _uncovered(journals, covered) if record.kind == "observations"]
         rows = [row for record in seen for row in tables.observation_rows(record, str(self.path))]
         new = tables.table_of("observations", rows, str(self.path))
-        return pa.concat_tables([*tables.read_parts(paths, "observations"), new])
+        found = pa.concat_tables([*tables.read_parts(paths, "observations"), new])
+        return door.checked("observations", found, str(self.path))
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows of `cases` as Row, in their order."""
         for record in self.cases.to_pylist():
-            try:
-                case = Case.from_dimensions(record)
-            except (TypeError, KeyError) as error:
-                raise RunFolderError(f"{self.path}: case {record['case_key']!r} lacks a dimension: {error}") from None
             identity = tables.identity_of(record, str(self.path))
-            yield Row(*identity, case, record["status"], record["reason"], record)
+            yield Row(*identity, Case.from_dimensions(record), record["status"], record["reason"], record)
 
     @functools.cached_property
     def _journals(self) -> list[Record]:
@@ -127,22 +124,6 @@ class Run:
             file = f"{name}/launch-{lost[0]:05d}.parquet" if name in schema.BY_LAUNCH else f"{name}.parquet"
             words = f"launch{'es' if len(lost) > 1 else ''} {', '.join(map(str, lost[:5]))}"
             raise RunFolderError(f"{self.path}: {file} is missing or not of this run: no {name} of {words}")
-
-    def _checked_cases(self, table: pa.Table) -> pa.Table:
-        for name in schema.IDENTITY:
-            if table[name].null_count:
-                raise RunFolderError(f"{self.path}: a case without {name}")
-        for status in set(table["status"].to_pylist()) - {*STATUSES, None}:
-            raise RunFolderError(f"{self.path}: unknown status {status!r}")
-        for name, value in LATER_DIMENSIONS.items():  # records of a journal from before their time
-            if table[name].null_count:
-                place = table.schema.get_field_index(name)
-                table = table.set_column(place, table.schema.field(name), table[name].fill_null(value))
-        for name in schema.dimension_types():
-            # A case that was recorded without its dimensions cannot be named, shown or matched.
-            if table[name].null_count:
-                raise RunFolderError(f"{self.path}: a case lacks its dimension '{name}'")
-        return table
 
 
 def _uncovered(records: list[Record], covered: set[int]) -> list[Record]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,18 +16,21 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from linkgauge.errors import RunFolderError
-from linkgauge.model.case import LATER_DIMENSIONS, STATUSES
+from linkgauge.model.case import LATER_DIMENSIONS
+from linkgauge.model.shape import checked
 from linkgauge.store import schema
+from linkgauge.store.door import MOST_ROWS
 from linkgauge.store.journal import Record, fsync_folder, launch_files, no_link, open_regular
+from linkgauge.store.shapes import RECORDS
 
-_T = TypeVar("_T")
 Identity = tuple[str, int, int, int]
 SAMPLE_COLUMNS = {
     "rank": np.int32, "lane": np.int16, "sample": np.int32, "phase": np.uint8, "scheduled_ns": np.int64,
     "start_ns": np.int64, "ns": np.int64, "iterations": np.int64, "clock": np.uint8,
 }  # fmt: skip
 _LAUNCHES_KEY = b"linkgauge_launches"
-_MAX_ROWS = 1 << 31
+_ROWS_A_BYTE, _FEW_ROWS = 4, 1 << 16  # a sample of which nothing changes still takes a byte
+_MOST_VALUES = 1 << 31
 _READ_ERRORS = (pa.ArrowException, OSError, ValueError, RecursionError)
 
 
@@ -41,45 +43,31 @@ def identity_of(header: dict[str, Any], where: str) -> Identity:
     return (key, *numbers)  # type: ignore[return-value]
 
 
-def _refusing_nonsense(read: Callable[[Record, str], _T]) -> Callable[[Record, str], _T]:
-    """Make a reader of records raise RunFolderError where a stranger's record is shaped as no writer shapes it."""
-
-    @functools.wraps(read)
-    def checked(record: Record, where: str) -> _T:
-        try:
-            return read(record, where)
-        except (AttributeError, TypeError, ValueError, KeyError, RecursionError):
-            raise RunFolderError(
-                f"{where}: a '{record.kind[:20]}' record that is not as docs/run-folder.md says"
-            ) from None
-
-    return checked
+def _said(record: Record, where: str) -> dict[str, Any]:
+    """Return the header of a record that is as docs/run-folder.md says; RunFolderError where it is not."""
+    header: dict[str, Any] = checked(
+        record.header, RECORDS[record.kind], f"{where}: a {record.kind} record", RunFolderError
+    )
+    return header
 
 
-@_refusing_nonsense
 def case_row(record: Record, where: str) -> dict[str, Any]:
     """Return the row of cases.parquet that a `case` or `status` record gives; what it does not say is left out."""
-    header = record.header
-    dimensions = header.get("case")
+    header = _said(record, where)
     known = set(schema.cases_schema().names)
-    row = {name: value for name, value in (dimensions or {}).items() if name in known}
+    row = {name: value for name, value in (header.get("case") or {}).items() if name in known}
     row |= {name: value for name, value in header.items() if name in known}
     row |= dict(zip(schema.IDENTITY, identity_of(header, where), strict=True))
     if "lanes" in row:
         row["lanes"] = [lane if isinstance(lane, str) else json.dumps(lane) for lane in row["lanes"] or []]
     if not isinstance(row.get("evidence"), str | None):
         row["evidence"] = json.dumps(row["evidence"])
-    if row.get("status") not in (None, *STATUSES):
-        raise RunFolderError(f"{where}: unknown status {row['status']!r}: expected one of {', '.join(STATUSES)}")
     return row
 
 
-@_refusing_nonsense
 def launch_row(record: Record, where: str) -> dict[str, Any]:
     """Return the row of launches.parquet of a `launch` record. What has no column goes into `extra` as JSON."""
-    header = dict(record.header)
-    if type(header.get("launch")) is not int:
-        raise RunFolderError(f"{where}: a launch record without its number")
+    header = _said(record, where)
     row: dict[str, Any] = {"launch": header.pop("launch"), "launch_key": header.pop("launch_key", None)}
     for name in ("mpi", "env", "versions", "clock"):
         row[name] = json.dumps(header.pop(name, None))
@@ -93,11 +81,10 @@ def launch_row(record: Record, where: str) -> dict[str, Any]:
     return row | {"ranks": ranks, "extra": json.dumps(header)}
 
 
-@_refusing_nonsense
 def observation_rows(record: Record, where: str) -> list[dict[str, Any]]:
     """Return the rows of observations of an `observations` record, whose header holds them as `rows`."""
     identity = dict(zip(schema.IDENTITY, identity_of(record.header, where), strict=True))
-    return [identity | row for row in record.header.get("rows") or []]
+    return [identity | row for row in _said(record, where).get("rows") or []]
 
 
 def table_of(name: str, rows: Sequence[dict[str, Any]], where: str) -> pa.Table:
@@ -159,7 +146,7 @@ def read_table(folder: Path, name: str) -> tuple[pa.Table, set[int]]:
         for column in file.schema_arrow.names:
             later.pop(column, None)  # what is left an older run has no column for, only the value that it measured
         there = pa.schema([field for field in wanted if field.name not in later])
-        _check_columns(path, file, there)
+        _check_columns(path, file, there, name)
         table = file.read(columns=there.names)
         for column, value in later.items():
             filled = pa.array([value] * table.num_rows, wanted.field(column).type)
@@ -214,7 +201,7 @@ def read_parts(paths: Iterable[Path], name: str, columns: list[str] | None = Non
     def groups() -> Iterator[pa.Table]:
         for path in paths:
             with _opened(path) as file:
-                _check_columns(path, file, wanted)
+                _check_columns(path, file, wanted, name)
                 for number in range(file.num_row_groups):
                     yield valid(file.read_row_group(number, wanted.names))  # no name keeps it while the next is read
 
@@ -239,29 +226,25 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
 
 
-def _check_columns(path: Path, file: pq.ParquetFile, wanted: pa.Schema) -> None:
-    if file.metadata.num_rows > _MAX_ROWS:
-        raise RunFolderError(f"{path}: {file.metadata.num_rows} rows, more than a run folder may hold")
+def _check_columns(path: Path, file: pq.ParquetFile, wanted: pa.Schema, name: str) -> None:
+    """Refuse what would not fit, before any of it is read: Parquet packs 10^8 rows that are alike into a few bytes."""
+    rows, size = file.metadata.num_rows, path.stat().st_size
+    if rows > min(MOST_ROWS[name], _ROWS_A_BYTE * size + _FEW_ROWS):
+        raise RunFolderError(
+            f"{path}: {rows} rows in {size} bytes: expected what a run writes, at most {MOST_ROWS[name]}"
+        )
+    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    values = sum(group.column(at).num_values for group in groups for at in range(group.num_columns))
+    if values > _MOST_VALUES * (1 if name != "samples" else len(wanted)):
+        raise RunFolderError(f"{path}: {values} values: expected what a run writes")
     found = file.schema_arrow
     for field in wanted:
-        if field.name not in found.names:
-            raise RunFolderError(f"{path}: column '{field.name}' is missing")
-        if found.field(field.name).type != field.type:
-            raise RunFolderError(
-                f"{path}: column '{field.name}' is {found.field(field.name).type}, expected {field.type}"
-            )
-
-
-def check_samples(table: pa.Table, where: str) -> None:
-    """Raise RunFolderError where samples hold what no clock gives: missing values, negative times, no iterations."""
-    import pyarrow.compute as pc
-
-    for name in table.column_names:
-        if table[name].null_count:
-            raise RunFolderError(f"{where}: samples with a missing {name}")
-    for name, least in (("ns", 0), ("iterations", 1), ("rank", 0), ("lane", 0)):
-        if name in table.column_names and table.num_rows and pc.min(table[name]).as_py() < least:
-            raise RunFolderError(f"{where}: samples with {name} below {least}")
+        types = [found.field(at).type for at in found.get_all_field_indices(field.name)]
+        if len(types) != 1:
+            there = "is missing" if not types else f"is there {len(types)} times"
+            raise RunFolderError(f"{path}: column '{field.name}' {there}: expected it once")
+        if types[0] != field.type:
+            raise RunFolderError(f"{path}: column '{field.name}' is {types[0]}: expected {field.type}")
 
 
 def write_table(path: Path, name: str, launches: Iterable[int], parts: Iterable[pa.Table]) -> None:

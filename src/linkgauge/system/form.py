@@ -17,6 +17,7 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import clean
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.system import units
 from linkgauge.system.dump import FORMAT
@@ -225,7 +226,7 @@ def expand(name: str) -> list[str]:
 
 
 def _check_plain(data: Mapping[str, Any], place: str) -> None:
-    """Refuse what no entry may hold, wherever it is: numbers beyond 64 bits or that are none, and endless nesting.
+    """Refuse what no entry may hold, wherever it is: endless nesting, numbers beyond 64 bits, what a terminal obeys.
 
     Python refuses to print a number of thousands of digits, also in an error. Without recursion: dotted keys nest
     without end in TOML.
@@ -235,7 +236,11 @@ def _check_plain(data: Mapping[str, Any], place: str) -> None:
     open_: list[Iterator[tuple[object, object]]] = [_entries(data)]
     while open_:
         for name, value in open_[-1]:
-            if isinstance(value, (str, bool)):
+            if isinstance(name, str) and clean(name) != name:
+                raise UsageError(f"{place}: {_place((*path, name))}: a name with control characters")
+            if isinstance(value, str):
+                if clean(value) != value:
+                    raise UsageError(f"{place}: {_place((*path, name))}: a text with control characters")
                 continue
             if isinstance(value, (dict, list)):  # what parsers make; to ask for Mapping takes ten times as long
                 path.append(name)
@@ -247,6 +252,8 @@ def _check_plain(data: Mapping[str, Any], place: str) -> None:
                     raise UsageError(f"{place}: {_place(path)}: nested more than {_DEEPEST} deep, as no entry is")
                 break
             why = ""
+            if isinstance(value, bool):
+                continue
             if isinstance(value, int) and value.bit_length() > _WHOLE_BITS:
                 why = "a whole number beyond every quantity; expected one of 64 bits"
             elif isinstance(value, float) and not math.isfinite(value):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.stats.alike import CaseClasses, members_text, stands_out
 from linkgauge.stats.launches import launch_devices
-from linkgauge.view.row import Row, inert
+from linkgauge.view.row import Row
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -42,7 +42,7 @@ class Kinds:
     @functools.cached_property
     def counted(self) -> str:
         """What took part, counted: `4 H200`, `2 hosts of 8 H200`, `4 host devices (AMD EPYC)`."""
-        names = [inert(str(rank.get("device_name") or "device")) for rank in self.devices.values()]
+        names = [rank.get("device_name") or "device" for rank in self.devices.values()]
         if not names:
             return ""
         if all(rank.get("device_kind") == "host" for rank in self.devices.values()):

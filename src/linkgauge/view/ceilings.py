@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import LinkgaugeError
-from linkgauge.expect.of_run import RunCeilings
+from linkgauge.expect.of_run import RunCeilings, system_of_run
 from linkgauge.model.patterns import lanes_of
 
 if TYPE_CHECKING:
@@ -37,16 +37,13 @@ class Ceilings:
         self._system: Any = None
         self._of_run: RunCeilings | None = None
         self._known: dict[tuple[str, int], list[CeilingLine]] = {}
-        described = run.info.get("system")
-        if not isinstance(described, dict):
+        if run.info.get("system") is None:
             return
         try:
-            from linkgauge.system.form import read
-
-            self._system = read(described, "the system in run.json")
+            self._system = system_of_run(run)
             self._of_run = RunCeilings(run, self._system)
-        except (LinkgaugeError, ValueError, TypeError, KeyError, RecursionError) as error:
-            self.problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+        except LinkgaugeError as error:
+            self.problem = str(error)
 
     @property
     def system(self) -> Any:

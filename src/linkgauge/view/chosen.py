@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
+from linkgauge.stats.launches import json_object
 from linkgauge.view.results import Results
 from linkgauge.view.row import Row
 from linkgauge.view.units import size_text
@@ -12,13 +12,8 @@ from linkgauge.view.units import size_text
 
 def chosen_text(row: Row) -> str:
     """Return what was chosen for one case: `RING SIMPLE, 24 channels, multicast`; empty where it is not known."""
-    if not row.get("evidence"):
-        return ""
-    known = json.loads(row["evidence"])
-    chosen = known.get("chosen") if isinstance(known, dict) else None
-    if not isinstance(chosen, dict):
-        return ""
-    words = " ".join(str(chosen[name]) for name in ("algorithm", "protocol", "kernel") if chosen.get(name))
+    chosen = json_object(row.get("evidence")).get("chosen", {})
+    words = " ".join(chosen[name] for name in ("algorithm", "protocol", "kernel") if chosen.get(name))
     channels = chosen.get("channels")
     parts = [words, f"{channels} channel{'s' if channels != 1 else ''}" if channels else ""]
     parts.append("multicast" if chosen.get("multicast") else "")

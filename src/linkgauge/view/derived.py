@@ -90,9 +90,9 @@ def block_rows(results: Results, unit: str) -> Iterator[list[str]]:
 
 def _of_all(results: Results, device: int) -> str:
     """Return how many multiprocessors the device has, where the run knows a number above 1."""
-    infos = (results.run.info.get("devices") or {}).get("infos") or []
+    infos = results.run.info.get("devices", {}).get("infos", [])
     count = infos[device].get("multiprocessors") if device < len(infos) else None
-    return f"; {count} multiprocessors" if isinstance(count, int) and count > 1 else ""
+    return f"; {count} multiprocessors" if count and count > 1 else ""
 
 
 SIZE_COLUMNS = ("task", "mechanism", "time is flat up to", "half of peak", "95 % of peak", "peak")

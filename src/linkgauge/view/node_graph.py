@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from linkgauge.view.alike import short_name
 from linkgauge.view.node_marks import chips, colour_class, labels, said
 from linkgauge.view.reached import NodeRates, Reached
-from linkgauge.view.row import inert
 
 if TYPE_CHECKING:
     from linkgauge.system.model import System
@@ -89,7 +88,7 @@ def _edge(of: Point, towards: Point) -> Point:
 def _half(near: Point, far: Point, one: Reached, name: str, unit: str, thick: float) -> str:
     odd = " odd" if one.apart else ""
     return (
-        f'<g class="{colour_class(one.share)}{odd}"><title>{escape(inert(name))}: {escape(said(one, unit))}</title>'
+        f'<g class="{colour_class(one.share)}{odd}"><title>{escape(name)}: {escape(said(one, unit))}</title>'
         f'<line style="stroke-width:{thick}" x1="{near[0]:.1f}" y1="{near[1]:.1f}" x2="{far[0]:.1f}" '
         f'y2="{far[1]:.1f}"/></g>'
     )
@@ -131,10 +130,10 @@ def _device(system: System, node: NodeRates, ordinal: int, x: float, y: float, u
     model = short_name(system.node(name).model or "")
     parts = [
         f'<rect class="box" x="{left:.1f}" y="{top:.1f}" width="{_BOX[0]}" height="{_BOX[1]}" rx="6"/>',
-        f'<text class="name" x="{x:.1f}" y="{top + 15:.1f}">{escape(inert(name))}</text>',
+        f'<text class="name" x="{x:.1f}" y="{top + 15:.1f}">{escape(name)}</text>',
     ]
     if len(lines) < 2:
-        parts.append(f'<text class="model" x="{x:.1f}" y="{top + 30:.1f}">{escape(inert(model))}</text>')
+        parts.append(f'<text class="model" x="{x:.1f}" y="{top + 30:.1f}">{escape(model)}</text>')
     first = top + (22 if len(lines) > 1 else 40)
     parts += [chips(left + 8, first + 20 * place, word, ends, unit) for place, (word, ends) in enumerate(lines)]
     return "".join(parts)

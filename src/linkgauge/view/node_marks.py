@@ -5,7 +5,6 @@ from __future__ import annotations
 from html import escape
 
 from linkgauge.view.reached import Ends, Reached
-from linkgauge.view.row import inert
 from linkgauge.view.units import rate_text
 
 STEPS = (0.4, 0.6, 0.7, 0.8, 0.9)
@@ -43,8 +42,8 @@ def box(x: float, y: float, name: str, detail: str, size: tuple[float, float] = 
     cut = detail if len(detail) <= 15 else detail[:14] + "…"
     return (
         f'<rect class="box" x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width}" height="{height}" rx="6"/>'
-        f'<text class="name" x="{x:.1f}" y="{y - 2:.1f}">{escape(inert(name))}</text>'
-        f'<text class="model" x="{x:.1f}" y="{y + 13:.1f}">{escape(inert(cut))}</text>'
+        f'<text class="name" x="{x:.1f}" y="{y - 2:.1f}">{escape(name)}</text>'
+        f'<text class="model" x="{x:.1f}" y="{y + 13:.1f}">{escape(cut)}</text>'
     )
 
 

@@ -17,7 +17,6 @@ from linkgauge.view.node_graph import graph
 from linkgauge.view.node_marks import KINDS, said
 from linkgauge.view.node_rows import rows, tiles
 from linkgauge.view.reached import Ends, NodeRates
-from linkgauge.view.row import inert
 from linkgauge.view.units import count_text
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def node_svg(system: System, node: NodeRates, unit: str) -> str:
     return (
         f'<svg class="node" viewBox="0 0 {width:.0f} {height:.0f}" style="width:{width:.0f}px;'
         f'min-width:{0.8 * width:.0f}px" role="img" aria-labelledby="node-title node-text">'
-        f'<title id="node-title">{escape(inert(system.title))}: what each link reached</title>'
+        f'<title id="node-title">{escape(system.title)}: what each link reached</title>'
         f'<desc id="node-text">{escape(described)}</desc>{"".join(parts)}</svg>'
     )
 
@@ -48,13 +47,13 @@ def texts(system: System, node: NodeRates, unit: str) -> Iterator[tuple[str, str
     """Yield each port, link and host link by name, and what it reached each way: the picture in words."""
     names = system.names_by_ordinal
     for ordinal, ends in node.ports.items():
-        yield f"port of {inert(names[ordinal])}", _both("out", "in", ends, unit)
+        yield f"port of {names[ordinal]}", _both("out", "in", ends, unit)
     for (a, b), ends in node.links.items():
-        yield f"link {inert(names[a])} - {inert(names[b])}", _both("forth", "back", ends, unit)
+        yield f"link {names[a]} - {names[b]}", _both("forth", "back", ends, unit)
     for ordinal, ends in node.host.items():
         if node.host_kinds.get(ordinal):
             kind = KINDS.get(node.host_kinds[ordinal], node.host_kinds[ordinal])
-            yield f"{inert(kind)} of {inert(names[ordinal])}", _both("to host", "from host", ends, unit)
+            yield f"{kind} of {names[ordinal]}", _both("to host", "from host", ends, unit)
 
 
 def _both(first: str, second: str, ends: Ends, unit: str) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from linkgauge.view.alike import short_name
 from linkgauge.view.node_marks import BOX, KINDS, box, chips, colour_class, labels, said
 from linkgauge.view.reached import NodeRates, Reached
-from linkgauge.view.row import inert
 from linkgauge.view.units import rate_text
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def _arrow(x: float, start: float, end: float, one: Reached, name: str, unit: st
     odd = " odd" if one.apart else ""
     head = f"{x - 8:.1f},{end - way * 11:.1f} {x + 8:.1f},{end - way * 11:.1f} {x:.1f},{end:.1f}"
     return (
-        f'<g class="{colour_class(one.share)}{odd}"><title>{escape(inert(name))}: {escape(said(one, unit))}</title>'
+        f'<g class="{colour_class(one.share)}{odd}"><title>{escape(name)}: {escape(said(one, unit))}</title>'
         f'<line x1="{x:.1f}" y1="{start:.1f}" x2="{x:.1f}" y2="{end - way * 10:.1f}"/><polygon points="{head}"/></g>'
         f'<text class="rate{odd}" x="{at:.1f}" y="{middle - 1:.1f}" text-anchor="{anchor}">{escape(rate)}</text>'
         f'<text class="share{odd}" x="{at:.1f}" y="{middle + 13:.1f}" text-anchor="{anchor}">{escape(share)}</text>'
@@ -100,7 +99,7 @@ def _bar(x: float, y: float, width: float, words: Sequence[str]) -> str:
     text = max(fits, key=len, default=min(words, key=len))
     return (
         f'<rect class="bar" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_BAR}" rx="5"/>'
-        f'<text class="barname" x="{x + width / 2:.1f}" y="{y + 17:.1f}">{escape(inert(text))}</text>'
+        f'<text class="barname" x="{x + width / 2:.1f}" y="{y + 17:.1f}">{escape(text)}</text>'
     )
 
 
@@ -130,7 +129,7 @@ def tiles(system: System, node: NodeRates, unit: str) -> tuple[float, float, lis
     for place, (ordinal, name) in enumerate(sorted(names.items())):
         x, y = place % 8 * wide + 4, place // 8 * high + 4
         parts.append(f'<rect class="box" x="{x}" y="{y}" width="{wide - 8}" height="{high - 8}" rx="6"/>')
-        parts.append(f'<text class="name" x="{x + wide / 2 - 4}" y="{y + 16}">{escape(inert(name))}</text>')
+        parts.append(f'<text class="name" x="{x + wide / 2 - 4}" y="{y + 16}">{escape(name)}</text>')
         lines = [("port", node.ports[ordinal])] if ordinal in node.ports else []
         lines += [("host", node.host[ordinal])] if node.host_kinds.get(ordinal) else []
         for line, (word, ends) in enumerate(lines):

@@ -24,7 +24,7 @@ from linkgauge.view.nodes import NODE_NOTE, node_matrices
 from linkgauge.view.page import Page, escape
 from linkgauge.view.report_first import first_screen
 from linkgauge.view.results import Results, devices_text
-from linkgauge.view.row import Row, inert
+from linkgauge.view.row import Row
 from linkgauge.view.sentence import sentence
 from linkgauge.view.tables import case_text, counts_line, left_out_text
 from linkgauge.view.units import RATE_UNITS, count_text, digits, rate_unit
@@ -113,16 +113,11 @@ def _title(run: Run, results: Results) -> str:
                 names[f"{rank['host']}/{rank['device_uuid'] or rank['device_ordinal']}"] = rank["device_name"]
     where = (
         ", ".join(list(dict.fromkeys(hosts))[:4])
-        or _text_of(run.info.get("machine"), "host")
+        or str(run.info.get("machine", {}).get("host", ""))
         or run.path.resolve().name
     )
     kinds = [f"{list(names.values()).count(name)} x {name}" for name in dict.fromkeys(names.values())]
     return " · ".join(["Linkgauge", where, *kinds[:3]])
-
-
-def _text_of(mapping: object, name: str) -> str:
-    value = mapping.get(name) if isinstance(mapping, dict) else None
-    return str(value) if isinstance(value, str | int | float) else ""
 
 
 def _when(start: str, end: str) -> str:
@@ -138,7 +133,7 @@ def _when(start: str, end: str) -> str:
 def _head(page: Page, run: Run, title: str, said: str, counts: str) -> None:
     origin = run.info.get("origin")
     page.html(f"<header><h1>{escape(title)}</h1>")
-    when = _when(_text_of(run.info, "start"), _text_of(run.info, "end"))
+    when = _when(run.info.get("start") or "", run.info.get("end") or "")
     page.html(f'<p class="dim">{escape(" · ".join(filter(None, (when, counts))))}</p>')
     if origin:
         said = origin if isinstance(origin, str) else json.dumps(origin)[:400]
@@ -196,8 +191,8 @@ def _uses(page: Page, run: Run) -> None:
     page.heading(2, "What to use", "use")
     rows, last = [], ""
     for one in advice_of(run):
-        task = inert(one.task) if one.task != last else ""
-        rows.append([task, one.sizes, *map(inert, (one.best, one.margin_words, one.second, ", ".join(one.alike)))])
+        task = one.task if one.task != last else ""
+        rows.append([task, one.sizes, one.best, one.margin_words, one.second, ", ".join(one.alike)])
         last = one.task
     if not rows:
         page.note("No task was measured by more than one mechanism.")
@@ -330,8 +325,7 @@ def _skipped(page: Page, results: Results) -> None:
 def _machine(page: Page, run: Run) -> None:
     page.heading(2, "Machine and settings", "machine")
     for section in ("machine", "versions", "settings", "clock", "asked"):
-        values = run.info.get(section)
-        if isinstance(values, dict):
+        if values := run.info.get(section):
             page.heading(3, section)
             page.facts(
                 (name, value if isinstance(value, str | int | float) else json.dumps(value)[:500])

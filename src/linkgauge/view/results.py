@@ -18,10 +18,10 @@ from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, held_apart, values_o
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import order_of
 from linkgauge.stats.attempts import Counted
-from linkgauge.stats.launches import environment_of, settings_apart
+from linkgauge.stats.launches import json_object, settings_apart
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
 from linkgauge.view.alike import Kinds
-from linkgauge.view.row import Row, inert
+from linkgauge.view.row import Row
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -54,7 +54,7 @@ class Results:
         """Summarise `run`."""
         self.run = run
         self.table = summarise(run)
-        counted = Counted(_inert(row) for row in self.table.to_pylist())
+        counted = Counted(self.table.to_pylist())
         self.rows: list[Row] = [_merged(group) for group in counted.measured]
         self.lanes: list[Row] = [_merged(group) for group in counted.lanes]
         self.others: list[Row] = counted.others
@@ -195,10 +195,6 @@ def best_of(rows: list[Row]) -> tuple[Row | None, list[Row]]:
     return best, near
 
 
-def _inert(row: Row) -> Row:
-    return {name: inert(value) if isinstance(value, str) else value for name, value in row.items()}
-
-
 def _once(rows: list[Row], place: Callable[[Row], tuple[int, int]]) -> list[Row]:
     """Return the rows by their place, of several at one place that of most independent samples.
 
@@ -241,7 +237,7 @@ def _names(keys: list[Key], environments: dict[str, dict[str, str]]) -> dict[Key
 
 def _environments(run: Run) -> dict[str, dict[str, str]]:
     return {
-        row["launch_key"] or "": {inert(name): inert(value) for name, value in environment_of(row["env"]).items()}
+        row["launch_key"] or "": json_object(row["env"])
         for row in run.launches.select(["launch_key", "env"]).to_pylist()
     }
 

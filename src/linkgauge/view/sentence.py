@@ -12,7 +12,6 @@ from typing import Any
 from linkgauge.view.first import FirstLook
 from linkgauge.view.full_pairs import FullPairs, percent_up
 from linkgauge.view.reached import Reached
-from linkgauge.view.row import inert
 from linkgauge.view.units import count_text, percents, rate_text, size_text
 
 _UNLIKE = 0.1
@@ -49,7 +48,7 @@ def judgement(findings: Sequence[Any], odd: bool = False) -> str:
         if told:
             others = sum(finding.severity in ("fault", "loss") for finding in findings) - 1
             more = f" ({others} more)" if others else ""
-            first = re.split(r"(?<=\.)\s+(?=[A-Z])", inert(told[0].sentence))[0]
+            first = re.split(r"(?<=\.)\s+(?=[A-Z])", told[0].sentence)[0]
             return f"{severity}: {first.rstrip('.')}{more}"
     return "nothing else odd" if odd else "nothing odd"
 

@@ -22,7 +22,7 @@ from linkgauge.view.judged import by_kind
 from linkgauge.view.members import Members
 from linkgauge.view.nodes import node_tables
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
-from linkgauge.view.row import Row, inert
+from linkgauge.view.row import Row
 from linkgauge.view.units import count_text, digits, rate_text, size_text
 
 BEST, NEAR = "*", "≈"
@@ -272,11 +272,11 @@ def findings_table(findings: Sequence[Any]) -> Group:
     parts: list[RenderableType] = []
     notes = sum(finding.severity == "note" for finding in findings)
     for first, *others in by_kind([finding for finding in findings if finding.severity != "note"]):
-        parts.append(Text(f"{first.severity}: {inert(first.sentence)}", style=styles.get(first.severity, "bold")))
+        parts.append(Text(f"{first.severity}: {first.sentence}", style=styles.get(first.severity, "bold")))
         for item in list(first.evidence)[:3]:
-            parts.append(Text(f"  {inert(getattr(item, 'text', str(item)))}"))
+            parts.append(Text(f"  {getattr(item, 'text', str(item))}"))
         if first.remedy:
-            parts.append(Text(f"  -> {inert(first.remedy)}"))
+            parts.append(Text(f"  -> {first.remedy}"))
         if others:
             parts.append(Text(f"  {len(others)} more of this kind: linkgauge findings", style="dim"))
     if notes:

@@ -1,0 +1,185 @@
+"""What a file that may be a stranger's has to be: types, ranges, lengths and depths, said as a table and read by it.
+
+A shape takes a value as a parser gave it and its place there, and returns what may be used without a further look; it
+raises `MisshapenError` with the place, what was found and what would be right. Texts come out as `clean` makes them, so
+that they can be stored, encoded and printed. This module imports nothing heavy: the ranks' journals are read by it too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from linkgauge.errors import UsageError, one_line
+
+Shape = Callable[[Any, str], Any]
+
+# What a terminal obeys, what turns the text around it, what ends a line unseen, and halves of characters.
+# As a regular expression of Python's and of Arrow's.
+CONTROLS = "[\\x00-\\x08\\x0b-\\x1f\\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+_UNCLEAN = re.compile(CONTROLS[:-1] + "\\ud800-\\udfff]")
+DEEPEST = 40
+LONGEST_TEXT = 1 << 20
+MOST_ITEMS = 1 << 20
+MOST_WHOLE = (1 << 63) - 1
+
+
+class MisshapenError(Exception):
+    """A value that is not as its shape says; the message names its place, what was found and what would be right."""
+
+
+def _wrong(value: object, at: str, expected: str) -> MisshapenError:
+    # What is found may be a list of a million things, or a number of a million digits.
+    found = repr(value) if isinstance(value, str | float | bool | None) else f"{type(value).__name__}"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST_WHOLE:
+        found = str(value)
+    return MisshapenError(f"{one_line(at[-200:]) or 'it'} is {one_line(found[:80])}: expected {expected}")
+
+
+def clean(text: str) -> str:
+    """The text with U+FFFD for control characters other than tabs and line breaks, and for halves of characters."""
+    return text if text.isascii() and text.isprintable() else _UNCLEAN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def text(value: Any, at: str) -> str:
+    """A text of at most LONGEST_TEXT characters."""
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        raise _wrong(value if not isinstance(value, str) else "a longer one", at, "a text")
+    return clean(value)
+
+
+def numeral(value: Any, at: str) -> str:
+    """A whole number in digits, as JSON names things by number."""
+    if not isinstance(value, str) or not value.isascii() or not value.isdecimal() or len(value) > 9:
+        raise _wrong(value, at, "a whole number in digits")
+    return value
+
+
+def flag(value: Any, at: str) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise _wrong(value, at, "true or false")
+    return value
+
+
+def whole(low: int = 0, high: int = MOST_WHOLE) -> Shape:
+    """A whole number from `low` to `high`."""
+
+    def read(value: Any, at: str) -> int:
+        if type(value) is not int or not low <= value <= high:
+            raise _wrong(value, at, f"a whole number from {low} to {high}")
+        return value
+
+    return read
+
+
+def number(low: float = -math.inf, *, above: bool = False) -> Shape:
+    """A finite number of at least `low`, or `above` it."""
+
+    def read(value: Any, at: str) -> float:
+        fits = type(value) in (int, float) and abs(value) <= 1e300 and (value > low or (value == low and not above))
+        if not fits:
+            raise _wrong(value, at, f"a finite number{f' above {low:g}' if above else ''}")
+        return float(value)
+
+    return read
+
+
+def one_of(words: Collection[Any]) -> Shape:
+    """One of some words."""
+
+    def read(value: Any, at: str) -> Any:
+        if not isinstance(value, str) or value not in words:
+            raise _wrong(value, at, f"one of {', '.join(map(str, words))}")
+        return value
+
+    return read
+
+
+def maybe(shape: Shape) -> Shape:
+    """The shape, or null."""
+    return lambda value, at: None if value is None else shape(value, at)
+
+
+def each(shape: Shape, most: int = MOST_ITEMS, least: int = 0) -> Shape:
+    """A list of `least` to `most` items of a shape."""
+
+    def read(value: Any, at: str) -> list[Any]:
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            raise _wrong(value, at, f"a list of {least} to {most} items")
+        return [shape(item, f"{at}[{place}]") for place, item in enumerate(value)]
+
+    return read
+
+
+def mapping(shape: Shape, key: Shape = text) -> Shape:
+    """An object whose names are of one shape, and whose values of another."""
+    return lambda value, at: {
+        key(name, f"a name in {at}"): shape(one, f"{at}.{name}") for name, one in _items(value, at)
+    }
+
+
+def table(known: Mapping[str, Shape], rest: Shape | None = None, needed: Collection[str] = ()) -> Shape:
+    """An object: the known names by their shapes, others by `rest` (anything by default); what is `needed` is there."""
+
+    def read(value: Any, at: str) -> dict[str, Any]:
+        prefix = f"{at}." if at else ""
+        other = rest or anything
+        found = {
+            text(name, f"a name in {at}"): known.get(name, other)(one, prefix + name) for name, one in _items(value, at)
+        }
+        for name in needed:
+            if name not in found:
+                raise MisshapenError(f"{at or 'it'} has no '{name}': expected it")
+        return found
+
+    return read
+
+
+def _items(value: Any, at: str) -> Any:
+    if not isinstance(value, dict) or len(value) > MOST_ITEMS:
+        raise _wrong(value, at, "a JSON object")
+    return value.items()
+
+
+def anything(value: Any, at: str) -> Any:
+    """Any value of JSON that can be written again: nested at most DEEPEST deep, no number beyond 63 bits or finite."""
+    return _anything(value, at, DEEPEST)
+
+
+def _anything(value: Any, at: str, deepest: int) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return text(value, at)
+    if isinstance(value, int | float):
+        if not abs(value) <= (MOST_WHOLE if isinstance(value, int) else 1e300):
+            raise _wrong(value, at, "a finite number of at most 63 bits")
+        return value
+    if deepest == 0:
+        raise MisshapenError(f"{one_line(at[:60])} is nested more than {DEEPEST} deep: expected less")
+    if isinstance(value, list):
+        return [_anything(item, f"{at}[]", deepest - 1) for item in value]
+    return {text(name, at): _anything(one, f"{at}.{name}", deepest - 1) for name, one in _items(value, at)}
+
+
+def checked(value: Any, shape: Shape, where: str, error: type[UsageError] = UsageError) -> Any:
+    """What the shape makes of a value; `error`, beginning with `where`, if it is of another."""
+    try:
+        return shape(value, "")
+    except MisshapenError as wrong:
+        raise error(f"{where}: {wrong}") from None
+
+
+def parsed(content: str | bytes, shape: Shape, where: str, error: type[UsageError] = UsageError) -> Any:
+    """What a JSON text holds, of a shape; `error`, beginning with `where`, if it is no JSON or of another shape."""
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        raise error(f"{where}: JSON nested more than {DEEPEST} deep: expected less") from None
+    except ValueError:  # also a number of more digits than Python reads, and bytes that are no text
+        raise error(f"{where}: not JSON: truncated or damaged") from None
+    return checked(value, shape, where, error)

@@ -1,0 +1,208 @@
+"""The door of a run folder's tables: what passed it is well-formed, within limits and safe to show.
+
+Whatever a row's origin, Parquet or a journal: `checked` looks at types that Arrow does not know (dimensions, JSON
+texts), at ranges, at what belongs together (ranks, groups, devices, lanes), and at text. It goes by column and by
+distinct values, so that 10^5 cases cost a tenth of a second; samples are looked at part by part, as they are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from linkgauge.errors import RunFolderError, UsageError, one_line
+from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, STATUSES
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import CONTROLS, LONGEST_TEXT, Shape, clean, parsed
+from linkgauge.store import schema
+from linkgauge.store.shapes import EVIDENCE, LAUNCH_TEXTS
+
+MOST_ROWS = {"cases": 1_000_000, "launches": 100_000, "observations": 20_000_000, "samples": 1 << 31}
+_MOST_RANKS = 1 << 20
+_MOST = 1 << 61  # of two times the sum still has 63 bits
+# (least, most) of the columns of whole numbers whose type alone says too little.
+_RANGES: dict[str, dict[str, tuple[int, int]]] = {
+    "cases": {
+        "launch": (-1, _MOST), "repeat": (0, _MOST), "attempt": (0, _MOST),
+        "size_asked": (-1, _MOST), "bytes_per_peer": (0, _MOST), "bytes_total": (0, _MOST),
+        "operations_total": (0, _MOST),
+    },
+    "launches": {"launch": (-1, _MOST)},
+    "samples": {
+        "rank": (0, _MOST_RANKS), "lane": (0, _MOST), "sample": (0, _MOST), "scheduled_ns": (0, _MOST),
+        "start_ns": (-_MOST, _MOST), "ns": (0, _MOST), "iterations": (1, _MOST),
+    },
+    "observations": {"rank": (0, _MOST_RANKS), "when_ns": (-_MOST, _MOST)},
+}  # fmt: skip
+_WORDS = {"phase": schema.PHASES, "clock": schema.CLOCK_NAMES}
+_MAY_LACK = {  # columns that may be null
+    "cases": {"lanes", "bytes_per_peer", "bytes_total", "status", "reason", "converged", "coarse", "oversubscribed",
+              "verified", "operations_total", "evidence"},
+    "launches": {"launch_key", "mpi", "env", "versions", "clock", "extra", "ranks"},
+    "observations": {"subject", "moment", "unit"},
+    "samples": set(),
+}  # fmt: skip
+
+
+def checked(name: str, table: pa.Table, where: str) -> pa.Table:
+    """Return a table, or some columns of one, as its readers may use it. RunFolderError naming column and value."""
+    if table.num_rows > MOST_ROWS[name]:
+        raise RunFolderError(f"{where}: {table.num_rows} rows of {name}: expected at most {MOST_ROWS[name]}")
+    for column in table.column_names:
+        if name == "cases" and column in LATER_DIMENSIONS and table[column].null_count:
+            # Records of a journal from before its time.
+            table = _with(table, column, table[column].fill_null(LATER_DIMENSIONS[column]))
+        if table[column].null_count and column not in _MAY_LACK[name]:
+            raise RunFolderError(f"{where}: a row of {name} without {column}: expected one")
+        if column in _RANGES[name]:
+            _in_range(table[column], *_RANGES[name][column], f"{where}: {column} of {name}")
+        kind = table.schema.field(column).type
+        if pa.types.is_dictionary(kind):
+            _known_words(column, table[column], f"{where}: {name}")
+        elif pa.types.is_string(kind):
+            table = _with(table, column, _texts(table[column], f"{where}: {column} of {name}"))
+    relations = {"cases": _cases, "launches": _launches, "observations": _observations}
+    return relations[name](table, where) if name in relations else table
+
+
+def _with(table: pa.Table, column: str, values: Any) -> pa.Table:
+    at = table.schema.get_field_index(column)
+    return table if values is table[column] else table.set_column(at, table.schema.field(column), values)
+
+
+def _in_range(values: pa.ChunkedArray, low: int, high: int, what: str) -> None:
+    ends = pc.min_max(values).as_py()
+    for end in (ends["min"], ends["max"]):
+        if end is not None and not low <= end <= high:
+            expected = f"at least {low}" if end < low else f"at most {high}"
+            raise RunFolderError(f"{what} is {end}: expected {expected}")
+
+
+def _known_words(column: str, values: pa.ChunkedArray, what: str) -> None:
+    for chunk in values.chunks:
+        if chunk.dictionary.null_count:
+            raise RunFolderError(f"{what} without {column}: expected one")
+        if column in _WORDS:
+            for word in set(chunk.dictionary.to_pylist()) - set(_WORDS[column]):
+                raise RunFolderError(f"{what}: {column} is {_shown(word)}: expected {' or '.join(_WORDS[column])}")
+
+
+def _texts(values: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
+    """Return texts of which each is of bounded length and one line, without control characters."""
+    if (pc.max(pc.binary_length(values)).as_py() or 0) > LONGEST_TEXT:
+        raise RunFolderError(f"{what} is longer than {LONGEST_TEXT >> 20} MiB: expected a text")
+    if not pc.any(pc.match_substring_regex(values, f"[\\n\\t]|{CONTROLS}")).as_py():
+        return values
+    return _mapped(values, _line)
+
+
+def _mapped(values: pa.ChunkedArray, change: Callable[[str], str | None]) -> pa.ChunkedArray:
+    """Return the texts changed, each distinct one once."""
+    coded = values.combine_chunks().dictionary_encode()
+    words = pa.array([change(word) for word in coded.dictionary.to_pylist()], pa.string())
+    return pa.chunked_array([words.take(coded.indices)])
+
+
+def _json(table: pa.Table, column: str, shape: Shape, where: str) -> pa.Table:
+    """Return the table with a column's JSON texts of that shape; null for null."""
+
+    def change(text: str) -> str | None:
+        found = parsed(text, shape, where, RunFolderError)
+        return None if found is None else json.dumps(found)
+
+    return _with(table, column, _mapped(table[column], change))
+
+
+def _cases(table: pa.Table, where: str) -> pa.Table:
+    for status in set(table["status"].unique().to_pylist()) - {*STATUSES, None}:
+        raise RunFolderError(f"{where}: unknown status {_shown(status)}: expected one of {', '.join(STATUSES)}")
+    for name, dimension in DIMENSIONS.items():
+        for value in table[name].unique().to_pylist() if name != "ranks" else ():
+            try:
+                canonical = dimension.from_toml(value, f"{where}: {name}") == (value,)
+            except UsageError as error:
+                raise RunFolderError(str(error)) from None
+            if not canonical:
+                raise RunFolderError(f"{where}: {name} is {_shown(value)}: expected {dimension.expected}")
+    _lists(table, where)
+    # Distinct combinations of what belongs together; of what was only planned nothing was done.
+    counts = {"devices_": pc.list_value_length(table["devices"]), "lanes_": pc.list_value_length(table["lanes"])}
+    names = ["pattern", "ranks", "groups", "root", "status"]
+    rows = pa.table({**{name: table[name] for name in names}, **counts})
+    for row in rows.group_by(rows.column_names).aggregate([]).to_pylist():
+        info = PATTERNS[row["pattern"]]
+        ranks, groups = row["devices_"], row["groups"]
+        if row["ranks"] != ranks:
+            raise RunFolderError(f"{where}: a case of {row['ranks']} ranks with {ranks} devices: expected as many")
+        if row["status"] == "skipped":
+            continue
+        if ranks % groups or not info.takes(ranks // groups):
+            among = f" in {groups} groups" if groups > 1 else ""
+            raise RunFolderError(f"{where}: a {info.name} of {ranks} ranks{among}: expected what that pattern takes")
+        if info.rooted and row["root"] >= ranks // groups:
+            raise RunFolderError(f"{where}: root {row['root']} of {ranks // groups} ranks: expected one of them")
+        if (row["lanes_"] or 0) > 2 * ranks:
+            raise RunFolderError(f"{where}: {row['lanes_']} lanes of {ranks} ranks: expected at most two a rank")
+    table = _with(table, "lanes", _inner_texts(table["lanes"], f"{where}: a lane of a case"))
+    return _json(table, "evidence", EVIDENCE, f"{where}: evidence of a case")
+
+
+def _lists(table: pa.Table, where: str) -> None:
+    devices = pa.chunked_array([chunk.flatten() for chunk in table["devices"].chunks], pa.int32())
+    if devices.null_count or pc.any(pc.equal(pc.list_value_length(table["devices"]), 0)).as_py():
+        raise RunFolderError(f"{where}: a case without devices: expected one for each rank")
+    _in_range(devices, 0, _MOST_RANKS - 1, f"{where}: a device of a case")
+
+
+def _inner_texts(values: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
+    """Return lists of texts with clean ones."""
+    inner = pa.chunked_array([chunk.flatten() for chunk in values.chunks], pa.string())
+    if inner.null_count:
+        raise RunFolderError(f"{what} is missing: expected a text")
+    if _texts(inner, what) is inner:
+        return values
+    plain = [one and [_line(text) for text in one] for one in values.to_pylist()]
+    return pa.chunked_array([pa.array(plain, values.type)])
+
+
+def _launches(table: pa.Table, where: str) -> pa.Table:
+    for column, shape in LAUNCH_TEXTS.items():
+        table = _json(table, column, shape, f"{where}: {column} of launches")
+    # A launch of 10,000 ranks says much of each; what is right stays as Arrow has it.
+    ranks = [chunk.flatten() for chunk in table["ranks"].chunks]
+    if any(part.null_count for part in ranks):
+        raise RunFolderError(f"{where}: a launch with a rank that is missing: expected what is known of it")
+    changed = False
+    for field in table.schema.field("ranks").type.value_type:
+        what = f"{where}: {field.name} of a rank"
+        values = pa.chunked_array([pc.struct_field(part, field.name) for part in ranks], field.type)
+        if pa.types.is_string(field.type):
+            changed |= _texts(values, what) is not values
+        elif field.name in ("rank", "device_ordinal", "pid"):
+            _in_range(values, 0, _MOST_RANKS if field.name != "pid" else _MOST, what)
+    if changed:
+        plain = [one and [_clean_rank(rank) for rank in one] for one in table["ranks"].to_pylist()]
+        table = _with(table, "ranks", pa.chunked_array([pa.array(plain, table.schema.field("ranks").type)]))
+    return table
+
+
+def _clean_rank(rank: dict[str, Any]) -> dict[str, Any]:
+    return {name: _line(value) if isinstance(value, str) else value for name, value in rank.items()}
+
+
+def _observations(table: pa.Table, where: str) -> pa.Table:
+    if not pc.all(pc.is_finite(table["value"])).as_py() and table.num_rows:
+        raise RunFolderError(f"{where}: an observation that is not finite: expected a number")
+    return table
+
+
+def _line(text: str) -> str:
+    return clean(text).replace("\n", " ").replace("\t", " ")
+
+
+def _shown(value: object) -> str:
+    return one_line(repr(value)[:80])

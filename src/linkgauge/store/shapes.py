@@ -1,0 +1,74 @@
+"""What run.json, the records of journals and the JSON texts in tables are (docs/run-folder.md), as shapes.
+
+What is not named is any JSON. Names may be missing: older runs, imported ones and other programs' have fewer.
+"""
+
+from __future__ import annotations
+
+from linkgauge.model.runtimes import RUNTIMES
+from linkgauge.model.shape import anything, each, flag, mapping, maybe, number, numeral, one_of, table, text, whole
+
+OBJECT = table({})
+TEXTS = mapping(text)
+DEVICE = whole(0, (1 << 20) - 1)
+NUMBER_OF_LAUNCH = whole(-1, (1 << 31) - 1)
+
+_FELL_BACK = table(dict.fromkeys(("mpi", "title", "reason", "taken", "when"), text))
+INFO = table(
+    {
+        "asked": table({"library_choices": flag}),
+        "machine": OBJECT,
+        "devices": table(
+            {
+                "kind": one_of(tuple(RUNTIMES)),
+                "ordinals": each(DEVICE),
+                "infos": each(table({"uuid": maybe(text), "multiprocessors": maybe(whole())})),
+            }
+        ),
+        "versions": TEXTS,
+        "mpi": mapping(table({"library": text})),
+        "mpi_fallbacks": each(_FELL_BACK),
+        "relaunched": mapping(NUMBER_OF_LAUNCH, numeral),
+        "resumed": each(anything),
+        "clock": OBJECT,
+        "settings": TEXTS,
+        "system": maybe(OBJECT),
+        "seed": whole(),
+        "start": maybe(text),
+        "end": maybe(text),
+    }
+)
+"""run.json, beside its format and version."""
+
+EVIDENCE = maybe(
+    table(
+        {
+            "chosen": table({name: maybe(text) for name in ("algorithm", "protocol", "kernel")}),
+            "curve": table(
+                {"id": text, "time_ns": number(0, above=True), "goodput": number(0, above=True)},
+                needed=("id", "time_ns", "goodput"),
+            ),
+            "left_out": table({"why": text, "curve": text}),
+            "at_full": text,
+        }
+    )
+)
+_TICK = maybe(number(0, above=True))
+LAUNCH_TEXTS = {
+    "mpi": maybe(table({name: maybe(text) for name in ("name", "version", "abi")})),
+    "env": maybe(TEXTS),
+    "versions": maybe(TEXTS),
+    "clock": maybe(table({"resolution_ns": _TICK, "event_resolution_ns": _TICK})),
+    "extra": maybe(table({"launch_key_contents": maybe(table({"env": maybe(TEXTS)}))})),
+}
+"""Columns of launches that are JSON texts."""
+
+RECORDS = {
+    "launch": table(
+        {"launch": NUMBER_OF_LAUNCH, "ranks": maybe(each(table({"device": maybe(OBJECT)})))}, needed=("launch",)
+    ),
+    "case": table({"case": maybe(OBJECT), "lanes": maybe(each(anything))}),
+    "status": table({"case": maybe(OBJECT), "lanes": maybe(each(anything))}),
+    "observations": table({"rows": maybe(each(OBJECT))}),
+}
+"""Headers of the journals' records, by their kind; what they say of columns, the tables check."""

@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 
-from linkgauge.errors import UsageError
+from linkgauge.errors import EnvironmentLackingError, UsageError
+
+CHART_ADDRESS_SPACE = 128 << 30
+"""Bytes that the chart library reserves, and ends its process by a trap where it may not; few of them are ever used."""
+_LEAST_FILES, _ENOUGH_FILES = 64, 4096
+
+
+def allow_open_files() -> None:
+    """Let this process and its children open _ENOUGH_FILES files, as far as they may.
+
+    EnvironmentLackingError where fewer than _LEAST_FILES are allowed, with which nothing can be imported and read.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(_ENOUGH_FILES, hard)
+    if 0 <= soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if 0 <= max(soft, wanted) < _LEAST_FILES:
+        raise EnvironmentLackingError(
+            f"this process may open {max(soft, wanted)} files: expected {_LEAST_FILES} or more: ulimit -n 65536"
+        )
 
 
 def read_file(path: str | os.PathLike[str], most_bytes: int, what: str) -> bytes:

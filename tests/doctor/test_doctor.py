@@ -35,6 +35,7 @@ class FakeReaders(Readers):
                          ranks=changed.pop("rank_count", 2))  # fmt: skip
         self.facts: dict[str, Any] = {
             "gpus": ([GPU, OTHER], ""),
+            "limits": {},
             "texts": {
                 "/proc/modules": "nvidia_peermem 16384 0 - Live 0x0\n",
                 "/sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
@@ -89,8 +90,8 @@ class FakeReaders(Readers):
     def writable(self, path: Path) -> bool:
         return self.facts["writable"]
 
-    def locked_memory_limit(self) -> int:
-        return self.facts["locked"]
+    def limit(self, name: str) -> int:
+        return self.facts["locked"] if name == "MEMLOCK" else self.facts["limits"].get(name, -1)
 
     def affinity(self) -> set[int]:
         return self.facts["cores"]
@@ -170,6 +171,9 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("shared_memory", "failing", "/dev/shm", lambda: FakeReaders(free=1 << 20)),
     ("shared_memory", "failing", "not there", lambda: FakeReaders(free=None)),
     ("locked_memory", "failing", "RDMA", lambda: FakeReaders(locked=64 << 10)),
+    ("open_files", "failing", "at most 64 files", lambda: FakeReaders(limits={"NOFILE": 64})),
+    ("processes", "failing", "at most 50 processes", lambda: FakeReaders(limits={"NPROC": 50})),
+    ("address_space", "warning", "at most 6 GiB", lambda: FakeReaders(limits={"AS": 6 << 30})),
     ("cross_memory", "warning", "Operation not permitted", lambda: FakeReaders(
         cross="Operation not permitted", texts={"/proc/sys/kernel/yama/ptrace_scope": "1"})),
     ("device_affinity", "warning", "GPU 0", lambda: FakeReaders(cores={8, 9})),

@@ -188,9 +188,7 @@ def test_anonymous_exports_name_nobody(run: Run, form: str) -> None:
 
 
 def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
-    make_run(
-        tmp_path / "run", cases=[], skipped=[(make_case("mpi", "pingpong", 8, variant="=cmd|'/c'!A1"), "@SUM(1)")]
-    )
+    make_run(tmp_path / "run", cases=[], skipped=[(make_case("mpi", "pingpong", 8, variant="=cmd|'/c'!A1"), "@SUM(1)")])
     cells = next(csv.DictReader(io.StringIO(export(linkgauge.load(tmp_path / "run"), "csv"))))
     assert cells["variant"].startswith("'=")
     assert cells["reason"].startswith("'@")

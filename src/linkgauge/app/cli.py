@@ -23,6 +23,7 @@ from linkgauge.app import standard_output
 from linkgauge.app.command_line import Group
 from linkgauge.app.standard_output import StandardOutputError
 from linkgauge.errors import Exit, LinkgaugeError, one_line
+from linkgauge.files import allow_open_files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +119,13 @@ def run_command(arguments: Sequence[str], root: click.Command = ROOT) -> int:
         # Descriptor 1 is free, so that the first file to be opened would take what libraries print.
         report_error("standard output is closed: expected it open, if only to /dev/null")
         return Exit.LACKING
-    status = _run(arguments, root)
+    try:
+        status = _run(arguments, root)
+    except Exception as error:
+        from linkgauge.app.unforeseen import told
+
+        line, status = told(error, arguments)
+        report_error(line)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -172,4 +179,9 @@ def main() -> NoReturn:
     # What is imported stays: looking for garbage among it takes a tenth of a short command's time.
     gc.set_threshold(50_000)
     standard_output.told_apart()
+    try:
+        allow_open_files()
+    except LinkgaugeError as error:
+        report_error(str(error))
+        sys.exit(error.exit_status)
     sys.exit(run_command(sys.argv[1:]))

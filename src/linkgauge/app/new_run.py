@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.app import run_options
-from linkgauge.app.presenting import make_report, present
+from linkgauge.app.presenting import MakingReport, present
 from linkgauge.app.progress import reporter_for
 from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan
@@ -104,14 +104,13 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     present(folder.path, reporter, report=report and not asked.beside)
     if asked.beside:
         from linkgauge.peers.beside import measure_beside
-        from linkgauge.store.run import load
 
         mpi = library_of(folder.info, next((one.settings.mpi for one in prepared.planned.launches), ""))
         try:
             measure_beside(folder.path, asked.beside, mpi=mpi, devices=asked.devices, bind="none", tell=reporter.note)
         finally:
             if report:
-                make_report(load(folder.path), folder.path, reporter)
+                MakingReport(folder.path).tell(reporter)
     return status
 
 

@@ -2,47 +2,68 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
-from linkgauge.errors import LinkgaugeError
 from linkgauge.run.reporter import Reporter
+
+_LONGEST_REPORT_S = 1800
+
+
+class MakingReport:
+    """The report of a run, made meanwhile by a process of its own.
+
+    Its libraries draw and compress for seconds, and may end their process by a trap or for memory; the run's end is
+    the run's all the same.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Begin the report of the run at `path`."""
+        self._path = path
+        command = [sys.executable, "-m", "linkgauge", "report", str(path)]
+        nothing = subprocess.DEVNULL
+        self._process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE)
+
+    def tell(self, reporter: Reporter) -> None:
+        """Wait for it, and say where it is or in one line why there is none."""
+        try:
+            _, said = self._process.communicate(timeout=_LONGEST_REPORT_S)
+            why = _why(self._process.returncode, said.decode(errors="replace"))
+        except subprocess.TimeoutExpired:
+            why = f"it was not made within {_LONGEST_REPORT_S // 60} minutes"
+        finally:
+            self._process.kill()
+            self._process.wait()
+        if why:
+            reporter.note(f"no report: {why}; make it here or elsewhere with 'linkgauge report {self._path}'")
+        else:
+            print(f"report: {self._path / 'report.html'}", flush=True)
+
+
+def _why(status: int, said: str) -> str:
+    if status == 0:
+        return ""
+    if status < 0:
+        return f"its process was ended by {signal.Signals(-status).name}, as a library does that lacks memory"
+    lines = [line for line in said.splitlines() if line.strip()]
+    return lines[-1].removeprefix("linkgauge: error: ") if lines else f"its process ended with status {status}"
 
 
 def present(path: Path, reporter: Reporter, *, report: bool) -> None:
     """The summary table and the report of a run that has ended, where their parts are installed."""
+    making = MakingReport(path) if report else None
     from rich.console import Console  # after the measuring, which need not wait for it
 
     console = Console()
-    run: Any = None
     try:
         from linkgauge.store.run import load
         from linkgauge.view.summary import print_summary
 
-        run = load(path)
-        print_summary(run, console)
+        print_summary(load(path), console)
     except ImportError as error:
         reporter.note(f"no summary: {error}; see the tables with 'linkgauge show {path}'")
     console.print(f"run folder: {path}", soft_wrap=True, markup=False, highlight=False)
-    if report and run is not None:
-        make_report(run, path, reporter)
-
-
-def make_report(run: Any, path: Path, reporter: Reporter) -> None:
-    """The report of a loaded run in its folder `path`, where its parts are installed; otherwise why there is none."""
-    from rich.console import Console
-
-    console = Console()
-    target = path / "report.html"
-    try:
-        from linkgauge.view.report import write_report
-
-        write_report(run, target)
-        console.print(f"report: {target}", soft_wrap=True, markup=False, highlight=False)
-    except ImportError as error:
-        reporter.note(
-            f"no report: {error}; remedy: pip install 'linkgauge[report]', here or elsewhere, then "
-            f"'linkgauge report {path}'"
-        )
-    except LinkgaugeError as error:
-        reporter.note(f"no report: {error}")
+    if making is not None:
+        making.tell(reporter)

@@ -78,9 +78,11 @@ class Readers:
             path = path.parent
         return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
 
-    def locked_memory_limit(self) -> int:
-        """Bytes that may be locked; -1: unlimited."""
-        limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    def limit(self, name: str) -> int:
+        """A limit of this process by its name in setrlimit(2), without RLIMIT_; -1: unlimited, or not for root."""
+        if name == "NPROC" and os.geteuid() == 0:
+            return -1
+        limit = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0]
         return -1 if limit == resource.RLIM_INFINITY else limit
 
     def affinity(self) -> set[int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
 from linkgauge.doctor.readers import Readers
+from linkgauge.files import CHART_ADDRESS_SPACE
 from linkgauge.model.quantity import format_bytes
 from linkgauge.model.transports import TRANSPORTS
 
@@ -15,6 +16,9 @@ from linkgauge.model.transports import TRANSPORTS
 _PACKAGES = {"numpy": "1.26", "mpi4py": "4.1", "pyarrow": "15", "rich": "13.7", "click": "8.2"}
 _REPORT_PACKAGES = {"altair": ("5.4", "no report"), "duckdb": ("1.0", "no 'linkgauge query'")}
 """Packages that only results need: the least version, and what there is not without it."""
+# What was seen to be open at most, with room: a launch's pipes and sockets; of a rank, shared memory of each other one.
+_FILES, _FILES_PER_RANK = 128, 16
+_PROCESSES, _THREADS_PER_RANK = 64, 16
 _SHM_PER_RANK = max(one.shm_bytes_per_rank for one in TRANSPORTS.values())
 _MAX_SOCKET_PATH = 108 - len("/linkgauge-65534/4194304/123456/hydra-pmi-socket-123456")
 
@@ -90,7 +94,7 @@ def shared_memory(readers: Readers) -> Result:
 @check("enough memory may be locked for pinned buffers and network cards")
 def locked_memory(readers: Readers) -> Result:
     """RDMA registers, and so locks, every buffer it sends from."""
-    limit = readers.locked_memory_limit()
+    limit = readers.limit("MEMLOCK")
     if limit < 0:
         return ok("unlimited")
     cards = readers.glob("/sys/class/infiniband/*")
@@ -102,6 +106,38 @@ def locked_memory(readers: Readers) -> Result:
     if limit < 64 << 20:
         return Result(WARNING, finding, "pinned buffers of some libraries fail", remedy)
     return ok(finding)
+
+
+@check("each process may open files and connections enough")
+def open_files(readers: Readers) -> Result:
+    """The parent has a few for each launch, a rank one for each that it shares memory with."""
+    limit, need = readers.limit("NOFILE"), _FILES + _FILES_PER_RANK * readers.ranks
+    if 0 <= limit < need:
+        return Result(FAILING, f"at most {limit} files may be open, {readers.ranks} ranks may need {need}",
+                      "launches fail, or the run ends",
+                      "ulimit -n 65536; docker run --ulimit nofile=65536; limits.conf: * - nofile 65536")  # fmt: skip
+    return ok("unlimited" if limit < 0 else f"{limit} files")
+
+
+@check("ranks and their threads may be started")
+def processes(readers: Readers) -> Result:
+    """The limit counts all threads of the user."""
+    limit, need = readers.limit("NPROC"), _PROCESSES + _THREADS_PER_RANK * readers.ranks
+    if 0 <= limit < need:
+        return Result(FAILING, f"at most {limit} processes and threads, {readers.ranks} ranks may need {need}",
+                      "launches fail", "ulimit -u unlimited; limits.conf: * - nproc unlimited")  # fmt: skip
+    return ok("unlimited" if limit < 0 else f"{limit} processes and threads")
+
+
+@check("address space is not limited")
+def address_space(readers: Readers) -> Result:
+    """GPU runtimes reserve as much as all devices' memory together, the chart library CHART_ADDRESS_SPACE."""
+    limit = readers.limit("AS")
+    if 0 <= limit < CHART_ADDRESS_SPACE:
+        return Result(WARNING, f"at most {format_bytes(limit)} of address space, whatever memory there is",
+                      "no charts and maybe no report here; GPU runtimes do not start",
+                      "ulimit -v unlimited; limits.conf: * - as unlimited")  # fmt: skip
+    return ok("unlimited" if limit < 0 else format_bytes(limit))
 
 
 @check("one process may read another's memory, as MPI's single-copy paths do", quick=False)

@@ -222,6 +222,8 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         file = pq.ParquetFile(path, filesystem=LocalFileSystem(), memory_map=False, page_checksum_verification=True)
         with file:
             yield file
+    except MemoryError:  # Arrow's is one of the others too
+        raise
     except _READ_ERRORS as error:
         raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
 

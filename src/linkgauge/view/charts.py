@@ -10,10 +10,12 @@ import contextlib
 import hashlib
 import json
 import math
+import resource
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.files import CHART_ADDRESS_SPACE
 from linkgauge.model.transports import order_of
 from linkgauge.view.results import Results
 from linkgauge.view.row import Row
@@ -68,6 +70,24 @@ def altair() -> Any:
             " folder to a machine that has it and run 'linkgauge report RUN' there"
         ) from None
     return altair
+
+
+def converter(draws: bool = True) -> Any:
+    """Import vl-convert; EnvironmentLackingError where it is not there, or `draws` and would end the process."""
+    try:
+        import vl_convert
+    except ImportError:
+        raise EnvironmentLackingError(
+            "figures need vl-convert, which is not installed: pip install 'linkgauge[report]' here, or copy the run"
+            " folder to a machine that has it and make the report or figure there"
+        ) from None
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if draws and 0 <= most < CHART_ADDRESS_SPACE:
+        raise EnvironmentLackingError(
+            f"this process may have {most >> 30} GiB of address space: figures need {CHART_ADDRESS_SPACE >> 30}, of"
+            " which little is used: ulimit -v unlimited"
+        )
+    return vl_convert
 
 
 # Values of charts in the making, by the hash of their content. Altair copies and checks a chart many times over, with

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.errors import UsageError
 from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts, charts_pairs, charts_scale, charts_size, charts_spread
 from linkgauge.view.ceilings import Ceilings
@@ -232,12 +232,7 @@ def write_figure(spec: dict[str, Any], path: Path) -> None:
 
         write_atomically(path, json.dumps(spec, indent=1).encode())
         return
-    try:
-        import vl_convert
-    except ImportError:
-        raise EnvironmentLackingError(
-            "figures need vl-convert, which is not installed: pip install 'linkgauge[report]'"
-        ) from None
+    vl_convert = charts.converter()
     content: str | bytes
     if path.suffix == ".pdf":
         content = vl_convert.vegalite_to_pdf(spec)

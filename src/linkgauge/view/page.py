@@ -11,7 +11,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from linkgauge.errors import EnvironmentLackingError, LinkgaugeError
+from linkgauge.errors import LinkgaugeError
 from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts
 
@@ -136,13 +136,7 @@ def _bundle() -> str:
 
     Bundling takes seconds, so that the result is kept in the user's cache, by versions.
     """
-    try:
-        import vl_convert
-    except ImportError:
-        raise EnvironmentLackingError(
-            "the report needs vl-convert, which is not installed: pip install 'linkgauge[report]' here, or copy the run"
-            " folder to a machine that has it and run 'linkgauge report RUN' there"
-        ) from None
+    vl_convert = charts.converter(draws=False)
     wanted = charts.altair().SCHEMA_VERSION.lstrip("v").rsplit(".", 1)[0]
     known = vl_convert.get_vegalite_versions()
     version = wanted if wanted in known else known[-1]
@@ -154,7 +148,7 @@ def _bundle() -> str:
         if text.endswith(_BUNDLE_END):
             return text
     # A script element ends at the first end tag, wherever in the code it stands.
-    make: Any = vl_convert.javascript_bundle  # its stub asks for a snippet, which has a default
+    make = charts.converter().javascript_bundle  # its stub asks for a snippet, which has a default
     bundle: str = make(vl_version=version).replace("</script", "<\\/script")
     bundle = bundle.replace("<!--", "<\\!--") + _BUNDLE_END
     with contextlib.suppress(OSError, LinkgaugeError):

@@ -1,0 +1,54 @@
+"""What no command foresaw: one line that says what to do, and all that is known of it in a file."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import traceback
+from collections.abc import Sequence
+
+from linkgauge import __version__
+from linkgauge.errors import Exit, one_line
+
+
+def told(error: Exception, arguments: Sequence[str]) -> tuple[str, Exit]:
+    """Return the line and the exit status of an exception that is none of ours."""
+    if isinstance(error, MemoryError):
+        # numpy and Arrow say how much could not be had; Python says nothing.
+        return f"memory does not suffice{_of(error)}: {_remedy(arguments)}", Exit.LACKING
+    where = _written(error, arguments)
+    kept = f"please report it with {where}" if where else "please report it; no file could be written of where it was"
+    return f"unforeseen, and a mistake of Linkgauge's own: {type(error).__name__}{_of(error)}: {kept}", Exit.UNFORESEEN
+
+
+def _of(error: Exception) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return f" ({one_line(text)[:300]})" if text else ""
+
+
+def _remedy(arguments: Sequence[str]) -> str:
+    """Return what lets a command have more memory."""
+    import resource
+
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    command = f"'linkgauge {next(iter(arguments), '')}'"
+    if most != resource.RLIM_INFINITY:
+        return f"{command} may have {most >> 20} MiB of address space: expected more, as 'ulimit -v unlimited' gives"
+    return f"{command} was asked for too much: expected fewer cases or samples, or a machine with more memory"
+
+
+def _written(error: Exception, arguments: Sequence[str]) -> str:
+    """Write the traceback to a file that only its user can read, and return its name; empty where that fails."""
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="linkgauge-unforeseen-", suffix=".txt")
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"linkgauge {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
+            file.write(f"{os.fspath(next(iter(arguments), ''))} with {max(len(arguments) - 1, 0)} further words\n")
+            file.writelines(traceback.format_exception(error))
+    except (OSError, ValueError, MemoryError):
+        return ""
+    return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -141,6 +142,8 @@ DAMAGED = [
     '{"format": "linkgauge-baseline", "format_version": 9}',
     "{ linkgauge-baseline",
     json.dumps(_NEGATIVE | {"cases": {"a b": {"medians_ns": [-1], "words": "", "devices": []}}}),
+    json.dumps(_NEGATIVE | {"cases": {"a b": {"medians_ns": [1], "words": "", "devices": [], "runs": [math.inf]}}}),
+    json.dumps(_NEGATIVE | {"cases": {"a b": {"medians_ns": [1], "words": "", "devices": [], "runs": [0, 1]}}}),
 ]
 
 

@@ -7,7 +7,6 @@ interval that a further run of the same machine would fall into.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,19 +16,21 @@ import numpy as np
 import scipy
 
 from linkgauge.errors import UsageError
+from linkgauge.files import read_file
 from linkgauge.findings.facts import Facts, Measure
 from linkgauge.findings.left_out import left_out_keys
 from linkgauge.findings.siblings import CORES_SLOWER
 from linkgauge.findings.subjects import Subject, case_words, labels_of
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.case import Case
+from linkgauge.model.shape import each, mapping, number, numeral, one_of, parsed, table, text, whole
 from linkgauge.stats.compare import LEAST_REPEATS, false_discovery_rates
 from linkgauge.stats.prediction import Prediction, predict
 
 FORMAT = "linkgauge-baseline"
 FORMAT_VERSION = 1
-_MAX_BYTES = 1 << 30
 _MARGIN = 0.01
+_MAX_BYTES = 256 << 20
 Key = tuple[str, str]
 
 
@@ -66,7 +67,7 @@ def make_baseline(subjects: Sequence[Subject]) -> dict[str, Any]:
             f"a baseline needs at least {LEAST_REPEATS} runs, {len(subjects)} given: measure the same plan again"
         )
     cases: dict[Key, dict[str, Any]] = {}
-    for number, subject in enumerate(subjects):
+    for place, subject in enumerate(subjects):
         for measure in subject.facts.measures:
             entry = cases.setdefault(
                 (measure.case_key, measure.launch_key),
@@ -75,7 +76,7 @@ def make_baseline(subjects: Sequence[Subject]) -> dict[str, Any]:
             )  # fmt: skip
             entry["medians_ns"].append(measure.time_ns)
             entry["half_widths"].append(measure.half_width)
-            entry["runs"].append(number)
+            entry["runs"].append(place)
     kept = {key: entry for key, entry in cases.items() if len(entry["medians_ns"]) >= LEAST_REPEATS}
     if not kept:
         raise UsageError(
@@ -102,43 +103,32 @@ def is_baseline(path: Path) -> bool:
         return False
 
 
+_CASE = {
+    "words": text, "devices": each(whole()), "medians_ns": each(number(0, above=True)), "half_widths": each(number(0)),
+    "runs": each(whole()),
+}  # fmt: skip
+_BASELINE = {
+    "format": one_of((FORMAT,)), "format_version": whole(FORMAT_VERSION, FORMAT_VERSION), "runs": each(text),
+    "hosts": each(text), "devices": mapping(text, numeral), "cases": mapping(table(_CASE, needed=("words", "devices"))),
+}  # fmt: skip
+
+
 def read_baseline(path: Path) -> Baseline:
     """Read a baseline file. UsageError with one line where it is none."""
-    wrong = UsageError(
-        f"{path}: not a baseline that this Linkgauge can read: make it with 'linkgauge baseline RUN... -o FILE'"
-    )
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise wrong
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        raise wrong from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise wrong
-    if data.get("format_version") != FORMAT_VERSION:
-        raise UsageError(
-            f"{path}: baseline of format {data.get('format_version')!r}: this Linkgauge reads {FORMAT_VERSION}"
-        )
-    try:
-        cases = {}
-        for text, entry in data["cases"].items():
-            case_key, _, launch_key = text.partition(" ")
-            cases[(case_key, launch_key)] = _entry(entry, len(data["runs"]))
-        uuids = {int(key): str(value) for key, value in data["devices"].items()}
-        return Baseline(str(path), tuple(map(str, data["runs"])), tuple(map(str, data["hosts"])), uuids, cases)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise wrong from None
-
-
-def _entry(entry: Mapping[str, Any], runs: int) -> Entry:
-    """Read a case of a baseline. ValueError, TypeError or KeyError where it is none."""
-    medians, widths = (tuple(map(float, entry.get(name, ()))) for name in ("medians_ns", "half_widths"))
-    numbers = tuple(map(int, entry.get("runs", range(len(medians)))))
-    sound = all(math.isfinite(value) and value > 0 for value in medians) and all(0 <= w < math.inf for w in widths)
-    matching = len(numbers) == len(set(numbers)) == len(medians) and len(widths) in (0, len(medians))
-    if not (sound and matching and all(0 <= number < max(runs, len(medians)) for number in numbers)):
-        raise ValueError
-    return Entry(str(entry["words"]), tuple(map(int, entry["devices"])), medians, widths, numbers)
+    made = "a baseline that 'linkgauge baseline RUN... -o FILE' makes"
+    data = parsed(read_file(path, _MAX_BYTES, made), table(_BASELINE, needed=_BASELINE), f"{path}: not {made}")
+    cases = {}
+    for key, entry in data["cases"].items():
+        case_key, _, launch_key = key.partition(" ")
+        medians, widths = (tuple(entry.get(name, ())) for name in ("medians_ns", "half_widths"))
+        runs = tuple(entry.get("runs", range(len(medians))))
+        most = max(len(data["runs"]), len(medians))
+        matching = len(runs) == len(set(runs)) == len(medians) and len(widths) in (0, len(medians))
+        if not matching or any(run >= most for run in runs):
+            raise UsageError(f"{path}: case '{key}': expected a median and a half width for each of its runs")
+        cases[(case_key, launch_key)] = Entry(entry["words"], tuple(entry["devices"]), medians, widths, runs)
+    uuids = {int(ordinal): uuid for ordinal, uuid in data["devices"].items()}
+    return Baseline(str(path), tuple(data["runs"]), tuple(data["hosts"]), uuids, cases)
 
 
 def check_baseline(

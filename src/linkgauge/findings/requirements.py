@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.files import read_file
 from linkgauge.findings.facts import DIMENSIONS, Measure, rate_text, time_text
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
@@ -16,6 +17,7 @@ from linkgauge.findings.rules import ANY, told_by
 from linkgauge.findings.subjects import Subject, case_words, labels_of, task_words
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import anything, checked
 from linkgauge.system import units
 from linkgauge.system.likeness import like
 from linkgauge.system.model import System
@@ -115,14 +117,10 @@ class UserRule:
 def read_rules(path: Path) -> list[UserRule]:
     """Read a file of rules (docs/judging.md). UsageError that names file, rule and key."""
     try:
-        data = path.read_bytes()
-        if len(data) > _MAX_BYTES:
-            raise UsageError(f"{path}: too large for a file of rules: expected at most 1 MiB")
-        document = tomllib.loads(data.decode("utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read rules '{path}': {error.strerror or error}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        document = tomllib.loads(read_file(path, _MAX_BYTES, "a file of rules").decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # also a number of too many digits
         raise UsageError(f"{path}: not valid TOML: {error}") from None
+    document = checked(document, anything, str(path))
     entries = document.get("rule")
     extra = [key for key in document if key != "rule"]
     if extra or not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):

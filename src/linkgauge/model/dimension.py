@@ -74,6 +74,12 @@ class Dimension:
         except WrongValueError as error:
             raise UsageError(f"{where}: {error}") from None
 
+    def check(self, value: object, where: str) -> None:
+        """UsageError where a stored value is none that this dimension has: one of its values, in canonical form."""
+        (first, *more) = self.from_toml(value, where)
+        if more or first != value or isinstance(first, bool) != isinstance(value, bool):
+            raise UsageError(f"{where}: {_shown(value)[:80]} is not stored so: expected {self.expected}")
+
 
 def unique(values: Any) -> tuple[Any, ...]:
     """The values in their order, each once; 1 and True are told apart."""

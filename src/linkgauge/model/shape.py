@@ -51,6 +51,13 @@ def text(value: Any, at: str) -> str:
     return clean(value)
 
 
+def exact(value: Any, at: str) -> str:
+    """A text that is used as it is, not shown: only a zero byte, which ends it for the system, is refused."""
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT or "\0" in value:
+        raise _wrong(value, at, "a text without zero bytes")
+    return value
+
+
 def numeral(value: Any, at: str) -> str:
     """A whole number in digits, as JSON names things by number."""
     if not isinstance(value, str) or not value.isascii() or not value.isdecimal() or len(value) > 9:

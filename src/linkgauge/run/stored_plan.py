@@ -13,8 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import RunFolderError, UsageError
-from linkgauge.model.case import DIMENSIONS, Case, StopRule
-from linkgauge.model.patterns import PATTERNS
+from linkgauge.files import read_file
+from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, Case
+from linkgauge.model.quantity import MAX_SIZE_BYTES
+from linkgauge.model.shape import (
+    MisshapenError,
+    Shape,
+    each,
+    exact,
+    flag,
+    mapping,
+    maybe,
+    number,
+    one_of,
+    parsed,
+    table,
+    text,
+    whole,
+)
 from linkgauge.plan.curves import FULL, Step
 from linkgauge.plan.environment import is_stand_in, shown, stand_in
 from linkgauge.plan.expand import MAX_CASES
@@ -61,19 +77,16 @@ def write_launches(folder: Path, launches: tuple[PlannedLaunch, ...]) -> None:
 def read_launches(folder: Path) -> tuple[PlannedLaunch, ...]:
     """The launches of a stored plan. RunFolderError where the file is missing or is not what a run writes."""
     path = folder / FILE
+    if path.is_symlink() or not path.is_file():
+        raise RunFolderError(f"{folder}: has no {FILE}: nothing to resume")
     try:
-        if path.is_symlink() or not path.is_file():
-            raise RunFolderError(f"{folder}: has no {FILE}: nothing to resume")
-        if path.stat().st_size > _MAX_BYTES:
-            raise RunFolderError(f"{path}: too large for a plan")
-        document = json.loads(path.read_bytes())
-        if document["format"] != "linkgauge-plan" or document["version"] != _VERSION:
-            raise RunFolderError(f"{path}: a plan of version {document['version']!r}, this Linkgauge reads {_VERSION}")
-        launches = tuple(_launch(plain) for plain in document["launches"])
-    except OSError as error:
-        raise RunFolderError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
-        raise RunFolderError(f"{path}: damaged, or not written by a run ({type(error).__name__}: {error})") from None
+        content = read_file(path, _MAX_BYTES, "the plan of a run")
+        document = parsed(content, _PLAN, str(path), RunFolderError)
+    except RunFolderError:
+        raise
+    except UsageError as error:
+        raise RunFolderError(str(error)) from None
+    launches = tuple(_launch(plain) for plain in document["launches"])
     if sum(len(launch.cases) + len(launch.later) for launch in launches) > MAX_CASES * 100:
         raise RunFolderError(f"{path}: more cases than any plan has")
     if [launch.number for launch in launches] != list(range(len(launches))):
@@ -81,82 +94,71 @@ def read_launches(folder: Path) -> tuple[PlannedLaunch, ...]:
     return launches
 
 
-def _launch(plain: dict[str, Any]) -> PlannedLaunch:
-    stored = plain["settings"]
-    settings = LaunchSettings(
-        mpi=_text(stored["mpi"]),
-        mpi_asked=bool(stored.get("mpi_asked", True)),
-        env=tuple(sorted((_text(name), _text(value)) for name, value in stored["env"].items())),
-        derived_env=tuple((_text(name), _text(value)) for name, value in stored["derived_env"].items()),
-        launcher_args=tuple(_text(word) for word in stored["launcher_args"]),
-        bind=_text(stored["bind"]),
-        threads=bool(stored["threads"]),
-        ranks_per_device=_whole(stored["ranks_per_device"]),
-        peer_access=bool(stored["peer_access"]),
-        devices=tuple(_whole(device) for device in stored["devices"]),
-        thread_level=_thread_level(stored.get("thread_level", USUAL_THREAD_LEVEL)),
-    )
-    cases = tuple(checked_case(dimensions) for dimensions in plain["cases"])
-    later = tuple(checked_case(dimensions) for dimensions in plain.get("later", ()))
-    stored_steps = {_text(key): Step.of_plain(one) for key, one in plain.get("steps", {}).items()}
-    steps = {key: step for key, step in stored_steps.items() if step is not None}
-    return PlannedLaunch(_whole(plain["number"]), _whole(plain["repeat"]), settings, cases, later=later, steps=steps)
+def _dimension(name: str) -> Shape:
+    """A dimension's own values: flags and plan files may write a number as text, a stored plan does not."""
 
-
-def _thread_level(value: object) -> str:
-    if value not in THREAD_LEVELS:
-        raise ValueError(f"{value!r} is no thread level")
-    return str(value)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or "\0" in value:
-        raise TypeError(f"{value!r} is not text")
-    return value
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
-        raise TypeError(f"{value!r} is not a whole number")
-    return value
-
-
-def checked_case(dimensions: dict[str, Any]) -> Case:
-    """The case of stored dimensions, every value within what the table of dimensions allows.
-
-    Raises ValueError or TypeError where one is not.
-    """
-    case = Case.from_dimensions(dimensions)
-    if case.pattern not in PATTERNS:
-        raise ValueError(f"unknown pattern {case.pattern!r}")
-    if not case.devices or len(case.devices) > 1 << 20:
-        raise ValueError("a case without devices")
-    for device in case.devices:
-        _whole(device)
-    _check_types(dimensions)
-    for name, value in case.dimensions().items():
-        if name not in DIMENSIONS:
-            continue
+    def read(value: Any, at: str) -> Any:
         try:
-            DIMENSIONS[name].from_toml(value, name)
+            DIMENSIONS[name].check(value, at)
         except UsageError as error:
-            raise ValueError(str(error)) from None
-    if case.size_asked < FULL:
-        raise ValueError(f"a size of {case.size_asked}")
-    if not isinstance(case.stop, StopRule) or isinstance(case.size_asked, bool) or not isinstance(case.size_asked, int):
-        raise TypeError("a case without its size")
+            raise MisshapenError(str(error)) from None
+        return value
+
+    return read
+
+
+_NUMBER = whole(0, (1 << 31) - 1)
+_DIMENSIONS = {
+    **{name: _dimension(name) for name in Case("", "", 0, 0, (0,)).dimensions() if name in DIMENSIONS},
+    "devices": each(_NUMBER, least=1),
+    "size_asked": whole(FULL, MAX_SIZE_BYTES),
+}
+_case_dimensions = table(_DIMENSIONS, needed=_DIMENSIONS.keys() - LATER_DIMENSIONS.keys())
+
+
+def _case(value: Any, at: str) -> Case:
+    case = Case.from_dimensions(_case_dimensions(value, at))
+    if case.ranks != value["ranks"]:
+        raise MisshapenError(f"{at} has {value['ranks']} ranks on {case.ranks} devices: expected as many")
     return case
 
 
-_MODEL = Case("", "", 0, 0, (0,)).dimensions()
+_VARIABLES = mapping(exact, exact)
+_SETTINGS = {
+    "mpi": exact, "mpi_asked": flag, "env": _VARIABLES, "derived_env": _VARIABLES, "launcher_args": each(exact),
+    "bind": exact, "threads": flag, "ranks_per_device": _NUMBER, "peer_access": flag, "devices": each(_NUMBER),
+    "thread_level": one_of(THREAD_LEVELS),
+}  # fmt: skip
+_LATER_SETTINGS = {"mpi_asked": True, "thread_level": USUAL_THREAD_LEVEL}  # came after the first plans were stored
+_STEP = table({"curve": text, "gain": number(), "time_ns": whole(), "no_room": text}, needed=("curve",))
+_LAUNCH = {
+    "number": _NUMBER, "repeat": _NUMBER,
+    "settings": table(_SETTINGS, needed=_SETTINGS.keys() - _LATER_SETTINGS.keys()),
+    "cases": each(_case), "later": each(_case), "steps": mapping(maybe(_STEP)),
+}  # fmt: skip
+_PLAN = table(
+    {
+        "format": one_of(("linkgauge-plan",)),
+        "version": whole(_VERSION, _VERSION),
+        "launches": each(table(_LAUNCH, needed=("number", "repeat", "settings", "cases"))),
+    },
+    needed=("format", "version", "launches"),
+)
 
 
-def _check_types(dimensions: dict[str, Any]) -> None:
-    """Each dimension of its own type: flags and plan files may write a number as text, a stored plan does not."""
-    for name, model in _MODEL.items():
-        value = dimensions.get(name, model)
-        if type(value) is not type(model) and not (isinstance(model, float) and type(value) is int):
-            raise TypeError(f"'{name}' is {value!r}")
+def _launch(plain: dict[str, Any]) -> PlannedLaunch:
+    settings = {name: plain["settings"].get(name, _LATER_SETTINGS.get(name)) for name in _SETTINGS}
+    settings |= {"env": tuple(sorted(settings["env"].items())), "derived_env": tuple(settings["derived_env"].items())}
+    settings |= {name: tuple(settings[name]) for name in ("launcher_args", "devices")}
+    steps = {key: Step.of_plain(one) for key, one in plain.get("steps", {}).items()}
+    return PlannedLaunch(
+        plain["number"],
+        plain["repeat"],
+        LaunchSettings(**settings),
+        tuple(plain["cases"]),
+        later=tuple(plain.get("later", ())),
+        steps={key: step for key, step in steps.items() if step is not None},
+    )
 
 
 def with_secrets(

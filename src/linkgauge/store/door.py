@@ -123,11 +123,9 @@ def _cases(table: pa.Table, where: str) -> pa.Table:
     for name, dimension in DIMENSIONS.items():
         for value in table[name].unique().to_pylist() if name != "ranks" else ():
             try:
-                canonical = dimension.from_toml(value, f"{where}: {name}") == (value,)
+                dimension.check(value, f"{where}: {name}")
             except UsageError as error:
                 raise RunFolderError(str(error)) from None
-            if not canonical:
-                raise RunFolderError(f"{where}: {name} is {_shown(value)}: expected {dimension.expected}")
     _lists(table, where)
     # Distinct combinations of what belongs together; of what was only planned nothing was done.
     counts = {"devices_": pc.list_value_length(table["devices"]), "lanes_": pc.list_value_length(table["lanes"])}

@@ -144,6 +144,7 @@ DAMAGED = [
     json.dumps(_NEGATIVE | {"cases": {"a b": {"medians_ns": [-1], "words": "", "devices": []}}}),
     json.dumps(_NEGATIVE | {"cases": {"a b": {"medians_ns": [1], "words": "", "devices": [], "runs": [math.inf]}}}),
     json.dumps(_NEGATIVE | {"cases": {"a b": {"medians_ns": [1], "words": "", "devices": [], "runs": [0, 1]}}}),
+    json.dumps(_NEGATIVE | {"cases": {"a b": {"medians_ns": [1e300], "words": "", "devices": []}}}),
 ]
 
 

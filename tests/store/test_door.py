@@ -75,7 +75,7 @@ def read(folder: Path) -> None:
         ("cases.parquet", lambda table: table.drop_columns(["size"]), "'size' is missing"),
         ("launches.parquet", setting("ranks", [None]), "a rank that is missing"),
         ("launches.parquet", setting("env", '{"NCCL_ALGO": 3}'), "NCCL_ALGO is 3: expected a text"),
-        ("launches.parquet", setting("clock", '{"resolution_ns": -1}'), "above 0"),
+        ("launches.parquet", setting("clock", '{"resolution_ns": -1}'), "a number from 0.001"),
         ("samples/launch-00000.parquet", setting("rank", 1 << 30), "rank of samples is"),
         ("samples/launch-00000.parquet", setting("ns", -1), "ns of samples is -1: expected at least 0"),
         ("samples/launch-00000.parquet", setting("phase", "late"), "phase is 'late': expected warmup or sample"),

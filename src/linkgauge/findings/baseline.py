@@ -23,7 +23,7 @@ from linkgauge.findings.siblings import CORES_SLOWER
 from linkgauge.findings.subjects import Subject, case_words, labels_of
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.case import Case
-from linkgauge.model.shape import each, mapping, number, numeral, one_of, parsed, table, text, whole
+from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, numeral, one_of, parsed, table, text, whole
 from linkgauge.stats.compare import LEAST_REPEATS, false_discovery_rates
 from linkgauge.stats.prediction import Prediction, predict
 
@@ -104,8 +104,8 @@ def is_baseline(path: Path) -> bool:
 
 
 _CASE = {
-    "words": text, "devices": each(whole()), "medians_ns": each(number(0, above=True)), "half_widths": each(number(0)),
-    "runs": each(whole()),
+    "words": text, "devices": each(whole()), "medians_ns": each(number(LEAST, MOST_NS)),
+    "half_widths": each(number(0, 1e6)), "runs": each(whole()),
 }  # fmt: skip
 _BASELINE = {
     "format": one_of((FORMAT,)), "format_version": whole(FORMAT_VERSION, FORMAT_VERSION), "runs": each(text),

@@ -8,7 +8,6 @@ that they can be stored, encoded and printed. This module imports nothing heavy:
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -25,6 +24,9 @@ DEEPEST = 40
 LONGEST_TEXT = 1 << 20
 MOST_ITEMS = 1 << 20
 MOST_WHOLE = (1 << 63) - 1
+LARGEST = 1e300
+LEAST, MOST_NS = 1e-3, 1 << 61
+"""Of times and rates: what can be divided by, turned over and multiplied; times of which the sum of two has 63 bits."""
 
 
 class MisshapenError(Exception):
@@ -83,13 +85,12 @@ def whole(low: int = 0, high: int = MOST_WHOLE) -> Shape:
     return read
 
 
-def number(low: float = -math.inf, *, above: bool = False) -> Shape:
-    """A finite number of at least `low`, or `above` it."""
+def number(low: float = -LARGEST, high: float = LARGEST) -> Shape:
+    """A finite number from `low` to `high`; that of a whole number too."""
 
     def read(value: Any, at: str) -> float:
-        fits = type(value) in (int, float) and abs(value) <= 1e300 and (value > low or (value == low and not above))
-        if not fits:
-            raise _wrong(value, at, f"a finite number{f' above {low:g}' if above else ''}")
+        if type(value) not in (int, float) or not low <= value <= high:
+            raise _wrong(value, at, f"a number from {low:g} to {high:g}")
         return float(value)
 
     return read
@@ -163,7 +164,7 @@ def _anything(value: Any, at: str, deepest: int) -> Any:
     if isinstance(value, str):
         return text(value, at)
     if isinstance(value, int | float):
-        if not abs(value) <= (MOST_WHOLE if isinstance(value, int) else 1e300):
+        if not abs(value) <= (MOST_WHOLE if isinstance(value, int) else LARGEST):
             raise _wrong(value, at, "a finite number of at most 63 bits")
         return value
     if deepest == 0:

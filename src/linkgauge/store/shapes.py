@@ -6,7 +6,21 @@ What is not named is any JSON. Names may be missing: older runs, imported ones a
 from __future__ import annotations
 
 from linkgauge.model.runtimes import RUNTIMES
-from linkgauge.model.shape import anything, each, flag, mapping, maybe, number, numeral, one_of, table, text, whole
+from linkgauge.model.shape import (
+    LEAST,
+    MOST_NS,
+    anything,
+    each,
+    flag,
+    mapping,
+    maybe,
+    number,
+    numeral,
+    one_of,
+    table,
+    text,
+    whole,
+)
 
 OBJECT = table({})
 TEXTS = mapping(text)
@@ -45,7 +59,7 @@ EVIDENCE = maybe(
         {
             "chosen": table({name: maybe(text) for name in ("algorithm", "protocol", "kernel")}),
             "curve": table(
-                {"id": text, "time_ns": number(0, above=True), "goodput": number(0, above=True)},
+                {"id": text, "time_ns": number(LEAST, MOST_NS), "goodput": number(LEAST)},
                 needed=("id", "time_ns", "goodput"),
             ),
             "left_out": table({"why": text, "curve": text}),
@@ -53,7 +67,7 @@ EVIDENCE = maybe(
         }
     )
 )
-_TICK = maybe(number(0, above=True))
+_TICK = maybe(number(LEAST, MOST_NS))
 LAUNCH_TEXTS = {
     "mpi": maybe(table({name: maybe(text) for name in ("name", "version", "abi")})),
     "env": maybe(TEXTS),

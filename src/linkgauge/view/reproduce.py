@@ -82,6 +82,7 @@ def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> li
     Returns each file with a note on what it leaves out, or None with the reason why it is not drawn.
     """
     from linkgauge.errors import LinkgaugeError
+    from linkgauge.view import charts
     from linkgauge.view.ceilings import Ceilings
     from linkgauge.view.figures import Selection, draw, write_figure
     from linkgauge.view.results import Results
@@ -101,7 +102,8 @@ def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> li
                 named = "-".join((figure.plan, *words, name, *(() if size is None else (str(size),))))
                 path = folder / (named + suffix)
                 try:
-                    spec, note = draw(part, ceilings, name, Selection(size_bytes=size, unit=unit))
+                    with charts.drawing():
+                        spec, note = draw(part, ceilings, name, Selection(size_bytes=size, unit=unit))
                     spec["title"] = {**spec["title"], "subtitle": subtitle}
                     write_figure(spec, path)
                     drawn.append((path, note))

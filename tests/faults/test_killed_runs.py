@@ -137,6 +137,8 @@ def test_a_killed_and_resumed_run_completes_what_an_undisturbed_one_does(
     assert process.wait(200) == 0, (tmp_path / "output.log").read_text()
     assert completed(tmp_path / "run") == undisturbed.completed
     check_whole(tmp_path / "run")
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert [path for path in files if path.name.startswith(".") or path.parent.name == "journal"] == []
     clean_leftovers([tmp_path / "tmp", Path("/dev/shm")])
     assert left_behind(tmp_path) == []
     assert new_shared_memory(before) == set()

@@ -61,7 +61,7 @@ def read(folder: Path) -> None:
         ("cases.parquet", setting("devices", [0, 1, None, 3]), "without devices"),
         ("cases.parquet", setting("devices", [0, 1, 2, -3]), "at least 0"),
         ("cases.parquet", setting("root", 4, 2), "root 4 of 4 ranks"),
-        ("cases.parquet", setting("pattern", "all"), "pattern is 'all'"),
+        ("cases.parquet", setting("pattern", "all"), "pattern: 'all' is not stored so"),
         ("cases.parquet", setting("pattern", "pingpong"), "a pingpong of 4 ranks"),
         ("cases.parquet", setting("size", -8), "size: wrong value -8"),
         ("cases.parquet", setting("status", "fine"), "unknown status 'fine'"),

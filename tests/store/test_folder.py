@@ -323,3 +323,19 @@ def test_a_worker_needs_neither_pyarrow_nor_pandas() -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=60
     )
     assert json.loads(output.stdout.replace("'", '"')) == []
+
+
+def test_what_ended_processes_left_half_written_goes_and_all_else_stays(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", cases=[make_case("mpi", "pingpong", 8)], samples=5, compact=False)
+    (path / "samples").mkdir()
+    stay = ["report.html", "notes.json", "journal/launch-00003.lgj.old", "samples/launch-00009.txt", ".hidden"]
+    go = [
+        ".run.json.a1_b", ".plan.json.xyz", ".cases.parquet.new", ".launches.parquet.new",
+        "samples/.launch-00003.parquet.new", "journal/launch-00000.json", "journal/launch-00000.beats",
+        "journal/choices-00001.lgj", "journal/choices-00001.json",
+    ]  # fmt: skip
+    for name in (*stay, *go):
+        (path / name).write_text("x")
+    before = {file.relative_to(path) for file in path.rglob("*")}
+    RunFolder.open(path).clear_unfinished()
+    assert before - {file.relative_to(path) for file in path.rglob("*")} == {Path(name) for name in go}

@@ -63,6 +63,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
         raise UsageError(f"{path} cannot be resumed as it was: {'; '.join(changed)}; --force goes on all the same")
     reporter = reporter_for()
     clean_up(reporter)  # before the journals are read: ranks of a killed parent may be writing to them still
+    folder.clear_unfinished()
     folder.confirm_unjudged()
     folder.close()
     folder.compact()
@@ -73,6 +74,9 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     left = sum(len(one.entries) for one in pending)
     if not left:
         reporter.note(f"{path} has nothing left to measure")
+        if folder.info.get("end") is None:  # its parent was ended after the last case
+            folder.update_info({"end": now(), "left": 0})
+        folder.compact(finish=True)
         return 0
     reporter.note(f"{left} cases are left of {path}")
     relaunched = {**relaunched, **{str(one.number): one.planned.number for one in pending}}

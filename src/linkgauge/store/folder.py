@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,8 @@ from linkgauge.store.shapes import INFO
 
 _STATUSES = "statuses.lgj"
 _MAX_INFO_BYTES = 16 << 20
+_HALF_WRITTEN = re.compile(r"\.(run\.json|plan\.json|report\.html)\.\w+|\.[\w-]+\.parquet\.new")
+_OF_A_LAUNCH = re.compile(r"launch-\d{5,9}\.(?!lgj$)\w+|choices-\d{5,9}\.\w+")
 
 
 class RunFolder:
@@ -154,6 +157,21 @@ class RunFolder:
             raise EnvironmentLackingError(
                 f"cannot write the tables in {self.path}: {error.strerror or error}"
             ) from None
+
+    def clear_unfinished(self) -> None:
+        """Remove what a process that was ended at any moment left half-written, and what only its launches read.
+
+        Of a folder that is held: nobody else is writing. EnvironmentLackingError where that is not possible.
+        """
+        folders = {self.path: _HALF_WRITTEN, self._journal_folder(): _OF_A_LAUNCH}
+        folders |= {no_link(self.path / name): _HALF_WRITTEN for name in schema.BY_LAUNCH}
+        try:
+            for folder, names in folders.items():
+                for path in folder.iterdir() if folder.is_dir() else ():
+                    if names.fullmatch(path.name):
+                        path.unlink()
+        except OSError as error:
+            raise EnvironmentLackingError(f"cannot write in {self.path}: {error.strerror}") from None
 
     def settle_format(self) -> None:
         """Write the present format's version into run.json, before anything is that older readers cannot read."""

@@ -12,6 +12,7 @@ import gc
 import importlib
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -179,6 +180,9 @@ def main() -> NoReturn:
     # What is imported stays: looking for garbage among it takes a tenth of a short command's time.
     gc.set_threshold(50_000)
     standard_output.told_apart()
+    if sys.argv[1:2] == ["run"]:
+        # As SIGINT does, until measuring begins and both end it after the case in hand: with a word, and cleaned up.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         allow_open_files()
     except LinkgaugeError as error:

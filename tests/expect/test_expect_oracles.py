@@ -58,6 +58,12 @@ def machines(draw: st.DrawFn, most: int = 5, one_rate_both_ways: bool = True) ->
     return machine(bundles, count, back)
 
 
+def alltoall(graph: Wires, names: Sequence[str]) -> float:
+    rate = flows.alltoall(graph, dict.fromkeys(names, 1))
+    assert rate is not None
+    return rate.bound
+
+
 def pack(graph: Wires, trees: Sequence[tuple[str, frozenset[tuple[str, str]]]], *, equal_roots: bool) -> float:
     """The linear program over listed trees; with `equal_roots` every root has the same total, which is returned."""
     arcs = list(graph.arcs)
@@ -153,9 +159,12 @@ def test_concurrent_flow_agrees_with_cuts_and_paths(system: System) -> None:
     """At most every cut over its demand; and equal to the program over all simple paths listed one by one."""
     graph = wires(system)
     names, arcs = list(graph.devices.values()), list(graph.arcs)
-    demands = flows.all_pairs(dict.fromkeys(names, 1))
-    rate = flows.concurrent(graph, demands)
-    assert rate is not None
+    demands = dict.fromkeys(itertools.permutations(names, 2), 1.0)
+    found = flows.concurrent(graph, demands)
+    assert found is not None
+    assert alltoall(graph, names) == pytest.approx(found.bound)
+    rate = found.bound
+    assert found.reached == rate
     for side in subsets(names):
         assert rate <= leaving(graph, side) / (len(side) * (len(names) - len(side))) * (1 + 1e-9)
     listed = [(pair, path) for pair in demands for path in _simple_paths(arcs, *pair)]
@@ -272,8 +281,7 @@ def test_merging_switch_planes_changes_nothing(devices: int, planes: int, rate: 
     arcs |= {(b, a): value for (a, b), value in arcs.items()}
     apart = graph.with_arcs(arcs)
     names = list(graph.devices.values())
-    demands = flows.all_pairs(dict.fromkeys(names, 1))
-    assert flows.concurrent(graph, demands) == pytest.approx(flows.concurrent(apart, demands))
+    assert alltoall(graph, names) == pytest.approx(alltoall(apart, names))
     assert flows.allreduce_trees(graph, names) == pytest.approx(flows.allreduce_trees(apart, names))
     weights = dict.fromkeys(names, 1)
     assert cuts.gather_all(graph, weights).value == pytest.approx(cuts.gather_all(apart, weights).value)
@@ -315,8 +323,7 @@ def test_merging_unlike_planes_changes_nothing(devices: int, planes: list[list[i
     graph = wires(systems.from_toml(text))
     apart = graph.with_arcs(arcs)
     names = list(graph.devices.values())
-    demands = flows.all_pairs(dict.fromkeys(names, 1))
-    assert flows.concurrent(graph, demands) == pytest.approx(flows.concurrent(apart, demands))
+    assert alltoall(graph, names) == pytest.approx(alltoall(apart, names))
     assert flows.allreduce_trees(graph, names) == pytest.approx(flows.allreduce_trees(apart, names))
     assert cuts.max_flow(graph, "d0", "d1").value == pytest.approx(cuts.max_flow(apart, "d0", "d1").value)
 

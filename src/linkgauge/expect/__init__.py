@@ -8,7 +8,7 @@ What others call:
   `latency_ns`, `basis` in words, `source`;
 - `RULES`: the table of rules.
 
-Importing this package loads neither scipy nor networkx; calling `ceilings` does.
+Importing this package loads no solver; calling `ceilings` does.
 """
 
 from __future__ import annotations

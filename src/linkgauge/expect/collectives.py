@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from linkgauge.expect import cuts, flows, paths, rings
 from linkgauge.expect.graph import FABRIC, HOST, MACHINE, NODE, Wires
@@ -43,15 +44,16 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         if value is not None and finite(value) and (kind == "bound" or rule not in _NEVER_REACHED):
             result.append(ceiling(rule, value, basis, kind=kind))
 
-    if q.pattern in ("alltoall", "ring_shift", "bidirectional", "pairs_unidirectional", "pairs_bidirectional"):
-        demands = _demands(q)
-        rate = flows.concurrent(graph, demands)
-        factor = n - 1 if q.traits.per_peer else 1
-        add("concurrent_flow", None if rate is None else rate * factor, f"{where}, {show_rate(rate)} for each pair")
+    if q.pattern in ("alltoall", "ring_shift", "bidirectional") or q.pattern.startswith("pairs_"):
+        # A round trip of pairs_pingpong holds one message each way, of which each pair has one under way at a time.
+        factor = n - 1 if q.traits.per_peer else 2 if q.pattern == "pairs_pingpong" else 1
+        flow = flows.alltoall(graph, weights) if q.pattern == "alltoall" else flows.concurrent(graph, _demands(q))
+        if flow is not None:
+            rate = flow.bound if kind == "bound" else flow.reached
+            each = "each way for each pair" if q.pattern == "pairs_pingpong" else "for each pair"
+            words = f"; {flow.words if kind == 'bound' else 'even shares over the paths of fewest hops'}"
+            add("concurrent_flow", rate * factor, f"{where}, {show_rate(rate)} {each}{words if flow.words else ''}")
     if q.pattern == "pairs_pingpong":
-        rate = flows.concurrent(graph, _demands(q))
-        # A round trip holds one message each way, of which each pair has one under way at a time.
-        add("concurrent_flow", None if rate is None else 2 * rate, f"{where}, {show_rate(rate)} each way for each pair")
         add("max_flow", *_slowest_pair(q, graph))
     if q.pattern == "alltoall":
         ports = {name: min(graph.out_rate(name), graph.in_rate(name)) for name in names}
@@ -61,13 +63,13 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         add("injection", shares[least], f"ports of {least}: {show_rate(ports[least])}")
     if q.pattern in ("allgather", "reduce_scatter"):
         turned = graph if q.pattern == "allgather" else graph.reversed()
-        value, words = gathered(q, turned, _repeaters(q, turned) if kind == "bound" else frozenset())
+        value, words = gathered(q, turned, None if kind != "bound" else _repeaters(q, turned))
         add("tree_packing", value, f"{where}; {words}")
     if q.traits.rooted and q.traits.one_buffer:
         turned = graph if q.traits.root == "sends" else graph.reversed()
         cut = cuts.broadcast(turned, q.root_name, names)
         weight = {name: int(name == q.root_name) for name in names}
-        value, words = _packed(turned, cut, weight, _repeaters(q, turned) if kind == "bound" else frozenset())
+        value, words = _packed(turned, cut, weight, None if kind != "bound" else _repeaters(q, turned))
         add("rooted_cut", value, f"{where}; {words}")
     elif q.traits.rooted:  # each other rank has bytes of its own
         outward = q.traits.root == "sends"
@@ -80,14 +82,17 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         add("allreduce_cut", cut.value, f"{where}; cut at {show(cut.side)}")
         if _bytes_rule_holds(q, graph):
             total = sum(graph.out_rate(name) for name in names)
-            basis = f"{where}: {show_rate(total)} leave the devices in all"
-            add("allreduce_bytes", total / (2 * (len(names) - 1)), basis)
+            add("allreduce_bytes", _sent_in_all(graph, names), f"{where}: {show_rate(total)} leave the devices in all")
     return result
 
 
+def _sent_in_all(graph: Wires, names: Sequence[str]) -> float:
+    """Return the rate of an allreduce at which these devices send all that they can, 2 (n - 1) m bytes."""
+    return sum(graph.out_rate(name) for name in names) / (2 * (len(names) - 1))
+
+
 def _demands(q: Query) -> dict[tuple[str, str], float]:
-    if q.pattern == "alltoall":
-        return flows.all_pairs(q.weights)
+    """Return who sends to whom at the same time, and how many messages; an alltoall's is `flows.alltoall`."""
     by_ordinal = {device.ordinal: device.name for device in q.system.devices}
     ranks = [by_ordinal[ordinal] for ordinal in q.devices]
     demands: dict[tuple[str, str], float] = {}
@@ -105,12 +110,10 @@ def _demands(q: Query) -> dict[tuple[str, str], float]:
 
 def _slowest_pair(q: Query, graph: Wires) -> tuple[float | None, str]:
     """Return the least ping-pong rate of any pair that has the links to itself, and where it is cut."""
-    by_ordinal = {device.ordinal: device.name for device in q.system.devices}
-    ranks = [by_ordinal[ordinal] for ordinal in q.devices]
     found: list[tuple[float, str]] = []
-    for a, b in zip(ranks[::2], ranks[1::2], strict=True):
-        if a == b:
-            continue
+    like, wanted = flows.of_demands(graph, _demands(q))
+    for flow in like.flows:
+        a, b = graph.vertices[flow.end], graph.vertices[int(wanted[flow.number].argmax())]
         there, back = cuts.max_flow(graph, a, b), cuts.max_flow(graph, b, a)
         mean = serial(there.value, back.value)
         if mean is not None:
@@ -118,24 +121,32 @@ def _slowest_pair(q: Query, graph: Wires) -> tuple[float | None, str]:
     return min(found, default=(None, ""))
 
 
-def gathered(q: Query, graph: Wires, repeaters: frozenset[str] = frozenset()) -> tuple[float | None, str]:
+def gathered(q: Query, graph: Wires, repeaters: frozenset[str] | None = None) -> tuple[float | None, str]:
     """Return the goodput of an allgather over a graph in bytes per second, and what sets it.
 
-    (Of a reduce_scatter over the graph turned round.) It is reached, but with `repeaters`, where it is a bound.
+    (Of a reduce_scatter over the graph turned round.) It is reached, but where `repeaters` are given: then it is a
+    bound of what is done where these repeat data as well.
     """
     value, words = _packed(graph, cuts.gather_all(graph, q.weights), q.weights, repeaters)
     return None if value is None else q.ranks * value, words
 
 
 def _packed(
-    graph: Wires, cut: cuts.Cut, weights: Mapping[str, int], repeaters: frozenset[str]
+    graph: Wires, cut: cuts.Cut, weights: Mapping[str, int], repeaters: frozenset[str] | None
 ) -> tuple[float | None, str]:
-    """Return the rate of packed trees: the cut's where all between the ends is balanced, else a program's."""
+    """Return the rate of packed trees: the cut's where all between the ends is balanced, else a program's.
+
+    Where that is too large the cut's, which bounds; and nothing where it must be reached, as it is without `repeaters`.
+    """
+    words = f"cut at {show(cut.side)}"
     if not graph.balanced(tuple(weights)):
-        packed = flows.packed_trees(graph, weights, repeaters=repeaters)
+        try:
+            packed = flows.packed_trees(graph, weights, repeaters=repeaters or frozenset())
+        except flows.TooLargeError as error:
+            return (None, "") if repeaters is None else (cut.value, f"{words} alone ({error} is not solved)")
         if packed is not None and (cut.value is None or packed < cut.value * (1 - 1e-9)):
-            return packed, "trees packed, repeated by devices alone" if not repeaters else "trees packed"
-    return cut.value, f"cut at {show(cut.side)}"
+            return packed, "trees packed" if repeaters else "trees packed, repeated by devices alone"
+    return cut.value, words
 
 
 def _repeaters(q: Query, graph: Wires) -> frozenset[str]:
@@ -179,16 +190,25 @@ def _constructive(q: Query) -> list[Ceiling]:
     names = q.names
     half = 2 if q.pattern == "allreduce" else 1
     if q.pattern == "allreduce":
-        trees = flows.allreduce_trees(graph, names)
-        if finite(trees):
-            result.append(ceiling("allreduce_trees", trees, f"trees packed over the {graph.scope} links"))
-        if _may_use_network(q, graph):
-            trees = flows.allreduce_trees(graph, names, in_network=True)
-            result.append(ceiling("allreduce_in_network", trees, f"{show(sorted(graph.multicast))} repeat and add"))
         after, before = (gathered(q, turned)[0] for turned in (graph, graph.reversed()))
-        if after is not None and before is not None:
-            words = f"reduce_scatter {show_rate(before)}, then allgather {show_rate(after)}"
-            result.append(ceiling("reduce_scatter_allgather", serial(before, after), words))
+        phases = serial(before, after)
+        words = f"reduce_scatter {show_rate(before)}, then allgather {show_rate(after)}"
+        trees, what = phases, f"trees packed over the {graph.scope} links"
+        # Both phases are trees, and where they send no more bytes than any schedule must, no others are better.
+        if phases is None or phases < _sent_in_all(graph, names) * (1 - 1e-12):
+            try:
+                trees = flows.allreduce_trees(graph, names)
+            except flows.TooLargeError as error:
+                what = f"{words}: trees, if not the best ({error} is not solved)"
+        if finite(trees):
+            result.append(ceiling("allreduce_trees", trees, what))
+        if _may_use_network(q, graph):
+            what = f"{show(sorted(graph.multicast))} repeat and add"
+            with contextlib.suppress(flows.TooLargeError):
+                trees = flows.allreduce_trees(graph, names, in_network=True)
+                result.append(ceiling("allreduce_in_network", trees, what))
+        if phases is not None:
+            result.append(ceiling("reduce_scatter_allgather", phases, words))
     k = len(names)
     units = _direct(q, graph)
     listed = rings.cycles(graph, names) if units is not None and k <= rings.MOST_DEVICES else []
@@ -203,9 +223,9 @@ def _constructive(q: Query) -> list[Ceiling]:
     else:
         demands = dict.fromkeys(zip(names, (*names[1:], names[0]), strict=True), 1.0)
         ring = flows.concurrent(graph, demands)
-        if ring is not None and finite(ring):
-            words = f"the ring of the ranks at {show_rate(ring)} a step"
-            result.append(ceiling("ring_in_order", ring * k / (k - 1) / half, words))
+        if ring is not None and finite(ring.reached):
+            words = f"the ring of the ranks at {show_rate(ring.reached)} a step"
+            result.append(ceiling("ring_in_order", ring.reached * k / (k - 1) / half, words))
     if q.pattern == "allreduce" and _full_mesh(graph, q):
         sent = min(graph.out_rate(name) for name in names)
         result.append(ceiling("sc24_direct_trees", sent, "every device to every other directly"))
@@ -227,7 +247,11 @@ def _full_mesh(graph: Wires, q: Query) -> bool:
 
 
 def _forwarding(q: Query, graph: Wires) -> list[Ceiling]:
-    loads = paths.loads(graph, _demands(q))
+    place = {vertex: i for i, vertex in enumerate(graph.vertices)}
+    found = paths.even_loads(graph, [place[name] for name in q.names], paths.exchanged(graph, q.weights))
+    if found is None:
+        return []
+    loads = dict(zip(graph.arcs, found.tolist(), strict=True))
     rate, worst = min((graph.arcs[arc] / load, arc) for arc, load in loads.items() if load > 0)
     words = f"{' - '.join(worst)} carries {loads[worst]:.3g} shares of {show_rate(graph.arcs[worst])}"
     result = [ceiling("forwarding_index", rate * (q.ranks - 1), words)]

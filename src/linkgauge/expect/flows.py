@@ -1,23 +1,31 @@
 """Linear programs over multipath routing: concurrent flows, and allreduce by packed trees. Solved by HiGHS, sparse.
 
-Rates are scaled so that the largest finite capacity is 1 before the solver sees them, and back after.
+Flows, arcs and vertices that are alike stand in a program once (`alike`), so that its size is that of what differs. A
+program beyond `MOST_COLUMNS` is not solved; what stands in its place says so. Rates are scaled so that the largest
+finite capacity is 1 before the solver sees them, and back after.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy
 
-from linkgauge.expect import cuts
+from linkgauge.expect import cuts, paths
+from linkgauge.expect.alike import Alike, Flow, Group, alike, alike_but
 from linkgauge.expect.graph import Wires
 from linkgauge.system.remembered import remembered
 
+MOST_OF_FLOWS, MOST_OF_TREES = 20_000, 6_000
+"""Programs of more variables are not solved. Each bar takes 2 to 4 s: of flows alone, and of trees, whose parts tie
+them together."""
 _LARGE = 2000
 _FEW = 4  # vertices that repeat: the program over sets of them has 2 ** _FEW parts, 16 times that of one set
 _UNBOUNDED, _DIFFICULT = 3, 4  # scipy.optimize.linprog's status
@@ -27,21 +35,26 @@ class UnboundedError(RuntimeError):
     """A linear program whose optimum has no limit."""
 
 
+class TooLargeError(RuntimeError):
+    """A linear program that would take too long."""
+
+
 class _Program:
     """A linear program in the making: maximise one variable, all variables at least 0."""
 
-    def __init__(self) -> None:
-        self.columns = 0
-        self.upper: list[float] = []
+    def __init__(self, most: int) -> None:
+        self.columns, self.most = 0, most
         self._rows: dict[bool, tuple[list[int], list[int], list[float], list[float]]] = {
             True: ([], [], [], []),
             False: ([], [], [], []),
         }
 
-    def variables(self, uppers: Sequence[float]) -> range:
+    def variables(self, count: int) -> range:
+        """Add so many variables. TooLargeError where they are more than are solved."""
         first = self.columns
-        self.upper.extend(uppers)
-        self.columns += len(uppers)
+        self.columns += count
+        if self.columns > self.most:
+            raise TooLargeError(f"a linear program of more than {self.most} variables")
         return range(first, self.columns)
 
     def row(self, terms: Sequence[tuple[int, float]], right: float, *, equal: bool) -> None:
@@ -72,7 +85,7 @@ class _Program:
             b_ub=self._rows[False][3] or None,
             A_eq=matrices[True],
             b_eq=self._rows[True][3] or None,
-            bounds=np.column_stack([np.zeros(self.columns), np.asarray(self.upper)]),
+            bounds=(0, None),
             # Interior points are four times as fast on the flows of 64 devices, and the simplex on those of a node.
             method="highs-ipm" if self.columns > _LARGE else "highs-ds",
         )
@@ -91,47 +104,131 @@ def _scale(wires: Wires) -> float:
     return max(finite, default=1.0)
 
 
+def _flow(
+    program: _Program, flow: Flow, *, out: bool, turned: bool = False, closed: Collection[int] = ()
+) -> tuple[list[tuple[int, Group]], dict[int, list[tuple[int, float]]]]:
+    """Add a class of flows; return a column for each group of arcs, what all its arcs carry, and what enters places.
+
+    Nothing enters the end where the flow goes `out` of it, else nothing leaves it. `turned`: over every arc backwards;
+    no arc of the classes `closed` is used.
+    """
+    balance: dict[int, list[tuple[int, float]]] = {place: [] for place in flow.sizes}
+    groups = [(b, a, arc, count) if turned else (a, b, arc, count) for a, b, arc, count in flow.groups]
+    groups = [g for g in groups if (g[1] if out else g[0]) != flow.end_place and g[2] not in closed]
+    columns = list(zip(program.variables(len(groups)), groups, strict=True))
+    for column, (tail, head, _, _) in columns:
+        balance[tail].append((column, -1.0))
+        balance[head].append((column, 1.0))
+    return columns, balance
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate in bytes per second that nothing exceeds, and one that a routing reaches; `words` where they differ."""
+
+    bound: float
+    reached: float
+    words: str = ""
+
+
 @remembered
-def concurrent(wires: Wires, demands: Mapping[tuple[str, str], float]) -> float | None:
+def concurrent(wires: Wires, demands: Mapping[tuple[str, str], float]) -> Rate | None:
     """Return the largest x in bytes per second at which every pair's demand times x flows at the same time.
 
     The linear program over all routings (concurrent multicommodity flow): one flow for each source, split as it likes.
-    None where no known capacity limits it; 0 where a pair is not joined.
+    Where that is too large, the least of some cuts, and what even shares over the paths of fewest hops reach. None
+    where no known capacity limits it; 0 where a pair is not joined.
     """
     demands = {pair: amount for pair, amount in demands.items() if amount > 0 and pair[0] != pair[1]}
-    if not demands:
-        return None
-    arcs = list(wires.arcs)
-    limited = [index for index, arc in enumerate(arcs) if not math.isinf(wires.arcs[arc])]
-    if not limited:
+    return _concurrent(wires, *of_demands(wires, demands)) if demands else None
+
+
+@remembered
+def of_demands(wires: Wires, demands: Mapping[tuple[str, str], float]) -> tuple[Alike, Any]:
+    """Return the classes of the flows that meet these demands, and a row of demands for each, by target's vertex."""
+    sources = tuple(dict.fromkeys(source for source, _ in demands))
+    row = {source: i for i, source in enumerate(sources)}
+    place = {vertex: i for i, vertex in enumerate(wires.vertices)}
+    wanted = np.zeros((len(sources), len(place)))
+    for (source, target), amount in demands.items():
+        wanted[row[source], place[target]] = amount
+    return alike_but(wires, sources, wanted), wanted
+
+
+@remembered
+def alltoall(wires: Wires, weights: Mapping[str, int]) -> Rate | None:
+    """Return the same for a demand of one between each ordered pair of ranks on different vertices."""
+    names = tuple(weights)
+    return _concurrent(wires, alike(wires, names, weights), paths.exchanged(wires, weights)) if len(names) > 1 else None
+
+
+def _concurrent(wires: Wires, like: Alike, wanted: Any) -> Rate | None:
+    rates = np.array(list(wires.arcs.values()))
+    if not np.isfinite(rates).any():
         return None
     scale = _scale(wires)
-    program = _Program()
-    rate = program.variables([math.inf])[0]
-    flows: list[range] = []
-    for source in dict.fromkeys(pair[0] for pair in demands):
-        flow = program.variables([0.0 if head == source else math.inf for _, head in arcs])
-        flows.append(flow)
-        terms: dict[str, list[tuple[int, float]]] = {vertex: [] for vertex in wires.vertices}
-        for column, (tail, head) in zip(flow, arcs, strict=True):
-            terms[tail].append((column, -1.0))
-            terms[head].append((column, 1.0))
-        for vertex, balance in terms.items():
-            if vertex != source:
-                wanted = demands.get((source, vertex), 0.0)
-                program.row([*balance, (rate, -wanted)] if wanted else balance, 0.0, equal=True)
-    for index in limited:
-        program.row([(flow[index], 1.0) for flow in flows], wires.arcs[arcs[index]] / scale, equal=False)
+    program = _Program(MOST_OF_FLOWS)
+    rate = program.variables(1)[0]
+    used: dict[int, list[tuple[int, float]]] = {}
+    try:
+        for flow in like.flows:
+            columns, balance = _flow(program, flow, out=True)
+            for column, (_, _, arc, _) in columns:
+                used.setdefault(arc, []).append((column, float(flow.count)))
+            for place, terms in balance.items():
+                if place != flow.end_place:
+                    asked = float(wanted[flow.number, flow.places == place].sum())
+                    program.row([*terms, (rate, -asked)] if asked else terms, 0.0, equal=True)
+    except TooLargeError as error:
+        return _cheaper(wires, like, wanted, f"{error} is not solved")
+    for arc, terms in used.items():
+        if math.isfinite(rates[like.arcs[arc]]):
+            program.row(terms, rates[like.arcs[arc]] / scale * like.arc_counts[arc], equal=False)
     try:
         value, _ = program.maximise([(rate, 1.0)])
     except UnboundedError:
         return None
-    return value * scale
+    return Rate(value * scale, value * scale)
 
 
-def all_pairs(weights: Mapping[str, int]) -> dict[tuple[str, str], float]:
-    """Return an alltoall's demands: one for each ordered pair of ranks on different vertices."""
-    return {(a, b): float(wa * wb) for a, wa in weights.items() for b, wb in weights.items() if a != b}
+def _cheaper(wires: Wires, like: Alike, wanted: Any, why: str) -> Rate | None:
+    """Return the least of the cuts around each vertex, alone and with what hangs on it, and what even shares reach.
+
+    A cut bounds by what leaves, or enters, over what must.
+    """
+    rates = np.array(list(wires.arcs.values()))
+    near: dict[int, set[int]] = {}
+    for tail, head in zip(like.tails.tolist(), like.heads.tolist(), strict=True):
+        near.setdefault(tail, set()).add(head)
+        near.setdefault(head, set()).add(tail)
+    found: list[tuple[float, str]] = []
+    sources = np.array(like.ends)
+    for vertex, others in near.items():
+        hanging = {other for other in others if near[other] == {vertex}}
+        for members in {frozenset({vertex}), frozenset({vertex, *hanging})}:
+            inside = np.zeros(len(wires.vertices), dtype=bool)
+            inside[list(members)] = True
+            name = wires.vertices[vertex] + (" with what hangs on it" if len(members) > 1 else "")
+            for way, there in (("leave", inside), ("enter", ~inside)):
+                asked = float(wanted[there[sources]][:, ~there].sum())
+                crossing = float(rates[there[like.tails] & ~there[like.heads]].sum())
+                if asked > 0 and math.isfinite(crossing):
+                    found.append((crossing / asked, f"links that {way} {name}"))
+    least, words = min(found, default=(math.inf, ""))
+    loads = paths.even_loads(wires, like.ends, wanted)
+    if loads is None:
+        return Rate(0.0, 0.0)
+    reached = float((rates[loads > 0] / loads[loads > 0]).min())
+    if not math.isfinite(least):
+        return None if not math.isfinite(reached) else Rate(math.inf, reached)
+    return Rate(least, reached, f"{words} ({why})")
+
+
+def _roots(like: Alike, wires: Wires, names: Collection[str]) -> dict[int, int]:
+    """Return the classes that devices are of, with how many each has."""
+    place = {vertex: i for i, vertex in enumerate(wires.vertices)}
+    classes, counts = np.unique(like.vertex_class[[place[name] for name in names]], return_counts=True)
+    return {int(c): int(n) for c, n in zip(classes, counts, strict=True)}
 
 
 @remembered
@@ -141,20 +238,34 @@ def packed_trees(wires: Wires, weights: Mapping[str, int], *, repeaters: frozens
     A vertex that is none of `weights` passes on what enters it, once: with what it may carry balanced, trees can be
     packed (Bang-Jensen, Frank and Jackson 1995, splitting off at vertices that as much enters as leaves). Where every
     such vertex is balanced anyway, this is `cuts.gather_all`. `repeaters` may send what enters them any number of
-    times, or a mixture of it: with them the value is a bound. None where no known capacity limits it.
+    times, or a mixture of it: with them the value is a bound. None where no known capacity limits it. TooLargeError
+    where the program would take too long.
     """
-    program = _Program()
-    rate = program.variables([math.inf])[0]
-    roots = dict(zip(weights, program.variables([math.inf] * len(weights)), strict=True))
-    for name, column in roots.items():
-        program.row([(column, 1.0), (rate, -float(weights[name]))], 0.0, equal=True)
-    part = _tree_part(program, wires, roots, free=repeaters)
-    scale = _scale(wires)
-    for arc, capacity in wires.arcs.items():
-        if not math.isinf(capacity):
-            program.row([(part[arc], 1.0)], capacity / scale, equal=False)
+    program = _Program(MOST_OF_TREES)
+    rate = program.variables(1)[0]
+    like = alike(wires, tuple(weights), {v: (weights.get(v), v in repeaters) for v in wires.vertices})
+    of_class = {int(like.vertex_class[i]): v for i, v in enumerate(wires.vertices)}
+    roots = {c: (rate, float(weights[of_class[c]]), count) for c, count in _roots(like, wires, weights).items()}
+    part = _tree_part(program, wires, like, roots, free=repeaters)
+    return _limited(program, wires, like, [part], {}, [(rate, 1.0)])
+
+
+def _limited(
+    program: _Program,
+    wires: Wires,
+    like: Alike,
+    parts: Sequence[Sequence[int]],
+    used: Mapping[int, Sequence[tuple[int, float]]],
+    aim: Sequence[tuple[int, float]],
+) -> float | None:
+    """Hold what classes of arcs carry, `parts` each and `used` in all, to their capacities; return the optimum."""
+    scale, rates = _scale(wires), list(wires.arcs.values())
+    for arc, (member, count) in enumerate(zip(like.arcs, like.arc_counts, strict=True)):
+        if math.isfinite(rates[member]):
+            terms = [(part[arc], 1.0) for part in parts] + [(c, n / count) for c, n in used.get(arc, ())]
+            program.row(terms, rates[member] / scale, equal=False)
     try:
-        value, _ = program.maximise([(rate, 1.0)])
+        value, _ = program.maximise(aim)
     except UnboundedError:
         return None
     return value * scale
@@ -173,7 +284,7 @@ def allreduce_trees(wires: Wires, names: Sequence[str], *, in_network: bool = Fa
     each of which it reaches like a device: the parts are sums over such sets, each a packing of trees (a single part
     in which switches repeat as they like would allow codes, which no switch computes). Of more than 4 switches that
     repeat only the sets of none, one and all are tried: less than the best, and reached. None where an arc's rate is
-    unknown.
+    unknown. TooLargeError where the program would take too long.
     """
     if any(math.isinf(rate) for rate in wires.arcs.values()) or len(names) < 2:
         return None
@@ -183,7 +294,8 @@ def allreduce_trees(wires: Wires, names: Sequence[str], *, in_network: bool = Fa
     value = _allreduce(wires, names, [wires.multicast], [wires.reduction])
     cut = cuts.smallest_pair_cut(wires, names).value
     if cut is not None and value < cut * (1 - 1e-9):
-        value = max(value, _allreduce(wires, names, _some(wires.multicast), _some(wires.reduction)))
+        with contextlib.suppress(TooLargeError):
+            value = max(value, _allreduce(wires, names, _some(wires.multicast), _some(wires.reduction)))
     return value
 
 
@@ -197,70 +309,98 @@ def _allreduce(
     wires: Wires, names: Sequence[str], repeating: Sequence[frozenset[str]], adding: Sequence[frozenset[str]]
 ) -> float:
     """Return the program's value where broadcasting trees branch in one of `repeating`, reducing ones in `adding`."""
-    program = _Program()
-    scale = _scale(wires)
-    roots = dict(zip(names, program.variables([math.inf] * len(names)), strict=True))
-    forward = _tree_parts(program, wires, roots, repeating)
+    program = _Program(MOST_OF_TREES)
+    sets = (*repeating, *adding)
+    labels = {v: (v in names, *(v in chosen for chosen in sets)) for v in wires.vertices}
+    like = alike(wires, (*names, *sorted(frozenset().union(*sets))), labels)
+    sizes = _roots(like, wires, names)
+    roots = {c: (column, 1.0, sizes[c]) for c, column in zip(sizes, program.variables(len(sizes)), strict=True)}
+    parts = _tree_parts(program, wires, like, roots, repeating)
     # On a symmetric graph some best schedule reduces along its broadcasting trees turned round: half the program.
     if wires.symmetric and list(repeating) == list(adding):
-        backward = {arc: forward[arc[1], arc[0]] for arc in forward}
+        number = {arc: i for i, arc in enumerate(wires.arcs)}
+        arcs = list(wires.arcs)
+        back = [like.arc_class[number[arcs[member][::-1]]] for member in like.arcs]
+        parts = [*parts, *([part[arc] for arc in back] for part in parts)]
     else:
-        turned = _tree_parts(program, wires.reversed(), roots, adding)
-        backward = {(head, tail): columns for (tail, head), columns in turned.items()}
-    for arc, rate in wires.arcs.items():
-        program.row([(column, 1.0) for column in (*forward[arc], *backward[arc])], rate / scale, equal=False)
-    value, _ = program.maximise([(column, 1.0) for column in roots.values()])
-    return value * scale
+        parts = [*parts, *_tree_parts(program, wires, like, roots, adding, turned=True)]
+    value = _limited(program, wires, like, parts, {}, [(column, float(n)) for column, _, n in roots.values()])
+    assert value is not None  # every arc is limited
+    return value
+
+
+Roots = Mapping[int, tuple[int, float, int]]
+"""Of each class of roots a column, by how much of it each one sends, and how many they are."""
 
 
 def _tree_parts(
-    program: _Program, wires: Wires, roots: Mapping[str, int], branching: Sequence[frozenset[str]]
-) -> dict[tuple[str, str], list[int]]:
+    program: _Program,
+    wires: Wires,
+    like: Alike,
+    roots: Roots,
+    branching: Sequence[frozenset[str]],
+    *,
+    turned: bool = False,
+) -> list[list[int]]:
     """Add a broadcasting part of each arc for each set of vertices that trees branch in; return the parts' columns."""
-    if len(branching) == 1:
-        shares = [dict(roots)]
-    else:
-        shares = [dict(zip(roots, program.variables([math.inf] * len(roots)), strict=True)) for _ in branching]
-        for name, column in roots.items():
-            program.row([(column, -1.0), *((share[name], 1.0) for share in shares)], 0.0, equal=True)
-    parts = [
-        _tree_part(program, wires, share, branching=chosen) for share, chosen in zip(shares, branching, strict=True)
+    shares = [roots]
+    if len(branching) > 1:
+        shares = [
+            {c: (column, 1.0, roots[c][2]) for c, column in zip(roots, program.variables(len(roots)), strict=True)}
+            for _ in branching
+        ]
+        for c, (column, factor, _) in roots.items():
+            program.row([(column, -factor), *((share[c][0], 1.0) for share in shares)], 0.0, equal=True)
+    return [
+        _tree_part(program, wires, like, share, branching=chosen, turned=turned)
+        for share, chosen in zip(shares, branching, strict=True)
     ]
-    return {arc: [part[arc] for part in parts] for arc in wires.arcs}
 
 
 def _tree_part(
     program: _Program,
     wires: Wires,
-    roots: Mapping[str, int],
+    like: Alike,
+    roots: Roots,
     *,
     branching: frozenset[str] = frozenset(),
     free: frozenset[str] = frozenset(),
-) -> dict[tuple[str, str], int]:
-    """Add the broadcasting part of each arc and the flows that prove it enough; return the part's columns.
+    turned: bool = False,
+    closed: Collection[int] = (),
+) -> list[int]:
+    """Add the broadcasting part of each class of arcs and the flows that prove it enough; return the part's columns.
 
     All reaches every root and every vertex of `branching`, which may repeat it. `free` vertices need nothing and may
-    send whatever they can make of what enters them; all others send what enters them.
+    send whatever they can make of what enters them; all others send what enters them. `turned`: over all arcs
+    backwards; classes of arcs that are `closed` carry nothing.
     """
-    arcs = list(wires.arcs)
-    part = dict(zip(arcs, program.variables([math.inf] * len(arcs)), strict=True))
-    for vertex in wires.vertices:
-        if vertex not in roots and vertex not in branching and vertex not in free:
-            terms = [(column, 1.0 if arc[1] == vertex else -1.0) for arc, column in part.items() if vertex in arc]
-            program.row(terms, 0.0, equal=True)
-    for target in (*roots, *sorted(branching)):
-        flow = dict(zip(arcs, program.variables([0.0 if arc[0] == target else math.inf for arc in arcs]), strict=True))
-        supply = dict(zip(roots, program.variables([math.inf] * len(roots)), strict=True))
-        for arc in arcs:
-            program.row([(flow[arc], 1.0), (part[arc], -1.0)], 0.0, equal=False)
-        for name, column in supply.items():
-            program.row([(column, 1.0), (roots[name], -1.0)], 0.0, equal=False)
-        for vertex in wires.vertices:
-            terms = [(column, 1.0 if arc[1] == vertex else -1.0) for arc, column in flow.items() if vertex in arc]
-            if vertex in supply:
-                terms.append((supply[vertex], 1.0))
-            if vertex == target:
-                terms.extend((column, -1.0) for column in roots.values())
+    part = list(program.variables(len(like.arcs)))
+    passing: dict[int, list[tuple[int, float]]] = {}
+    for vertex, name in enumerate(wires.vertices):
+        if like.vertex_class[vertex] not in roots and name not in branching and name not in free:
+            passing.setdefault(int(like.vertex_class[vertex]), [])
+    for arc, tail, head in zip(like.arc_class.tolist(), like.tails, like.heads, strict=True):
+        for vertex, sign in ((tail, -1.0), (head, 1.0)):
+            if like.vertex_class[vertex] in passing:
+                passing[int(like.vertex_class[vertex])].append((part[arc], sign))
+    for terms in passing.values():
+        program.row(terms, 0.0, equal=True)
+    for arc in closed:
+        program.row([(part[arc], 1.0)], 0.0, equal=True)
+    for flow in like.flows:
+        if flow.end < 0 or not (like.vertex_class[flow.end] in roots or wires.vertices[flow.end] in branching):
+            continue
+        columns, balance = _flow(program, flow, out=False, turned=turned, closed=closed)
+        for column, (_, _, arc, count) in columns:
+            program.row([(column, 1.0), (part[arc], -float(count))], 0.0, equal=False)
+        for place, size in flow.sizes.items():
+            own = roots.get(int(like.vertex_class[flow.member[place]]))
+            if own is not None:
+                supply = program.variables(1)[0]
+                program.row([(supply, 1.0), (own[0], -own[1] * size)], 0.0, equal=False)
+                balance[place].append((supply, 1.0))
+        balance[flow.end_place].extend((column, -factor * count) for column, factor, count in roots.values())
+        for terms in balance.values():
             if terms:
                 program.row(terms, 0.0, equal=True)
     return part
@@ -272,35 +412,36 @@ def hierarchical(wires: Wires, weights: Mapping[str, int], inside: Collection[tu
 
     Each rank gets its part of a node's sum over the arcs `inside`, and all get all parts over them again; meanwhile
     what devices hold goes out to `wires.network` by any NIC, and as much comes in: `share` of m for each node, split
-    evenly over its ranks. One linear program; 0 where a device reaches no NIC.
+    evenly over its ranks. One linear program; 0 where a device reaches no NIC. TooLargeError where it would take too
+    long.
     """
     assert wires.network is not None
-    program = _Program()
-    scale = _scale(wires)
-    rate = program.variables([math.inf])[0]
-    within = wires.with_arcs({arc: capacity for arc, capacity in wires.arcs.items() if arc in inside})
-    roots = dict(zip(weights, program.variables([math.inf] * len(weights)), strict=True))
-    total = sum(weights.values())
-    for name, column in roots.items():
-        program.row([(column, 1.0), (rate, -weights[name] / total)], 0.0, equal=True)
-    used: dict[tuple[str, str], list[int]] = {arc: [] for arc in wires.arcs}
-    for turned, way in ((False, wires), (True, wires.reversed())):
-        trees = _tree_part(program, within.reversed() if turned else within, roots)
-        nics = {tail for tail, head in way.arcs if head == way.network}
+    program = _Program(MOST_OF_TREES)
+    rate = program.variables(1)[0]
+    arcs, total = list(wires.arcs), sum(weights.values())
+    nics = [{arc[way] for arc in arcs if arc[1 - way] == wires.network} for way in (0, 1)]  # out of the node, into it
+    labels = {v: (weights.get(v), v == wires.network, v in nics[0], v in nics[1]) for v in wires.vertices}
+    like = alike(wires, (*weights, None), labels, {arc: arc in inside for arc in arcs})
+    of_class = {int(like.vertex_class[i]): v for i, v in enumerate(wires.vertices)}
+    roots = {c: (rate, weights[of_class[c]] / total, n) for c, n in _roots(like, wires, weights).items()}
+    outside = [c for c, member in enumerate(like.arcs) if arcs[member] not in inside]
+    (way,) = (flow for flow in like.flows if flow.end < 0)
+    parts: list[list[int]] = []
+    used: dict[int, list[tuple[int, float]]] = {}
+    for turned in (False, True):
+        parts.append(_tree_part(program, wires, like, roots, turned=turned, closed=outside))
         # A NIC passes on what goes out by it, and no other traffic.
-        closed = [tail == way.network or (tail in nics and head != way.network) for tail, head in way.arcs]
-        flow = dict(zip(way.arcs, program.variables([0.0 if shut else math.inf for shut in closed]), strict=True))
-        for vertex in way.vertices:
-            if vertex != way.network:
-                terms = [(column, 1.0 if arc[1] == vertex else -1.0) for arc, column in flow.items() if vertex in arc]
-                if vertex in weights:
-                    terms.append((rate, share * weights[vertex] / total))
-                program.row(terms, 0.0, equal=True)
-        for part in (trees, flow):
-            for arc, column in part.items():
-                used[arc[::-1] if turned else arc].append(column)
-    for arc, columns in used.items():
-        if columns and not math.isinf(wires.arcs[arc]):
-            program.row([(column, 1.0) for column in columns], wires.arcs[arc] / scale, equal=False)
-    value, _ = program.maximise([(rate, 1.0)])
-    return value * scale
+        ends = [arcs[member][::-1] if turned else arcs[member] for member in like.arcs]
+        closed = [
+            c for c, (a, b) in enumerate(ends) if a == wires.network or (a in nics[turned] and b != wires.network)
+        ]
+        columns, balance = _flow(program, way, out=True, turned=turned, closed=closed)
+        for column, (_, _, arc, _) in columns:
+            used.setdefault(arc, []).append((column, 1.0))
+        for place, terms in balance.items():
+            name = wires.vertices[way.member[place]]
+            if name != wires.network:
+                sent = share * weights.get(name, 0) / total * way.sizes[place]
+                program.row([*terms, (rate, sent)], 0.0, equal=True)
+    value = _limited(program, wires, like, parts, used, [(rate, 1.0)])
+    return math.inf if value is None else value

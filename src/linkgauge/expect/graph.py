@@ -70,30 +70,38 @@ class Wires(Remembering):
             names.setdefault(head)
         return tuple(names)
 
-    @property
+    @functools.cached_property
     def symmetric(self) -> bool:
         """Whether every arc has an opposite of the same capacity."""
         return all(self.arcs.get((head, tail)) == rate for (tail, head), rate in self.arcs.items())
 
     def out_rate(self, vertex: str) -> float:
         """Return the total capacity leaving a vertex."""
-        return sum(rate for (tail, _), rate in self.arcs.items() if tail == vertex)
+        return self._rates[0].get(vertex, 0.0)
 
     def in_rate(self, vertex: str) -> float:
         """Return the total capacity entering a vertex."""
-        return sum(rate for (_, head), rate in self.arcs.items() if head == vertex)
+        return self._rates[1].get(vertex, 0.0)
+
+    @functools.cached_property
+    def _rates(self) -> tuple[dict[str, float], dict[str, float]]:
+        out: dict[str, float] = {}
+        into: dict[str, float] = {}
+        for (tail, head), rate in self.arcs.items():
+            out[tail] = out.get(tail, 0.0) + rate
+            into[head] = into.get(head, 0.0) + rate
+        return out, into
 
     def balanced(self, ends: Collection[str]) -> bool:
         """Return whether as much may enter each vertex as may leave it, `ends` left out (infinite equals infinite)."""
-        balance: dict[str, list[float]] = {}
-        for (tail, head), rate in self.arcs.items():
-            balance.setdefault(tail, [0.0, 0.0])[0] += rate
-            balance.setdefault(head, [0.0, 0.0])[1] += rate
-        return all(math.isclose(*both) for vertex, both in balance.items() if vertex not in ends)
+        inner = (vertex for vertex in self.vertices if vertex not in ends)
+        return all(math.isclose(self.out_rate(vertex), self.in_rate(vertex)) for vertex in inner)
 
     @remembered
     def reversed(self) -> Wires:
         """Return the graph with every arc turned round; what repeats then adds, and the other way about."""
+        if self.symmetric and self.multicast == self.reduction and not self.inner:
+            return self
         return Wires(
             scope=self.scope,
             devices=self.devices,
@@ -115,13 +123,19 @@ class Wires(Remembering):
         """Return whether each of these devices reaches each other one, if asked so through `routers` alone."""
         wanted = {self.devices[o] for o in ordinals if o in self.devices}
         graph = self.graph.through(self.routers) if by_hardware else self.graph
-        return len(wanted) == len(set(ordinals)) and all(wanted <= graph.hops(start).keys() for start in wanted)
+        # What is joined to the same is reached from two of them, or from all: the second shows whether the first is.
+        beside: dict[frozenset[str], list[str]] = {}
+        for start in sorted(wanted):
+            beside.setdefault(frozenset(graph.heads(start)), []).append(start)
+        starts = [start for alike in beside.values() for start in alike[:2]]
+        return len(wanted) == len(set(ordinals)) and all(wanted <= graph.hops(start).keys() for start in starts)
 
     def reached(self, sources: Iterable[str], *, around: str | None = None) -> set[str]:
         """Return the vertices that some of `sources` reach, themselves included, by ways not past `around`."""
         graph = self.graph.through(frozenset(self.vertices) - {around})
         return {vertex for source in sources for vertex in graph.hops(source)}
 
+    @remembered
     def whole(self) -> tuple[dict[tuple[str, str], int | None], Fraction]:
         """Return capacities as exact whole numbers (None: infinite) and the bytes per second that 1 stands for."""
         rounded = {arc: None if math.isinf(rate) else round(rate) for arc, rate in self.arcs.items()}
@@ -204,7 +218,8 @@ def _ported(
     entrance = {name: _unused(f"{name}<", taken) for name in limits}
     ported = {(tail, entrance.get(head, head)): rate for (tail, head), rate in arcs.items()}
     numbers = {(tail, entrance.get(head, head)): count for (tail, head), count in counts.items()}
-    inner = frozenset((entrance[name], name) for name in limits if any(head == name for _, head in arcs))
+    entered = {head for _, head in arcs}
+    inner = frozenset((entrance[name], name) for name in limits if name in entered)
     for arc in inner:
         ported[arc], numbers[arc] = limits[arc[1]], 1
     return ported, numbers, inner
@@ -229,16 +244,12 @@ def _merge(
     colour: dict[str, object] = {n: n if n in fixed or n not in flags else ("switch", flags[n]) for n in names}
     # Refinement ends when no class splits any more; the signatures keep devices apart and equal planes together.
     while True:
-        signature: dict[str, object] = {}
-        for name in names:
-            out: dict[object, float] = {}
-            into: dict[object, float] = {}
-            for (tail, head), rate in arcs.items():
-                if tail == name:
-                    out[colour[head]] = out.get(colour[head], 0.0) + rate
-                if head == name:
-                    into[colour[tail]] = into.get(colour[tail], 0.0) + rate
-            signature[name] = (colour[name], frozenset(out.items()), frozenset(into.items()))
+        out: dict[str, dict[object, float]] = {name: {} for name in names}
+        into: dict[str, dict[object, float]] = {name: {} for name in names}
+        for (tail, head), rate in arcs.items():
+            out[tail][colour[head]] = out[tail].get(colour[head], 0.0) + rate
+            into[head][colour[tail]] = into[head].get(colour[tail], 0.0) + rate
+        signature = {n: (colour[n], frozenset(out[n].items()), frozenset(into[n].items())) for n in names}
         classes = {sig: index for index, sig in enumerate(dict.fromkeys(signature.values()))}
         refined: dict[str, object] = {name: classes[signature[name]] for name in names}
         if len(set(refined.values())) == len(set(colour.values())):
@@ -258,17 +269,20 @@ def _merge_twins(
     flags: Mapping[str, tuple[bool | None, bool | None]],
 ) -> dict[str, str]:
     """Merge further those switches that have the same neighbours in equal proportions (HGX's bundles of 5 and 4)."""
-    joined = _join(arcs, merged)
+    beside: dict[str, dict[tuple[str, str], float]] = {target: {} for target in merged.values()}
+    for (tail, head), rate in _join(arcs, merged).items():
+        beside[tail]["out", head] = beside[head]["in", tail] = rate
+    first: dict[str, str] = {}
+    for name, target in merged.items():
+        first.setdefault(target, name)
     shapes: dict[object, list[str]] = {}
-    for target in dict.fromkeys(merged.values()):
-        members = [name for name, group in merged.items() if group == target]
-        around = {("out", head): rate for (tail, head), rate in joined.items() if tail == target}
-        around |= {("in", tail): rate for (tail, head), rate in joined.items() if head == target}
-        if members[0] in fixed or members[0] not in flags or any(math.isinf(rate) for rate in around.values()):
+    for target, member in first.items():
+        around = beside[target]
+        if member in fixed or member not in flags or any(math.isinf(rate) for rate in around.values()):
             continue
         total = sum(around.values())
         shape = frozenset((way, round(rate / total, 12)) for way, rate in around.items())
-        shapes.setdefault((flags[members[0]], shape), []).append(target)
+        shapes.setdefault((flags[member], shape), []).append(target)
     renamed = {}
     for targets in shapes.values():
         if len(targets) > 1:

@@ -132,7 +132,10 @@ def _hierarchical(q: Query, graph: Wires, inside: float, between: float) -> list
     arcs = frozenset(q.graph().arcs)
     if not arcs <= set(graph.arcs) or graph.network not in graph.vertices:
         return []
-    reached = flows.hierarchical(graph, q.weights, arcs, 2 * (q.nodes - 1) / q.nodes)
+    try:
+        reached = flows.hierarchical(graph, q.weights, arcs, 2 * (q.nodes - 1) / q.nodes)
+    except flows.TooLargeError:
+        return []
     if not finite(reached):
         return []
     basis = f"inside {show_rate(inside)}, between nodes {show_rate(between)}"
@@ -160,7 +163,7 @@ def _nearest(q: Query, graph: Wires, first: str, last: str) -> tuple[float, str]
         rates = [flows.concurrent(doored, {**out, **into, **{pair: float(count) for pair, count in inside.items()}})]
     else:
         rates = [flows.concurrent(doored, demands) for demands in (out, into)]
-    known = [rate for rate in rates if rate is not None and finite(rate)]
+    known = [rate.reached for rate in rates if rate is not None and finite(rate.reached)]
     if len(known) < len(rates):
         return None
     used = sorted({nic for nics in own.values() for nic in nics})

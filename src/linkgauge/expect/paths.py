@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy
 
 from linkgauge.expect.graph import Wires
 from linkgauge.system.graph import Path
-from linkgauge.system.remembered import remembered
+
+_AT_ONCE = 1 << 22  # sources x arcs that are looked at together: 32 MiB a temporary array
 
 
 def rate_of(wires: Wires, path: Sequence[str]) -> float:
@@ -39,25 +44,75 @@ def widest(wires: Wires, source: str, target: str) -> Path | None:
     return wires.graph.widest(source, target)
 
 
-@remembered
+def exchanged(wires: Wires, weights: Mapping[str, int]) -> Any:
+    """Return an alltoall's demands: a row for each vertex of `weights`, a column for each vertex of the graph.
+
+    One for each ordered pair of ranks on different vertices.
+    """
+    own = np.array([weights.get(vertex, 0) for vertex in wires.vertices], dtype=float)
+    place = {vertex: i for i, vertex in enumerate(wires.vertices)}
+    demands = np.outer([float(weight) for weight in weights.values()], own)
+    demands[np.arange(len(weights)), [place[name] for name in weights]] = 0.0
+    return demands
+
+
 def loads(wires: Wires, pairs: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
     """Return the load on each arc when each pair's demand splits evenly over all its paths of fewest hops.
 
     With a demand of 1 for every ordered pair the largest load is the edge forwarding index with split shares
-    (De Sensi et al., SC'24, Section IV-A). Parallel links are one arc.
+    (De Sensi et al., SC'24, Section IV-A). Parallel links are one arc. `ValueError` where a pair is not joined.
     """
-    graph, result = wires.graph, dict.fromkeys(wires.arcs, 0.0)
-    ways = {vertex: (graph.hops(vertex), graph.counts(vertex)) for vertex in wires.vertices}
-    ahead = {source: graph.arcs_from(source) for source, _ in pairs}
+    place = {vertex: i for i, vertex in enumerate(wires.vertices)}
+    sources = {source: row for row, source in enumerate(dict.fromkeys(source for source, _ in pairs))}
+    demands = np.zeros((len(sources), len(place)))
     for (source, target), demand in pairs.items():
-        hops, count = ways[source]
-        if target not in hops:
-            raise ValueError(f"no path from {source} to {target}")
-        for tail, head in ahead[source]:
-            left, onward = ways[head]
-            if target in left and hops[head] + left[target] == hops[target]:
-                result[tail, head] += demand * count[tail] * onward[target] / count[target]
-    return result
+        demands[sources[source], place[target]] = demand
+    found = even_loads(wires, [place[source] for source in sources], demands)
+    if found is None:
+        raise ValueError("no path joins some of these pairs")
+    return dict(zip(wires.arcs, found.tolist(), strict=True))
+
+
+def even_loads(wires: Wires, sources: Sequence[int], demands: Any) -> Any:
+    """Return the load on each arc, in the order of arcs, where `demands[i, v]` go from vertex `sources[i]` to vertex v.
+
+    Each splits evenly over its paths of fewest hops. All sources at once, hop by hop: the ways to each vertex are
+    counted going out, and what passes it is summed coming back (Brandes 2001). None where a pair is not joined.
+    """
+    place = {vertex: i for i, vertex in enumerate(wires.vertices)}
+    ends = np.array([(place[tail], place[head]) for tail, head in wires.arcs], dtype=np.int64).reshape(-1, 2)
+    inner = np.array([arc in wires.inner for arc in wires.arcs], dtype=bool)
+    steps = [ends[~inner], ends[inner]]
+    joins = [
+        scipy.sparse.csr_array((np.ones(len(step)), (step[:, 0], step[:, 1])), shape=(len(place), len(place)))
+        for step in steps
+    ]
+    hops = np.full(demands.shape, -1)
+    hops[np.arange(len(sources)), list(sources)] = 0
+    counts = (hops == 0).astype(float)
+    depth = 0
+    while (hops == depth).any():
+        # An arc inside a vertex is no hop: what is there by it is as far away as what is before it.
+        for join, further in zip(joins[::-1], (0, 1), strict=True):
+            there = np.where(hops == depth, counts, 0.0) @ join
+            new = (hops < 0) & (there > 0)
+            hops[new], counts[new] = depth + further, there[new]
+        depth += 1
+    if (demands[hops < 0] > 0).any():
+        return None
+    found = np.zeros(len(ends))
+    passing = demands.astype(float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for level in range(depth, -1, -1):
+            for kind, further in ((1, 0), (0, 1)):
+                tails, heads = steps[kind].T
+                share = np.where((hops == level) & (counts > 0), passing / counts, 0.0)
+                before = np.where(hops == level - further, counts, 0.0)
+                for rows in np.array_split(np.arange(len(sources)), max(1, len(sources) * len(tails) // _AT_ONCE)):
+                    over = before[rows][:, tails] * share[rows][:, heads]
+                    found[np.flatnonzero(inner == bool(kind))] += over.sum(axis=0)
+                passing += before * (share @ joins[kind].T)
+    return found
 
 
 def forwarding_index(wires: Wires, names: Sequence[str]) -> float:

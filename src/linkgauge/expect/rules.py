@@ -167,7 +167,7 @@ _TABLE = (
         "ring_shift, bidirectional, pairs side by side, alltoall",
         "linear program: the largest rate at which all pairs flow at once over any routing",
         "Shahrokhi and Matula 1990, maximum concurrent flow",
-        "Any routing, any split; a single path per pair reaches less. Of pairs_pingpong twice the rate of both ways.",
+        "Any routing and split; of pairs_pingpong twice the rate of both ways. Too large: the least of cuts.",
     ),
     Rule(
         "injection",
@@ -239,7 +239,7 @@ _TABLE = (
         "allreduce",
         "linear program: sum of lambda_v over roots, each link split into a reducing and a broadcasting part",
         _DEFINITIONS,
-        "Without in-network reduction.",
+        "Without in-network reduction. Too large: what both phases reach, said so.",
     ),
     Rule(
         "allreduce_in_network",

@@ -112,4 +112,3 @@ def test_no_schedule_found_by_annealing_beats_a_bound(seed: int, pattern: str, t
     for c in ceilings(system, case):
         if c.kind == "bound":
             assert best <= (c.value_bytes_per_s or 0.0) / oracle.GB * (1 + 1e-9), (c, seed)
-

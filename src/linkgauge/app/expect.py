@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Python refuses to read thousands of digits; no ordinal has ten.
 _ORDINALS = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _MOST_RANKS = 4096
+_MOST_PARTS = 16  # of a schedule that are printed as text
 # Of machines whose description does not say how many nodes they have; the largest ones have some ten thousands.
 _MOST_NODES = 1_000_000
 
@@ -44,6 +45,7 @@ _MOST_NODES = 1_000_000
 @option("--nodes", type=click.IntRange(min=1), default=1, help="Several nodes of this kind, joined by its network.")
 @option("--root", type=click.IntRange(min=0), default=0, help="The root's rank.")
 @flag("--rules", help="List the rules: formula, source and limits.")
+@flag("--schedule", help="The schedule that reaches each ceiling of links: trees or ways, with what each carries.")
 @flag("--fits", help="Of a run: latency and rate fitted to its sweeps.")
 @flag("--json", help="Print JSON: rates in bytes per second.")
 @option("--unit", default="GB/s", help="Unit of the rates shown.")
@@ -58,6 +60,7 @@ def expect_command(
     nodes: int,
     root: int,
     rules: bool,
+    schedule: bool,
     fits: bool,
     json: bool,
     unit: str,
@@ -78,8 +81,10 @@ def expect_command(
         _fits(Path(str(system)), json=json, unit=unit)
         return
     if system is not None and is_run:
-        if devices or transport or size or pattern != "all":
-            raise UsageError("a run has its own cases: --pattern, --devices, --transport and --size go with a system")
+        if devices or transport or size or schedule or pattern != "all":
+            raise UsageError(
+                "a run has its own cases: --pattern, --devices, --transport, --size and --schedule go with a system"
+            )
         groups, notes = _of_run(Path(system), system_name)
     else:
         if system_name:
@@ -87,7 +92,13 @@ def expect_command(
         described = _system(system)
         _check_nodes(described, nodes)
         wanted = {"devices": ordinals(devices, len(described.devices)), "transport": transport, "size": size}
-        groups, notes = _of_system(described, pattern, wanted, nodes, root), []
+        cases = _cases(described, pattern, wanted, nodes, root)
+        if schedule:
+            _schedules(described, cases, json=json, unit=unit)
+            return
+        from linkgauge.expect import ceilings
+
+        groups, notes = [(case, ceilings(described, case)) for case in cases], []
     if json:
         click.echo(json_module.dumps([_plain(case, found) for case, found in groups], indent=1))
         return
@@ -140,11 +151,8 @@ def _check_nodes(system: System, nodes: int) -> None:
         raise UsageError(f"--nodes {nodes}: {words}: expected 1 to {stated or _MOST_NODES:.0f}")
 
 
-def _of_system(
-    system: System, pattern: str, wanted: Mapping[str, Any], nodes: int, root: int
-) -> list[tuple[dict[str, Any], list[Ceiling]]]:
-    from linkgauge.expect import ceilings
-
+def _cases(system: System, pattern: str, wanted: Mapping[str, Any], nodes: int, root: int) -> list[dict[str, Any]]:
+    """Return the cases that are asked for; pairs that nobody names are the first device with each other."""
     usual = [name for name in PATTERNS if name not in SIDE_BY_SIDE.values()]
     names = usual if pattern == "all" else [name.strip() for name in pattern.split(",")]
     if wanted["transport"] and wanted["transport"] not in TRANSPORTS:
@@ -154,7 +162,7 @@ def _of_system(
         base["size"] = parse_size(wanted["size"])
     if not system.devices:
         raise UsageError(f"{system.name} has no devices: nothing to exchange between")
-    groups = []
+    cases: list[dict[str, Any]] = []
     for name in names:
         info = PATTERNS.get(name)
         if info is None:
@@ -168,10 +176,39 @@ def _of_system(
             sets = [(devices[0],), *_pairs(devices, bool(wanted["devices"]))] if len(devices) > 1 else [(devices[0],)]
         else:
             sets = [devices]
-        for chosen in sets:
-            case = {**base, "pattern": name, "devices": chosen}
-            groups.append((case, ceilings(system, case)))
-    return groups
+        cases.extend({**base, "pattern": name, "devices": chosen} for chosen in sets)
+    return cases
+
+
+def _schedules(system: System, cases: Sequence[Mapping[str, Any]], *, json: bool, unit: str) -> None:
+    """Print schedules: the largest parts as text, everything as JSON. Of all patterns those that have one."""
+    from linkgauge.expect.query import query
+    from linkgauge.expect.schedule import PATTERNS_OF_SCHEDULES, schedule
+
+    several = len({case["pattern"] for case in cases}) > 1
+    chosen = [case for case in cases if not several or case["pattern"] in PATTERNS_OF_SCHEDULES]
+    found = [(case, schedule(query(system, case))) for case in chosen]
+    if json:
+        names = {name: ordinal for ordinal, name in system.names_by_ordinal.items()}
+        rows = [
+            {"case": _plain(case, [])["case"], "devices": names, **dataclasses.asdict(made)} for case, made in found
+        ]
+        click.echo(json_module.dumps(rows, indent=1))
+        return
+    from linkgauge.app.inert import InertConsole, bold
+
+    console = InertConsole()
+    for case, made in found:
+        devices = ",".join(str(device) for device in case["devices"])
+        value = show_rate(made.value_bytes_per_s, unit)
+        best = "" if made.exact else ", perhaps not the best"
+        words = f" devices {devices}: {value} by {len(made.parts)} parts at once over the {made.scope} links"
+        console.print(bold(made.pattern), f"{words} ({made.rule}{best})")
+        for part in made.parts[:_MOST_PARTS]:
+            steps = [f"{word} {' - '.join(path)}" for word in ("reduce", "copy") for path in getattr(part, word)]
+            console.print(f"  {show_rate(part.rate_bytes_per_s, unit)} {part.root}: {', '.join(steps)}")
+        if len(made.parts) > _MOST_PARTS:
+            console.print(f"  and {len(made.parts) - _MOST_PARTS} more, which --json prints")
 
 
 def _pairs(devices: Sequence[int], stated: bool) -> list[tuple[int, ...]]:

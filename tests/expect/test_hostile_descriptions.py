@@ -257,3 +257,103 @@ def test_figures_of_papers_stand_where_they_were_measured() -> None:
             assert rule not in rules(name, pattern="pingpong", transport="ccl", nodes=2, devices=(0,))
     frontier = systems.load("frontier")
     assert not any("LUMI" in source for source in frontier.sources.values())
+
+
+FULL = (
+    PAIR
+    + """version = "4"
+width = 1
+count = 2
+back_rate = "20 GB/s"
+signalling_rate = "26 GB/s"
+possible_rate = "30 GB/s"
+payload_share = 0.9
+max_payload_bytes = 256
+[[switch]]
+name = "s"
+throughput = "60 GB/s"
+multicast = true
+[[host]]
+name = "cpu"
+numa = 0
+copy_rate = "10 GB/s"
+[[nic]]
+name = "nic0"
+port_rate = "50 GB/s"
+[network]
+topology = "fat_tree"
+nodes = 4
+"""
+)
+# Of no key of the description is any of these a value, but that names, sources and versions are any text, a NUMA node
+# of -1 is none, and figures of a network may be called anything.
+NO_VALUES = ("{ a = 1 }", "[[1]]", "-1", "nan", '"\\u0000"', '"1 parsec"', "9" * 30, "1979-05-27")
+TOO_MANY = ",".join(["0"] * 5000)
+OPTIONS = [
+    *(["lumi-g", "--devices", d] for d in ("²", "5-2", "0-99999999999", "0-", "-1", "a", "0;1", "0..3", "٣", "8")),
+    ["lumi-g", "--devices", TOO_MANY],
+    *(["lumi-g", "--pattern", p] for p in ("", "alltoal", "alltoall,,", "[red]x[/red]", "all,none", "\x1b[2J", "x" * 99)),
+    *(["lumi-g", "--pattern", f"pairs_{p}", "--devices", "0,1,2"] for p in ("pingpong", "unidirectional")),
+    *(["lumi-g", "--transport", t] for t in ("pigeon", "MPI", "mpi ", "[b]", "\n")),
+    *(["lumi-g", "--size", z] for z in ("x", "-1", "1e400", "1 parsec", "9" * 400, "nan", "0x10")),
+    *(["frontier", "--nodes", n] for n in ("0", "-1", "x", "1e9", "9" * 30, "9857")),
+    *(["lumi-g", "--root", r, "--pattern", "broadcast"] for r in ("8", "-1", "x", "9" * 30)),
+    *(["lumi-g", "--unit", u] for u in ("", "GB", "[b]", "x" * 5000)),
+    ["lumi-g", "--fits"], ["lumi-g", "--system", "alps"], ["lumi-g", "--here"], [], ["nonesuch"], ["[/bold]"],
+    ["lumi-g", "--schedule", "--nodes", "2"], ["lumi-g", "--schedule", "--pattern", "chase"], ["lumi-g", "--nonesuch"],
+]  # fmt: skip
+REFUSE = """
+import contextlib, io, json, sys, time
+from linkgauge.app.cli import run_command
+run_command(["expect", "lumi-g", "--pattern", "alltoall"])
+results = []
+for arguments in json.loads(open(sys.argv[1]).read()):
+    error, began = io.StringIO(), time.process_time()
+    with contextlib.redirect_stderr(error), contextlib.redirect_stdout(io.StringIO()):
+        status = run_command(["expect", *arguments])
+    results.append((status, error.getvalue(), time.process_time() - began))
+    if isinstance(status, int) and status != 2:
+        results[-1] = (status, repr(arguments), 0.0)
+print("\\n" + json.dumps(results))
+"""
+
+
+def bad_descriptions() -> list[str]:
+    """The full description with a value that none is at each of its keys, and torn or with a key that is none."""
+    lines = FULL.splitlines()
+    texts = []
+    for place, line in enumerate(lines):
+        if " = " in line and not line.startswith("["):
+            key = line.split(" = ")[0]
+            text = key in ("name", "source", "version")
+            values = [v for v in NO_VALUES if not (text and v[0] in '"-') and (key, v) != ("numa", "-1")]
+            texts += ["\n".join([*lines[:place], f"{key} = {value}", *lines[place + 1 :]]) for value in values]
+        texts.append("\n".join([*lines[:place], line[: len(line) // 2] + '"', *lines[place + 1 :]]))
+        if place < lines.index("[network]"):
+            texts.append("\n".join([*lines[:place], line, "nonesuch = 1", *lines[place + 1 :]]))
+    return texts
+
+
+def test_two_hundred_bad_descriptions_and_options(tmp_path: Path) -> None:
+    """One process reads them all, so that its largest memory bounds each one's."""
+    assert systems.from_toml(FULL).nodes
+    asked = list(OPTIONS)
+    for number, text in enumerate(bad_descriptions()):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(text, encoding="utf-8")
+        asked.append([str(file), "--pattern", "alltoall"])
+    assert len(asked) > 200
+    listed = tmp_path / "asked.json"
+    listed.write_text(json.dumps(asked), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSE, str(listed)], capture_output=True, text=True, timeout=280, check=True
+    )
+    results = json.loads(done.stdout.splitlines()[-1])
+    wrong = []
+    most = MOST_TIMES * usual_seconds()
+    for arguments, (status, error, seconds) in zip(asked, results, strict=True):
+        if status != 2 or error.count("\n") != 1 or "\x1b" in error or seconds > most:
+            text = Path(arguments[0]).read_text(encoding="utf-8") if str(tmp_path) in "".join(arguments) else ""
+            wrong.append((arguments, status, error, seconds, text))
+    assert not wrong, f"{len(wrong)} of {len(asked)}: " + "\n".join(map(repr, wrong))
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 < MOST_BYTES

@@ -126,6 +126,7 @@ class DeviceRuntime {
   virtual void close_shared(void* memory) noexcept = 0;
 
   virtual StreamHandle create_stream(int device) = 0;
+  // Returns when all that was queued is done, or can no longer be: what it touches may go.
   virtual void destroy_stream(StreamHandle stream) noexcept = 0;
   virtual void synchronize(StreamHandle stream) = 0;  // returns when all that was queued is done
   virtual bool done(StreamHandle stream) = 0;         // never blocks
@@ -215,7 +216,8 @@ class Graph {
   GraphHandle handle_ = nullptr;
 };
 
-// A stream that is destroyed when it goes. Never outlives its runtime.
+// A stream that ends what is queued and is destroyed when it goes: before the memory that it touches. Never outlives
+// its runtime.
 class Stream {
  public:
   Stream() = default;

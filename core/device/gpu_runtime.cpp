@@ -355,6 +355,16 @@ StreamHandle GpuRuntime::create_stream(int device) {
   return driver_->create_stream();
 }
 
+// The vendors' own call returns at once, with work under way.
+void GpuRuntime::destroy_stream(StreamHandle stream) noexcept {
+  try {
+    driver_->synchronize(stream);
+  } catch (const Error&) {
+    // The device is lost, and what was queued there.
+  }
+  driver_->destroy_stream(stream);
+}
+
 EventHandle GpuRuntime::create_event(int device) {
   require(device);
   const CurrentDevice current(*driver_, device);

@@ -51,7 +51,7 @@ class GpuRuntime : public DeviceRuntime {
   void close_shared(void* memory) noexcept override;
 
   StreamHandle create_stream(int device) override;
-  void destroy_stream(StreamHandle stream) noexcept override { driver_->destroy_stream(stream); }
+  void destroy_stream(StreamHandle stream) noexcept override;
   void synchronize(StreamHandle stream) override { driver_->synchronize(stream); }
   bool done(StreamHandle stream) override { return driver_->done(stream); }
   void copy_async(void* target, int target_device, const void* source, int source_device, std::size_t bytes,

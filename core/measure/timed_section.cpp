@@ -75,11 +75,15 @@ class QueueEvents {
   QueueEvents& operator=(const QueueEvents&) = delete;
 
   const std::vector<Operation::DeviceQueue>& queues() const { return queues_; }
+  // The rank's own device, which is current: the first queue's.
+  int own() const { return queues_.front().device; }
+  void record_start(std::size_t queue) { record(starts_[queue], queues_[queue]); }
+  void await_start(std::size_t queue) { runtime_.synchronize_event(starts_[queue]); }
   void record_starts() {
-    for (std::size_t i = 0; i < queues_.size(); ++i) runtime_.record(starts_[i], queues_[i].stream);
+    for (std::size_t i = 0; i < queues_.size(); ++i) record_start(i);
   }
   void record_stops() {
-    for (std::size_t i = 0; i < queues_.size(); ++i) runtime_.record(stops_[i], queues_[i].stream);
+    for (std::size_t i = 0; i < queues_.size(); ++i) record(stops_[i], queues_[i]);
   }
   // The longest of the timed queues; of queues on one device, from the first start to the last stop.
   std::int64_t elapsed_ns() {
@@ -96,6 +100,12 @@ class QueueEvents {
   }
 
  private:
+  // HIP records on streams of the current device only. It costs nothing where that is the rank's own.
+  void record(EventHandle event, const Operation::DeviceQueue& queue) {
+    const OtherDevice current(runtime_, queue.device, own());
+    runtime_.record(event, queue.stream);
+  }
+
   DeviceRuntime& runtime_;
   std::vector<Operation::DeviceQueue> queues_;
   std::vector<EventHandle> starts_;
@@ -131,8 +141,7 @@ class GatedSection final : public TimedSection {
   GatedSection(SectionContext& context, DeviceRuntime& runtime)
       : context_(context), runtime_(runtime), events_(runtime, context.operation.queues()) {
     if (events_.queues().empty()) return;
-    own_ = events_.queues().front().device;
-    words_ = Buffer(runtime, own_, MemoryKind::kPinned, sizeof(Words));
+    words_ = Buffer(runtime, events_.own(), MemoryKind::kPinned, sizeof(Words));
     new (words_.data()) Words();
     for (const Operation::DeviceQueue& queue : events_.queues()) {
       kernels_.push_back(runtime.kernel(queue.device, kKernelGate));
@@ -140,12 +149,24 @@ class GatedSection final : public TimedSection {
     looks_ = runtime.name() == "host" ? kHostGateLooks : kDeviceGateLooks;
   }
 
+  // A gate looks at the words until it is open: after a failure they stay until each has seen that it is.
+  ~GatedSection() override {
+    open();
+    for (std::size_t queue = 0; queue < held_; ++queue) {
+      try {
+        events_.await_start(queue);
+      } catch (const Error&) {  // the device is lost, and its gates
+      }
+    }
+  }
+  GatedSection(const GatedSection&) = delete;
+  GatedSection& operator=(const GatedSection&) = delete;
+
   void take(Sample& sample) override {
     ++turn_;
     const Opener opener(*this);  // no stream stays held, whatever throws
-    shut();
     sample.start_ns = now_ns();
-    events_.record_starts();
+    shut();
     for (int i = 0; i < context_.batch; ++i) context_.operation.post();
     events_.record_stops();
     context_.group.barrier(context_.progress);
@@ -179,14 +200,17 @@ class GatedSection final : public TimedSection {
   void open() {
     if (words_.data() != nullptr) words().open.store(turn_, std::memory_order_release);
   }
+  // A gate and behind it the event of the start, which comes once the gate is open.
   void shut() {
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
       const Operation::DeviceQueue& queue = events_.queues()[i];
-      const OtherDevice current(runtime_, queue.device, own_);
+      const OtherDevice current(runtime_, queue.device, events_.own());
       const void* open = &words().open;
       void* gave_up = &words().gave_up;
       void* arguments[] = {&open, &turn_, &looks_, &gave_up};
       runtime_.launch(kernels_[i], LaunchShape{}, arguments, queue.stream);
+      events_.record_start(i);
+      held_ = std::max(held_, i + 1);
     }
   }
 
@@ -195,7 +219,7 @@ class GatedSection final : public TimedSection {
   QueueEvents events_;
   Buffer words_;
   std::vector<KernelHandle> kernels_;
-  int own_ = -1;  // the rank's own device, which is current: the first queue's
+  std::size_t held_ = 0;  // queues that were ever held
   std::uint64_t turn_ = 0;
   std::uint64_t looks_ = 0;
 };

@@ -27,8 +27,8 @@ DataCheck::DataCheck(DeviceRuntime& runtime, int device, const CaseSpec& spec, i
       op_(static_cast<std::uint32_t>(spec.op)),
       ranks_(ranks),
       multiprocessors_(runtime.multiprocessors(device)),
-      stream_(runtime, device),
-      found_(runtime, device, MemoryKind::kDevice, sizeof(CheckResult)) {}
+      found_(runtime, device, MemoryKind::kDevice, sizeof(CheckResult)),
+      stream_(runtime, device) {}
 
 void DataCheck::run_fill(const Buffer& buffer, const Piece& piece, std::uint32_t op, std::uint64_t seed,
                          std::int32_t rank) {

@@ -32,8 +32,8 @@ class DataCheck {
   std::uint32_t op_;
   std::int32_t ranks_;
   unsigned multiprocessors_;
-  Stream stream_;
-  Buffer found_;  // one CheckResult
+  Buffer found_;   // one CheckResult
+  Stream stream_;  // goes before what it touches
 };
 
 // Grid of a kernel that strides over `bytes` by 16 a thread: enough blocks to fill the device, no more than there is

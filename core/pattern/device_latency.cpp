@@ -220,10 +220,10 @@ class FlagPingpong final : public DevicePattern {
     for (Side& side : sides_) side = {};
     if (ranks() > 1) meet_before_freeing();
   }
+  void end_queues() noexcept override { second_ = Stream(); }
   void free_buffers() noexcept override {
     flags_ = Buffer();
     gave_up_ = Buffer();
-    second_ = Stream();
   }
 
   std::uint64_t* gave_up_at(std::size_t side) const {

@@ -33,10 +33,12 @@ class DevicePattern : public Operation {
     connect();
   }
   void complete() override { stream_.synchronize(); }
+  // What is queued ends first: it touches the buffers, and a peer's.
   void release() noexcept final {
+    end_queues();
+    stream_ = Stream();
     disconnect();
     free_buffers();
-    stream_ = Stream();
     data_.reset();
   }
   int lane() const override { return context_.rank(); }
@@ -47,7 +49,8 @@ class DevicePattern : public Operation {
  protected:
   virtual void allocate() = 0;
   virtual void connect() {}              // collective, once the buffers of all ranks are there
-  virtual void disconnect() noexcept {}  // before any of them goes
+  virtual void end_queues() noexcept {}  // streams of the operation's own
+  virtual void disconnect() noexcept {}  // before any of the buffers goes
   virtual void free_buffers() noexcept = 0;
   const RankContext& context() const { return context_; }
   DeviceRuntime& runtime() const { return *context_.runtime; }

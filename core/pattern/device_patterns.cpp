@@ -205,9 +205,9 @@ class LocalCopies final : public DevicePattern {
     if (!reason.empty()) throw Unsupported(reason);
     return buffer;
   }
+  void end_queues() noexcept override { second_ = Stream(); }
   void free_buffers() noexcept override {
     for (CopyWay& copy : copies_) copy.free();
-    second_ = Stream();
     at_once_ = {};
   }
 

@@ -105,15 +105,13 @@ class HostMetAllreduce final : public BufferedOperation {
   }
 
   void disconnect() noexcept override {
+    stream_ = Stream();  // what was queued reaches into the peers' memory
     signals_ = {};
     sources_.clear();
     targets_.clear();
     copies_.clear();
   }
-  void free_scratch() noexcept override {
-    stream_ = Stream();
-    operand_list_ = Buffer();
-  }
+  void free_scratch() noexcept override { operand_list_ = Buffer(); }
 
   void reduce() {
     void* result = target()->at(reduced_.offset);

@@ -137,7 +137,7 @@ int create_event(Handle* event) {
 }
 inline int destroy_event(Event* event) { return unless(!Machine::instance().destroy_event(event), kInvalidHandle); }
 inline int record(Event* event, Stream* stream) {
-  if (stream == nullptr) return kInvalidHandle;
+  if (event == nullptr || stream == nullptr) return kInvalidHandle;
   Machine::instance().record(event, stream);
   return 0;
 }

@@ -95,7 +95,7 @@ int attribute_of(int which) {
     case 89:  // concurrent managed access
       return settings.concurrent ? 1 : 0;
     case 97:  // shared memory a block, opted in
-      return 232448;
+      return static_cast<int>(settings.shared_bytes);
     default:
       return 1;
   }

@@ -212,7 +212,10 @@ ANSWERS(hipError_t, hipStreamWaitEvent, (hipStream_t stream, hipEvent_t event, u
         wait(stream_of(stream), event_of(event)))
 ANSWERS(hipError_t, hipEventCreateWithFlags, (hipEvent_t * event, unsigned), create_event(event))
 ANSWERS(hipError_t, hipEventDestroy, (hipEvent_t event), destroy_event(event_of(event)))
-ANSWERS(hipError_t, hipEventRecord, (hipEvent_t event, hipStream_t stream), record(event_of(event), stream_of(stream)))
+// HIP records on streams of the current device only.
+ANSWERS(hipError_t, hipEventRecord, (hipEvent_t event, hipStream_t stream),
+        stream != nullptr && stream_of(stream)->device() != current ? int{kInvalidHandle}
+                                                                    : record(event_of(event), stream_of(stream)))
 STAND_IN(hipEventSynchronize)(hipEvent_t event) {
   FAULT(hipEventSynchronize);
   return code(Machine::instance().synchronize_event(event_of(event)) ? 0 : kInvalidHandle);

@@ -133,6 +133,7 @@ void Machine::configure(const char* text) {
     if (key == "driver") settings_.driver = std::atoi(value.c_str());
     if (key == "sm") settings_.architecture = std::atoi(value.c_str());
     if (key == "gfx") settings_.gfx = value;
+    if (key == "shared") settings_.shared_bytes = static_cast<unsigned>(std::atoi(value.c_str()));
     if (key == "memory") settings_.memory_bytes = std::strtoull(value.c_str(), nullptr, 10);
     if (key == "peer") settings_.peer = value != "0";
     if (key == "managed") settings_.managed = value != "0";
@@ -260,6 +261,7 @@ Stream* Machine::create_stream(int device) {
 
 bool Machine::destroy_stream(Stream* stream) {
   if (stream == nullptr) return false;
+  if (!stream->idle()) (void)fault("stream_destroyed_at_work");
   delete stream;
   --streams_;
   return true;
@@ -345,6 +347,7 @@ bool Machine::launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned
   constexpr std::size_t kMostWords = 48;  // of all parameters, each of which begins a word
   const linkgauge::HostKernel host = linkgauge::host_kernel(host_name(kernel->name));
   if (host.argument_bytes.size() > kMost || blocks == 0 || threads == 0 || threads > 1024) return false;
+  if (shared_bytes > settings_.shared_bytes) return false;
   auto held = std::make_shared<std::array<std::uint64_t, kMostWords>>();
   std::array<void*, kMost> pointers{};
   std::size_t word = 0;

@@ -6,6 +6,7 @@
 // launch of lg_copy leaves its last byte wrong. "break_after_fills=2": the first copy by a kernel after the second
 // launch of lg_fill does; a case fills before its first operation and before its last one, so that only the last is
 // wrong.
+// A stream that is destroyed before its work is done is counted as a call of "stream_destroyed_at_work".
 // A fill or copy of an address that can be nobody's loses the process its devices, as CUDA's do: every later call fails
 // with 700, an illegal address; with "abort_when_lost=1" it ends the process by SIGABRT, as HIP's runtime does.
 #pragma once
@@ -28,7 +29,8 @@ namespace stand_in {
 struct Settings {
   int devices = 2;
   int driver = 13000;
-  int architecture = 90;  // sm_90; HIP stand-in: gfx number in `gfx`
+  int architecture = 90;               // sm_90; HIP stand-in: gfx number in `gfx`
+  unsigned shared_bytes = 227U << 10;  // that a block may have
   std::string gfx = "gfx90a";
   std::size_t memory_bytes = std::size_t{1} << 30;  // each device
   bool peer = true;

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <initializer_list>
 #include <limits>
@@ -74,18 +75,30 @@ void add_unrolled(std::vector<CopyVariant>& variants, unsigned multiprocessors, 
   }
 }
 
-void add_bulk(std::vector<CopyVariant>& variants, unsigned multiprocessors, std::size_t bytes, unsigned blocks) {
+// Shared memory that the device gives to a block, in bytes: 227 KiB on sm_90, 163 on sm_80, 99 on parts of sm_120. A
+// multiprocessor has 1 KiB more.
+unsigned shared_bytes_of(DeviceRuntime& runtime, int device) {
+  const DeviceInfo info = runtime.describe(device);
+  const auto found = info.attributes.find("shared_bytes_a_block");
+  return found == info.attributes.end() ? 0 : static_cast<unsigned>(std::max(0, std::atoi(found->second.c_str())));
+}
+
+void add_bulk(std::vector<CopyVariant>& variants, unsigned multiprocessors, unsigned shared_bytes, std::size_t bytes,
+              unsigned blocks) {
   constexpr unsigned kWarp = 32;
   constexpr std::size_t kLeastBytes = std::size_t{64} << 10;  // below, filling the ring costs more than it gives
   if (bytes < kLeastBytes) return;
-  // Shared memory of a block is its ring of 8 chunks; the largest is what a multiprocessor of sm_90 has.
+  // Shared memory of a block is its ring of 8 chunks.
   for (const unsigned ring : {16U << 10, 32U << 10, 64U << 10, 100U << 10, 200U << 10}) {
+    if (ring > shared_bytes) continue;
     unsigned before = 0;
     const std::uint64_t chunks = bytes / (ring / 8) + 1;
     const std::array<unsigned, 6> grids{
         16, multiprocessors / 4, multiprocessors / 2, multiprocessors, 2 * multiprocessors, 4 * multiprocessors};
     for (const unsigned wanted : grids) {
-      if (blocks == 0 && (wanted == 0 || wanted * (ring >> 10) > multiprocessors * 224)) continue;  // not at once
+      if (blocks == 0 && (wanted == 0 || wanted * (ring >> 10) > multiprocessors * (shared_bytes >> 10))) {
+        continue;  // not at once
+      }
       const unsigned grid = blocks > 0 ? blocks : static_cast<unsigned>(std::min<std::uint64_t>(chunks, wanted));
       if (grid != before) variants.push_back({kKernelCopyBulk, {grid, kWarp, ring}});
       before = grid;
@@ -229,7 +242,9 @@ std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::
     return variants;
   }
   add_unrolled(variants, multiprocessors, bytes, fixed);
-  if (has_bulk(runtime, device)) add_bulk(variants, multiprocessors, bytes, fixed);
+  if (has_bulk(runtime, device)) {
+    add_bulk(variants, multiprocessors, shared_bytes_of(runtime, device), bytes, fixed);
+  }
   return variants;
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -17,8 +18,12 @@ namespace {
 
 class KernelTuning : public ::testing::Test {
  protected:
-  KernelTuning() {
-    control_.configure("");
+  KernelTuning() { open(""); }
+  ~KernelTuning() override { std::filesystem::remove_all(cache_); }
+
+  void open(const std::string& settings) {
+    runtime_.reset();
+    control_.configure(settings);
     RuntimeRequest request;
     request.which = "cuda";
     request.kernel_cache = std::filesystem::temp_directory_path() / ("linkgauge_tuning_" + std::to_string(getpid()));
@@ -27,7 +32,6 @@ class KernelTuning : public ::testing::Test {
     runtime_ = open_runtime(request);
     runtime_->bind_thread(0);
   }
-  ~KernelTuning() override { std::filesystem::remove_all(cache_); }
 
   StandInControl control_{"libcuda.so.1"};
   std::filesystem::path cache_;
@@ -48,6 +52,23 @@ TEST_F(KernelTuning, VariantsFitTheDevice) {
     EXPECT_EQ(kernels.count(kKernelCopyBulk), bytes >= (64U << 10) ? 1U : 0U);
     EXPECT_GE(kernels.size(), 5U);
   }
+}
+
+// Parts of sm_120 and sm_121 give a block 99 KiB where sm_90 gives 227; a launch that asks for more is refused.
+TEST_F(KernelTuning, NoBlockAsksForMoreSharedMemoryThanTheDeviceGives) {
+  open("shared=101376");
+  const std::size_t bytes = std::size_t{1} << 20;
+  std::size_t most = 0;
+  for (const int blocks : {0, 2}) {
+    for (const CopyVariant& variant : copy_variants(*runtime_, 0, bytes, blocks)) {
+      EXPECT_LE(variant.shape.shared_bytes, 101376U);
+      most = std::max<std::size_t>(most, variant.shape.shared_bytes);
+    }
+  }
+  EXPECT_GE(most, 64U << 10) << "what fits is tried";
+  Buffer source(*runtime_, 0, MemoryKind::kDevice, bytes);
+  Buffer target(*runtime_, 1, MemoryKind::kDevice, bytes);
+  EXPECT_NO_THROW((void)fastest_copy(*runtime_, {0, 1, 0}, target.data(), source.data(), bytes, 0));
 }
 
 TEST_F(KernelTuning, BlocksOfTheCaseAreKept) {

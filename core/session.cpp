@@ -161,10 +161,7 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
   Group& launch = *options_.group;
   Part part{.number = part_number(spec), .spec = part_of(spec, part_number(spec))};
   const int groups = std::max(groups_of(spec), 1);
-  for (int number = 0; number < groups; ++number) {
-    const std::uint64_t communicator = communicator_of(part_of(spec, number).rank_list);
-    if (number == part.number) part.communicator = communicator;
-  }
+  part.communicator = communicator_of(spec, part);
   const std::unique_ptr<Group> group = launch.subset(spec.rank_list);
   std::unique_ptr<Group> own;
   std::optional<CaseResult> result;
@@ -182,7 +179,10 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
     if (group) result = measure_as_member(spec, *group, part);
   } catch (...) {
     error = std::current_exception();
-    if (group->aborted()) group->part();  // others may wait for this rank to give their operation back
+    // Others may wait for this rank to give their operation back, also where it never had one.
+    for (Group* failed : {own.get(), group.get()}) {
+      if (failed != nullptr && failed->aborted()) failed->part();
+    }
   }
   options_.heartbeat.enter(Moment::kIdle);
   launch.barrier({}, Waiting::kSleep);
@@ -265,26 +265,28 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
 }
 
 // Collective over the launch. All ranks keep the same communicators, so all make and free them together.
-std::uint64_t Session::communicator_of(const std::vector<int>& ranks) {
+std::uint64_t Session::communicator_of(const CaseSpec& spec, const Part& part) {
   if (!options_.mpi) return 0;
   MpiLibrary& mpi = *options_.mpi;
+  const std::vector<int>& ranks = spec.rank_list;
+  const int groups = std::max(groups_of(spec), 1);
   const bool in_order = std::is_sorted(ranks.begin(), ranks.end());
-  if (in_order && static_cast<int>(ranks.size()) == options_.group->size()) return mpi.world();
-  // The last used is kept the longest, so that those of one case's groups never take each other's place.
+  if (groups == 1 && in_order && static_cast<int>(ranks.size()) == options_.group->size()) return mpi.world();
   for (auto known = communicators_.begin(); known != communicators_.end(); ++known) {
-    if (known->ranks != ranks) continue;
+    if (known->ranks != ranks || known->groups != groups) continue;
     std::rotate(known, known + 1, communicators_.end());
     return communicators_.back().handle;
   }
   if (communicators_.size() == kMostCommunicators) {
-    kept_.erase(communicators_.front().ranks);
+    kept_.erase(communicators_.front().own);
     if (communicators_.front().handle != 0) mpi.comm_free(communicators_.front().handle);
     communicators_.pop_front();
   }
   const int rank = options_.group->rank();
   const auto place = std::find(ranks.begin(), ranks.end(), rank);
-  const int colour = place != ranks.end() ? 0 : -1;
-  communicators_.push_back({ranks, mpi.comm_split(mpi.world(), colour, static_cast<int>(place - ranks.begin()))});
+  const int colour = place != ranks.end() ? part.number : -1;
+  const int key = static_cast<int>(place - ranks.begin());
+  communicators_.push_back({ranks, groups, part.spec.rank_list, mpi.comm_split(mpi.world(), colour, key)});
   return communicators_.back().handle;
 }
 

@@ -86,11 +86,14 @@ class Session {
   std::vector<std::unique_ptr<FaultInjector>> injectors_;
   FaultInjector* injector_ = nullptr;       // nullptr: nothing is to go wrong
   std::map<int, ClockFacts> event_clocks_;  // by device
+  // Of MPI, one for a case however many its groups: each rank has its own group's.
   struct Communicator {
-    std::vector<int> ranks;
+    std::vector<int> ranks;  // of the case
+    int groups;
+    std::vector<int> own;  // this rank's group's
     std::uint64_t handle;  // 0 where this rank is no member
   };
-  std::uint64_t communicator_of(const std::vector<int>& ranks);
+  std::uint64_t communicator_of(const CaseSpec& spec, const Part& part);
   std::deque<Communicator> communicators_;  // the longest unused first
   std::map<std::vector<int>, Kept> kept_;
 };

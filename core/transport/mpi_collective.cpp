@@ -26,8 +26,11 @@ MpiCollectiveCall::MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator
       in_place_(spec.in_place),
       own_block_(own_block),
       block_(block_bytes(spec, ranks)),
-      elements_(block_ / size_of(spec.datatype)),
-      counts_(mpi.alltoallv_counts(block_, rank, ranks)) {}
+      elements_(block_ / size_of(spec.datatype)) {
+  if (pattern_ != Pattern::kAlltoall || own_block_) return;
+  counts_ = alltoallv_counts(block_, rank, ranks);
+  unit_ = mpi.contiguous_type(counts_.unit_bytes);
+}
 
 void MpiCollectiveCall::run(const void* source, void* target) {
   const void* send = in_place_ ? nullptr : source;
@@ -36,7 +39,7 @@ void MpiCollectiveCall::run(const void* source, void* target) {
       if (own_block_) {
         mpi_->alltoall(source, target, block_, communicator_);
       } else {
-        mpi_->alltoallv(source, target, counts_, communicator_);
+        mpi_->alltoallv(source, target, counts_, unit_, communicator_);
       }
       return;
     case Pattern::kAllreduce:

@@ -34,9 +34,10 @@ class MpiCollectiveCall {
   bool is_root_;
   bool in_place_;
   bool own_block_;
-  std::size_t block_;     // bytes
-  std::size_t elements_;  // of a block
-  MpiLibrary::AlltoallvCounts counts_;
+  std::size_t block_;       // bytes
+  std::size_t elements_;    // of a block
+  AlltoallvCounts counts_;  // of an alltoall that leaves the own block out
+  std::uint64_t unit_ = 0;  // MPI's datatype of them
 };
 
 }  // namespace linkgauge

@@ -121,10 +121,8 @@ class Library final : public MpiLibrary {
     int length = 0;
     calls_.check(mpi().get_library_version(text.data(), &length), "MPI_Get_library_version");
     version_ = text.substr(0, static_cast<std::size_t>(length));
-    // Never freed: the library may be finalised before this object goes.
-    calls_.check(mpi().type_contiguous(static_cast<int>(kBlockBytes), calls_.byte, &calls_.block),
-                 "MPI_Type_contiguous");
-    calls_.check(mpi().type_commit(&calls_.block), "MPI_Type_commit");
+    calls_.block = made_contiguous(kBlockBytes);
+    contiguous_ = {{1, calls_.byte}, {kBlockBytes, calls_.block}};
   }
 
   const std::string& path() const override { return path_; }
@@ -231,21 +229,17 @@ class Library final : public MpiLibrary {
     const Handle type = calls_.type_for(block);
     calls_.check(mpi().alltoall(send, count, type, receive, count, type, comm(communicator)), "MPI_Alltoall");
   }
-  AlltoallvCounts alltoallv_counts(std::size_t block, int rank, int ranks) const override {
-    AlltoallvCounts result;
-    result.whole_blocks = block * static_cast<std::size_t>(ranks) > kMostBytes;
-    const auto unit = static_cast<int>(result.whole_blocks ? block / kBlockBytes : block);
-    for (int peer = 0; peer < ranks; ++peer) {
-      result.counts.push_back(peer == rank ? 0 : unit);
-      result.displacements.push_back(peer * unit);
-    }
-    return result;
+  std::uint64_t contiguous_type(std::size_t bytes) override {
+    const auto [place, is_new] = contiguous_.try_emplace(bytes);
+    if (is_new) place->second = made_contiguous(bytes);
+    return bits_of(place->second);
   }
-  void alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t communicator) override {
-    const Handle type = counts.whole_blocks ? calls_.block : calls_.byte;
+  void alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
+                 std::uint64_t communicator) override {
     const int* units = counts.counts.data();
     const int* places = counts.displacements.data();
-    calls_.check(mpi().alltoallv(send, units, places, type, receive, units, places, type, comm(communicator)),
+    const Handle unit = handle_of<Handle>(type);
+    calls_.check(mpi().alltoallv(send, units, places, unit, receive, units, places, unit, comm(communicator)),
                  "MPI_Alltoallv");
   }
   void reduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op, int root,
@@ -330,6 +324,13 @@ class Library final : public MpiLibrary {
 
  private:
   const MpiSymbols<Handle>& mpi() const { return calls_.mpi; }
+  // Never freed: the library may be finalised before this object goes.
+  Handle made_contiguous(std::size_t bytes) const {
+    Handle type{};
+    calls_.check(mpi().type_contiguous(static_cast<int>(bytes), calls_.byte, &type), "MPI_Type_contiguous");
+    calls_.check(mpi().type_commit(&type), "MPI_Type_commit");
+    return type;
+  }
   static Handle comm(std::uint64_t bits) { return handle_of<Handle>(bits); }
   Handle named(const std::string& name) const { return handle_of<Handle>(handles_.at(name)); }
   Handle type(Datatype datatype) const { return types_[static_cast<std::size_t>(datatype)]; }
@@ -349,6 +350,7 @@ class Library final : public MpiLibrary {
   MpiAbi abi_;
   std::map<std::string, std::uint64_t> handles_;
   Calls<Handle> calls_;
+  std::map<std::size_t, Handle> contiguous_;  // by bytes
   std::vector<Handle> types_ = table(handles_, 12, [](int n) { return to_string(static_cast<Datatype>(n)); });
   std::vector<Handle> ops_ = table(handles_, 5, [](int n) { return to_string(static_cast<ReduceOp>(n)); });
   std::uint64_t world_ = 0;
@@ -356,6 +358,24 @@ class Library final : public MpiLibrary {
 };
 
 }  // namespace
+
+AlltoallvCounts alltoallv_counts(std::size_t block, int rank, int ranks) {
+  AlltoallvCounts result;
+  const auto count = static_cast<std::size_t>(ranks);
+  if (block > kMostBytes / count) result.unit_bytes = block % kBlockBytes == 0 ? kBlockBytes : block;
+  // Beyond, all of them in pieces of 1 MiB are still too many numbers.
+  if (block / result.unit_bytes > kMostBytes / count) result.unit_bytes = block;
+  if (result.unit_bytes > kMostBytes) {
+    throw CallerError("MPI has no unit for blocks of " + std::to_string(block) + " bytes of " + std::to_string(ranks) +
+                      " ranks");
+  }
+  const auto units = static_cast<int>(block / result.unit_bytes);
+  for (int peer = 0; peer < ranks; ++peer) {
+    result.counts.push_back(peer == rank ? 0 : units);
+    result.displacements.push_back(peer * units);
+  }
+  return result;
+}
 
 std::unique_ptr<MpiLibrary> open_mpi_library(const std::string& path, MpiAbi abi,
                                              const std::map<std::string, std::uint64_t>& handles) {

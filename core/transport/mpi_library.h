@@ -31,6 +31,16 @@ class MpiRequests {
   virtual int capacity() const = 0;
 };
 
+// What MPI_Alltoallv is given. Its numbers are 32 bits wide, its unit a type of `unit_bytes` contiguous bytes: 1 where
+// all blocks together are that few, else 1 MiB or, where a block is not whole such, a block.
+struct AlltoallvCounts {
+  std::vector<int> counts;         // for each peer, in units
+  std::vector<int> displacements;  // in units
+  std::size_t unit_bytes = 1;
+};
+// A count of 0 for the rank's own block. `block` passed why_not_size; throws CallerError where no unit fits.
+AlltoallvCounts alltoallv_counts(std::size_t block, int rank, int ranks);
+
 class MpiLibrary {
  public:
   virtual ~MpiLibrary() = default;
@@ -66,15 +76,11 @@ class MpiLibrary {
   virtual void scatter(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator) = 0;
   // MPI_Alltoall moves a rank's own block too, from its source to its target buffer.
   virtual void alltoall(const void* send, void* receive, std::size_t block, std::uint64_t communicator) = 0;
-  // MPI_Alltoallv with a count of 0 for the rank's own block. `counts` is made once by alltoallv_counts.
-  struct AlltoallvCounts {
-    std::vector<int> counts;         // for each peer, in units of `whole_blocks ? 1 MiB : 1 byte`
-    std::vector<int> displacements;  // in the same units
-    bool whole_blocks = false;
-  };
-  virtual AlltoallvCounts alltoallv_counts(std::size_t block, int rank, int ranks) const = 0;
-  virtual void alltoallv(const void* send, void* receive, const AlltoallvCounts& counts,
+  // `type` is contiguous_type(counts.unit_bytes), made before it is timed.
+  virtual void alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
                          std::uint64_t communicator) = 0;
+  // A datatype of so many bytes, as bits; made at the first call for this number and kept.
+  virtual std::uint64_t contiguous_type(std::size_t bytes) = 0;
   virtual void reduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op, int root,
                       std::uint64_t communicator) = 0;
   virtual void allreduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op,

@@ -8,6 +8,7 @@
 
 #include "case_maker.h"
 #include "errors.h"
+#include "fake_mpi.h"
 #include "with_sessions.h"
 
 namespace linkgauge {
@@ -49,6 +50,30 @@ TEST(Session, RanksOutsideOfACaseSitOut) {
     }
     expect_good(session.measure(copy_case({0, 1, 2}, Pattern::kAlltoall)));
   });
+}
+
+// However many groups it has: MPI libraries have some thousands of communicators.
+TEST(Session, ACaseTakesOneCommunicatorOfMpi) {
+  std::vector<std::shared_ptr<MpiLibrary>> libraries;
+  for (int rank = 0; rank < 4; ++rank) libraries.push_back(std::make_shared<FakeMpi>(4));
+  with_sessions(
+      host_devices(4), 4,
+      [&](Session& session, Group& group) {
+        const auto& mpi = static_cast<const FakeMpi&>(*libraries[static_cast<std::size_t>(group.rank())]);
+        CaseSpec spec = copy_case({0, 1, 2, 3}, Pattern::kAllgather);
+        spec.groups = 2;
+        expect_good(session.measure(spec));
+        EXPECT_EQ(mpi.splits(), 1);
+        expect_good(session.measure(spec));
+        EXPECT_EQ(mpi.splits(), 1);
+        spec.groups = 1;
+        expect_good(session.measure(spec));  // on the world
+        EXPECT_EQ(mpi.splits(), 1);
+        spec = copy_case({0, 1});
+        EXPECT_EQ(session.measure(spec).has_value(), group.rank() < 2);
+        EXPECT_EQ(mpi.splits(), 2);
+      },
+      libraries);
 }
 
 // What each group does is verified by itself; rank k of group g is lane g, whoever keeps the time.
@@ -161,6 +186,41 @@ TEST_P(FaultPhase, AFailureReachesTheOthersAndLeavesTheSessionUsable) {
     }
     session.set_fault(std::nullopt);
     expect_good(session.measure(copy_case({0, 1, 2}, Pattern::kAlltoall)));
+  });
+}
+
+// Rank 0 then has its queue held, and 64 MiB to copy once it is opened: that is over before its memory goes.
+TEST(Session, AFailureUnderHeldQueuesEndsThemBeforeTheirMemory) {
+  with_sessions(2, [](Session& session, Group& group) {
+    CaseSpec spec = copy_case({0, 1}, Pattern::kLocalCopy);
+    spec.size_bytes = std::int64_t{64} << 20;
+    spec.cadence = Cadence::kGated;
+    spec.clock = ClockKind::kEvent;
+    spec.batch = 3;
+    session.set_fault(Fault{FaultKind::kThrow, "time", -1, 1});
+    if (group.rank() == 0) {
+      EXPECT_THROW(session.measure(spec), PeerError);
+    } else {
+      EXPECT_THROW(session.measure(spec), RuntimeCallError);
+    }
+    session.set_fault(std::nullopt);
+    expect_good(session.measure(copy_case({0, 1})));
+  });
+}
+
+// A rank that has no operation to give back lets those go that have: of its group of ranks and of the case.
+TEST(Session, ARankThatFailsBeforeItHasAnOperationKeepsNoneOfItsGroupWaiting) {
+  with_sessions(4, [](Session& session, Group& group) {
+    CaseSpec spec = copy_case({0, 1, 2, 3}, Pattern::kAllgather);
+    spec.groups = 2;
+    CaseSpec unlike = spec;
+    unlike.cpu_node = 0;  // of no collective, which only this rank is told to be one of
+    if (group.rank() == 3) {
+      EXPECT_THROW(session.measure(unlike), Unsupported);
+    } else {
+      EXPECT_THROW(session.measure(spec), PeerError);
+    }
+    expect_good(session.measure(spec));
   });
 }
 

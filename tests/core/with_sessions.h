@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "session.h"
+#include "transport/mpi_library.h"
 
 namespace linkgauge {
 
-// `body` is collective; what a rank throws fails the test.
+// `body` is collective; what a rank throws fails the test. `mpi`: each rank's library, or none.
 inline void with_sessions(const std::shared_ptr<DeviceRuntime>& runtime, int size,
-                          const std::function<void(Session&, Group&)>& body) {
+                          const std::function<void(Session&, Group&)>& body,
+                          const std::vector<std::shared_ptr<MpiLibrary>>& mpi = {}) {
   const auto groups = make_thread_groups(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
@@ -24,6 +26,7 @@ inline void with_sessions(const std::shared_ptr<DeviceRuntime>& runtime, int siz
       options.runtime = runtime;
       options.group = groups[static_cast<std::size_t>(rank)];
       options.host_clock = {20, 1};
+      if (!mpi.empty()) options.mpi = mpi[static_cast<std::size_t>(rank)];
       Session session(options);
       try {
         body(session, *options.group);

@@ -348,10 +348,16 @@ class CclOperation final : public BufferedOperation {
     if (!starter) send_all(1);
   }
 
+  // A group that is left open when a call fails would take in whatever this thread calls next.
   void post_messages() {
     check(library_->calls().ncclGroupStart(), "ncclGroupStart");
-    send_all(spec().window);
-    receive_all(spec().window);
+    try {
+      send_all(spec().window);
+      receive_all(spec().window);
+    } catch (const Error&) {
+      (void)library_->calls().ncclGroupEnd();  // of what failed first is told
+      throw;
+    }
     check(library_->calls().ncclGroupEnd(), "ncclGroupEnd");
   }
 

@@ -105,7 +105,6 @@ class Ccl : public ::testing::Test {
   std::map<std::pair<std::vector<int>, int>, std::map<std::string, std::shared_ptr<void>>> kept_;
   std::vector<std::string> errors_;
 
- private:
   static VerifyResult run_as_rank(const RankContext& context, const CaseSpec& spec, Group& group, int operations) {
     const std::unique_ptr<Transport> transport = make_transport("ccl");
     const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
@@ -369,6 +368,30 @@ TEST_F(Ccl, EveryCallsFaultIsReported) {
     (void)message_of<Error>(spec);
     EXPECT_TRUE(some_error_has(std::string(fault.call) + " failed with ncclSystemError (2)")) << fault.call;
   }
+}
+
+// In the thread of the rank that failed, what is called next must not be taken for a part of the group it had begun.
+TEST_F(Ccl, AFailedSendLeavesNoGroupOpen) {
+  CaseSpec failing = ccl_case(Pattern::kAlltoall, 2);
+  failing.algorithm = "send_recv";
+  const CaseSpec next = ccl_case(Pattern::kAllreduce, 2);
+  nccl_.configure("fail=ncclSend:1:3");
+  const auto before = make_thread_groups(2);
+  const auto after = make_thread_groups(2);
+  std::vector<VerifyResult> results(2);
+  on_threads(2, [&](Group& ranks) {
+    const auto rank = static_cast<std::size_t>(ranks.rank());
+    std::map<std::string, std::shared_ptr<void>> kept;
+    const auto run_here = [&](const CaseSpec& spec, Group& group) {
+      RankContext context = context_of(*runtime_, group, spec);
+      context.libraries.ccl = kNccl;
+      context.keep = &kept;
+      return run_as_rank(context, spec, group, 2);
+    };
+    EXPECT_THROW(run_here(failing, *before[rank]), Error);
+    results[rank] = run_here(next, *after[rank]);
+  });
+  EXPECT_TRUE(results[0].ok && results[1].ok);
 }
 
 TEST_F(Ccl, ANewIdThatCannotBeHadSkipsTheCase) {

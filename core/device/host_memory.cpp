@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -40,10 +41,14 @@ int place_on_node(void* memory, std::size_t bytes, int node, bool strict) {
   return rc == 0 ? 0 : errno;
 }
 
+// Writes to each page, and leaves what is there: it may be another process's, which writes it as well.
 void touch_pages(void* memory, std::size_t bytes) {
   if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return;
-  volatile char* first = static_cast<char*>(memory);
-  for (std::size_t offset = 0; offset < bytes; offset += page_bytes()) first[offset] = 0;
+  for (std::size_t offset = 0; offset < bytes; offset += page_bytes()) {
+    const std::atomic_ref<char> byte(static_cast<char*>(memory)[offset]);
+    char found = byte.load(std::memory_order_relaxed);
+    byte.compare_exchange_strong(found, found, std::memory_order_relaxed);
+  }
 }
 
 // What travels to the other process: which file, and the proof that it is still the same file there.

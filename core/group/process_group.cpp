@@ -64,12 +64,14 @@ class SegmentFile {
     return *static_cast<FileHead*>(head_);
   }
 
-  // Writing the last byte makes the file longer and never shorter, whoever else does so now.
-  void extend_to(std::size_t bytes) const {
-    const char zero = 0;
-    if (pwrite(fd_, &zero, 1, static_cast<off_t>(bytes - 1)) != 1) {
-      throw MemoryError("no shared memory for a group of processes: " + error_text());
-    }
+  // Makes the file as long, and never shorter, whoever else does so now. Its pages are taken here, where a full file
+  // system is an error: at a first touch it is SIGBUS.
+  void take(std::size_t offset, std::size_t bytes) const {
+    int error = fallocate(fd_, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+    if (error == EOPNOTSUPP) error = posix_fallocate(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+    if (error == 0) return;
+    throw MemoryError("no shared memory for a group of processes: " + std::to_string(bytes) +
+                      " bytes: " + std::strerror(error));
   }
 
   void* map(std::size_t offset, std::size_t bytes) const {
@@ -122,22 +124,27 @@ class FileRegionMaker final : public RegionMaker {
   std::shared_ptr<Region> make(RegionGroup& parent, bool member, bool first, int member_count) override {
     const std::size_t bytes = region_file_bytes(member_count);
     std::shared_ptr<FileRegion> region;
-    std::vector<std::byte> mine;
-    if (first) {
+    const std::vector<std::byte> place = told_by_first(parent, first, [&] {
       const std::uint64_t offset = file_->head().end.fetch_add(bytes);
-      file_->extend_to(offset + bytes);
+      file_->take(offset, bytes);
       region = std::make_shared<FileRegion>(file_, offset, bytes);
       region->set_up(member_count);
-      mine.resize(sizeof offset);
+      std::vector<std::byte> mine(sizeof offset);
       std::memcpy(mine.data(), &offset, sizeof offset);
-    }
-    for (const std::vector<std::byte>& message : parent.exchange(mine, {})) {
-      if (message.empty() || first || !member) continue;
+      return mine;
+    });
+    std::string reason;
+    if (member && !first) {
       std::uint64_t offset = 0;
-      std::memcpy(&offset, message.data(), sizeof offset);
-      region = std::make_shared<FileRegion>(file_, offset, bytes);
+      std::memcpy(&offset, place.data(), sizeof offset);
+      try {
+        region = std::make_shared<FileRegion>(file_, offset, bytes);
+      } catch (const MemoryError& error) {
+        reason = error.what();
+      }
     }
-    return region;
+    if (parent.agree(reason.empty(), {})) return region;
+    throw MemoryError(reason.empty() ? "another rank cannot map a group's shared memory" : reason);
   }
 
  private:
@@ -177,7 +184,7 @@ std::shared_ptr<SegmentFile> create_segment(const std::string& path, int size) {
   const std::string unfinished = path + ".new";
   auto file = std::make_shared<SegmentFile>(create_file(unfinished));
   const std::size_t end = kPage + region_file_bytes(size);
-  file->extend_to(end);
+  file->take(0, end);
   file->head().magic = kMagic;
   file->head().end = end;
   // Its mapping goes, its holders stay: each rank, this one too, maps it for itself.

@@ -39,17 +39,16 @@ class ThreadRegionMaker final : public RegionMaker {
 
   std::shared_ptr<Region> make(RegionGroup& parent, bool member, bool first, int member_count) override {
     std::shared_ptr<Region> region;
-    std::vector<std::byte> mine;
-    if (first) {
+    const std::vector<std::byte> place = told_by_first(parent, first, [&] {
       region = make_region(member_count);
       const auto* address = &region;
-      mine.resize(sizeof(const void*));
+      std::vector<std::byte> mine(sizeof(const void*));
       std::memcpy(mine.data(), &address, sizeof(const void*));
-    }
-    for (const std::vector<std::byte>& bytes : parent.exchange(mine, {})) {
-      if (bytes.empty() || first || !member) continue;
+      return mine;
+    });
+    if (member && !first) {
       const std::shared_ptr<Region>* address = nullptr;
-      std::memcpy(&address, bytes.data(), sizeof(const void*));
+      std::memcpy(&address, place.data(), sizeof(const void*));
       region = *address;
     }
     parent.barrier({}, Waiting::kSpin);  // the first keeps its pointer where it is until all have read it

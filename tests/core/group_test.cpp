@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -229,6 +230,60 @@ class Processes {
   std::vector<std::int64_t> shifts_;
   int leftovers_ = -1;
 };
+
+// A tmpfs of its own for a scope; not there where nobody may mount one.
+class SmallMemory {
+ public:
+  explicit SmallMemory(std::size_t bytes) {
+    std::string name = "/tmp/linkgauge-small-XXXXXX";
+    folder_ = mkdtemp(name.data());
+    const std::string size = "size=" + std::to_string(bytes);
+    mounted_ = mount("tmpfs", folder_.c_str(), "tmpfs", 0, size.c_str()) == 0;
+  }
+  ~SmallMemory() {
+    if (mounted_) umount(folder_.c_str());
+    std::filesystem::remove_all(folder_);
+  }
+  SmallMemory(const SmallMemory&) = delete;
+  SmallMemory& operator=(const SmallMemory&) = delete;
+  bool mounted() const { return mounted_; }
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+  bool mounted_;
+};
+
+// Room for the launch's group and not for another: each rank learns it, none dies of it, none waits for one that left.
+TEST(ProcessGroup, NoMemoryForASubsetIsAnErrorOnEveryRank) {
+  const SmallMemory memory(std::size_t{640} << 10);
+  if (!memory.mounted()) GTEST_SKIP() << "a tmpfs cannot be mounted here";
+  Processes processes({0, 0, 0}, memory.folder());
+  const std::vector<int> statuses = processes.run([](Group& group) {
+    std::vector<std::unique_ptr<Group>> kept;
+    for (int turn = 0; turn < 8; ++turn) {
+      try {
+        kept.push_back(group.subset({0, 2}));
+      } catch (const MemoryError&) {
+        kept.clear();
+        group.barrier({});
+        return;
+      }
+    }
+    throw std::runtime_error("there was memory for everything");
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0, 0, 0}));
+}
+
+TEST(ProcessGroup, NoMemoryForTheLaunchIsAnError) {
+  const SmallMemory memory(std::size_t{24} << 10);
+  if (!memory.mounted()) GTEST_SKIP() << "a tmpfs cannot be mounted here";
+  Processes processes({0}, memory.folder());
+  EXPECT_EQ(processes.run([](Group& group) {
+    for (int i = 0; i < 3; ++i) (void)group.exchange(message_of(0, 50'000), {});
+  }),
+            std::vector<int>{1});
+}
 
 class ThreadGroupSizes : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadGroupSizes, testing::Values(1, 2, 3, 5));

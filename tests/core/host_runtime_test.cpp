@@ -2,13 +2,19 @@
 #include "device/host_runtime.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <numeric>
 #include <thread>
 
@@ -146,6 +152,29 @@ void expect_sharing_works() {
 }
 
 TEST(HostRuntime, SharesMemoryByDescriptor) { expect_sharing_works(); }
+
+// From here on madvise fails in the calling thread, as MADV_POPULATE_WRITE does before Linux 5.14.
+bool refuse_madvise() {
+  sock_filter refuse[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{static_cast<unsigned short>(std::size(refuse)), refuse};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(HostRuntime, OpeningWhatAnotherSharesLeavesItsBytes) {
+  const auto runtime = host(1);
+  const Buffer buffer(*runtime, 0, MemoryKind::kDevice, 20'000);
+  std::memset(buffer.data(), 0x5a, buffer.size());
+  bool refused = false;
+  std::thread([&] {
+    refused = refuse_madvise();
+    if (refused) runtime->close_shared(runtime->open_shared(0, runtime->share(buffer.data())));
+  }).join();
+  if (!refused) GTEST_SKIP() << "system calls cannot be filtered here (prctl PR_SET_SECCOMP)";
+  for (std::size_t at = 0; at < buffer.size(); ++at) ASSERT_EQ(*buffer.at(at), std::byte{0x5a}) << "byte " << at;
+}
 
 TEST(HostRuntime, SharesMemoryByNameWhereAFolderIsGiven) {
   char folder[] = "/dev/shm/linkgauge-test-XXXXXX";

@@ -51,7 +51,7 @@ Value read(const std::string& key, nb::handle value) {
   } else if constexpr (std::is_same_v<Value, std::vector<int>>) {
     if (!PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr())) wrong_type(key, "a list of whole numbers", value);
     std::vector<int> numbers;
-    for (const nb::handle item : value) numbers.push_back(static_cast<int>(integer_from(key, item)));
+    for (const nb::handle item : value) numbers.push_back(read<int>(key, item));
     return numbers;
   } else {
     const long long number = integer_from(key, value);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/host_cpu.h"
+#include "measure/clock.h"
 #include "pattern/device_pattern.h"
 
 namespace linkgauge {
@@ -19,7 +20,8 @@ namespace {
 enum class Work : std::uint8_t { kCopy, kRead, kWrite };
 
 constexpr std::size_t kLineBytes = 64;
-constexpr std::size_t kUnroll = 8;  // 64-bit words that a read sums side by side: one line
+constexpr std::int64_t kAwakeNs = 1'000'000'000;  // that a thread looks for an operation which was announced
+constexpr std::size_t kUnroll = 8;                // 64-bit words that a read sums side by side: one line
 
 std::string why_not_work(const std::string& variant) {
   if (variant.empty() || variant == "copy" || variant == "read" || variant == "write") return "";
@@ -70,9 +72,18 @@ class CpuStream final : public DevicePattern {
     if (work_ == Work::kWrite) std::memset(target_.data(), ~written_ & 0xff, size());
     for (Share& share : shares_) share.sum = 0;
   }
+  // Threads that slept take microseconds to wake: they are awake, and look for what to do, before the clock runs.
+  void put_back() override {
+    const std::uint64_t due = (wakes_.fetch_add(1, std::memory_order_release) + 1) * shares_.size();
+    call();
+    for (std::uint64_t seen = awake_.load(std::memory_order_acquire); seen < due;
+         seen = awake_.load(std::memory_order_acquire)) {
+      awake_.wait(seen, std::memory_order_acquire);
+    }
+  }
   void post() override {
     asked_.fetch_add(1, std::memory_order_release);
-    asked_.notify_all();
+    call();
   }
   void complete() override {
     const std::uint64_t due = asked_.load(std::memory_order_relaxed) * shares_.size();
@@ -125,17 +136,21 @@ class CpuStream final : public DevicePattern {
     target_ = Buffer();
   }
 
+  // Tells the threads that there is something new. No system call where none sleeps.
+  void call() {
+    calls_.fetch_add(1, std::memory_order_release);
+    calls_.notify_all();
+  }
+
   void end_threads() noexcept {
     ending_.store(true, std::memory_order_relaxed);
-    asked_.fetch_add(1, std::memory_order_release);
-    asked_.notify_all();
+    call();
     for (Share& share : shares_) {
       if (share.thread.joinable()) share.thread.join();
     }
     shares_.clear();
     ending_.store(false, std::memory_order_relaxed);
-    asked_.store(0, std::memory_order_relaxed);
-    done_.store(0, std::memory_order_relaxed);
+    for (std::atomic<std::uint64_t>* count : {&calls_, &asked_, &done_, &wakes_, &awake_}) count->store(0);
   }
 
   void serve(Share& share, int core) {
@@ -143,12 +158,34 @@ class CpuStream final : public DevicePattern {
     CPU_ZERO(&set);
     CPU_SET(static_cast<std::size_t>(core), &set);
     (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-    for (std::uint64_t served = 0;; ++served) {
-      asked_.wait(served, std::memory_order_acquire);
+    (void)pthread_setname_np(pthread_self(), "lg-cpu");
+    std::uint64_t served = 0;
+    std::uint64_t woken = 0;
+    while (true) {
+      const std::uint64_t heard = calls_.load(std::memory_order_acquire);
       if (ending_.load(std::memory_order_relaxed)) return;
-      serve_once(share);
-      done_.fetch_add(1, std::memory_order_release);
-      done_.notify_one();
+      if (asked_.load(std::memory_order_acquire) > served) {
+        ++served;
+        serve_once(share);
+        done_.fetch_add(1, std::memory_order_release);
+        done_.notify_one();
+      } else if (wakes_.load(std::memory_order_acquire) > woken) {
+        ++woken;
+        awake_.fetch_add(1, std::memory_order_release);
+        awake_.notify_one();
+        look_for_more(heard);
+      } else {
+        calls_.wait(heard, std::memory_order_acquire);
+      }
+    }
+  }
+  // Until there is something new. Gives the core away at each look: the rank's own thread may have no other.
+  void look_for_more(std::uint64_t heard) const {
+    constexpr int kLooksPerClock = 256;
+    const std::int64_t until_ns = now_ns() + kAwakeNs;
+    for (int look = 1; calls_.load(std::memory_order_acquire) == heard; ++look) {
+      if (look % kLooksPerClock == 0 && now_ns() > until_ns) return;
+      sched_yield();
     }
   }
   void serve_once(Share& share) {
@@ -200,6 +237,9 @@ class CpuStream final : public DevicePattern {
   unsigned char written_ = 0;
   std::vector<Share> shares_;
   std::atomic<bool> ending_{false};
+  std::atomic<std::uint64_t> calls_{0};  // what the threads sleep on
+  std::atomic<std::uint64_t> wakes_{0};  // how often they were to wake for what comes
+  std::atomic<std::uint64_t> awake_{0};  // wakes times threads
   std::atomic<std::uint64_t> asked_{0};  // operations
   std::atomic<std::uint64_t> done_{0};   // operations times threads
 };

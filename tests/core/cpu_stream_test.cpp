@@ -1,6 +1,11 @@
 // The host's cores on memory of a NUMA node: every way of work on odd sizes, and nodes that are not there.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
 #include "case_maker.h"
 #include "device/host_cpu.h"
 #include "errors.h"
@@ -41,6 +46,41 @@ TEST(CpuStream, WhatWasNotDoneIsCaught) {
   for (const char* work : {"copy", "read", "write"}) {
     EXPECT_FALSE(run_case(stream_case(work, 100'003), 1, 0).front().ok) << work;
   }
+}
+
+// By the kernel's word for each thread that works.
+std::string states_of_threads() {
+  std::string states;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string text;
+    std::ifstream file(task.path() / "stat");
+    std::getline(file, text);
+    const std::size_t name = text.find("(lg-cpu) ");
+    if (name != std::string::npos) states += text[name + 9];
+  }
+  return states;
+}
+
+// What it takes to wake a thread is not the memory's time.
+TEST(CpuStream, ThreadsAreAwakeBeforeTheClockRuns) {
+  CaseSpec spec = stream_case("copy", 1 << 20);
+  spec.blocks = 2;
+  const auto runtime = host_devices(1);
+  on_operations(*runtime, spec, [&](Group&, Operation& operation) {
+    operation.prepare();
+    operation.fill(1);
+    for (int i = 0; i < 3; ++i) {
+      while (states_of_threads().find('R') != std::string::npos) std::this_thread::yield();
+      operation.put_back();
+      const std::string states = states_of_threads();
+      EXPECT_FALSE(states.empty());
+      EXPECT_EQ(states, std::string(states.size(), 'R'));
+      operation.post();
+      operation.complete();
+    }
+    EXPECT_TRUE(operation.verify(1).ok);
+    operation.release();
+  });
 }
 
 TEST(CpuStream, EveryNodeWithMemoryIsReached) {

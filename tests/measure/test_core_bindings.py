@@ -63,6 +63,8 @@ def session_error(runtime: Any, change: dict[str, Any]) -> BaseException:
         ({"in_place": 1}, "'in_place' is 1, expected True or False"),
         ({"window": 2**40}, "'window'"),
         ({"devices": "01"}, "'devices' is '01', expected a list of whole numbers"),
+        ({"devices": [0, 2**32 + 1]}, "'devices' is 4294967297, expected a smaller number"),
+        ({"rank_list": [2**32, 1]}, "'rank_list' is 4294967296, expected a smaller number"),
         ({"stop": {"kind": "never"}}, "unknown stop rule 'never'"),
         ({"stop": {"sample": 3}}, "unknown key 'stop.sample'"),
         ({"stop": 3}, "'stop' is 3, expected a dict"),

@@ -5,19 +5,20 @@
 namespace linkgauge {
 
 void ChannelSet::connect(Transport& transport, const RankContext& context, const CaseSpec& spec,
-                         const std::vector<PlannedFlow>& flows, const Buffer* source, const Buffer* target) {
+                         std::span<const Step> steps, const StepBuffers& buffers) {
   const int rank = context.rank();
-  std::vector<Flow> ends;
-  ends.reserve(flows.size());
-  for (const PlannedFlow& flow : flows) {
-    ends.push_back(
-        {flow.source, flow.target, flow.source == rank ? source : nullptr, flow.target == rank ? target : nullptr});
+  std::vector<Step> transfers;
+  std::vector<Flow> flows;
+  for (const Step& step : steps) {
+    if (step.kind != StepKind::kTransfer) continue;
+    transfers.push_back(step);
+    flows.push_back({step.source, step.target, step.source == rank ? buffers.at(step.from) : nullptr,
+                     step.target == rank ? buffers.at(step.into) : nullptr});
   }
-  channels_ = transport.connect(context, spec, ends);
-  for (std::size_t i = 0; i < flows.size(); ++i) {
-    if (channels_[i] == nullptr) continue;
-    if (flows[i].source == rank) leaving_.push_back({channels_[i].get(), flows[i]});
-    if (flows[i].target == rank) arriving_.push_back({channels_[i].get(), flows[i]});
+  channels_ = transport.connect(context, spec, flows);
+  for (std::size_t i = 0; i < transfers.size(); ++i) {
+    if (transfers[i].source == rank) leaving_.push_back({channels_[i].get(), transfers[i]});
+    if (transfers[i].target == rank) arriving_.push_back({channels_[i].get(), transfers[i]});
     completing_.push_back(channels_[i].get());
   }
   std::stable_partition(completing_.begin(), completing_.end(),
@@ -32,11 +33,11 @@ void ChannelSet::disconnect() noexcept {
 }
 
 void ChannelSet::put_all() {
-  for (const End& end : leaving_) end.channel->put(end.flow.target_offset, end.flow.source_offset, end.flow.bytes);
+  for (const End& end : leaving_) end.channel->put(end.step.target_offset, end.step.source_offset, end.step.bytes);
 }
 
 void ChannelSet::get_all() {
-  for (const End& end : arriving_) end.channel->get(end.flow.target_offset, end.flow.source_offset, end.flow.bytes);
+  for (const End& end : arriving_) end.channel->get(end.step.target_offset, end.step.source_offset, end.step.bytes);
 }
 
 void ChannelSet::complete_all(Completion completion) {
@@ -49,18 +50,17 @@ void ChannelSet::consumed_all() {
 
 void ChannelSet::put_one_now() {
   const End& end = leaving_.front();
-  end.channel->put_now(end.flow.target_offset, end.flow.source_offset, end.flow.bytes);
+  end.channel->put_now(end.step.target_offset, end.step.source_offset, end.step.bytes);
 }
 
 void ChannelSet::get_one_now() {
   const End& end = arriving_.front();
-  end.channel->get_now(end.flow.target_offset, end.flow.source_offset, end.flow.bytes);
+  end.channel->get_now(end.step.target_offset, end.step.source_offset, end.step.bytes);
 }
 
 std::vector<DeviceQueue> ChannelSet::queues() const {
   std::vector<DeviceQueue> result;
   for (const auto& channel : channels_) {
-    if (channel == nullptr) continue;
     for (const DeviceQueue& queue : channel->queues()) result.push_back(queue);
   }
   return result;

@@ -1,26 +1,37 @@
-// This rank's ends of an operation's flows, in the orders in which they are used.
+// This rank's ends of an operation's transfers, in the orders in which they are used.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
-#include "pattern/flows.h"
 #include "pattern/operation.h"
+#include "traffic/schedule.h"
 
 namespace linkgauge {
 
+// This rank's; nullptr where no step of its own needs one.
+struct StepBuffers {
+  const Buffer* source = nullptr;
+  const Buffer* target = nullptr;
+  const Buffer* scratch = nullptr;
+  const Buffer* at(StepMemory memory) const {
+    return memory == StepMemory::kSource ? source : memory == StepMemory::kTarget ? target : scratch;
+  }
+};
+
 class ChannelSet {
  public:
-  // Collective. Buffers are this rank's; nullptr where it is no end of a flow that needs one.
-  void connect(Transport& transport, const RankContext& context, const CaseSpec& spec,
-               const std::vector<PlannedFlow>& flows, const Buffer* source, const Buffer* target);
+  // Collective. A channel for each transfer of `steps`, which are this rank's; what is none is passed over.
+  void connect(Transport& transport, const RankContext& context, const CaseSpec& spec, std::span<const Step> steps,
+               const StepBuffers& buffers);
   void disconnect() noexcept;
 
-  void put_all();  // one message of each flow that leaves this rank
+  void put_all();  // one message of each transfer that leaves this rank
   void get_all();  // and of each that arrives
   void complete_all(Completion completion);
   void consumed_all();  // what has arrived may be overwritten
-  // The one flow that leaves, and the one that arrives.
+  // The one that leaves, and the one that arrives.
   void put_one_now();
   void get_one_now();
   std::vector<DeviceQueue> queues() const;
@@ -28,7 +39,7 @@ class ChannelSet {
  private:
   struct End {
     Channel* channel;
-    PlannedFlow flow;
+    Step step;
   };
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<End> leaving_;

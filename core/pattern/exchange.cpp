@@ -29,7 +29,8 @@ class Exchange final : public BufferedOperation {
 
  private:
   void connect() override {
-    channels_.connect(transport(), context(), spec(), flows_of(spec(), ranks()), source(), target());
+    const Schedule schedule = schedule_of(traffic_of(spec(), ranks()), rank());
+    channels_.connect(transport(), context(), spec(), schedule.steps, {source(), target(), nullptr});
   }
   void disconnect() noexcept override { channels_.disconnect(); }
 

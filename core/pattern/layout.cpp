@@ -5,11 +5,6 @@
 
 namespace linkgauge {
 
-bool cuts_blocks(Pattern pattern) {
-  return pattern == Pattern::kAllgather || pattern == Pattern::kReduceScatter || pattern == Pattern::kGather ||
-         pattern == Pattern::kScatter;
-}
-
 bool reduces(Pattern pattern) {
   return pattern == Pattern::kAllreduce || pattern == Pattern::kReduceScatter || pattern == Pattern::kReduce;
 }
@@ -84,6 +79,10 @@ std::string why_not_laid_out(const CaseSpec& spec, int ranks) {
            " ranks rounds, so its result cannot be verified; take a power of two of ranks, or sum";
   }
   return "";
+}
+
+Traffic traffic_of(const CaseSpec& spec, int ranks) {
+  return {spec.pattern, ranks, static_cast<std::size_t>(spec.size_bytes), spec.root, spec.in_place};
 }
 
 Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& rules) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "case_spec.h"
+#include "traffic/schedule.h"
 
 namespace linkgauge {
 
@@ -30,8 +31,7 @@ struct Layout {
   std::vector<Piece> received;   // in the target buffer
 };
 
-// Whether the pattern cuts the size into one block a rank, and whether it reduces elements.
-bool cuts_blocks(Pattern pattern);
+// Whether the pattern reduces elements.
 bool reduces(Pattern pattern);
 // Whether a rank reads what has arrived within an iteration and tells nobody: reduce and reduce_scatter. (Allreduce's
 // result tells that the operands were read.)
@@ -45,6 +45,9 @@ std::size_t block_bytes(const CaseSpec& spec, int ranks);
 
 // Why the pattern cannot have this size, number of ranks, root, datatype or op, in one sentence; "" if it can.
 std::string why_not_laid_out(const CaseSpec& spec, int ranks);
+
+// What the case's ranks send each other (traffic/schedule.h).
+Traffic traffic_of(const CaseSpec& spec, int ranks);
 
 // Where a library's collective differs from the pattern over channels.
 struct LayoutRules {

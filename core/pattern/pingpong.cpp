@@ -31,9 +31,9 @@ class Pingpong final : public BufferedOperation {
 
  private:
   void connect() override {
-    std::vector<PlannedFlow> flows = flows_of(spec(), ranks());
-    if (ranks() == 1) flows.pop_back();  // there and back is one flow, used twice
-    channels_.connect(transport(), context(), spec(), flows, source(), target());
+    Schedule schedule = schedule_of(traffic_of(spec(), ranks()), rank());
+    if (ranks() == 1) schedule.steps.pop_back();  // there and back is one flow, used twice
+    channels_.connect(transport(), context(), spec(), schedule.steps, {source(), target(), nullptr});
   }
   void disconnect() noexcept override { channels_.disconnect(); }
 

@@ -8,22 +8,18 @@
 namespace linkgauge {
 namespace {
 
-// Every operand is brought to the rank that reduces it, into a block of scratch for each peer, and lg_reduce adds them
-// on that rank's device. Allreduce then sends the result back from rank 0. The steps of an iteration depend on each
-// other, so post() returns when it is over.
+// Every operand is brought into the scratch of the rank that reduces it, lg_reduce adds them on that rank's device, and
+// allreduce's result is sent back. The stages of an iteration depend on each other, so post() returns when it is over.
 class Reduction final : public BufferedOperation {
  public:
   Reduction(Transport& transport, const RankContext& context, const CaseSpec& spec)
-      : BufferedOperation(transport, context, spec),
-        root_(spec.pattern == Pattern::kReduce ? spec.root : 0),
-        reduces_here_(spec.pattern == Pattern::kReduceScatter || context.rank() == root_),
-        block_(block_bytes(spec, context.size())) {}
+      : BufferedOperation(transport, context, spec) {}
 
   void post() override {
     operands_.put_all();
     operands_.get_all();
     operands_.complete_all(Completion::kLocal);
-    if (reduces_here_) reduce();
+    if (kernel_ != nullptr) reduce();
     if (reads_what_arrives(spec().pattern)) operands_.consumed_all();
     if (spec().pattern != Pattern::kAllreduce) return;
     results_.put_all();
@@ -34,28 +30,19 @@ class Reduction final : public BufferedOperation {
 
  private:
   void connect() override {
-    const auto peers = static_cast<std::size_t>(ranks()) - 1;
-    if (reduces_here_) allocate(peers);
-    std::vector<PlannedFlow> operands;
-    for (int shift = 1; shift < ranks(); ++shift) {
-      // The operand of rank `to + shift` goes to scratch block `shift - 1` of rank `to`.
-      const std::size_t scratch = static_cast<std::size_t>(shift - 1) * block_;
-      for (int to = 0; to < ranks(); ++to) {
-        const int from = (to + shift) % ranks();
-        if (spec().pattern == Pattern::kReduceScatter) {
-          operands.push_back({from, to, static_cast<std::size_t>(to) * block_, scratch, block_});
-        } else if (to == root_) {
-          operands.push_back({from, to, 0, scratch, block_});
-        }
+    const Schedule schedule = schedule_of(traffic_of(spec(), ranks()), rank());
+    std::vector<Step> operands;
+    std::vector<Step> results;
+    for (const Step& step : schedule.steps) {
+      if (step.kind == StepKind::kReduce) {
+        allocate(step, schedule.scratch_bytes);
+      } else {
+        (step.into == StepMemory::kScratch ? operands : results).push_back(step);
       }
     }
-    operands_.connect(transport(), context(), spec(), operands, source(), &scratch_);
-    if (spec().pattern != Pattern::kAllreduce) return;
-    std::vector<PlannedFlow> results;
-    for (int to = 0; to < ranks(); ++to) {
-      if (to != root_) results.push_back({root_, to, 0, 0, block_});
-    }
-    results_.connect(transport(), context(), spec(), results, target(), target());
+    const StepBuffers buffers{source(), target(), &scratch_};
+    operands_.connect(transport(), context(), spec(), operands, buffers);
+    if (spec().pattern == Pattern::kAllreduce) results_.connect(transport(), context(), spec(), results, buffers);
   }
 
   void disconnect() noexcept override {
@@ -68,23 +55,21 @@ class Reduction final : public BufferedOperation {
     operand_list_ = Buffer();
   }
 
-  void allocate(std::size_t peers) {
+  void allocate(const Step& reduction, std::size_t scratch_bytes) {
     const int device = context().device();
-    scratch_ = Buffer(runtime(), device, MemoryKind::kDevice, peers * block_);
-    operand_list_ = Buffer(runtime(), device, MemoryKind::kDevice, (peers + 1) * sizeof(void*));
-    std::vector<const void*> operands;
-    const bool scatters = spec().pattern == Pattern::kReduceScatter;
-    const std::size_t own = scatters ? static_cast<std::size_t>(rank()) * block_ : 0;
-    operands.push_back(source()->at(own));
-    for (std::size_t peer = 0; peer < peers; ++peer) operands.push_back(scratch_.at(peer * block_));
+    const std::size_t block = reduction.bytes;
+    scratch_ = Buffer(runtime(), device, MemoryKind::kDevice, scratch_bytes);
+    std::vector<const void*> operands = {source()->at(reduction.source_offset)};
+    for (std::size_t place = 0; place < scratch_bytes; place += block) operands.push_back(scratch_.at(place));
+    operand_list_ = Buffer(runtime(), device, MemoryKind::kDevice, operands.size() * sizeof(void*));
     runtime().copy_now(operand_list_.data(), device, operands.data(), -1, operands.size() * sizeof(void*));
     stream_ = Stream(runtime(), device);
     kernel_ = runtime().kernel(device, kKernelReduce);
-    shape_ = strided_shape(runtime().multiprocessors(device), block_);
-    result_ = target()->at(scatters && spec().in_place ? own : 0);
+    shape_ = strided_shape(runtime().multiprocessors(device), block);
+    result_ = target()->at(reduction.target_offset);
     list_ = operand_list_.data();
     count_ = ranks();
-    elements_ = block_ / size_of(spec().datatype);
+    elements_ = block / size_of(spec().datatype);
     datatype_ = static_cast<std::uint32_t>(spec().datatype);
     op_ = static_cast<std::uint32_t>(spec().op);
   }
@@ -95,15 +80,12 @@ class Reduction final : public BufferedOperation {
     stream_.synchronize();
   }
 
-  int root_;
-  bool reduces_here_;
-  std::size_t block_;
   Buffer scratch_;
   Buffer operand_list_;
   ChannelSet operands_;  // after scratch_: goes first
   ChannelSet results_;
   Stream stream_;
-  KernelHandle kernel_ = nullptr;
+  KernelHandle kernel_ = nullptr;  // where this rank reduces
   LaunchShape shape_;
   void* result_ = nullptr;
   void* list_ = nullptr;

@@ -144,6 +144,11 @@ class CclOperation final : public BufferedOperation {
     }
   }
 
+  bool is_messages() const {
+    return is_point_to_point(spec().pattern) || spec().pattern == Pattern::kAlltoall ||
+           spec().pattern == Pattern::kGather || spec().pattern == Pattern::kScatter;
+  }
+
   struct Message {
     int peer;
     std::size_t offset;
@@ -218,75 +223,22 @@ class CclOperation final : public BufferedOperation {
     return std::static_pointer_cast<CclCommunicator>(kept);
   }
 
-  // Who sends what to whom, for the patterns that are messages, in the layout's offsets; and who must tell whom.
+  // The schedule's transfers, for the patterns that are messages; and who must tell whom.
   void plan_messages() {
-    const int n = ranks();
     const int me = rank();
-    const int root = spec().root;
-    const std::size_t m = static_cast<std::size_t>(spec().size_bytes);
     sends_.clear();
     receives_.clear();
+    std::vector<Step> steps;
+    if (is_messages()) steps = schedule_of(traffic_of(spec(), ranks()), me).steps;
+    if (ranks() == 1 && spec().pattern == Pattern::kPingpong) steps.pop_back();  // there and back is one message
+    const Timekeeper keeper = timekeeper_of(spec().pattern);
     std::vector<Flow> told;  // flows whose sender keeps the time
-    const auto send = [&](int peer, std::size_t offset, std::size_t bytes) { sends_.push_back({peer, offset, bytes}); };
-    const auto receive = [&](int peer, std::size_t offset, std::size_t bytes) {
-      receives_.push_back({peer, offset, bytes});
-    };
-    const int other = n == 1 ? 0 : 1 - me;
-    switch (spec().pattern) {
-      case Pattern::kPingpong:
-        send(other, 0, m);
-        receive(other, 0, m);
-        break;
-      case Pattern::kUnidirectional:
-        if (me == 0) send(n - 1, 0, m);
-        if (me == n - 1) receive(0, 0, m);
-        told.push_back({0, n - 1, nullptr, nullptr});
-        break;
-      case Pattern::kBidirectional:
-        send(other, 0, m);
-        receive(other, 0, m);
-        told.push_back({0, n - 1, nullptr, nullptr});
-        if (n > 1) told.push_back({1, 0, nullptr, nullptr});
-        break;
-      case Pattern::kRingShift:
-        send((me + 1) % n, 0, m);
-        receive((me + n - 1) % n, 0, m);
-        break;
-      case Pattern::kOneToAll:
-        for (int peer = 0; peer < n; ++peer) {
-          if (peer == root) continue;
-          if (me == root) send(peer, place(peer), m);
-          if (me == peer) receive(root, 0, m);
-          told.push_back({root, peer, nullptr, nullptr});
-        }
-        break;
-      case Pattern::kAllToOne:
-        if (me != root) send(root, 0, m);
-        for (int peer = 0; me == root && peer < n; ++peer) {
-          if (peer != root) receive(peer, place(peer), m);
-        }
-        break;
-      case Pattern::kAlltoall:
-        for (int peer = 0; peer < n; ++peer) {
-          if (peer == me) continue;
-          send(peer, place(peer), m);
-          receive(peer, place(peer), m);
-        }
-        break;
-      case Pattern::kGather:  // the root's own block too, unless it is in place
-        if (me != root || !spec().in_place) send(root, layout().sent[0].offset, block());
-        for (int peer = 0; me == root && peer < n; ++peer) {
-          if (peer != root || !spec().in_place) receive(peer, place(peer), block());
-        }
-        break;
-      case Pattern::kScatter:
-        for (int peer = 0; me == root && peer < n; ++peer) {
-          if (peer != root || !spec().in_place) send(peer, place(peer), block());
-        }
-        if (me != root || !spec().in_place) receive(root, 0, block());
-        break;
-      default:
-        break;
+    for (const Step& step : steps) {
+      if (step.source == me) sends_.push_back({step.target, step.source_offset, step.bytes});
+      if (step.target == me) receives_.push_back({step.source, step.target_offset, step.bytes});
+      const bool keeps = keeper == Timekeeper::kSender || keeper == Timekeeper::kLanes ||
+                         (keeper == Timekeeper::kRoot && step.source == spec().root);
+      if (keeps) told.push_back({step.source, step.target, nullptr, nullptr});
     }
     // Within one rank the stream's own completion says it all.
     std::erase_if(told, [](const Flow& flow) { return flow.source == flow.target; });

@@ -90,6 +90,16 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
     return end == ExposedEnd::kTarget ? flow.target_buffer : flow.source_buffer;
   };
 
+  // Ranks list their own flows alone, so a flow's name among them is its owner, its user, and the how manieth between
+  // these it is.
+  std::map<std::pair<int, int>, std::uint64_t> counts;
+  std::vector<std::uint64_t> names;
+  std::map<std::pair<int, std::uint64_t>, std::size_t> used;  // by owner and name
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    names.push_back(counts[{owner_of(flows[i]), user_of(flows[i])}]++);
+    if (user_of(flows[i]) == me) used[{owner_of(flows[i]), names.back()}] = i;
+  }
+
   // Each buffer is shared once, however many flows it serves.
   std::string reason;
   std::map<const Buffer*, std::uint64_t> numbers;
@@ -99,7 +109,8 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
     if (owner_of(flows[i]) != me || user_of(flows[i]) == me) continue;
     const Buffer* buffer = buffer_of(flows[i]);
     const auto [place, is_new] = numbers.emplace(buffer, numbers.size());
-    of_flow.number(i);
+    of_flow.number(static_cast<std::uint64_t>(user_of(flows[i])));
+    of_flow.number(names[i]);
     of_flow.number(place->second);
     if (!is_new) continue;
     SharedHandle handle;
@@ -137,10 +148,13 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
       buffer.handle.bytes = exposed_reader.text();
     }
     Reader flow_reader(flow_bytes);
-    for (std::size_t count = flow_bytes.size() / (2 * sizeof(std::uint64_t)); count > 0; --count) {
-      const std::uint64_t flow = flow_reader.number();
+    for (std::size_t count = flow_bytes.size() / (3 * sizeof(std::uint64_t)); count > 0; --count) {
+      const auto user = static_cast<int>(flow_reader.number());
+      const std::uint64_t name = flow_reader.number();
       const std::uint64_t number = flow_reader.number();
-      if (user_of(flows[flow]) != me) continue;
+      if (user != me) continue;
+      const auto flow = used.find({rank, name});
+      if (flow == used.end()) throw PeerError("a peer shares memory for a flow that this rank does not have");
       const auto [place, is_new] = opened.emplace(std::make_pair(rank, number), PeerBuffer{});
       if (is_new && reason.empty()) {
         const Exposed& buffer = buffers[number];
@@ -159,7 +173,7 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
           }
         }
       }
-      result[flow] = place->second;
+      result[flow->second] = place->second;
     }
   }
   for (std::size_t i = 0; i < flows.size(); ++i) {

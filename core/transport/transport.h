@@ -108,8 +108,9 @@ class Transport {
   // answer.
   virtual std::string supports(const RankContext& context, const CaseSpec& spec) const = 0;
 
-  // Connects all flows of an operation, collective over the context's group. Element i is this rank's end of flows[i],
-  // nullptr where it is neither end. Exchanges handles; throws Unsupported or RuntimeCallError.
+  // Connects an operation's flows, collective over the context's group. Each rank gives those that it is an end of, the
+  // flows from one rank to another in one order on both; element i is this rank's end of flows[i]. Exchanges handles;
+  // throws Unsupported or RuntimeCallError.
   virtual std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                         const std::vector<Flow>& flows) = 0;
 

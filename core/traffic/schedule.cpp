@@ -1,0 +1,187 @@
+#include "traffic/schedule.h"
+
+#include <string>
+#include <utility>
+
+#include "errors.h"
+
+namespace linkgauge {
+namespace {
+
+// One rank's steps while they are written down.
+class StepWriter {
+ public:
+  StepWriter(const Traffic& traffic, int rank, std::size_t block)
+      : traffic_(traffic), rank_(rank), ranks_(traffic.ranks), block_(block) {}
+
+  Schedule take() { return std::move(schedule_); }
+
+  std::size_t place(int rank) const { return static_cast<std::size_t>(rank) * block_; }
+  void reserve(std::size_t steps) { schedule_.steps.reserve(steps); }
+
+  // The transfer, where this rank is an end of it.
+  void transfer(int source, int target, std::size_t source_offset, std::size_t target_offset, std::size_t bytes) {
+    if (source != rank_ && target != rank_) return;
+    schedule_.steps.push_back(
+        {StepKind::kTransfer, from_, into_, stage_, source, target, source_offset, target_offset, bytes});
+  }
+
+  // Every rank to every other, distance after distance: make(source, target).
+  template <typename Make>
+  void to_all(bool with_own, const Make& make) {
+    reserve(2 * static_cast<std::size_t>(ranks_));
+    if (with_own) make(rank_, rank_);
+    for (int shift = 1; shift < ranks_; ++shift) {
+      const int to = (rank_ + shift) % ranks_;
+      const int from = (rank_ + ranks_ - shift) % ranks_;
+      // In the order of the sources, so that both ends of a pair agree.
+      if (from < rank_) make(from, rank_);
+      make(rank_, to);
+      if (from > rank_) make(from, rank_);
+    }
+  }
+
+  // Every other rank to each, distance after distance: make(source, target), in the order of the targets.
+  template <typename Make>
+  void from_all(const Make& make) {
+    reserve(2 * static_cast<std::size_t>(ranks_));
+    for (int shift = 1; shift < ranks_; ++shift) {
+      const int to = (rank_ + ranks_ - shift) % ranks_;
+      const int from = (rank_ + shift) % ranks_;
+      if (to < rank_) make(rank_, to);
+      make(from, rank_);
+      if (to > rank_) make(rank_, to);
+    }
+  }
+
+  // Between the root and every other rank, the nearest above it first: make(peer).
+  template <typename Make>
+  void with_root(int root, bool with_own, const Make& make) {
+    if (rank_ != root) return make(rank_);
+    reserve(static_cast<std::size_t>(ranks_));
+    for (int shift = with_own ? 0 : 1; shift < ranks_; ++shift) make((root + shift) % ranks_);
+  }
+
+  // The operand of rank `to` + shift lies in block shift - 1 of `to`'s scratch.
+  std::size_t scratch_place(int from, int to) const {
+    return static_cast<std::size_t>((from - to + ranks_) % ranks_ - 1) * block_;
+  }
+  void operands_to(int root) {
+    into_ = StepMemory::kScratch;
+    with_root(root, false, [&](int peer) { transfer(peer, root, 0, scratch_place(peer, root), block_); });
+    into_ = StepMemory::kTarget;
+  }
+  void reduce_here(std::size_t operand, std::size_t result) {
+    schedule_.steps.push_back(
+        {StepKind::kReduce, StepMemory::kSource, StepMemory::kTarget, 1, rank_, rank_, operand, result, block_});
+    schedule_.scratch_bytes = static_cast<std::size_t>(ranks_ - 1) * block_;
+  }
+
+  void write();
+
+ private:
+  void write_pairs();
+  void write_reduction();
+
+  Traffic traffic_;
+  int rank_;
+  int ranks_;
+  std::size_t block_;
+  StepMemory from_ = StepMemory::kSource;
+  StepMemory into_ = StepMemory::kTarget;
+  std::uint8_t stage_ = 0;
+  Schedule schedule_;
+};
+
+// Ranks 0 and 1, 2 and 3, ...; or the two of a case, which may be one rank.
+void StepWriter::write_pairs() {
+  const Pattern pattern = traffic_.pattern;
+  const bool one_pair =
+      pattern == Pattern::kPingpong || pattern == Pattern::kUnidirectional || pattern == Pattern::kBidirectional;
+  const int first = one_pair ? 0 : rank_ / 2 * 2;
+  const int second = one_pair ? ranks_ - 1 : first + 1;
+  const std::size_t m = traffic_.bytes;
+  transfer(first, second, 0, 0, m);
+  if (pattern == Pattern::kUnidirectional || pattern == Pattern::kPairsUnidirectional) return;
+  // Both ways at once inside one rank each way has buffers of its own.
+  const std::size_t back = pattern == Pattern::kBidirectional && ranks_ == 1 ? m : 0;
+  if (pattern == Pattern::kPingpong || pattern == Pattern::kPairsPingpong) stage_ = 1;
+  transfer(second, first, back, back, m);
+}
+
+// Every operand comes to the rank that reduces it; allreduce is a reduction on rank 0 and a broadcast (SC'24's
+// reference).
+void StepWriter::write_reduction() {
+  if (traffic_.pattern == Pattern::kReduceScatter) {
+    into_ = StepMemory::kScratch;
+    from_all([&](int from, int to) { transfer(from, to, place(to), scratch_place(from, to), block_); });
+    const std::size_t own = place(rank_);
+    return reduce_here(own, traffic_.in_place ? own : 0);
+  }
+  const int root = traffic_.pattern == Pattern::kReduce ? traffic_.root : 0;
+  operands_to(root);
+  if (rank_ == root) reduce_here(0, 0);
+  if (traffic_.pattern == Pattern::kReduce) return;
+  from_ = StepMemory::kTarget;
+  stage_ = 2;
+  with_root(root, false, [&](int peer) { transfer(root, peer, 0, 0, block_); });
+}
+
+void StepWriter::write() {
+  const std::size_t m = traffic_.bytes;
+  const int root = traffic_.root;
+  const bool own = !traffic_.in_place;
+  switch (traffic_.pattern) {
+    case Pattern::kPingpong:
+    case Pattern::kUnidirectional:
+    case Pattern::kBidirectional:
+    case Pattern::kPairsPingpong:
+    case Pattern::kPairsUnidirectional:
+    case Pattern::kPairsBidirectional:
+      return write_pairs();
+    case Pattern::kRingShift: {
+      const int next = (rank_ + 1) % ranks_;
+      const int before = (rank_ + ranks_ - 1) % ranks_;
+      if (before < rank_) transfer(before, rank_, 0, 0, m);
+      transfer(rank_, next, 0, 0, m);
+      if (before > rank_) transfer(before, rank_, 0, 0, m);
+      return;
+    }
+    case Pattern::kOneToAll:
+      return with_root(root, false, [&](int peer) { transfer(root, peer, place(peer), 0, m); });
+    case Pattern::kAllToOne:
+      return with_root(root, false, [&](int peer) { transfer(peer, root, 0, place(peer), m); });
+    case Pattern::kAlltoall:
+      return to_all(false, [&](int from, int to) { transfer(from, to, place(to), place(from), block_); });
+    case Pattern::kBroadcast:
+      return with_root(root, false, [&](int peer) { transfer(root, peer, 0, 0, m); });
+    case Pattern::kAllgather:
+      return to_all(own, [&](int from, int to) { transfer(from, to, own ? 0 : place(from), place(from), block_); });
+    case Pattern::kGather:
+      return with_root(root, own, [&](int peer) { transfer(peer, root, 0, place(peer), block_); });
+    case Pattern::kScatter:
+      return with_root(root, own, [&](int peer) { transfer(root, peer, place(peer), 0, block_); });
+    case Pattern::kAllreduce:
+    case Pattern::kReduce:
+    case Pattern::kReduceScatter:
+      return write_reduction();
+    default:
+      throw CallerError(std::string(to_string(traffic_.pattern)) + " is not a pattern between ranks");
+  }
+}
+
+}  // namespace
+
+bool cuts_blocks(Pattern pattern) {
+  return pattern == Pattern::kAllgather || pattern == Pattern::kReduceScatter || pattern == Pattern::kGather ||
+         pattern == Pattern::kScatter;
+}
+
+Schedule schedule_of(const Traffic& traffic, int rank) {
+  const std::size_t blocks = cuts_blocks(traffic.pattern) ? static_cast<std::size_t>(traffic.ranks) : 1;
+  StepWriter part(traffic, rank, traffic.bytes / blocks);
+  part.write();
+  return part.take();
+}
+
+}  // namespace linkgauge

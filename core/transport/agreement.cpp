@@ -1,6 +1,8 @@
 #include "transport/agreement.h"
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "errors.h"
@@ -16,6 +18,23 @@ void agree_or_throw(Group& group, const std::string& reason, const Progress& pro
     const std::string found(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
     throw Unsupported("rank " + std::to_string(rank) + ": " + found);
   }
+}
+
+int fresh_tags(const RankContext& context, const Progress& progress) {
+  constexpr int kTagsEach = 8;
+  constexpr int kLargest = 32'767;  // that every library takes
+  std::shared_ptr<void>& kept = context.kept("mpi_tags");
+  if (!kept) kept = std::make_shared<int>(0);
+  auto& turn = *static_cast<int*>(kept.get());
+  // A rank that failed in a case before its operation was connected has counted one less.
+  std::vector<std::byte> mine(sizeof turn);
+  std::memcpy(mine.data(), &turn, sizeof turn);
+  for (const std::vector<std::byte>& bytes : context.group->exchange(mine, progress)) {
+    int theirs = 0;
+    std::memcpy(&theirs, bytes.data(), sizeof theirs);
+    turn = std::max(turn, theirs);
+  }
+  return turn++ % ((kLargest + 1) / kTagsEach) * kTagsEach;
 }
 
 void wait_for_flag(const std::atomic<std::uint64_t>& flag, std::uint64_t value, const Group& group,

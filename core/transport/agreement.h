@@ -6,11 +6,16 @@
 #include <string>
 
 #include "group/group.h"
+#include "transport/transport.h"
 
 namespace linkgauge {
 
 // Collective: throws Unsupported on every rank when some rank has a reason ("" is none), naming the first such rank.
 void agree_or_throw(Group& group, const std::string& reason, const Progress& progress = {});
+
+// Collective: the first tag of MPI messages that an operation of these ranks may use, the next seven being its own as
+// well. What an operation that failed has left under way is so never taken for the next one's.
+int fresh_tags(const RankContext& context, const Progress& progress);
 
 // Returns when *flag >= value. Throws PeerError when some rank has given up meanwhile.
 void wait_for_flag(const std::atomic<std::uint64_t>& flag, std::uint64_t value, const Group& group,

@@ -21,6 +21,14 @@ class MpiLeg final : public HostLeg {
     }
   }
 
+  // What was expected of a rank that failed would be written into slots that are gone. Its tag is never used again.
+  ~MpiLeg() override {
+    for (const std::unique_ptr<MpiRequests>& receive : receives_) receive->cancel_receives();
+    acknowledgement_->cancel_receives();
+  }
+  MpiLeg(const MpiLeg&) = delete;
+  MpiLeg& operator=(const MpiLeg&) = delete;
+
   void send(std::uint64_t chunk, std::size_t bytes) override {
     sends_[slot_of(chunk)]->isend(ends_.source_slots + slot_of(chunk) * ends_.slot_bytes, bytes, peer_, tag_,
                                   communicator_);

@@ -180,7 +180,8 @@ class MpiTransport final : public Transport {
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                 const std::vector<Flow>& flows) override {
-    return is_one_sided(spec) ? connect_window(context, spec, flows) : connect_two_sided(context, spec, flows);
+    if (is_one_sided(spec)) return connect_window(context, spec, flows);
+    return connect_two_sided(context, spec, flows, fresh_tags(context, progress(context)));
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
@@ -214,11 +215,11 @@ class MpiTransport final : public Transport {
   }
 
   static std::vector<std::unique_ptr<Channel>> connect_two_sided(const RankContext& context, const CaseSpec& spec,
-                                                                 const std::vector<Flow>& flows) {
+                                                                 const std::vector<Flow>& flows, int first_tag) {
     std::vector<std::unique_ptr<Channel>> channels(flows.size());
     std::map<std::pair<int, int>, int> tags;  // two for each flow of a pair: its messages and its answers
     for (std::size_t i = 0; i < flows.size(); ++i) {
-      const int tag = tags[{flows[i].source, flows[i].target}];
+      const int tag = first_tag + tags[{flows[i].source, flows[i].target}];
       tags[{flows[i].source, flows[i].target}] += 2;
       if (flows[i].source != context.rank() && flows[i].target != context.rank()) continue;
       channels[i] = std::make_unique<TwoSidedChannel>(context, spec, flows[i], tag);

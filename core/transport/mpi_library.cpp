@@ -94,6 +94,13 @@ class Requests final : public MpiRequests {
     count_ = 0;
     return true;
   }
+  void cancel_receives() noexcept override {
+    for (int i = 0; i < count_; ++i) {
+      if (calls_.mpi.cancel(&places_[static_cast<std::size_t>(i)]) != 0) return;  // the library is failing already
+    }
+    if (count_ != 0) (void)calls_.mpi.waitall(count_, places_.data(), calls_.statuses_ignore());
+    count_ = 0;
+  }
   int count() const override { return count_; }
   int capacity() const override { return static_cast<int>(places_.size()); }
 

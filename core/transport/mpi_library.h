@@ -27,6 +27,8 @@ class MpiRequests {
   virtual void irecv(void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) = 0;
   virtual void wait_all() = 0;
   virtual bool test_all() = 0;  // true: all are complete, and the places free
+  // Takes receives back that nothing has come for: their memory may go.
+  virtual void cancel_receives() noexcept = 0;
   virtual int count() const = 0;
   virtual int capacity() const = 0;
 };

@@ -30,6 +30,7 @@ struct MpiSymbols {
   int (*irecv)(void*, int, H, int, int, H, H*);
   int (*waitall)(int, H*, void*);
   int (*testall)(int, H*, int*, void*);
+  int (*cancel)(H*);
   int (*iprobe)(int, int, H, int*, void*);
   int (*barrier)(H);
   int (*bcast)(void*, int, H, int, H);
@@ -79,6 +80,7 @@ struct MpiSymbols {
     find("MPI_Irecv", s.irecv, true);
     find("MPI_Waitall", s.waitall, true);
     find("MPI_Testall", s.testall, true);
+    find("MPI_Cancel", s.cancel, true);
     find("MPI_Iprobe", s.iprobe, true);
     find("MPI_Barrier", s.barrier, true);
     find("MPI_Bcast", s.bcast, true);

@@ -161,7 +161,7 @@ class StagingTransport final : public Transport {
     }
     agree_or_throw(*context.group, reason, progress(context));
     if (uses_mpi(context, spec)) {
-      connect_mpi(context, flows, channels);
+      connect_mpi(context, flows, fresh_tags(context, progress(context)), channels);
     } else {
       connect_memcpy(context, flows, channels);
     }
@@ -201,11 +201,11 @@ class StagingTransport final : public Transport {
     return shape;
   }
 
-  static void connect_mpi(const RankContext& context, const std::vector<Flow>& flows,
+  static void connect_mpi(const RankContext& context, const std::vector<Flow>& flows, int first_tag,
                           std::vector<std::unique_ptr<StagingChannel>>& channels) {
     std::map<std::pair<int, int>, int> tags;  // two for each flow of a pair: its chunks and its answers
     for (std::size_t i = 0; i < flows.size(); ++i) {
-      const int tag = tags[{flows[i].source, flows[i].target}];
+      const int tag = first_tag + tags[{flows[i].source, flows[i].target}];
       tags[{flows[i].source, flows[i].target}] += 2;
       if (channels[i] != nullptr) channels[i]->set_leg(make_mpi_leg(context, flows[i], channels[i]->leg_ends(), tag));
     }

@@ -84,12 +84,20 @@ def run_program(tmp_path: Path) -> RunProgram:
 
 @pytest.fixture
 def run_cases(run_program: RunProgram) -> RunCases:
-    """A function (mpi, ranks, cases, fault) that measures cases on that many ranks; a result for each case."""
+    """A function (mpi, ranks, cases, fault) that measures cases on that many ranks; a result for each case.
+
+    The fault is planted in every case, or in the first alone where it is to be `once`.
+    """
 
     def run(
-        mpi: MpiInstallation, ranks: int, cases: list[dict[str, Any]], fault: dict[str, Any] | None = None
+        mpi: MpiInstallation,
+        ranks: int,
+        cases: list[dict[str, Any]],
+        fault: dict[str, Any] | None = None,
+        *,
+        once: bool = False,
     ) -> list[dict[str, Any]]:
-        request = {"abi": mpi.abi, "ranks": ranks, "cases": cases, "fault": fault}
+        request = {"abi": mpi.abi, "ranks": ranks, "cases": cases, "fault": fault, "fault_once": once}
         answer: list[dict[str, Any]] = run_program(mpi, ranks, PROGRAM, request)
         return answer
 

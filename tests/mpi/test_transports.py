@@ -150,6 +150,20 @@ def test_a_wrong_last_operation_is_caught(mpi: MpiInstallation, run_cases: RunCa
         assert "corrupt" in [rank["status"] for rank in found["ranks"]], found
 
 
+@pytest.mark.parametrize("variant", ["store_and_forward", "pipelined"])
+def test_what_a_failed_case_still_expected_is_not_the_next_ones(
+    mpi: MpiInstallation, run_cases: RunCases, variant: str
+) -> None:
+    # Rank 0 has asked for rank 1's message when that fails; the next case's must not go where that one should have.
+    fault = {"kind": "throw", "phase": "time", "rank": 1}
+    asked = [
+        case("staging", "all_to_one", 2, size, variant=variant, arrival="free") for size in (70_001, 70_001, 8, 300_007)
+    ]
+    failed, *rest = run_cases(mpi, 2, asked, fault, once=True)
+    assert [rank["status"] for rank in failed["ranks"]] == ["failed", "failed"]
+    expect_verified(asked[1:], rest)
+
+
 def test_reasons_are_sentences_to_act_on(mpi: MpiInstallation, run_cases: RunCases) -> None:
     asked = [
         (case("mpi", "allreduce", 2, 400, datatype="float16"), "no datatype float16"),

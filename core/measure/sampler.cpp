@@ -191,6 +191,7 @@ class Sampler {
       const std::vector<RoundReport> reports = exchange_reports();
       plan_lead(reports, samples);
       const std::int64_t elapsed_ns = reports.front().elapsed_ns;
+      compare_old_clocks(elapsed_ns);
       const std::int64_t sample_ns = std::max<std::int64_t>(reports.front().round_ns / samples, 1);
       longest_sample_ns = std::max(longest_sample_ns, sample_ns);
       if (finished(look_at, most, elapsed_ns, longest_sample_ns)) return true;
@@ -198,6 +199,14 @@ class Sampler {
       const std::int64_t most_ns = settings_.placement != nullptr ? std::min(left_ns, kPlacedRoundNs) : left_ns;
       round = std::clamp<std::int64_t>(most_ns / sample_ns, 1, 2 * samples);
     }
+  }
+
+  // Nodes' clocks drift, by microseconds a second where nothing disciplines them: a long case is not aligned by what
+  // was so before it. Between rounds, on all ranks after the same one.
+  void compare_old_clocks(std::int64_t elapsed_ns) {
+    if (group_.node_count() == 1 || elapsed_ns - compared_ns_ < settings_.clock_age_ns) return;
+    group_.compare_clocks(progress_);
+    compared_ns_ = elapsed_ns;
   }
 
   bool finished(std::int64_t look_at, std::int64_t most, std::int64_t elapsed_ns, std::int64_t longest_sample_ns) {
@@ -386,7 +395,8 @@ class Sampler {
   std::int64_t warmups_ = 0;
   std::uint64_t fills_ = 0;
   std::int64_t begin_ns_ = 0;
-  std::int64_t checked_ns_ = 0;  // of the operation that was checked last
+  std::int64_t compared_ns_ = 0;  // when the nodes' clocks were, since begin_ns_
+  std::int64_t checked_ns_ = 0;   // of the operation that was checked last
   std::int64_t round_ns_ = 0;
   std::int64_t shortest_ns_ = INT64_MAX;
 };

@@ -76,11 +76,12 @@ struct SamplerSettings {
   Heartbeat heartbeat;
   PhaseHook hook;  // empty outside of tests
   std::int64_t max_samples = 1'000'000;
-  ClockFacts host_clock;                // measured once per process; resolution 0: taken as 1 ns
-  ClockFacts event_clock;               // of this rank's device, where the case is timed by events
-  DeviceRuntime* runtime = nullptr;     // needed by the cadence `gated` and the clock `event`
-  BlockPlacement* placement = nullptr;  // drawn anew before each round; nullptr on all ranks: left as it is
-  int first_lane = 0;                   // added to the operation's own
+  ClockFacts host_clock;                       // measured once per process; resolution 0: taken as 1 ns
+  ClockFacts event_clock;                      // of this rank's device, where the case is timed by events
+  DeviceRuntime* runtime = nullptr;            // needed by the cadence `gated` and the clock `event`
+  BlockPlacement* placement = nullptr;         // drawn anew before each round; nullptr on all ranks: left as it is
+  int first_lane = 0;                          // added to the operation's own
+  std::int64_t clock_age_ns = 60'000'000'000;  // several nodes: the clocks are compared anew after so long
 };
 
 // Runs the case's operation (prepared by the caller) under the case's cadence, arrival, clock and stop rule. Collective

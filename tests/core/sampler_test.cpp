@@ -487,5 +487,60 @@ TEST(HostClock, IsMeasured) {
   EXPECT_LT(facts.resolution_ns, 1e6);
 }
 
+// A group that says it is on two nodes, and counts how often their clocks were compared.
+class TwoNodes final : public Group {
+ public:
+  explicit TwoNodes(Group& real) : real_(real) {}
+  int compared() const { return compared_; }
+
+  int rank() const override { return real_.rank(); }
+  int size() const override { return real_.size(); }
+  int node() const override { return 0; }
+  int node_count() const override { return 2; }
+  bool one_process() const override { return true; }
+  void barrier(const Progress& progress, Waiting waiting) override { real_.barrier(progress, waiting); }
+  bool agree(bool mine, const Progress& progress) override { return real_.agree(mine, progress); }
+  std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override {
+    return real_.exchange(mine, progress);
+  }
+  Group& on_node() override { return real_; }
+  void gather(std::span<const std::byte> mine, const Take& take) override { real_.gather(mine, take); }
+  std::unique_ptr<Group> subset(const std::vector<int>& ranks) override { return real_.subset(ranks); }
+  std::int64_t align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) override {
+    return real_.align(lead_ns, offset_ns, progress);
+  }
+  ClockOffset compare_clocks(const Progress& /*progress*/) override {
+    ++compared_;
+    return {};
+  }
+  std::atomic<std::uint64_t>* flag(int source, int target, int channel) override {
+    return real_.flag(source, target, channel);
+  }
+  bool aborted() const override { return real_.aborted(); }
+  void abort_with(const std::string& reason) noexcept override { real_.abort_with(reason); }
+  void part() noexcept override { real_.part(); }
+
+ private:
+  Group& real_;
+  int compared_ = 0;
+};
+
+TEST(Sampler, ClocksOfNodesAreComparedAnewInALongCase) {
+  const auto groups = make_thread_groups(1);
+  for (const bool is_long : {false, true}) {
+    TwoNodes group(*groups[0]);
+    FakeOperation operation(group, 100'000);
+    CaseSpec spec;
+    spec.stop.kind = StopRuleKind::kCount;
+    spec.stop.samples = 100;
+    spec.stop.time_ns = 60'000'000'000;
+    SamplerSettings settings;
+    if (is_long) settings.clock_age_ns = 1'000'000;
+    EXPECT_EQ(sample(operation, group, spec, settings).stopped_by, "count");
+    EXPECT_EQ(group.compared() > 0, is_long);
+    EXPECT_LE(group.compared(), 10) << "between rounds, each twice as long as the one before";
+  }
+}
+
 }  // namespace
 }  // namespace linkgauge

@@ -90,7 +90,7 @@ def test_launches_that_differ_are_said_where_nothing_else_does() -> None:
     )
     # Nothing to say of cases that the other run lacks, nor of launches alike; what is not stored stops nothing.
     assert match_runs(first, repeats_of([row(PAIR)]), of("x"), of("x")).notes == ()
-    for broken in (None, "{", "[]", '{"launch_key_contents": 3}', '{"launch_key_contents": {"env": 3}}'):
-        odd = [{"launch_key": "y", "extra": broken, "ranks": []}]
+    for lacking in (None, "{}", '{"launch_key_contents": null}', '{"launch_key_contents": {"env": null}}'):
+        odd = [{"launch_key": "y", "extra": lacking, "ranks": []}]
         (note,) = match_runs(first, second, of("x"), odd).notes
         assert "1 case of both runs not compared" in note

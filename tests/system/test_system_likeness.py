@@ -72,6 +72,24 @@ def test_four_of_eight_gpus_behind_switches_are_a_part() -> None:
     assert not whole.part
 
 
+def test_one_device_alone_is_like_one_whose_memory_is_as_fast() -> None:
+    """As a virtual machine shows it; another board of the same chip has other memory."""
+    data = h200(1, links=1, model="NVIDIA H100 80GB HBM3")
+    del data["switch"], data["link"][1:]
+    assert described_like(found(data)) is None  # its memory's rate is not known
+    for rate, is_like in ((3.352e12, True), (2.039e12, False), (3.938e12, False)):
+        data["device"][0]["memory_rate"] = {"value": rate, "unit": "B/s", "provenance": "discovered", "source": "NVML"}
+        likeness = described_like(found(data))
+        assert (likeness is not None) == is_like
+        if likeness is not None:
+            assert likeness.system.name.startswith("hgx-h100")
+            assert likeness.differences == ()
+            assert likeness.words.startswith("one of its ")
+    two = h200(2, model="NVIDIA H100 80GB HBM3")
+    two["link"], two["switch"] = two["link"][:2], []
+    assert described_like(found(two)) is None  # joined otherwise than described
+
+
 def test_what_is_less_than_described_is_told_as_a_difference() -> None:
     data = h200()
     data["link"][-1]["count"] = 17

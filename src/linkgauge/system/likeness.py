@@ -3,7 +3,8 @@
 A machine is like a description where its devices are the same chip (H200, MI250X), are no more, and are joined as
 there: by the same kind and version of link at the same rate, to each other or to switches, and to hosts by the same
 kind. It may be a part of it (4 devices of 8), and have fewer links than there, up to half: those that are missing are
-what a check should find, and are told as differences.
+what a check should find, and are told as differences. One device alone, of which no link to others is to be seen, is
+like one of a description whose memory is as fast.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from linkgauge.system.shipped import names
 
 _CHIP = re.compile(r"[A-Z]{0,2}\d{3,4}[A-Z]?")
 _SAME_RATE = 0.02
+_SAME_MEMORY = 0.1  # data sheets round; a chip's other boards differ by more (H100: 2.0, 3.35 and 3.9 TB/s)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,16 +65,19 @@ def like(found: System, described: System) -> Likeness | None:
     if not all(chips(device.model) & should for device in ours):
         return None
     mine, built = _ends_of(found), _ends_of(described)
-    if not _fits(mine, built):
+    alone = len(mine) == 1 and not mine[0].fabric
+    if alone and not _same_memory(found, described):
+        return None
+    if not _fits(mine, built, alone):
         return None
     part = len(ours) < len(theirs)
-    if part and any(ends.neighbours for ends in built):
+    if part and not alone and any(ends.neighbours for ends in built):
         return None  # of devices that are joined directly a part is another graph
     most = max(built, key=lambda ends: sum(ends.fabric.values()))
     differences = []
     for device, ends, whole in zip(ours, mine, _ordered_like(mine, built), strict=True):
         have, built_with = sum(ends.fabric.values()), sum(whole.fabric.values())
-        if have < built_with:
+        if have < built_with and not alone:
             kind = next(iter(whole.fabric))[0]
             differences.append(f"{device.name} has {have} of {built_with} {kind} links")
     rates = {ends.host_rate for ends in mine if ends.host_rate}, {ends.host_rate for ends in built if ends.host_rate}
@@ -81,7 +86,8 @@ def like(found: System, described: System) -> Likeness | None:
         differences.append(
             f"links to hosts could give {min(rates[0]) / 1e9:.3g} GB/s, {min(rates[1]) / 1e9:.3g} described"
         )
-    return Likeness(described, _words(part, len(ours), len(theirs), most), tuple(differences), part, host_links)
+    words = f"one of its {len(theirs)} devices, alone" if alone else _words(part, len(ours), len(theirs), most)
+    return Likeness(described, words, tuple(differences), part, host_links)
 
 
 @functools.lru_cache(maxsize=8)
@@ -131,16 +137,31 @@ def _could(link: Link, source: str) -> float | None:
     return max((rate for rate in (trained, possible) if rate), default=None)
 
 
-def _fits(mine: list[_Ends], built: list[_Ends]) -> bool:
-    """Whether every device is joined as one of the description is, with at least half of its links."""
+def _same_memory(found: System, described: System) -> bool:
+    """Whether all memory rates that are known, of both, are about the same, and one of each is."""
+    rates = [[d.memory_rate.value for d in one.devices if d.memory_rate is not None] for one in (found, described)]
+    return all(rates) and all(abs(mine / theirs - 1) < _SAME_MEMORY for mine in rates[0] for theirs in rates[1])
+
+
+def _fits(mine: list[_Ends], built: list[_Ends], alone: bool) -> bool:
+    """Whether every device is joined as one of the description is, with at least half of its links.
+
+    Of a device that is `alone` only the links to hosts are looked at.
+    """
     return all(
+        (not ends.host_kinds or not whole.host_kinds or bool(ends.host_kinds & whole.host_kinds))
+        and (alone or _same_fabric(ends, whole))
+        for ends, whole in zip(mine, _ordered_like(mine, built), strict=True)
+    )
+
+
+def _same_fabric(ends: _Ends, whole: _Ends) -> bool:
+    return (
         set(ends.fabric) == set(whole.fabric)
         and (not ends.versions or not whole.versions or ends.versions == whole.versions)
         and _same_rates(ends, whole)
-        and (not ends.host_kinds or not whole.host_kinds or bool(ends.host_kinds & whole.host_kinds))
         and all(2 * ends.fabric[key] >= count >= ends.fabric[key] for key, count in whole.fabric.items())
         and len(ends.neighbours) <= len(whole.neighbours)
-        for ends, whole in zip(mine, _ordered_like(mine, built), strict=True)
     )
 
 

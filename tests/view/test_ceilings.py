@@ -11,6 +11,7 @@ import pytest
 
 import linkgauge
 from linkgauge.app.cli import run_command
+from linkgauge.errors import RunFolderError
 from linkgauge.system.catalog import load
 from linkgauge.system.dump import to_data
 from linkgauge.view.ceilings import Ceilings
@@ -23,7 +24,7 @@ from thorough import thorough
 CASES = [make_case("copy_engine", p, 1 << 30) for p in ("pingpong", "unidirectional", "bidirectional", "allreduce")]
 
 
-FURTHER: tuple[Any, ...] = ({"format": "nonsense"}, {}, [1], {"a": {"b": {}}})
+FURTHER: tuple[Any, ...] = ({"format": "nonsense"}, {}, {"a": {"b": {}}})
 MORE = thorough("the reader of systems has tests of its own, of each mistake")
 
 
@@ -56,6 +57,11 @@ def test_a_system_that_cannot_be_read_stops_nothing(tmp_path: Path, system: Any)
     ceilings = Ceilings(run)
     assert all(ceilings.of(row) == [] for row in Results(run).rows)
     assert "No ceilings" in report_html(run, findings=())
+
+
+def test_a_system_that_is_none_is_refused_at_the_door(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match=r"run.json: system is list: expected a JSON object"):
+        run_on(tmp_path / "run", [1])
 
 
 def test_a_rule_that_fails_is_said_and_stops_nothing(rich_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

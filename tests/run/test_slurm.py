@@ -42,7 +42,7 @@ size = "8:32KiB:x8"
 pairs = "first"
 devices = [[0, 1]]
 stop_rule = "duration"
-stop_time_ns = "500ms"
+stop_time_ns = "1s"
 """
 CASES = 2 * 2 * 5
 CONFIGURATION = """

@@ -129,7 +129,7 @@ class Ends:
         self.end = NodeBeats(self.parents, self.place)
 
     def until(self, holds: Any) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 100
         while not holds():
             assert time.monotonic() < deadline
             self.end.look()

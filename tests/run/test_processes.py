@@ -30,13 +30,13 @@ def test_the_end_of_a_process_is_told_at_once(blind: bool, monkeypatch: pytest.M
         child.stdin.close()
         looks = 0
         while child.poll() is None:
-            end.wait(20.0)
+            end.wait(100.0)
             looks += 1
-        assert time.monotonic() - start < 15
+        assert time.monotonic() - start < 90
         if not blind:
             assert looks <= 2  # the descriptor tells of the end a moment before the child can be reaped
-        end.wait(20.0)  # of one that has ended
-        assert time.monotonic() - start < 15
+        end.wait(100.0)  # of one that has ended
+        assert time.monotonic() - start < 90
         during = len(os.listdir("/proc/self/fd"))
     assert len(os.listdir("/proc/self/fd")) == during - (0 if blind else 1)
 

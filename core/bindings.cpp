@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "bindings_case.h"
+#include "bindings_traffic.h"
 #include "device/device_runtime.h"
 #include "errors.h"
 #include "group/group.h"
@@ -450,6 +451,7 @@ void bind_session(nb::module_& module) {
         return std::pair(library.version(), library.path());
       },
       "rccl"_a, "library"_a = "", "library_folders"_a = std::vector<std::string>{});
+  bind_traffic(module);
   module.def("host_clock", [] { return to_python(host_clock()); });
 }
 

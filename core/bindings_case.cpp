@@ -146,6 +146,7 @@ constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
     {"datatype", word<&CaseSpec::datatype, datatype_from>},
     {"op", word<&CaseSpec::op, op_from>},
     {"in_place", plain<&CaseSpec::in_place>},
+    {"distribution", plain<&CaseSpec::distribution>},
     {"path", plain<&CaseSpec::path>},
     {"algorithm", plain<&CaseSpec::algorithm>},
     {"buffer", plain<&CaseSpec::buffer>},

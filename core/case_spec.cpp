@@ -5,35 +5,6 @@
 namespace linkgauge {
 namespace {
 
-constexpr Words<Pattern, 28> kPatterns{"pattern",
-                                       {{{Pattern::kPingpong, "pingpong"},
-                                         {Pattern::kUnidirectional, "unidirectional"},
-                                         {Pattern::kBidirectional, "bidirectional"},
-                                         {Pattern::kPairsPingpong, "pairs_pingpong"},
-                                         {Pattern::kPairsUnidirectional, "pairs_unidirectional"},
-                                         {Pattern::kPairsBidirectional, "pairs_bidirectional"},
-                                         {Pattern::kRingShift, "ring_shift"},
-                                         {Pattern::kOneToAll, "one_to_all"},
-                                         {Pattern::kAllToOne, "all_to_one"},
-                                         {Pattern::kAlltoall, "alltoall"},
-                                         {Pattern::kAllreduce, "allreduce"},
-                                         {Pattern::kAllgather, "allgather"},
-                                         {Pattern::kReduceScatter, "reduce_scatter"},
-                                         {Pattern::kBroadcast, "broadcast"},
-                                         {Pattern::kReduce, "reduce"},
-                                         {Pattern::kGather, "gather"},
-                                         {Pattern::kScatter, "scatter"},
-                                         {Pattern::kHostToDevice, "host_to_device"},
-                                         {Pattern::kDeviceToHost, "device_to_host"},
-                                         {Pattern::kHostDeviceBoth, "host_device_both"},
-                                         {Pattern::kHostToDeviceBeside, "host_to_device_beside"},
-                                         {Pattern::kDeviceToHostBeside, "device_to_host_beside"},
-                                         {Pattern::kLocalCopy, "local_copy"},
-                                         {Pattern::kStreamCopy, "stream_copy"},
-                                         {Pattern::kCpuStream, "cpu_stream"},
-                                         {Pattern::kChase, "chase"},
-                                         {Pattern::kFlagPingpong, "flag_pingpong"},
-                                         {Pattern::kFloor, "floor"}}}};
 constexpr Words<Cadence, 4> kCadences{"cadence",
                                       {{{Cadence::kIsolated, "isolated"},
                                         {Cadence::kStreaming, "streaming"},
@@ -69,7 +40,6 @@ constexpr Words<StopRuleKind, 3> kStopRules{
 
 }  // namespace
 
-Pattern pattern_from(std::string_view word) { return kPatterns.from(word); }
 Cadence cadence_from(std::string_view word) { return kCadences.from(word); }
 Arrival arrival_from(std::string_view word) { return kArrivals.from(word); }
 ClockKind clock_from(std::string_view word) { return kClocks.from(word); }
@@ -77,7 +47,6 @@ Datatype datatype_from(std::string_view word) { return kDatatypes.from(word); }
 ReduceOp op_from(std::string_view word) { return kOps.from(word); }
 Initiator initiator_from(std::string_view word) { return kInitiators.from(word); }
 StopRuleKind stop_rule_from(std::string_view word) { return kStopRules.from(word); }
-std::string_view to_string(Pattern value) { return kPatterns.name_of(value); }
 std::string_view to_string(Datatype value) { return kDatatypes.name_of(value); }
 std::string_view to_string(ReduceOp value) { return kOps.name_of(value); }
 

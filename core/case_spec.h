@@ -30,6 +30,9 @@ enum class Pattern : std::uint8_t {
   kReduce,
   kGather,
   kScatter,
+  kAlltoallv,
+  kHalo,
+  kBarrier,
   kHostToDevice,
   kDeviceToHost,
   kHostDeviceBoth,
@@ -64,7 +67,7 @@ enum class Initiator : std::uint8_t { kSender, kReceiver };
 enum class StopRuleKind : std::uint8_t { kCount, kInterval, kDuration };
 
 // Each throws CallerError naming the word and those expected.
-Pattern pattern_from(std::string_view word);
+Pattern pattern_from(std::string_view word);  // of traffic/patterns.h, as is its to_string
 Cadence cadence_from(std::string_view word);
 Arrival arrival_from(std::string_view word);
 ClockKind clock_from(std::string_view word);
@@ -107,9 +110,10 @@ struct CaseSpec {
   Datatype datatype = Datatype::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   bool in_place = false;
-  std::string path;       // direct, pcie, host; "" the library's default
-  std::string buffer;     // ccl: plain, allocated, registered, symmetric; "" is plain
-  std::string algorithm;  // "" the transport's default
+  std::string distribution;  // of alltoallv and halo (traffic/distribution.h); "" the default
+  std::string path;          // direct, pcie, host; "" the library's default
+  std::string buffer;        // ccl: plain, allocated, registered, symmetric; "" is plain
+  std::string algorithm;     // "" the transport's default
   Initiator initiator = Initiator::kSender;
   std::string host_leg;          // staging: "mpi" or "memcpy"
   std::int64_t chunk_bytes = 0;  // pipelined variants; 0: chosen by the transport

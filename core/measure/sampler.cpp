@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <thread>
 #include <utility>
 
 #include "errors.h"
+#include "group/values.h"
 #include "measure/statistics.h"
 #include "measure/stop_rule.h"
 #include "measure/timed_section.h"
+#include "traffic/patterns.h"
 
 namespace linkgauge {
 namespace {
@@ -34,20 +35,6 @@ std::uint64_t seed_of(std::uint64_t seed, std::uint64_t number) {
   bits = (bits ^ (bits >> 30U)) * 0xbf58476d1ce4e5b9U;
   bits = (bits ^ (bits >> 27U)) * 0x94d049bb133111ebU;
   return bits ^ (bits >> 31U);
-}
-
-template <typename Value>
-std::vector<std::byte> to_bytes(const Value* values, std::size_t count) {
-  std::vector<std::byte> bytes(count * sizeof(Value));
-  if (count != 0) std::memcpy(bytes.data(), values, bytes.size());
-  return bytes;
-}
-
-template <typename Value>
-std::vector<Value> from_bytes(const std::vector<std::byte>& bytes) {
-  std::vector<Value> values(bytes.size() / sizeof(Value));
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(Value));
-  return values;
 }
 
 // What each rank tells between rounds. From it every rank reckons the same next step.
@@ -352,7 +339,7 @@ class Sampler {
       if (sample.phase != Phase::kSample) continue;
       mine.push_back({sample.scheduled_ns, sample.start_ns, sample.ns, sample.iterations});
     }
-    const bool from_schedule = timekeeper_of(spec_.pattern) == Timekeeper::kSlowest &&
+    const bool from_schedule = traits_of(spec_.pattern).timekeeper == Timekeeper::kSlowest &&
                                spec_.clock == ClockKind::kHost && group_.node_count() == 1;
     const std::size_t known = series_.size();
     series_.resize(static_cast<std::size_t>(taken_), 0.0);

@@ -1,9 +1,14 @@
 #include "pattern/buffered_operation.h"
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "errors.h"
+#include "group/values.h"
+#include "measure/clock.h"
 #include "pattern/operations.h"
+#include "traffic/patterns.h"
 #include "transport/agreement.h"
 #include "transport/mpi_library.h"
 
@@ -61,11 +66,48 @@ void BufferedOperation::fill(std::uint64_t seed) {
 }
 
 VerifyResult BufferedOperation::verify(std::uint64_t seed) {
-  leave_device();
   VerifyResult result;
+  check_data(seed, result);
+  if (spec_.pattern == Pattern::kBarrier) {
+    check_meeting(seed, result);
+    check_data(seed, result);
+  }
+  return result;
+}
+
+void BufferedOperation::check_data(std::uint64_t seed, VerifyResult& result) {
+  leave_device();
   for (const Piece& piece : layout_.received) data_->check(target_, piece, seed, result);
   enter_device();
-  return result;
+}
+
+// No rank leaves before the last has come, whichever that is. Ranks of one node have one clock.
+void BufferedOperation::check_meeting(std::uint64_t seed, VerifyResult& result) {
+  constexpr int kRounds = 3;
+  constexpr auto kLate = std::chrono::milliseconds(2);
+  struct Visit {
+    std::int64_t came_ns;
+    std::int64_t left_ns;
+    int node;
+  };
+  for (int round = 0; round < kRounds; ++round) {
+    group().barrier(progress_);
+    if (rank() == static_cast<int>((seed + static_cast<std::uint64_t>(round)) % static_cast<std::uint64_t>(ranks()))) {
+      std::this_thread::sleep_for(kLate);
+    }
+    Visit mine{now_ns(), 0, group().node()};
+    post();
+    complete();
+    mine.left_ns = now_ns();
+    const auto visits = group().exchange(to_bytes(&mine, 1), progress_);
+    for (std::size_t other = 0; other < visits.size(); ++other) {
+      const Visit visit = from_bytes<Visit>(visits[other]).front();
+      if (visit.node != mine.node || visit.came_ns <= mine.left_ns || !result.ok) continue;
+      result.ok = false;
+      result.bad_bytes = 1;
+      result.where = "left the barrier before rank " + std::to_string(other) + " came";
+    }
+  }
 }
 
 void BufferedOperation::release() noexcept {
@@ -94,7 +136,7 @@ int BufferedOperation::lane() const {
   if (spec_.pattern == Pattern::kPairsPingpong || spec_.pattern == Pattern::kPairsUnidirectional) {
     return keeps_pair_time() ? rank() / 2 : -1;
   }
-  switch (timekeeper_of(spec_.pattern)) {
+  switch (traits_of(spec_.pattern).timekeeper) {
     case Timekeeper::kStarter:
       return rank() == 0 ? 0 : -1;
     case Timekeeper::kSender:

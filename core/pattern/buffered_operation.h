@@ -55,6 +55,8 @@ class BufferedOperation : public Operation {
 
  private:
   bool keeps_pair_time() const;
+  void check_data(std::uint64_t seed, VerifyResult& result);
+  void check_meeting(std::uint64_t seed, VerifyResult& result);
 
   Transport* transport_;
   RankContext context_;

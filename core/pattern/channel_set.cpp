@@ -1,26 +1,39 @@
 #include "pattern/channel_set.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
 
 namespace linkgauge {
 
 void ChannelSet::connect(Transport& transport, const RankContext& context, const CaseSpec& spec,
                          std::span<const Step> steps, const StepBuffers& buffers) {
   const int rank = context.rank();
-  std::vector<Step> transfers;
   std::vector<Flow> flows;
+  std::map<std::tuple<int, int, StepMemory, StepMemory, int>, std::size_t> flow_of;
+  std::vector<std::pair<std::size_t, Step>> transfers;
   for (const Step& step : steps) {
     if (step.kind != StepKind::kTransfer) continue;
-    transfers.push_back(step);
-    flows.push_back({step.source, step.target, step.source == rank ? buffers.at(step.from) : nullptr,
-                     step.target == rank ? buffers.at(step.into) : nullptr});
+    const auto [known, is_new] =
+        flow_of.try_emplace({step.source, step.target, step.from, step.into, step.queue}, flows.size());
+    transfers.emplace_back(known->second, step);
+    if (is_new) {
+      flows.push_back({step.source, step.target, step.source == rank ? buffers.at(step.from) : nullptr,
+                       step.target == rank ? buffers.at(step.into) : nullptr, step.bytes, 1});
+    } else {
+      Flow& flow = flows[known->second];
+      flow.bytes = std::max(flow.bytes, step.bytes);
+      ++flow.messages;
+    }
   }
   channels_ = transport.connect(context, spec, flows);
-  for (std::size_t i = 0; i < transfers.size(); ++i) {
-    if (transfers[i].source == rank) leaving_.push_back({channels_[i].get(), transfers[i]});
-    if (transfers[i].target == rank) arriving_.push_back({channels_[i].get(), transfers[i]});
-    completing_.push_back(channels_[i].get());
+  for (const auto& [number, step] : transfers) {
+    if (step.source == rank) leaving_.push_back({channels_[number].get(), step});
+    if (step.target == rank) arriving_.push_back({channels_[number].get(), step});
   }
+  for (const Flow& flow : flows) messages_ = std::max(messages_, flow.messages);
+  for (const auto& channel : channels_) completing_.push_back(channel.get());
   std::stable_partition(completing_.begin(), completing_.end(),
                         [](const Channel* channel) { return channel->completes_first(); });
 }

@@ -22,7 +22,8 @@ struct StepBuffers {
 
 class ChannelSet {
  public:
-  // Collective. A channel for each transfer of `steps`, which are this rank's; what is none is passed over.
+  // Collective. A channel for the transfers of `steps` between two memories that share a queue; `steps` are this
+  // rank's, and what is no transfer is passed over.
   void connect(Transport& transport, const RankContext& context, const CaseSpec& spec, std::span<const Step> steps,
                const StepBuffers& buffers);
   void disconnect() noexcept;
@@ -35,6 +36,7 @@ class ChannelSet {
   void put_one_now();
   void get_one_now();
   std::vector<DeviceQueue> queues() const;
+  int messages_per_queue() const { return messages_; }  // of one operation, at most
 
  private:
   struct End {
@@ -45,6 +47,7 @@ class ChannelSet {
   std::vector<End> leaving_;
   std::vector<End> arriving_;
   std::vector<Channel*> completing_;
+  int messages_ = 1;
 };
 
 }  // namespace linkgauge

@@ -8,6 +8,7 @@
 #include "pattern/device_pattern.h"
 #include "pattern/managed_memory.h"
 #include "pattern/operations.h"
+#include "traffic/patterns.h"
 
 namespace linkgauge {
 namespace {
@@ -158,7 +159,7 @@ class LocalCopies final : public DevicePattern {
  private:
   bool beside() const { return is_beside(spec().pattern); }
   Direction direction(bool way_back) const {
-    if (!crosses(spec().pattern)) return Direction::kWithin;
+    if (!traits_of(spec().pattern).crosses_host_link) return Direction::kWithin;
     const bool out = spec().pattern == Pattern::kDeviceToHost || spec().pattern == Pattern::kDeviceToHostBeside;
     return out != way_back ? Direction::kOutOfDevice : Direction::kIntoDevice;
   }
@@ -273,8 +274,6 @@ std::string why_not_beside(const RankContext& context, const CaseSpec& spec) {
 bool is_host_kind(MemoryKind kind) { return kind == MemoryKind::kPinned || kind == MemoryKind::kPageable; }
 
 }  // namespace
-
-bool is_device_pattern(Pattern pattern) { return pattern > Pattern::kScatter; }
 
 std::string why_not_reached(const RankContext& context, const CaseSpec& spec) {
   const bool pageable = spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable;

@@ -1,6 +1,7 @@
 #include "pattern/buffered_operation.h"
 #include "pattern/channel_set.h"
 #include "pattern/operations.h"
+#include "traffic/patterns.h"
 #include "transport/routed.h"
 
 namespace linkgauge {
@@ -14,8 +15,9 @@ class Exchange final : public BufferedOperation {
   Exchange(Transport& transport, const RankContext& context, const CaseSpec& spec)
       : BufferedOperation(transport, context, spec),
         // A sender or root that keeps the time must know that all has arrived.
-        completion_(timekeeper_of(spec.pattern) == Timekeeper::kSlowest ? Completion::kLocal : Completion::kRemote),
-        rounds_(is_point_to_point(spec.pattern) ? spec.window : 1) {}
+        completion_(traits_of(spec.pattern).timekeeper == Timekeeper::kSlowest ? Completion::kLocal
+                                                                               : Completion::kRemote),
+        rounds_((traits_of(spec.pattern).kind == PatternKind::kMessages) ? spec.window : 1) {}
 
   void post() override {
     for (int round = 0; round < rounds_; ++round) {
@@ -25,7 +27,9 @@ class Exchange final : public BufferedOperation {
   }
   void complete() override { channels_.complete_all(completion_); }
   std::vector<DeviceQueue> queues() const override { return channels_.queues(); }
-  int commands_per_post() const override { return rounds_ * (spec().via >= 0 ? routed_commands(spec()) : 1); }
+  int commands_per_post() const override {
+    return rounds_ * channels_.messages_per_queue() * (spec().via >= 0 ? routed_commands(spec()) : 1);
+  }
 
  private:
   void connect() override {

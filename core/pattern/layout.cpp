@@ -1,32 +1,26 @@
 #include "pattern/layout.h"
 
+#include <algorithm>
+
 #include "errors.h"
 #include "kernels/values.h"
+#include "traffic/distribution.h"
+#include "traffic/patterns.h"
 
 namespace linkgauge {
 
-bool reduces(Pattern pattern) {
-  return pattern == Pattern::kAllreduce || pattern == Pattern::kReduceScatter || pattern == Pattern::kReduce;
-}
-
 bool reads_what_arrives(Pattern pattern) { return pattern == Pattern::kReduce || pattern == Pattern::kReduceScatter; }
-
-bool is_side_by_side(Pattern pattern) {
-  return pattern >= Pattern::kPairsPingpong && pattern <= Pattern::kPairsBidirectional;
-}
-
-bool is_point_to_point(Pattern pattern) { return pattern <= Pattern::kAllToOne; }
 
 std::size_t block_bytes(const CaseSpec& spec, int ranks) {
   const auto size = static_cast<std::size_t>(spec.size_bytes);
-  return cuts_blocks(spec.pattern) ? size / static_cast<std::size_t>(ranks) : size;
+  return traits_of(spec.pattern).cuts_blocks ? size / static_cast<std::size_t>(ranks) : size;
 }
 
 namespace {
 
 std::string why_not_cut(const CaseSpec& spec, int ranks) {
   const std::int64_t element = static_cast<std::int64_t>(size_of(spec.datatype));
-  const std::int64_t blocks = cuts_blocks(spec.pattern) ? ranks : 1;
+  const std::int64_t blocks = traits_of(spec.pattern).cuts_blocks ? ranks : 1;
   const std::int64_t block = spec.size_bytes / (blocks * element) * element;
   const std::string size = std::to_string(spec.size_bytes) + " bytes";
   const std::string unit = std::string(to_string(spec.datatype));
@@ -41,39 +35,34 @@ std::string why_not_cut(const CaseSpec& spec, int ranks) {
   return "";
 }
 
-std::string why_not_in_place(Pattern pattern) {
-  if (is_point_to_point(pattern) || pattern == Pattern::kAlltoall) {
-    return std::string(to_string(pattern)) + " has no in-place form; leave --in-place out";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string why_not_laid_out(const CaseSpec& spec, int ranks) {
   const std::string pattern(to_string(spec.pattern));
-  if (spec.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
-  if (spec.pattern > Pattern::kScatter) return "";
+  const PatternTraits& traits = traits_of(spec.pattern);
+  if (std::string reason = why_not_distributed(spec.pattern, spec.distribution, ranks); !reason.empty()) return reason;
+  if (spec.size_bytes <= 0 && spec.pattern != Pattern::kBarrier)
+    return "a size of 0 moves nothing; 1 byte is the least";
+  if (traits.kind == PatternKind::kDevice) return "";
   if (spec.window < 1) return "a window of " + std::to_string(spec.window) + "; 1 message is the least";
-  const bool alone_is_fine = spec.pattern <= Pattern::kBidirectional;
-  if (ranks < 2 && !alone_is_fine) return pattern + " needs 2 ranks or more, the case has " + std::to_string(ranks);
-  if (spec.pattern <= Pattern::kBidirectional && ranks > 2) {
+  if (ranks < 2 && !traits.one_pair) return pattern + " needs 2 ranks or more, the case has " + std::to_string(ranks);
+  if (traits.one_pair && ranks > 2) {
     return pattern + " is between 2 ranks, the case has " + std::to_string(ranks);
   }
-  if (is_side_by_side(spec.pattern) && (ranks < 4 || ranks % 2 != 0)) {
+  if (traits.side_by_side && (ranks < 4 || ranks % 2 != 0)) {
     return pattern + " needs an even number of ranks, 4 or more: two pairs; the case has " + std::to_string(ranks);
   }
   if (spec.root < 0 || spec.root >= ranks) {
     return "root " + std::to_string(spec.root) + " is no rank of the case; ranks are 0 to " + std::to_string(ranks - 1);
   }
   if (spec.in_place) {
-    if (std::string reason = why_not_in_place(spec.pattern); !reason.empty()) return reason;
+    if (!traits.in_place) return pattern + " has no in-place form; leave --in-place out";
     if (spec.source_memory != spec.target_memory) return "in place there is one buffer; give it one memory kind";
   }
-  if (cuts_blocks(spec.pattern) || reduces(spec.pattern)) {
+  if (traits.cuts_blocks || traits.reduces) {
     if (std::string reason = why_not_cut(spec, ranks); !reason.empty()) return reason;
   }
-  if (reduces(spec.pattern) &&
+  if (traits.reduces &&
       !values::reduction_is_exact(static_cast<unsigned>(spec.datatype), static_cast<unsigned>(spec.op), ranks)) {
     return "avg of " + std::string(to_string(spec.datatype)) + " over " + std::to_string(ranks) +
            " ranks rounds, so its result cannot be verified; take a power of two of ranks, or sum";
@@ -82,7 +71,9 @@ std::string why_not_laid_out(const CaseSpec& spec, int ranks) {
 }
 
 Traffic traffic_of(const CaseSpec& spec, int ranks) {
-  return {spec.pattern, ranks, static_cast<std::size_t>(spec.size_bytes), spec.root, spec.in_place};
+  auto bytes = static_cast<std::size_t>(spec.size_bytes);
+  if (spec.pattern == Pattern::kBarrier) bytes = std::max<std::size_t>(bytes, 1);  // something must tell of it
+  return {spec.pattern, ranks, bytes, spec.root, spec.in_place, spec.distribution};
 }
 
 Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& rules) {
@@ -92,7 +83,7 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
   const std::size_t all = static_cast<std::size_t>(ranks) * block;
   const bool is_root = rank == spec.root;
   Layout layout;
-  layout.typed = reduces(spec.pattern);
+  layout.typed = traits_of(spec.pattern).reduces;
   layout.one_buffer = spec.in_place;
 
   const auto sends = [&](std::size_t bytes) {
@@ -218,6 +209,37 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
         receives(0, block, spec.root, place);
       }
       break;
+    case Pattern::kAlltoallv: {
+      const AlltoallvShare share = alltoallv_share(traffic_of(spec, ranks), rank);
+      if (share.source_bytes > 0) sends(share.source_bytes);
+      layout.target_bytes = share.target_bytes;
+      for (int from = 0; from < ranks; ++from) {
+        const auto peer = static_cast<std::size_t>(from);
+        if (share.received[peer] > 0)
+          receives(share.received_at[peer], share.received[peer], from, share.leaves_from[peer]);
+      }
+      break;
+    }
+    case Pattern::kHalo: {
+      const HaloShare share = halo_share(traffic_of(spec, ranks), rank);
+      sends(share.buffer_bytes);
+      layout.target_bytes = share.buffer_bytes;
+      for (const HaloMessage& message : share.received) {
+        if (message.peer >= 0) receives(message.own_at, message.bytes, message.peer, message.peer_at);
+      }
+      break;
+    }
+    case Pattern::kBarrier: {
+      if (rules.no_bytes) break;
+      const std::size_t token = traffic_of(spec, ranks).bytes;
+      sends(token);
+      int stage = 0;
+      for (int behind = 1; behind < ranks; behind *= 2, ++stage) {
+        receives(static_cast<std::size_t>(stage) * token, token, (rank + ranks - behind) % ranks, 0);
+      }
+      layout.target_bytes = static_cast<std::size_t>(stage) * token;
+      break;
+    }
     default:
       throw CallerError(std::string(to_string(spec.pattern)) + " is not a pattern between ranks");
   }

@@ -31,15 +31,9 @@ struct Layout {
   std::vector<Piece> received;   // in the target buffer
 };
 
-// Whether the pattern reduces elements.
-bool reduces(Pattern pattern);
 // Whether a rank reads what has arrived within an iteration and tells nobody: reduce and reduce_scatter. (Allreduce's
 // result tells that the operands were read.)
 bool reads_what_arrives(Pattern pattern);
-// The patterns of disjoint pairs side by side: ranks 0 and 1, 2 and 3, and so on.
-bool is_side_by_side(Pattern pattern);
-// The patterns that are messages between named ranks (pingpong to all_to_one), against collectives.
-bool is_point_to_point(Pattern pattern);
 // Bytes of one block: size_bytes / ranks where the pattern cuts blocks, else size_bytes.
 std::size_t block_bytes(const CaseSpec& spec, int ranks);
 
@@ -53,6 +47,7 @@ Traffic traffic_of(const CaseSpec& spec, int ranks);
 struct LayoutRules {
   bool own_block = false;         // alltoall moves a rank's own block too, as MPI_Alltoall does
   bool reduced_to_front = false;  // in place reduce_scatter leaves its block at the buffer's front, as MPI does
+  bool no_bytes = false;          // a barrier has no buffers, as MPI_Barrier
 };
 
 // Of the patterns between ranks. The case passed why_not_laid_out.

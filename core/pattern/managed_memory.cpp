@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
-namespace linkgauge {
+#include "traffic/patterns.h"
 
-bool crosses(Pattern pattern) { return pattern >= Pattern::kHostToDevice && pattern <= Pattern::kDeviceToHostBeside; }
+namespace linkgauge {
 
 namespace {
 
@@ -32,8 +32,8 @@ bool goes_to_host(Pattern pattern) { return pattern != Pattern::kHostToDevice; }
 std::string why_not_managed(const DeviceRuntime& runtime, int device, const CaseSpec& spec) {
   const bool source = spec.source_memory == MemoryKind::kManaged;
   const bool target = spec.target_memory == MemoryKind::kManaged;
-  if (crosses(spec.pattern) && (is_moved_pageable(runtime, device, spec, spec.source_memory) ||
-                                is_moved_pageable(runtime, device, spec, spec.target_memory))) {
+  if (traits_of(spec.pattern).crosses_host_link && (is_moved_pageable(runtime, device, spec, spec.source_memory) ||
+                                                    is_moved_pageable(runtime, device, spec, spec.target_memory))) {
     return why_not_moved(spec, goes_to_host(spec.pattern), "pinned memory");
   }
   const std::string use = "managed = " + std::string(to_string(spec.managed));
@@ -41,7 +41,7 @@ std::string why_not_managed(const DeviceRuntime& runtime, int device, const Case
     return spec.managed == ManagedUse::kDefault ? "" : use + " is of managed memory; the case has none";
   }
   if (std::string reason = runtime.why_not_managed(device, spec.managed); !reason.empty()) return reason;
-  if (!crosses(spec.pattern)) {
+  if (!traits_of(spec.pattern).crosses_host_link) {
     const bool each_time = spec.managed == ManagedUse::kPrefetch || spec.managed == ManagedUse::kMigrate;
     return each_time ? use + " moves pages in the first operation only here; use host_to_device or device_to_host" : "";
   }

@@ -9,9 +9,6 @@
 
 namespace linkgauge {
 
-// Whether the pattern's bytes go between host and device.
-bool crosses(Pattern pattern);
-
 // Why a case's use of managed or pageable memory cannot be, or "". `spec` may have none.
 std::string why_not_managed(const DeviceRuntime& runtime, int device, const CaseSpec& spec);
 

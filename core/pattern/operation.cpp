@@ -6,6 +6,7 @@
 #include "pattern/layout.h"
 #include "pattern/operations.h"
 #include "pattern/side_by_side.h"
+#include "traffic/patterns.h"
 
 namespace linkgauge {
 namespace {
@@ -32,28 +33,24 @@ std::string why_not_meant(const CaseSpec& spec) {
 std::unique_ptr<Operation> make_operation(Transport& transport, const RankContext& context, const CaseSpec& spec) {
   std::string reason = why_not_meant(spec);
   if (!reason.empty()) throw Unsupported(reason);
-  reason =
-      is_device_pattern(spec.pattern) ? why_not_device_pattern(context, spec) : why_not_laid_out(spec, context.size());
+  reason = (traits_of(spec.pattern).kind == PatternKind::kDevice) ? why_not_device_pattern(context, spec)
+                                                                  : why_not_laid_out(spec, context.size());
   if (reason.empty()) reason = transport.supports(context, spec);
   if (!reason.empty()) throw Unsupported(reason);
-  if (is_device_pattern(spec.pattern)) return make_device_pattern(transport, context, spec);
+  if (traits_of(spec.pattern).kind == PatternKind::kDevice) return make_device_pattern(transport, context, spec);
   if (std::unique_ptr<Operation> own = transport.collective(context, spec)) return own;
-  if (reduces(spec.pattern)) {
+  if (traits_of(spec.pattern).reduces) {
     if (reason = why_not_reached(context, spec); !reason.empty()) throw Unsupported(reason);
   }
   if (spec.pattern == Pattern::kPingpong || spec.pattern == Pattern::kPairsPingpong)
     return make_pingpong(transport, context, spec);
-  if (reduces(spec.pattern)) return make_reduction(transport, context, spec);
+  if (traits_of(spec.pattern).reduces || spec.pattern == Pattern::kBarrier)
+    return make_staged(transport, context, spec);
   return make_exchange(transport, context, spec);
 }
 
-bool comes_back(Pattern pattern) {
-  return pattern == Pattern::kPingpong || pattern == Pattern::kBidirectional || pattern == Pattern::kPairsPingpong ||
-         pattern == Pattern::kPairsBidirectional;
-}
-
 End end_of(const CaseSpec& spec, int ranks, int rank, bool sends) {
-  const bool source = ranks > 1 && comes_back(spec.pattern) ? rank % 2 == 0 : sends;
+  const bool source = ranks > 1 && traits_of(spec.pattern).comes_back ? rank % 2 == 0 : sends;
   if (source) return {spec.source_memory, spec.source_options};
   return {spec.target_memory, spec.target_options};
 }
@@ -119,32 +116,6 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
     }
     default:
       return {"all"};
-  }
-}
-
-Timekeeper timekeeper_of(Pattern pattern) {
-  switch (pattern) {
-    case Pattern::kPingpong:
-    case Pattern::kFlagPingpong:
-      return Timekeeper::kStarter;
-    case Pattern::kUnidirectional:
-      return Timekeeper::kSender;
-    case Pattern::kBidirectional:
-    case Pattern::kPairsPingpong:
-    case Pattern::kPairsUnidirectional:
-    case Pattern::kPairsBidirectional:
-    case Pattern::kHostToDeviceBeside:
-    case Pattern::kDeviceToHostBeside:
-    case Pattern::kLocalCopy:
-    case Pattern::kCpuStream:
-    case Pattern::kChase:
-    case Pattern::kFloor:
-      return Timekeeper::kLanes;
-    case Pattern::kOneToAll:
-    case Pattern::kAllToOne:
-      return Timekeeper::kRoot;
-    default:
-      return Timekeeper::kSlowest;
   }
 }
 

@@ -63,8 +63,4 @@ std::unique_ptr<Operation> make_operation(Transport& transport, const RankContex
 // Names of lanes, index = lane: {"0->1"}, {"0->1", "1->0"}, {"all"}. Ranks of the case.
 std::vector<std::string> lanes_of(const CaseSpec& spec);
 
-// Which ranks' clocks make the case's time (docs/definitions.md, table of patterns).
-enum class Timekeeper : std::uint8_t { kStarter, kSender, kRoot, kLanes, kSlowest };
-Timekeeper timekeeper_of(Pattern pattern);
-
 }  // namespace linkgauge

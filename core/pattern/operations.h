@@ -12,17 +12,15 @@ namespace linkgauge {
 std::unique_ptr<Operation> make_pingpong(Transport& transport, const RankContext& context, const CaseSpec& spec);
 // pattern/exchange.cpp: all patterns whose messages wait for none of each other.
 std::unique_ptr<Operation> make_exchange(Transport& transport, const RankContext& context, const CaseSpec& spec);
-// pattern/reduction.cpp: reduce, reduce_scatter, and allreduce as reduce on rank 0 and broadcast (SC'24's reference).
-std::unique_ptr<Operation> make_reduction(Transport& transport, const RankContext& context, const CaseSpec& spec);
+// pattern/staged.cpp: barrier, reduce, reduce_scatter, and allreduce as reduce on rank 0 and broadcast (SC'24's
+// reference).
+std::unique_ptr<Operation> make_staged(Transport& transport, const RankContext& context, const CaseSpec& spec);
 // pattern/device_patterns.cpp, device_latency.cpp: what a rank does with its own device: host_to_device to floor.
 std::unique_ptr<Operation> make_device_pattern(Transport& transport, const RankContext& context, const CaseSpec& spec);
-bool is_device_pattern(Pattern pattern);
 // Why kernels of this rank's device cannot reach the case's memory, or "".
 std::string why_not_reached(const RankContext& context, const CaseSpec& spec);
 // Whether the pattern has variants of its own, which it judges itself, in place of the transport's.
 bool has_own_variants(Pattern pattern);
-// Data goes from the one rank of a pair to the other and back.
-bool comes_back(Pattern pattern);
 // Where a rank sends from (`sends`) or receives into. Where data comes back, the first of a pair has all its buffers in
 // source_memory and the second in target_memory, as OSU's "H D" has it.
 struct End {

@@ -1,11 +1,10 @@
 #include "pattern/side_by_side.h"
 
 #include "pattern/layout.h"
+#include "traffic/patterns.h"
 
 namespace linkgauge {
 namespace {
-
-bool is_collective(Pattern pattern) { return pattern >= Pattern::kRingShift && pattern <= Pattern::kScatter; }
 
 Pattern of_one_pair(Pattern pattern) {
   switch (pattern) {
@@ -24,7 +23,7 @@ Pattern of_one_pair(Pattern pattern) {
 
 int groups_of(const CaseSpec& spec) {
   const auto ranks = static_cast<int>(spec.rank_list.size());
-  if (spec.transport == "ccl" && is_side_by_side(spec.pattern) && ranks % 2 == 0) return ranks / 2;
+  if (spec.transport == "ccl" && traits_of(spec.pattern).side_by_side && ranks % 2 == 0) return ranks / 2;
   return spec.groups;
 }
 
@@ -47,7 +46,7 @@ std::string why_not_grouped(const CaseSpec& spec) {
   const auto ranks = static_cast<int>(spec.rank_list.size());
   if (spec.groups == 1) return "";
   const std::string asked = "groups = " + std::to_string(spec.groups);
-  if (!is_collective(spec.pattern))
+  if (!traits_of(spec.pattern).in_groups)
     return asked + " is of collective patterns, not of " + std::string(to_string(spec.pattern));
   if (spec.groups < 1 || ranks % spec.groups != 0 || ranks / spec.groups < 2) {
     return asked + " does not cut " + std::to_string(ranks) + " ranks into equal groups of 2 or more";

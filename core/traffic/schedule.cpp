@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "errors.h"
+#include "traffic/distribution.h"
+#include "traffic/patterns.h"
 
 namespace linkgauge {
 namespace {
@@ -21,9 +23,9 @@ class StepWriter {
 
   // The transfer, where this rank is an end of it.
   void transfer(int source, int target, std::size_t source_offset, std::size_t target_offset, std::size_t bytes) {
-    if (source != rank_ && target != rank_) return;
+    if ((source != rank_ && target != rank_) || bytes == 0) return;
     schedule_.steps.push_back(
-        {StepKind::kTransfer, from_, into_, stage_, source, target, source_offset, target_offset, bytes});
+        {StepKind::kTransfer, from_, into_, stage_, queue_, source, target, source_offset, target_offset, bytes});
   }
 
   // Every rank to every other, distance after distance: make(source, target).
@@ -73,7 +75,7 @@ class StepWriter {
   }
   void reduce_here(std::size_t operand, std::size_t result) {
     schedule_.steps.push_back(
-        {StepKind::kReduce, StepMemory::kSource, StepMemory::kTarget, 1, rank_, rank_, operand, result, block_});
+        {StepKind::kReduce, StepMemory::kSource, StepMemory::kTarget, 1, 0, rank_, rank_, operand, result, block_});
     schedule_.scratch_bytes = static_cast<std::size_t>(ranks_ - 1) * block_;
   }
 
@@ -82,6 +84,9 @@ class StepWriter {
  private:
   void write_pairs();
   void write_reduction();
+  void write_alltoallv();
+  void write_halo();
+  void write_barrier();
 
   Traffic traffic_;
   int rank_;
@@ -90,6 +95,7 @@ class StepWriter {
   StepMemory from_ = StepMemory::kSource;
   StepMemory into_ = StepMemory::kTarget;
   std::uint8_t stage_ = 0;
+  std::uint8_t queue_ = 0;
   Schedule schedule_;
 };
 
@@ -105,7 +111,11 @@ void StepWriter::write_pairs() {
   if (pattern == Pattern::kUnidirectional || pattern == Pattern::kPairsUnidirectional) return;
   // Both ways at once inside one rank each way has buffers of its own.
   const std::size_t back = pattern == Pattern::kBidirectional && ranks_ == 1 ? m : 0;
-  if (pattern == Pattern::kPingpong || pattern == Pattern::kPairsPingpong) stage_ = 1;
+  if (back > 0) queue_ = 1;
+  if (pattern == Pattern::kPingpong || pattern == Pattern::kPairsPingpong) {
+    stage_ = 1;
+    schedule_.transfer_stages = {0, 1};
+  }
   transfer(second, first, back, back, m);
 }
 
@@ -124,7 +134,42 @@ void StepWriter::write_reduction() {
   if (traffic_.pattern == Pattern::kReduce) return;
   from_ = StepMemory::kTarget;
   stage_ = 2;
+  schedule_.transfer_stages = {0, 2};
   with_root(root, false, [&](int peer) { transfer(root, peer, 0, 0, block_); });
+}
+
+void StepWriter::write_alltoallv() {
+  const AlltoallvShare share = alltoallv_share(traffic_, rank_);
+  to_all(false, [&](int from, int to) {
+    const auto peer = static_cast<std::size_t>(from == rank_ ? to : from);
+    if (from == rank_) {
+      transfer(from, to, share.sent_at[peer], share.arrives_at[peer], share.sent[peer]);
+    } else {
+      transfer(from, to, share.leaves_from[peer], share.received_at[peer], share.received[peer]);
+    }
+  });
+}
+
+void StepWriter::write_halo() {
+  const HaloShare share = halo_share(traffic_, rank_);
+  for (std::size_t k = 0; k < share.sent.size(); ++k) {
+    const HaloMessage& out = share.sent[k];
+    const HaloMessage& in = share.received[k];
+    if (out.peer >= 0) transfer(rank_, out.peer, out.own_at, out.peer_at, out.bytes);
+    if (in.peer >= 0) transfer(in.peer, rank_, in.peer_at, in.own_at, in.bytes);
+  }
+}
+
+// Dissemination: in stage k a rank tells the one 2^k ahead, so that after the last each has heard of all (Hensgen,
+// Finkel, Manber, Int. J. Parallel Programming 17, 1988).
+void StepWriter::write_barrier() {
+  const std::size_t m = traffic_.bytes;
+  schedule_.transfer_stages.clear();
+  for (int ahead = 1; ahead < ranks_; ahead *= 2, ++stage_) {
+    schedule_.transfer_stages.push_back(stage_);
+    transfer(rank_, (rank_ + ahead) % ranks_, 0, stage_ * m, m);
+    transfer((rank_ + ranks_ - ahead) % ranks_, rank_, 0, stage_ * m, m);
+  }
 }
 
 void StepWriter::write() {
@@ -165,6 +210,12 @@ void StepWriter::write() {
     case Pattern::kReduce:
     case Pattern::kReduceScatter:
       return write_reduction();
+    case Pattern::kAlltoallv:
+      return write_alltoallv();
+    case Pattern::kHalo:
+      return write_halo();
+    case Pattern::kBarrier:
+      return write_barrier();
     default:
       throw CallerError(std::string(to_string(traffic_.pattern)) + " is not a pattern between ranks");
   }
@@ -172,13 +223,8 @@ void StepWriter::write() {
 
 }  // namespace
 
-bool cuts_blocks(Pattern pattern) {
-  return pattern == Pattern::kAllgather || pattern == Pattern::kReduceScatter || pattern == Pattern::kGather ||
-         pattern == Pattern::kScatter;
-}
-
 Schedule schedule_of(const Traffic& traffic, int rank) {
-  const std::size_t blocks = cuts_blocks(traffic.pattern) ? static_cast<std::size_t>(traffic.ranks) : 1;
+  const std::size_t blocks = traits_of(traffic.pattern).cuts_blocks ? static_cast<std::size_t>(traffic.ranks) : 1;
   StepWriter part(traffic, rank, traffic.bytes / blocks);
   part.write();
   return part.take();

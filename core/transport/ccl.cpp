@@ -17,6 +17,7 @@
 #include "errors.h"
 #include "measure/clock.h"
 #include "pattern/buffered_operation.h"
+#include "traffic/patterns.h"
 #include "transport/agreement.h"
 #include "transport/ccl_api.h"
 #include "transport/one_sided.h"
@@ -126,27 +127,16 @@ class CclOperation final : public BufferedOperation {
 
  private:
   void queue_operation() {
-    switch (spec().pattern) {
-      case Pattern::kPingpong:
-        return post_pingpong();
-      case Pattern::kUnidirectional:
-      case Pattern::kBidirectional:
-      case Pattern::kRingShift:
-      case Pattern::kOneToAll:
-      case Pattern::kAllToOne:
-        return post_messages();
-      case Pattern::kAlltoall:
-      case Pattern::kGather:
-      case Pattern::kScatter:
-        return own_call_ ? post_blocks() : post_messages();
-      default:
-        return post_collective();
-    }
+    if (spec().pattern == Pattern::kPingpong) return post_pingpong();
+    if (own_call_) return post_blocks();
+    if (is_messages()) return post_messages();
+    post_collective();
   }
 
   bool is_messages() const {
-    return is_point_to_point(spec().pattern) || spec().pattern == Pattern::kAlltoall ||
-           spec().pattern == Pattern::kGather || spec().pattern == Pattern::kScatter;
+    const Pattern pattern = spec().pattern;
+    return traits_of(pattern).kind == PatternKind::kMessages || pattern == Pattern::kAlltoall ||
+           pattern == Pattern::kAlltoallv || pattern == Pattern::kGather || pattern == Pattern::kScatter;
   }
 
   struct Message {
@@ -231,7 +221,7 @@ class CclOperation final : public BufferedOperation {
     std::vector<Step> steps;
     if (is_messages()) steps = schedule_of(traffic_of(spec(), ranks()), me).steps;
     if (ranks() == 1 && spec().pattern == Pattern::kPingpong) steps.pop_back();  // there and back is one message
-    const Timekeeper keeper = timekeeper_of(spec().pattern);
+    const Timekeeper keeper = traits_of(spec().pattern).timekeeper;
     std::vector<Flow> told;  // flows whose sender keeps the time
     for (const Step& step : steps) {
       if (step.source == me) sends_.push_back({step.target, step.source_offset, step.bytes});
@@ -472,10 +462,11 @@ class CclTransport final : public Transport {
     if (spec.pattern == Pattern::kBidirectional && context.size() == 1) {
       return "ccl sends one message at a time to its own rank: both ways inside one device are another transport's";
     }
-    if (is_side_by_side(spec.pattern)) {
+    if (traits_of(spec.pattern).side_by_side) {
       return std::string(to_string(spec.pattern)) + " needs an even number of ranks, 4 or more: two pairs";
     }
-    if (!is_point_to_point(spec.pattern) && spec.pattern > Pattern::kScatter) {
+    if (spec.pattern == Pattern::kBarrier) return "NCCL has no barrier; an allreduce of 4 bytes is what its users take";
+    if (traits_of(spec.pattern).kind == PatternKind::kDevice) {
       return "ccl moves data between ranks: " + std::string(to_string(spec.pattern)) + " is within one device";
     }
     if (!spec.variant.empty() && spec.variant != kGraph) {
@@ -487,7 +478,7 @@ class CclTransport final : public Transport {
     try {
       const ccl::Library& library = load(context);
       if (std::string reason = why_not_buffer(library, spec); !reason.empty()) return reason;
-      return reduces(spec.pattern) ? why_not_datatype(context, library, spec.datatype) : std::string();
+      return traits_of(spec.pattern).reduces ? why_not_datatype(context, library, spec.datatype) : std::string();
     } catch (const Unsupported& reason) {
       return reason.what();
     }

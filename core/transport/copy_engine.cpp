@@ -6,6 +6,7 @@
 
 #include "pattern/operation.h"
 #include "pattern/operations.h"
+#include "traffic/patterns.h"
 #include "transport/one_sided.h"
 #include "transport/peer_memory.h"
 #include "transport/routed.h"
@@ -44,7 +45,7 @@ class CopyEngineTransport final : public Transport {
       return "copy_engine has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
     }
     if (context.group->node_count() > 1) return "copy_engine reaches devices of one node only";
-    if (is_device_pattern(spec.pattern)) return "";  // each rank's own memory
+    if (traits_of(spec.pattern).kind == PatternKind::kDevice) return "";  // each rank's own memory
     return why_not_shareable(context, spec, spec.initiator == Initiator::kSender);
   }
 

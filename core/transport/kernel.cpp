@@ -9,6 +9,7 @@
 #include "device/kernel_tuning.h"
 #include "pattern/operation.h"
 #include "pattern/operations.h"
+#include "traffic/patterns.h"
 #include "transport/kernel_allreduce.h"
 #include "transport/one_sided.h"
 #include "transport/peer_memory.h"
@@ -72,7 +73,8 @@ class KernelTransport final : public Transport {
       if (std::string reason = why_not_kernel_allreduce(context, spec); !reason.empty()) return reason;
     }
     if (std::string reason = why_not_reached(context, spec); !reason.empty()) return reason;
-    if (is_device_pattern(spec.pattern)) return "";  // each rank's own memory; a chase says itself what it lends
+    if (traits_of(spec.pattern).kind == PatternKind::kDevice)
+      return "";  // each rank's own memory; a chase says itself what it lends
     return why_not_shareable(context, spec, pushes(spec));
   }
 

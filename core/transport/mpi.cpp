@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "errors.h"
 #include "pattern/buffered_operation.h"
+#include "traffic/patterns.h"
 #include "transport/agreement.h"
 #include "transport/mpi_collective.h"
 #include "transport/mpi_library.h"
@@ -17,6 +19,10 @@
 
 namespace linkgauge {
 namespace {
+
+constexpr const char* kNonblocking = "nonblocking";
+constexpr const char* kPersistent = "persistent";
+constexpr const char* kNeighborhood = "neighborhood";
 
 // Windows of isend and irecv. Remote completion is told by an empty message back, as in OSU's bandwidth test.
 class TwoSidedChannel final : public Channel {
@@ -30,7 +36,7 @@ class TwoSidedChannel final : public Channel {
         alone_(flow.source == flow.target),
         sends_(flow.source == context.rank()),
         tag_(tag),
-        requests_(mpi_->requests(places(spec))) {}
+        requests_(mpi_->requests(places(spec, flow.messages))) {}
 
   void put(std::size_t, std::size_t source_offset, std::size_t bytes) override {
     make_room();
@@ -61,9 +67,9 @@ class TwoSidedChannel final : public Channel {
  private:
   // Enough for a batch of operations; when more are queued, the earlier ones are waited for on the way. Both ends queue
   // in the same order, so that what is waited for is posted on the other side.
-  static int places(const CaseSpec& spec) {
+  static int places(const CaseSpec& spec, int messages) {
     constexpr std::int64_t kMost = 4096;
-    const std::int64_t wanted = std::int64_t{2} * std::max(1, spec.window) * std::max(1, spec.batch);
+    const std::int64_t wanted = std::int64_t{2} * std::max(1, spec.window) * std::max(1, spec.batch) * messages;
     return static_cast<int>(std::clamp<std::int64_t>(wanted, 2, kMost));
   }
   void make_room() {
@@ -138,21 +144,42 @@ class WindowChannel final : public OneSidedChannel {
 class MpiCollective final : public BufferedOperation {
  public:
   MpiCollective(Transport& transport, const RankContext& context, const CaseSpec& spec, bool own_block)
-      : BufferedOperation(transport, context, spec, mpi_layout_rules(own_block)),
-        call_(*context.mpi, context.communicator, spec, context.size(), context.rank(), own_block) {}
+      : BufferedOperation(transport, context, spec, mpi_layout_rules(spec, own_block)), own_block_(own_block) {}
 
-  // MPI's collectives block, so an iteration is over when post() returns.
-  void post() override { call_.run(source_data_, target_data_); }
-  void complete() override {}
+  // A collective that blocks is over when post() returns; one that does not is waited for before the next, since both
+  // have one target buffer.
+  void post() override {
+    if (begun_ == nullptr) return call_->run(source_data_, target_data_);
+    begun_->wait_all();
+    if (persistent_) {
+      begun_->start_all();
+    } else {
+      call_->run(source_data_, target_data_, begun_.get());
+    }
+  }
+  void complete() override {
+    if (begun_ != nullptr) begun_->wait_all();
+  }
 
  private:
   void connect() override {
     source_data_ = source() == nullptr ? nullptr : source()->data();
     target_data_ = target() == nullptr ? nullptr : target()->data();
+    persistent_ = spec().variant == kPersistent;
+    call_.emplace(*context().mpi, context().communicator, spec(), ranks(), rank(), own_block_);
+    if (!persistent_ && spec().variant != kNonblocking) return;
+    begun_ = context().mpi->requests(1, persistent_);
+    if (persistent_) call_->run(source_data_, target_data_, begun_.get());
   }
-  void disconnect() noexcept override {}
+  void disconnect() noexcept override {
+    begun_.reset();
+    call_.reset();
+  }
 
-  MpiCollectiveCall call_;
+  bool own_block_;
+  bool persistent_ = false;
+  std::optional<MpiCollectiveCall> call_;
+  std::unique_ptr<MpiRequests> begun_;  // nullptr: the call blocks
   const void* source_data_ = nullptr;
   void* target_data_ = nullptr;
 };
@@ -195,23 +222,33 @@ class MpiTransport final : public Transport {
 
  private:
   static bool is_collective(const CaseSpec& spec) {
-    return has_mpi_collective(spec.pattern) && spec.variant != "composed" && !is_one_sided(spec);
+    if (spec.pattern == Pattern::kHalo) return spec.variant == kNeighborhood;
+    return traits_of(spec.pattern).mpi_call && spec.variant != "composed" && !is_one_sided(spec);
   }
 
   static std::string why_not_variant(const RankContext& context, const CaseSpec& spec) {
     const std::string& variant = spec.variant;
     if (variant.empty() || variant == "two_sided") return "";
     if (variant == "composed") {
-      return has_mpi_collective(spec.pattern) ? "" : "composed is a variant of collectives; leave --variant out";
+      return traits_of(spec.pattern).mpi_call ? "" : "composed is a variant of collectives; leave --variant out";
     }
-    if (variant == "alltoallv") {
-      return spec.pattern == Pattern::kAlltoall ? "" : "alltoallv is a variant of alltoall only";
+    if (variant == "alltoallv" || variant == kAlltoallvOwn) {
+      return spec.pattern == Pattern::kAlltoall ? "" : variant + " is a variant of alltoall only";
+    }
+    if (variant == kNonblocking || variant == kPersistent) {
+      return traits_of(spec.pattern).mpi_call ? "" : variant + " is a variant of collectives; leave --variant out";
+    }
+    if (variant == kNeighborhood) {
+      if (spec.pattern != Pattern::kHalo) return variant + " is a variant of halo only";
+      return spec.window == 1 ? "" : variant + " has one message to each neighbour; leave --window out";
     }
     if (is_one_sided(spec)) {
       if (context.group->node_count() == 1) return "";
       return "mpi " + variant + " tells of completion in shared memory, so its ranks must be on one node";
     }
-    return "mpi has no variant '" + variant + "'; its variants are two_sided, put, get, composed and alltoallv";
+    return "mpi has no variant '" + variant +
+           "'; its variants are two_sided, put, get, composed, "
+           "alltoallv, alltoallv_own, nonblocking, persistent and neighborhood";
   }
 
   static std::vector<std::unique_ptr<Channel>> connect_two_sided(const RankContext& context, const CaseSpec& spec,

@@ -1,18 +1,59 @@
 #include "transport/mpi_collective.h"
 
+#include <algorithm>
+#include <limits>
+#include <vector>
+
 #include "errors.h"
+#include "traffic/distribution.h"
+#include "traffic/patterns.h"
 
 namespace linkgauge {
 
-bool has_mpi_collective(Pattern pattern) { return pattern >= Pattern::kAlltoall && pattern <= Pattern::kScatter; }
+namespace {
+
+constexpr std::size_t kMostCounted = std::numeric_limits<int>::max();
+constexpr const char* kTooMany =
+    "MPI counts are 32 bits wide: above 2 GiB a rank an alltoallv's size must be a multiple of "
+    "16 bytes, and none may have more than 32 GiB; here one has ";
+
+// The same answer on every rank: of the one with the most bytes.
+std::string why_not_counted(const CaseSpec& spec, int ranks) {
+  const Traffic traffic = traffic_of(spec, ranks);
+  const auto n = static_cast<std::size_t>(ranks);
+  if (traffic.bytes <= kMostCounted / (n * n)) return "";
+  std::vector<std::size_t> bytes(2 * n);  // sent, and received
+  each_pair(traffic, [&](int source, int target, std::size_t moved) {
+    bytes[static_cast<std::size_t>(source)] += moved;
+    bytes[n + static_cast<std::size_t>(target)] += moved;
+  });
+  const std::size_t most = *std::max_element(bytes.begin(), bytes.end());
+  const std::size_t countable =
+      traffic.bytes % kCountedVectorBytes == 0 ? kCountedVectorBytes * kMostCounted : kMostCounted;
+  return most <= countable ? "" : kTooMany + std::to_string(most);
+}
+
+}  // namespace
 
 std::string why_not_mpi_collective(const MpiLibrary& mpi, const CaseSpec& spec, int ranks) {
+  if (spec.pattern == Pattern::kBarrier) return "";
+  if (spec.pattern == Pattern::kAlltoallv) return why_not_counted(spec, ranks);
+  if (spec.pattern == Pattern::kHalo) {
+    const std::size_t bytes = halo_share(traffic_of(spec, ranks), 0).buffer_bytes;
+    return bytes <= kMostCounted
+               ? ""
+               : "MPI counts are 32 bits wide: a halo's neighbours have at most 2 GiB together, here " +
+                     std::to_string(bytes);
+  }
   const std::size_t block = block_bytes(spec, ranks);
-  if (reduces(spec.pattern)) return mpi.why_not_reduction(spec.datatype, spec.op, block / size_of(spec.datatype));
+  if (traits_of(spec.pattern).reduces)
+    return mpi.why_not_reduction(spec.datatype, spec.op, block / size_of(spec.datatype));
   return mpi.why_not_size(block);
 }
 
-LayoutRules mpi_layout_rules(bool own_block) { return {own_block, true}; }
+LayoutRules mpi_layout_rules(const CaseSpec& spec, bool own_block) {
+  return {.own_block = own_block, .reduced_to_front = true, .no_bytes = spec.pattern == Pattern::kBarrier};
+}
 
 MpiCollectiveCall::MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator, const CaseSpec& spec, int ranks,
                                      int rank, bool own_block)
@@ -27,41 +68,70 @@ MpiCollectiveCall::MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator
       own_block_(own_block),
       block_(block_bytes(spec, ranks)),
       elements_(block_ / size_of(spec.datatype)) {
-  if (pattern_ != Pattern::kAlltoall || own_block_) return;
-  counts_ = alltoallv_counts(block_, rank, ranks);
+  const Traffic traffic = traffic_of(spec, ranks);
+  if (pattern_ == Pattern::kAlltoallv) {
+    counts_ = alltoallv_counts(alltoallv_share(traffic, rank));
+  } else if (pattern_ == Pattern::kHalo) {
+    std::vector<int> sources;
+    std::vector<int> targets;
+    counts_ = halo_counts(halo_share(traffic, rank), sources, targets);
+    neighbours_ = mpi.neighbours(communicator, sources, targets);
+  } else if (pattern_ == Pattern::kAlltoall && (!own_block_ || spec.variant == kAlltoallvOwn)) {
+    counts_ = alltoallv_counts(block_, own_block_ ? -1 : rank, ranks);
+  } else {
+    return;
+  }
+  counted_ = true;
   unit_ = mpi.contiguous_type(counts_.unit_bytes);
 }
 
-void MpiCollectiveCall::run(const void* source, void* target) {
+MpiCollectiveCall::~MpiCollectiveCall() {
+  if (neighbours_ == 0) return;
+  try {
+    mpi_->comm_free(neighbours_);
+  } catch (const Error&) {  // the library is failing already; what failed first has been reported
+  }
+}
+
+void MpiCollectiveCall::run(const void* source, void* target, MpiRequests* begun) {
   const void* send = in_place_ ? nullptr : source;
   switch (pattern_) {
     case Pattern::kAlltoall:
-      if (own_block_) {
-        mpi_->alltoall(source, target, block_, communicator_);
+      if (counted_) {
+        mpi_->alltoallv(source, target, counts_, unit_, communicator_, begun);
       } else {
-        mpi_->alltoallv(source, target, counts_, unit_, communicator_);
+        mpi_->alltoall(source, target, block_, communicator_, begun);
       }
       return;
+    case Pattern::kAlltoallv:
+      mpi_->alltoallv(source, target, counts_, unit_, communicator_, begun);
+      return;
+    case Pattern::kHalo:
+      mpi_->neighbor_alltoallv(source, target, counts_, unit_, neighbours_, begun);
+      return;
+    case Pattern::kBarrier:
+      mpi_->barrier(communicator_, begun);
+      return;
     case Pattern::kAllreduce:
-      mpi_->allreduce(send, target, elements_, datatype_, op_, communicator_);
+      mpi_->allreduce(send, target, elements_, datatype_, op_, communicator_, begun);
       return;
     case Pattern::kAllgather:
-      mpi_->allgather(send, target, block_, communicator_);
+      mpi_->allgather(send, target, block_, communicator_, begun);
       return;
     case Pattern::kReduceScatter:
-      mpi_->reduce_scatter_block(send, target, elements_, datatype_, op_, communicator_);
+      mpi_->reduce_scatter_block(send, target, elements_, datatype_, op_, communicator_, begun);
       return;
     case Pattern::kBroadcast:  // MPI has one buffer here: what the root sends, what the others receive
-      mpi_->broadcast(is_root_ ? const_cast<void*>(source) : target, block_, root_, communicator_);
+      mpi_->broadcast(is_root_ ? const_cast<void*>(source) : target, block_, root_, communicator_, begun);
       return;
     case Pattern::kReduce:
-      mpi_->reduce(is_root_ ? send : source, target, elements_, datatype_, op_, root_, communicator_);
+      mpi_->reduce(is_root_ ? send : source, target, elements_, datatype_, op_, root_, communicator_, begun);
       return;
     case Pattern::kGather:
-      mpi_->gather(is_root_ ? send : source, target, block_, root_, communicator_);
+      mpi_->gather(is_root_ ? send : source, target, block_, root_, communicator_, begun);
       return;
     case Pattern::kScatter:
-      mpi_->scatter(source, is_root_ && in_place_ ? nullptr : target, block_, root_, communicator_);
+      mpi_->scatter(source, is_root_ && in_place_ ? nullptr : target, block_, root_, communicator_, begun);
       return;
     default:
       throw CallerError("MPI has no collective for " + std::string(to_string(pattern_)));

@@ -11,18 +11,25 @@
 
 namespace linkgauge {
 
-bool has_mpi_collective(Pattern pattern);  // alltoall to scatter
 // "" or why MPI cannot do this case in one call.
 std::string why_not_mpi_collective(const MpiLibrary& mpi, const CaseSpec& spec, int ranks);
 // How MPI lays data out; `own_block` false is MPI_Alltoallv with a count of 0 for it.
-LayoutRules mpi_layout_rules(bool own_block);
+LayoutRules mpi_layout_rules(const CaseSpec& spec, bool own_block);
+
+// Variant of alltoall: MPI_Alltoallv, a rank's own block too, as osu_alltoallv does.
+inline constexpr const char* kAlltoallvOwn = "alltoallv_own";
 
 class MpiCollectiveCall {
  public:
+  // Collective over the communicator for a halo, whose neighbours MPI is told of.
   MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator, const CaseSpec& spec, int ranks, int rank,
                     bool own_block);
-  // Blocks until this rank's part is over. A buffer that this rank does not have may be nullptr.
-  void run(const void* source, void* target);
+  MpiCollectiveCall(const MpiCollectiveCall&) = delete;
+  MpiCollectiveCall& operator=(const MpiCollectiveCall&) = delete;
+  ~MpiCollectiveCall();
+  // Blocks until this rank's part is over; with `begun` it gives a request instead (MpiLibrary). A buffer that this
+  // rank does not have may be nullptr.
+  void run(const void* source, void* target, MpiRequests* begun = nullptr);
 
  private:
   MpiLibrary* mpi_;
@@ -34,10 +41,12 @@ class MpiCollectiveCall {
   bool is_root_;
   bool in_place_;
   bool own_block_;
-  std::size_t block_;       // bytes
-  std::size_t elements_;    // of a block
-  AlltoallvCounts counts_;  // of an alltoall that leaves the own block out
-  std::uint64_t unit_ = 0;  // MPI's datatype of them
+  bool counted_ = false;          // blocks by counts_
+  std::size_t block_;             // bytes
+  std::size_t elements_;          // of a block
+  AlltoallvCounts counts_;        // of an alltoallv, and of an alltoall that leaves the own block out
+  std::uint64_t unit_ = 0;        // MPI's datatype of them
+  std::uint64_t neighbours_ = 0;  // a halo's communicator
 };
 
 }  // namespace linkgauge

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -69,7 +70,15 @@ struct Calls {
 template <typename Handle>
 class Requests final : public MpiRequests {
  public:
-  Requests(const Calls<Handle>& calls, int capacity) : calls_(calls), places_(static_cast<std::size_t>(capacity)) {}
+  Requests(const Calls<Handle>& calls, int capacity, bool persistent)
+      : calls_(calls), places_(static_cast<std::size_t>(capacity)), persistent_(persistent) {}
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+  ~Requests() override {
+    for (int i = 0; persistent_ && i < count_; ++i) {
+      (void)calls_.mpi.request_free(&places_[static_cast<std::size_t>(i)]);  // where it fails, the library is going
+    }
+  }
 
   void isend(const void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) override {
     calls_.check(calls_.mpi.isend(data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag,
@@ -82,16 +91,16 @@ class Requests final : public MpiRequests {
                  "MPI_Irecv");
   }
   void wait_all() override {
-    if (count_ == 0) return;
+    if (!under_way()) return;
     calls_.check(calls_.mpi.waitall(count_, places_.data(), calls_.statuses_ignore()), "MPI_Waitall");
-    count_ = 0;
+    end();
   }
   bool test_all() override {
-    if (count_ == 0) return true;
+    if (!under_way()) return true;
     int done = 0;
     calls_.check(calls_.mpi.testall(count_, places_.data(), &done, calls_.statuses_ignore()), "MPI_Testall");
     if (done == 0) return false;
-    count_ = 0;
+    end();
     return true;
   }
   void cancel_receives() noexcept override {
@@ -103,14 +112,28 @@ class Requests final : public MpiRequests {
   }
   int count() const override { return count_; }
   int capacity() const override { return static_cast<int>(places_.size()); }
-
- private:
+  void start_all() override {
+    calls_.check(calls_.mpi.startall(count_, places_.data()), "MPI_Startall");
+    started_ = true;
+  }
+  bool persistent() const { return persistent_; }
   Handle* next() {
     if (count_ == capacity()) throw CallerError("no place is left for another MPI request");
     return &places_[static_cast<std::size_t>(count_++)];
   }
+
+ private:
+  // MPICH 4.0 to 5.0 waits for ever for a persistent collective that was not started.
+  bool under_way() const { return persistent_ ? started_ : count_ > 0; }
+  void end() {
+    started_ = false;
+    if (!persistent_) count_ = 0;
+  }
+
   const Calls<Handle>& calls_;
   std::vector<Handle> places_;
+  bool persistent_;
+  bool started_ = false;
   int count_ = 0;
 };
 
@@ -197,8 +220,8 @@ class Library final : public MpiLibrary {
                             calls_.status_ignore()),
                  "MPI_Recv");
   }
-  std::unique_ptr<MpiRequests> requests(int capacity) override {
-    return std::make_unique<Requests<Handle>>(calls_, capacity);
+  std::unique_ptr<MpiRequests> requests(int capacity, bool persistent) override {
+    return std::make_unique<Requests<Handle>>(calls_, capacity, persistent);
   }
   void progress(std::uint64_t communicator) override {
     int found = 0;
@@ -207,34 +230,39 @@ class Library final : public MpiLibrary {
                  "MPI_Iprobe");
   }
 
-  void barrier(std::uint64_t communicator) override { calls_.check(mpi().barrier(comm(communicator)), "MPI_Barrier"); }
-  void broadcast(void* data, std::size_t bytes, int root, std::uint64_t communicator) override {
-    calls_.check(mpi().bcast(data, calls_.count_for(bytes), calls_.type_for(bytes), root, comm(communicator)),
-                 "MPI_Bcast");
+  void barrier(std::uint64_t communicator, MpiRequests* begun) override {
+    collective(mpi().barrier, "MPI_Barrier", begun, comm(communicator));
   }
-  void allgather(const void* send, void* receive, std::size_t block, std::uint64_t communicator) override {
+  void broadcast(void* data, std::size_t bytes, int root, std::uint64_t communicator, MpiRequests* begun) override {
+    collective(mpi().bcast, "MPI_Bcast", begun, data, calls_.count_for(bytes), calls_.type_for(bytes), root,
+               comm(communicator));
+  }
+  void allgather(const void* send, void* receive, std::size_t block, std::uint64_t communicator,
+                 MpiRequests* begun) override {
     const int count = calls_.count_for(block);
     const Handle type = calls_.type_for(block);
-    calls_.check(mpi().allgather(calls_.or_in_place(send), count, type, receive, count, type, comm(communicator)),
-                 "MPI_Allgather");
+    collective(mpi().allgather, "MPI_Allgather", begun, calls_.or_in_place(send), count, type, receive, count, type,
+               comm(communicator));
   }
-  void gather(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator) override {
+  void gather(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator,
+              MpiRequests* begun) override {
     const int count = calls_.count_for(block);
     const Handle type = calls_.type_for(block);
-    calls_.check(mpi().gather(calls_.or_in_place(send), count, type, receive, count, type, root, comm(communicator)),
-                 "MPI_Gather");
+    collective(mpi().gather, "MPI_Gather", begun, calls_.or_in_place(send), count, type, receive, count, type, root,
+               comm(communicator));
   }
-  void scatter(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator) override {
+  void scatter(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator,
+               MpiRequests* begun) override {
     const int count = calls_.count_for(block);
     const Handle type = calls_.type_for(block);
-    calls_.check(mpi().scatter(send, count, type, const_cast<void*>(calls_.or_in_place(receive)), count, type, root,
-                               comm(communicator)),
-                 "MPI_Scatter");
+    collective(mpi().scatter, "MPI_Scatter", begun, send, count, type, const_cast<void*>(calls_.or_in_place(receive)),
+               count, type, root, comm(communicator));
   }
-  void alltoall(const void* send, void* receive, std::size_t block, std::uint64_t communicator) override {
+  void alltoall(const void* send, void* receive, std::size_t block, std::uint64_t communicator,
+                MpiRequests* begun) override {
     const int count = calls_.count_for(block);
     const Handle type = calls_.type_for(block);
-    calls_.check(mpi().alltoall(send, count, type, receive, count, type, comm(communicator)), "MPI_Alltoall");
+    collective(mpi().alltoall, "MPI_Alltoall", begun, send, count, type, receive, count, type, comm(communicator));
   }
   std::uint64_t contiguous_type(std::size_t bytes) override {
     const auto [place, is_new] = contiguous_.try_emplace(bytes);
@@ -242,30 +270,45 @@ class Library final : public MpiLibrary {
     return bits_of(place->second);
   }
   void alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
-                 std::uint64_t communicator) override {
-    const int* units = counts.counts.data();
-    const int* places = counts.displacements.data();
+                 std::uint64_t communicator, MpiRequests* begun) override {
     const Handle unit = handle_of<Handle>(type);
-    calls_.check(mpi().alltoallv(send, units, places, unit, receive, units, places, unit, comm(communicator)),
-                 "MPI_Alltoallv");
+    collective(mpi().alltoallv, "MPI_Alltoallv", begun, send, counts.sent.counts.data(),
+               counts.sent.displacements.data(), unit, receive, counts.received.counts.data(),
+               counts.received.displacements.data(), unit, comm(communicator));
+  }
+  void neighbor_alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
+                          std::uint64_t neighbours, MpiRequests* begun) override {
+    const Handle unit = handle_of<Handle>(type);
+    collective(mpi().neighbor_alltoallv, "MPI_Neighbor_alltoallv", begun, send, counts.sent.counts.data(),
+               counts.sent.displacements.data(), unit, receive, counts.received.counts.data(),
+               counts.received.displacements.data(), unit, comm(neighbours));
+  }
+  std::uint64_t neighbours(std::uint64_t communicator, const std::vector<int>& sources,
+                           const std::vector<int>& targets) override {
+    // Weights of one: MPI's own word for none is a constant that each library has in its own way.
+    const std::vector<int> weights(std::max(sources.size(), targets.size()) + 1, 1);
+    Handle made{};
+    calls_.check(mpi().dist_graph_create_adjacent(comm(communicator), static_cast<int>(sources.size()), sources.data(),
+                                                  weights.data(), static_cast<int>(targets.size()), targets.data(),
+                                                  weights.data(), named("info_null"), 0, &made),
+                 "MPI_Dist_graph_create_adjacent");
+    calls_.check(mpi().comm_set_errhandler(made, named("errors_return")), "MPI_Comm_set_errhandler");
+    return bits_of(made);
   }
   void reduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op, int root,
-              std::uint64_t communicator) override {
-    calls_.check(mpi().reduce(calls_.or_in_place(send), receive, static_cast<int>(elements), type(datatype), of(op),
-                              root, comm(communicator)),
-                 "MPI_Reduce");
+              std::uint64_t communicator, MpiRequests* begun) override {
+    collective(mpi().reduce, "MPI_Reduce", begun, calls_.or_in_place(send), receive, static_cast<int>(elements),
+               type(datatype), of(op), root, comm(communicator));
   }
   void allreduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op,
-                 std::uint64_t communicator) override {
-    calls_.check(mpi().allreduce(calls_.or_in_place(send), receive, static_cast<int>(elements), type(datatype), of(op),
-                                 comm(communicator)),
-                 "MPI_Allreduce");
+                 std::uint64_t communicator, MpiRequests* begun) override {
+    collective(mpi().allreduce, "MPI_Allreduce", begun, calls_.or_in_place(send), receive, static_cast<int>(elements),
+               type(datatype), of(op), comm(communicator));
   }
   void reduce_scatter_block(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op,
-                            std::uint64_t communicator) override {
-    calls_.check(mpi().reduce_scatter_block(calls_.or_in_place(send), receive, static_cast<int>(elements),
-                                            type(datatype), of(op), comm(communicator)),
-                 "MPI_Reduce_scatter_block");
+                            std::uint64_t communicator, MpiRequests* begun) override {
+    collective(mpi().reduce_scatter_block, "MPI_Reduce_scatter_block", begun, calls_.or_in_place(send), receive,
+               static_cast<int>(elements), type(datatype), of(op), comm(communicator));
   }
 
   std::uint64_t win_create(void* base, std::size_t bytes, std::uint64_t communicator) override {
@@ -331,6 +374,19 @@ class Library final : public MpiLibrary {
 
  private:
   const MpiSymbols<Handle>& mpi() const { return calls_.mpi; }
+  template <typename... Taken, typename... Given>
+  void collective(const MpiCollectiveSymbols<Handle, Taken...>& call, const char* name, MpiRequests* begun,
+                  Given... given) {
+    if (begun == nullptr) return calls_.check(call(given...), name);
+    auto& requests = static_cast<Requests<Handle>&>(*begun);
+    if (requests.persistent()) {
+      if (call.persistent == nullptr)
+        throw Unsupported(path_ + " has no persistent form of " + name + ", which MPI 4 has");
+      return calls_.check(call.persistent(given..., named("info_null"), requests.next()), name);
+    }
+    if (call.nonblocking == nullptr) throw Unsupported(path_ + " has no form of " + name + " that does not block");
+    calls_.check(call.nonblocking(given..., requests.next()), name);
+  }
   // Never freed: the library may be finalised before this object goes.
   Handle made_contiguous(std::size_t bytes) const {
     Handle type{};
@@ -378,9 +434,36 @@ AlltoallvCounts alltoallv_counts(std::size_t block, int rank, int ranks) {
   }
   const auto units = static_cast<int>(block / result.unit_bytes);
   for (int peer = 0; peer < ranks; ++peer) {
-    result.counts.push_back(peer == rank ? 0 : units);
-    result.displacements.push_back(peer * units);
+    result.sent.counts.push_back(peer == rank ? 0 : units);
+    result.sent.displacements.push_back(peer * units);
   }
+  result.received = result.sent;
+  return result;
+}
+
+AlltoallvCounts alltoallv_counts(const AlltoallvShare& share) {
+  AlltoallvCounts result;
+  if (std::max(share.source_bytes, share.target_bytes) > kMostBytes) result.unit_bytes = kCountedVectorBytes;
+  const auto in_units = [&](const std::vector<std::size_t>& bytes) {
+    std::vector<int> units;
+    for (const std::size_t one : bytes) units.push_back(static_cast<int>(one / result.unit_bytes));
+    return units;
+  };
+  result.sent = {in_units(share.sent), in_units(share.sent_at)};
+  result.received = {in_units(share.received), in_units(share.received_at)};
+  return result;
+}
+
+AlltoallvCounts halo_counts(const HaloShare& share, std::vector<int>& sources, std::vector<int>& targets) {
+  AlltoallvCounts result;
+  const auto add = [](const HaloMessage& message, AlltoallvCounts::Side& side, std::vector<int>& peers) {
+    if (message.peer < 0) return;
+    peers.push_back(message.peer);
+    side.counts.push_back(static_cast<int>(message.bytes));
+    side.displacements.push_back(static_cast<int>(message.own_at));
+  };
+  for (const HaloMessage& message : share.sent) add(message, result.sent, targets);
+  for (const HaloMessage& message : share.received) add(message, result.received, sources);
   return result;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "case_spec.h"
+#include "traffic/distribution.h"
 #include "transport/mpi_abi.h"
 
 namespace linkgauge {
@@ -29,6 +30,7 @@ class MpiRequests {
   virtual bool test_all() = 0;  // true: all are complete, and the places free
   // Takes receives back that nothing has come for: their memory may go.
   virtual void cancel_receives() noexcept = 0;
+  virtual void start_all() = 0;  // persistent ones only: all that there are, again
   virtual int count() const = 0;
   virtual int capacity() const = 0;
 };
@@ -36,12 +38,22 @@ class MpiRequests {
 // What MPI_Alltoallv is given. Its numbers are 32 bits wide, its unit a type of `unit_bytes` contiguous bytes: 1 where
 // all blocks together are that few, else 1 MiB or, where a block is not whole such, a block.
 struct AlltoallvCounts {
-  std::vector<int> counts;         // for each peer, in units
-  std::vector<int> displacements;  // in units
+  struct Side {
+    std::vector<int> counts;         // for each peer, in units
+    std::vector<int> displacements;  // in units
+  };
+  Side sent;
+  Side received;
   std::size_t unit_bytes = 1;
 };
-// A count of 0 for the rank's own block. `block` passed why_not_size; throws CallerError where no unit fits.
+// A count of 0 for the block of `rank`, this one; -1 for none. `block` passed why_not_size; throws CallerError where no
+// unit fits.
 AlltoallvCounts alltoallv_counts(std::size_t block, int rank, int ranks);
+// Of a traffic matrix, which passed why_not_mpi_collective; the unit is a vector where bytes are too many.
+inline constexpr std::size_t kCountedVectorBytes = 16;
+AlltoallvCounts alltoallv_counts(const AlltoallvShare& share);
+// Of a halo exchange, by edge: `sources` and `targets` get the ranks at their other ends.
+AlltoallvCounts halo_counts(const HaloShare& share, std::vector<int>& sources, std::vector<int>& targets);
 
 class MpiLibrary {
  public:
@@ -66,30 +78,43 @@ class MpiLibrary {
 
   virtual void send(const void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) = 0;
   virtual void recv(void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) = 0;
-  virtual std::unique_ptr<MpiRequests> requests(int capacity) = 0;
+  // `persistent`: they stay when they are complete, until they go.
+  virtual std::unique_ptr<MpiRequests> requests(int capacity, bool persistent = false) = 0;
   virtual void progress(std::uint64_t communicator) = 0;  // MPI_Iprobe: lets the library move what is under way
 
   // Collectives. `send` nullptr: in place (scatter: `receive` nullptr at the root). Sizes are of one block, or of the
-  // whole buffer where nothing is cut.
-  virtual void barrier(std::uint64_t communicator) = 0;
-  virtual void broadcast(void* data, std::size_t bytes, int root, std::uint64_t communicator) = 0;
-  virtual void allgather(const void* send, void* receive, std::size_t block, std::uint64_t communicator) = 0;
-  virtual void gather(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator) = 0;
-  virtual void scatter(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator) = 0;
+  // whole buffer where nothing is cut. With `begun` they do not block: a request is put there, of a persistent one to
+  // be started. Throw Unsupported where the library has no such form.
+  virtual void barrier(std::uint64_t communicator, MpiRequests* begun = nullptr) = 0;
+  virtual void broadcast(void* data, std::size_t bytes, int root, std::uint64_t communicator,
+                         MpiRequests* begun = nullptr) = 0;
+  virtual void allgather(const void* send, void* receive, std::size_t block, std::uint64_t communicator,
+                         MpiRequests* begun = nullptr) = 0;
+  virtual void gather(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator,
+                      MpiRequests* begun = nullptr) = 0;
+  virtual void scatter(const void* send, void* receive, std::size_t block, int root, std::uint64_t communicator,
+                       MpiRequests* begun = nullptr) = 0;
   // MPI_Alltoall moves a rank's own block too, from its source to its target buffer.
-  virtual void alltoall(const void* send, void* receive, std::size_t block, std::uint64_t communicator) = 0;
+  virtual void alltoall(const void* send, void* receive, std::size_t block, std::uint64_t communicator,
+                        MpiRequests* begun = nullptr) = 0;
   // `type` is contiguous_type(counts.unit_bytes), made before it is timed.
   virtual void alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
-                         std::uint64_t communicator) = 0;
+                         std::uint64_t communicator, MpiRequests* begun = nullptr) = 0;
+  // MPI_Neighbor_alltoallv over `neighbours`; counts are of edges.
+  virtual void neighbor_alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
+                                  std::uint64_t neighbours, MpiRequests* begun = nullptr) = 0;
+  // A communicator in whose neighbour collectives this rank receives from and sends to these, in this order.
+  virtual std::uint64_t neighbours(std::uint64_t communicator, const std::vector<int>& sources,
+                                   const std::vector<int>& targets) = 0;
   // A datatype of so many bytes, as bits; made at the first call for this number and kept.
   virtual std::uint64_t contiguous_type(std::size_t bytes) = 0;
   virtual void reduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op, int root,
-                      std::uint64_t communicator) = 0;
+                      std::uint64_t communicator, MpiRequests* begun = nullptr) = 0;
   virtual void allreduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op,
-                         std::uint64_t communicator) = 0;
+                         std::uint64_t communicator, MpiRequests* begun = nullptr) = 0;
   // `elements` of one block. In place the result comes to the front of `receive`.
   virtual void reduce_scatter_block(const void* send, void* receive, std::size_t elements, Datatype datatype,
-                                    ReduceOp op, std::uint64_t communicator) = 0;
+                                    ReduceOp op, std::uint64_t communicator, MpiRequests* begun = nullptr) = 0;
 
   // One-sided: a window is locked for all ranks (shared) from its creation to its end. Creation and end are collective.
   virtual std::uint64_t win_create(void* base, std::size_t bytes, std::uint64_t communicator) = 0;

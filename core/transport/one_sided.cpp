@@ -237,7 +237,6 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
       open_peers(context, flows, means.sender_starts ? ExposedEnd::kTarget : ExposedEnd::kSource,
                  routed ? spec.via : context.device());
   const std::vector<FlowFlags> flags = connect_flags(context, flows);
-  const std::size_t size = static_cast<std::size_t>(std::max<std::int64_t>(0, spec.size_bytes));
   std::vector<std::unique_ptr<Channel>> channels(flows.size());
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const OneSidedChannel::Ends ends{flows[i].source == context.rank(), flows[i].target == context.rank(),
@@ -253,7 +252,7 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
     if (!routed) {
       auto channel = std::make_unique<DirectChannel>(context, flags[i], ends, target, source);
       if (starts) {
-        channel->set_leg(leg(context.device(), target, source, std::min({size, target.bytes, source.bytes})));
+        channel->set_leg(leg(context.device(), target, source, flows[i].bytes));
       }
       channels[i] = std::move(channel);
       continue;

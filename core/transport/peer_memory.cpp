@@ -7,6 +7,7 @@
 
 #include "errors.h"
 #include "pattern/operations.h"
+#include "traffic/patterns.h"
 #include "transport/agreement.h"
 
 namespace linkgauge {
@@ -71,7 +72,8 @@ std::string why_not_shareable(const RankContext& context, MemoryKind kind) {
 }
 
 std::string why_not_shareable(const RankContext& context, const CaseSpec& spec, bool pushed) {
-  if (!comes_back(spec.pattern)) return why_not_shareable(context, pushed ? spec.target_memory : spec.source_memory);
+  if (!traits_of(spec.pattern).comes_back)
+    return why_not_shareable(context, pushed ? spec.target_memory : spec.source_memory);
   std::string reason = why_not_shareable(context, spec.source_memory);
   return reason.empty() ? why_not_shareable(context, spec.target_memory) : reason;
 }

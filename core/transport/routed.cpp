@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pattern/layout.h"
+#include "traffic/patterns.h"
 
 namespace linkgauge {
 namespace {
@@ -47,7 +48,7 @@ std::string why_not_routed(const RankContext& context, const CaseSpec& spec) {
     return "there is no " + via + " to go through; there are " + std::to_string(context.runtime->count()) +
            ", numbered from 0";
   }
-  if (spec.pattern > Pattern::kRingShift || is_side_by_side(spec.pattern)) {
+  if (!traits_of(spec.pattern).routed) {
     return std::string(to_string(spec.pattern)) +
            " is not routed; pingpong, unidirectional, bidirectional and ring_shift are. Leave --via out";
   }

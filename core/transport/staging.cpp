@@ -10,6 +10,7 @@
 
 #include "errors.h"
 #include "pattern/buffered_operation.h"
+#include "traffic/patterns.h"
 #include "transport/agreement.h"
 #include "transport/mpi_collective.h"
 #include "transport/peer_memory.h"
@@ -46,7 +47,7 @@ std::vector<Piece> joined(const std::vector<Piece>& pieces) {
 class StagedCollective final : public BufferedOperation {
  public:
   StagedCollective(Transport& transport, const RankContext& context, const CaseSpec& spec)
-      : BufferedOperation(transport, context, spec, mpi_layout_rules(true)),
+      : BufferedOperation(transport, context, spec, mpi_layout_rules(spec, true)),
         call_(*context.mpi, context.communicator, spec, context.size(), context.rank(), true),
         sent_(joined(layout().sent)),
         received_(joined(layout().received)) {}
@@ -114,7 +115,7 @@ class StagingTransport final : public Transport {
       return "staging has no variant '" + variant +
              "'; its variants are store_and_forward, pipelined, pageable and composed";
     }
-    if (variant == "composed" && !has_mpi_collective(spec.pattern)) {
+    if (variant == "composed" && !traits_of(spec.pattern).mpi_call) {
       return "composed is a variant of collectives; leave --variant out";
     }
     if (!spec.algorithm.empty()) return "staging has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
@@ -141,7 +142,6 @@ class StagingTransport final : public Transport {
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                 const std::vector<Flow>& flows) override {
-    const StagingShape shape = shape_of(spec, context.size());
     const MemoryKind kind = staging_kind(spec);
     const auto engine = std::make_shared<StagingEngine>();
     std::vector<std::unique_ptr<StagingChannel>> channels(flows.size());
@@ -151,6 +151,7 @@ class StagingTransport final : public Transport {
         const bool sends = flows[i].source == context.rank();
         const bool receives = flows[i].target == context.rank();
         if (!sends && !receives) continue;
+        const StagingShape shape = shape_of(spec, flows[i]);
         const auto slots = [&](bool needed) {
           return needed ? Buffer(*context.runtime, context.device(), kind, shape.slots * shape.chunk_bytes) : Buffer();
         };
@@ -183,20 +184,21 @@ class StagingTransport final : public Transport {
 
  private:
   static bool has_own_collective(const RankContext& context, const CaseSpec& spec) {
-    return uses_mpi(context, spec) && has_mpi_collective(spec.pattern) && spec.variant != "composed" &&
-           spec.variant != "pipelined";
+    // MPI's barrier moves nothing, through the host or not.
+    return uses_mpi(context, spec) && traits_of(spec.pattern).mpi_call && spec.pattern != Pattern::kBarrier &&
+           spec.variant != "composed" && spec.variant != "pipelined";
   }
 
-  static StagingShape shape_of(const CaseSpec& spec, int ranks) {
+  static StagingShape shape_of(const CaseSpec& spec, const Flow& flow) {
     constexpr std::int64_t kMostQueued = 4096;
     StagingShape shape;
-    shape.chunk_bytes = block_bytes(spec, ranks);
+    shape.chunk_bytes = flow.bytes;
     if (spec.variant == "pipelined") {
       const std::size_t chunk = spec.chunk_bytes > 0 ? static_cast<std::size_t>(spec.chunk_bytes) : kPipelineChunkBytes;
       shape.chunk_bytes = std::min(shape.chunk_bytes, chunk);
       shape.slots = kPipelineSlots;
     }
-    const std::int64_t queued = std::int64_t{std::max(1, spec.window)} * std::max(1, spec.batch);
+    const std::int64_t queued = std::int64_t{std::max(1, spec.window)} * std::max(1, spec.batch) * flow.messages;
     shape.queue = static_cast<std::size_t>(std::clamp<std::int64_t>(queued, 1, kMostQueued));
     return shape;
   }

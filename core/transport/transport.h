@@ -91,6 +91,8 @@ struct Flow {
   int target = 0;
   const Buffer* source_buffer = nullptr;  // set on the source's rank
   const Buffer* target_buffer = nullptr;  // set on the target's rank
+  std::size_t bytes = 0;                  // of the largest message
+  int messages = 1;                       // in one operation with a window of 1
 };
 
 class Operation;

@@ -239,6 +239,15 @@ class Session:
 def ccl_version(rccl: bool, library: str = "", library_folders: Sequence[str] = []) -> tuple[str, str]:
     """Version and file of NCCL or RCCL, which stays open. Raises Unsupported where it cannot be opened."""
 
+def why_not_distributed(pattern: str, distribution: str, ranks: int) -> str:
+    """Why the text distributes no bytes of the pattern over so many ranks; empty where it does."""
+
+def rank_bytes(pattern: str, ranks: int, bytes: int, distribution: str) -> tuple[list[int], list[int]]:
+    """Bytes that each rank sends, and receives, in one operation of alltoallv or halo of size `bytes`, by rank."""
+
+def pair_bytes(pattern: str, ranks: int, bytes: int, distribution: str) -> list[tuple[int, int, int]]:
+    """(source, target, bytes) of one operation of alltoallv or halo of size `bytes`; pairs without bytes left out."""
+
 def host_clock() -> Clock:
     """Of the host's steady clock. Measured on the first call."""
 

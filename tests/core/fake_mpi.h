@@ -41,19 +41,32 @@ class FakeMpi final : public MpiLibrary {
 
   void send(const void*, std::size_t, int, int, std::uint64_t) override { refuse(); }
   void recv(void*, std::size_t, int, int, std::uint64_t) override { refuse(); }
-  std::unique_ptr<MpiRequests> requests(int) override { refuse(); }
+  std::unique_ptr<MpiRequests> requests(int, bool) override { refuse(); }
   void progress(std::uint64_t) override {}
-  void barrier(std::uint64_t) override { refuse(); }
-  void broadcast(void*, std::size_t, int, std::uint64_t) override { refuse(); }
-  void allgather(const void*, void*, std::size_t, std::uint64_t) override { refuse(); }
-  void gather(const void*, void*, std::size_t, int, std::uint64_t) override { refuse(); }
-  void scatter(const void*, void*, std::size_t, int, std::uint64_t) override { refuse(); }
-  void alltoall(const void*, void*, std::size_t, std::uint64_t) override { refuse(); }
-  void alltoallv(const void*, void*, const AlltoallvCounts&, std::uint64_t, std::uint64_t) override { refuse(); }
+  void barrier(std::uint64_t, MpiRequests*) override { refuse(); }
+  void broadcast(void*, std::size_t, int, std::uint64_t, MpiRequests*) override { refuse(); }
+  void allgather(const void*, void*, std::size_t, std::uint64_t, MpiRequests*) override { refuse(); }
+  void gather(const void*, void*, std::size_t, int, std::uint64_t, MpiRequests*) override { refuse(); }
+  void scatter(const void*, void*, std::size_t, int, std::uint64_t, MpiRequests*) override { refuse(); }
+  void alltoall(const void*, void*, std::size_t, std::uint64_t, MpiRequests*) override { refuse(); }
+  void alltoallv(const void*, void*, const AlltoallvCounts&, std::uint64_t, std::uint64_t, MpiRequests*) override {
+    refuse();
+  }
+  void neighbor_alltoallv(const void*, void*, const AlltoallvCounts&, std::uint64_t, std::uint64_t,
+                          MpiRequests*) override {
+    refuse();
+  }
+  std::uint64_t neighbours(std::uint64_t, const std::vector<int>&, const std::vector<int>&) override { refuse(); }
   std::uint64_t contiguous_type(std::size_t) override { refuse(); }
-  void reduce(const void*, void*, std::size_t, Datatype, ReduceOp, int, std::uint64_t) override { refuse(); }
-  void allreduce(const void*, void*, std::size_t, Datatype, ReduceOp, std::uint64_t) override { refuse(); }
-  void reduce_scatter_block(const void*, void*, std::size_t, Datatype, ReduceOp, std::uint64_t) override { refuse(); }
+  void reduce(const void*, void*, std::size_t, Datatype, ReduceOp, int, std::uint64_t, MpiRequests*) override {
+    refuse();
+  }
+  void allreduce(const void*, void*, std::size_t, Datatype, ReduceOp, std::uint64_t, MpiRequests*) override {
+    refuse();
+  }
+  void reduce_scatter_block(const void*, void*, std::size_t, Datatype, ReduceOp, std::uint64_t, MpiRequests*) override {
+    refuse();
+  }
   std::uint64_t win_create(void*, std::size_t, std::uint64_t) override { refuse(); }
   void win_free(std::uint64_t) override { refuse(); }
   void put(const void*, std::size_t, int, std::size_t, std::uint64_t) override { refuse(); }

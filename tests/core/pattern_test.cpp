@@ -7,6 +7,7 @@
 #include "errors.h"
 #include "pattern/layout.h"
 #include "pattern/operations.h"
+#include "traffic/patterns.h"
 
 namespace linkgauge {
 namespace {
@@ -27,7 +28,10 @@ constexpr Pattern kBetweenRanks[] = {Pattern::kPingpong,
                                      Pattern::kScatter,
                                      Pattern::kPairsPingpong,
                                      Pattern::kPairsUnidirectional,
-                                     Pattern::kPairsBidirectional};
+                                     Pattern::kPairsBidirectional,
+                                     Pattern::kAlltoallv,
+                                     Pattern::kHalo,
+                                     Pattern::kBarrier};
 
 const Mechanism kMechanisms[] = {
     {"copy_engine", "", Initiator::kSender},     {"copy_engine", "", Initiator::kReceiver},
@@ -58,8 +62,8 @@ void expect_verified(const CaseSpec& spec) {
 }
 
 std::vector<int> ranks_of(Pattern pattern) {
-  if (pattern <= Pattern::kBidirectional) return {1, 2};
-  if (is_side_by_side(pattern)) return kFewRanks ? std::vector{4} : std::vector{4, 6};
+  if (traits_of(pattern).one_pair) return {1, 2};
+  if (traits_of(pattern).side_by_side) return kFewRanks ? std::vector{4} : std::vector{4, 6};
   return kFewRanks ? std::vector{3} : std::vector{2, 3, 4};
 }
 
@@ -67,8 +71,8 @@ std::vector<int> ranks_of(Pattern pattern) {
 std::vector<std::int64_t> sizes_of(Pattern pattern, int ranks) {
   const std::int64_t shorter = kThreadSanitizer ? 8 : 1;  // each page is many pages of its own
   std::vector<std::int64_t> sizes = {1, 1333, 200003 / shorter};
-  if (reduces(pattern)) sizes = {4, 4L * 333, 4 * (50001 / shorter)};
-  if (cuts_blocks(pattern)) sizes = {4L * ranks, 4L * 333 * ranks, 4 * (20001 / shorter) * ranks};
+  if (traits_of(pattern).reduces) sizes = {4, 4L * 333, 4 * (50001 / shorter)};
+  if (traits_of(pattern).cuts_blocks) sizes = {4L * ranks, 4L * 333 * ranks, 4 * (20001 / shorter) * ranks};
   return kThreadSanitizer ? std::vector{sizes.back()} : sizes;
 }
 
@@ -80,7 +84,7 @@ TEST(Ends, EachRankOfAPairHasMemoryOfOneKindWhereDataComesBack) {
     for (const int rank : {0, 1, 2, 3}) {
       const MemoryKind from = end_of(spec, 4, rank, true).memory;
       const MemoryKind into = end_of(spec, 4, rank, false).memory;
-      if (comes_back(pattern)) {
+      if (traits_of(pattern).comes_back) {
         EXPECT_EQ(from, into);
         EXPECT_EQ(from, rank % 2 == 0 ? spec.source_memory : spec.target_memory);
       } else {
@@ -96,7 +100,7 @@ TEST(Ends, EachRankOfAPairHasMemoryOfOneKindWhereDataComesBack) {
 TEST(Ends, MixedKindsArriveWholeBothWays) {
   for (const char* transport : {"copy_engine", "kernel"}) {
     for (const Pattern pattern : {Pattern::kPingpong, Pattern::kBidirectional, Pattern::kPairsPingpong}) {
-      CaseSpec spec = case_of(transport, pattern, is_side_by_side(pattern) ? 4 : 2, 3333);
+      CaseSpec spec = case_of(transport, pattern, traits_of(pattern).side_by_side ? 4 : 2, 3333);
       spec.source_memory = MemoryKind::kPinned;
       expect_verified(spec);
       std::swap(spec.source_memory, spec.target_memory);
@@ -113,6 +117,24 @@ TEST_P(EveryMechanism, MovesEveryPatternRight) {
       for (const std::int64_t size : sizes_of(pattern, ranks)) {
         expect_verified(case_for(GetParam(), pattern, ranks, size));
       }
+    }
+  }
+}
+
+TEST_P(EveryMechanism, DistributesAsAsked) {
+  for (const auto& [pattern, ranks, distribution] : {std::tuple{Pattern::kAlltoallv, 3, "0,3,1;0,0,5;1,0,0"},
+                                                     {Pattern::kAlltoallv, 4, "zipf:1.1"},
+                                                     {Pattern::kAlltoallv, 4, "blocks:3"},
+                                                     {Pattern::kAlltoallv, 4, "moe:8:2:9:1:3"},
+                                                     {Pattern::kHalo, 4, "open"},
+                                                     {Pattern::kHalo, 4, "2x2:all"},
+                                                     {Pattern::kHalo, 2, ""},
+                                                     {Pattern::kHalo, 4, "4:open"}}) {
+    for (const std::int64_t size : {7, 4096}) {
+      CaseSpec spec = case_for(GetParam(), pattern, ranks, size);
+      spec.distribution = distribution;
+      spec.window = pattern == Pattern::kHalo ? 3 : 1;
+      expect_verified(spec);
     }
   }
 }

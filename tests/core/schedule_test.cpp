@@ -4,17 +4,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <vector>
 
 #include "errors.h"
 #include "pattern/layout.h"
+#include "traffic/patterns.h"
 
 namespace linkgauge {
 namespace {
-
-constexpr int kLastPattern = static_cast<int>(Pattern::kScatter);
 
 struct Listed {
   int source;
@@ -45,6 +45,10 @@ std::vector<Listed> listed(const CaseSpec& spec, int n) {
       if (spec.pattern == Pattern::kAlltoall && shift > 0) {
         flows.push_back({source, target, place(target), place(source), m});
       }
+      if (spec.pattern == Pattern::kAlltoallv && shift > 0) {  // uniform: as alltoall, without room for the own block
+        const auto behind = [&](int of, int own) { return place(of) - (of > own ? m : 0); };
+        flows.push_back({source, target, behind(target, source), behind(source, target), m});
+      }
       if (spec.pattern == Pattern::kAllgather && shift >= first) {
         flows.push_back({source, target, spec.in_place ? place(source) : 0, place(source), block});
       }
@@ -66,7 +70,7 @@ std::vector<Listed> listed(const CaseSpec& spec, int n) {
   if (spec.pattern == Pattern::kPingpong || spec.pattern == Pattern::kBidirectional) {
     flows.push_back({n - 1, 0, back, back, m});
   }
-  for (int source = 0; is_side_by_side(spec.pattern) && source < n; source += 2) {
+  for (int source = 0; traits_of(spec.pattern).side_by_side && source < n; source += 2) {
     flows.push_back({source, source + 1, 0, 0, m});
     if (spec.pattern != Pattern::kPairsUnidirectional) flows.push_back({source + 1, source, 0, 0, m});
   }
@@ -77,14 +81,15 @@ std::vector<Listed> listed(const CaseSpec& spec, int n) {
 template <typename Look>
 void on_every_case(const Look& look) {
   int cases = 0;
-  for (int number = 0; number <= kLastPattern; ++number) {
+  for (const PatternTraits& row : all_patterns()) {
+    if (row.kind == PatternKind::kDevice) continue;
     for (int ranks = 1; ranks <= 9; ++ranks) {
       for (const bool in_place : {false, true}) {
         for (int root = 0; root < ranks; ++root) {
           CaseSpec spec;
-          spec.pattern = static_cast<Pattern>(number);
+          spec.pattern = row.pattern;
           spec.datatype = Datatype::kInt8;
-          spec.size_bytes = cuts_blocks(spec.pattern) ? 3 * ranks : 7;
+          spec.size_bytes = traits_of(spec.pattern).cuts_blocks ? 3 * ranks : 7;
           spec.root = root;
           spec.in_place = in_place;
           if (!why_not_laid_out(spec, ranks).empty()) continue;
@@ -101,6 +106,8 @@ void on_every_case(const Look& look) {
 
 TEST(Schedule, EachRankHasItsOwnFlowsAndNoOthersInTheirOrder) {
   on_every_case([](const CaseSpec& spec, int ranks) {
+    // Told by properties in distribution_test.cpp and below.
+    if (spec.pattern == Pattern::kHalo || spec.pattern == Pattern::kBarrier) return;
     const std::vector<Listed> all = listed(spec, ranks);
     for (int rank = 0; rank < ranks; ++rank) {
       std::vector<Listed> expected;
@@ -175,7 +182,7 @@ TEST(Schedule, ReplayedItLeavesWhatMustBeHeldAtTheEnd) {
       }
     }
     // Within a stage nothing waits for anything: all is read before any is written.
-    for (int stage = 0; stage <= 2; ++stage) {
+    for (int stage = 0; stage <= 4; ++stage) {
       std::map<std::tuple<int, int, std::size_t, std::size_t, std::size_t>, int> sent_less_received;
       std::vector<std::tuple<Held*, const Step*, std::vector<std::uint64_t>>> writes;
       for (int rank = 0; rank < ranks; ++rank) {
@@ -217,7 +224,7 @@ TEST(Schedule, ReplayedItLeavesWhatMustBeHeldAtTheEnd) {
 TEST(Schedule, ARankHoldsItsOwnStepsOnly) {
   constexpr int kRanks = 10'000;
   const auto steps_of = [](Pattern pattern, int rank) {
-    return schedule_of({pattern, kRanks, std::size_t{8} * kRanks, 0, false}, rank).steps;
+    return schedule_of({pattern, kRanks, std::size_t{8} * kRanks, 0, false, ""}, rank).steps;
   };
   const std::vector<Step> all = steps_of(Pattern::kAlltoall, 4321);
   EXPECT_EQ(all.size(), 2U * (kRanks - 1));
@@ -226,10 +233,35 @@ TEST(Schedule, ARankHoldsItsOwnStepsOnly) {
   EXPECT_EQ(steps_of(Pattern::kBroadcast, 4321).size(), 1U);
   EXPECT_EQ(steps_of(Pattern::kRingShift, 4321).size(), 2U);
   EXPECT_EQ(steps_of(Pattern::kPairsBidirectional, 4321).size(), 2U);
+  EXPECT_EQ(steps_of(Pattern::kBarrier, 4321).size(), 2U * 14U);
+  EXPECT_EQ(steps_of(Pattern::kHalo, 4321).size(), 2U * 6U);
+}
+
+// Who has heard, directly or through others, of whom.
+TEST(Schedule, AfterABarrierEachHasHeardOfAll) {
+  for (const int ranks : {2, 3, 4, 5, 7, 8, 9, 16, 17}) {
+    std::vector<std::vector<bool>> heard(static_cast<std::size_t>(ranks));
+    for (std::size_t rank = 0; rank < heard.size(); ++rank) {
+      heard[rank].resize(heard.size());
+      heard[rank][rank] = true;
+    }
+    for (const std::uint8_t stage : schedule_of({Pattern::kBarrier, ranks, 1, 0, false, ""}, 0).transfer_stages) {
+      const auto before = heard;
+      for (int rank = 0; rank < ranks; ++rank) {
+        for (const Step& step : schedule_of({Pattern::kBarrier, ranks, 1, 0, false, ""}, rank).steps) {
+          if (step.stage != stage || step.target != rank) continue;
+          for (std::size_t one = 0; one < heard.size(); ++one) {
+            if (before[static_cast<std::size_t>(step.source)][one]) heard[static_cast<std::size_t>(rank)][one] = true;
+          }
+        }
+      }
+    }
+    for (const auto& of_rank : heard) EXPECT_EQ(std::count(of_rank.begin(), of_rank.end(), false), 0) << ranks;
+  }
 }
 
 TEST(Schedule, PatternsWithinOneDeviceHaveNone) {
-  EXPECT_THROW((void)schedule_of({Pattern::kLocalCopy, 1, 8, 0, false}, 0), CallerError);
+  EXPECT_THROW((void)schedule_of({Pattern::kLocalCopy, 1, 8, 0, false, ""}, 0), CallerError);
 }
 
 }  // namespace

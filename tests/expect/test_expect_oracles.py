@@ -27,7 +27,7 @@ def examples(count: int) -> settings:
     return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-COLLECTIVES = [name for name, info in PATTERNS.items() if info.collective]
+COLLECTIVES = [name for name, info in PATTERNS.items() if info.collective and not info.latency_only]
 
 
 def machine(
@@ -348,3 +348,23 @@ def test_groups_are_bounded_by_the_one_that_can_least(pattern: str) -> None:
     assert all("each group alone" in c.basis for c in both)
     with pytest.raises(UsageError, match="8 devices are not 3 equal groups"):
         ceilings(system, {**case, "devices": devices, "groups": 3})
+
+
+def test_a_matrix_of_traffic_is_bounded_by_the_port_with_the_most_of_it() -> None:
+    """Behind one switch nothing but ports counts: of all rows and columns the one with the most bytes."""
+    system, n, port = systems.load("hgx-h200-8"), 8, 450e9
+
+    def bound(pattern: str, distribution: str) -> float:
+        case = {"pattern": pattern, "transport": "kernel", "size": 1 << 26, "distribution": distribution}
+        return min(c.value_bytes_per_s or 0.0 for c in ceilings(system, case) if c.rule == "concurrent_flow")
+
+    assert bound("alltoallv", "") == pytest.approx(bound("alltoall", ""), rel=1e-6)
+    for exponent in (0.5, 1.0, 2.0):
+        weights = [1 / (j + 1) ** exponent for j in range(n)]
+        whole = sum(weights) * (n - 1)  # the diagonal is left out of each column
+        sums = [(n - 1) * w for w in weights] + [sum(weights) - w for w in weights]
+        expected = port * whole / (n * max(sums))
+        assert bound("alltoallv", f"zipf:{exponent}") == pytest.approx(expected, rel=1e-4), exponent
+    # Every rank of a 2x2x2 torus sends to each of its three neighbours twice.
+    assert bound("halo", "2x2x2") == pytest.approx(port, rel=1e-6)
+    assert bound("halo", "8:open") == pytest.approx(port, rel=1e-6)

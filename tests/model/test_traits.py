@@ -48,7 +48,7 @@ def test_traits_of_a_pattern_do_not_contradict_each_other(one: PatternTraits) ->
     assert one.link_ways in ("", "one", "both", "library")
     assert one.alone in ("", *PATTERNS)
     assert not (one.pair and one.collective)
-    assert one.per_peer == (one.size_means in ("per peer", "per destination"))
+    assert one.per_peer == (one.size_means in ("per peer", "per destination", "mean per destination"))
     assert one.one_buffer == (one.size_means == "buffer")
     assert one.ways == (2 if one.name in ("bidirectional", "host_device_both") else 1)
     assert one.collective or not (one.rooted or one.reduces or one.blocks)

@@ -392,10 +392,12 @@ def test_a_case_without_the_later_dimensions_keeps_the_key_of_before_them() -> N
     """The hash of a case as runs stored it before these dimensions came: older runs and baselines still match."""
     case = Case("kernel", "stream_copy", 8, 8, (0,))
     before = {name: value for name, value in case.dimensions().items()
-              if name not in ("managed", "source_device", "target_device", "cpu_node", "groups")}  # fmt: skip
+              if name not in ("managed", "source_device", "target_device", "cpu_node", "groups",
+                              "distribution")}  # fmt: skip
     text = json.dumps(before, sort_keys=True, separators=(",", ":"))
     assert case.case_key == hashlib.sha256(text.encode()).hexdigest()[:16]
-    for later in ({"managed": "prefetch"}, {"source_device": 0}, {"target_device": 0}, {"cpu_node": 0}):
+    for later in ({"managed": "prefetch"}, {"source_device": 0}, {"target_device": 0}, {"cpu_node": 0},
+                  {"distribution": "2x2"}):  # fmt: skip
         assert dataclasses.replace(case, **later).case_key != case.case_key  # type: ignore[arg-type]
 
 

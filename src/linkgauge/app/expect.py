@@ -16,6 +16,7 @@ import click
 from linkgauge.app.command_line import argument, command, flag, option
 from linkgauge.errors import UsageError
 from linkgauge.expect.rules import Ceiling
+from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, lanes_of
 from linkgauge.model.quantity import parse_size
 from linkgauge.model.transports import TRANSPORTS
@@ -42,6 +43,7 @@ _MOST_NODES = 1_000_000
 @option("--devices", default="", help="Ordinals as 0,1,4-7, one for each rank; all by default.")
 @option("--transport", default="", help=f"One of {', '.join(TRANSPORTS)}; without it, the links alone.")
 @option("--size", default="", help="Size of the case, such as 64MiB; bounds of memory depend on it.")
+@option("--distribution", default="", help="Of alltoallv and halo, as in 'linkgauge run'.")
 @option("--nodes", type=click.IntRange(min=1), default=1, help="Several nodes of this kind, joined by its network.")
 @option("--root", type=click.IntRange(min=0), default=0, help="The root's rank.")
 @flag("--rules", help="List the rules: formula, source and limits.")
@@ -57,6 +59,7 @@ def expect_command(
     devices: str,
     transport: str,
     size: str,
+    distribution: str,
     nodes: int,
     root: int,
     rules: bool,
@@ -81,9 +84,10 @@ def expect_command(
         _fits(Path(str(system)), json=json, unit=unit)
         return
     if system is not None and is_run:
-        if devices or transport or size or schedule or pattern != "all":
+        if devices or transport or size or distribution or schedule or pattern != "all":
             raise UsageError(
-                "a run has its own cases: --pattern, --devices, --transport, --size and --schedule go with a system"
+                "a run has its own cases: --pattern, --devices, --transport, --size, --distribution and --schedule go "
+                "with a system"
             )
         groups, notes = _of_run(Path(system), system_name)
     else:
@@ -91,7 +95,8 @@ def expect_command(
             raise UsageError("--system goes with a run; name the system itself instead")
         described = _system(system)
         _check_nodes(described, nodes)
-        wanted = {"devices": ordinals(devices, len(described.devices)), "transport": transport, "size": size}
+        wanted = {"devices": ordinals(devices, len(described.devices)), "transport": transport, "size": size,
+                  "distribution": DIMENSIONS["distribution"].from_text(distribution or "default")[0]}  # fmt: skip
         cases = _cases(described, pattern, wanted, nodes, root)
         if schedule:
             _schedules(described, cases, json=json, unit=unit)
@@ -153,11 +158,15 @@ def _check_nodes(system: System, nodes: int) -> None:
 
 def _cases(system: System, pattern: str, wanted: Mapping[str, Any], nodes: int, root: int) -> list[dict[str, Any]]:
     """Return the cases that are asked for; pairs that nobody names are the first device with each other."""
-    usual = [name for name in PATTERNS if name not in SIDE_BY_SIDE.values()]
+    usual = [
+        name for name, info in PATTERNS.items()
+        if name not in SIDE_BY_SIDE.values() and not (info.collective and info.latency_only)  # no figure bounds these
+    ]  # fmt: skip
     names = usual if pattern == "all" else [name.strip() for name in pattern.split(",")]
     if wanted["transport"] and wanted["transport"] not in TRANSPORTS:
         raise UsageError(f"unknown transport {wanted['transport']!r}: expected one of {', '.join(TRANSPORTS)}")
-    base: dict[str, Any] = {"transport": wanted["transport"] or None, "nodes": nodes, "root": root}
+    base: dict[str, Any] = {"transport": wanted["transport"] or None, "nodes": nodes, "root": root,
+                            "distribution": wanted["distribution"]}  # fmt: skip
     if wanted["size"]:
         base["size"] = parse_size(wanted["size"])
     if not system.devices:

@@ -13,6 +13,7 @@ from linkgauge.expect.query import Query, show
 from linkgauge.expect.rules import Ceiling, ceiling
 from linkgauge.system.units import show_rate
 
+_AT_ONCE = ("alltoall", "alltoallv", "halo", "ring_shift", "bidirectional")
 _NEVER_REACHED = ("injection", "allreduce_cut", "allreduce_bytes")
 
 
@@ -44,13 +45,15 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         if value is not None and finite(value) and (kind == "bound" or rule not in _NEVER_REACHED):
             result.append(ceiling(rule, value, basis, kind=kind))
 
-    if q.pattern in ("alltoall", "ring_shift", "bidirectional") or q.pattern.startswith("pairs_"):
+    if q.pattern in _AT_ONCE or q.pattern.startswith("pairs_"):
         # A round trip of pairs_pingpong holds one message each way, of which each pair has one under way at a time.
-        factor = n - 1 if q.traits.per_peer else 2 if q.pattern == "pairs_pingpong" else 1
+        factor = 2 if q.pattern == "pairs_pingpong" else _payload(q)
         flow = flows.alltoall(graph, weights) if q.pattern == "alltoall" else flows.concurrent(graph, _demands(q))
         if flow is not None:
             rate = flow.bound if kind == "bound" else flow.reached
             each = "each way for each pair" if q.pattern == "pairs_pingpong" else "for each pair"
+            if q.traits.distributed:
+                each = f"for a {q.traits.size_means}"
             words = f"; {flow.words if kind == 'bound' else 'even shares over the paths of fewest hops'}"
             add("concurrent_flow", rate * factor, f"{where}, {show_rate(rate)} {each}{words if flow.words else ''}")
     if q.pattern == "pairs_pingpong":
@@ -96,6 +99,12 @@ def _demands(q: Query) -> dict[tuple[str, str], float]:
     by_ordinal = {device.ordinal: device.name for device in q.system.devices}
     ranks = [by_ordinal[ordinal] for ordinal in q.devices]
     demands: dict[tuple[str, str], float] = {}
+    if q.traits.distributed:
+        for (sender, receiver), moved in q.messages.items():
+            pair = ranks[sender], ranks[receiver]
+            if pair[0] != pair[1]:
+                demands[pair] = demands.get(pair, 0.0) + moved / q.message_bytes
+        return demands
     # The pair of a bidirectional case is a ring of two.
     flows_of_ranks = list(zip(ranks, (*ranks[1:], ranks[0]), strict=True))
     if q.pattern.startswith("pairs_"):
@@ -292,18 +301,33 @@ def _memory(q: Query) -> list[Ceiling]:
     return [ceiling("memory", limits[name], f"memory of {name}: {show_rate(rates[name])}, reads and writes together")]
 
 
+def _payload(q: Query) -> float:
+    """Return what goodput counts of one operation, in m: of a halo all that the rank with the most neighbours sends."""
+    if q.traits.distributed and not q.traits.per_peer:
+        return max(_legs(q, rank)[0] for rank in range(q.ranks)) / q.message_bytes
+    return q.ranks - 1 if q.traits.per_peer else 1
+
+
+def _legs(q: Query, rank: int) -> tuple[int, int]:
+    """Return what leaves and enters a rank's buffers in one operation: bytes of distributed patterns, else in m / n."""
+    if q.traits.legs is None:
+        leaving = sum(moved for (source, _), moved in q.messages.items() if source == rank)
+        entering = sum(moved for (_, target), moved in q.messages.items() if target == rank)
+        return leaving, entering
+    usual, root = q.traits.legs(q.ranks)
+    return root if root is not None and rank == q.root else usual
+
+
 def staging(q: Query, graph: Wires) -> list[Ceiling]:
     """Return the ceilings of staging over host links: every rank's buffer to a host, the exchange there, and back."""
     hosts = [host.name for host in q.system.hosts if host.name in graph.vertices]
-    if not hosts or not set(q.names) <= set(graph.vertices) or q.traits.legs is None:
+    if not hosts or not set(q.names) <= set(graph.vertices) or (q.traits.legs is None and not q.traits.distributed):
         return []
-    n = q.ranks
-    usual, root = q.traits.legs(n)
     by_ordinal = {device.ordinal: device.name for device in q.system.devices}
     out: dict[str, int] = {}
     into: dict[str, int] = {}
     for rank, ordinal in enumerate(q.devices):
-        leaving, entering = root if root is not None and rank == q.root else usual
+        leaving, entering = _legs(q, rank)
         name = by_ordinal[ordinal]
         out[name] = out.get(name, 0) + leaving
         into[name] = into.get(name, 0) + entering
@@ -311,9 +335,9 @@ def staging(q: Query, graph: Wires) -> list[Ceiling]:
         cuts.fill(turned, hosts, {name: weight for name, weight in weights.items() if weight}).value
         for turned, weights in ((graph.reversed(), out), (graph, into))
     ]
-    # A leg's x moves m / n of every weight each second: n x of m. Goodput counts (n - 1) m for the per-peer patterns.
-    payload = n - 1 if q.traits.per_peer else 1
-    rates = [None if x is None else x * n * payload for x in legs]
+    # A leg's x moves m / n (or a byte) of every weight each second: n x (or m x) of m, of which goodput counts some.
+    whole = q.message_bytes if q.traits.legs is None else q.ranks
+    rates = [None if x is None else x * whole * _payload(q) for x in legs]
     known = [rate for rate in rates if rate is not None and finite(rate)]
     if not known:
         return []

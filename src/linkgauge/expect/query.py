@@ -10,11 +10,12 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.expect.graph import FABRIC, HOST, MACHINE, NODE, Wires, wires
-from linkgauge.model.patterns import PATTERNS, PatternTraits
+from linkgauge.model.patterns import PATTERNS, PatternTraits, pair_bytes, why_not_distributed
 from linkgauge.model.transports import TRANSPORTS, TransportTraits, over_host
 from linkgauge.system.model import Node, System
 
 HOST_MEMORY = ("pinned", "pageable")
+_LARGE_BYTES = 1 << 20
 _ANY = TransportTraits("", "whatever moves the bytes: the links alone", one_sided=True, on_fabric=True, host_links=True)
 
 
@@ -40,6 +41,7 @@ class Query:
     clock: str
     source_device: int = -1
     target_device: int = -1
+    distribution: str = ""
 
     @property
     def traits(self) -> PatternTraits:
@@ -55,6 +57,17 @@ class Query:
     def ranks(self) -> int:
         """How many ranks take part on one node."""
         return len(self.devices)
+
+    @cached_property
+    def messages(self) -> dict[tuple[int, int], int]:
+        """Bytes from each rank to each other in one operation; of distributed patterns."""
+        listed = pair_bytes(self.pattern, self.ranks, self.message_bytes, self.distribution)
+        return {(source, target): moved for source, target, moved in listed}
+
+    @property
+    def message_bytes(self) -> int:
+        """The size m; of a case of no size that of a large one."""
+        return self.size_bytes or _LARGE_BYTES
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -145,6 +158,9 @@ def query(system: System, case: Mapping[str, Any]) -> Query:
     if PATTERNS[pattern].alone:
         # The one flow that is timed; at best it has its links to itself.
         pattern, devices = PATTERNS[pattern].alone, devices[:1]
+    distribution = str(case.get("distribution") or "") if PATTERNS[pattern].distributed else ""
+    if reason := why_not_distributed(pattern, distribution, len(devices)):
+        raise UsageError(reason)
     size = case.get("size_bytes", case.get("size"))
     via = case.get("via")
     return Query(
@@ -166,6 +182,7 @@ def query(system: System, case: Mapping[str, Any]) -> Query:
         clock=str(case.get("clock") or "host"),
         source_device=_node(case.get("source_device")),
         target_device=_node(case.get("target_device")),
+        distribution=distribution,
     )
 
 

@@ -164,7 +164,7 @@ _TABLE = (
     Rule(
         "concurrent_flow",
         "bound",
-        "ring_shift, bidirectional, pairs side by side, alltoall",
+        "ring_shift, bidirectional, pairs side by side, alltoall, alltoallv, halo",
         "linear program: the largest rate at which all pairs flow at once over any routing",
         "Shahrokhi and Matula 1990, maximum concurrent flow",
         "Any routing and split; of pairs_pingpong twice the rate of both ways. Too large: the least of cuts.",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
@@ -222,5 +223,36 @@ def _device(item: Any) -> tuple[Value, ...]:
     return (_DEVICE_WORDS[item],) if isinstance(item, str) and item in _DEVICE_WORDS else count(-1, 4096).parse(item)
 
 
+_LONGEST_DISTRIBUTION = 1 << 16  # the rows of 100 ranks and more
+
+
+def _distribution(item: Any) -> tuple[Value, ...]:
+    """Words, or rows of a traffic matrix as text: `0,3;1,0`. A file's rows are lines, numbers apart by , or space.
+
+    What they mean for so many ranks is the pattern's to say (core/traffic/distribution.h).
+    """
+    if not isinstance(item, str):
+        raise WrongValueError(f"wrong value {_shown(item)}: expected {_DISTRIBUTION_EXPECTED}")
+    if item.startswith("file:"):
+        path = Path(item[5:])
+        try:
+            with path.open(encoding="utf-8") as file:
+                text = file.read(_LONGEST_DISTRIBUTION + 1)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no text"
+            raise WrongValueError(f"cannot read the traffic matrix {path}: {reason}") from None
+        rows = [",".join(line.replace(",", " ").split()) for line in text.splitlines() if line.strip()]
+        if any(not number.isdecimal() for row in rows for number in row.split(",")):
+            raise WrongValueError(f"{path} is no traffic matrix: expected rows of whole numbers, as many as ranks")
+        item = ";".join(rows)
+    if len(item) > _LONGEST_DISTRIBUTION or any(ch.isspace() or not ch.isprintable() for ch in item):
+        raise WrongValueError(f"wrong value {_shown(item)}: expected {_DISTRIBUTION_EXPECTED}")
+    return ("" if item in ("default", "uniform") else item,)
+
+
+_DISTRIBUTION_EXPECTED = (
+    "uniform, zipf:1.2, blocks:2, moe:64:8, rows such as 0,3;1,0, file:PATH, or a grid such as 2x2"
+)
+DISTRIBUTION = Values(_distribution, _DISTRIBUTION_EXPECTED, splits=False)
 DEVICE = Values(_device, "own, others or a device")
 NODE = count(-1, 4096, "a node")

@@ -7,10 +7,21 @@ m: size in bytes; n: ranks; W: window; t: time of one iteration in seconds. This
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any, Protocol
 
 from linkgauge.errors import UsageError
+
+
+class Amount(Protocol):
+    """(m, n, W, distribution) -> bytes. The distribution tells only of patterns that are `distributed`."""
+
+    def __call__(self, m: int, n: int, w: int, d: str = "", /) -> Fraction:
+        """Bytes of one operation."""
+
 
 Legs = tuple[int, int]
 """Bytes that leave and enter a rank's memory in one operation, in m / n."""
@@ -24,10 +35,10 @@ class PatternTraits:
     what: str  # what it does among a case's devices, in a few words; with --op other than sum: that instead of the sum
     size_means: str
     timekeeper: str  # starter | sender | root | lanes | slowest
-    payload_bytes: Callable[[int, int, int], Fraction]  # (m, n, W) -> goodput's numerator; goodput = payload / t
+    payload_bytes: Amount  # goodput's numerator; goodput = payload / t
     bus_factor: Callable[[int], Fraction]  # n -> bus bandwidth / goodput
-    bytes_per_peer: Callable[[int, int, int], Fraction]  # (m, n, W)
-    bytes_total: Callable[[int, int, int], Fraction]  # (m, n, W)
+    bytes_per_peer: Amount
+    bytes_total: Amount
     blocks: bool = False  # m is cut into n blocks
     # "2": pairs (or one device with itself); "pairs": disjoint pairs side by side; "any"; "1": each alone; "1 or 2":
     # each, and pairs; "first": one alone.
@@ -40,6 +51,7 @@ class PatternTraits:
     half_round_trip: bool = False  # its time is of a round trip, and its latency half of it
     windowed: bool = False
     routed: bool = False  # its copies may go through a third device (dimension `via`)
+    distributed: bool = False  # a distribution says how its bytes are spread over the ranks
     side_by_side_of: str = ""  # the pattern of one pair, of which this is disjoint pairs at once
     host_end: str = ""  # "source" or "target": the end that is host memory unless the plan says otherwise
     host_ways: tuple[str, ...] = ()  # over a device's host link: "into" it, "out" of it
@@ -74,7 +86,7 @@ class PatternTraits:
     @property
     def per_peer(self) -> bool:
         """Whether m is what goes to or comes from each other rank, so that goodput counts (n - 1) m."""
-        return self.collective and self.payload_bytes(1, 3, 1) == 2
+        return self.collective and self.payload_bytes is _to_others
 
     @property
     def one_buffer(self) -> bool:
@@ -90,28 +102,67 @@ def _block_share(n: int) -> Fraction:
     return Fraction(n - 1, n)
 
 
-def _whole(m: int, n: int, w: int) -> Fraction:
+def _whole(m: int, n: int, w: int, d: str = "") -> Fraction:
     return Fraction(m)
 
 
-def _block(m: int, n: int, w: int) -> Fraction:
+def _block(m: int, n: int, w: int, d: str = "") -> Fraction:
     return Fraction(m, n)
 
 
-def _window(m: int, n: int, w: int) -> Fraction:
+def _window(m: int, n: int, w: int, d: str = "") -> Fraction:
     return Fraction(w * m)
 
 
-def _to_others(m: int, n: int, w: int) -> Fraction:
+def _to_others(m: int, n: int, w: int, d: str = "") -> Fraction:
     return Fraction((n - 1) * m)
 
 
-def _blocks_to_others(m: int, n: int, w: int) -> Fraction:
+def _blocks_to_others(m: int, n: int, w: int, d: str = "") -> Fraction:
     return Fraction(m * (n - 1), n)
 
 
-def _each(m: int, n: int, w: int) -> Fraction:
+def _each(m: int, n: int, w: int, d: str = "") -> Fraction:
     return Fraction(n * m)
+
+
+@functools.lru_cache(maxsize=4096)  # asked for each row of a run
+def sent_and_received(pattern: str, n: int, m: int, distribution: str) -> tuple[list[int], list[int]]:
+    """Bytes that each rank sends, and receives, in one operation of a `distributed` pattern; by rank.
+
+    Errors: UsageError where the distribution is none of so many ranks.
+    """
+    if reason := why_not_distributed(pattern, distribution, n):
+        raise UsageError(reason)
+    found: tuple[list[int], list[int]] = _core().rank_bytes(pattern, n, m, distribution)
+    return found
+
+
+def why_not_distributed(pattern: str, distribution: str, n: int) -> str:
+    """Why a distribution is none of the pattern's over so many ranks; empty where it is one."""
+    if not distribution:
+        return ""
+    reason: str = _core().why_not_distributed(pattern, distribution, n)
+    return reason
+
+
+def pair_bytes(pattern: str, n: int, m: int, distribution: str) -> list[tuple[int, int, int]]:
+    """(source, target, bytes) of one operation of a `distributed` pattern; pairs without bytes are left out."""
+    found: list[tuple[int, int, int]] = _core().pair_bytes(pattern, n, m, distribution)
+    return found
+
+
+def _core() -> Any:
+    """What traffic is, is known in the core; the model loads without it."""
+    return importlib.import_module("linkgauge._core")
+
+
+def _halo_most(m: int, n: int, w: int, d: str = "") -> Fraction:
+    return Fraction(w * max(sent_and_received("halo", n, m, d)[0]))
+
+
+def _halo_total(m: int, n: int, w: int, d: str = "") -> Fraction:
+    return Fraction(w * sum(sent_and_received("halo", n, m, d)[0]))
 
 
 def _all_ranks(n: int) -> tuple[Legs, Legs | None]:
@@ -122,7 +173,7 @@ _TABLE = (
     # A ping-pong's time is half of its round trip: payload 2 m over the whole round trip.
     PatternTraits(
         "pingpong", "a message from the first to the second and back", "message", "starter",
-        lambda m, n, w: Fraction(2 * m), _one, _whole, lambda m, n, w: Fraction(2 * m),
+        lambda m, n, w, d="": Fraction(2 * m), _one, _whole, lambda m, n, w, d="": Fraction(2 * m),
         ranks="2", half_round_trip=True, routed=True),
     PatternTraits(
         "unidirectional", "messages from the first to the second, a window in flight", "message", "sender",
@@ -130,20 +181,20 @@ _TABLE = (
         ranks="2", windowed=True, routed=True, link_ways="one"),
     PatternTraits(
         "bidirectional", "messages both ways at once, a window in flight each way", "message", "lanes",
-        _window, _one, _window, lambda m, n, w: Fraction(2 * w * m),
+        _window, _one, _window, lambda m, n, w, d="": Fraction(2 * w * m),
         ranks="2", lanes=lambda n: 2, windowed=True, routed=True, link_ways="both", legs=_all_ranks),
     # Disjoint pairs at once: ranks 0 and 1, 2 and 3, ...; each direction a lane, of a ping-pong each pair.
     PatternTraits(
         "pairs_pingpong", "ping-pongs of disjoint pairs at once", "message", "lanes",
-        lambda m, n, w: Fraction(2 * m), _one, _whole, _each,
+        lambda m, n, w, d="": Fraction(2 * m), _one, _whole, _each,
         ranks="pairs", lanes=lambda n: n // 2, half_round_trip=True, side_by_side_of="pingpong"),
     PatternTraits(
         "pairs_unidirectional", "one way in disjoint pairs at once", "message", "lanes",
-        _window, _one, _window, lambda m, n, w: Fraction(w * m * (n // 2)),
+        _window, _one, _window, lambda m, n, w, d="": Fraction(w * m * (n // 2)),
         ranks="pairs", lanes=lambda n: n // 2, windowed=True, side_by_side_of="unidirectional"),
     PatternTraits(
         "pairs_bidirectional", "both ways in disjoint pairs at once", "message", "lanes",
-        _window, _one, _window, lambda m, n, w: Fraction(w * m * n),
+        _window, _one, _window, lambda m, n, w, d="": Fraction(w * m * n),
         ranks="pairs", lanes=lambda n: n, windowed=True, side_by_side_of="bidirectional"),
     PatternTraits(
         "ring_shift", "from each to the next, at once", "message", "slowest",
@@ -159,11 +210,11 @@ _TABLE = (
         root="receives", collective=True, link_ways="one", legs=lambda n: ((n, 0), (0, n * (n - 1)))),
     PatternTraits(
         "alltoall", "from each to each other, a message for each", "per destination", "slowest",
-        _to_others, _one, _whole, lambda m, n, w: Fraction(n * (n - 1) * m),
+        _to_others, _one, _whole, lambda m, n, w, d="": Fraction(n * (n - 1) * m),
         collective=True, link_ways="both", legs=lambda n: ((n * (n - 1), n * (n - 1)), None)),
     PatternTraits(
         "allreduce", "the sum of all buffers on each", "buffer", "slowest",
-        _whole, lambda n: Fraction(2 * (n - 1), n), _whole, lambda m, n, w: Fraction(2 * (n - 1) * m),
+        _whole, lambda n: Fraction(2 * (n - 1), n), _whole, lambda m, n, w, d="": Fraction(2 * (n - 1) * m),
         reduces=True, collective=True, link_ways="library", legs=_all_ranks),
     PatternTraits(
         "allgather", "the blocks of all on each", "total of n blocks", "slowest",
@@ -190,6 +241,17 @@ _TABLE = (
         _whole, _block_share, _block, _blocks_to_others,
         blocks=True, root="sends", collective=True, link_ways="one", legs=lambda n: ((0, 1), (n - 1, 0))),
     PatternTraits(
+        "alltoallv", "from each to each other, as much as a traffic matrix says", "mean per destination", "slowest",
+        _to_others, _one, _whole, lambda m, n, w, d="": Fraction(n * (n - 1) * m),
+        collective=True, distributed=True, link_ways="both"),
+    PatternTraits(
+        "halo", "between neighbours in a grid of ranks, at once", "message across a face", "slowest",
+        _halo_most, _one, _window, _halo_total,
+        collective=True, distributed=True, windowed=True, link_ways="both"),
+    PatternTraits(
+        "barrier", "a meeting of all: none leaves before the last has come", "-", "slowest",
+        _whole, _one, _whole, _whole, collective=True, latency_only=True),
+    PatternTraits(
         "host_to_device", "from host memory into each device, at once", "per device", "slowest",
         _each, _one, _whole, _each, host_end="source", host_ways=("into",)),
     PatternTraits(
@@ -197,7 +259,7 @@ _TABLE = (
         _each, _one, _whole, _each, host_end="target", host_ways=("out",)),
     PatternTraits(
         "host_device_both", "between host memory and each device, both ways at once", "per device, each way", "slowest",
-        lambda m, n, w: Fraction(2 * n * m), _one, _whole, lambda m, n, w: Fraction(2 * n * m),
+        lambda m, n, w, d="": Fraction(2 * n * m), _one, _whole, lambda m, n, w, d="": Fraction(2 * n * m),
         host_end="source", host_ways=("out", "into")),
     # One flow, the first rank's, while others of twice the size keep on beside it (nvbandwidth's bidirectional, all).
     PatternTraits(

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from linkgauge.model.case import Case, held_apart
+from linkgauge.model.case import LATER_DIMENSIONS, Case, held_apart
 from linkgauge.model.quantity import format_duration, format_size
 
 FULL = -1
@@ -89,7 +89,8 @@ def left_out_of(evidence: str | None) -> str:
 
 def _hash_of(case: Case, names: Iterable[str]) -> str:
     plain = case.dimensions()
-    text = json.dumps([plain[name] for name in sorted(names)], separators=(",", ":"))
+    used = {name: plain[name] for name in names if plain[name] != LATER_DIMENSIONS.get(name)}
+    text = json.dumps(used, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

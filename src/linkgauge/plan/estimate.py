@@ -15,7 +15,9 @@ LAUNCH_S = 1.2  # processes started and connected: 0.2 s (MPICH) to 1.2 s (Open 
 def operation_s(case: Case, machine: PlanMachine) -> float:
     """Seconds that one operation is assumed to take, oversubscription included."""
     n = max(case.ranks, 1)
-    payload = float(PATTERNS[case.pattern].bytes_total(case.size, max(case.group_ranks, 1), case.window)) * case.groups
+    n_group = max(case.group_ranks, 1)
+    total = PATTERNS[case.pattern].bytes_total(case.size, n_group, case.window, case.distribution)
+    payload = float(total) * case.groups
     share = max(1.0, n / machine.cores) if machine.kind == "host" else 1.0
     over_host = (
         over_host_links(case.transport, case.path)

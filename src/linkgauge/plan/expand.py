@@ -14,7 +14,7 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.dimension import OTHERS
-from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits, restated_size
+from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits, restated_size, why_not_distributed
 from linkgauge.model.traits import having
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
@@ -339,6 +339,8 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
         fields["window"] = 1  # only windowed patterns have one; else one case would have several keys
     if not pattern.rooted:
         fields["root"] = 0
+    if not pattern.distributed:
+        fields.pop("distribution", None)
     if pattern.name == "cpu_stream":
         fields["source_memory"] = fields["target_memory"] = "pageable"
     if "managed" not in (fields.get("source_memory"), fields.get("target_memory")):
@@ -368,6 +370,8 @@ def _meaningless(case: Case, pattern: PatternTraits) -> str:
             return f"groups side by side are of collectives; of pairs there is {SIDE_BY_SIDE.get(pattern.name, 'none')}"
         if case.ranks % case.groups or case.group_ranks < 2:
             return f"{case.ranks} ranks are not {case.groups} equal groups of 2 or more; see --ranks and --devices"
+    if case.distribution and (reason := why_not_distributed(pattern.name, case.distribution, case.group_ranks)):
+        return reason
     if case.in_place and not pattern.collective:
         return f"{pattern.name} has no in-place form"
     if case.via >= 0:

@@ -151,7 +151,8 @@ def point_from(case: Case, slowest: np.ndarray[Any, Any]) -> Point | None:
     if not slowest.size or not has_point(case):
         return None
     pattern = PATTERNS[case.pattern]
-    payload = float(pattern.payload_bytes(case.size, max(case.group_ranks, 1), case.window)) * case.groups
+    n = max(case.group_ranks, 1)
+    payload = float(pattern.payload_bytes(case.size, n, case.window, case.distribution)) * case.groups
     # Not np.median: its first call takes 15 ms of a core to import masked arrays.
     time_ns = float((slowest[(slowest.size - 1) // 2] + slowest[slowest.size // 2]) / 2)
     return Point(time_ns, payload / time_ns * 1e9)
@@ -189,8 +190,8 @@ def case_header(case: Case, outcomes: Sequence[RankOutcome], oversubscribed: boo
     return {
         "case": case.dimensions(),
         "lanes": next((one.facts["lanes"] for one in active if one.facts.get("lanes")), []),
-        "bytes_per_peer": int(pattern.bytes_per_peer(case.size, n, case.window)),
-        "bytes_total": int(pattern.bytes_total(case.size, n, case.window)) * case.groups,
+        "bytes_per_peer": int(pattern.bytes_per_peer(case.size, n, case.window, case.distribution)),
+        "bytes_total": int(pattern.bytes_total(case.size, n, case.window, case.distribution)) * case.groups,
         "status": status,
         "reason": gravest.reason if status != "ok" else "",
         "converged": bool(active) and all(one.facts.get("converged", False) for one in active),

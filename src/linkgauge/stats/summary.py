@@ -244,7 +244,7 @@ def _payload(record: dict[str, Any], info: PatternTraits, lane: int) -> float:
     """Return goodput's numerator in bytes: of all lanes for the headline; nan where a pattern has no goodput."""
     if info.latency_only:
         return float("nan")
-    payload = float(info.payload_bytes(record["size"], _ranks(record), record["window"]))
+    payload = float(info.payload_bytes(record["size"], _ranks(record), record["window"], record["distribution"]))
     lanes = 2 if _both_in_one(record) else len(record["lanes"] or [])
     if (info.timekeeper == "lanes" or record["groups"] > 1) and lane == series.HEADLINE and lanes > 1:
         return payload * lanes

@@ -17,6 +17,7 @@
 #include "errors.h"
 #include "pattern/layout.h"
 #include "stand_in_control.h"
+#include "traffic/patterns.h"
 #include "transport/ccl_api.h"
 
 namespace linkgauge {
@@ -140,11 +141,12 @@ CaseSpec ccl_case(Pattern pattern, int ranks) { return case_of("ccl", pattern, r
 
 TEST_F(Ccl, VerifiesEveryPattern) {
   for (int ranks : {2, 3, 4}) {
-    for (int number = 0; number <= static_cast<int>(Pattern::kScatter); ++number) {
-      const auto pattern = static_cast<Pattern>(number);
-      if (is_side_by_side(pattern) || (ranks > 2 && pattern <= Pattern::kBidirectional)) continue;
+    for (const PatternTraits& row : all_patterns()) {
+      const Pattern pattern = row.pattern;
+      if (row.kind == PatternKind::kDevice || pattern == Pattern::kBarrier) continue;
+      if (traits_of(pattern).side_by_side || (ranks > 2 && traits_of(pattern).one_pair)) continue;
       CaseSpec spec = ccl_case(pattern, ranks);
-      if (pattern != Pattern::kPingpong && is_point_to_point(pattern)) spec.window = 3;
+      if (pattern != Pattern::kPingpong && (traits_of(pattern).kind == PatternKind::kMessages)) spec.window = 3;
       expect_verified(spec);
       const bool rooted = pattern == Pattern::kOneToAll || pattern == Pattern::kAllToOne ||
                           pattern == Pattern::kBroadcast || pattern == Pattern::kReduce ||
@@ -177,7 +179,7 @@ TEST_F(Ccl, VerifiesInPlaceFromEveryRoot) {
         spec.in_place = true;
         spec.root = root;
         expect_verified(spec);
-        if (!reduces(pattern)) {
+        if (!traits_of(pattern).reduces) {
           spec.algorithm = "send_recv";
           expect_verified(spec);
         }
@@ -284,9 +286,10 @@ TEST_F(Ccl, AWindowThatIsNotMadeIsAReasonToSkip) {
 TEST_F(Ccl, ReplaysAGraphOfEveryPattern) {
   expect_verified(ccl_case(Pattern::kAllreduce, 4));  // every device has its kernels' module from here on
   for (int ranks : {2, 3}) {
-    for (int number = 0; number <= static_cast<int>(Pattern::kScatter); ++number) {
-      const auto pattern = static_cast<Pattern>(number);
-      if (is_side_by_side(pattern) || (ranks > 2 && pattern <= Pattern::kBidirectional)) continue;
+    for (const PatternTraits& row : all_patterns()) {
+      const Pattern pattern = row.pattern;
+      if (row.kind == PatternKind::kDevice || pattern == Pattern::kBarrier) continue;
+      if (traits_of(pattern).side_by_side || (ranks > 2 && traits_of(pattern).one_pair)) continue;
       const int live = cuda_.live();
       cuda_.configure("devices=4");
       CaseSpec spec = ccl_case(pattern, ranks);

@@ -8,47 +8,43 @@
 namespace linkgauge {
 namespace {
 
-// Every operand is brought into the scratch of the rank that reduces it, lg_reduce adds them on that rank's device, and
-// allreduce's result is sent back. The stages of an iteration depend on each other, so post() returns when it is over.
-class Reduction final : public BufferedOperation {
+// The stages of a schedule one after the other: allreduce, reduce, reduce_scatter, whose operands are brought into the
+// scratch of the rank that reduces them, where lg_reduce adds them on that rank's device; and barrier. Stages depend on
+// each other, so post() returns when an iteration is over.
+class Staged final : public BufferedOperation {
  public:
-  Reduction(Transport& transport, const RankContext& context, const CaseSpec& spec)
+  Staged(Transport& transport, const RankContext& context, const CaseSpec& spec)
       : BufferedOperation(transport, context, spec) {}
 
   void post() override {
-    operands_.put_all();
-    operands_.get_all();
-    operands_.complete_all(Completion::kLocal);
-    if (kernel_ != nullptr) reduce();
-    if (reads_what_arrives(spec().pattern)) operands_.consumed_all();
-    if (spec().pattern != Pattern::kAllreduce) return;
-    results_.put_all();
-    results_.get_all();
-    results_.complete_all(Completion::kLocal);
+    for (ChannelSet& stage : stages_) {
+      stage.put_all();
+      stage.get_all();
+      stage.complete_all(Completion::kLocal);
+      if (&stage != &stages_.front()) continue;
+      if (kernel_ != nullptr) reduce();
+      if (reads_what_arrives(spec().pattern)) stage.consumed_all();
+    }
   }
   void complete() override {}
 
  private:
   void connect() override {
     const Schedule schedule = schedule_of(traffic_of(spec(), ranks()), rank());
-    std::vector<Step> operands;
-    std::vector<Step> results;
     for (const Step& step : schedule.steps) {
-      if (step.kind == StepKind::kReduce) {
-        allocate(step, schedule.scratch_bytes);
-      } else {
-        (step.into == StepMemory::kScratch ? operands : results).push_back(step);
-      }
+      if (step.kind == StepKind::kReduce) allocate(step, schedule.scratch_bytes);
     }
-    const StepBuffers buffers{source(), target(), &scratch_};
-    operands_.connect(transport(), context(), spec(), operands, buffers);
-    if (spec().pattern == Pattern::kAllreduce) results_.connect(transport(), context(), spec(), results, buffers);
+    stages_ = std::vector<ChannelSet>(schedule.transfer_stages.size());
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      std::vector<Step> steps;
+      for (const Step& step : schedule.steps) {
+        if (step.stage == schedule.transfer_stages[i]) steps.push_back(step);
+      }
+      stages_[i].connect(transport(), context(), spec(), steps, {source(), target(), &scratch_});
+    }
   }
 
-  void disconnect() noexcept override {
-    operands_.disconnect();
-    results_.disconnect();
-  }
+  void disconnect() noexcept override { stages_.clear(); }
   void free_scratch() noexcept override {
     stream_ = Stream();
     scratch_ = Buffer();
@@ -82,8 +78,7 @@ class Reduction final : public BufferedOperation {
 
   Buffer scratch_;
   Buffer operand_list_;
-  ChannelSet operands_;  // after scratch_: goes first
-  ChannelSet results_;
+  std::vector<ChannelSet> stages_;  // after scratch_: goes first
   Stream stream_;
   KernelHandle kernel_ = nullptr;  // where this rank reduces
   LaunchShape shape_;
@@ -97,8 +92,8 @@ class Reduction final : public BufferedOperation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_reduction(Transport& transport, const RankContext& context, const CaseSpec& spec) {
-  return std::make_unique<Reduction>(transport, context, spec);
+std::unique_ptr<Operation> make_staged(Transport& transport, const RankContext& context, const CaseSpec& spec) {
+  return std::make_unique<Staged>(transport, context, spec);
 }
 
 }  // namespace linkgauge

@@ -1,0 +1,74 @@
+#include "bindings_traffic.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "case_spec.h"
+#include "errors.h"
+#include "traffic/distribution.h"
+#include "traffic/schedule.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a is nanobind's own way
+
+namespace linkgauge {
+namespace {
+
+Traffic traffic_from(const std::string& pattern, int ranks, std::size_t bytes, const std::string& distribution) {
+  if (ranks < 1) throw CallerError(std::to_string(ranks) + " ranks, expected 1 or more");
+  Traffic traffic{pattern_from(pattern), ranks, bytes, 0, false, distribution};
+  if (traffic.pattern != Pattern::kAlltoallv && traffic.pattern != Pattern::kHalo) {
+    throw CallerError(pattern + " has no distribution, expected alltoallv or halo");
+  }
+  if (const std::string reason = why_not_distributed(traffic.pattern, distribution, ranks); !reason.empty()) {
+    throw CallerError(reason);
+  }
+  return traffic;
+}
+
+std::vector<std::tuple<int, int, std::size_t>> pair_bytes(const std::string& pattern, int ranks, std::size_t bytes,
+                                                          const std::string& distribution) {
+  std::map<std::pair<int, int>, std::size_t> sums;
+  each_pair(traffic_from(pattern, ranks, bytes, distribution), [&](int source, int target, std::size_t moved) {
+    sums[{source, target}] += moved;
+  });
+  std::vector<std::tuple<int, int, std::size_t>> pairs;
+  for (const auto& [pair, moved] : sums) pairs.emplace_back(pair.first, pair.second, moved);
+  return pairs;
+}
+
+std::pair<std::vector<std::size_t>, std::vector<std::size_t>> rank_bytes(const std::string& pattern, int ranks,
+                                                                         std::size_t bytes,
+                                                                         const std::string& distribution) {
+  const Traffic traffic = traffic_from(pattern, ranks, bytes, distribution);
+  std::vector<std::size_t> sent(static_cast<std::size_t>(ranks));
+  std::vector<std::size_t> received(sent.size());
+  each_pair(traffic, [&](int source, int target, std::size_t moved) {
+    sent[static_cast<std::size_t>(source)] += moved;
+    received[static_cast<std::size_t>(target)] += moved;
+  });
+  return {sent, received};
+}
+
+}  // namespace
+
+void bind_traffic(nb::module_& module) {
+  module.def("pair_bytes", pair_bytes, "pattern"_a, "ranks"_a, "bytes"_a, "distribution"_a);
+  module.def("rank_bytes", rank_bytes, "pattern"_a, "ranks"_a, "bytes"_a, "distribution"_a);
+  module.def(
+      "why_not_distributed",
+      [](const std::string& pattern, const std::string& distribution, int ranks) {
+        return why_not_distributed(pattern_from(pattern), distribution, ranks);
+      },
+      "pattern"_a, "distribution"_a, "ranks"_a);
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,409 @@
+#include "traffic/distribution.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "errors.h"
+#include "traffic/schedule.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr std::uint64_t kMostWeight = std::uint64_t{1} << 40;
+constexpr std::size_t kUnitBytes = 16;  // copies of whole vectors
+constexpr std::size_t kCellBytes = 8;
+constexpr std::uint64_t kMostTokens = 1 << 20;
+constexpr std::uint64_t kMostExperts = 1 << 16;
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+template <typename Number>
+std::optional<Number> number_in(std::string_view text, Number least, Number most) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !(value >= least && value <= most)) return {};
+  return value;
+}
+
+__extension__ typedef unsigned __int128 Wide;
+
+// ----- alltoallv
+
+// weight(source, target) of each pair, up to kMostWeight.
+struct Matrix {
+  enum class Kind { kUniform, kZipf, kBlocks, kExperts, kRows };
+  Kind kind = Kind::kUniform;
+  double exponent = 0;  // of zipf's targets, or of the experts
+  std::uint64_t block = 0;
+  std::uint64_t experts = 0;
+  std::uint64_t chosen = 0;  // experts a token
+  std::uint64_t tokens = 4096;
+  std::uint64_t seed = 1;
+  std::vector<std::uint64_t> rows;
+};
+
+constexpr const char* kMatrixWords =
+    "uniform, zipf:EXPONENT, blocks:RANKS, moe:EXPERTS:CHOSEN[:TOKENS[:EXPONENT[:SEED]]] or rows such as "
+    "'0,3,1;2,0,1;1,1,0'";
+
+std::optional<Matrix> matrix_of(const std::string& text, int ranks) {
+  Matrix matrix;
+  const auto n = static_cast<std::uint64_t>(ranks);
+  if (text.empty() || text == "uniform") return matrix;
+  if (text.find_first_of(";,") != std::string::npos) {
+    matrix.kind = Matrix::Kind::kRows;
+    const auto lines = split(text, ';');
+    if (lines.size() != n) return {};
+    for (const std::string_view line : lines) {
+      const auto numbers = split(line, ',');
+      if (numbers.size() != n) return {};
+      for (const std::string_view one : numbers) {
+        const auto weight = number_in<std::uint64_t>(one, 0, kMostWeight);
+        if (!weight) return {};
+        matrix.rows.push_back(*weight);
+      }
+    }
+    return matrix;
+  }
+  const auto words = split(text, ':');
+  const auto whole = [&](std::size_t place, std::uint64_t& value, std::uint64_t least, std::uint64_t most) {
+    if (place >= words.size()) return true;
+    const auto found = number_in<std::uint64_t>(words[place], least, most);
+    if (found) value = *found;
+    return found.has_value();
+  };
+  const auto real = [&](std::size_t place) {
+    if (place >= words.size()) return true;
+    const auto found = number_in<double>(words[place], 0.0, 16.0);
+    if (found) matrix.exponent = *found;
+    return found.has_value();
+  };
+  if (words[0] == "zipf" && words.size() == 2 && real(1)) {
+    matrix.kind = Matrix::Kind::kZipf;
+    return matrix;
+  }
+  if (words[0] == "blocks" && words.size() == 2 && whole(1, matrix.block, 2, n)) {
+    matrix.kind = Matrix::Kind::kBlocks;
+    return matrix;
+  }
+  if (words[0] == "moe" && words.size() >= 3 && words.size() <= 6 && whole(1, matrix.experts, n, kMostExperts) &&
+      whole(2, matrix.chosen, 1, std::min<std::uint64_t>(matrix.experts, 64)) &&
+      whole(3, matrix.tokens, 1, kMostTokens) && real(4) && whole(5, matrix.seed, 0, UINT64_MAX)) {
+    matrix.kind = Matrix::Kind::kExperts;
+    return matrix;
+  }
+  return {};
+}
+
+// splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
+std::uint64_t scrambled(std::uint64_t& state) {
+  std::uint64_t bits = (state += 0x9e3779b97f4a7c15U);
+  bits = (bits ^ (bits >> 30U)) * 0xbf58476d1ce4e5b9U;
+  bits = (bits ^ (bits >> 27U)) * 0x94d049bb133111ebU;
+  return bits ^ (bits >> 31U);
+}
+
+// Whole numbers in the ratio of 1 / (k + 1) ^ exponent.
+std::vector<std::uint64_t> zipf(std::size_t count, double exponent) {
+  std::vector<std::uint64_t> weights(count);
+  for (std::size_t k = 0; k < count; ++k) {
+    weights[k] =
+        static_cast<std::uint64_t>(std::llround(std::ldexp(std::pow(static_cast<double>(k + 1), -exponent), 30)));
+  }
+  return weights;
+}
+
+// One source's row after the other.
+class Rows {
+ public:
+  Rows(const Matrix& matrix, int ranks) : matrix_(matrix), ranks_(static_cast<std::size_t>(ranks)), row_(ranks_) {
+    if (matrix.kind == Matrix::Kind::kZipf) popular_ = zipf(ranks_, matrix.exponent);
+    if (matrix.kind == Matrix::Kind::kExperts) {
+      popular_ = zipf(matrix.experts, matrix.exponent);
+      std::partial_sum(popular_.begin(), popular_.end(), popular_.begin());
+    }
+  }
+
+  const std::vector<std::uint64_t>& of(std::size_t source) {
+    switch (matrix_.kind) {
+      case Matrix::Kind::kUniform:
+        std::fill(row_.begin(), row_.end(), 1);
+        break;
+      case Matrix::Kind::kZipf:
+        row_ = popular_;
+        break;
+      case Matrix::Kind::kBlocks:
+        for (std::size_t j = 0; j < ranks_; ++j) row_[j] = j / matrix_.block == source / matrix_.block ? 1 : 0;
+        break;
+      case Matrix::Kind::kExperts:
+        route_tokens(source);
+        break;
+      case Matrix::Kind::kRows:
+        for (std::size_t j = 0; j < ranks_; ++j) row_[j] = matrix_.rows[source * ranks_ + j];
+        break;
+    }
+    row_[source] = 0;
+    return row_;
+  }
+
+ private:
+  // A token goes once to each rank that has an expert of its choice; experts lie on the ranks in equal runs.
+  void route_tokens(std::size_t source) {
+    std::fill(row_.begin(), row_.end(), 0);
+    std::uint64_t state = matrix_.seed * 0xd1342543de82ef95U + source;
+    std::vector<std::size_t> experts;
+    for (std::uint64_t token = 0; token < matrix_.tokens; ++token) {
+      experts.clear();
+      while (experts.size() < matrix_.chosen) {
+        const std::uint64_t drawn = scrambled(state) % popular_.back();
+        const auto place = std::upper_bound(popular_.begin(), popular_.end(), drawn) - popular_.begin();
+        const auto expert = static_cast<std::size_t>(place);
+        // What is nearly never drawn is taken in turn, so that a steep distribution comes to an end.
+        std::size_t free = expert;
+        while (std::find(experts.begin(), experts.end(), free) != experts.end()) free = (free + 1) % matrix_.experts;
+        experts.push_back(free);
+      }
+      std::vector<std::size_t>& ranks = experts;
+      for (std::size_t& one : ranks) one = one * ranks_ / matrix_.experts;
+      std::sort(ranks.begin(), ranks.end());
+      ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+      for (const std::size_t one : ranks) ++row_[one];
+    }
+  }
+
+  const Matrix& matrix_;
+  std::size_t ranks_;
+  std::vector<std::uint64_t> row_;
+  std::vector<std::uint64_t> popular_;  // of targets, or summed up of experts
+};
+
+// look(source, target, bytes) of every pair, by source and then target.
+template <typename Look>
+void each_block(const Matrix& matrix, const Traffic& traffic, const Look& look) {
+  const auto n = static_cast<std::size_t>(traffic.ranks);
+  Rows rows(matrix, traffic.ranks);
+  Wide whole = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    for (const std::uint64_t weight : rows.of(i)) whole += weight;
+  }
+  const std::size_t unit = traffic.bytes % kUnitBytes == 0 ? kUnitBytes : 1;
+  const Wide units = static_cast<Wide>(n) * (n - 1) * (traffic.bytes / unit);
+  // What has been given out up to a pair is its share of the weights up to it, rounded down: no rounding adds up.
+  Wide before = 0;
+  std::size_t given = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::vector<std::uint64_t>& row = rows.of(i);
+    for (std::size_t j = 0; j < n; ++j) {
+      before += row[j];
+      const auto upto = static_cast<std::size_t>(units * before / whole);
+      look(i, j, (upto - given) * unit);
+      given = upto;
+    }
+  }
+}
+
+// ----- halo
+
+struct Grid {
+  std::vector<int> extents;  // ranks along each dimension, of two and more
+  bool open = false;         // at the boundary nobody is the neighbour
+  bool all = false;          // neighbours over edges and corners too
+};
+
+// As even as can be, in up to three dimensions, the largest first.
+std::vector<int> balanced(int ranks) {
+  std::vector<int> best = {ranks};
+  for (int a = 2; a * a <= ranks; ++a) {
+    if (ranks % a != 0) continue;
+    const int rest = ranks / a;
+    if (best.size() < 3 && (best.size() == 1 || best[0] > rest)) best = {rest, a};
+    for (int b = a; b * b <= rest; ++b) {
+      if (rest % b != 0) continue;
+      const std::vector<int> found = {rest / b, b, a};
+      if (best.size() < 3 || found[0] < best[0] || (found[0] == best[0] && found[1] < best[1])) best = found;
+    }
+  }
+  return best;
+}
+
+constexpr const char* kGridWords = "a grid of the ranks such as 2x2, with :open and :all as wanted";
+
+std::optional<Grid> grid_of(const std::string& text, int ranks) {
+  Grid grid;
+  bool given = false;
+  for (const std::string_view word : split(text, ':')) {
+    if (word == "open") {
+      grid.open = true;
+    } else if (word == "all") {
+      grid.all = true;
+    } else if (!word.empty() && !given) {
+      given = true;
+      std::int64_t product = 1;
+      for (const std::string_view one : split(word, 'x')) {
+        const auto extent = number_in<int>(one, 1, ranks);
+        if (!extent) return {};
+        product *= *extent;
+        if (product > ranks) return {};
+        if (*extent > 1) grid.extents.push_back(*extent);
+      }
+      if (product != ranks || grid.extents.size() > 3) return {};
+    } else if (!text.empty()) {
+      return {};
+    }
+  }
+  if (!given) grid.extents = balanced(ranks);
+  return grid;
+}
+
+using Direction = std::vector<int>;  // -1, 0 or 1 along each dimension
+
+std::vector<Direction> directions_of(const Grid& grid) {
+  const std::size_t dimensions = grid.extents.size();
+  std::vector<Direction> directions;
+  Direction one(dimensions, -1);
+  for (bool more = true; more;) {
+    const auto along = std::count_if(one.begin(), one.end(), [](int step) { return step != 0; });
+    if (along == 1 || (grid.all && along > 1)) directions.push_back(one);
+    more = false;
+    for (std::size_t d = dimensions; d-- > 0 && !more;) {
+      more = one[d] < 1;
+      one[d] = more ? one[d] + 1 : -1;
+    }
+  }
+  return directions;
+}
+
+std::size_t message_bytes(const Grid& grid, const Direction& direction, std::size_t face) {
+  const auto dimensions = static_cast<int>(grid.extents.size());
+  const auto along =
+      static_cast<int>(std::count_if(direction.begin(), direction.end(), [](int step) { return step != 0; }));
+  if (along == 1) return face;
+  const double side = std::pow(static_cast<double>(face) / kCellBytes, 1.0 / (dimensions - 1));
+  const double cells = std::max(1.0, std::round(std::pow(side, dimensions - along)));
+  return std::min(face, static_cast<std::size_t>(cells) * kCellBytes);
+}
+
+// The neighbour in that direction; -1 beyond an open boundary.
+int neighbour(const Grid& grid, int rank, const Direction& direction) {
+  int found = 0;
+  int stride = 1;
+  for (std::size_t d = grid.extents.size(); d-- > 0;) {  // the last dimension's ranks lie next to each other
+    const int extent = grid.extents[d];
+    const int place = rank / stride % extent + direction[d];
+    if (grid.open && (place < 0 || place >= extent)) return -1;
+    found += (place + extent) % extent * stride;
+    stride *= extent;
+  }
+  return found;
+}
+
+[[noreturn]] void refuse(const Traffic& traffic) {
+  throw CallerError(why_not_distributed(traffic.pattern, traffic.distribution, traffic.ranks));
+}
+
+Matrix asked_matrix(const Traffic& traffic) {
+  std::optional<Matrix> matrix = matrix_of(traffic.distribution, traffic.ranks);
+  if (!matrix) refuse(traffic);
+  return *std::move(matrix);
+}
+
+}  // namespace
+
+std::string why_not_distributed(Pattern pattern, const std::string& text, int ranks) {
+  if (text.empty()) return "";
+  const std::string asked = "distribution '" + (text.size() <= 60 ? text : text.substr(0, 57) + "...") + "'";
+  const std::string among = " over " + std::to_string(ranks) + " ranks";
+  if (pattern == Pattern::kAlltoallv) {
+    const std::optional<Matrix> matrix = matrix_of(text, ranks);
+    if (!matrix) return asked + " is none of alltoallv" + among + "; expected " + kMatrixWords;
+    Rows rows(*matrix, ranks);
+    for (int source = 0; source < ranks; ++source) {
+      for (const std::uint64_t weight : rows.of(static_cast<std::size_t>(source))) {
+        if (weight > 0) return "";
+      }
+    }
+    return asked + " sends nothing from any rank to another";
+  }
+  if (pattern == Pattern::kHalo) {
+    return grid_of(text, ranks) ? "" : asked + " is none of halo" + among + "; expected " + kGridWords;
+  }
+  return "a distribution is of alltoallv and halo, not of " + std::string(to_string(pattern));
+}
+
+AlltoallvShare alltoallv_share(const Traffic& traffic, int rank) {
+  const Matrix matrix = asked_matrix(traffic);
+  const auto n = static_cast<std::size_t>(traffic.ranks);
+  const auto here = static_cast<std::size_t>(rank);
+  AlltoallvShare share;
+  for (auto* list :
+       {&share.sent, &share.sent_at, &share.arrives_at, &share.received, &share.received_at, &share.leaves_from}) {
+    list->resize(n);
+  }
+  std::size_t place = 0;  // in the source's buffer
+  each_block(matrix, traffic, [&](std::size_t i, std::size_t j, std::size_t bytes) {
+    if (j == 0) place = 0;
+    if (i < here) share.arrives_at[j] += bytes;
+    if (i == here) {
+      share.sent[j] = bytes;
+      share.sent_at[j] = place;
+      share.source_bytes += bytes;
+    }
+    if (j == here) {
+      share.received[i] = bytes;
+      share.received_at[i] = share.target_bytes;
+      share.leaves_from[i] = place;
+      share.target_bytes += bytes;
+    }
+    place += bytes;
+  });
+  return share;
+}
+
+HaloShare halo_share(const Traffic& traffic, int rank) {
+  const std::optional<Grid> grid = grid_of(traffic.distribution, traffic.ranks);
+  if (!grid) refuse(traffic);
+  const std::vector<Direction> directions = directions_of(*grid);
+  const std::size_t last = directions.size() - 1;
+  HaloShare share;
+  std::vector<std::size_t> places;
+  for (const Direction& direction : directions) {
+    places.push_back(share.buffer_bytes);
+    share.buffer_bytes += message_bytes(*grid, direction, traffic.bytes);
+  }
+  for (std::size_t k = 0; k < directions.size(); ++k) {
+    // Directions lie mirrored: what is sent in the k-th arrives from the k-th last.
+    const std::size_t bytes = message_bytes(*grid, directions[k], traffic.bytes);
+    share.sent.push_back({neighbour(*grid, rank, directions[k]), bytes, places[k], places[last - k]});
+    share.received.push_back({neighbour(*grid, rank, directions[last - k]), bytes, places[last - k], places[k]});
+  }
+  return share;
+}
+
+void each_pair(const Traffic& traffic, const std::function<void(int source, int target, std::size_t bytes)>& look) {
+  if (traffic.pattern == Pattern::kAlltoallv) {
+    each_block(asked_matrix(traffic), traffic, [&](std::size_t i, std::size_t j, std::size_t bytes) {
+      if (bytes > 0) look(static_cast<int>(i), static_cast<int>(j), bytes);
+    });
+    return;
+  }
+  for (int rank = 0; rank < traffic.ranks; ++rank) {
+    for (const HaloMessage& message : halo_share(traffic, rank).sent) {
+      if (message.peer >= 0) look(rank, message.peer, message.bytes);
+    }
+  }
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,200 @@
+// The traffic matrix of an alltoallv and the neighbours of a halo exchange, by what must hold of all ranks' shares.
+#include "traffic/distribution.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "errors.h"
+#include "traffic/schedule.h"
+
+namespace linkgauge {
+namespace {
+
+Traffic traffic(Pattern pattern, int ranks, std::size_t bytes, const std::string& distribution) {
+  return {pattern, ranks, bytes, 0, false, distribution};
+}
+
+// Bytes from each to each; checked on the way: both ends agree, and no two blocks of a buffer overlap.
+std::vector<std::vector<std::size_t>> matrix(int ranks, std::size_t bytes, const std::string& distribution) {
+  EXPECT_EQ(why_not_distributed(Pattern::kAlltoallv, distribution, ranks), "");
+  std::vector<AlltoallvShare> shares;
+  for (int rank = 0; rank < ranks; ++rank) {
+    shares.push_back(alltoallv_share(traffic(Pattern::kAlltoallv, ranks, bytes, distribution), rank));
+  }
+  std::vector<std::vector<std::size_t>> sent;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    std::size_t place = 0;
+    std::size_t arrival = 0;
+    for (std::size_t j = 0; j < shares.size(); ++j) {
+      EXPECT_EQ(shares[i].sent[j], shares[j].received[i]);
+      EXPECT_EQ(shares[i].sent_at[j], place);
+      EXPECT_EQ(shares[i].sent_at[j], shares[j].leaves_from[i]);
+      EXPECT_EQ(shares[i].received_at[j], arrival);
+      EXPECT_EQ(shares[i].received_at[j], shares[j].arrives_at[i]);
+      place += shares[i].sent[j];
+      arrival += shares[i].received[j];
+    }
+    EXPECT_EQ(place, shares[i].source_bytes);
+    EXPECT_EQ(arrival, shares[i].target_bytes);
+    EXPECT_EQ(shares[i].sent[i], 0U);
+    sent.push_back(shares[i].sent);
+  }
+  std::size_t all = 0;
+  for (const auto& row : sent) all = std::accumulate(row.begin(), row.end(), all);
+  const auto n = static_cast<std::size_t>(ranks);
+  EXPECT_EQ(all, n * (n - 1) * bytes) << distribution;
+  return sent;
+}
+
+using Matrix = std::vector<std::vector<std::size_t>>;
+
+TEST(Alltoallv, RowsAreCutInTheirRatio) {
+  EXPECT_EQ(matrix(3, 8, "0,3,1;2,0,1;1,0,9"),
+            (Matrix{{0, 18, 6}, {12, 0, 6}, {6, 0, 0}}));  // the diagonal is not sent
+  EXPECT_EQ(matrix(2, 7, "0,1;0,0"), (Matrix{{0, 14}, {0, 0}}));
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{1333}, std::size_t{1} << 30}) {
+    for (const int ranks : {2, 3, 7}) {
+      for (const auto& row : matrix(ranks, bytes, "uniform")) {
+        for (const std::size_t one : row) EXPECT_TRUE(one == 0 || one == bytes);
+      }
+    }
+  }
+}
+
+TEST(Alltoallv, NoBlockIsFarFromItsShare) {
+  const auto found = matrix(16, 1600, "zipf:1.5");
+  double whole = 0;
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 16; ++j) whole += i == j ? 0 : std::pow(j + 1, -1.5);
+  }
+  for (std::size_t i = 0; i < 16; ++i) {
+    for (std::size_t j = 0; j < 16; ++j) {
+      if (i == j) continue;
+      EXPECT_NEAR(static_cast<double>(found[i][j]), 16 * 15 * 1600 * std::pow(j + 1, -1.5) / whole, 16.1);
+      EXPECT_EQ(found[i][j] % 16, 0U);
+    }
+  }
+}
+
+TEST(Alltoallv, BlocksKeepToThemselves) {
+  const auto found = matrix(7, 96, "blocks:3");
+  for (std::size_t i = 0; i < 7; ++i) {
+    for (std::size_t j = 0; j < 7; ++j) EXPECT_EQ(found[i][j] != 0, i != j && i / 3 == j / 3) << i << " " << j;
+  }
+}
+
+TEST(Alltoallv, TokensGoToTheRanksOfTheirExperts) {
+  // All experts chosen: each token goes to every rank.
+  for (const auto& row : matrix(4, 64, "moe:8:8:10")) {
+    EXPECT_EQ(std::count(row.begin(), row.end(), 64), 3);
+  }
+  // Popular experts lie on the first ranks.
+  const auto even = matrix(8, 1 << 20, "moe:64:8:4096");
+  const auto skewed = matrix(8, 1 << 20, "moe:64:8:4096:1.2");
+  const auto into = [](const Matrix& all, std::size_t target) {
+    return std::accumulate(all.begin(), all.end(), 0.0,
+                           [&](double sum, const auto& row) { return sum + static_cast<double>(row[target]); });
+  };
+  EXPECT_NEAR(into(even, 0) / into(even, 7), 1.0, 0.05);
+  EXPECT_GT(into(skewed, 0) / into(skewed, 7), 1.3);
+  EXPECT_EQ(matrix(8, 1 << 20, "moe:64:8:4096:0:1"), even);
+  EXPECT_NE(matrix(8, 1 << 20, "moe:64:8:4096:0:2"), even);
+}
+
+TEST(Distribution, WhatIsNoneIsRefusedByItsWords) {
+  for (const char* wrong : {"zipf", "zipf:-1", "zipf:nan", "zipf:1:2", "blocks:1", "blocks:5", "moe:3:1", "moe:8:9",
+                            "moe:8:0", "moe:8", "0,1;1", "0,1,1,1;1,0,1,1;1,1,0,1;1,1,1,x", "2x2", "x"}) {
+    const std::string reason = why_not_distributed(Pattern::kAlltoallv, wrong, 4);
+    EXPECT_NE(reason.find(std::string("'") + wrong + "' is none of alltoallv over 4 ranks; expected uniform"),
+              std::string::npos)
+        << wrong << ": " << reason;
+    EXPECT_THROW((void)alltoallv_share(traffic(Pattern::kAlltoallv, 4, 8, wrong), 0), CallerError);
+  }
+  EXPECT_NE(why_not_distributed(Pattern::kAlltoallv, "5,0;0,5", 2).find("sends nothing"), std::string::npos);
+  for (const char* wrong : {"3x2", "2x2x2", "2x2:closed", "2:2", "2x2:2x2", "x", "2x", "0x4", "1x1x1x1x4x", ":"}) {
+    EXPECT_NE(why_not_distributed(Pattern::kHalo, wrong, 4).find("expected a grid"), std::string::npos) << wrong;
+  }
+  EXPECT_NE(why_not_distributed(Pattern::kAlltoall, "zipf:1", 4), "");
+}
+
+// ----- halo
+
+using Edge = std::tuple<int, int, std::size_t>;  // from, to, bytes
+
+std::multiset<Edge> edges(int ranks, std::size_t bytes, const std::string& distribution) {
+  EXPECT_EQ(why_not_distributed(Pattern::kHalo, distribution, ranks), "") << distribution;
+  std::multiset<Edge> sent;
+  std::multiset<Edge> received;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const HaloShare share = halo_share(traffic(Pattern::kHalo, ranks, bytes, distribution), rank);
+    std::size_t place = 0;
+    for (const HaloMessage& message : share.sent) {
+      EXPECT_EQ(message.own_at, place);
+      place += message.bytes;
+      if (message.peer >= 0) sent.emplace(rank, message.peer, message.bytes);
+    }
+    EXPECT_EQ(place, share.buffer_bytes);
+    for (const HaloMessage& message : share.received) {
+      if (message.peer >= 0) received.emplace(message.peer, rank, message.bytes);
+    }
+  }
+  EXPECT_EQ(sent, received);
+  std::multiset<Edge> listed;
+  each_pair(traffic(Pattern::kHalo, ranks, bytes, distribution),
+            [&](int from, int to, std::size_t moved) { listed.emplace(from, to, moved); });
+  EXPECT_EQ(listed, sent);
+  return sent;
+}
+
+TEST(Halo, NeighboursAreThoseOfTheGrid) {
+  std::multiset<Edge> expected;
+  for (int row = 0; row < 3; ++row) {
+    for (int column = 0; column < 4; ++column) {
+      for (const auto& [down, right] : {std::pair{1, 0}, {-1, 0}, {0, 1}, {0, -1}}) {
+        expected.emplace(row * 4 + column, (row + down + 3) % 3 * 4 + (column + right + 4) % 4, 640);
+      }
+    }
+  }
+  EXPECT_EQ(edges(12, 640, "3x4"), expected);
+  EXPECT_EQ(edges(12, 640, "3x4x1"), expected);  // along a dimension of one rank nothing is sent
+  std::multiset<Edge> open;
+  for (int rank = 0; rank < 4; ++rank) {
+    if (rank > 0) open.emplace(rank, rank - 1, 9);
+    if (rank < 3) open.emplace(rank, rank + 1, 9);
+  }
+  EXPECT_EQ(edges(4, 9, "4:open"), open);
+}
+
+TEST(Halo, TwoRanksAlongADimensionAreNeighboursTwice) {
+  EXPECT_EQ(edges(2, 5, ""), (std::multiset<Edge>{{0, 1, 5}, {0, 1, 5}, {1, 0, 5}, {1, 0, 5}}));
+  EXPECT_EQ(edges(2, 5, "open"), (std::multiset<Edge>{{0, 1, 5}, {1, 0, 5}}));
+}
+
+TEST(Halo, EdgesAndCornersAreOfTheSameBox) {
+  // 512^3 cells of 8 bytes.
+  std::map<std::size_t, int> messages;
+  for (const auto& [from, to, bytes] : edges(27, 2 << 20, "3x3x3:all")) messages[bytes] += from == 13 ? 1 : 0;
+  EXPECT_EQ(messages, (std::map<std::size_t, int>{{2 << 20, 6}, {4096, 12}, {8, 8}}));
+  messages.clear();
+  for (const auto& [from, to, bytes] : edges(9, 4096, "3x3:all:open")) messages[bytes] += from == 4 ? 1 : 0;
+  EXPECT_EQ(messages, (std::map<std::size_t, int>{{4096, 4}, {8, 4}}));
+  for (const auto& [from, to, bytes] : edges(27, 3, "all")) EXPECT_EQ(bytes, 3U);  // no more than the face
+}
+
+TEST(Halo, WithoutAGridItIsAsEvenAsCanBe) {
+  EXPECT_EQ(edges(12, 1, ""), edges(12, 1, "3x2x2"));
+  EXPECT_EQ(edges(64, 1, ""), edges(64, 1, "4x4x4"));
+  EXPECT_EQ(edges(7, 1, ""), edges(7, 1, "7"));
+  EXPECT_EQ(edges(6, 1, ""), edges(6, 1, "3x2"));
+  EXPECT_EQ(edges(16, 1, ""), edges(16, 1, "4x2x2"));
+}
+
+}  // namespace
+}  // namespace linkgauge

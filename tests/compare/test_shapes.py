@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
-from linkgauge.stats.basics import binomial_quantile, binomial_tail, effective_size, grain
+from linkgauge.stats.basics import binomial_quantile, binomial_tail, effective_size, grain, median
 from linkgauge.stats.drift import find_drift, theil_sen, trend_p_value
 from linkgauge.stats.modes import find_modes
 from linkgauge.stats.spikes import find_spikes
@@ -30,6 +30,13 @@ def test_effective_size_is_that_of_an_autoregressive_process(rho: float) -> None
 def test_effective_size_of_a_constant_and_of_alternation_is_all_of_it() -> None:
     assert effective_size(np.ones(50)) == 50
     assert effective_size(np.tile([1.0, 2.0], 50)) == 100
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 101, 1000])
+@pytest.mark.parametrize("kind", [np.float64, np.int64])
+def test_the_median_is_numpys_to_the_last_bit(count: int, kind: type) -> None:
+    values = (1e6 * np.random.default_rng(count).lognormal(size=count)).astype(kind)
+    assert median(values) == np.median(values)
 
 
 def test_the_grain_is_the_clocks_tick() -> None:

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from planting import BEGINS_NS, LASTS_NS, MIB, SWEEP, World
 
-from linkgauge.findings.facts import Facts, Identity, Observation, RankSeries
+from linkgauge.findings.facts import Facts, Observation
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import KNOWN_KIND
 from linkgauge.findings.read import measures_of
+from linkgauge.findings.samples import Identity, RankSeries, Samples
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import pattern
 from linkgauge.system import catalog
@@ -52,7 +53,7 @@ def facts_of(world: World) -> Facts:
         observations=[Observation.of(row) for row in world.observations],
         launches=world.launches(),
         system=world.system,
-        series=series,
+        samples=Samples(series),
     )
 
 

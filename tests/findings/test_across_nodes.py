@@ -9,7 +9,8 @@ import causes
 import pytest
 
 from linkgauge.findings.collectives import straggler
-from linkgauge.findings.facts import Facts, Identity, Observation, RankSeries
+from linkgauge.findings.facts import Facts, Observation
+from linkgauge.findings.samples import Identity, RankSeries, Samples
 from linkgauge.run.observe import clock_rows
 
 SEEDS = (1, 4, 9)
@@ -36,7 +37,7 @@ def spread(facts: Facts, wrong_ns: float, *, drift_ns: float = 0.0, told: bool =
     devices = {identity: measure.devices for measure in facts.measures for identity in measure.identities}
 
     def series(identity: Identity) -> RankSeries | None:
-        held = facts.series(identity)
+        held = facts.samples.of(identity)
         if held is None:
             return None
         shift = held.rank.astype(int).choose([device * 3600e9 for device in devices[identity]])
@@ -47,7 +48,7 @@ def spread(facts: Facts, wrong_ns: float, *, drift_ns: float = 0.0, told: bool =
         observations=[Observation.of(row) for row in rows],
         launches=launches,
         system=facts.system,
-        series=series,
+        samples=Samples(series),
     )
 
 

@@ -105,7 +105,7 @@ def test_one_deadline_holds_on_all_nodes_and_none_starts_before_it(across: Any) 
     for row in across.rows():
         if row.case.ranks < NODES:
             continue
-        series = held.series(row.identity)
+        series = held.samples.of(row.identity)
         assert series is not None
         before = clocks(across, row)
         assert (series.start_ns >= series.scheduled_ns).all()

@@ -7,13 +7,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from linkgauge.expect.rules import Ceiling
-from linkgauge.findings.facts import Facts, Measure, RankSeries, Settings, keys, median, rate_text, size_text, time_text
+from linkgauge.findings.facts import Facts, Measure, Settings, keys, median, rate_text, size_text, time_text
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.stats.arrival import Split, find_straggler, slow_transfer, split
-from linkgauge.stats.basics import Floats
 
 _LARGE = 16 << 20
 
@@ -196,26 +195,14 @@ def straggler(facts: Facts) -> Iterable[Finding]:
 
 
 def _split(facts: Facts, measure: Measure) -> Split | None:
-    held = [s for identity in measure.identities if (s := facts.series(identity)) is not None and s.host_clock]
-    parts = [p for s in held if (p := matrix_of(s, measure.ranks)) is not None]
+    held = [s for identity in measure.identities if (s := facts.samples.of(identity)) is not None and s.host_clock]
+    parts = [p for s in held if (p := s.matrix(measure.ranks)) is not None]
     if not parts:
         return None
     starts, lengths, scheduled = (np.concatenate([p[i] for p in parts]) for i in range(3))
     if (scheduled <= 0).any():
         return None
     return split(starts, lengths, scheduled)
-
-
-def matrix_of(series: RankSeries, ranks: int) -> tuple[Floats, Floats, Floats] | None:
-    """Return start, ns and scheduled as (samples, ranks), of samples that every rank has."""
-    if series.rank.size == 0 or series.rank.size % ranks:
-        return None
-    order = np.lexsort((series.sample, series.rank)).reshape(ranks, -1)
-    rank, sample = series.rank[order], series.sample[order]
-    if (rank != rank[:, :1]).any() or (np.diff(rank[:, 0]) <= 0).any() or (sample != sample[0]).any():
-        return None
-    start, ns, scheduled = (v[order].T for v in (series.start_ns, series.ns, series.scheduled_ns))
-    return start, ns, scheduled
 
 
 def _uncertainty(facts: Facts, measure: Measure) -> float:

@@ -16,11 +16,11 @@ import numpy as np
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import Ceiling
+from linkgauge.findings.samples import Headline, Identity, Samples
 from linkgauge.findings.wiring import Wiring
 from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.stats.alike import CaseClasses
-from linkgauge.stats.basics import Floats
 from linkgauge.stats.launches import Place, Places, launch_devices, launch_names, nodes_of
 from linkgauge.system.model import System
 
@@ -37,7 +37,6 @@ _WORDS = ("path", "algorithm", "buffer")
 """Dimensions of a mechanism that are words and so name it by themselves; the others are told by their names too."""
 _NUMBERS = tuple(name for name in MECHANISM if name not in ("transport", "variant", *_WORDS))
 
-Identity = tuple[str, int, int, int]
 Settings = tuple[Hashable, ...]
 """What cases must share to be compared: their dimensions' values, in one order."""
 
@@ -216,20 +215,6 @@ class Device:
     kind: str
 
 
-@dataclasses.dataclass(frozen=True)
-class RankSeries:
-    """All sample-phase rows of one row identity: one entry a row, in the order stored. Times in ns."""
-
-    rank: Floats
-    lane: Floats
-    sample: Floats
-    scheduled_ns: Floats
-    start_ns: Floats
-    ns: Floats
-    iterations: Floats
-    host_clock: bool
-
-
 class Facts:
     """Everything that the rules may read."""
 
@@ -242,11 +227,11 @@ class Facts:
         observations: Sequence[Observation] = (),
         launches: Sequence[Mapping[str, Any]] = (),
         system: System | None = None,
-        series: Callable[[Identity], RankSeries | None] | None = None,
+        samples: Samples | None = None,
         info: Mapping[str, Any] | None = None,
         records: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None,
     ) -> None:
-        """Hold what was read; `series` gives samples of a row identity, `records` whole dimensions, when asked."""
+        """Hold what was read; `records` gives whole dimensions when asked."""
         self.measures = list(measures)
         self.failures = list(failures)
         self.skipped = list(skipped)
@@ -254,7 +239,7 @@ class Facts:
         self.launches = list(launches)
         self.system = system
         self.info = dict(info or {})
-        self._series = series
+        self.samples = samples or Samples()
         self._records = records
         self._places = Places(self.launches)
         self.kept: dict[tuple[Any, ...], Any] = {}  # what rules worked out and others ask for again
@@ -274,7 +259,7 @@ class Facts:
             observations=self.observations,
             launches=self.launches,
             system=self.system,
-            series=self._series,
+            samples=self.samples,
             info=self.info,
             records=self._records,
         )
@@ -355,9 +340,9 @@ class Facts:
                 values[one.name, one.moment] = one.value
         return found
 
-    def series(self, identity: Identity) -> RankSeries | None:
-        """Return the samples of a row identity, None where they are not at hand."""
-        return None if self._series is None else self._series(identity)
+    def headlines(self, measure: Measure) -> list[Headline]:
+        """Return the series of a measure, one for each of its repeats that has samples."""
+        return self.samples.headlines(measure.case, measure.identities)
 
     def places(self, measure: Measure) -> tuple[Place, ...]:
         """Return where a measure's ranks lay; of repeats that lay apart the one on most nodes. Empty: not known."""

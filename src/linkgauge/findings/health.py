@@ -10,7 +10,6 @@ from linkgauge.findings.facts import (
     LEAST_EFFECTIVE,
     Facts,
     FailedCase,
-    Identity,
     Measure,
     Observation,
     keys,
@@ -19,8 +18,8 @@ from linkgauge.findings.facts import (
     time_text,
 )
 from linkgauge.findings.finding import Evidence, Finding
-from linkgauge.findings.headlines import headlines
 from linkgauge.findings.rule import rule
+from linkgauge.findings.samples import Identity
 from linkgauge.run.observe import THROTTLE_BITS, VIOLATIONS
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.drift import Drift, find_drift
@@ -216,7 +215,7 @@ def drifting(facts: Facts) -> Iterable[Finding]:
     """Cases whose times move while they are measured; the false-discovery rate is held over all cases of the run."""
     tested, drifts = 0, list[tuple[Measure, Drift]]()
     for measure in facts.measures:
-        for series in headlines(facts, measure):
+        for series in facts.headlines(measure):
             if series.times.size < 40:
                 continue
             tested += 1
@@ -264,7 +263,7 @@ def several_modes(facts: Facts) -> Iterable[Finding]:
     """Cases whose times lie on several levels: routes, protocols or clocks that change between samples."""
     found = []
     for measure in facts.measures:
-        for series in headlines(facts, measure):
+        for series in facts.headlines(measure):
             modes = find_modes(series.times, least_gap=0.05)
             if modes is not None:
                 found.append((measure, modes))

@@ -18,9 +18,8 @@ import scipy
 
 from linkgauge.findings.facts import Facts, Measure, keys, size_text, time_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
-from linkgauge.findings.headlines import headlines
 from linkgauge.findings.rule import rule
-from linkgauge.stats.basics import Floats, robust_scale
+from linkgauge.stats.basics import Floats, median, robust_scale
 from linkgauge.stats.spikes import find_spikes
 
 _GRID_NS = 200_000.0  # of the clock, for the search
@@ -48,7 +47,8 @@ _TIMERS = (250, 300, 1000, 1000 / 2, 1000 / 3, 3000 / 4, 2000 / 3)
 class _Samples:
     """All samples of all cases, one entry each: case, middle and length in ns, delay in ns, weight (see above).
 
-    `fence_ns`, one entry a case: the least delay that is seen in it.
+    `fence_ns`, one entry a case: the least delay that is seen in it. `order` is that of their middles in time, `at` the
+    search's entry of the clock of each in that order.
     """
 
     measures: tuple[Measure, ...]
@@ -57,6 +57,8 @@ class _Samples:
     lasted_ns: Floats
     delay_ns: Floats
     fence_ns: Floats
+    order: npt.NDArray[np.int64]
+    at: npt.NDArray[np.int64]
     delayed: npt.NDArray[np.bool_]
     weight: Floats
 
@@ -181,11 +183,11 @@ def _gather(facts: Facts) -> _Samples | None:
     """Return the samples of all cases that have delayed ones; without a weight yet."""
     parts: list[tuple[Measure, Floats, Floats, Floats, float]] = []
     for measure in facts.measures:
-        for series in headlines(facts, measure):
+        for series in facts.headlines(measure):
             lasted = series.lasted_ns
             if lasted.size < 10:
                 continue
-            centre = float(np.median(lasted))
+            centre = median(lasted)
             fence = _FENCE * max(robust_scale(lasted), 0.002 * centre)
             delay = np.where(lasted > centre + fence, lasted - centre, 0.0)
             if 0 < (delay > 0).mean() <= _MOST_DELAYED:
@@ -195,8 +197,10 @@ def _gather(facts: Facts) -> _Samples | None:
     case = np.repeat(np.arange(len(parts)), [part[1].size for part in parts])
     middle, lasted, delay = (np.concatenate([part[k] for part in parts]) for k in (1, 2, 3))
     fences = np.array([part[4] for part in parts])
+    order = np.argsort(middle)
+    at = ((middle[order] - middle.min()) / _GRID_NS).astype(np.int64)
     none = np.zeros(case.size)
-    return _Samples(tuple(part[0] for part in parts), case, middle, lasted, delay, fences, delay > 0, none)
+    return _Samples(tuple(part[0] for part in parts), case, middle, lasted, delay, fences, order, at, delay > 0, none)
 
 
 def _is_timer(beat: _Beat) -> bool:
@@ -219,9 +223,7 @@ def _weighed(samples: _Samples, hit: npt.NDArray[np.bool_]) -> _Samples:
 
 def _candidates(samples: _Samples) -> list[float]:
     """Return frequencies (1/ns) whose power chance among all frequencies does not reach, the strongest first."""
-    order = np.argsort(samples.middle_ns)
-    at = ((samples.middle_ns[order] - samples.middle_ns.min()) / _GRID_NS).astype(np.int64)
-    weight = samples.weight[order]
+    at, weight = samples.at, samples.weight[samples.order]
     of_window = np.bincount(at // _WINDOW, weights=np.square(weight))
     windows = np.argsort(-of_window, kind="stable")[:_MOST_WINDOWS]  # where there is most to see
     length = _WINDOW if of_window.size > 1 else 1 << max(12, int(at[-1]).bit_length())
@@ -344,7 +346,7 @@ def _within(facts: Facts) -> Iterable[Finding]:
     found: list[tuple[Measure, float, float, float]] = []
     tested = 0
     for measure in facts.measures:
-        for series in headlines(facts, measure):
+        for series in facts.headlines(measure):
             if series.times.size < 100:
                 continue
             tested += 1

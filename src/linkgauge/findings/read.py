@@ -9,7 +9,8 @@ import numpy as np
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.of_run import system_of_run
-from linkgauge.findings.facts import DIMENSIONS, Facts, FailedCase, Identity, Measure, Observation, RankSeries
+from linkgauge.findings.facts import DIMENSIONS, Facts, FailedCase, Measure, Observation
+from linkgauge.findings.samples import Identity, RankSeries, Samples
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.attempts import Counted, counted
@@ -84,7 +85,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         observations=[Observation.of(row) for row in run.observations.to_pylist()],
         launches=run.launches.to_pylist(),
         system=system or system_of(run),
-        series=_series_reader(run),
+        samples=Samples(_series_reader(run)),
         info=run.info,
         records=lambda: {row["case_key"]: row for row in counted(run).rows},
     )

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from linkgauge.findings.facts import Facts, Identity, Measure
+from linkgauge.findings.facts import Facts, Measure
+from linkgauge.findings.samples import Identity
 from linkgauge.stats.basics import NORMAL_MAD, Floats
 
 _LEAST_SCALE = 0.003
@@ -67,7 +68,7 @@ def timeline(facts: Facts) -> Timeline | None:
 def _turns(facts: Facts) -> Iterable[Turn]:
     for measure in facts.measures:
         for identity, time in zip(measure.identities, measure.repeats, strict=True):
-            held = facts.series(identity)
+            held = facts.samples.of(identity)
             if held is not None and held.start_ns.size:
                 end = float((held.start_ns + held.ns).max())
                 yield Turn(measure, identity, float(held.start_ns.min()), end, time)

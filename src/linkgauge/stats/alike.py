@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from linkgauge.model.transports import over_host
-from linkgauge.stats.basics import NORMAL_MAD
+from linkgauge.stats.basics import NORMAL_MAD, median
 from linkgauge.stats.launches import launch_devices
 from linkgauge.system.classes import Classes, Scope
 from linkgauge.system.model import System
@@ -162,16 +162,16 @@ def _row(
     widths = [_UNKNOWN_HALF_WIDTH if (w := half_width(case)) is None else w for case, _ in group]
     out = stands_out(values, widths)
     rest = [i for i in range(len(group)) if i not in out]
-    kept = [values[i] for i in rest]
-    middle = float(np.median(kept))
-    between = NORMAL_MAD * float(np.median(np.abs(np.log(kept) - math.log(middle)))) * 1.96 / math.sqrt(len(kept))
+    kept = np.array([values[i] for i in rest])
+    middle = median(kept)
+    between = NORMAL_MAD * median(np.abs(np.log(kept) - math.log(middle))) * 1.96 / math.sqrt(len(kept))
     return ClassRow(
         key,
         members_text([tuple(devices(case)) for case, _ in group]),
         tuple(case for case, _ in group),
         tuple(values),
-        min(kept),
-        max(kept),
+        float(kept.min()),
+        float(kept.max()),
         middle,
         max(between, float(np.median([widths[i] for i in rest]))),
         tuple(group[i][0] for i in out),
@@ -197,15 +197,15 @@ def stands_out(values: Sequence[float], half_widths: Sequence[float]) -> list[in
         at = int(np.argmax(np.diff(kept))) + 1
         gap = float(kept[at] - kept[at - 1])
         below, above = kept[:at], kept[at:]
-        within = np.abs(np.concatenate([below - np.median(below), above - np.median(above)]))
-        deviation = NORMAL_MAD * float(np.median(within)) * (1 + 2 / len(rest))
+        within = np.abs(np.concatenate([below - median(below), above - median(above)]))
+        deviation = NORMAL_MAD * median(within) * (1 + 2 / len(rest))
         noise = max(_LEAST_SCALE, deviation, float(np.median(widths[rest])) / 1.96)
         clear = gap - float(widths[rest[at]] + widths[rest[at - 1]])
         if clear < math.log1p(LEAST_DIFFERENCE) or gap < DEVIATIONS * noise:
             break
         apart, rest = (rest[:at], rest[at:]) if below.size <= above.size else (rest[at:], rest[:at])
         out += apart
-    middle = float(np.median(logs[rest])) if rest else 0.0
+    middle = median(logs[rest]) if rest else 0.0
     return sorted(out, key=lambda i: (-abs(float(logs[i]) - middle), i))
 
 

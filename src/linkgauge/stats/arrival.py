@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from linkgauge.stats.basics import Floats, binomial_tail, effective_size
+from linkgauge.stats.basics import Floats, binomial_tail, effective_size, median
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,14 +75,16 @@ def find_straggler(
     last = np.argmax(parts.arrival_ns, axis=1)
     counts = np.bincount(last, minlength=ranks)
     rank = int(np.argmax(counts))
+    if counts[rank] <= samples / 2:
+        return None  # before what takes a hundred times as long
     mine = last == rank
     ordered = np.sort(parts.arrival_ns, axis=1)
     gap = ordered[:, -1] - ordered[:, -2]
-    lateness = float(np.median(gap[mine]))
-    whole = float(np.median(parts.transfer_ns.max(axis=1) + gap))
+    lateness = median(gap[mine])
+    whole = median(parts.transfer_ns.max(axis=1) + gap)
     cost = lateness / whole if whole > 0 else 0.0
-    if counts[rank] <= samples / 2 or lateness <= 2 * uncertainty_ns or cost < least_cost_share:
-        return None  # before what takes a hundred times as long
+    if lateness <= 2 * uncertainty_ns or cost < least_cost_share:
+        return None
     independent = max(1, round(samples * effective_size(mine.astype(np.float64)) / samples))
     came = round(independent * counts[rank] / samples)
     p_value = min(1.0, ranks * binomial_tail(came, independent, 1 / ranks))
@@ -99,10 +101,10 @@ def slow_transfer(parts: Split, level: float = 0.001, least_share: float = 0.05)
     samples, ranks = parts.transfer_ns.shape
     if samples < 10 or ranks < 3:
         return None
-    medians = np.median(parts.transfer_ns, axis=0)
+    medians = [median(transfer) for transfer in parts.transfer_ns.T]
     rank = int(np.argmax(medians))
     others = np.delete(parts.transfer_ns, rank, axis=1).max(axis=1)
     later = int((parts.transfer_ns[:, rank] > others).sum())
     p_value = ranks * binomial_tail(later, samples, 1 / ranks)
-    rest = float(np.median(others))
+    rest = median(others)
     return rank if p_value < level and rest > 0 and medians[rank] > rest * (1 + least_share) else None

@@ -8,6 +8,8 @@ short for a claim gives the weakest answer, never a guess.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import scipy
@@ -36,12 +38,20 @@ def binomial_quantile(share: float, trials: int, chance: float) -> int:
     return int(np.searchsorted(scipy.special.bdtr(np.arange(trials + 1), trials, chance), share))
 
 
+def median(values: npt.NDArray[Any]) -> float:
+    """Median of values of which none is nan, of which there is one: numpy's own costs ten times as much for few."""
+    middle = values.size // 2
+    parted = np.partition(values, middle)
+    # Two places at once cost numpy seven times one; the other middle value is the largest below.
+    return float(parted[middle] if values.size % 2 else (parted[:middle].max() + parted[middle]) / 2)
+
+
 def robust_scale(values: npt.ArrayLike) -> float:
     """Standard deviation estimated from the median absolute deviation; 0 for fewer than two values."""
     series = as_series(values)
     if series.size < 2:
         return 0.0
-    return float(NORMAL_MAD * np.median(np.abs(series - np.median(series))))
+    return NORMAL_MAD * median(np.abs(series - median(series)))
 
 
 def effective_size(values: npt.ArrayLike) -> float:
@@ -83,4 +93,4 @@ def block_medians(values: npt.ArrayLike, blocks: int) -> Floats:
     series = as_series(values)
     if not 1 <= blocks <= series.size:
         raise ValueError(f"{blocks} blocks of a series of {series.size}")
-    return np.array([np.median(part) for part in np.array_split(series, blocks)])
+    return np.array([median(part) for part in np.array_split(series, blocks)])

@@ -9,7 +9,7 @@ import statistics
 import numpy as np
 import numpy.typing as npt
 
-from linkgauge.stats.basics import Floats, as_series, block_medians, effective_size, robust_scale
+from linkgauge.stats.basics import Floats, as_series, block_medians, effective_size, median, robust_scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +41,13 @@ def find_drift(values: npt.ArrayLike, least_share: float = 0.02, level: float = 
     # Most series do not move at all: the ends tell it at once. A line's thirds differ by two thirds of its whole
     # change.
     third = series.size // 3
-    ends = float(np.median(series[-third:])) - float(np.median(series[:third]))
-    if abs(ends) < 0.4 * least_share * abs(float(np.median(series[:third]))):
+    first = median(series[:third])
+    if abs(median(series[-third:]) - first) < 0.4 * least_share * abs(first):
         return None
     # A drift itself looks like memory: the effective size is taken of what a straight line leaves.
     time = np.arange(series.size, dtype=np.float64)
     rough = block_medians(series, 10)
-    slope = float(np.median(_slopes(rough, block_medians(time, 10))))
+    slope = median(_slopes(rough, block_medians(time, 10)))
     independent = effective_size(series - slope * time)
     if independent < 40:
         return None
@@ -55,7 +55,7 @@ def find_drift(values: npt.ArrayLike, least_share: float = 0.02, level: float = 
     levels, moments = block_medians(series, blocks), block_medians(time, blocks)
     p_value = trend_p_value(levels)
     slope, low, high = theil_sen(levels, moments)
-    start = float(np.median(levels)) - slope * float(np.median(moments))
+    start = median(levels) - slope * median(moments)
     if p_value > level or start <= 0 or low * high <= 0:
         return None
     length = float(series.size - 1)

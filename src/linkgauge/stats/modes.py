@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from linkgauge.stats.basics import Floats, as_series, effective_size, grain
+from linkgauge.stats.basics import Floats, as_series, effective_size, grain, median
 
 _LEAST_SHARE = 0.05
 _LEAST_COUNT = 10
@@ -49,25 +51,33 @@ def find_modes(values: npt.ArrayLike, least_gap: float = 0.03, level: float = 0.
     reach = int(series.size * _LEAST_SHARE / 2)
     if ordered[-1 - reach] < ordered[reach] * (1 + least_gap):
         return None  # no two levels so far apart: the usual case, told without more work
-    scale = min(1.0, 4.0 * _memoryless_size(series) / series.size)
+    # It takes longer than all else, and few series have a valley to weigh by it.
+    scale = functools.cache(lambda: min(1.0, 4.0 * _memoryless_size(series) / series.size))
     edges = sorted(_splits(np.log(ordered), 0, least_gap, level, scale, 3.0 * grain(series)))
     if not edges:
         return None
     bounds = [0, *edges[: _MOST_MODES - 1], series.size]
     pairs = list(itertools.pairwise(bounds))
-    modes = tuple(Mode(float(np.median(ordered[a:b])), (b - a) / series.size) for a, b in pairs)
+    modes = tuple(Mode(_middle(ordered[a:b]), (b - a) / series.size) for a, b in pairs)
     labels = np.searchsorted([ordered[a] for a, _ in pairs[1:]], series, side="right")
     return Modes(modes, int(np.count_nonzero(np.diff(labels))))
 
 
 def _memoryless_size(series: Floats) -> float:
     """Effective size that does not punish levels that hold: memory within the halves above and below the median."""
-    middle = float(np.median(series))
+    middle = median(series)
     low, high = series[series <= middle], series[series > middle]
     return effective_size(low) + effective_size(high)
 
 
-def _splits(logs: Floats, offset: int, least_gap: float, level: float, scale: float, least_step: float) -> list[int]:
+def _middle(ordered: Floats) -> float:
+    """Median of values in order."""
+    return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
+
+
+def _splits(
+    logs: Floats, offset: int, least_gap: float, level: float, scale: Callable[[], float], least_step: float
+) -> list[int]:
     n = logs.size
     least = max(_LEAST_COUNT, int(np.ceil(_LEAST_SHARE * n)))
     if n < 2 * least:
@@ -88,8 +98,10 @@ def _splits(logs: Floats, offset: int, least_gap: float, level: float, scale: fl
     ]
 
 
-def _valley(logs: Floats, cut: int, least_gap: float, level: float, scale: float, least_step: float) -> bool:
-    low, high = float(np.median(logs[:cut])), float(np.median(logs[cut:]))
+def _valley(
+    logs: Floats, cut: int, least_gap: float, level: float, scale: Callable[[], float], least_step: float
+) -> bool:
+    low, high = _middle(logs[:cut]), _middle(logs[cut:])
     if high - low < np.log1p(least_gap) or np.exp(high) - np.exp(low) < least_step:
         return False
     width = (high - low) / 5
@@ -101,7 +113,7 @@ def _valley(logs: Floats, cut: int, least_gap: float, level: float, scale: float
     valley = min(count(low + (high - low) * place) for place in (0.4, 0.5, 0.6))
     if peak == 0 or valley > peak / 2:
         return False
-    scaled_valley, scaled_peak = round(valley * scale), round(peak * scale)
+    scaled_valley, scaled_peak = round(valley * scale()), round(peak * scale())
     return float(scipy.special.bdtr(scaled_valley, scaled_valley + scaled_peak, 0.5)) < level
 
 

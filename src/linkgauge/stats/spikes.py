@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from linkgauge.stats.basics import Floats, as_series, binomial_tail, robust_scale
+from linkgauge.stats.basics import Floats, as_series, binomial_tail, median, robust_scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ def find_spikes(
     series = as_series(values)
     if series.size < 20:
         return None
-    centre = float(np.median(series))
+    centre = median(series)
     fence = max(centre + 8.0 * robust_scale(series), centre * least_height)
     hits = np.flatnonzero(series > fence)
     if hits.size == 0 or hits.size > series.size / 5:
@@ -48,16 +48,16 @@ def find_spikes(
     moments = np.arange(series.size, dtype=np.float64) if times is None else as_series(times)
     if moments.size != series.size:
         raise ValueError(f"{moments.size} times for {series.size} values")
-    resolution = float(np.median(np.diff(moments)))
+    resolution = median(np.diff(moments))
     period, p_value = _period(moments[starts], resolution, level)
-    return Spikes(int(hits.size), hits.size / series.size, float(np.median(series[hits])) / centre, period, p_value)
+    return Spikes(int(hits.size), hits.size / series.size, median(series[hits]) / centre, period, p_value)
 
 
 def _period(moments: Floats, resolution: float, level: float) -> tuple[float | None, float | None]:
     gaps = np.diff(moments)
     if gaps.size < 5:
         return None, None
-    first = float(np.median(gaps))
+    first = median(gaps)
     if first <= 2 * resolution:
         return None, None
     tolerance = min(0.4, max(0.1, resolution / first))
@@ -67,4 +67,4 @@ def _period(moments: Floats, resolution: float, level: float) -> tuple[float | N
     p_value = binomial_tail(int(fits.sum()), gaps.size, 2 * tolerance)
     if p_value > level:
         return None, None
-    return float(np.median(gaps[fits] / turns[fits])), p_value
+    return median(gaps[fits] / turns[fits]), p_value

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from linkgauge.model.patterns import PATTERNS, PatternTraits
 from linkgauge.stats import series
+from linkgauge.stats.basics import median
 from linkgauge.stats.launches import json_object
 from linkgauge.store import schema
 
@@ -106,10 +107,10 @@ def summarise(run: Run) -> pa.Table:
         ranks = 1 if "origin" in run.info else record["ranks"]
         groups = record["groups"]
         times, slowest = series.headline(measured, infos[at], ranks, record["root"], one_node, groups)
-        if times.size == 0 or _median(times) <= 0:
+        if times.size == 0 or median(times) <= 0:
             continue
         tick = ticks.get(identity[1], {}).get(block.event_clock, _EVENT_TICK_NS if block.event_clock else _HOST_TICK_NS)
-        tick /= _median(measured.iterations)
+        tick /= median(measured.iterations)
         gathered.add(at, series.HEADLINE, times, tick)
         gathered.slowest[at] = slowest
         lanes = np.unique(measured.lane)
@@ -269,14 +270,7 @@ def _rate(payload: Floats, times_ns: Floats) -> Floats:
 
 
 def _median_after(values: Floats, cut: int) -> float:
-    return _median(values[cut:]) if values.size > cut else float("nan")
-
-
-def _median(values: npt.NDArray[Any]) -> float:
-    """The median of values of which none is nan: numpy's own costs ten times as much for the few of a case."""
-    ordered = np.sort(values)
-    middle = ordered.size // 2
-    return float(ordered[middle] if ordered.size % 2 else (ordered[middle - 1] + ordered[middle]) / 2)
+    return median(values[cut:]) if values.size > cut else float("nan")
 
 
 def _lane_name(record: dict[str, Any], lane: int) -> str:

@@ -50,6 +50,8 @@ def series_of_rows(results: Results, named: list[tuple[Row, str]]) -> list[Noisy
         every, _ = series.headline(block, *keeping)
         measured, _ = series.headline(block.only(block.measured), *keeping)
         found[name] = Noisy(row, name, every, every.size - measured.size + int(row["warmup_cut"] or 0))
+        if len(found) == len(identities):
+            break
     return [found[name] for _, name in named if name in found]
 
 

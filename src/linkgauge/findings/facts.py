@@ -20,8 +20,9 @@ from linkgauge.findings.samples import Headline, Identity, Samples
 from linkgauge.findings.wiring import Wiring
 from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS, lanes_of
+from linkgauge.model.place import Place
 from linkgauge.stats.alike import CaseClasses
-from linkgauge.stats.launches import Place, Places, launch_devices, launch_names, nodes_of
+from linkgauge.stats.launches import Places, launch_devices, launch_names, nodes_of
 from linkgauge.system.model import System
 
 DIMENSIONS = held_apart("size", "devices")
@@ -351,7 +352,7 @@ class Facts:
 
     def ordinals(self, measure: Measure) -> tuple[int, ...]:
         """Return the ordinals, each on its own node, of a measure's devices: what the system calls them."""
-        return tuple(ordinal for _, ordinal in self.places(measure)) or measure.devices
+        return tuple(place.device for place in self.places(measure)) or measure.devices
 
     def on_one_node(self, measure: Measure) -> bool:
         """Return whether a measure's ranks lay on one node, as far as is known: only then do its links join them."""

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from linkgauge.model.place import Place
 from linkgauge.model.transports import over_host
 from linkgauge.stats.basics import NORMAL_MAD, median
 from linkgauge.stats.launches import launch_devices
@@ -44,10 +45,10 @@ class CaseClasses:
         self._classes = None if system is None else Classes(system)
         self._known = frozenset() if system is None else frozenset(system.names_by_ordinal)
         self._hosts = {node.numa: node.name for node in system.hosts if node.numa is not None} if system else {}
-        self._places: dict[int, tuple[str, int]] = {}
+        self._places: dict[int, Place] = {}
         self._memory_nodes: dict[int, Hashable] = {}
         for number, rank in launch_devices(launches).items():
-            self._places[number] = (str(rank.get("host") or ""), int(rank["device_ordinal"]))
+            self._places[number] = Place(str(rank.get("host") or ""), int(rank["device_ordinal"]))
             self._memory_nodes[number] = rank.get("memory_node")
         self._held: dict[Hashable, Hashable] = {}
 
@@ -72,7 +73,7 @@ class CaseClasses:
         hosts: dict[str, list[int]] = {}
         pattern = []
         for member in members:
-            host, ordinal = self._places.get(member, ("", member))
+            host, ordinal = self._places.get(member, Place("", member))
             hosts.setdefault(host, []).append(ordinal)
             pattern.append(list(hosts).index(host))
         ends = [self._hosts.get(node, "") for node in nodes if node is not None and node >= 0]
@@ -86,7 +87,7 @@ class CaseClasses:
 
     def _unknown(self, members: Sequence[int], ordinals: Sequence[int]) -> tuple[Hashable, ...]:
         """Devices of which the system knows nothing, as host devices: alike are those of one memory node."""
-        by_ordinal = {self._places.get(m, ("", m))[1]: self._memory_nodes.get(m) for m in members}
+        by_ordinal = {self._places.get(m, Place("", m)).device: self._memory_nodes.get(m) for m in members}
         order = list(dict.fromkeys(ordinals))
         return tuple((order.index(ordinal), by_ordinal.get(ordinal)) for ordinal in ordinals)
 

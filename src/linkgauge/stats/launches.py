@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from linkgauge.model.place import Place as Place  # what is found here are these
+
 
 def launch_names(launches: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> dict[str, str]:
     """Return a name for each of some launch keys; empty where there is one only.
@@ -32,19 +34,15 @@ def launch_devices(launches: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[s
 
     That is the ordinal as long as no two hosts have one alike; else devices are numbered through in the order of ranks.
     """
-    found: dict[tuple[str, int], Mapping[str, Any]] = {}
+    found: dict[Place, Mapping[str, Any]] = {}
     for launch in launches:
         for rank in sorted(launch.get("ranks") or [], key=lambda r: r.get("rank") or 0):
             ordinal = rank.get("device_ordinal")
             if ordinal is not None:
-                found.setdefault((str(rank.get("host") or ""), int(ordinal)), rank)
-    if len({ordinal for _, ordinal in found}) == len(found):
-        return {ordinal: rank for (_, ordinal), rank in found.items()}
+                found.setdefault(Place(str(rank.get("host") or ""), int(ordinal)), rank)
+    if len({place.device for place in found}) == len(found):
+        return {place.device: rank for place, rank in found.items()}
     return dict(enumerate(found.values()))
-
-
-Place = tuple[str, int]
-"""A host, and a device of it by its ordinal there."""
 
 
 class Places:
@@ -80,7 +78,7 @@ class Places:
 
 def nodes_of(places: Iterable[Place]) -> tuple[str, ...]:
     """Return the hosts of a case's ranks, each once; none or one where it lies on one node as far as is known."""
-    return tuple(dict.fromkeys(host for host, _ in places))
+    return tuple(dict.fromkeys(place.node for place in places))
 
 
 def _places(ranks: Sequence[Mapping[str, Any]], devices: Sequence[int]) -> tuple[Place, ...]:
@@ -88,10 +86,10 @@ def _places(ranks: Sequence[Mapping[str, Any]], devices: Sequence[int]) -> tuple
     for rank in ranks:
         if rank.get("device_ordinal") is not None:
             ordinal = int(rank["device_ordinal"])
-            of_device.setdefault(ordinal, []).append((str(rank.get("host") or ""), ordinal))
+            of_device.setdefault(ordinal, []).append(Place(str(rank.get("host") or ""), ordinal))
     if not of_device.keys() >= set(devices):  # numbered through
         numbered = launch_devices([{"ranks": ranks}])
-        of_device = {n: [(str(r.get("host") or ""), int(r["device_ordinal"]))] for n, r in numbered.items()}
+        of_device = {n: [Place(str(r.get("host") or ""), int(r["device_ordinal"]))] for n, r in numbered.items()}
     used: dict[int, int] = {}
     found = []
     for device in devices:

@@ -152,8 +152,11 @@ def test_ranks_bound_to_one_core_are_stored_as_oversubscribed(monkeypatch: pytes
     )] == [3, 3, 3, 1, 2, 2, 2]  # fmt: skip
     monkeypatch.setattr(worker, "rank_list", lambda case, devices: list(range(case.ranks)))
 
-    def crowded(runtime: str, transport: str, cores: list[list[int]] | None) -> bool:
-        spec: Any = SimpleNamespace(runtime=runtime, available_cores=64, cores=cores, devices=(0, 1))
+    def crowded(
+        runtime: str, transport: str, cores: list[list[int]] | None, node_of: tuple[int, ...] = (), there: int = 64
+    ) -> bool:
+        spec: Any = SimpleNamespace(runtime=runtime, available_cores=64, cores=cores, devices=(0, 1), node_of=node_of,
+                                    node_cores=(there, there) if node_of else ())  # fmt: skip
         case: Any = SimpleNamespace(transport=transport, ranks=2)
         return worker.is_oversubscribed(spec, case)
 
@@ -163,6 +166,10 @@ def test_ranks_bound_to_one_core_are_stored_as_oversubscribed(monkeypatch: pytes
     assert not crowded("host", "kernel", [[0, 1], [2, 3]])
     assert not crowded("host", "mpi", [[0], [1]])
     assert not crowded("host", "kernel", None)
+    assert not crowded("cuda", "ccl", [[0], [0]], (0, 1))  # of two nodes
+    assert crowded("cuda", "ccl", [[0], [0]], (1, 1))
+    assert crowded("host", "kernel", None, (0, 1), there=1)
+    assert not crowded("host", "kernel", None, (0, 1), there=2)
     with pytest.raises(ValueError, match="3-1"):
         parse_core_list("0,3-1")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,11 @@ def true_offset_ns(rank: int) -> float:
 def test_the_ranks_are_on_several_nodes(across: Any) -> None:
     (launch,) = across.launches.to_pylist()
     assert [rank["host"] for rank in launch["ranks"]] == [f"node{number}" for number in range(NODES)]
+    assert [rank["device_ordinal"] for rank in launch["ranks"]] == list(range(NODES))
+    assert [node["host"] for node in across.info["nodes"]] == [f"node{number}" for number in range(NODES)]
+    assert all(len(node["devices"]) == NODES for node in across.info["nodes"])
+    # None shares its node's cores with the others.
+    assert all(rank["cores"] == sorted(os.sched_getaffinity(0)) for rank in launch["ranks"])
     assert {row.status for row in across.rows()} == {"ok"}
     assert all(row.record["verified"] for row in across.rows())
 

@@ -18,6 +18,7 @@ from linkgauge.run.fallback import KEY, found_steps, library_of
 from linkgauge.run.info import run_info
 from linkgauge.run.measure import Work, check_out, default_out, measure
 from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.nodes import Nodes
 from linkgauge.run.on_system import described_devices, prepare_on, system_data
 from linkgauge.run.prepare import Prepared, new_pending, prepare, prepare_from
 from linkgauge.run.runner import RunSettings
@@ -45,7 +46,9 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         print_plan(prepare_on(plan, expected.system, given), as_json=as_json, expected=expected)
         return 0
     devices = find_devices(asked.devices)
-    prepared = _prepared(asked, devices, given)
+    reporter = reporter_for()
+    nodes = None if dry_run else Nodes(devices, reporter.note)
+    prepared = _prepared(asked, devices, given, nodes)
     if dry_run:
         from linkgauge.app.dry_run import print_plan
 
@@ -58,7 +61,6 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so
             count = len({core for rank in cores for core in rank})
             crowded[bind] = f"{len(cores)} ranks share {count} core{'' if count == 1 else 's'}"
-    reporter = reporter_for()
     for bind, words in crowded.items():
         reporter.note(f"warning: --bind '{bind}': {words}: latencies include waits for one (oversubscribed)")
     out = asked.out or default_out(prepared.plan.name)
@@ -99,6 +101,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
             library_choices=prepared.plan.library_choices,
         ),
         skipped=prepared.planned.launches,
+        nodes=nodes,
     )
     status = measure(work, reporter)
     present(folder.path, reporter, report=report and not asked.beside)
@@ -124,7 +127,7 @@ def warn(devices: DeviceSet, prepared: Prepared, reporter: Any) -> None:
         reporter.note(f"warning: {text}")
 
 
-def _prepared(asked: Asked, devices: DeviceSet, given: list[MpiInstallation]) -> Prepared:
+def _prepared(asked: Asked, devices: DeviceSet, given: list[MpiInstallation], nodes: Nodes | None) -> Prepared:
     env = run_options.parse_env(asked.env)
     if asked.from_run is not None:
         from linkgauge.store.run import load
@@ -132,8 +135,8 @@ def _prepared(asked: Asked, devices: DeviceSet, given: list[MpiInstallation]) ->
         run = load(asked.from_run)
         plan = _launched(asked, builtin_plan("default"), given, env)
         words = [word for text in asked.cases for word in text.split(",")]
-        return prepare_from(run, words, plan, devices, given)
-    return prepare(_asked_plan(asked, env, given, devices.kind), devices, given)
+        return prepare_from(run, words, plan, devices, given, nodes)
+    return prepare(_asked_plan(asked, env, given, devices.kind), devices, given, nodes)
 
 
 def _asked_plan(asked: Asked, env: dict[str, tuple[str, ...]], given: list[MpiInstallation], kind: str) -> Plan:

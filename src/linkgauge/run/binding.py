@@ -46,10 +46,15 @@ def share_out(cores: Sequence[int], places: int) -> list[list[int]]:
 
 
 def cores_by_rank(
-    bind: str, devices: Sequence[int], infos: Sequence[Mapping[str, Any]], allowed: Sequence[int] | None = None
+    bind: str,
+    devices: Sequence[int],
+    infos: Sequence[Mapping[str, Any]],
+    allowed: Sequence[int] | None = None,
+    near: Mapping[int, Sequence[int]] | None = None,
 ) -> list[list[int]] | None:
     """The cores of each rank; None: unbound. `devices[i]` is the device of rank i, an index of `infos`.
 
+    `allowed` and `near`, the cores of its NUMA nodes, are those of another node where they are given, else this one's.
     `bind`: nearest, none, or lists by rank (`0-3:4-7`). UsageError where a list names a core that is not allowed or
     there are not as many lists as ranks.
     """
@@ -61,8 +66,9 @@ def cores_by_rank(
     nodes = [int(infos[device].get("numa_node", -1)) if device < len(infos) else -1 for device in devices]
     cores: list[list[int]] = [[] for _ in devices]
     for node in sorted(set(nodes)):
+        of_node = node_cores(node, allowed) if near is None else near.get(node, allowed)
         ranks = [rank for rank, of in enumerate(nodes) if of == node]
-        for rank, part in zip(ranks, share_out(node_cores(node, allowed), len(ranks)), strict=True):
+        for rank, part in zip(ranks, share_out(of_node, len(ranks)), strict=True):
             cores[rank] = part
     return cores
 

@@ -20,6 +20,7 @@ from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import LaunchRequest, library_environment, package_environment, worker_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.node_beats import NodeBeats, place_of
+from linkgauge.run.nodes import Nodes
 from linkgauge.run.private_folder import LaunchFolders, PrivateFolders
 from linkgauge.run.spec import CaseEntry, WorkerSpec
 from linkgauge.run.watch import HUNG_AFTER_S, LaunchWatch, Trouble
@@ -57,6 +58,7 @@ class LaunchOptions:
 
     folders: PrivateFolders
     machine: PlanMachine
+    nodes: Nodes
     worker: Sequence[str] = WORKER
     hung_after_s: float = HUNG_AFTER_S
     start_patience_s: float = 60.0

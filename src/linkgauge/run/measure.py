@@ -18,6 +18,7 @@ from linkgauge.run.fallback import Fallback
 from linkgauge.run.info import now
 from linkgauge.run.launch import WORKER, LaunchOptions
 from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.nodes import Nodes
 from linkgauge.run.pending import Pending
 from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
 from linkgauge.run.reporter import Reporter
@@ -39,7 +40,8 @@ class Work:
     settings: RunSettings
     skipped: Sequence[PlannedLaunch] = ()  # launches whose skipped cases are to be recorded
     curves: Mapping[LaunchSettings, Curves] = dataclasses.field(default_factory=dict)  # what is known of them
-    worker: Sequence[str] = WORKER
+    nodes: Nodes | None = None  # None: not looked at yet
+    worker: Sequence[str] = WORKER  # tests only: another, or WORKER with what its command begins with
     hung_after_s: float = HUNG_AFTER_S
     taken: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of run/fallback.py, before
     started: Collection[str] = ()  # MPI libraries that are not to be replaced: they have started launches of the run
@@ -73,7 +75,8 @@ def measure(work: Work, reporter: Reporter) -> int:
     clean_up(reporter)
     folders = PrivateFolders()
     try:
-        options = LaunchOptions(folders, work.machine, work.worker, work.hung_after_s)
+        nodes = work.nodes or Nodes(work.devices, reporter.note, work.worker[: -len(WORKER)])
+        options = LaunchOptions(folders, work.machine, nodes, work.worker, work.hung_after_s)
         runner = Runner(
             work.folder,
             work.pending,

@@ -19,6 +19,7 @@ from linkgauge.plan.model import Plan
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.fallback import THREADS, end_of
 from linkgauge.run.mpi_library import MpiInstallation, default_installation, find_all, resolve
+from linkgauge.run.nodes import Nodes, least
 from linkgauge.run.pending import Pending
 from linkgauge.run.runner import FAILED
 from linkgauge.run.spec import AFTER_FAILURES, CaseEntry
@@ -87,17 +88,23 @@ def _mpis_or_threads(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan
         return (*named_mpis(dataclasses.replace(plan, launches=tables), given), str(error))
 
 
-def prepare(plan: Plan, devices: DeviceSet, given: Sequence[MpiInstallation]) -> Prepared:
-    """Expand and group a plan for these devices."""
+def prepare(plan: Plan, devices: DeviceSet, given: Sequence[MpiInstallation], nodes: Nodes | None = None) -> Prepared:
+    """Expand and group a plan for these devices, as all nodes have them; without `nodes` for this one alone."""
     plan, mpis, without = _mpis_or_threads(plan, given)
-    machine = _machine_of(plan, devices, without)
+    machine = _machine_of(plan, devices, without, mpis, nodes)
     return _prepared(plan, expand(plan, machine), machine, mpis, without)
 
 
-def _machine_of(plan: Plan, devices: DeviceSet, without_mpi: str) -> PlanMachine:
+def _machine_of(
+    plan: Plan, devices: DeviceSet, without_mpi: str, mpis: Mapping[str, MpiInstallation], nodes: Nodes | None
+) -> PlanMachine:
     threads = all(table.threads for table in plan.launches)
     absent = absent_transports(devices.kind, devices.count, mpi=without_mpi if threads else "", threads=threads)
-    return plan_machine(devices, absent)
+    machine = plan_machine(devices, absent)
+    if nodes is not None:
+        for table in plan.launches:
+            machine = least(machine, nodes.of(mpis.get(table.mpi), devices.count, table.launcher_args))
+    return machine
 
 
 def _prepared(
@@ -114,7 +121,12 @@ def _abi_of(mpis: Mapping[str, MpiInstallation]) -> Any:
 
 
 def prepare_from(
-    run: Run, which: Sequence[str], plan: Plan, devices: DeviceSet, given: Sequence[MpiInstallation]
+    run: Run,
+    which: Sequence[str],
+    plan: Plan,
+    devices: DeviceSet,
+    given: Sequence[MpiInstallation],
+    nodes: Nodes | None = None,
 ) -> Prepared:
     """Cases of an earlier run: `failed` ones, or those whose key begins with a KEY; under `plan`'s launch settings.
 
@@ -134,7 +146,7 @@ def prepare_from(
     if not chosen:
         raise UsageError(f"--cases failed: no case of {run.path} has failed")
     plan, mpis, without = _mpis_or_threads(plan, given)
-    machine = _machine_of(plan, devices, without)
+    machine = _machine_of(plan, devices, without, mpis, nodes)
     planned = []
     for case in chosen.values():
         worst = max(case.devices)

@@ -29,6 +29,7 @@ from linkgauge.run.launch import Launch, LaunchEnd, LaunchOptions
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.library_choice import Choices, log_environment
 from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.nodes import cores_there
 from linkgauge.run.outcome import point_of
 from linkgauge.run.pending import Pending
 from linkgauge.run.reporter import Reporter, RunState
@@ -349,6 +350,12 @@ class Runner:
         folders = self._options.folders.launch(one.number)
         mpi = self._fallback.mpis[settings.mpi] if not settings.threads else None
         build = mpi.build if mpi is not None else ""
+        nodes = self._options.nodes.of(mpi, settings.ranks, settings.launcher_args, self._options.folders)
+        if nodes:
+            cores = cores_there(nodes, settings.bind, settings.devices, self._devices.ordinals)
+            self._folder.update_info({"nodes": [node.plain() for node in nodes]})
+        else:
+            cores = cores_by_rank(settings.bind, settings.devices, self._devices.infos)
         limit = self._settings.time_limit
         ordered = list(one.entries.values())
         if limit is not None:  # a repeat has the cases of the first before others, so that they pair up
@@ -366,8 +373,10 @@ class Runner:
             devices=settings.devices,
             runtime=self._devices.kind,
             ordinals=self._devices.ordinals,
-            cores=cores_by_rank(settings.bind, settings.devices, self._devices.infos),
+            cores=cores,
             available_cores=self._options.machine.cores,
+            node_of=tuple(of for _, of in sorted((rank, at) for at, node in enumerate(nodes) for rank in node.ranks)),
+            node_cores=tuple(node.cores for node in nodes),
             peer_access=settings.peer_access,
             thread_level=settings.thread_level,
             seed=self._settings.seed,

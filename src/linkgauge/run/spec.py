@@ -81,6 +81,8 @@ class WorkerSpec:
     fault: dict[str, Any] | None = None  # tests only: planted by the core's hook
     end_by: float | None = None  # Unix time: no case begins that by its estimate would not be over; None: no limit
     estimates_s: tuple[float, ...] = ()  # of each case; only with `end_by`
+    node_of: tuple[int, ...] = ()  # of each rank, an index of `node_cores`; empty: all are on the parent's node
+    node_cores: tuple[int, ...] = ()  # in place of `available_cores`
     curves: dict[str, Any] = dataclasses.field(default_factory=dict)  # Curves.to_plain: what is known of them
 
     def write(self, path: Path) -> None:
@@ -106,7 +108,8 @@ class WorkerSpec:
                       entry["attempt"], entry["index"], Step.of_plain(entry.get("step"))) for entry in plain["cases"]
         )  # fmt: skip
         values = {**plain, "cases": cases, "devices": tuple(plain["devices"]), "ordinals": tuple(plain["ordinals"]),
-                  "estimates_s": tuple(plain["estimates_s"])}  # fmt: skip
+                  "estimates_s": tuple(plain["estimates_s"]), "node_of": tuple(plain["node_of"]),
+                  "node_cores": tuple(plain["node_cores"])}  # fmt: skip
         return cls(**values)
 
 

@@ -118,14 +118,17 @@ class Recorder:
 
 
 def is_oversubscribed(spec: WorkerSpec, case: Case) -> bool:
-    """Whether ranks, and on host devices the threads of their streams, are more than the cores they may use."""
+    """Whether a node's ranks, and on host devices the threads of their streams, are more than the cores there."""
     threads = 2 if spec.runtime == "host" and case.transport != "mpi" else 1
-    if case.ranks * threads > spec.available_cores:
-        return True
-    if spec.cores is None:
-        return False
-    bound = [spec.cores[rank] for rank in rank_list(case, spec.devices)] * threads
-    return with_own_core(bound) < len(bound)
+    ranks = rank_list(case, spec.devices)
+    for node, cores in enumerate(spec.node_cores or (spec.available_cores,)):
+        here = [rank for rank in ranks if not spec.node_of or spec.node_of[rank] == node]
+        if len(here) * threads > cores:
+            return True
+        bound = [] if spec.cores is None else [spec.cores[rank] for rank in here] * threads
+        if with_own_core(bound) < len(bound):
+            return True
+    return False
 
 
 def run_rank(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile) -> str:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from linkgauge.run.mpi_library import MpiInstallation
 
 
+# What batch systems (PBS, LSF, Grid Engine) and users say of hosts to any MPI library's launcher.
+_HOST_VARIABLES = ("PBS_NODEFILE", "LSB_MCPU_HOSTS", "PE_HOSTFILE", "HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile")
+
+
 @dataclasses.dataclass(frozen=True)
 class LaunchRequest:
     """What is to be started: so many ranks of a command, with this environment, in these folders.
@@ -48,6 +52,7 @@ class Launcher(abc.ABC):
     says: ClassVar[str] = ""  # what its --version says in small letters; the name decides nothing where all have one
     programs: ClassVar[tuple[str, ...]] = ()  # names that decide
     starts: ClassVar[tuple[str, ...]] = ()  # vendors of libraries whose own launcher it is; none: starts any
+    host_options: ClassVar[tuple[str, ...]] = ()  # by which it is told of hosts
     rank_variables: ClassVar[tuple[str, ...]] = ()  # in which a process that it has started finds its rank
     signal_patterns: ClassVar[tuple[str, ...]] = ()  # how it says that a rank died of a signal: the number
     signal_names_pattern: ClassVar[str] = ""  # or its name, as strsignal has it
@@ -69,6 +74,14 @@ class Launcher(abc.ABC):
     def environment(self, request: LaunchRequest) -> dict[str, str]:
         """Return the variables of this family's own: where its files go, what it refuses without."""
         return {}
+
+    def may_leave(self, launcher_args: Sequence[str]) -> bool:
+        """Whether ranks may be started on other nodes than this one: hosts are named, or a batch system gave some."""
+        if any(word.partition("=")[0] in self.host_options for word in launcher_args):
+            return True
+        if "SLURM_JOB_ID" in os.environ:  # its daemon names the node of what it has started
+            return os.environ.get("SLURM_JOB_NUM_NODES") != "1" or "SLURMD_NODENAME" not in os.environ
+        return any(name in os.environ for name in _HOST_VARIABLES)
 
     @classmethod
     def in_allocation(cls) -> Path | None:

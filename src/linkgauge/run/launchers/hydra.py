@@ -12,6 +12,7 @@ class Hydra(Launcher):
     word = "mpiexec"
     says = r"hydra|mpich|intel\(r\) mpi"
     starts = ("mpich", "intel", "cray", "mvapich", "unknown")
+    host_options = ("-f", "-host", "-hosts", "-hostfile", "-machinefile", "--host", "--hosts", "--hostfile")
     rank_variables = ("PMI_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID")
     signal_patterns = (
         r"KILLED BY SIGNAL: (\d+)",

@@ -14,6 +14,7 @@ class OpenMpi(Launcher):
     word = "mpirun"
     says = r"open mpi|openrte|open-mpi|prrte|prte"
     starts = ("openmpi",)
+    host_options = ("-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile")
     rank_variables = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK")
     signal_patterns = (r"exited on signal (\d+)",)
     status_patterns = (r"Exit code:\s*(\d+)", r"[Ee]xited with (?:non-zero )?(?:status|exit code)\s*:?\s*(\d+)")

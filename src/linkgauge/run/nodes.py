@@ -1,0 +1,239 @@
+"""The nodes that ranks are started on, each as it shows itself: one look a node, before anything is measured.
+
+So many ranks as a launch has are started by its launcher, with its arguments and without MPI; the first of each node
+looks for devices there, and all say where they are. `python -m linkgauge.run.nodes KIND DEVICES` is such a rank.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from linkgauge.errors import EnvironmentLackingError
+from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
+from linkgauge.run.binding import cores_by_rank, node_cores
+from linkgauge.run.devices import DeviceSet, probe
+from linkgauge.run.launchers import launcher_for, started_by
+from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.private_folder import PrivateFolders
+from linkgauge.run.processes import MARK
+from linkgauge.run.rank_words import say, words_of_ranks
+from linkgauge.run.session import node_name
+
+_LOOK = (sys.executable, "-m", "linkgauge.run.nodes")
+_TIMEOUT_S = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A node as a look there shows it, and the ranks that were started on it. Memory in bytes, free at that moment.
+
+    `devices` are those of the run's runtime, by their ordinals there; none: `reason` says why. `near` gives the cores
+    of a NUMA node among those `allowed` to its ranks, for each node that a device is on.
+    """
+
+    host: str
+    ranks: tuple[int, ...]
+    devices: Mapping[int, Mapping[str, Any]]
+    reason: str
+    cores: int
+    allowed: tuple[int, ...]
+    near: Mapping[int, Sequence[int]]
+    memory_nodes: tuple[int, ...]
+    core_nodes: tuple[int, ...]
+    host_free_bytes: int
+    shm_free_bytes: int
+
+    def plain(self) -> dict[str, Any]:
+        """What run.json says of it."""
+        infos = [dict(info) for info in self.devices.values()]
+        return {"host": self.host, "devices": infos, "cores": self.cores, "memory_nodes": list(self.memory_nodes)}
+
+    def words(self) -> str:
+        """What a plan asks of a node, in words: equal for nodes that are alike."""
+        names = sorted({str(info.get("name") or "") for info in self.devices.values()} - {""})
+        count = f"{len(self.devices)} device{'' if len(self.devices) == 1 else 's'}"
+        named = f" ({', '.join(names)})" if names else ""
+        return f"{count}{named}, {self.cores} cores, NUMA nodes {', '.join(map(str, self.memory_nodes))} with memory"
+
+
+class Nodes:
+    """The nodes of a run's launches, looked at once for each way of starting them.
+
+    Where all ranks are on this process' node there is nothing to look at, and what it sees itself stands.
+    """
+
+    def __init__(self, devices: DeviceSet, tell: Callable[[str], None], before: Sequence[str] = ()) -> None:
+        """Take this node's devices, and who is told how nodes differ.
+
+        `before`, of tests only: what the ranks' command begins with. Nodes are then always looked at.
+        """
+        self._devices = devices
+        self._tell = tell
+        self._before = before
+        self._known: dict[tuple[object, ...], tuple[Node, ...]] = {}
+        self._told: set[str] = set()
+
+    def of(
+        self,
+        mpi: MpiInstallation | None,
+        ranks: int,
+        launcher_args: Sequence[str],
+        folders: PrivateFolders | None = None,
+    ) -> tuple[Node, ...]:
+        """The nodes of a launch in the order of their first ranks; none where all ranks are here, or are not known.
+
+        `folders` as `words_of_ranks` takes them. EnvironmentLackingError that names node and device where a node lacks
+        one of the run's.
+        """
+        if mpi is None or not (self._before or launcher_for(mpi).may_leave(launcher_args)):
+            return ()
+        key = (mpi.launcher, ranks, tuple(launcher_args))
+        if key not in self._known:
+            command = [*self._before, *_LOOK, self._devices.kind, str(self._devices.count)]
+            said = words_of_ranks(mpi, ranks, command, launcher_args, folders, _TIMEOUT_S)
+            found = said if isinstance(said, str) else _nodes(said, ranks)
+            if isinstance(found, str):
+                self._note(f"warning: all nodes are taken to be as this one, since a look at them failed: {found}")
+                found = ()
+            for text in differences(found):
+                self._note(f"warning: {text}")
+            for node in found:
+                _check(node, self._devices)
+            self._known[key] = found
+        return self._known[key]
+
+    def _note(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
+
+
+def differences(nodes: Sequence[Node]) -> list[str]:
+    """What sets the nodes apart, in one sentence, what most of them have first; nothing where all are alike."""
+    alike: dict[str, list[str]] = {}
+    for node in nodes:
+        alike.setdefault(node.words(), []).append(node.host)
+    if len(alike) < 2:
+        return []
+    kinds = sorted(alike.items(), key=lambda item: -len(item[1]))
+    return ["nodes differ: " + "; ".join(f"{', '.join(hosts)}: {words}" for words, hosts in kinds)]
+
+
+def least(machine: PlanMachine, nodes: Sequence[Node]) -> PlanMachine:
+    """What all nodes have of what a plan asks of a machine: the machine itself where there are none."""
+    if not nodes:
+        return machine
+    free = [int(info.get("free_bytes", 0)) for node in nodes for info in node.devices.values()]
+    host = min(node.host_free_bytes for node in nodes)
+    return dataclasses.replace(
+        machine,
+        device_free_bytes=min(free, default=0) or host,
+        host_free_bytes=host,
+        shm_free_bytes=min(node.shm_free_bytes for node in nodes),
+        cores=min(node.cores for node in nodes),
+        memory_nodes=_common([node.memory_nodes for node in nodes]) or machine.memory_nodes,
+        core_nodes=_common([node.core_nodes for node in nodes]) or machine.core_nodes,
+    )
+
+
+def cores_there(
+    nodes: Sequence[Node], bind: str, devices: Sequence[int], ordinals: Sequence[int]
+) -> list[list[int]] | None:
+    """The cores of each rank, of its own node; as `cores_by_rank`, which it asks for each node."""
+    if bind == "none":
+        return None
+    if bind != "nearest":
+        return cores_by_rank(bind, devices, [], sorted({core for node in nodes for core in node.allowed}))
+    cores: list[list[int]] = [[] for _ in devices]
+    for node in nodes:
+        infos = [node.devices.get(ordinal, {}) for ordinal in ordinals]
+        mine = [devices[rank] for rank in node.ranks]
+        for rank, own in zip(node.ranks, cores_by_rank(bind, mine, infos, node.allowed, node.near) or [], strict=True):
+            cores[rank] = own
+    return cores
+
+
+def _common(each: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(sorted(set(each[0]).intersection(*each[1:])))
+
+
+def _check(node: Node, devices: DeviceSet) -> None:
+    for ordinal in devices.ordinals:
+        if ordinal not in node.devices:
+            has = ", ".join(map(str, node.devices)) or f"none ({node.reason})"
+            raise EnvironmentLackingError(
+                f"node {node.host} has no {devices.kind} device {ordinal}: it has {has}; give --devices that all nodes "
+                "have, or leave the node out"
+            )
+
+
+def _nodes(said: Sequence[Mapping[str, Any]], ranks: int) -> tuple[Node, ...] | str:
+    """The nodes that ranks told of, none where all are on this one; or why they are not known."""
+    looks = {one["node"]: one for one in said if "devices" in one}
+    of_node: dict[str, list[int]] = {}
+    for one in sorted(said, key=lambda one: int(one["rank"])):
+        of_node.setdefault(one["node"], []).append(int(one["rank"]))
+    if sorted(rank for of in of_node.values() for rank in of) != list(range(ranks)):
+        return "not all ranks said where they are"
+    if of_node.keys() != looks.keys():
+        return "not all nodes said what they have"
+    if of_node.keys() == {node_name()}:
+        return ()
+    return tuple(_node(looks[name], of) for name, of in of_node.items())
+
+
+def _node(look: Mapping[str, Any], ranks: Sequence[int]) -> Node:
+    return Node(
+        host=look["host"],
+        ranks=tuple(ranks),
+        devices={int(info["ordinal"]): info for info in look["devices"]},
+        reason=look["reason"],
+        cores=look["cores"],
+        allowed=tuple(look["allowed"]),
+        near={int(node): cores for node, cores in look["near"].items()},
+        memory_nodes=tuple(look["memory_nodes"]),
+        core_nodes=tuple(look["core_nodes"]),
+        host_free_bytes=look["host_free_bytes"],
+        shm_free_bytes=look["shm_free_bytes"],
+    )
+
+
+def _look(kind: str, count: int) -> dict[str, Any]:
+    found = probe(kind, count)
+    allowed = sorted(os.sched_getaffinity(0))
+    return {
+        "devices": [dict(info) for info in found.devices],
+        "reason": found.reason,
+        "cores": available_cores(),
+        "allowed": allowed,
+        "near": {node: node_cores(node, allowed) for node in {int(one.get("numa_node", -1)) for one in found.devices}},
+        "memory_nodes": numa_nodes("memory"),
+        "core_nodes": numa_nodes("cpu"),
+        "host_free_bytes": free_host_memory(),
+        "shm_free_bytes": free_shared_memory(),
+    }
+
+
+def main() -> None:
+    """Say where this rank is; and, as the first on its node that comes, what is there."""
+    started = started_by(os.environ)
+    where = {"rank": int(started[1]) if started else 0, "host": os.uname().nodename, "node": node_name()}
+    # A name that ends with this process: of ranks of one node the first to take it looks, and none leaves a file.
+    name = hashlib.blake2b(f"{os.environ.get(MARK, '')} {node_name()}".encode(), digest_size=16).hexdigest()
+    with socket.socket(socket.AF_UNIX) as held:
+        try:
+            held.bind(f"\0linkgauge-{name}")
+            first = True
+        except OSError:
+            first = False
+        say({**where, **(_look(sys.argv[1], int(sys.argv[2])) if first else {})})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Ranks that are started only to say something: a program under a launcher, and what each of them prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+from linkgauge.run import processes
+from linkgauge.run.evidence import last_words
+from linkgauge.run.launchers import launcher_for
+from linkgauge.run.launchers.base import LaunchRequest, library_environment, package_environment, worker_environment
+from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.private_folder import PrivateFolders
+
+WORD = "LINKGAUGE "
+_NUMBER = -1  # as of a launch: no run has it
+
+
+def say(what: Any) -> None:
+    """Say `what` as a rank, by one call, so that other ranks' words do not come between."""
+    os.write(1, f"{WORD}{json.dumps(what)}\n".encode())
+
+
+def words_of_ranks(
+    mpi: MpiInstallation,
+    ranks: int,
+    command: Sequence[str],
+    launcher_args: Sequence[str] = (),
+    folders: PrivateFolders | None = None,
+    timeout_s: float = 30,
+) -> list[Any] | str:
+    """What so many ranks of a command said, in no order; or in one sentence why they could not be started.
+
+    `folders`: those of this process, where it has any in use.
+    """
+    own = folders or PrivateFolders()
+    launch = own.launch(_NUMBER)
+    try:
+        request = LaunchRequest(
+            ranks=ranks,
+            command=command,
+            env={**worker_environment(launch), **library_environment(mpi, launch.temporary)},
+            folders=launch,
+            launcher_args=launcher_args,
+        )
+        launcher = launcher_for(mpi)
+        environment = {**package_environment(), **launcher.environment(request), **request.env}
+        try:
+            done = subprocess.run(launcher.command(request), capture_output=True, text=True, errors="replace",
+                                  timeout=timeout_s, check=False, env=environment, stdin=subprocess.DEVNULL,
+                                  cwd=launch.temporary, start_new_session=True)  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"{ranks} ranks did not come together within {timeout_s:g} s under {mpi.name}"
+        except OSError as error:
+            return f"{mpi.launcher} cannot be started: {error.strerror}"
+        # A launcher may put the ranks' output into one line.
+        said = []
+        for text in done.stdout.split(WORD)[1:]:
+            try:
+                said.append(json.JSONDecoder().raw_decode(text)[0])
+            except ValueError:
+                continue
+        if done.returncode != 0 or not said:
+            words = last_words((done.stderr or done.stdout).splitlines())
+            return f"{mpi.launcher} ended with {done.returncode}: {words or 'it said nothing'}"
+        return said
+    finally:
+        processes.end_marked(launch.token)
+        own.remove_launch(launch)
+        if folders is None:
+            own.close()

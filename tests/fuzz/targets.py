@@ -86,7 +86,7 @@ def plan(data: bytes) -> None:
         read = read_plan(_file("plan.toml", data))
         few = sum(1 for _ in itertools.islice(_combinations(read), 300)) < 300
         if few:  # more is no other code, only slower
-            launches = plan_run(read, expand(read, _MACHINE), _MACHINE).launches
+            launches = plan_run(read, expand(read, _MACHINE), _MACHINE)
             store_and_read(tuple(dataclasses.replace(one, cases=one.cases[:20]) for one in launches[:3]))
 
 
@@ -264,7 +264,7 @@ def _system_seeds() -> Iterator[bytes]:
 
 def _stored_plan_seeds() -> Iterator[bytes]:
     read = parse_plan('[[case]]\ntransport = ["mpi", "kernel"]\npattern = "allreduce"\nsize = "64"\n', "seed", "seed")
-    write_launches(_scratch(), plan_run(read, expand(read, _MACHINE), _MACHINE).launches)
+    write_launches(_scratch(), plan_run(read, expand(read, _MACHINE), _MACHINE))
     yield (_scratch() / PLAN_FILE).read_bytes()
 
 

@@ -213,7 +213,7 @@ def test_what_is_too_large_for_memory_is_left_to_the_end_of_its_curve() -> None:
 
 def launches_of(text: str) -> list[PlannedLaunch]:
     plan = parse_plan(text, "plan.toml", "p")
-    return list(plan_run(plan, expand(plan, GPUS), GPUS).launches)
+    return list(plan_run(plan, expand(plan, GPUS), GPUS))
 
 
 def test_curves_stay_whole_in_rising_order_and_come_before_their_matrices() -> None:

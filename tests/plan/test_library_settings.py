@@ -23,8 +23,8 @@ def environments(text: str, abi: str = "openmpi") -> list[dict[str, str]]:
     """What each launch of a plan is started with, in the plan's order."""
     plan = parse_plan(text, "test", "test")
     run = plan_run(plan, expand(plan, GPUS), GPUS, lambda _: abi)
-    assert all(launch.cases for launch in run.launches), [launch.skipped for launch in run.launches]
-    return [{**dict(one.settings.env), **dict(one.settings.derived_env)} for one in run.launches]
+    assert all(launch.cases for launch in run), [launch.skipped for launch in run]
+    return [{**dict(one.settings.env), **dict(one.settings.derived_env)} for one in run]
 
 
 def test_without_path_and_algorithm_nothing_is_set() -> None:

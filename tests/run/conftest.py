@@ -85,10 +85,10 @@ def run_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         machine = machine_of(devices)
         planned = plan_run(plan, expand(plan, machine), machine)
         folder = RunFolder.create(tmp_path / name, {"seed": 1})
-        write_launches(folder.path, planned.launches)
+        write_launches(folder.path, planned)
         worker = WORKER if real else FAKE_WORKER
-        work = Work(folder, new_pending(planned), len(planned.launches), devices_of(devices), machine, known,
-                    RunSettings(1, max_failures, limit, fault), planned.launches, worker=worker,
+        work = Work(folder, new_pending(planned), len(planned), devices_of(devices), machine, known,
+                    RunSettings(1, max_failures, limit, fault), planned, worker=worker,
                     hung_after_s=hung_after_s)  # fmt: skip
         return Measured(folder.path, measure(work, Reporter()))
 

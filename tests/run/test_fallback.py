@@ -224,7 +224,7 @@ def test_without_any_library_a_run_is_planned_in_threads(monkeypatch: pytest.Mon
     devices = devices_of(2)
     prepared = prepare.prepare(parse_plan(SMALL_PLAN, "test", "test"), devices, [])
     assert prepared.without_mpi == "no usable MPI library (it does not load)"
-    (planned,) = prepared.planned.launches
+    (planned,) = prepared.launches
     assert planned.settings.threads
     assert {case.transport for case in planned.cases} == {"kernel"}
     assert {reason for _, reason in planned.skipped} == {prepared.without_mpi}

@@ -69,8 +69,8 @@ else:
     plan = options.apply_launches(plan, mpis=[], env={{}}, threads=True, bind=None, launcher_args=())
     planned = plan_run(plan, expand(plan, machine), machine)
     folder = RunFolder.create(path, {{"seed": 1}})
-    write_launches(path, planned.launches)
-    pending, number = new_pending(planned), len(planned.launches)
+    write_launches(path, planned)
+    pending, number = new_pending(planned), len(planned)
 work = Work(folder, pending, number, devices, machine, {{}}, RunSettings(1, 3, limit), (), worker=FAKE_WORKER)
 sys.exit(measure(work, Reporter()))
 """

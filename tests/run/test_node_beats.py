@@ -60,10 +60,10 @@ def run_outside(
     machine = machine_of(2)
     planned = plan_run(plan, expand(plan, machine), machine)
     run = RunFolder.create(folder / "run", {"seed": 1})
-    write_launches(run.path, planned.launches)
+    write_launches(run.path, planned)
     worker = (sys.executable, str(Path(__file__).with_name("on_a_node.py")), "apart", *WORKER)
-    work = Work(run, new_pending(planned), len(planned.launches), devices_of(2), machine, mpis,
-                RunSettings(1, fault=fault), planned.launches, worker=worker, hung_after_s=HUNG_AFTER_S)  # fmt: skip
+    work = Work(run, new_pending(planned), len(planned), devices_of(2), machine, mpis,
+                RunSettings(1, fault=fault), planned, worker=worker, hung_after_s=HUNG_AFTER_S)  # fmt: skip
     measure(work, Reporter())
     loaded = load(run.path)
     hosts = {rank["host"] for launch in loaded.launches.to_pylist() for rank in launch["ranks"]}

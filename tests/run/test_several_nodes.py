@@ -57,10 +57,10 @@ def across(tmp_path_factory: pytest.TempPathFactory) -> Any:
     machine = machine_of(NODES)
     planned = plan_run(plan, expand(plan, machine), machine)
     run = RunFolder.create(folder / "run", {"seed": 1})
-    write_launches(run.path, planned.launches)
+    write_launches(run.path, planned)
     worker = (sys.executable, str(Path(__file__).with_name("on_a_node.py")), str(SHIFT_S), *WORKER)
-    work = Work(run, new_pending(planned), len(planned.launches), devices_of(NODES), machine, mpis,
-                RunSettings(1), planned.launches, worker=worker)  # fmt: skip
+    work = Work(run, new_pending(planned), len(planned), devices_of(NODES), machine, mpis,
+                RunSettings(1), planned, worker=worker)  # fmt: skip
     assert measure(work, Reporter()) == 0
     return load(run.path)
 

@@ -14,7 +14,7 @@ from linkgauge.model.quantity import format_bytes, format_duration, format_size
 from linkgauge.plan.curves import FULL, Step, Until
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import case_s
-from linkgauge.plan.launches import PlannedLaunch, skips_of
+from linkgauge.plan.launches import PlannedLaunch, estimated_s, skips_of
 from linkgauge.plan.memory import total_bytes
 from linkgauge.run.prepare import Prepared
 from linkgauge.run.reporter import case_text
@@ -64,15 +64,17 @@ def print_plan(prepared: Prepared, *, as_json: bool, expected: Expected | None =
 
     With `expected`, what that system allows each case too.
     """
-    planned, machine = prepared.planned, prepared.machine
-    cases = [case for launch in planned.launches for case in launch.cases]
+    launches, machine = prepared.launches, prepared.machine
+    cases = [case for launch in launches for case in launch.cases]
+    later = sum(len(launch.later) for launch in launches)
+    takes_s = estimated_s(launches, machine)
     memory = max((total_bytes(case, machine) for case in cases), default=0)
     if as_json:
         print(json.dumps({
             "plan": prepared.plan.name,
-            "estimated_s": round(planned.estimated_s, 3),
+            "estimated_s": round(takes_s, 3),
             "memory_bytes": memory,
-            "left_out": planned.left_out,
+            "left_out": later,
             "absent_transports": dict(machine.absent),
             "launches": [{
                 "launch": launch.number, "repeat": launch.repeat, "mpi": launch.settings.mpi,
@@ -84,10 +86,10 @@ def print_plan(prepared: Prepared, *, as_json: bool, expected: Expected | None =
                            **({} if expected is None else {"expected": expected.of(case)})} for case in launch.cases],
                 "skipped": [{"case_key": case.case_key, "reason": reason, **case.dimensions()}
                             for case, reason in launch.skipped],
-            } for launch in planned.launches],
+            } for launch in launches],
         }, indent=1))  # fmt: skip
         return
-    for launch in planned.launches:
+    for launch in launches:
         settings = launch.settings
         words = ["threads" if settings.threads else settings.mpi, f"{settings.ranks} ranks"]
         words += [f"{name}={value}" for name, value in shown((*settings.env, *settings.derived_env)).items()]
@@ -102,17 +104,15 @@ def print_plan(prepared: Prepared, *, as_json: bool, expected: Expected | None =
             print(f"  {case.case_key}  {case_text(case)}{restated}")
             if expected is not None and (allowed := expected.text(case)):
                 print(f"      {allowed}")
-    for reason, count in skips_of(planned.launches).items():
+    for reason, count in skips_of(launches).items():
         print(f"skipped: {count} cases: {reason}")
     for transport, reason in machine.absent.items():
         print(f"absent: {transport}: {reason}")
-    if planned.left_out:
-        print(
-            f"beyond the time limit, by these estimates: {planned.left_out} more cases, measured as far as time is left"
-        )
+    if later:
+        print(f"beyond the time limit, by these estimates: {later} more cases, measured as far as time is left")
     print(
-        f"in all: {len(cases)} cases in {len(planned.launches)} launches, about "
-        f"{format_duration(planned.estimated_s * 1e9)}, at most {format_bytes(memory)} of memory at once"
+        f"in all: {len(cases)} cases in {len(launches)} launches, about "
+        f"{format_duration(takes_s * 1e9)}, at most {format_bytes(memory)} of memory at once"
     )
 
 

@@ -55,7 +55,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         print_plan(prepared, as_json=as_json)
         return 0
     crowded = {}
-    for launch in prepared.planned.launches:  # cores that are not there are bad input, not a failed launch
+    for launch in prepared.launches:  # cores that are not there are bad input, not a failed launch
         bind = launch.settings.bind
         cores = cores_by_rank(bind, launch.settings.devices, devices.infos)
         if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so
@@ -82,15 +82,15 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     steps = found_steps(prepared.mpis.values(), prepared.without_mpi)
     info |= {KEY: [step.as_row() for step in steps]} if steps else {}
     folder = RunFolder.create(out, info)
-    write_launches(folder.path, prepared.planned.launches)
+    write_launches(folder.path, prepared.launches)
     for step in steps:
         reporter.note(str(step))
     warn(devices, prepared, reporter)
     limit_ns = prepared.plan.time_limit_ns
     work = Work(
         folder=folder,
-        pending=new_pending(prepared.planned),
-        next_number=len(prepared.planned.launches),
+        pending=new_pending(prepared.launches),
+        next_number=len(prepared.launches),
         devices=devices,
         machine=prepared.machine,
         mpis=prepared.mpis,
@@ -100,7 +100,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
             None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began),
             library_choices=prepared.plan.library_choices,
         ),
-        skipped=prepared.planned.launches,
+        skipped=prepared.launches,
         nodes=nodes,
     )
     status = measure(work, reporter)
@@ -108,7 +108,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     if asked.beside:
         from linkgauge.peers.beside import measure_beside
 
-        mpi = library_of(folder.info, next((one.settings.mpi for one in prepared.planned.launches), ""))
+        mpi = library_of(folder.info, next((one.settings.mpi for one in prepared.launches), ""))
         try:
             measure_beside(folder.path, asked.beside, mpi=mpi, devices=asked.devices, bind="none", tell=reporter.note)
         finally:

@@ -90,15 +90,6 @@ class PlannedLaunch:
     first: bool = False  # with a time limit: the first round of one of several kinds of launches, before what is left
 
 
-@dataclasses.dataclass(frozen=True)
-class PlannedRun:
-    """All launches of a run, and what the time limit left out."""
-
-    launches: tuple[PlannedLaunch, ...]
-    left_out: int  # cases beyond the time limit by the estimates: measured where time is left, else by `--resume`
-    estimated_s: float
-
-
 def _check_count(plan: Plan, cases: int) -> None:
     """UsageError where so many launches would take minutes to plan: the products of what --env and --repeat ask for."""
     launches = plan.repeat * sum(math.prod(map(len, table.env.values())) for table in plan.launches)
@@ -214,14 +205,14 @@ def plan_run(
     planned: Sequence[PlannedCase],
     machine: PlanMachine,
     abi_of: Callable[[str], str] = lambda _: "",
-) -> PlannedRun:
+) -> tuple[PlannedLaunch, ...]:
     """The launches of a run: `plan.repeat` fresh ones of each group, cases shuffled, cut to the time limit by value.
 
     With a time limit the most telling cases of every group come first and those beyond the limit are left out.
     """
     groups = [found for found in group(plan, planned, machine, abi_of) if found[1] or found[2]]
     steps = {one.case.case_key: one.step for one in planned if one.step is not None}
-    kept, left_out = _within_time(groups, plan, machine)
+    kept = _within_time(groups, plan, machine)
     launches: list[PlannedLaunch] = []
     for repeat in range(plan.repeat):
         for settings, part in _parts(groups, kept):
@@ -231,14 +222,16 @@ def plan_run(
             later = tuple(part.later)
             own = {case.case_key: steps[case.case_key] for case in (*ordered, *later) if case.case_key in steps}
             launches.append(PlannedLaunch(number, repeat, settings, ordered, skips, later, own, part.first))
-    estimated = sum(estimate_launch_s(launch.cases, machine, launch.steps) for launch in launches)
-    return PlannedRun(tuple(launches), left_out, estimated)
+    return tuple(launches)
 
 
-def estimate_launch_s(cases: Sequence[Case], machine: PlanMachine, steps: Mapping[str, Step] | None = None) -> float:
-    """Seconds that a launch with these cases is assumed to take; 0 without cases: it is not started."""
-    known = steps or {}
-    return LAUNCH_S + sum(likely_s(case, known.get(case.case_key), machine) for case in cases) if cases else 0.0
+def estimated_s(launches: Sequence[PlannedLaunch], machine: PlanMachine) -> float:
+    """Seconds that launches are assumed to take; those without cases are not started."""
+    return sum(
+        LAUNCH_S + sum(likely_s(case, launch.steps.get(case.case_key), machine) for case in launch.cases)
+        for launch in launches
+        if launch.cases
+    )
 
 
 def likely_s(case: Case, step: Step | None, machine: PlanMachine) -> float:
@@ -280,14 +273,14 @@ class _Part:
 _Groups = Sequence[tuple[LaunchSettings, list[Case], list[tuple[Case, str]]]]
 
 
-def _within_time(groups: _Groups, plan: Plan, machine: PlanMachine) -> tuple[list[_Kept], int]:
+def _within_time(groups: _Groups, plan: Plan, machine: PlanMachine) -> list[_Kept]:
     """What of each group fits into the time limit: the longest beginning of the order of value.
 
     A case that alone takes more than the limit is left out and does not end that beginning. The share of the time that
     round 0 gives to each transport and pattern is an equal one, of each kind of launch.
     """
     if plan.time_limit_ns is None:
-        return [_Kept(rest=cases) for _, cases, _ in groups], 0
+        return [_Kept(rest=cases) for _, cases, _ in groups]
     budget = whole = measuring_s(plan.time_limit_ns / 1e9)
     buckets = sum(len({bucket_of(case) for case in cases}) for _, cases, _ in groups)
     kept = []
@@ -298,7 +291,7 @@ def _within_time(groups: _Groups, plan: Plan, machine: PlanMachine) -> tuple[lis
         queue += [(*value, place, index) for index, value in enumerate(zip(turns, estimates, strict=True))]
         kept.append(_Kept(rounds={case.case_key: turn for case, turn in zip(cases, turns, strict=True)}))
     queue.sort()
-    over, left_out = False, 0
+    over = False
     for turn, estimated, place, index in queue:
         part = kept[place].first if turn == 0 else kept[place].rest
         launched = part or (kept[place].first and len(groups) == 1)
@@ -307,11 +300,10 @@ def _within_time(groups: _Groups, plan: Plan, machine: PlanMachine) -> tuple[lis
         over = over or (cost > budget and not alone)
         if over or alone:
             kept[place].later.append(groups[place][1][index])
-            left_out += plan.repeat
             continue
         budget -= cost
         part.append(groups[place][1][index])
-    return kept, left_out
+    return kept
 
 
 def _parts(groups: _Groups, kept: Sequence[_Kept]) -> list[tuple[LaunchSettings, _Part]]:

@@ -13,7 +13,7 @@ from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import Plan
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.prepare import Prepared, named_mpis
+from linkgauge.run.prepare import Prepared, abi_of, named_mpis
 from linkgauge.system import System, load
 
 _UNKNOWN_CORES = 64
@@ -61,6 +61,4 @@ def prepare_on(plan: Plan, system: System, given: Sequence[MpiInstallation]) -> 
         memory_nodes=tuple(sorted({host.numa or 0 for host in system.hosts})) or (0,),
         absent={"ccl": "host devices have no NCCL or RCCL"} if devices.kind == "host" else {},
     )
-    cases = expand(plan, machine)
-    abis = {name: mpi.abi for name, mpi in mpis.items()}
-    return Prepared(plan, plan_run(plan, cases, machine, lambda name: abis.get(name, "")), machine, mpis)
+    return Prepared(plan, plan_run(plan, expand(plan, machine), machine, abi_of(mpis)), machine, mpis)

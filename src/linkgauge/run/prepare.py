@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.case import Case
 from linkgauge.plan.curves import FULL, Curves, curve_id
 from linkgauge.plan.expand import PlannedCase, expand
-from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, PlannedRun, plan_run
+from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, plan_run
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import Plan
@@ -34,7 +34,7 @@ class Prepared:
     """A plan made for this machine: launches, the MPI libraries that they name, and the machine as it was seen."""
 
     plan: Plan
-    planned: PlannedRun
+    launches: tuple[PlannedLaunch, ...]
     machine: PlanMachine
     mpis: Mapping[str, MpiInstallation]
     without_mpi: str = ""  # why launches that named no MPI library were planned in threads
@@ -110,13 +110,14 @@ def _machine_of(
 def _prepared(
     plan: Plan, cases: Sequence[PlannedCase], machine: PlanMachine, mpis: Mapping[str, MpiInstallation], without: str
 ) -> Prepared:
-    planned = plan_run(plan, cases, machine, _abi_of(mpis))
-    if without and not any(launch.cases for launch in planned.launches):
+    launches = plan_run(plan, cases, machine, abi_of(mpis))
+    if without and not any(launch.cases for launch in launches):
         raise EnvironmentLackingError(without)
-    return Prepared(plan, planned, machine, mpis, without)
+    return Prepared(plan, launches, machine, mpis, without)
 
 
-def _abi_of(mpis: Mapping[str, MpiInstallation]) -> Any:
+def abi_of(mpis: Mapping[str, MpiInstallation]) -> Callable[[str], str]:
+    """What `plan_run` asks for an installation's ABI; empty of one that is not known."""
     return lambda name: mpis[name].abi if name in mpis else ""
 
 
@@ -159,7 +160,7 @@ def prepare_from(
     return _prepared(plan, planned, machine, mpis, without)
 
 
-def new_pending(planned: PlannedRun) -> list[Pending]:
+def new_pending(launches: Sequence[PlannedLaunch]) -> list[Pending]:
     """All cases of a new run, first attempts."""
     return [
         Pending.of(
@@ -170,7 +171,7 @@ def new_pending(planned: PlannedRun) -> list[Pending]:
             ],
             launch.number,
         )
-        for launch in planned.launches
+        for launch in launches
     ]
 
 

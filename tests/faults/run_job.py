@@ -11,12 +11,12 @@ from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.devices import find_devices
-from linkgauge.run.measure import Work, measure
+from linkgauge.run.measure import measure
 from linkgauge.run.prepare import named_mpis, new_pending, plan_machine, resumed_mpis, resumed_pending
 from linkgauge.run.reporter import Reporter
-from linkgauge.run.runner import RunSettings
 from linkgauge.run.stored_plan import read_launches, write_launches
 from linkgauge.run.transports import absent_transports
+from linkgauge.run.work import RunSettings, Work
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 

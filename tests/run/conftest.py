@@ -15,14 +15,13 @@ from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.devices import DeviceSet
-from linkgauge.run.launch import WORKER
-from linkgauge.run.measure import Work, measure
+from linkgauge.run.measure import measure
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.prepare import named_mpis, new_pending
 from linkgauge.run.reporter import Reporter
-from linkgauge.run.runner import RunSettings
 from linkgauge.run.stored_plan import write_launches
 from linkgauge.run.time_limit import TimeLimit
+from linkgauge.run.work import WORKER, RunSettings, Work
 from linkgauge.store.folder import RunFolder
 
 FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))

@@ -46,10 +46,10 @@ from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.app import run_options as options
-from linkgauge.run.measure import Work, measure
+from linkgauge.run.measure import measure
 from linkgauge.run.prepare import new_pending, resumed_pending
 from linkgauge.run.reporter import Reporter
-from linkgauge.run.runner import RunSettings
+from linkgauge.run.work import RunSettings, Work
 from linkgauge.run.time_limit import TimeLimit
 from linkgauge.run.stored_plan import read_launches, write_launches
 from linkgauge.store.folder import RunFolder

@@ -22,15 +22,14 @@ from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run import heartbeat as beat
 from linkgauge.run import node_beats
 from linkgauge.run.heartbeat import HeartbeatFile
-from linkgauge.run.launch import WORKER
-from linkgauge.run.measure import Work, measure
+from linkgauge.run.measure import measure
 from linkgauge.run.node_beats import BeatReporter, NodeBeats
 from linkgauge.run.prepare import named_mpis, new_pending
 from linkgauge.run.reporter import Reporter
-from linkgauge.run.runner import RunSettings
 from linkgauge.run.spec import CaseEntry
 from linkgauge.run.stored_plan import write_launches
 from linkgauge.run.watch import LaunchWatch
+from linkgauge.run.work import WORKER, RunSettings, Work
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 from linkgauge.store.run import load

@@ -15,12 +15,11 @@ from linkgauge.findings.read import facts_of
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run.launch import WORKER
-from linkgauge.run.measure import Work, measure
+from linkgauge.run.measure import measure
 from linkgauge.run.prepare import named_mpis, new_pending
 from linkgauge.run.reporter import Reporter
-from linkgauge.run.runner import RunSettings
 from linkgauge.run.stored_plan import write_launches
+from linkgauge.run.work import WORKER, RunSettings, Work
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from run.conftest import devices_of, machine_of

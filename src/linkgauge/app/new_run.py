@@ -16,14 +16,14 @@ from linkgauge.run.binding import cores_by_rank, with_own_core
 from linkgauge.run.devices import DeviceSet, find_devices
 from linkgauge.run.fallback import KEY, found_steps, library_of
 from linkgauge.run.info import run_info
-from linkgauge.run.measure import Work, check_out, default_out, measure
+from linkgauge.run.measure import check_out, default_out, measure
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.nodes import Nodes
 from linkgauge.run.on_system import described_devices, prepare_on, system_data
 from linkgauge.run.prepare import Prepared, new_pending, prepare, prepare_from
-from linkgauge.run.runner import RunSettings
 from linkgauge.run.stored_plan import write_launches
 from linkgauge.run.time_limit import TimeLimit
+from linkgauge.run.work import RunSettings, Work
 from linkgauge.store.folder import RunFolder
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from linkgauge.plan.environment import is_stand_in
 from linkgauge.run.devices import find_devices
 from linkgauge.run.fallback import started_in, taken_of
 from linkgauge.run.info import now, run_info
-from linkgauge.run.measure import Work, clean_up, measure
+from linkgauge.run.measure import clean_up, measure
 from linkgauge.run.prepare import changes, known_curves, plan_machine, resumed_mpis, resumed_pending
-from linkgauge.run.runner import RunSettings
 from linkgauge.run.stored_plan import read_launches, unsafe_settings, with_secrets
 from linkgauge.run.time_limit import TimeLimit
 from linkgauge.run.transports import absent_transports
+from linkgauge.run.work import RunSettings, Work
 from linkgauge.store.folder import RunFolder
 
 if TYPE_CHECKING:

@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.plan.machine import PlanMachine
 from linkgauge.run import evidence, processes
 from linkgauge.run.heartbeat import PID, HeartbeatFile
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import LaunchRequest, library_environment, package_environment, worker_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.node_beats import NodeBeats, place_of
-from linkgauge.run.nodes import Nodes
 from linkgauge.run.private_folder import LaunchFolders, PrivateFolders
 from linkgauge.run.spec import CaseEntry, WorkerSpec
-from linkgauge.run.watch import HUNG_AFTER_S, LaunchWatch, Trouble
+from linkgauge.run.watch import LaunchWatch, Trouble
+from linkgauge.run.work import Work
 from linkgauge.store.journal import Record
 
 # A look takes a quarter of a millisecond of a core (where ranks have them all, from a rank), some looks ten times that.
@@ -31,7 +30,6 @@ _LOOK_EVERY_S = 0.2
 _GONE_LOOK_S = 2.0
 _GONE_PATIENCE_S = 8.0  # a moment, but on a loaded machine
 _GUARD = Path(__file__).with_name("guard.py")
-WORKER = (sys.executable, "-m", "linkgauge.run.worker")
 
 
 @dataclasses.dataclass
@@ -52,18 +50,6 @@ class LaunchEnd:
     cannot_record: str = ""  # the journal could not be written: why
 
 
-@dataclasses.dataclass(frozen=True)
-class LaunchOptions:
-    """What all launches of a run have in common."""
-
-    folders: PrivateFolders
-    machine: PlanMachine
-    nodes: Nodes
-    worker: Sequence[str] = WORKER
-    hung_after_s: float = HUNG_AFTER_S
-    start_patience_s: float = 60.0
-
-
 class Launch:
     """A launch that is being run. `run` does it all; `stop` and `abort` may be called from a signal handler."""
 
@@ -73,18 +59,20 @@ class Launch:
         mpi: MpiInstallation | None,
         env: Mapping[str, str],
         launcher_args: Sequence[str],
-        options: LaunchOptions,
-        folders: LaunchFolders,
+        work: Work,
+        folders: PrivateFolders,
+        own: LaunchFolders,
     ) -> None:
-        """Prepare a launch of `spec`, whose paths lie in `folders`."""
+        """Prepare a launch of `spec`, whose paths lie in `own`, one of `folders`."""
         self._spec = spec
         self._mpi = mpi
         self._env = dict(env)
         self._launcher_args = launcher_args
-        self._options = options
+        self._work = work
         self._folders = folders
+        self._own = own
         self._evidence = Path(spec.evidence)
-        self._output = folders.temporary / "output.log"
+        self._output = own.temporary / "output.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._aborted = False
         self._spec_path: Path | None = None
@@ -113,9 +101,8 @@ class Launch:
             Path(self._spec.journal),
             self._heartbeat,
             entries,
-            self._options.machine,
-            hung_after_s=self._options.hung_after_s,
-            start_patience_s=self._options.start_patience_s,
+            self._work.machine,
+            hung_after_s=self._work.hung_after_s,
             devices=self._spec.devices,
         )
         try:
@@ -129,7 +116,7 @@ class Launch:
                     self._spec_path.unlink(missing_ok=True)
             if self._other_nodes is not None:
                 self._other_nodes.close()
-            self._options.folders.remove_launch(self._folders)
+            self._folders.remove_launch(self._own)
 
     def _start(self) -> None:
         # Beside the journal, which ranks of other nodes can read where the run folder is shared between nodes.
@@ -141,14 +128,14 @@ class Launch:
                 self._other_nodes = NodeBeats(self._heartbeat, place_of(Path(self._spec.journal)))
         except OSError as error:
             raise EnvironmentLackingError(f"cannot write {error.filename or spec_path}: {error.strerror}") from None
-        own = worker_environment(self._folders)
+        own = worker_environment(self._own)
         if self._mpi is not None:
-            own |= library_environment(self._mpi, self._folders.temporary)
+            own |= library_environment(self._mpi, self._own.temporary)
         request = LaunchRequest(
             ranks=self._spec.ranks,
-            command=[*self._options.worker, str(spec_path)],
+            command=[*self._work.worker, str(spec_path)],
             env={**own, **self._env},
-            folders=self._folders,
+            folders=self._own,
             launcher_args=self._launcher_args,
         )
         launcher = launcher_for(self._mpi)
@@ -161,7 +148,7 @@ class Launch:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                cwd=self._folders.temporary,
+                cwd=self._own.temporary,
                 start_new_session=True,  # Ctrl-C at the terminal is the parent's alone
             )
 
@@ -210,13 +197,13 @@ class Launch:
         return None
 
     def _note_segments(self) -> None:
-        mapped = processes.mapped_files(processes.marked(self._folders.token), shared=True)
+        mapped = processes.mapped_files(processes.marked(self._own.token), shared=True)
         self._note(mapped | evidence.said_segments(self._evidence))
 
     def _note(self, mapped: set[Path]) -> None:
-        inside = (self._folders.temporary, self._folders.segments)
+        inside = (self._own.temporary, self._own.segments)
         outside = [path for path in mapped if not any(folder in path.parents for folder in inside)]
-        self._options.folders.note_segments(outside)
+        self._folders.note_segments(outside)
 
     def _conclude(self, watch: LaunchWatch, trouble: Trouble | None, on_record: Callable[[Record], None]) -> LaunchEnd:
         assert self._process is not None
@@ -283,5 +270,5 @@ class Launch:
         self._note_segments()
         if process.poll() is None:
             process.kill()
-        processes.end_marked(self._folders.token)
+        processes.end_marked(self._own.token)
         process.wait()

@@ -2,49 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
-from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, Exit, LinkgaugeError, UsageError
-from linkgauge.plan.curves import Curves
-from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
-from linkgauge.plan.machine import PlanMachine
-from linkgauge.run.devices import DeviceSet
-from linkgauge.run.fallback import Fallback
 from linkgauge.run.info import now
-from linkgauge.run.launch import WORKER, LaunchOptions
-from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.nodes import Nodes
-from linkgauge.run.pending import Pending
 from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
 from linkgauge.run.reporter import Reporter
-from linkgauge.run.runner import FAILED, Runner, RunSettings
-from linkgauge.run.watch import HUNG_AFTER_S
+from linkgauge.run.runner import FAILED, Runner
+from linkgauge.run.work import Work
 from linkgauge.store.folder import RunFolder
-
-
-@dataclasses.dataclass(frozen=True)
-class Work:
-    """All that a run is measured with."""
-
-    folder: RunFolder
-    pending: Sequence[Pending]
-    next_number: int
-    devices: DeviceSet
-    machine: PlanMachine
-    mpis: Mapping[str, MpiInstallation]
-    settings: RunSettings
-    skipped: Sequence[PlannedLaunch] = ()  # launches whose skipped cases are to be recorded
-    curves: Mapping[LaunchSettings, Curves] = dataclasses.field(default_factory=dict)  # what is known of them
-    nodes: Nodes | None = None  # None: not looked at yet
-    worker: Sequence[str] = WORKER  # tests only: another, or WORKER with what its command begins with
-    hung_after_s: float = HUNG_AFTER_S
-    taken: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of run/fallback.py, before
-    started: Collection[str] = ()  # MPI libraries that are not to be replaced: they have started launches of the run
 
 
 def default_out(plan_name: str, base: Path = Path("runs")) -> Path:
@@ -75,19 +44,7 @@ def measure(work: Work, reporter: Reporter) -> int:
     clean_up(reporter)
     folders = PrivateFolders()
     try:
-        nodes = work.nodes or Nodes(work.devices, reporter.note, work.worker[: -len(WORKER)])
-        options = LaunchOptions(folders, work.machine, nodes, work.worker, work.hung_after_s)
-        runner = Runner(
-            work.folder,
-            work.pending,
-            work.next_number,
-            work.devices,
-            Fallback(work.mpis, work.taken, work.started),
-            work.settings,
-            options,
-            reporter,
-            work.curves,
-        )
+        runner = Runner(work, folders, reporter)
         for launch in work.skipped:
             for case, reason in launch.skipped:
                 runner.skip(case, launch, reason)

@@ -22,21 +22,21 @@ from linkgauge.plan.estimate import LAUNCH_S, case_s
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.run import evidence
 from linkgauge.run.binding import cores_by_rank
-from linkgauge.run.devices import DeviceSet
 from linkgauge.run.fallback import Fallback, info_after
 from linkgauge.run.info import now, settings_of
-from linkgauge.run.launch import Launch, LaunchEnd, LaunchOptions
+from linkgauge.run.launch import Launch, LaunchEnd
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.library_choice import Choices, log_environment
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.nodes import cores_there
+from linkgauge.run.nodes import Nodes, cores_there
 from linkgauge.run.outcome import point_of
 from linkgauge.run.pending import Pending
+from linkgauge.run.private_folder import PrivateFolders
 from linkgauge.run.reporter import Reporter, RunState
 from linkgauge.run.spec import AFTER_FAILURES, ENDED_BY_TIME, CaseEntry, WorkerSpec, entry_of
 from linkgauge.run.time_limit import SHORTEST_TURN_S, TimeLimit
 from linkgauge.run.watch import LaunchWatch
-from linkgauge.store.folder import RunFolder
+from linkgauge.run.work import WORKER, Work
 from linkgauge.store.journal import Record
 
 if TYPE_CHECKING:
@@ -51,59 +51,37 @@ _SIGNAL_PATIENCE_S = 2.0
 _MAX_IDLE_LAUNCHES = 2
 
 
-@dataclasses.dataclass(frozen=True)
-class RunSettings:
-    """What holds for the whole run; None: no limit."""
-
-    seed: int
-    max_failures: int = 3
-    time_limit: TimeLimit | None = None
-    fault: dict[str, Any] | None = None  # tests only
-    library_choices: bool = False  # ask NCCL what it chose, in launches of their own (run/library_choice.py)
-
-
 class Runner:
     """Measures planned launches into a run folder."""
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        pending: Sequence[Pending],
-        next_number: int,
-        devices: DeviceSet,
-        fallback: Fallback,
-        settings: RunSettings,
-        options: LaunchOptions,
-        reporter: Reporter,
-        curves: Mapping[LaunchSettings, Curves] | None = None,
-    ) -> None:
-        """Take all that the run needs.
-
-        `next_number`: the first launch number that is free for fresh launches. `curves`: what is known of them.
-        """
-        self._folder = folder
-        self._pending = list(pending)
-        self._next_number = next_number
-        self._devices = devices
-        self._fallback = fallback
-        self._settings = settings
-        self._options = options
+    def __init__(self, work: Work, folders: PrivateFolders, reporter: Reporter) -> None:
+        """Take what is to be measured, and this process' private folders."""
+        self._work = work
+        self._folder = work.folder
+        self._pending = list(work.pending)
+        self._next_number = work.next_number
+        self._devices = work.devices
+        self._machine = work.machine
+        self._settings = work.settings
+        self._fallback = Fallback(work.mpis, work.taken, work.started)
+        self._nodes = work.nodes or Nodes(work.devices, reporter.note, work.worker[: -len(WORKER)])
+        self._folders = folders
         self._reporter = reporter
         self._failures: dict[str, int] = {}
         self._interrupts = 0
         self._signal = 0
         self._launch: Launch | None = None
-        self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
-        self._statuses = folder.status_journal()
+        self._relaunched: dict[str, int] = dict(work.folder.info.get("relaunched", {}))
+        self._statuses = work.folder.status_journal()
         self._choices = Choices()
-        self._curves = dict(curves or {})  # of each kind of launch
+        self._curves = dict(work.curves)  # of each kind of launch
         self._turn_ends = 0.0  # with a time limit: when the launch in hand has to end
         self._measured: dict[LaunchSettings, set[str]] = {}  # planned keys of cases that a launch has measured
         self.counts: dict[str, int] = {}
         self.launches_started = 0
         self.last_start_problem = ""
         self.out_of_time = False
-        self.clocks: dict[str, Any] = dict(folder.info.get("clock") or {})  # of each launch, by its number
+        self.clocks: dict[str, Any] = dict(work.folder.info.get("clock") or {})  # of each launch, by its number
 
     @property
     def interrupted(self) -> int:
@@ -117,9 +95,7 @@ class Runner:
 
     def run(self) -> None:
         """Measure until all is done, the time is up, or a signal came. Raises where the folder cannot be written."""
-        estimated = sum(
-            case_s(entry.case, self._options.machine) for one in self._pending for entry in one.entries.values()
-        )
+        estimated = sum(case_s(entry.case, self._machine) for one in self._pending for entry in one.entries.values())
         limit = self._settings.time_limit
         ends_at = None if limit is None else limit.last_end
         self._reporter.start(
@@ -172,7 +148,7 @@ class Runner:
 
     def _likely_s(self, one: Pending) -> float:
         likely = {case.case_key for case in one.planned.cases}
-        estimates = [case_s(e.case, self._options.machine) for key, e in one.entries.items() if key[0] in likely]
+        estimates = [case_s(e.case, self._machine) for key, e in one.entries.items() if key[0] in likely]
         return sum(estimates) + LAUNCH_S if estimates else 0.0
 
     def skip(self, case: Case, planned: PlannedLaunch, reason: str, attempt: int = 0) -> None:
@@ -249,15 +225,14 @@ class Runner:
         taken = self._fallback.taken(one.planned.settings)
         if taken != one.planned.settings.mpi:
             mpi = self._fallback.mpis.get(taken)
-            one.move(mpi, self._options.machine, self._fallback.why_threads, may_hold_all=True)
+            one.move(mpi, self._machine, self._fallback.why_threads, may_hold_all=True)
             self._skip_held(one)
 
     def _go_on(self, one: Pending, end: LaunchEnd) -> bool:
         """Have a launch that could not start go on with the next library found, or in threads; whether there is one."""
         why = _last_words(end) or _start_problem(end)
-        machine = self._options.machine
         found = self._fallback.go_on(
-            one.planned.settings, why, lambda mpi: one.move(mpi, machine, self._fallback.why_threads)
+            one.planned.settings, why, lambda mpi: one.move(mpi, self._machine, self._fallback.why_threads)
         )
         if found is None:
             return False
@@ -301,7 +276,7 @@ class Runner:
         spec, mpi, env, folders = self._prepare(one)
         one.launched = True
         end = self._follow(
-            Launch(spec, mpi, env, one.planned.settings.launcher_args, self._options, folders),
+            Launch(spec, mpi, env, one.planned.settings.launcher_args, self._work, self._folders, folders),
             lambda record: self._on_record(one, record),
         )
         if end.started:
@@ -338,7 +313,7 @@ class Runner:
                     told += 1
 
             try:
-                launch = Launch(spec, mpi, env, planned.settings.launcher_args, self._options, folders)
+                launch = Launch(spec, mpi, env, planned.settings.launcher_args, self._work, self._folders, folders)
                 end = self._follow(launch, answer)
             finally:
                 journal.unlink(missing_ok=True)
@@ -347,10 +322,10 @@ class Runner:
 
     def _prepare(self, one: Pending) -> tuple[WorkerSpec, MpiInstallation | None, dict[str, str], Any]:
         settings = one.planned.settings
-        folders = self._options.folders.launch(one.number)
+        folders = self._folders.launch(one.number)
         mpi = self._fallback.mpis[settings.mpi] if not settings.threads else None
         build = mpi.build if mpi is not None else ""
-        nodes = self._options.nodes.of(mpi, settings.ranks, settings.launcher_args, self._options.folders)
+        nodes = self._nodes.of(mpi, settings.ranks, settings.launcher_args, self._folders)
         if nodes:
             cores = cores_there(nodes, settings.bind, settings.devices, self._devices.ordinals)
             self._folder.update_info({"nodes": [node.plain() for node in nodes]})
@@ -374,7 +349,7 @@ class Runner:
             runtime=self._devices.kind,
             ordinals=self._devices.ordinals,
             cores=cores,
-            available_cores=self._options.machine.cores,
+            available_cores=self._machine.cores,
             node_of=tuple(of for _, of in sorted((rank, at) for at, node in enumerate(nodes) for rank in node.ranks)),
             node_cores=tuple(node.cores for node in nodes),
             peer_access=settings.peer_access,
@@ -389,7 +364,7 @@ class Runner:
             cases=entries,
             fault=self._settings.fault,
             end_by=None if limit is None else time.time() + self._turn_ends - time.monotonic(),
-            estimates_s=() if limit is None else tuple(case_s(entry.case, self._options.machine) for entry in entries),
+            estimates_s=() if limit is None else tuple(case_s(entry.case, self._machine) for entry in entries),
             curves=self._curves_of(one).to_plain(),
         )
         return spec, mpi, {**dict(settings.env), **dict(settings.derived_env)}, folders
@@ -515,7 +490,7 @@ class Runner:
         self.counts[status] = self.counts.get(status, 0) + 1
         if status in BROKEN and not of_launch:
             self._failures[entry.case.transport] = self._failures.get(entry.case.transport, 0) + 1
-        self._reporter.state.estimated_done_s += case_s(entry.case, self._options.machine)
+        self._reporter.state.estimated_done_s += case_s(entry.case, self._machine)
         if of_launch:
             self._reporter.state.cases_done += 1
             self._reporter.state.failed += 1

@@ -21,6 +21,7 @@ from linkgauge.store.journal import Record, read_journal
 
 HUNG_AFTER_S = 10.0
 HUNG_AFTER_SAMPLES = 20
+_START_PATIENCE_S = 60.0
 SETUP_S = 20.0  # buffers, handles and checks beside what is timed, before the backstop counts
 # Preparing a case on GPUs may compile all kernels, load NCCL and connect its communicator: taken as a sample this long.
 GPU_PREPARE_S = 4.0
@@ -66,7 +67,6 @@ class LaunchWatch:
         machine: PlanMachine,
         *,
         hung_after_s: float = HUNG_AFTER_S,
-        start_patience_s: float = 60.0,
         devices: tuple[int, ...] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -76,7 +76,6 @@ class LaunchWatch:
         self._entries = entries
         self._machine = machine
         self._hung_after_s = hung_after_s
-        self._start_patience_s = start_patience_s
         self._devices = devices
         self._clock = clock
         self._offset = 0
@@ -133,8 +132,8 @@ class LaunchWatch:
             self._beats, self._moved_at = beats, now
         quiet = now - self._moved_at
         if self.launch_record is None:
-            if now - self._began_at > self._start_patience_s:
-                return Trouble("hung", f"the ranks did not come together within {self._start_patience_s:g} s")
+            if now - self._began_at > _START_PATIENCE_S:
+                return Trouble("hung", f"the ranks did not come together within {_START_PATIENCE_S:g} s")
             return None
         if self.ended:
             if now - self.ended_at > END_PATIENCE_S:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from linkgauge.app.cli import run_command
 from linkgauge.errors import EnvironmentLackingError, Exit
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run import nodes, prepare
@@ -140,3 +141,17 @@ def test_each_of_several_nodes_is_looked_at_there() -> None:
     assert told == []
     cores = cores_there(found, "nearest", (0, 1), (0, 1))
     assert cores == [list(found[0].allowed), list(found[1].allowed)]  # each has its node to itself
+
+
+def test_the_command_ends_with_status_5_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    said = [{"rank": 0, **look("a", 2)}, {"rank": 1, **look("b", 1)}]
+    monkeypatch.setattr(nodes, "words_of_ranks", lambda *_: said)
+    out = tmp_path / "run"
+    arguments = ["run", "--devices", "host:2", "--launcher-args", "-hosts a,b", "--out", str(out)]
+    assert run_command(arguments) == Exit.LACKING
+    differ, last = capsys.readouterr().err.strip().splitlines()
+    assert "nodes differ: a: 2 devices" in differ
+    assert "node b has no host device 1: it has 0;" in last
+    assert not out.exists()

@@ -18,7 +18,7 @@ from linkgauge.run.fallback import KEY, found_steps, library_of
 from linkgauge.run.info import run_info
 from linkgauge.run.measure import check_out, default_out, measure
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.nodes import Nodes
+from linkgauge.run.nodes import Nodes, cores_there
 from linkgauge.run.on_system import described_devices, prepare_on, system_data
 from linkgauge.run.prepare import Prepared, new_pending, prepare, prepare_from
 from linkgauge.run.stored_plan import write_launches
@@ -47,8 +47,8 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         return 0
     devices = find_devices(asked.devices)
     reporter = reporter_for()
-    nodes = None if dry_run else Nodes(devices, reporter.note)
-    prepared = _prepared(asked, devices, given, nodes)
+    nodes = Nodes(devices, reporter.note)
+    prepared = _prepared(asked, devices, given, None if dry_run else nodes)
     if dry_run:
         from linkgauge.app.dry_run import print_plan
 
@@ -56,8 +56,11 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         return 0
     crowded = {}
     for launch in prepared.launches:  # cores that are not there are bad input, not a failed launch
-        bind = launch.settings.bind
-        cores = cores_by_rank(bind, launch.settings.devices, devices.infos)
+        settings, bind = launch.settings, launch.settings.bind
+        if there := nodes.of(prepared.mpis.get(settings.mpi), settings.ranks, settings.launcher_args):
+            cores_there(there, bind, settings.devices, devices.ordinals)
+            continue
+        cores = cores_by_rank(bind, settings.devices, devices.infos)
         if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so
             count = len({core for rank in cores for core in rank})
             crowded[bind] = f"{len(cores)} ranks share {count} core{'' if count == 1 else 's'}"

@@ -47,8 +47,9 @@ _TIMERS = (250, 300, 1000, 1000 / 2, 1000 / 3, 3000 / 4, 2000 / 3)
 class _Samples:
     """All samples of all cases, one entry each: case, middle and length in ns, delay in ns, weight (see above).
 
-    `fence_ns`, one entry a case: the least delay that is seen in it. `order` is that of their middles in time, `at` the
-    search's entry of the clock of each in that order.
+    `fence_ns`, `many` and `mean_ns`, one entry a case: the least delay that is seen in it, how many samples it has, and
+    how long they last. `order` is that of their middles in time, `at` the search's entry of the clock of each in that
+    order.
     """
 
     measures: tuple[Measure, ...]
@@ -57,6 +58,8 @@ class _Samples:
     lasted_ns: Floats
     delay_ns: Floats
     fence_ns: Floats
+    many: npt.NDArray[np.int64]
+    mean_ns: Floats
     order: npt.NDArray[np.int64]
     at: npt.NDArray[np.int64]
     delayed: npt.NDArray[np.bool_]
@@ -197,10 +200,14 @@ def _gather(facts: Facts) -> _Samples | None:
     case = np.repeat(np.arange(len(parts)), [part[1].size for part in parts])
     middle, lasted, delay = (np.concatenate([part[k] for part in parts]) for k in (1, 2, 3))
     fences = np.array([part[4] for part in parts])
+    many = np.bincount(case)
+    mean = np.bincount(case, weights=lasted) / many
     order = np.argsort(middle)
     at = ((middle[order] - middle.min()) / _GRID_NS).astype(np.int64)
     none = np.zeros(case.size)
-    return _Samples(tuple(part[0] for part in parts), case, middle, lasted, delay, fences, order, at, delay > 0, none)
+    return _Samples(
+        tuple(part[0] for part in parts), case, middle, lasted, delay, fences, many, mean, order, at, delay > 0, none
+    )
 
 
 def _is_timer(beat: _Beat) -> bool:
@@ -213,12 +220,10 @@ def _weighed(samples: _Samples, hit: npt.NDArray[np.bool_]) -> _Samples:
 
     A case's weights are those of a sign of a rate that grows with its samples' length over its own rate of delays.
     """
-    count = len(samples.measures)
-    many = np.bincount(samples.case, minlength=count)
-    hits = np.bincount(samples.case, weights=hit, minlength=count)
-    length = np.bincount(samples.case, weights=samples.lasted_ns, minlength=count) / many
-    rare = np.sqrt(length * many / (hits + 1))
-    return dataclasses.replace(samples, delayed=hit, weight=((hit - (hits / many)[samples.case]) * rare[samples.case]))
+    hits = np.bincount(samples.case, weights=hit)
+    rare = np.sqrt(samples.mean_ns * samples.many / (hits + 1))
+    weight = (hit - (hits / samples.many)[samples.case]) * rare[samples.case]
+    return dataclasses.replace(samples, delayed=hit, weight=weight)
 
 
 def _candidates(samples: _Samples) -> list[float]:

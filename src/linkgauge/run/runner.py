@@ -33,7 +33,7 @@ from linkgauge.run.outcome import point_of
 from linkgauge.run.pending import Pending
 from linkgauge.run.private_folder import PrivateFolders
 from linkgauge.run.reporter import Reporter, RunState
-from linkgauge.run.spec import AFTER_FAILURES, ENDED_BY_TIME, CaseEntry, WorkerSpec, entry_of
+from linkgauge.run.spec import AFTER_FAILURES, BROKEN, ENDED_BY_TIME, CaseEntry, WorkerSpec, entry_of
 from linkgauge.run.time_limit import SHORTEST_TURN_S, TimeLimit
 from linkgauge.run.watch import LaunchWatch
 from linkgauge.run.work import WORKER, Work
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
 FAILED = ("failed", "hung", "timeout", "crashed", "corrupt")
-# What counts against a transport: a slow case says nothing of the next one.
-BROKEN = ("failed", "hung", "crashed", "corrupt")
 # How long after ranks that died of SIGTERM one to this process may come.
 _SIGNAL_PATIENCE_S = 2.0
 # Launches in a row that end without any case to blame and without progress.

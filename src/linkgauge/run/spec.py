@@ -14,6 +14,7 @@ from linkgauge.model.case import CORE_NAMES, Case
 from linkgauge.model.patterns import PATTERNS, restated_size
 from linkgauge.plan.curves import Step
 
+BROKEN = ("failed", "hung", "crashed", "corrupt")  # what counts against a transport: a slow case says nothing
 ENDED_BY_TIME = "time"  # a launch's end record: the next case would not have been over in time
 
 AFTER_FAILURES = "after_failures"  # evidence of a skipped case: so many of its transport had failed; resume measures it

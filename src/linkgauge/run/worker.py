@@ -40,13 +40,12 @@ from linkgauge.run.observe import Observer, open_reader
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.schedule import Schedule
 from linkgauge.run.session import Session, node_numbers, open_process_session, open_thread_sessions
-from linkgauge.run.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec, rank_list
+from linkgauge.run.spec import BROKEN, ENDED_BY_TIME, CaseEntry, WorkerSpec, rank_list
 from linkgauge.store.journal import JournalDamage, JournalUnwritableError, JournalWriter
 
 EXIT_START = 70  # could not start: the note says why
 EXIT_FATAL = 71  # ended itself after a failure that the journal holds
 EXIT_JOURNAL = 74  # the journal could not be written
-_BROKEN = ("failed", "hung", "crashed", "corrupt")  # what counts against a transport, as run/runner.py does
 
 
 class Recorder:
@@ -102,7 +101,7 @@ class Recorder:
         status, point = record_case(
             self._journal, self.identity(entry), entry.case, outcomes, oversubscribed, of_curve, fetch
         )
-        if status in _BROKEN:
+        if status in BROKEN:
             transport = entry.case.transport
             self.failures[transport] = self.failures.get(transport, 0) + 1
         return point

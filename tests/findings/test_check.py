@@ -218,9 +218,9 @@ def test_a_users_rules_hold_or_fall_short(folder: Path, tmp_path: Path, capsys: 
         ("rule = 3\n", "expected [[rule]] tables"),
         ("[[rule]]\ngoodput = 1\n", "unknown key 'goodput'"),
         ('[[rule]]\ngoodput_at_least = "9 parsecs"\n', "unknown unit 'parsecs'"),
-        ('[[rule]]\nwhere = { colour = "red" }\ngoodput_at_least = "1 GB/s"\n', "unknown dimension 'colour'"),
+        ('[[rule]]\nwhere = { colour = "red" }\ngoodput_at_least = "1 GB/s"\n', "where: unknown key 'colour'"),
         ("[[rule]\n", "not valid TOML"),
-        ("x = 1\n[[rule]]\ntime_at_most = 1\n", "not 'x'"),
+        ("x = 1\n[[rule]]\ntime_at_most = 1\n", "unknown key 'x'"),
         ('[[rule]]\nno_findings = ["slow_lnik"]\n', "unknown finding 'slow_lnik': expected one of any, slow_from,"),
     ],
 )

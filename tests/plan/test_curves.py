@@ -186,7 +186,7 @@ def test_what_is_wrong_with_a_curve_in_a_plan_file_is_said() -> None:
         (CURVE + MATRIX.replace('pairs = "ordered"', "window = 4"), "no table before it has its curve"),
         (CURVE.replace('"2%"', '"2"'), "'2' is not a percentage"),
         (CURVE.replace('"2%"', '"0%"'), "above 0%"),
-        (CURVE.replace('"2%"', "2"), "expected text"),
+        (CURVE.replace('"2%"', "2"), "expected a text"),
         (CURVE.replace('"20ms"', '"20"'), "until_time"),
         (CURVE + MATRIX + 'until_gain = "1%"\n', "'size' is full"),
         (CURVE + 'on = "fpga"\n', "expected one of all, gpu, host"),

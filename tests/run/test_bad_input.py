@@ -79,7 +79,7 @@ def test_plan_files_and_output_folders(capsys: pytest.CaptureFixture[str], tmp_p
     plan.write_text('[[case]]\npattern = "pingpong"\nsize = 8.5\n')
     line = said(["run", "--plan", str(plan)], capsys)
     assert "mine.toml" in line
-    assert "'size'" in line
+    assert "size: " in line
     plan.write_text('[[case]]\npattern = "pingpong"\nsise = "8"\n')
     assert "did you mean 'size'" in said(["run", "--plan", str(plan)], capsys)
     (tmp_path / "there").mkdir()

@@ -67,7 +67,7 @@ def read(folder: Path) -> None:
         ("cases.parquet", setting("status", "fine"), "unknown status 'fine'"),
         ("cases.parquet", setting("evidence", "{"), "evidence of a case: not JSON"),
         ("cases.parquet", setting("evidence", "[" * 50_000), "nested more than"),
-        ("cases.parquet", setting("evidence", '{"left_out": 3}'), "left_out is 3: expected a JSON object"),
+        ("cases.parquet", setting("evidence", '{"left_out": 3}'), "left_out is 3: expected an object or table"),
         ("cases.parquet", setting("evidence", '{"curve": {"id": "x"}}'), "curve has no 'time_ns'"),
         ("cases.parquet", setting("reason", "x" * (1 << 21)), "longer than 1 MiB"),
         ("cases.parquet", setting("lanes", ["x"] * 9), "9 lanes of 4 ranks"),
@@ -98,7 +98,7 @@ def test_what_cannot_be_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("versions", [1], "versions is list: expected a JSON object"),
+        ("versions", [1], "versions is list: expected an object or table"),
         ("versions", {"numpy": 2}, "versions.numpy is 2: expected a text"),
         ("devices", {"kind": "tpu"}, "devices.kind is 'tpu': expected one of"),
         ("devices", {"ordinals": [0, -1]}, "devices.ordinals[1] is -1"),

@@ -163,7 +163,7 @@ def test_update_info_is_seen_by_readers(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("", "not JSON"),
-        ("[]", "JSON object"),
+        ("[]", "object or table"),
         ("{}", "not that of a Linkgauge run"),
         ("[" * 100_000, "nested more than"),
         ('{"format":"linkgauge-run","format_version":99}', "format 99"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,30 @@ def test_nccl_tests_json_with_single_iterations(tmp_path: Path) -> None:
     single = by_key[8192, True]
     assert (single["median_ns"], single["min_ns"], single["max_ns"], single["samples"]) == (14_000, 13_000, 15_000, 3)
     assert {row["pattern"] for row in rows} == {"ring_shift"}
+
+
+def test_figures_that_are_no_numbers_make_no_case_that_cannot_be_read_again(tmp_path: Path) -> None:
+    text = (LOGS / "all_reduce.txt").read_text()
+    row = next(line for line in text.splitlines() if line.split()[:1] and line.split()[0].isdecimal())
+    (tmp_path / "log.txt").write_text(text.replace(row, " ".join([*row.split()[:7], "nan", *row.split()[8:]])))
+    done = import_files([tmp_path / "log.txt"], tmp_path / "run", Hints(ranks=2))
+    assert any("not a number" in problem for problem in done.problems)
+    assert summarise(linkgauge.load(tmp_path / "run")).num_rows
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"rank":1', '"rank":[]', "devices[1].rank is list: expected a whole number"),
+        ('"iterations":5', '"iterations":"5"', "config.iterations is '5': expected"),
+        ("13.000000,", "null,", "results[1].in_place_per_iter.times_us[0] is None: expected a number"),
+        ('"time":14.000000', '"time":{}', "results[1].in_place.time is dict: expected a text or a number"),
+    ],
+)
+def test_json_that_is_not_as_its_tool_writes_it_names_the_place(tmp_path: Path, old: str, new: str, said: str) -> None:
+    (tmp_path / "log.json").write_text((LOGS / "sendrecv.json").read_text().replace(old, new, 1))
+    with pytest.raises(UsageError, match=re.escape(said)):
+        read_log(tmp_path / "log.json", Hints())
 
 
 def test_osu(tmp_path: Path) -> None:
@@ -164,7 +189,7 @@ def test_the_same_case_twice_is_two_repeats(tmp_path: Path) -> None:
     [
         ("", "not a log"),
         ("hello\n", "not a log"),
-        ("{", "cut off"),
+        ("{", "truncated"),
         ("{}", "not JSON of"),
         ('{"nvbandwidth": {"testcases": 4}}', "not as"),
     ],
@@ -173,7 +198,7 @@ def test_what_is_no_log_is_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "log").write_text(text)
     with pytest.raises(UsageError, match=said):
         read_log(tmp_path / "log", Hints())
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(UsageError, match="no such file"):
         read_log(tmp_path / "missing", Hints())
 
 

@@ -60,7 +60,7 @@ def test_a_system_that_cannot_be_read_stops_nothing(tmp_path: Path, system: Any)
 
 
 def test_a_system_that_is_none_is_refused_at_the_door(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match=r"run.json: system is list: expected a JSON object"):
+    with pytest.raises(RunFolderError, match=r"run.json: system is list: expected an object or table"):
         run_on(tmp_path / "run", [1])
 
 

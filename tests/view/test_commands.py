@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,17 @@ def test_show(rich_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert "pingpong" not in output
     assert run_command(["show", str(rich_run.path), "--json"]) == 0
     assert {"median_ns", "goodput_bytes_per_s", "transport"} <= set(json.loads(capsys.readouterr().out)[0])
+
+
+def test_long_texts_of_a_query_are_cut_on_a_terminal_alone(rich_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """To fold a thousand of them took half a minute of the processor."""
+    sql = f"SELECT '{'x' * 3000}' AS word, * FROM range(1000)"
+    began = time.process_time()
+    assert run_command(["query", str(rich_run.path), sql]) == 0
+    assert time.process_time() - began < 10
+    assert "x..." in capsys.readouterr().out.replace("\n", "")
+    assert run_command(["query", str(rich_run.path), sql, "--csv"]) == 0
+    assert "x" * 3000 in capsys.readouterr().out
 
 
 def test_report_plot_query_export(rich_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import click
 
 from linkgauge.app.command_line import PATH, argument, command, flag, option
 
+_LONGEST_CELL = 300  # characters of a text on the terminal; --csv and --json print all
 run_argument = argument("run", metavar="RUN", help="A run folder.")
 
 
@@ -45,11 +46,16 @@ def query_command(run: str, sql: str, as_json: bool, as_csv: bool, no_limit: boo
 
         from linkgauge.model.shape import clean
 
+        # To fold 10^3 texts of 10^3 characters takes half a minute.
+        def cell(value: object) -> Text:
+            text = "" if value is None else clean(str(value))
+            return Text(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 3] + "...")
+
         shown = Table(box=None, pad_edge=False)
         for name in table.column_names:
-            shown.add_column(Text(clean(name)), overflow="fold")
+            shown.add_column(cell(name), overflow="fold")
         for row in table.slice(0, 1000).to_pylist():
-            shown.add_row(*(Text("" if value is None else clean(str(value))) for value in row.values()))
+            shown.add_row(*map(cell, row.values()))
         Console().print(shown)
         if table.num_rows > 1000:
             print(f"the first 1000 of {table.num_rows} rows: --csv or --json prints all")

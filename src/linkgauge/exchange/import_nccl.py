@@ -6,14 +6,16 @@ Sizes there are totals over all blocks, the own one included; times are means ov
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case, restated
+from linkgauge.exchange.imported import MOST_RANKS, Hints, ImportedCase, ImportedLog, make_case, restated
 from linkgauge.model.case import OPS
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import each, maybe, number, scalar, table, text, whole
 
 _PROGRAMS = {
     "all_reduce_perf": "allreduce",
@@ -146,9 +148,11 @@ def _case(
     assert settings.pattern is not None
     try:
         total, time_us = int(row["size"]), float(figures["time"])
-        wrong = None if figures["wrong"] in ("N/A", "None") else float(figures["wrong"])
+        wrong = None if figures["wrong"] in ("N/A", "") else float(figures["wrong"])
         root = max(0, int(row.get("root", "-1")))
         bus = float(figures["busbw"])
+        if not all(map(math.isfinite, (time_us, bus, wrong or 0.0))):
+            raise ValueError
     except (KeyError, ValueError):
         log.problem(number, f"a figure that is not a number: {' '.join(figures.values())[:80]!r}")
         return
@@ -199,48 +203,60 @@ def is_json(data: object) -> bool:
     return isinstance(data, dict) and {"nccl_version", "args", "results"} <= set(data)
 
 
+_DEVICE = {"rank": whole(0, MOST_RANKS), "device": whole(0, MOST_RANKS), "hostname": text, "pid": whole(),
+           "device_hex": maybe(text), "device_info": maybe(text)}  # fmt: skip
+_FIGURES = maybe(table(dict.fromkeys(("time", "bus_bw", "nwrong"), scalar)))
+_SINGLE = maybe(table({"times_us": maybe(each(number(0)))}))
+JSON = table(
+    {
+        "nccl_version": scalar,
+        "args": each(text),
+        "config": table(dict.fromkeys(("iterations", "aggregated_iterations", "warmup_iters"), whole(0, 10**9))),
+        "devices": each(table(_DEVICE, needed=("rank", "device", "hostname", "pid"))),
+        "results": each(
+            table(
+                dict.fromkeys(("size", "count", "type", "redop", "root"), scalar)
+                | dict.fromkeys(("out_of_place", "in_place"), _FIGURES)
+                | dict.fromkeys(("out_of_place_per_iter", "in_place_per_iter"), _SINGLE)
+            )
+        ),
+    }
+)
+
+
 def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
-    """Take the cases of a JSON file into `log`."""
-    arguments = data["args"] if isinstance(data["args"], list) and data["args"] else [""]
-    program = str(arguments[0])
-    devices = data.get("devices") if isinstance(data.get("devices"), list) else []
-    raw = data.get("config")
-    config = raw if isinstance(raw, dict) else {}
-    log.versions["nccl"] = (
-        version_text(int(data["nccl_version"])) if str(data["nccl_version"]).isdecimal() else "unknown"
-    )
-    for one in devices or []:
-        identity = {
-            "ordinal": one["device"],
-            "pci_address": one.get("device_hex"),
-            "name": one.get("device_info"),
-            "kind": "gpu",
-        }
+    """Take the cases of a JSON file, of the shape JSON, into `log`."""
+    program = next(iter(data["args"]), "")
+    config = data.get("config", {})
+    code = data["nccl_version"]
+    log.versions["nccl"] = version_text(int(code)) if re.fullmatch(r"\d{1,9}", code) else "unknown"
+    for one in data.get("devices", []):
+        names = {"ordinal": "device", "pci_address": "device_hex", "name": "device_info"}
+        identity = {key: one.get(name) for key, name in names.items()} | {"kind": "gpu"}
         log.ranks.append({"rank": one["rank"], "host": one["hostname"], "pid": one["pid"], "device": identity})
     settings = _Settings(
         _pattern_of(program, hints.pattern),
         len(log.ranks) or hints.ranks or 0,
-        int(config.get("iterations", 20)) * int(config.get("aggregated_iterations", 1)),
-        int(config.get("warmup_iters", 5)),
+        config.get("iterations", 20) * config.get("aggregated_iterations", 1),
+        config.get("warmup_iters", 5),
     )
     if settings.pattern is None or settings.ranks == 0:
         log.problem(
             1, f"{program or 'the program'} is no pattern that is known, or has no devices: say --pattern and --ranks"
         )
         return
-    for number, result in enumerate(data["results"], start=1):
-        row = {name: str(result.get(name, "")).strip() for name in ("size", "count", "type", "redop", "root")}
+    for number_, result in enumerate(data["results"], start=1):
+        row = {name: result.get(name, "").strip() for name in ("size", "count", "type", "redop", "root")}
         for in_place, name in ((False, "out_of_place"), (True, "in_place")):
             figures = result.get(name)
             if figures is None:
                 continue
             if "time" not in figures:
-                log.problem(number, f"result {number}: times of the CPU, not of the transfer: left out")
+                log.problem(number_, f"result {number_}: times of the CPU, not of the transfer: left out")
                 continue
-            flat = {"time": figures["time"], "busbw": figures.get("bus_bw"), "wrong": figures.get("nwrong")}
+            flat = {"time": figures["time"], "busbw": figures.get("bus_bw", ""), "wrong": figures.get("nwrong", "N/A")}
             single = (result.get(f"{name}_per_iter") or {}).get("times_us") or []
-            intervals = [(float(time) * 1e3, 1) for time in single]
-            _case(number, row, {key: str(value) for key, value in flat.items()}, in_place, log, settings, intervals)
+            _case(number_, row, flat, in_place, log, settings, [(time * 1e3, 1) for time in single])
 
 
 def version_text(code: int) -> str:

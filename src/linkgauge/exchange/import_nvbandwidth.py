@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import each, maybe, scalar, table, text
 
 _DEFAULT_SIZE = 512 << 20  # its --bufferSize is 512 MiB unless given, and is not printed
 # Chases of pointers: nvbandwidth 0.8 walks 2 MiB whatever --bufferSize is, and divides the time by the loads.
@@ -84,30 +86,31 @@ def is_json(data: object) -> bool:
     return isinstance(data, dict) and isinstance(data.get("nvbandwidth"), dict)
 
 
+_TESTCASE = {"name": text, "status": text, "error": scalar, "bandwidth_description": text,
+             "bandwidth_matrix": maybe(each(each(scalar)))}  # fmt: skip
+_VERSIONS = {"version": "nvbandwidth", "Driver Version": "driver", "CUDA Runtime Version": "CUDA runtime"}
+_OUTPUT = {"GPU Device list": maybe(each(text)), "testcases": maybe(each(table(_TESTCASE, needed=("name",))))}
+JSON = table({"nvbandwidth": table(dict.fromkeys(_VERSIONS, scalar) | _OUTPUT)})
+
+
 def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
-    """Take the cases of JSON output into `log`."""
+    """Take the cases of JSON output, of the shape JSON, into `log`."""
     root = data["nvbandwidth"]
-    for key, name in (
-        ("version", "nvbandwidth"),
-        ("Driver Version", "driver"),
-        ("CUDA Runtime Version", "CUDA runtime"),
-    ):
-        if key in root:
-            log.versions[name] = str(root[key])
-    for text in root.get("GPU Device list") or []:
-        if match := re.match(r"(\d{1,9}):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)(?::\s*\((.*)\))?", str(text)):
+    log.versions.update({name: root[key] for key, name in _VERSIONS.items() if key in root})
+    for line in root.get("GPU Device list") or []:
+        if match := re.match(r"(\d{1,9}):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)(?::\s*\((.*)\))?", line):
             identity = {"ordinal": int(match[1]), "name": match[2], "pci_address": match[3], "kind": "cuda"}
             log.ranks.append({"rank": int(match[1]), "host": match[4], "device": identity})
     for number, test in enumerate(root.get("testcases") or [], start=1):
-        name, matrix = str(test.get("name")), test.get("bandwidth_matrix")
-        if test.get("status") != "Passed" or not isinstance(matrix, list):
+        name, matrix = test["name"], test.get("bandwidth_matrix")
+        if test.get("status") != "Passed" or matrix is None:
             log.problem(number, f"{name}: {test.get('status')} {test.get('error', '')}".strip())
             continue
-        _matrix(number, name, str(test.get("bandwidth_description", "")), matrix, log, hints)
+        _matrix(number, name, test.get("bandwidth_description", ""), matrix, log, hints)
 
 
 def _matrix(
-    number: int, name: str, description: str, matrix: Sequence[Sequence[Any]], log: ImportedLog, hints: Hints
+    number: int, name: str, description: str, matrix: Sequence[Sequence[str]], log: ImportedLog, hints: Hints
 ) -> None:
     if name in _LATENCIES:
         _latencies(number, name, description, matrix, log)
@@ -154,23 +157,23 @@ def _matrix(
 
 
 def _cells(
-    number: int, name: str, what: str, matrix: Sequence[Sequence[Any]], log: ImportedLog
+    number: int, name: str, what: str, matrix: Sequence[Sequence[str]], log: ImportedLog
 ) -> Iterator[tuple[int, int, float]]:
     """Yield row, column and value of each cell that was measured; what is no number is noted as a problem."""
     for i, row in enumerate(matrix):
         for j, cell in enumerate(row):
-            if str(cell) == "N/A":
+            if cell == "N/A":
                 continue
             try:
                 value = float(cell)
-            except (TypeError, ValueError):
-                log.problem(number + i + 1, f"{name}: {str(cell)[:40]!r} is not a {what}")
+            except ValueError:
+                log.problem(number + i + 1, f"{name}: {cell[:40]!r} is not a {what}")
                 continue
-            if value > 0:  # the diagonal in older versions is 0: not measured
+            if 0 < value < math.inf:  # the diagonal in older versions is 0: not measured
                 yield i, j, value
 
 
-def _latencies(number: int, name: str, description: str, matrix: Sequence[Sequence[Any]], log: ImportedLog) -> None:
+def _latencies(number: int, name: str, description: str, matrix: Sequence[Sequence[str]], log: ImportedLog) -> None:
     """Take nanoseconds of a load: the row walks through the column's memory, or a device through the host's."""
     evidence = {"test": name, "description": description, "estimator": "mean over 1,000,000 loads",
                 "size": "nvbandwidth's own, 2 MiB; the log does not say"}  # fmt: skip

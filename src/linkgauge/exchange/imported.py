@@ -16,7 +16,7 @@ from linkgauge.model.patterns import PATTERNS, pattern
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 
-_MOST_RANKS = 1 << 20
+MOST_RANKS = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ImportedLog:
         """Take a case, or note why a run folder cannot hold it: what is stored has 63 bits, ranks have 20."""
         numbers = [one.case.size, one.case.window, one.case.batch, one.case.warmup, one.operations or 0]
         numbers += [count for _, count in one.intervals]
-        if one.case.ranks > _MOST_RANKS or one.case.root >= max(one.case.ranks, 1):
+        if one.case.ranks > MOST_RANKS or one.case.root >= max(one.case.ranks, 1):
             self.problem(line, f"no case: {one.case.ranks} ranks, root {one.case.root}")
         elif any(not 0 <= number < 1 << 62 for number in numbers):
             self.problem(line, "no case: a number beyond what is stored")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,9 @@ from pathlib import Path
 from linkgauge.errors import LinkgaugeError, UsageError
 from linkgauge.exchange import import_blink, import_nccl, import_nvbandwidth, import_osu
 from linkgauge.exchange.imported import Hints, ImportedLog, write_run
+from linkgauge.files import read_file
 from linkgauge.model.patterns import pattern
+from linkgauge.model.shape import as_it_is, checked, parsed
 from linkgauge.model.transports import TRANSPORTS
 
 __all__ = ["Hints", "Imported", "import_files", "read_log"]
@@ -24,8 +25,8 @@ _TEXTS = (
     ("blink", import_blink.is_text, import_blink.read_text),
 )
 _JSONS = (
-    ("nccl-tests", import_nccl.is_json, import_nccl.read_json),
-    ("nvbandwidth", import_nvbandwidth.is_json, import_nvbandwidth.read_json),
+    ("nccl-tests", import_nccl.is_json, import_nccl.JSON, import_nccl.read_json),
+    ("nvbandwidth", import_nvbandwidth.is_json, import_nvbandwidth.JSON, import_nvbandwidth.read_json),
 )
 
 
@@ -64,12 +65,7 @@ def import_files(files: Sequence[Path], output: Path, hints: Hints) -> Imported:
 
 def read_log(file: Path, hints: Hints) -> ImportedLog:
     """Return what is understood of one log. UsageError where it cannot be read or is of no known tool."""
-    try:
-        if file.stat().st_size > _MAX_BYTES:
-            raise UsageError(f"{file}: more than {_MAX_BYTES >> 30} GiB, so no log of these tools")
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    text = read_file(file, _MAX_BYTES, "a log of one of these tools").decode(errors="replace")
     if text.lstrip()[:1] in ("{", "["):
         return _json_log(file, text, hints)
     for tool, fits, read in _TEXTS:
@@ -81,16 +77,10 @@ def read_log(file: Path, hints: Hints) -> ImportedLog:
 
 
 def _json_log(file: Path, text: str, hints: Hints) -> ImportedLog:
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        raise UsageError(f"{file}: JSON that is cut off or damaged") from None
-    for tool, fits, read in _JSONS:
+    data = parsed(text, as_it_is, str(file))
+    for tool, fits, shape, read in _JSONS:
         if fits(data):
             log = ImportedLog(tool, file.name)
-            try:
-                read(data, log, hints)
-            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-                raise UsageError(f"{file}: not as {tool} writes it: {type(error).__name__} {error}") from None
+            read(checked(data, shape, f"{file}: not as {tool} writes it"), log, hints)
             return log
     raise UsageError(f"{file}: not JSON of nccl-tests or nvbandwidth")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,10 @@ from linkgauge.findings.rules import ANY, told_by
 from linkgauge.findings.subjects import Subject, case_words, labels_of, task_words
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.shape import anything, checked
+from linkgauge.model.shape import Shape, anything, as_it_is, checked, each, one_or_more, only, parsed_toml, text, whole
 from linkgauge.system import units
 from linkgauge.system.likeness import like
 from linkgauge.system.model import System
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _MAX_BYTES = 1 << 20
 
@@ -90,6 +84,12 @@ def failed_verdicts(subject: Subject, source: str) -> list[Verdict]:
 
 # --- a user's own rules ----------------------------------------------------------------------------------------------
 
+
+def _told(value: Any, at: str) -> tuple[str, ...]:
+    """What a name of `no_findings` stands for."""
+    return (ANY,) if value == ANY else told_by(text(value, at))
+
+
 _LIMITS: dict[str, tuple[str, str]] = {
     "goodput_at_least": (units.RATE, "goodput"),
     "bus_bandwidth_at_least": (units.RATE, "bus"),
@@ -98,7 +98,14 @@ _LIMITS: dict[str, tuple[str, str]] = {
     "share_at_least": (units.COUNT, "share"),
     "spread_at_most": (units.COUNT, "spread"),
 }
-_KEYS = ("name", "where", "no_findings", *_LIMITS)
+_WHERE: dict[str, Shape] = {
+    **dict.fromkeys((*DIMENSIONS, "ranks"), one_or_more(anything)), "devices": each(whole()),
+    "size_from": units.quantity(units.SIZE), "size_to": units.quantity(units.SIZE),
+}  # fmt: skip
+_RULE: dict[str, Shape] = {
+    "name": text, "where": only(_WHERE), "no_findings": each(_told),
+    **{key: units.quantity(unit) for key, (unit, _) in _LIMITS.items()},
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,56 +123,25 @@ class UserRule:
 
 def read_rules(path: Path) -> list[UserRule]:
     """Read a file of rules (docs/judging.md). UsageError that names file, rule and key."""
-    try:
-        document = tomllib.loads(read_file(path, _MAX_BYTES, "a file of rules").decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # also a number of too many digits
-        raise UsageError(f"{path}: not valid TOML: {error}") from None
-    document = checked(document, anything, str(path))
-    entries = document.get("rule")
-    extra = [key for key in document if key != "rule"]
-    if extra or not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
-        raise UsageError(f"{path}: expected [[rule]] tables{f' and not {extra[0]!r}' if extra else ''}")
-    return [_user_rule(entry, f"{path}: rule {entry.get('name', index)}") for index, entry in enumerate(entries)]
+    document = parsed_toml(read_file(path, _MAX_BYTES, "a file of rules"), str(path))
+    entries = checked(document, only({"rule": as_it_is}), str(path)).get("rule")
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise UsageError(f"{path}: expected [[rule]] tables")
+    return [_user_rule(entry, f"{path}: rule {index}") for index, entry in enumerate(entries)]
 
 
 def _user_rule(entry: Mapping[str, Any], place: str) -> UserRule:
-    for key in entry:
-        if key not in _KEYS:
-            raise UsageError(f"{place}: unknown key '{key}': expected one of {', '.join(_KEYS)}")
-    where = entry.get("where", {})
-    if not isinstance(where, dict):
-        raise UsageError(f"{place}: 'where' must be a table of dimensions")
-    checked: dict[str, Any] = {}
-    for key, value in where.items():
-        if key in ("size_from", "size_to"):
-            checked[key] = _quantity(value, units.SIZE, f"{place}: {key}")
-        elif key == "devices":
-            if not isinstance(value, list) or not all(isinstance(d, int) for d in value):
-                raise UsageError(f"{place}: 'devices' must be a list of ordinals")
-            checked[key] = tuple(value)
-        elif key == "ranks" or key in DIMENSIONS:
-            checked[key] = value if isinstance(value, list) else [value]
-        else:
-            known = (*DIMENSIONS, "size_from", "size_to", "devices", "ranks")
-            raise UsageError(f"{place}: unknown dimension '{key}': expected one of {', '.join(known)}")
-    limits = {key: _quantity(entry[key], unit, f"{place}: {key}") for key, (unit, _) in _LIMITS.items() if key in entry}
-    no_findings = entry.get("no_findings", [])
-    if not isinstance(no_findings, list) or not all(isinstance(name, str) for name in no_findings):
-        raise UsageError(f"{place}: 'no_findings' must be a list of names of findings or rules")
-    try:
-        unwanted = tuple(told for name in no_findings for told in ((ANY,) if name == ANY else told_by(name)))
-    except UsageError as error:
-        raise UsageError(f"{place}: no_findings: {error}") from None
-    if not limits and not no_findings:
+    if isinstance(entry.get("name"), str):
+        place = f"{place.rpartition(' ')[0]} {entry['name']}"
+    said = checked(entry, only(_RULE), place)
+    limits = {key: said[key] for key in _LIMITS if key in said}
+    unwanted = tuple(told for names in said.get("no_findings", ()) for told in names)
+    if not limits and not unwanted:
         raise UsageError(f"{place}: asks nothing: expected one of {', '.join(_LIMITS)} or no_findings")
-    return UserRule(str(entry.get("name") or "rule"), checked, limits, unwanted)
-
-
-def _quantity(value: object, unit: str, place: str) -> float:
-    try:
-        return units.parse(value, unit)
-    except ValueError as error:
-        raise UsageError(f"{place}: {error}") from None
+    where = said.get("where", {})
+    if "devices" in where:
+        where["devices"] = tuple(where["devices"])
+    return UserRule(said.get("name") or "rule", where, limits, unwanted)
 
 
 def check_rules(
@@ -185,16 +161,8 @@ def check_rules(
             continue
         fitting = [m for m in subject.facts.measures if _matches(rule.where, m)]
         if not fitting:
-            verdicts.append(
-                Verdict(
-                    "cannot judge",
-                    rule.name,
-                    "no measured case falls under this rule",
-                    source,
-                    subject.name,
-                    subject.host,
-                )
-            )
+            reason = "no measured case falls under this rule"
+            verdicts.append(Verdict("cannot judge", rule.name, reason, source, subject.name, subject.host))
         for measure in fitting:
             judged.add(measure.case_key)
             verdicts += [_against(subject, rule, key, limit, measure, source) for key, limit in rule.limits.items()]
@@ -205,11 +173,8 @@ def check_rules(
 def _no_findings(subject: Subject, rule: UserRule, source: str, findings: Sequence[Finding]) -> list[Verdict]:
     wanted = [f for f in findings if f.rule in rule.no_findings or (ANY in rule.no_findings and f.severity != "note")]
     if not wanted:
-        return [
-            Verdict(
-                "holds", rule.name, f"no finding of {', '.join(rule.no_findings)}", source, subject.name, subject.host
-            )
-        ]
+        reason = f"no finding of {', '.join(rule.no_findings)}"
+        return [Verdict("holds", rule.name, reason, source, subject.name, subject.host)]
     return [finding_verdict(rule.name, f, source, subject) for f in wanted]
 
 

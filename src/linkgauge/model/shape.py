@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from linkgauge.errors import UsageError, one_line
+from linkgauge.errors import UsageError, nearest, one_line
 
 Shape = Callable[[Any, str], Any]
 
@@ -29,7 +30,7 @@ LEAST, MOST_NS = 1e-3, 1 << 61
 """Of times and rates: what can be divided by, turned over and multiplied; times of which the sum of two has 63 bits."""
 
 
-class MisshapenError(Exception):
+class MisshapenError(UsageError):
     """A value that is not as its shape says; the message names its place, what was found and what would be right."""
 
 
@@ -60,11 +61,32 @@ def exact(value: Any, at: str) -> str:
     return value
 
 
+def plain(value: Any, at: str) -> str:
+    """A text that is used and shown: one with control characters is refused, not changed."""
+    if text(value, at) != value:
+        raise MisshapenError(f"{at}: a text with control characters")
+    return str(value)
+
+
+def label(value: Any, at: str) -> str:
+    """Such a text that is not empty."""
+    if value == "":
+        raise _wrong(value, at, "a name")
+    return plain(value, at)
+
+
 def numeral(value: Any, at: str) -> str:
     """A whole number in digits, as JSON names things by number."""
     if not isinstance(value, str) or not value.isascii() or not value.isdecimal() or len(value) > 9:
         raise _wrong(value, at, "a whole number in digits")
     return value
+
+
+def scalar(value: Any, at: str) -> str:
+    """A text, or a number or null as one, as other programs write the same figure now so, now so."""
+    if isinstance(value, list | dict):
+        raise _wrong(value, at, "a text or a number")
+    return "" if value is None else str(anything(value, at))
 
 
 def flag(value: Any, at: str) -> bool:
@@ -96,6 +118,19 @@ def number(low: float = -LARGEST, high: float = LARGEST) -> Shape:
     return read
 
 
+def parsed_by(parse: Callable[[str], Any]) -> Shape:
+    """A text, and what becomes of it: `parse` raises UsageError or ValueError that says what is wrong."""
+
+    def read(value: Any, at: str) -> Any:
+        found = text(value, at)
+        try:
+            return parse(found)
+        except (UsageError, ValueError) as error:
+            raise MisshapenError(f"{at}: {error}") from None
+
+    return read
+
+
 def one_of(words: Collection[Any]) -> Shape:
     """One of some words."""
 
@@ -116,8 +151,10 @@ def each(shape: Shape, most: int = MOST_ITEMS, least: int = 0) -> Shape:
     """A list of `least` to `most` items of a shape."""
 
     def read(value: Any, at: str) -> list[Any]:
-        if not isinstance(value, list) or not least <= len(value) <= most:
-            raise _wrong(value, at, f"a list of {least} to {most} items")
+        if not isinstance(value, list):
+            raise _wrong(value, at, "a list")
+        if not least <= len(value) <= most:
+            raise MisshapenError(f"{at or 'it'} has {len(value)} items: expected {least} to {most}")
         return [shape(item, f"{at}[{place}]") for place, item in enumerate(value)]
 
     return read
@@ -128,6 +165,11 @@ def mapping(shape: Shape, key: Shape = text) -> Shape:
     return lambda value, at: {
         key(name, f"a name in {at}"): shape(one, f"{at}.{name}") for name, one in _items(value, at)
     }
+
+
+def one_or_more(shape: Shape) -> Shape:
+    """A list of a shape, or one such thing alone, which becomes a list."""
+    return lambda value, at: each(shape)(value, at) if isinstance(value, list) else [shape(value, at)]
 
 
 def table(known: Mapping[str, Shape], rest: Shape | None = None, needed: Collection[str] = ()) -> Shape:
@@ -145,9 +187,24 @@ def table(known: Mapping[str, Shape], rest: Shape | None = None, needed: Collect
     return read
 
 
+def only(known: Mapping[str, Shape], needed: Collection[str] = ()) -> Shape:
+    """An object of the known names and no other: people write it, and a wrong name would go unheeded."""
+
+    def read(value: Any, at: str) -> dict[str, Any]:
+        for name in _items(value, at):
+            if name[0] not in known:
+                prefix = f"{at}: " if at else ""
+                near = nearest(name[0], list(known))
+                raise MisshapenError(f"{prefix}unknown key '{name[0]}'{near}: expected one of {', '.join(known)}")
+        found: dict[str, Any] = table(known, needed=needed)(value, at)
+        return found
+
+    return read
+
+
 def _items(value: Any, at: str) -> Any:
     if not isinstance(value, dict) or len(value) > MOST_ITEMS:
-        raise _wrong(value, at, "a JSON object")
+        raise _wrong(value, at, "an object or table")
     return value.items()
 
 
@@ -190,7 +247,7 @@ def checked(value: Any, shape: Shape, where: str, error: type[UsageError] = Usag
     """What the shape makes of a value; `error`, beginning with `where`, if it is of another."""
     try:
         return shape(value, "")
-    except MisshapenError as wrong:
+    except UsageError as wrong:
         raise error(f"{where}: {wrong}") from None
 
 
@@ -200,6 +257,21 @@ def parsed(content: str | bytes, shape: Shape, where: str, error: type[UsageErro
         value = json.loads(content)
     except RecursionError:
         raise error(f"{where}: JSON nested more than {DEEPEST} deep: expected less") from None
-    except ValueError:  # also a number of more digits than Python reads, and bytes that are no text
-        raise error(f"{where}: not JSON: truncated or damaged") from None
+    except ValueError as wrong:  # also a number of more digits than Python reads, and bytes that are no text
+        line = f" at line {wrong.lineno}" if isinstance(wrong, json.JSONDecodeError) else ""
+        raise error(f"{where}: not JSON: truncated or damaged{line}") from None
     return checked(value, shape, where, error)
+
+
+def parsed_toml(content: str | bytes, where: str) -> dict[str, Any]:
+    """What a TOML text holds, of which each part is to be checked; UsageError beginning with `where` if it is none."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(content if isinstance(content, str) else content.decode())
+    except UnicodeDecodeError:
+        raise UsageError(f"{where}: not valid TOML: is not UTF-8 text") from None
+    except (ValueError, RecursionError) as wrong:  # also a number of too many digits
+        raise UsageError(f"{where}: not valid TOML: {wrong or 'nested too deeply'}") from None

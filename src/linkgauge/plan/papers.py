@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from linkgauge.model.shape import as_it_is, checked, each, mapping, only, table, text, whole
 from linkgauge.plan.model import Plan
-from linkgauge.plan.plan_file import PLAN_KEYS, check_keys, plan_of_tables, read_toml
+from linkgauge.plan.plan_file import PLAN, plan_of_tables, read_toml
 
 FOLDER = Path(__file__).resolve().parent.parent / "plans"
 PAPERS = ("sc24", "infinity-fabric", "openpower", "tartan", "leonardo")
-_PAPER_KEYS = ("title", "estimator", "unit", "left_out", "every_case", "figure")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +57,6 @@ class Figure:
         return plan_of_tables(self.tables, str(self.file), self.plan, f"figure.{self.name.partition(':')[2]}")
 
 
-_FIGURE_KEYS = tuple(one.name for one in dataclasses.fields(Figure) if one.default is not dataclasses.MISSING)
-
-
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
     """Figures and tables of a paper that no plan repeats, and why."""
@@ -69,19 +66,28 @@ class LeftOut:
     why: str
 
 
+_OWN = {
+    "covers": each(text), "draws": each(text), "estimator": text, "unit": text, "numbers": each(text), "ranks": text,
+    "via": text, "nodes": whole(1),
+}  # fmt: skip
+_figure = only({**_OWN, **dict.fromkeys(PLAN, as_it_is), "case": each(table({}, as_it_is))})
+_paper = only(
+    {"title": text, "estimator": text, "unit": text, "figure": mapping(as_it_is), "every_case": table({}, as_it_is),
+     "left_out": each(only({"covers": each(text), "why": text}, ("covers", "why")))},
+    ("title", "figure", "left_out"),
+)  # fmt: skip
+
+
 def read_paper(file: Path) -> tuple[list[Figure], list[LeftOut]]:
     """Return what a paper's file says of its figures; UsageError naming the table with a key that is not known."""
-    paper, document = file.stem, read_toml(file)
-    check_keys(document, _PAPER_KEYS, str(file))
+    paper, document = file.stem, checked(read_toml(file), _paper, str(file))
     found = []
-    for key, table in document["figure"].items():
-        check_keys(table, (*_FIGURE_KEYS, *PLAN_KEYS), f"{file}: [figure.{key}]")
-        tables = {name: value for name, value in table.items() if name in PLAN_KEYS}
-        tables["case"] = [{**document.get("every_case", {}), **case} for case in table.get("case", [])]
-        own = {name: document[name] for name in ("estimator", "unit")} | {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in table.items()
-            if name in _FIGURE_KEYS
+    for key, said in document["figure"].items():
+        entry = checked(said, _figure, f"{file}: [figure.{key}]")
+        tables = {name: value for name, value in entry.items() if name in PLAN}
+        tables["case"] = [{**document.get("every_case", {}), **case} for case in entry.get("case", [])]
+        own = {name: document[name] for name in ("estimator", "unit") if name in document} | {
+            name: tuple(value) if isinstance(value, list) else value for name, value in entry.items() if name in _OWN
         }
         found.append(Figure(f"{paper}:{key}", document["title"], file, tables, **own))
     return found, [LeftOut(paper, tuple(entry["covers"]), entry["why"]) for entry in document["left_out"]]

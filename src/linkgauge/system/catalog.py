@@ -35,11 +35,8 @@ def load(name_or_path: str | Path) -> System:
 
 
 def _load_file(path: Path) -> System:
-    try:
-        most = _MOST_TOML if path.suffix == ".toml" else _MOST_JSON
-        content = read_file(path, most, "a system's TOML or JSON").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: cannot be read as text ({error})") from None
-    system = (from_toml if path.suffix == ".toml" else from_json)(content, path.name)
+    toml = path.suffix == ".toml"
+    content = read_file(path, _MOST_TOML if toml else _MOST_JSON, "a system's TOML or JSON")
+    system = (from_toml if toml else from_json)(content, path.name)
     refuse_twice(system, path.name)
     return system

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
+
+from linkgauge.model.shape import LARGEST, MisshapenError, Shape
 
 RATE = "B/s"
 SIZE = "B"
@@ -58,6 +61,24 @@ def parse(text: object, unit: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text!r} is not finite")
     return value
+
+
+def quantity(unit: str, least: float = -LARGEST, most: float = LARGEST) -> Shape:
+    """The shape of a quantity in `unit` from `least` to `most`."""
+
+    def read(value: Any, at: str) -> float:
+        try:
+            found = parse(value, unit)
+        except ValueError as error:
+            raise MisshapenError(f"{at}: {error}") from None
+        if not least <= found <= most:
+            suffix = "" if unit == COUNT else f" {unit}"
+            raise MisshapenError(
+                f"{at}: {value!r} is beyond any machine; expected {least:g} to {most:g}{suffix}, or leave it out"
+            )
+        return found
+
+    return read
 
 
 def _example(unit: str) -> str:

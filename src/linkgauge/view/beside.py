@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 from typing import Any
 
+from linkgauge.errors import UsageError
+from linkgauge.files import read_file
+from linkgauge.model.shape import as_it_is, checked, each, number, parsed, table, text, whole
 from linkgauge.store.run import Run
 from linkgauge.view.units import size_text, time_text
 
@@ -16,29 +19,29 @@ NOTE = (
     "median over pairs of launches. It holds where the median is in range and the interval narrow enough to say so."
 )
 
+_ROW_SHAPES = {
+    **dict.fromkeys(("peer", "test", "figure", "verdict"), text), **dict.fromkeys(("ranks", "size", "pairs"), whole()),
+    **dict.fromkeys(("ours_ns", "peer_ns", "ratio", "low", "high"), number()), "memory": each(text),
+}  # fmt: skip
+_ROW = table(_ROW_SHAPES, needed=_ROW_SHAPES)
+
 
 def beside_rows(run: Run) -> list[list[str]]:
     """Return the rows of the table in words; none where there is no such file, and none of a row that is damaged."""
     path = run.path / "with" / "ratios.json"
-    try:
-        with path.open("rb") as file:
-            stored = json.loads(file.read(_MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+    if not path.exists():
         return []
     rows = []
-    for one in stored if isinstance(stored, list) else []:
-        try:
-            rows.append(_row(one))
-        except (KeyError, TypeError, ValueError, OverflowError):
-            continue
+    with contextlib.suppress(UsageError):
+        for one in parsed(read_file(path, _MAX_BYTES, "the table of ratios"), each(as_it_is), str(path)):
+            with contextlib.suppress(UsageError):
+                rows.append(_cells(checked(one, _ROW, str(path))))
     return rows
 
 
-def _row(one: dict[str, Any]) -> list[str]:
-    memory = " to ".join(dict.fromkeys(str(kind) for kind in one["memory"]))
-    times = [time_text(float(one[name])) for name in ("ours_ns", "peer_ns")]
-    interval = f"{float(one['low']):.3f} to {float(one['high']):.3f}"
+def _cells(one: dict[str, Any]) -> list[str]:
     return [
-        str(one["peer"]), str(one["test"]), str(int(one["ranks"])), memory, size_text(int(one["size"])), *times,
-        f"{one['figure']}s", f"{float(one['ratio']):.3f}", interval, str(int(one["pairs"])), str(one["verdict"]),
+        one["peer"], one["test"], str(one["ranks"]), " to ".join(dict.fromkeys(one["memory"])), size_text(one["size"]),
+        time_text(one["ours_ns"]), time_text(one["peer_ns"]), f"{one['figure']}s", f"{one['ratio']:.3f}",
+        f"{one['low']:.3f} to {one['high']:.3f}", str(one["pairs"]), one["verdict"],
     ]  # fmt: skip

@@ -7,11 +7,12 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError
+from linkgauge.exchange.other_names import NCCL_PROGRAMS, NCCL_TYPES, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 
@@ -75,25 +76,6 @@ def _cell(value: object) -> object:
     return value
 
 
-# nccl-tests' size of a case (m, ranks) -> bytes it prints: total of all blocks, the own one included.
-_NCCL: dict[str, tuple[str, Callable[[int, int], int]]] = {
-    "allreduce": ("all_reduce_perf", lambda m, n: m),
-    "allgather": ("all_gather_perf", lambda m, n: m),
-    "reduce_scatter": ("reduce_scatter_perf", lambda m, n: m),
-    "broadcast": ("broadcast_perf", lambda m, n: m),
-    "reduce": ("reduce_perf", lambda m, n: m),
-    "alltoall": ("alltoall_perf", lambda m, n: m * n),
-    "ring_shift": ("sendrecv_perf", lambda m, n: m),
-    "gather": ("gather_perf", lambda m, n: m),
-    "scatter": ("scatter_perf", lambda m, n: m),
-}
-_NCCL_TYPES = {
-    "float32": "float",
-    "float64": "double",
-    "float16": "half",
-    "float8_e4m3": "f8e4m3",
-    "float8_e5m2": "f8e5m2",
-}
 _ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 
@@ -119,14 +101,15 @@ def _set_apart(rows: list[Row], first: Row) -> str:
 
 def _nccl_tests(rows: list[Row]) -> Iterator[str]:
     """Yield one table a collective, as nccl-tests prints them; times are means, which is its estimator."""
-    rows = [row for row in rows if row["pattern"] in _NCCL]
+    rows = [row for row in rows if row["pattern"] in NCCL_PROGRAMS]
     for group in _groups(rows, tuple(name for name in _APART if name != "in_place")).values():
         first = group[0]
-        name, restated = _NCCL[first["pattern"]]
         n = first["ranks"]
+        # Its sizes are totals of all blocks, the own one included.
+        blocks = n if first["pattern"] == "alltoall" else 1
         element = _ELEMENT_BYTES[(re.findall(r"\d+", first["datatype"]) or ["8"])[0]]
         library = f", {first['library']}" if first["library"] else ""
-        yield f"# Collective test starting: {name}\n"
+        yield f"# Collective test starting: {NCCL_PROGRAMS[first['pattern']]}\n"
         yield f"# by Linkgauge, {first['transport']}{library}{_set_apart(rows, first)}, cadence {first['cadence']}, "
         yield f"launch {first['launch']}\n"
         yield "# Using devices\n"
@@ -139,12 +122,12 @@ def _nccl_tests(rows: list[Row]) -> Iterator[str]:
         yield _nccl_line("# ", ("(B)", "(elements)", "", "", ""), (*units, *units))
         sizes: dict[int, dict[bool, Row]] = {}
         for row in group:
-            sizes.setdefault(restated(row["size"], n), {})[bool(row["in_place"])] = row
+            sizes.setdefault(row["size"] * blocks, {})[bool(row["in_place"])] = row
         for size, both in sorted(sizes.items()):
             redop = str(first["op"]) if PATTERNS[first["pattern"]].reduces else "none"
             root = str(first["root"]) if PATTERNS[first["pattern"]].rooted else "-1"
             block = n if first["pattern"] in ("allgather", "reduce_scatter", "gather", "scatter", "alltoall") else 1
-            kind = _NCCL_TYPES.get(first["datatype"], str(first["datatype"]))
+            kind = NCCL_TYPES.get(first["datatype"], str(first["datatype"]))
             cells: list[str] = []
             for in_place in (False, True):
                 row_ = both.get(in_place)
@@ -165,46 +148,26 @@ def _nccl_line(start: str, left: tuple[str, ...], right: tuple[str, ...]) -> str
     return named + "".join(f"  {a:>7}  {b:>6}  {c:>6}  {d:>6}" for a, b, c, d in (right[:4], right[4:])) + "\n"
 
 
-# OSU's name, what it prints, and its size of a case (m, ranks): per rank or peer.
-_OSU: dict[str, tuple[str, str, Callable[[int, int], int]]] = {
-    "pingpong": ("Latency Test", "latency", lambda m, n: m),
-    "unidirectional": ("Bandwidth Test", "bandwidth", lambda m, n: m),
-    "bidirectional": ("Bi-Directional Bandwidth Test", "bandwidth", lambda m, n: m),
-    "allreduce": ("Allreduce Latency Test", "time", lambda m, n: m),
-    "allgather": ("Allgather Latency Test", "time", lambda m, n: m // n),
-    "alltoall": ("All-to-All Personalized Exchange Latency Test", "time", lambda m, n: m),
-    "broadcast": ("Broadcast Latency Test", "time", lambda m, n: m),
-    "reduce": ("Reduce Latency Test", "time", lambda m, n: m),
-    "reduce_scatter": ("Reduce_scatter Latency Test", "time", lambda m, n: m),
-    "gather": ("Gather Latency Test", "time", lambda m, n: m // n),
-    "scatter": ("Scatter Latency Test", "time", lambda m, n: m // n),
-}
-_OSU_TYPES = {"float32": "MPI_FLOAT", "float64": "MPI_DOUBLE", "int8": "MPI_CHAR", "int32": "MPI_INT"}
-
-
 def _osu(rows: list[Row]) -> Iterator[str]:
     """Yield one table a pattern, as OSU prints them; times are means, bandwidths in MB/s of 10^6 bytes."""
-    rows = [row for row in rows if row["pattern"] in _OSU]
+    rows = [row for row in rows if row["pattern"] in OSU_TESTS]
     for group in _groups(rows, _APART).values():
         first = group[0]
-        name, quantity, restated = _OSU[first["pattern"]]
-        column = {"latency": "Avg Latency(us)", "time": "Avg Latency(us)", "bandwidth": "Bandwidth (MB/s)"}[quantity]
-        yield f"# OSU MPI {name}\n"
+        info = PATTERNS[first["pattern"]]
+        yield f"# OSU MPI {OSU_TESTS[info.name]}\n"
         ranks = first["ranks"]
         yield f"# by Linkgauge, {first['transport']}{_set_apart(rows, first)}, {ranks} ranks, {first['cadence']}, "
         yield f"window {first['window']}\n"
         if (first["source_memory"], first["target_memory"]) != ("pageable", "pageable"):
             source, target = _osu_memory(first["source_memory"]), _osu_memory(first["target_memory"])
             yield f"# Send Buffer on {source} and Receive Buffer on {target}\n"
-        yield f"# Datatype: {_OSU_TYPES.get(first['datatype'], 'MPI_CHAR')}.\n"
-        yield f"{'# Size':<10}{column:>20}\n"
+        yield f"# Datatype: {OSU_TYPES.get(first['datatype'], 'MPI_CHAR')}.\n"
+        yield f"{'# Size':<10}{'Bandwidth (MB/s)' if info.windowed else 'Avg Latency(us)':>20}\n"
         for row in sorted(group, key=lambda row: row["size"]):
-            values = {
-                "latency": row["mean_ns"] / 2e3,
-                "time": row["mean_ns"] / 1e3,
-                "bandwidth": (row["goodput_mean_bytes_per_s"] or 0) / 1e6,
-            }
-            yield f"{restated(row['size'], row['ranks']):<10}{values[quantity]:>20.2f}\n"
+            size = row["size"] // (row["ranks"] if info.name in OSU_PER_BLOCK else 1)
+            time_us = row["mean_ns"] / (2e3 if info.half_round_trip else 1e3)
+            value = (row["goodput_mean_bytes_per_s"] or 0) / 1e6 if info.windowed else time_us
+            yield f"{size:<10}{value:>20.2f}\n"
         yield "\n"
 
 

@@ -13,39 +13,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from linkgauge.exchange.imported import MOST_RANKS, Hints, ImportedCase, ImportedLog, make_case, restated
+from linkgauge.exchange.other_names import NCCL_OLDER_TYPES, NCCL_PROGRAMS, NCCL_TYPES
 from linkgauge.model.case import OPS
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import each, maybe, number, scalar, table, text, whole
 
-_PROGRAMS = {
-    "all_reduce_perf": "allreduce",
-    "all_gather_perf": "allgather",
-    "reduce_scatter_perf": "reduce_scatter",
-    "broadcast_perf": "broadcast",
-    "reduce_perf": "reduce",
-    "alltoall_perf": "alltoall",
-    "sendrecv_perf": "ring_shift",
-    "gather_perf": "gather",
-    "scatter_perf": "scatter",
-}
-_TYPES = {
-    "float": "float32",
-    "double": "float64",
-    "half": "float16",
-    "bfloat16": "bfloat16",
-    "int8": "int8",
-    "char": "int8",
-    "uint8": "uint8",
-    "int32": "int32",
-    "int": "int32",
-    "uint32": "uint32",
-    "int64": "int64",
-    "uint64": "uint64",
-    "f8e4m3": "float8_e4m3",
-    "fp8_e4m3": "float8_e4m3",
-    "f8e5m2": "float8_e5m2",
-    "fp8_e5m2": "float8_e5m2",
-}
+_PATTERNS = {program: pattern for pattern, program in NCCL_PROGRAMS.items()}
+_TYPES = NCCL_OLDER_TYPES | {theirs: ours for ours, theirs in NCCL_TYPES.items()}
 _RANK = re.compile(
     r"#\s+Rank\s+(\d{1,9})(?:\s+Group\s+\d+)?\s+Pid\s+(\d{1,9})\s+on\s+(\S+)\s+device\s+(\d{1,9})\s+\[([^\]]*)\]\s*(.*)"
 )
@@ -72,7 +46,7 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
     settings = _Settings(hints.pattern, hints.ranks or 0)
     names: list[str] = []
     warned = False
-    for number, line in enumerate(text.splitlines(), start=1):
+    for at, line in enumerate(text.splitlines(), start=1):
         if line.startswith("#"):
             names = _heading(line, log, settings) or names
             continue
@@ -80,22 +54,20 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
         if not tokens:
             continue
         if not names or not tokens[0].isdecimal():
-            log.problem(number, f"not a row of the table: {line.strip()[:80]!r}")
+            log.problem(at, f"not a row of the table: {line.strip()[:80]!r}")
             continue
         if settings.pattern is None or settings.ranks == 0:
             if not warned:
                 lacking = "--pattern" if settings.pattern is None else "--ranks"
-                log.problem(
-                    number, f"the log does not say it, so {lacking} must: this and the rows after it are left out"
-                )
+                log.problem(at, f"the log does not say it, so {lacking} must: this and the rows after it are left out")
             warned = True
             continue
-        _row(number, tokens, names, log, settings)
+        _row(at, tokens, names, log, settings)
 
 
 def _pattern_of(program: str, otherwise: str | None) -> str | None:
     """The pattern of a program by its path; a build for MPI may say so at the end of its name."""
-    return _PROGRAMS.get(PurePosixPath(program).name.removesuffix("_mpi"), otherwise)
+    return _PATTERNS.get(PurePosixPath(program).name.removesuffix("_mpi"), otherwise)
 
 
 def _heading(line: str, log: ImportedLog, settings: _Settings) -> list[str] | None:

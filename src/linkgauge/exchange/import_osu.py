@@ -8,30 +8,11 @@ from __future__ import annotations
 import re
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
+from linkgauge.exchange.other_names import OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.model.patterns import PATTERNS
 
-# Name of the test -> (pattern, whether the size is one of n blocks).
-_TESTS = {
-    "Latency Test": ("pingpong", False),
-    "Bandwidth Test": ("unidirectional", False),
-    "Bi-Directional Bandwidth Test": ("bidirectional", False),
-    "Allreduce Latency Test": ("allreduce", False),
-    "Allgather Latency Test": ("allgather", True),
-    "All-to-All Personalized Exchange Latency Test": ("alltoall", False),
-    "Broadcast Latency Test": ("broadcast", False),
-    "Reduce Latency Test": ("reduce", False),
-    "Reduce_scatter Latency Test": ("reduce_scatter", False),
-    "Gather Latency Test": ("gather", True),
-    "Scatter Latency Test": ("scatter", True),
-}
-_TYPES = {
-    "MPI_CHAR": "int8",
-    "MPI_SIGNED_CHAR": "int8",
-    "MPI_BYTE": "uint8",
-    "MPI_INT": "int32",
-    "MPI_FLOAT": "float32",
-    "MPI_DOUBLE": "float64",
-}
+_PATTERNS = {test: pattern for pattern, test in OSU_TESTS.items()}
+_TYPES = {theirs: ours for ours, theirs in OSU_TYPES.items()} | {"MPI_SIGNED_CHAR": "int8"}
 _HEADER = re.compile(r"#\s*OSU MPI(-[A-Z]+(?: MANAGED)?)? (.+?)\s*(?:v(\d\S*))?\s*$")
 _BUFFERS = re.compile(r"#\s*Send Buffer on (\w+) .*Receive Buffer on (\w+)")
 _MEMORY = {"DEVICE": "device", "HOST": "pageable", "MANAGED": "managed"}
@@ -48,7 +29,7 @@ class _Test:
 
     def __init__(self, suffix: str | None, name: str) -> None:
         self.name = name
-        self.pattern, self.per_block = _TESTS.get(name, ("", False))
+        self.pattern = _PATTERNS.get(name, "")
         managed = bool(suffix and suffix.endswith("MANAGED"))
         kind = "managed" if managed else "device" if suffix in ("-CUDA", "-ROCM", "-OPENACC") else "pageable"
         self.source = self.target = kind
@@ -111,7 +92,7 @@ def _row(number: int, line: str, test: _Test, log: ImportedLog, hints: Hints) ->
     if size <= 0 or figure <= 0 or not test.source or not test.target:
         log.problem(number, f"no case: size {size}, figure {figure}")
         return
-    m = size * ranks if test.per_block else size
+    m = size * ranks if test.pattern in OSU_PER_BLOCK else size
     window = (hints.window or _DEFAULT_WINDOW) if rate else 1
     reduces = PATTERNS[test.pattern].reduces
     evidence = {"size_printed": size, "estimator": "mean of a loop" if pair else "mean over ranks of means"}

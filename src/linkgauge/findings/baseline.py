@@ -20,7 +20,7 @@ from linkgauge.files import read_file
 from linkgauge.findings.facts import Facts, Measure
 from linkgauge.findings.left_out import left_out_keys
 from linkgauge.findings.siblings import CORES_SLOWER
-from linkgauge.findings.subjects import Subject, case_words, labels_of
+from linkgauge.findings.subjects import Subject, case_words
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.case import Case
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, numeral, one_of, parsed, table, text, whole
@@ -163,15 +163,8 @@ def check_baseline(
         if key not in known and key[0] not in left_out:
             reason = f"in the baseline's {len(entry.medians_ns)} runs and not measured, or not ok, in this one"
             verdicts.append(
-                Verdict(
-                    "cannot judge",
-                    entry.words,
-                    reason,
-                    baseline.place,
-                    subject.name,
-                    subject.host,
-                    key[0],
-                    entry.devices,
+                subject.verdict(
+                    "cannot judge", entry.words, reason, baseline.place, case_key=key[0], devices=entry.devices
                 )
             )
     return verdicts, notes, unknown
@@ -207,9 +200,10 @@ def _judged(
             reason += f"; a further run would be below {reach:+.1%} (false-discovery rate {rates[i]:.1g})"
         required, measured, unit = _figures(measure, usual, limit)
         verdicts.append(
-            Verdict("short" if short else "holds", case_words(measure), reason, baseline.place, subject.name,
-                    subject.host, key[0], measure.devices, measured, required, unit,
-                    slower / (1 + slower) if short else 0.0, labels_of(measure))
+            subject.verdict(
+                "short" if short else "holds", case_words(measure), reason, baseline.place, measure, case_key=key[0],
+                measured=measured, required=required, unit=unit, shortfall=slower / (1 + slower) if short else 0.0,
+            )
         )  # fmt: skip
     return verdicts
 
@@ -229,9 +223,7 @@ def _level(subject: Subject, baseline: Baseline, found: Prediction, margin: floa
         f"{math.expm1(found.level_limit):+.1%}"
     )
     words = "all cases together"
-    return [
-        Verdict("short", words, reason, baseline.place, subject.name, subject.host, shortfall=slower / (1 + slower))
-    ]
+    return [subject.verdict("short", words, reason, baseline.place, shortfall=slower / (1 + slower))]
 
 
 def _figures(measure: Measure, usual_ns: float, limit_ns: float) -> tuple[float, float, str]:

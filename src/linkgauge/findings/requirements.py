@@ -13,7 +13,7 @@ from linkgauge.findings.facts import DIMENSIONS, Measure, rate_text, time_text
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
 from linkgauge.findings.rules import ANY, told_by
-from linkgauge.findings.subjects import Subject, case_words, labels_of, task_words
+from linkgauge.findings.subjects import Subject, case_words, task_words
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import Shape, anything, as_it_is, checked, each, one_or_more, only, parsed_toml, text, whole
@@ -43,9 +43,11 @@ def check_system(
         seen = f"{one.entry.share.value:.1%} was seen, {1 - tolerance:.0%} of that is asked"
         reason = f"{one.goodput / one.nominal:.0%} of {rate_text(one.nominal)}; {seen}"
         verdicts.append(
-            Verdict("short" if one.short else "holds", case_words(measure), reason, one.entry.share.source,
-                    subject.name, subject.host, measure.case_key, measure.devices, one.goodput, one.required, "B/s",
-                    1 - one.goodput / one.required if one.short else 0.0, labels_of(measure), task_words(measure))
+            subject.verdict(
+                "short" if one.short else "holds", case_words(measure), reason, one.entry.share.source, measure,
+                measured=one.goodput, required=one.required, unit="B/s", task=task_words(measure),
+                shortfall=1 - one.goodput / one.required if one.short else 0.0,
+            )
         )  # fmt: skip
     verdicts += failed_verdicts(subject, system.name)
     found = None if subject.facts.system is None else like(subject.facts.system, system)
@@ -60,24 +62,17 @@ def check_system(
 
 def finding_verdict(name: str, finding: Finding, source: str, subject: Subject) -> Verdict:
     """Return the shortfall that a finding is to a rule of this name."""
-    return Verdict(
-        "short",
-        f"{name}: {finding.subject}",
-        finding.sentence,
-        source,
-        subject.name,
-        subject.host,
-        devices=finding.devices,
-        shortfall=finding.effect,
-    )
+    what = f"{name}: {finding.subject}"
+    return subject.verdict("short", what, finding.sentence, source, devices=finding.devices, shortfall=finding.effect)
 
 
 def failed_verdicts(subject: Subject, source: str) -> list[Verdict]:
     """Return a shortfall for each case that did not end well: in `check` these count as 1."""
     return [
-        Verdict("short", f"{one.transport} {one.pattern} on {'-'.join(map(str, one.devices))}",
-                f"{one.status}: {one.reason}", source, subject.name, subject.host,
-                one.case_key, one.devices, shortfall=1.0)
+        subject.verdict(
+            "short", f"{one.transport} {one.pattern} on {'-'.join(map(str, one.devices))}",
+            f"{one.status}: {one.reason}", source, case_key=one.case_key, devices=one.devices, shortfall=1.0,
+        )
         for one in subject.facts.failures
     ]  # fmt: skip
 
@@ -162,7 +157,7 @@ def check_rules(
         fitting = [m for m in subject.facts.measures if _matches(rule.where, m)]
         if not fitting:
             reason = "no measured case falls under this rule"
-            verdicts.append(Verdict("cannot judge", rule.name, reason, source, subject.name, subject.host))
+            verdicts.append(subject.verdict("cannot judge", rule.name, reason, source))
         for measure in fitting:
             judged.add(measure.case_key)
             verdicts += [_against(subject, rule, key, limit, measure, source) for key, limit in rule.limits.items()]
@@ -174,7 +169,7 @@ def _no_findings(subject: Subject, rule: UserRule, source: str, findings: Sequen
     wanted = [f for f in findings if f.rule in rule.no_findings or (ANY in rule.no_findings and f.severity != "note")]
     if not wanted:
         reason = f"no finding of {', '.join(rule.no_findings)}"
-        return [Verdict("holds", rule.name, reason, source, subject.name, subject.host)]
+        return [subject.verdict("holds", rule.name, reason, source)]
     return [finding_verdict(rule.name, f, source, subject) for f in wanted]
 
 
@@ -211,11 +206,10 @@ def _against(subject: Subject, rule: UserRule, key: str, limit: float, measure: 
     if bound is not None and bound.value_bytes_per_s and measure.goodput is not None:
         values["share"] = measure.goodput / bound.value_bytes_per_s
     value = values[quantity]
-    common = (source, subject.name, subject.host, measure.case_key, measure.devices)
     what = f"{rule.name}: {case_words(measure)}"
     if value is None:
         reason = "no bound is known for this case" if quantity == "share" else f"this pattern has no {quantity}"
-        return Verdict("cannot judge", what, reason, *common, labels=labels_of(measure))
+        return subject.verdict("cannot judge", what, reason, source, measure)
     at_least = key.endswith("at_least")
     # The interval's near end counts, so that noise alone does not fail a case.
     reach = 0.0 if quantity == "spread" else measure.half_width
@@ -223,17 +217,11 @@ def _against(subject: Subject, rule: UserRule, key: str, limit: float, measure: 
     shortfall = 0.0 if not short else (1 - value / limit if at_least else 1 - limit / value)
     asked = f"{'at least' if at_least else 'at most'} {_shown(limit, unit)} asked"
     reason = f"{quantity} {_shown(value, unit)}, {asked}"
-    return Verdict(
-        "short" if short else "holds",
-        what,
-        reason,
-        *common,
-        value,
-        limit,
-        "" if unit == units.COUNT else unit,
-        shortfall,
-        labels_of(measure),
-    )
+    unit = "" if unit == units.COUNT else unit
+    return subject.verdict(
+        "short" if short else "holds", what, reason, source, measure,
+        measured=value, required=limit, unit=unit, shortfall=shortfall,
+    )  # fmt: skip
 
 
 def _shown(value: float, unit: str) -> str:

@@ -197,15 +197,13 @@ def check_siblings(subject: Subject) -> list[Verdict]:
         source = "its siblings"
         if not one.slow:
             reason = f"alike within {one.spread:.1%} over {_cases(one.cases)}"
-            verdicts.append(Verdict("holds", one.name, reason, source, subject.name, subject.host))
+            verdicts.append(subject.verdict("holds", one.name, reason, source))
         for slow in one.slow:
             devices = tuple(sorted({device for s in slow.members for device in s.devices}))
             count = len(slow.members[0].excesses)
             reason = f"its cases take {slow.share:+.0%} against those of {one.name} ({_cases(count)} each)"
-            verdicts.append(
-                Verdict("short", slow.name, reason, source, subject.name, subject.host, devices=devices,
-                        shortfall=slow.share / (1 + slow.share))
-            )  # fmt: skip
+            shortfall = slow.share / (1 + slow.share)
+            verdicts.append(subject.verdict("short", slow.name, reason, source, devices=devices, shortfall=shortfall))
     return verdicts
 
 
@@ -254,8 +252,8 @@ def check_ceilings(subject: Subject) -> list[Verdict]:
         name = f"{one.pattern} on {members_text([m.devices for _, m, _ in found])}"
         reason = f"{one.label} reaches {share:.0%} of {rate_text(bound)}, what the links allow, at {size_text(size)}"
         verdicts.append(
-            Verdict("short" if short else "holds", name, reason, "its ceilings", subject.name, subject.host,
-                    devices=one.devices, shortfall=1 - share / LEAST_OF_BOUND if short else 0.0)
+            subject.verdict("short" if short else "holds", name, reason, "its ceilings", devices=one.devices,
+                            shortfall=1 - share / LEAST_OF_BOUND if short else 0.0)
         )  # fmt: skip
     return verdicts
 

@@ -7,8 +7,10 @@ import dataclasses
 import gc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from linkgauge.findings.facts import DIMENSIONS, Facts, Measure, size_text
+from linkgauge.findings.verdicts import Outcome, Verdict
 from linkgauge.model.case import DEFAULTS
 
 
@@ -28,6 +30,14 @@ class Subject:
     def uuids(self) -> dict[int, str]:
         """UUIDs by device, where they are known."""
         return {number: device.uuid for number, device in self.facts.devices.items() if device.uuid}
+
+    def verdict(
+        self, outcome: Outcome, what: str, reason: str, source: str, measure: Measure | None = None, **more: Any
+    ) -> Verdict:
+        """Return a verdict on the run, or on a measure of it."""
+        if measure is not None:
+            more = {"case_key": measure.case_key, "devices": measure.devices, "labels": labels_of(measure), **more}
+        return Verdict(outcome, what, reason, source, self.name, self.host, **more)
 
 
 @contextlib.contextmanager

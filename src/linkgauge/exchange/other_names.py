@@ -1,0 +1,27 @@
+"""What nccl-tests and OSU call our patterns and types: their logs are read by it, and tables as theirs are printed."""
+
+from __future__ import annotations
+
+NCCL_PROGRAMS = {
+    "allreduce": "all_reduce_perf", "allgather": "all_gather_perf", "reduce_scatter": "reduce_scatter_perf",
+    "broadcast": "broadcast_perf", "reduce": "reduce_perf", "alltoall": "alltoall_perf", "ring_shift": "sendrecv_perf",
+    "gather": "gather_perf", "scatter": "scatter_perf",
+}  # fmt: skip
+NCCL_TYPES = {
+    "float32": "float", "float64": "double", "float16": "half", "float8_e4m3": "f8e4m3", "float8_e5m2": "f8e5m2",
+    **{name: name for name in ("bfloat16", "int8", "uint8", "int32", "uint32", "int64", "uint64")},
+}  # fmt: skip
+"""As newer versions print them."""
+NCCL_OLDER_TYPES = {"char": "int8", "int": "int32", "fp8_e4m3": "float8_e4m3", "fp8_e5m2": "float8_e5m2"}
+OSU_TESTS = {
+    "pingpong": "Latency Test", "unidirectional": "Bandwidth Test", "bidirectional": "Bi-Directional Bandwidth Test",
+    "allreduce": "Allreduce Latency Test", "allgather": "Allgather Latency Test",
+    "alltoall": "All-to-All Personalized Exchange Latency Test", "broadcast": "Broadcast Latency Test",
+    "reduce": "Reduce Latency Test", "reduce_scatter": "Reduce_scatter Latency Test", "gather": "Gather Latency Test",
+    "scatter": "Scatter Latency Test",
+}  # fmt: skip
+OSU_PER_BLOCK = ("allgather", "gather", "scatter")
+"""Patterns of which OSU's size is that of one of n blocks; ours is of all."""
+OSU_TYPES = {
+    "int8": "MPI_CHAR", "uint8": "MPI_BYTE", "int32": "MPI_INT", "float32": "MPI_FLOAT", "float64": "MPI_DOUBLE",
+}  # fmt: skip

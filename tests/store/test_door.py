@@ -25,7 +25,16 @@ CASES = [make_case("ccl", "allreduce", 4096), make_case("mpi", "pingpong", 8), m
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return make_run(tmp_path / "run", cases=CASES, samples=8)
+    seen = {
+        "rank": 0,
+        "subject": "GPU-0",
+        "moment": "before",
+        "when_ns": 5,
+        "name": "power",
+        "value": 90.0,
+        "unit": "W",
+    }
+    return make_run(tmp_path / "run", cases=CASES, samples=8, observations=[seen])
 
 
 def change(file: Path, how: Callable[[pa.Table], pa.Table]) -> None:
@@ -77,6 +86,10 @@ def read(folder: Path) -> None:
         ("launches.parquet", setting("env", '{"NCCL_ALGO": 3}'), "NCCL_ALGO is 3: expected a text"),
         ("launches.parquet", setting("clock", '{"resolution_ns": -1}'), "a number from 0.001"),
         ("samples/launch-00000.parquet", setting("rank", 1 << 30), "rank of samples is"),
+        ("samples/launch-00000.parquet", setting("rank", 4), "rank of samples is 4: expected below 4 in case"),
+        ("samples/launch-00000.parquet", setting("rank", 9, -20), "rank of samples is 9: expected below"),
+        ("samples/launch-00000.parquet", setting("lane", 1), "lane of samples is 1: expected below 1 in case"),
+        ("observations/launch-00000.parquet", setting("rank", 7), "rank of observations is 7: expected below 4"),
         ("samples/launch-00000.parquet", setting("ns", -1), "ns of samples is -1: expected at least 0"),
         ("samples/launch-00000.parquet", setting("phase", "late"), "phase is 'late': expected warmup or sample"),
         ("samples/launch-00000.parquet", lambda table: table.slice(0, 0), ""),

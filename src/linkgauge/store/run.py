@@ -88,7 +88,8 @@ class Run:
         added = [tables.samples_table(new, str(self.path)).select(columns)] if new else []
         for table in itertools.chain(tables.read_parts(paths, "samples", columns), added):
             if table.num_rows:
-                yield door.checked("samples", table, str(self.path))
+                sound = door.checked("samples", table, str(self.path))
+                yield door.of_its_case("samples", sound, self._most, str(self.path))
 
     @functools.cached_property
     def observations(self) -> pa.Table:
@@ -99,13 +100,18 @@ class Run:
         rows = [row for record in seen for row in tables.observation_rows(record, str(self.path))]
         new = tables.table_of("observations", rows, str(self.path))
         found = pa.concat_tables([*tables.read_parts(paths, "observations"), new])
-        return door.checked("observations", found, str(self.path))
+        sound = door.checked("observations", found, str(self.path))
+        return door.of_its_case("observations", sound, self._most, str(self.path))
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows of `cases` as Row, in their order."""
         for record in self.cases.to_pylist():
             identity = tables.identity_of(record, str(self.path))
             yield Row(*identity, Case.from_dimensions(record), record["status"], record["reason"], record)
+
+    @functools.cached_property
+    def _most(self) -> dict[tuple[Any, ...], tuple[int, int]]:
+        return door.most_of(self.cases)
 
     @functools.cached_property
     def _journals(self) -> list[Record]:

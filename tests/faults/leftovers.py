@@ -13,10 +13,10 @@ from linkgauge.run import processes
 _MULTIPROCESSING = "sem.mp-"
 
 
-def left_behind(folder: Path) -> list[str]:
+def left_behind(folder: Path, patience_s: float = 5.0) -> list[str]:
     """Processes and temporary files of the runs whose TMPDIR is `folder`/tmp, MPI libraries' own included."""
     found = []
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         found = [f"process {pid}" for pid in processes.own_processes() if str(folder) in _environment(pid)]
         if not found:

@@ -23,6 +23,7 @@ import pytest
 
 from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from linkgauge.errors import RunFolderError
+from linkgauge.run import processes
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.store.run import load
 from thorough import most
@@ -141,6 +142,24 @@ def test_a_killed_and_resumed_run_completes_what_an_undisturbed_one_does(
     assert [path for path in files if path.name.startswith(".") or path.parent.name == "journal"] == []
     clean_leftovers([tmp_path / "tmp", Path("/dev/shm")])
     assert left_behind(tmp_path) == []
+    assert new_shared_memory(before) == set()
+
+
+@pytest.mark.parametrize("which", ["launcher", "rank"])
+def test_what_is_stopped_does_not_stay_when_the_parent_is_killed(tmp_path: Path, which: str) -> None:
+    """A stopped launcher does not hear that its parent has died, and a launcher may wait for a stopped rank."""
+    before = shared_memory()
+    process = begin(tmp_path)
+    deadline = time.monotonic() + 60
+    while recorded_bytes(tmp_path) == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    of_the_launch = processes.marked(f"{process.pid}.{processes.start_time(process.pid)}.")
+    stopped = min(of_the_launch) if which == "launcher" else max(of_the_launch)
+    os.kill(stopped, signal.SIGSTOP)
+    process.kill()
+    process.wait()
+    assert left_behind(tmp_path, patience_s=20) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
     assert new_shared_memory(before) == set()
 
 

@@ -12,6 +12,7 @@ from linkgauge.run.info import now
 from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
 from linkgauge.run.reporter import Reporter
 from linkgauge.run.runner import FAILED, Runner
+from linkgauge.run.survivor import Survivor
 from linkgauge.run.work import Work
 from linkgauge.store.folder import RunFolder
 
@@ -42,6 +43,7 @@ def measure(work: Work, reporter: Reporter) -> int:
     """Measure, and return the exit status of docs/definitions.md. The folder is left valid whatever happens."""
     work.folder.hold()
     clean_up(reporter)
+    survivor = Survivor()
     folders = PrivateFolders()
     try:
         runner = Runner(work, folders, reporter)
@@ -57,6 +59,7 @@ def measure(work: Work, reporter: Reporter) -> int:
         ) from None
     finally:
         folders.close()
+        survivor.close()
     return _finish(work, runner, reporter)
 
 

@@ -175,6 +175,8 @@ def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
             _remove_segments(root)
             shutil.rmtree(root, ignore_errors=True)
             removed.append(root)
+        with contextlib.suppress(OSError):  # of other runs' folders
+            user.rmdir()
     return removed
 
 

@@ -2,11 +2,11 @@
 
     python tests/fuzz/whole.py --count 10000 --seed 1       # as many inputs, each by some of the commands
 
-An input is a run folder, or a plan, a system, a file of rules or a baseline beside one that is sound. Each column, key
-and JSON text is changed by its type: values at and beyond its ends, other words that are known, hostile texts, null,
-another type, twice, not there. Every command must end with status 0, 1, 2, 3 or 5, with one line where it is 2 or 5,
-within MOST_S of the processor and MOST_BYTES. An input is the same at every call with its
-number; what breaks a reader prints it.
+An input is a run folder, or a plan, a system, a recorded machine, rules or a baseline beside a sound one. Each column,
+key and JSON text is changed by its type: values at and beyond its ends, other words that are known, hostile texts,
+null, another type, twice, not there. Every command must end with status 0, 1, 2, 3 or 5, with one line where it is 2 or
+5, within MOST_S of the processor and MOST_BYTES. An input is the same at every call with its number; what breaks a
+reader prints it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from linkgauge.errors import LinkgaugeError  # noqa: E402
 from linkgauge.model.case import DIMENSIONS  # noqa: E402
 from linkgauge.store import schema  # noqa: E402
 from linkgauge.system import catalog, dump  # noqa: E402
+from recorded_machine import Machine, h200, switch_links  # noqa: E402
 from synthetic import make_case, make_run, pair_cases  # noqa: E402
 
 MOST_S = 20
@@ -296,6 +297,36 @@ def _measured() -> Path:
 
 
 @functools.cache
+def _recorded() -> Path:
+    """A recorded machine of four GPUs, two NUMA nodes and a NIC."""
+    machine = Machine(scratch() / "machine")
+    for node in (0, 1):
+        machine.numa(node, f"{4 * node}-{4 * node + 3}", "10 21" if node == 0 else "21 10")
+        machine.cache(4 * node, f"{4 * node}-{4 * node + 3}")
+    for gpu in range(4):
+        machine.pci(f"0000:00:0{gpu}.0/0000:1{gpu}:00.0", numa=gpu // 2)
+        machine.payload(f"0000:00:0{gpu}.0/0000:1{gpu}:00.0", 1)
+    machine.pci("0000:00:06.0/0000:20:00.0", kind="0x020700")
+    machine.rdma("mlx5_0", "0000:00:06.0/0000:20:00.0")
+    devices = [h200(f"00000000:1{gpu}:00.0", switch_links()) for gpu in range(4)]
+    pairs = [[one, other, 20] for other in range(4) for one in range(other)]
+    machine.nvml({"driver": "570.1", "devices": devices, "ancestors": pairs})
+    return machine.root
+
+
+def _machine(generator: random.Random, path: Path) -> str:
+    """Write a recorded machine that is sound but for one of its files."""
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(_recorded(), path, symlinks=True)
+    if generator.random() < 0.5:
+        return "nvml.json: " + _mutated_json(generator, path / "nvml.json")
+    file = generator.choice(sorted(file for file in path.rglob("*") if file.is_file() and not file.is_symlink()))
+    value = str(generator.choice((*TEXTS, *NUMBERS, *FLOATS, "0-99999999", "5-2", "1e999 GT/s PCIe", "9" * 5000)))
+    file.write_bytes(value.encode(errors="surrogatepass"))
+    return f"{file.name} = {value[:60]!r}"
+
+
+@functools.cache
 def _plans() -> list[bytes]:
     from fuzz.targets import seeds
 
@@ -360,7 +391,7 @@ def commands_of_folder(generator: random.Random, path: Path, out: Path) -> Itera
 
 def commands_of_file(generator: random.Random, out: Path) -> tuple[str, list[list[str]]]:
     """A plan, a system, rules or a baseline, mutated, and the commands that read it."""
-    kind = generator.choice(("plan", "system", "rules", "baseline", "resume"))
+    kind = generator.choice(("plan", "system", "rules", "baseline", "resume", "machine"))
     run = str(sound()[0])
     if kind == "plan":
         path = out / "plan.toml"
@@ -373,6 +404,10 @@ def commands_of_file(generator: random.Random, out: Path) -> tuple[str, list[lis
         system = str(path)
         return kind, [["system", system], ["expect", system], ["check", run, "--against", system],
                       ["findings", run, "--system", system]]  # fmt: skip
+    if kind == "machine":
+        told = _machine(generator, out / "machine")
+        words = ["system", "--recorded", str(out / "machine")]
+        return f"machine: {told}", [words, [*words, "--json"]]
     if kind == "resume":
         path = out / "resumed"
         shutil.rmtree(path, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,51 @@ def hgx(tmp_path: Path) -> Machine:
     # NVML need not list devices in the order of PCI addresses.
     machine.nvml({"driver": "570.0", "devices": devices[::-1], "ancestors": []})
     return machine
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ("[1]", "expected an object or table"),
+        ("{", "not JSON"),
+        ('{"devices": 3}', "devices is 3: expected a list"),
+        ('{"devices": [[]]}', "devices[0] is list"),
+        ('{"devices": [{"pci": "x"}]}', "devices[0].pci is 'x': expected a PCI address"),
+        ('{"devices": [{"pcie": {"width": "x16"}}]}', "devices[0].pcie.width is 'x16': expected a whole number"),
+        ('{"devices": [{"fabric": {"state": 3}}]}', "devices[0].fabric has no 'cluster'"),
+        ('{"devices": [], "ancestors": [[0, 1]]}', "ancestors[0] has 2 items: expected 3 to 3"),
+    ],
+)
+def test_recorded_answers_that_are_none_name_the_place(hgx: Machine, answers: str, said: str) -> None:
+    hgx.write("nvml.json", answers)
+    with pytest.raises(UsageError) as caught:
+        discover(hgx.root)
+    assert said in str(caught.value)
+    assert f"{hgx.root}/nvml.json: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("devices/system/node/node0/cpulist", "0-99999999999"),
+        ("devices/system/node/node0/cpulist", "²-x,5-"),
+        ("devices/system/node/node0/meminfo", "Node 0 MemTotal: lots"),
+        ("devices/system/node/node0/distance", "² 21"),
+        ("devices/system/cpu/cpu0/cache/index3/size", "9" * 5000 + "K"),
+        ("class/infiniband/mlx5_0/ports/1/rate", "4.0.0 Gb/sec"),
+    ],
+)
+def test_what_a_recorded_machine_cannot_state_is_unknown(hgx: Machine, file: str, content: str) -> None:
+    hgx.write(f"sys/{file}", content)
+    assert len(discover(hgx.root).devices) == 4
+
+
+def test_a_recorded_machine_may_hold_pipes_and_deep_topologies(hgx: Machine) -> None:
+    pipe = hgx.root / "sys/devices/system/node/node0/cpulist"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    (hgx.root / "hwloc.xml").write_text("<topology>" + "<object>" * 5000 + "</object>" * 5000 + "</topology>")
+    assert len(discover(hgx.root).devices) == 4
 
 
 def test_hgx_h200(hgx: Machine) -> None:

@@ -8,13 +8,14 @@ A recorded machine is a folder with `sys/`, `proc/cpuinfo` and, where it has NVI
 from __future__ import annotations
 
 import dataclasses
-import json
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.files import read_file
+from linkgauge.model.shape import parsed
 from linkgauge.system import amdsmi, ancestors, dmi, hwloc, kfd, nvml, sysfs
 from linkgauge.system.draft import Draft, FoundDevice, discovered, figure
 from linkgauge.system.fabric import add_nvlinks, add_xgmi
@@ -22,6 +23,7 @@ from linkgauge.system.model import NODE_KINDS, Figure, Link, Node, System
 from linkgauge.system.sysfs import HostFacts, PciFacts
 
 _HOST_DEVICES = 4
+_MOST_ANSWERS = 16 << 20  # bytes
 # NVML does not state caches; makers' architecture papers do.
 _L2_BYTES = {
     "GH200": 50 << 20,
@@ -90,12 +92,7 @@ def _recorded_nvml(folder: Path) -> Mapping[str, Any] | None:
     file = folder / "nvml.json"
     if not file.exists():
         return None
-    try:
-        answers = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file}: cannot be read ({error})") from None
-    if answers is not None and not isinstance(answers, dict):
-        raise UsageError(f"{file}: holds no answers of NVML")
+    answers: dict[str, Any] | None = parsed(read_file(file, _MOST_ANSWERS, "NVML's answers"), nvml.ANSWERS, str(file))
     return answers
 
 

@@ -8,10 +8,13 @@ programs and to the MPI libraries that use hwloc, and discovery takes from it th
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
+from linkgauge.errors import UsageError
+from linkgauge.files import read_file
 from linkgauge.system.sysfs import PciFacts, normal_address
 
 VARIABLE = "HWLOC_XMLFILE"
@@ -34,15 +37,13 @@ def pci(file: Path | None) -> dict[str, PciFacts]:
     """
     if file is None:
         return {}
-    try:
-        if file.stat().st_size > _MOST_BYTES:
-            return {}
-        root = ElementTree.fromstring(file.read_bytes())
-    except (OSError, ElementTree.ParseError):
-        return {}
     found: dict[str, PciFacts] = {}
-    if root.tag == "topology":
-        _walk(root, None, (), found)
+    try:
+        root = ElementTree.fromstring(read_file(file, _MOST_BYTES, "hwloc's XML"))
+        if root.tag == "topology":
+            _walk(root, None, (), found)
+    except (UsageError, ElementTree.ParseError, RecursionError):
+        return {}
     return found
 
 
@@ -63,7 +64,7 @@ def _walk(element: ElementTree.Element, numa: int | None, parents: tuple[str, ..
 
 def _single_node(element: ElementTree.Element, above: int | None) -> int | None:
     """Return the NUMA node that an object lies at, where it is one; `above` is its parent's."""
-    if element.get("type") == "NUMANode" and (element.get("os_index") or "").isdigit():
+    if element.get("type") == "NUMANode" and re.fullmatch(r"[0-9]{1,5}", element.get("os_index") or ""):
         return int(element.get("os_index") or 0)
     raw = element.get("nodeset")
     if raw is None:

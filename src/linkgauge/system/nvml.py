@@ -6,9 +6,11 @@ that this driver does not answer is None, never an error.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from linkgauge.model.shape import MisshapenError, each, flag, maybe, one_of, table, text, whole
 from linkgauge.nvml import NvmlAbsentError, fabric_info, field_value, open_nvml
 
 _FI_SPEED_COMMON = 90
@@ -19,6 +21,35 @@ _FI_C2C_STATUS = 171
 _FI_C2C_MAX_RATE = 172
 _VERSIONS = {1: "1", 2: "2", 3: "2.2", 4: "3", 5: "3.1", 6: "4", 7: "5", 8: "6"}
 _REMOTE = {0: "gpu", 1: "npu", 2: "switch"}
+
+
+def _address(value: Any, at: str) -> str:
+    if re.fullmatch(r"[0-9a-fA-F]{1,8}:[0-9a-fA-F]{1,4}:[0-9a-fA-F]{1,4}\.[0-9a-fA-F]{1,2}", text(value, at)) is None:
+        raise MisshapenError(f"{at} is {value[:40]!r}: expected a PCI address")
+    return text(value, at)
+
+
+_COUNT = maybe(whole(0, 1 << 53))
+_NODE = maybe(whole(-1, 1 << 20))
+_PCIE = dict.fromkeys(("generation", "width", "max_generation", "max_width"), maybe(whole(0, 1 << 10)))
+_LINK = {"link": whole(0, 1 << 10), "active": flag, "version": maybe(text), "megabytes_per_s": maybe(whole(0, 10**9)),
+         "remote": maybe(one_of(tuple(_REMOTE.values()))), "remote_pci": maybe(_address)}  # fmt: skip
+_C2C = dict.fromkeys(("links", "megabytes_per_s"), whole(0, 10**9))
+_FABRIC = {"state": whole(), "cluster": text, "clique": whole()}
+_DEVICE = {
+    **dict.fromkeys(("name", "uuid", "serial", "vbios"), maybe(text)), "pci": maybe(_address),
+    **dict.fromkeys(("memory_bytes", "memory_bus_bits", "memory_clock_mhz", "sm_clock_mhz"), _COUNT),
+    "performance_state": _COUNT, "numa": _NODE, "own_numa": _NODE, "pcie": maybe(table(_PCIE)),
+    "links": maybe(each(table(_LINK, needed=("link",)), most=1 << 10)), "c2c": maybe(table(_C2C, needed=_C2C)),
+    "fabric": maybe(table(_FABRIC, needed=_FABRIC)),
+}  # fmt: skip
+ANSWERS = maybe(
+    table(
+        {"driver": maybe(text), "devices": each(table(_DEVICE), most=1 << 10),
+         "ancestors": maybe(each(each(whole(0, 1 << 10), 3, 3)))},
+    )
+)  # fmt: skip
+"""What `read` returns, as a recorded machine's file has it."""
 
 
 def read() -> dict[str, Any] | None:

@@ -10,8 +10,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from linkgauge.errors import UsageError
+from linkgauge.files import read_file
+
 _ADDRESS = re.compile(r"^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 _PCIE_CAPABILITY = 0x10
+_MOST_BYTES = 64 << 20  # of /proc/cpuinfo on a machine of many cores: a recorded machine may be a stranger's
+_BEYOND = 1 << 40  # no number that is read here
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,8 @@ class NicFacts:
 def text(path: Path) -> str | None:
     """Return a small file's text without its last newline, or None where it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
+        return read_file(path, _MOST_BYTES, "a file of sysfs").decode(errors="replace").strip()
+    except UsageError:
         return None
 
 
@@ -70,19 +75,19 @@ def number(path: Path) -> int | None:
     """Return a file's number (decimal, or hexadecimal after 0x), or None."""
     content = text(path)
     try:
-        return None if content is None else int(content, 0)
+        found = int(content or "", 0)
     except ValueError:
         return None
+    return found if abs(found) < _BEYOND else None
 
 
 def cpu_list(content: str | None) -> tuple[int, ...]:
     """Return the numbers of a list such as `0-3,8`."""
     numbers: list[int] = []
     for part in (content or "").split(","):
-        first, _, last = part.strip().partition("-")
-        if first.isdigit():
-            numbers.extend(range(int(first), int(last or first) + 1))
-    return tuple(numbers)
+        if found := re.fullmatch(r"\s*([0-9]{1,5})(?:-([0-9]{1,5}))?\s*", part):
+            numbers.extend(range(int(found[1]), int(found[2] or found[1]) + 1))
+    return tuple(dict.fromkeys(numbers))
 
 
 def cpu_model(root: Path) -> str | None:
@@ -100,12 +105,9 @@ def hosts(root: Path) -> list[HostFacts]:
     found = []
     for folder in _numbered(root / "sys/devices/system/node", "node"):
         cores = cpu_list(text(folder / "cpulist"))
-        memory = None
-        for line in (text(folder / "meminfo") or "").splitlines():
-            words = line.split()
-            if "MemTotal:" in words:
-                memory = int(words[words.index("MemTotal:") + 1]) * 1024
-        distances = tuple(int(word) for word in (text(folder / "distance") or "").split() if word.isdigit())
+        stated = re.search(r"\bMemTotal:\s+([0-9]{1,12})\b", text(folder / "meminfo") or "")
+        memory = int(stated[1]) * 1024 if stated else None
+        distances = tuple(map(int, re.findall(r"\b[0-9]{1,5}\b", text(folder / "distance") or "")))
         found.append(HostFacts(int(folder.name[4:]), cores, memory, distances, _cache(root, cores), model))
     if not found:
         cores = cpu_list(text(root / "sys/devices/system/cpu/online"))
@@ -137,7 +139,7 @@ def _cache(root: Path, cores: tuple[int, ...]) -> int | None:
 
 
 def _size(content: str | None) -> int | None:
-    found = re.fullmatch(r"(\d+)([KMG]?)", content or "")
+    found = re.fullmatch(r"([0-9]{1,12})([KMG]?)", content or "")
     return None if found is None else int(found.group(1)) * 1024 ** " KMG".index(found.group(2) or " ")
 
 
@@ -177,8 +179,8 @@ def pci(root: Path) -> dict[str, PciFacts]:
 
 
 def _speed(content: str | None) -> float | None:
-    found = re.match(r"([0-9.]+) GT/s", content or "")
-    return None if found is None else float(found.group(1))
+    found = re.match(r"([0-9]{1,5}(?:\.[0-9]{1,5})?) GT/s", content or "")
+    return None if found is None else float(found.group(1)) or None
 
 
 def _positive(value: int | None) -> int | None:
@@ -213,7 +215,7 @@ def nics(root: Path) -> list[NicFacts]:
         ports = _entries(device / "ports")
         for port in ports:
             # "400 Gb/sec (4X NDR)"
-            rate = re.match(r"([0-9.]+) Gb/sec", text(port / "rate") or "")
+            rate = re.match(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) Gb/sec", text(port / "rate") or "")
             name = device.name if len(ports) == 1 else f"{device.name}:{port.name}"
             active = "ACTIVE" in (text(port / "state") or "")
             found.append(NicFacts(name, address, float(rate.group(1)) * 1e9 if rate else None, active, True))

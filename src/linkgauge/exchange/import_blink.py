@@ -9,8 +9,6 @@ import csv
 import re
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
-from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.transports import TRANSPORTS
 
 _TIME = re.compile(r"(\d+)_Transfer Time_s")
 
@@ -25,24 +23,18 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
     reader = csv.reader(text.splitlines())
     names = next(reader)
     column = next((at for at, name in enumerate(names) if name.strip() == "0_Transfer Time_s"), None)
-    lacking = [
-        flag
-        for flag, value in (
-            ("--pattern", hints.pattern),
-            ("--transport", hints.transport),
-            ("--ranks", hints.ranks),
-            ("--size", hints.size_bytes),
-        )
-        if value is None
-    ]
+    said = {
+        "--pattern": hints.pattern,
+        "--transport": hints.transport,
+        "--ranks": hints.ranks,
+        "--size": hints.size_bytes,
+    }
+    lacking = [flag for flag, value in said.items() if value is None]
     if column is None or lacking:
         log.problem(
             1,
             f"blink's file does not say it: give {', '.join(lacking)}" if lacking else "no column '0_Transfer Time_s'",
         )
-        return
-    if hints.pattern not in PATTERNS or hints.transport not in TRANSPORTS:
-        log.problem(1, f"no pattern {hints.pattern!r}, or no transport {hints.transport!r}")
         return
     assert hints.pattern is not None
     assert hints.transport is not None

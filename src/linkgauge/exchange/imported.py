@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -135,7 +134,7 @@ def _columns(one: ImportedCase) -> dict[str, np.ndarray[Any, Any]]:
     lanes = PATTERNS[one.case.pattern].ways
     keeper = one.case.root if info.timekeeper == "root" else 0
     count = len(one.intervals)
-    ns = np.array([max(1, round(time)) if math.isfinite(time) else 1 for time, _ in one.intervals], np.int64)
+    ns = np.array([max(1, round(time)) for time, _ in one.intervals], np.int64)
     zeros = np.zeros(count * lanes, np.int64)
     return {
         "rank": np.repeat(np.arange(lanes, dtype=np.int32), count) + np.int32(keeper),

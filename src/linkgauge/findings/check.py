@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from linkgauge.errors import UsageError
+from linkgauge.files import read_file
 from linkgauge.findings import rules as rule_table
 from linkgauge.findings.baseline import check_baseline, is_baseline, read_baseline
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.fleet import LEAST_NODES, Standing, check_fleet, standings
 from linkgauge.findings.known import TOLERANCE, held_against, known_kind
-from linkgauge.findings.requirements import check_rules, check_system, failed_verdicts, finding_verdict, read_rules
+from linkgauge.findings.requirements import (
+    MOST_BYTES,
+    check_rules,
+    check_system,
+    failed_verdicts,
+    finding_verdict,
+    read_rules,
+)
 from linkgauge.findings.siblings import CORES_SLOWER, check_ceilings, check_siblings
 from linkgauge.findings.subjects import Subject
 from linkgauge.findings.verdicts import Checked, Verdict
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from linkgauge.model.shape import parsed_toml
 
 Judge = Callable[[Subject], tuple[list[Verdict], list[str], int]]
 
@@ -144,6 +147,6 @@ def _judge(against: str, tolerance: float, margin: float | None, fleet: bool) ->
 
 def _has_rules(path: Path) -> bool:
     try:
-        return "rule" in tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return "rule" in parsed_toml(read_file(path, MOST_BYTES, "a file of rules"), str(path))
+    except UsageError:
         return False

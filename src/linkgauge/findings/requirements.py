@@ -21,7 +21,7 @@ from linkgauge.system import units
 from linkgauge.system.likeness import like
 from linkgauge.system.model import System
 
-_MAX_BYTES = 1 << 20
+MOST_BYTES = 1 << 20
 
 
 def check_system(
@@ -118,7 +118,7 @@ class UserRule:
 
 def read_rules(path: Path) -> list[UserRule]:
     """Read a file of rules (docs/judging.md). UsageError that names file, rule and key."""
-    document = parsed_toml(read_file(path, _MAX_BYTES, "a file of rules"), str(path))
+    document = parsed_toml(read_file(path, MOST_BYTES, "a file of rules"), str(path))
     entries = checked(document, only({"rule": as_it_is}), str(path)).get("rule")
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise UsageError(f"{path}: expected [[rule]] tables")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
-from linkgauge.errors import UsageError
+from linkgauge.errors import UsageError, nearest
 from linkgauge.files import read_file
 from linkgauge.system.form import from_json, from_toml, refuse_twice
 from linkgauge.system.model import System
@@ -28,9 +27,9 @@ def load(name_or_path: str | Path) -> System:
         return _load_file(path)
     known = names()
     if text.lower() not in known:
-        close = difflib.get_close_matches(text.lower(), known, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-        raise UsageError(f"there is no described system {text!r}; {hint}")
+        raise UsageError(
+            f"there is no described system {text!r}{nearest(text.lower(), known)}: known are {', '.join(known)}"
+        )
     return from_toml(text_of(text.lower()), f"{text.lower()}.toml")
 
 

@@ -90,8 +90,8 @@ def rebuild(path: Path, folder: Path) -> Run:
     covered = {"linkgauge_launches": json.dumps([launch["launch"] for launch in launches])}
     records = [_whole_case(case) for case in meta["cases"]]
     tables = {
-        "launches": pa.Table.from_pylist(launches, schema=schema.launches_schema()),
-        "cases": pa.Table.from_pylist(records, schema=schema.cases_schema()),
+        "launches": pa.Table.from_pylist(launches, schema=schema.schema("launches")),
+        "cases": pa.Table.from_pylist(records, schema=schema.schema("cases")),
         "samples": _samples(records, arrays),
         "observations": _observations(records, meta["observations"]),
     }
@@ -223,7 +223,7 @@ def _samples(records: list[dict[str, Any]], arrays: Mapping[str, npt.NDArray[Any
         series_at, sample_at, cell_at = series_at + series, sample_at + count, cell_at + series * count
     columns = {name: np.concatenate(values) for name, values in parts.items()} if parts else {}
     if not columns:
-        return schema.samples_schema().empty_table()
+        return schema.schema("samples").empty_table()
     case = columns.pop("case")
     event = columns.pop("event")
     keys = pa.array([record["case_key"] for record in records])
@@ -233,7 +233,7 @@ def _samples(records: list[dict[str, Any]], arrays: Mapping[str, npt.NDArray[Any
     zeros = pa.array(np.zeros(len(case), np.int32))
     columns["phase"] = pa.DictionaryArray.from_arrays(zeros, pa.array(["sample"]))
     columns["clock"] = pa.DictionaryArray.from_arrays(pa.array(event.astype(np.int32)), pa.array(schema.CLOCK_NAMES))
-    wanted = schema.samples_schema()
+    wanted = schema.schema("samples")
     arrays_of = {
         field.name: columns[field.name]
         if isinstance(columns[field.name], pa.Array)
@@ -346,4 +346,4 @@ def _observations(records: list[dict[str, Any]], kept: list[list[Any]]) -> pa.Ta
         {**{name: records[case][name] for name in schema.IDENTITY}, **dict(zip(names, values, strict=True))}
         for case, *values in kept
     ]
-    return pa.Table.from_pylist(rows, schema=schema.observations_schema())
+    return pa.Table.from_pylist(rows, schema=schema.schema("observations"))

@@ -47,6 +47,19 @@ def test_a_folder_in_the_making_is_no_leftover(tmp_path: Path, monkeypatch: pyte
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_process_that_died_was_making_or_removing_is_a_leftover(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    user = tmp_path / f"linkgauge-{os.getuid()}"
+    user.mkdir(mode=0o700)
+    for name in (".new-{}", ".new-{}-abc", "{}"):
+        for pid in (ended.pid, os.getpid()):
+            (user / name.format(pid)).mkdir()
+    removed = clean_leftovers([tmp_path])
+    assert {path.name for path in removed} == {name.format(ended.pid) for name in (".new-{}", ".new-{}-abc", "{}")}
+    assert len(list(user.iterdir())) == 3
+
+
 def test_the_users_folder_may_go_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = tempfile.mkdtemp
     calls = []

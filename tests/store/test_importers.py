@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import linkgauge
 from linkgauge.errors import UsageError
 from linkgauge.exchange.importers import Hints, import_files, read_log
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.series import HEADLINE
 from linkgauge.stats.summary import summarise
 from thorough import most
@@ -174,6 +175,18 @@ def test_blink(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     with pytest.raises(UsageError, match="--pattern, --transport, --ranks, --size"):
         imported(tmp_path / "other", "blink.csv")
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_of_each_pattern_what_is_imported_can_be_read_again(tmp_path: Path, name: str) -> None:
+    for ranks in (1, 2, 4):
+        output = tmp_path / str(ranks)
+        hints = Hints(pattern=name, transport="ccl", ranks=ranks, size_bytes=64)
+        if PATTERNS[name].takes(ranks):
+            assert import_files([LOGS / "blink.csv"], output, hints).cases == 1
+            assert summarise(linkgauge.load(output)).num_rows
+        else:
+            assert any(f"a {name} of {ranks} ranks" in one for one in read_log(LOGS / "blink.csv", hints).problems)
 
 
 def test_the_same_case_twice_is_two_repeats(tmp_path: Path) -> None:

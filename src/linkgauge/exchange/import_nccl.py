@@ -134,40 +134,19 @@ def _case(
     if datatype is None or op not in ("none", *OPS) or size is None or size <= 0 or not time_us > 0:
         log.problem(number, f"no case: size {total}, type {row.get('type')}, operation {op}, time {time_us}")
         return
-    reduces = PATTERNS[settings.pattern].reduces
-    rooted = PATTERNS[settings.pattern].rooted
+    info = PATTERNS[settings.pattern]
     case = make_case(
-        "ccl",
-        settings.pattern,
-        size,
-        range(settings.ranks),
-        cadence="streaming",
-        batch=settings.iterations,
-        in_place=in_place,
-        datatype=datatype,
-        op=op if reduces and op in OPS else "sum",
-        root=root if rooted else 0,
-        warmup=settings.warmup,
-        clock="event" if intervals else "host",
-    )
+        "ccl", info.name, size, range(settings.ranks), cadence="streaming", batch=settings.iterations,
+        in_place=in_place, datatype=datatype, op=op if info.reduces and op in OPS else "sum",
+        root=root if info.rooted else 0, warmup=settings.warmup, clock="event" if intervals else "host",
+    )  # fmt: skip
     times = tuple(intervals) or ((time_us * 1e3 * settings.iterations, settings.iterations),)
-    bad = wrong is not None and wrong != 0
-    log.add(
-        number,
-        ImportedCase(
-            case,
-            times,
-            status="corrupt" if bad else "ok",
-            reason=f"{wrong:g} wrong values" if bad and wrong is not None else "",
-            verified=None if wrong is None else not bad,
-            operations=sum(iterations for _, iterations in times),
-            evidence={
-                "size_printed": total,
-                "busbw_printed_gb_per_s": bus,
-                "estimator": "mean over iterations and ranks",
-            },
-        ),
-    )
+    evidence = {"size_printed": total, "busbw_printed_gb_per_s": bus, "estimator": "mean over iterations and ranks"}
+    told: dict[str, Any] = {"operations": sum(iterations for _, iterations in times), "evidence": evidence}
+    if wrong:
+        log.add(number, ImportedCase(case, times, "corrupt", f"{wrong:g} wrong values", verified=False, **told))
+    else:
+        log.add(number, ImportedCase(case, times, verified=None if wrong is None else True, **told))
 
 
 def is_json(data: object) -> bool:

@@ -140,19 +140,9 @@ def _matrix(
         devices, root, payload = _who(pattern, i, j, beside, size, reads=initiator == "receiver")
         source, target = _MEMORY.get(pattern, ("device", "device"))
         case = make_case(
-            transport,
-            pattern,
-            size,
-            devices,
-            variant=variant,
-            root=root,
-            cadence="gated",
-            clock="event",
-            initiator=initiator,
-            source_memory=source,
-            target_memory=target,
-            datatype="int8",
-        )
+            transport, pattern, size, devices, variant=variant, root=root, cadence="gated", clock="event",
+            initiator=initiator, source_memory=source, target_memory=target, datatype="int8",
+        )  # fmt: skip
         log.add(number + i + 1, ImportedCase(case, ((payload / rate, 1),), evidence=evidence))
 
 
@@ -180,14 +170,9 @@ def _latencies(number: int, name: str, description: str, matrix: Sequence[Sequen
     of_host = name == "host_device_latency_sm"
     for i, j, latency_ns in _cells(number, name, "latency", matrix, log):
         case = make_case(
-            "kernel",
-            "chase",
-            _LATENCY_BYTES,
-            [j] if of_host else [i, j],
-            clock="event",
-            source_memory="pinned" if of_host else "device",
-            datatype="int8",
-        )
+            "kernel", "chase", _LATENCY_BYTES, [j] if of_host else [i, j], clock="event",
+            source_memory="pinned" if of_host else "device", datatype="int8",
+        )  # fmt: skip
         interval = (latency_ns * _LATENCY_LOADS, _LATENCY_LOADS)
         log.add(number + i + 1, ImportedCase(case, (interval,), evidence=evidence))
 

@@ -6,6 +6,7 @@ Sizes of allgather, gather, scatter and alltoall are per rank or peer there, and
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
 from linkgauge.exchange.other_names import OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
@@ -106,32 +107,18 @@ def _row(number: int, line: str, test: _Test, log: ImportedLog, hints: Hints) ->
         time_ns = ways * window * m / (figure * 1e6) * 1e9
     else:
         time_ns = figure * 1e3 * (2 if test.pattern == "pingpong" else 1)
-    wrong = "Validation" in test.columns and "Fail" in tokens
     case = make_case(
-        "mpi",
-        test.pattern,
-        m,
-        range(ranks),
-        cadence="streaming" if pair else "barrier",
-        arrival="free",
-        window=window,
-        source_memory=test.source,
-        target_memory=test.target,
+        "mpi", test.pattern, m, range(ranks), cadence="streaming" if pair else "barrier", arrival="free", window=window,
+        source_memory=test.source, target_memory=test.target,
         datatype=test.datatype or ("float32" if reduces else "int8"),
-    )
+    )  # fmt: skip
     iterations = _iterations(tokens, test.columns)
-    log.add(
-        number,
-        ImportedCase(
-            case,
-            ((time_ns * iterations, iterations),),
-            status="corrupt" if wrong else "ok",
-            reason="OSU's validation failed" if wrong else "",
-            verified=not wrong if "Validation" in test.columns else None,
-            evidence=evidence,
-            operations=iterations if iterations > 1 else None,
-        ),
-    )
+    told: dict[str, Any] = {"evidence": evidence, "operations": iterations if iterations > 1 else None}
+    times = ((time_ns * iterations, iterations),)
+    if "Validation" in test.columns and "Fail" in tokens:
+        log.add(number, ImportedCase(case, times, "corrupt", "OSU's validation failed", verified=False, **told))
+    else:
+        log.add(number, ImportedCase(case, times, verified=True if "Validation" in test.columns else None, **told))
 
 
 def _iterations(tokens: list[str], columns: list[str]) -> int:

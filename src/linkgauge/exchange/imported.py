@@ -60,8 +60,9 @@ class ImportedLog:
         """Take a case, or note why a run folder cannot hold it: what is stored has 63 bits, ranks have 20."""
         numbers = [one.case.size, one.case.window, one.case.batch, one.case.warmup, one.operations or 0]
         numbers += [count for _, count in one.intervals]
-        if one.case.ranks > MOST_RANKS or one.case.root >= max(one.case.ranks, 1):
-            self.problem(line, f"no case: {one.case.ranks} ranks, root {one.case.root}")
+        ranks, root, name = one.case.ranks, one.case.root, one.case.pattern
+        if not 0 < ranks <= MOST_RANKS or root >= ranks or not PATTERNS[name].takes(ranks):
+            self.problem(line, f"no case: a {name} of {ranks} ranks, root {root}")
         elif any(not 0 <= number < 1 << 62 for number in numbers):
             self.problem(line, "no case: a number beyond what is stored")
         elif any(not 0 <= time < 2.0**62 for time, _ in one.intervals):
@@ -119,7 +120,7 @@ def _facts(one: ImportedCase) -> dict[str, Any]:
     info = pattern(one.case.pattern)
     m, n, w = one.case.size, one.case.ranks, one.case.window
     return {
-        "lanes": ["0->1", "1->0"] if one.case.pattern == "bidirectional" else [""],
+        "lanes": ["0->1", "1->0"] if _lanes(one.case) == 2 else [""],
         "bytes_per_peer": int(info.bytes_per_peer(m, n, w)),
         "bytes_total": int(info.bytes_total(m, n, w)),
         "verified": one.verified,
@@ -128,10 +129,15 @@ def _facts(one: ImportedCase) -> dict[str, Any]:
     }
 
 
+def _lanes(case: Case) -> int:
+    """Return how many lanes a case has; what one device does both ways at once is one."""
+    return 2 if case.pattern == "bidirectional" and case.ranks == 2 else 1
+
+
 def _columns(one: ImportedCase) -> dict[str, np.ndarray[Any, Any]]:
     """Return the sample columns: of a bidirectional case the one figure that is known for both lanes."""
     info = pattern(one.case.pattern)
-    lanes = PATTERNS[one.case.pattern].ways
+    lanes = _lanes(one.case)
     keeper = one.case.root if info.timekeeper == "root" else 0
     count = len(one.intervals)
     ns = np.array([max(1, round(time)) for time, _ in one.intervals], np.int64)

@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -26,7 +27,7 @@ SHARED_MEMORY = Path("/dev/shm")
 _OWNER = "owner.json"
 _SEGMENTS = "segments.json"
 _NAMELESS = ".new-"  # in the making, or being removed
-_YOUNG_S = 600.0
+_YOUNG_S = 600.0  # whose process cannot be told
 _ATTEMPTS = 20
 # How MPICH, UCX and NCCL begin the names of theirs: no setting of MPICH's and NCCL's gives them another place.
 _LIBRARIES_SEGMENTS = ("mpich_shm_", "ucx_shm_posix_", "nccl-")
@@ -105,7 +106,7 @@ def _make_root(base: Path) -> Path:
                 # Somebody else made a folder of that name: take one that cannot be guessed, which no later start will
                 # clean.
                 return Path(tempfile.mkdtemp(prefix="linkgauge-", dir=base))
-            made = Path(tempfile.mkdtemp(prefix=_NAMELESS, dir=user))
+            made = Path(tempfile.mkdtemp(prefix=f"{_NAMELESS}{pid}-", dir=user))
             (made / _OWNER).write_text(owner)
             root = user / f"{pid}"
             shutil.rmtree(root, ignore_errors=True)  # of a dead process that had this number
@@ -167,7 +168,7 @@ def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
             continue
         for root in roots:
             owner = _owner(root)
-            if processes.is_running(*owner) if owner is not None else _is_young(root):
+            if processes.is_running(*owner) if owner is not None else _is_in_hand(root):
                 continue
             if owner is not None:
                 processes.end_marked(f"{owner[0]}.{owner[1]}.")
@@ -180,8 +181,11 @@ def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
     return removed
 
 
-def _is_young(root: Path) -> bool:
-    """Whether a folder without an owner may be one that is just being made or removed."""
+def _is_in_hand(root: Path) -> bool:
+    """Whether a folder without an owner may be one that is just being made or removed, by the process in its name."""
+    by = re.match(rf"(?:{re.escape(_NAMELESS)})?(\d{{1,9}})(?:-|$)", root.name)
+    if by is not None and processes.state_of(int(by[1])) in ("", "Z"):
+        return False
     try:
         return time.time() - root.lstat().st_mtime < _YOUNG_S
     except OSError:  # it was

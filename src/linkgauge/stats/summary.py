@@ -69,7 +69,7 @@ def summary_schema() -> pa.Schema:
     """
     return pa.schema(
         [
-            *schema.cases_schema(),
+            *schema.schema("cases"),
             ("lane", pa.int32()),
             ("lane_name", pa.string()),
             ("launch_key", pa.string()),

@@ -69,118 +69,53 @@ def dimension_types() -> dict[str, str]:
     return types
 
 
-def _arrow_type(name: str) -> pa.DataType:
+_ROW = {"case_key": "string", "launch": "int32", "repeat": "int32", "attempt": "int32"}  # a row's identity
+_COLUMNS: dict[str, dict[str, str]] = {
+    # One row a (case_key, launch, repeat, attempt).
+    "cases": {
+        **_ROW, **dimension_types(), "lanes": "list<string>", "bytes_per_peer": "int64", "bytes_total": "int64",
+        "status": "string", "reason": "string", "converged": "bool", "coarse": "bool", "oversubscribed": "bool",
+        "verified": "bool", "operations_total": "int64", "evidence": "json",
+    },
+    # One row a launch.
+    "launches": {
+        "launch": "int32", "launch_key": "string", "mpi": "json", "env": "json", "versions": "json", "clock": "json",
+        "extra": "json", "ranks": "list<rank>",
+    },
+    # One row a sample, those of a row identity together, in the order in which rank 0 wrote them. Times are ns on the
+    # node's steady clock.
+    "samples": {
+        **_ROW, "case_key": "word", "rank": "int32", "lane": "int16", "sample": "int32", "phase": "word",
+        "scheduled_ns": "int64", "start_ns": "int64", "ns": "int64", "iterations": "int64", "clock": "word",
+    },
+    # One row an observed value of a link, device or NIC.
+    "observations": {
+        **_ROW, "rank": "int32", "subject": "string", "moment": "string", "when_ns": "int64", "name": "string",
+        "value": "float64", "unit": "string",
+    },
+}  # fmt: skip
+_RANK = {
+    "rank": "int32", "host": "string", "pid": "int64", "cores": "list<int32>", "memory_node": "int32",
+    **{f"device_{name}": "string" for name in ("uuid", "serial", "pci_address", "vbios", "name", "kind")},
+    "device_ordinal": "int32",
+}  # fmt: skip
+
+
+def _arrow_type(kind: str) -> pa.DataType:
     import pyarrow as pa
 
-    if name == "list<int32>":
-        return pa.list_(pa.int32())
-    return pa.type_for_alias(name)
-
-
-@functools.cache
-def cases_schema() -> pa.Schema:
-    """Return the schema of cases.parquet: one row per (case_key, launch, repeat, attempt)."""
-    import pyarrow as pa
-
-    return pa.schema(
-        [("case_key", pa.string()), ("launch", pa.int32()), ("repeat", pa.int32()), ("attempt", pa.int32())]
-        + [(name, _arrow_type(kind)) for name, kind in dimension_types().items()]
-        + [
-            ("lanes", pa.list_(pa.string())),
-            ("bytes_per_peer", pa.int64()),
-            ("bytes_total", pa.int64()),
-            ("status", pa.string()),
-            ("reason", pa.string()),
-            ("converged", pa.bool_()),
-            ("coarse", pa.bool_()),
-            ("oversubscribed", pa.bool_()),
-            ("verified", pa.bool_()),
-            ("operations_total", pa.int64()),
-            ("evidence", pa.string()),  # JSON
-        ]
+    if kind.startswith("list<"):
+        return pa.list_(_arrow_type(kind[5:-1]))
+    if kind == "rank":
+        return pa.struct([(name, _arrow_type(one)) for name, one in _RANK.items()])
+    return (
+        pa.dictionary(pa.int32(), pa.string()) if kind == "word" else pa.type_for_alias(kind.replace("json", "string"))
     )
 
 
 @functools.cache
-def launches_schema() -> pa.Schema:
-    """Return the schema of launches.parquet: one row a launch. mpi, env, versions, clock and extra are JSON texts."""
-    import pyarrow as pa
-
-    rank = pa.struct(
-        [("rank", pa.int32()), ("host", pa.string()), ("pid", pa.int64()), ("cores", pa.list_(pa.int32()))]
-        + [("memory_node", pa.int32())]
-        + [(f"device_{name}", pa.string()) for name in ("uuid", "serial", "pci_address", "vbios", "name", "kind")]
-        + [("device_ordinal", pa.int32())]
-    )
-    return pa.schema(
-        [
-            ("launch", pa.int32()),
-            ("launch_key", pa.string()),
-            ("mpi", pa.string()),
-            ("env", pa.string()),
-            ("versions", pa.string()),
-            ("clock", pa.string()),
-            ("extra", pa.string()),
-            ("ranks", pa.list_(rank)),
-        ]
-    )
-
-
-@functools.cache
-def samples_schema() -> pa.Schema:
-    """Return the schema of the samples: one row a sample. Times are ns on the node's steady clock.
-
-    Rows of one row identity lie together, in the order in which rank 0 wrote them.
-    """
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            ("case_key", pa.dictionary(pa.int32(), pa.string())),
-            ("launch", pa.int32()),
-            ("repeat", pa.int32()),
-            ("attempt", pa.int32()),
-            ("rank", pa.int32()),
-            ("lane", pa.int16()),
-            ("sample", pa.int32()),
-            ("phase", pa.dictionary(pa.int32(), pa.string())),
-            ("scheduled_ns", pa.int64()),
-            ("start_ns", pa.int64()),
-            ("ns", pa.int64()),
-            ("iterations", pa.int64()),
-            ("clock", pa.dictionary(pa.int32(), pa.string())),
-        ]
-    )
-
-
-@functools.cache
-def observations_schema() -> pa.Schema:
-    """Return the schema of the observations: one row an observed value of a link, device or NIC."""
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            ("case_key", pa.string()),
-            ("launch", pa.int32()),
-            ("repeat", pa.int32()),
-            ("attempt", pa.int32()),
-            ("rank", pa.int32()),
-            ("subject", pa.string()),
-            ("moment", pa.string()),
-            ("when_ns", pa.int64()),
-            ("name", pa.string()),
-            ("value", pa.float64()),
-            ("unit", pa.string()),
-        ]
-    )
-
-
 def schema(table: str) -> pa.Schema:
     """Return the schema of one of TABLES."""
-    makers = {
-        "cases": cases_schema,
-        "launches": launches_schema,
-        "samples": samples_schema,
-        "observations": observations_schema,
-    }
-    return makers[table]()
+    import pyarrow as pa
+
+    return pa.schema([(name, _arrow_type(kind)) for name, kind in _COLUMNS[table].items()])

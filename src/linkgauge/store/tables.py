@@ -54,7 +54,7 @@ def _said(record: Record, where: str) -> dict[str, Any]:
 def case_row(record: Record, where: str) -> dict[str, Any]:
     """Return the row of cases.parquet that a `case` or `status` record gives; what it does not say is left out."""
     header = _said(record, where)
-    known = set(schema.cases_schema().names)
+    known = set(schema.schema("cases").names)
     row = {name: value for name, value in (header.get("case") or {}).items() if name in known}
     row |= {name: value for name, value in header.items() if name in known}
     row |= dict(zip(schema.IDENTITY, identity_of(header, where), strict=True))
@@ -124,7 +124,7 @@ def samples_table(records: Sequence[Record], where: str) -> pa.Table:
     for name, values in columns.items():
         words = {"phase": schema.PHASES, "clock": schema.CLOCK_NAMES}.get(name)
         arrays[name] = pa.array(values) if words is None else _coded(values, list(words))
-    return pa.table(arrays, schema=schema.samples_schema())
+    return pa.table(arrays, schema=schema.schema("samples"))
 
 
 def _coded(codes: np.ndarray[Any, Any], words: list[str]) -> pa.DictionaryArray:

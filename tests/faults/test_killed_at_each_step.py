@@ -1,7 +1,7 @@
 """A run whose parent is killed before any of its steps that change a folder, and that is resumed, is as undisturbed.
 
 Its set of cases, its files, and nothing else anywhere. All steps of a small run, by threads and by MPI, are taken with
-`./lg test --faults` (LINKGAUGE_FAULTS=all; a step takes some four seconds of a core), else some, spread evenly.
+`./lg test --faults` (LINKGAUGE_FAULTS=all; a step takes some three seconds), else some, spread evenly.
 """
 
 from __future__ import annotations

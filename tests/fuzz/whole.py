@@ -199,7 +199,7 @@ def _changed(generator: random.Random, table: pa.Table, column: str) -> tuple[st
         )
         return "twice", table.append_column(column, other)
     if choice == 2:
-        order = list(table.schema.names)
+        order = list(range(table.num_columns))  # not by name: one may be there twice by now
         generator.shuffle(order)
         return "moved", table.select(order)
     if choice == 3:
@@ -451,7 +451,7 @@ def fault_of(words: list[str]) -> str:
         for number, handler in zip((signal.SIGPROF, signal.SIGALRM), before, strict=True):
             signal.signal(number, handler)
     lines = [line for line in error.splitlines() if line.startswith("linkgauge: error: ")]
-    if status not in GOOD:
+    if status not in GOOD and not (status == 4 and words[:2] == ["run", "--resume"]):  # a case that failed
         kept = re.search(r"/\S+linkgauge-unforeseen-\S+", error)
         return Path(kept[0]).read_text() if kept else f"status {status}: {error[:300]}"
     if "Traceback" in error:

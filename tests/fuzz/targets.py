@@ -274,7 +274,10 @@ def _lines_of(content: bytes) -> bytes:
     lines = []
     for record in read_journal(path):
         described = [[name, column.dtype.str, 1] for name, column in record.columns.items()]
-        payload = b"".join(b"\1".ljust(column.dtype.itemsize, b"\0") for column in record.columns.values())
+        # Of one lane and two ranks: lane 0, and 1 in every other column.
+        ones = {name: bytes([name != "lane"]).ljust(column.dtype.itemsize, b"\0")
+                for name, column in record.columns.items()}  # fmt: skip
+        payload = b"".join(ones.values())
         head = {"kind": record.kind, "header": record.header, "columns": described}
         lines.append(json.dumps(head).encode() + b"\0" + payload)
     return b"\n".join(lines[:4])

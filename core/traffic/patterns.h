@@ -20,7 +20,7 @@ enum class Timekeeper : std::uint8_t { kStarter, kSender, kRoot, kLanes, kSlowes
 
 struct PatternTraits {
   Pattern pattern = Pattern::kPingpong;
-  std::string_view name;
+  std::string_view name = "";
   PatternKind kind = PatternKind::kMessages;
   Timekeeper timekeeper = Timekeeper::kSlowest;
   bool one_pair = false;           // of two ranks, or of one with itself

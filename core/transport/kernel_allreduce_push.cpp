@@ -11,7 +11,7 @@
 namespace linkgauge {
 namespace {
 
-constexpr std::size_t kTunedOperations = 31;
+constexpr std::size_t kPushTunedOperations = 31;
 constexpr std::size_t kTunedShapes = 4;
 constexpr unsigned kLooksPerQuery = 1 << 14;  // a look at the host's own memory takes nanoseconds, a question to the
                                               // driver hundreds of them
@@ -141,7 +141,7 @@ class PushedAllreduce final : public InKernelAllreduce {
 
   // One by one, as an isolated operation is timed: what a grid gives depends on the launch and the end as well.
   Trial time_operations() {
-    std::vector<std::int64_t> times(kTunedOperations);
+    std::vector<std::int64_t> times(kPushTunedOperations);
     const std::int64_t begin_ns = now_ns();
     for (std::int64_t& ns : times) {
       group().barrier({});
@@ -150,7 +150,7 @@ class PushedAllreduce final : public InKernelAllreduce {
       complete();
       ns = now_ns() - start_ns;
     }
-    const auto middle = times.begin() + kTunedOperations / 2;
+    const auto middle = times.begin() + kPushTunedOperations / 2;
     std::nth_element(times.begin(), middle, times.end());
     return {largest(*middle), largest(now_ns() - begin_ns)};
   }

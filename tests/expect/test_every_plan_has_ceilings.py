@@ -30,7 +30,7 @@ def discovered_h200(root: Path) -> System:
 
 def cases_of(plan: str, system: System) -> list[Case]:
     """The cases of a plan; of each sweep the smallest and the largest, between which rules only come or go once."""
-    planned = prepare_on(builtin_plan(plan), system, []).planned
+    planned = prepare_on(builtin_plan(plan), system, [])
     sweeps: dict[tuple[Any, ...], list[Case]] = {}
     for case in (case for launch in planned.launches for case in launch.cases):
         sweeps.setdefault(tuple(getattr(case, name) for name in (*TASK, *MECHANISM)), []).append(case)

@@ -46,7 +46,7 @@ def cases_of(figure: Figure) -> list[Case]:
         plan = narrowed(plan, {"ranks": (2, 3, 4)}, replace=False)
     if figure.via == "each":
         plan = narrowed(plan, {"via": (1, 2)}, replace=False)
-    planned = prepare_on(plan, systems.load(SYSTEM), []).planned
+    planned = prepare_on(plan, systems.load(SYSTEM), [])
     cases = list({case.case_key: case for launch in planned.launches for case in launch.cases}.values())
     cases.sort(key=lambda case: (case.pattern, case.transport, case.devices, case.size))
     return cases[:: max(1, len(cases) // 60)]
@@ -111,6 +111,6 @@ def test_copies_by_way_of_each_device_are_asked_of_those_there_are() -> None:
     assert reproduce.run_arguments(figure, 1, []) == ["run", "--plan", "tartan-14"]
     # The packages' other devices are ways too: from 0 to 2 by 1 or 3, and no device is its own way.
     plan = narrowed(figure.load(), {"via": (1, 2, 3)}, replace=False)
-    planned = prepare_on(plan, systems.load("hgx-h200-4"), []).planned
+    planned = prepare_on(plan, systems.load("hgx-h200-4"), [])
     ways = {(case.devices, case.via) for launch in planned.launches for case in launch.cases}
     assert ways == {((0, b), v) for b in (1, 2, 3) for v in (1, 2, 3) if b != v}

@@ -85,6 +85,8 @@ LARGE = {
 
 def python(source: str) -> tuple[list[str], dict[str, str]]:
     """Return how to start a Python that takes Linkgauge from `source`, wherever it is installed."""
+    if Path(source) == ROOT / "src":  # as it is installed: the core lies apart from the sources
+        return [sys.executable], dict(os.environ)
     places = (source, sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
     return [sys.executable, "-S"], {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
 

@@ -11,6 +11,7 @@ from linkgauge.expect.graph import FABRIC, HOST, MACHINE, NODE, Wires
 from linkgauge.expect.points import beyond_cache, finite, serial
 from linkgauge.expect.query import Query, show
 from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.model.patterns import sent_and_received
 from linkgauge.system.units import show_rate
 
 _AT_ONCE = ("alltoall", "alltoallv", "halo", "ring_shift", "bidirectional")
@@ -47,7 +48,7 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
 
     if q.pattern in _AT_ONCE or q.pattern.startswith("pairs_"):
         # A round trip of pairs_pingpong holds one message each way, of which each pair has one under way at a time.
-        factor = 2 if q.pattern == "pairs_pingpong" else _payload(q)
+        factor = _payload(q)
         flow = flows.alltoall(graph, weights) if q.pattern == "alltoall" else flows.concurrent(graph, _demands(q))
         if flow is not None:
             rate = flow.bound if kind == "bound" else flow.reached
@@ -302,18 +303,15 @@ def _memory(q: Query) -> list[Ceiling]:
 
 
 def _payload(q: Query) -> float:
-    """Return what goodput counts of one operation, in m: of a halo all that the rank with the most neighbours sends."""
-    if q.traits.distributed and not q.traits.per_peer:
-        return max(_legs(q, rank)[0] for rank in range(q.ranks)) / q.message_bytes
-    return q.ranks - 1 if q.traits.per_peer else 1
+    """Return what goodput counts of one operation, in m."""
+    return float(q.traits.payload_bytes(q.message_bytes, q.ranks, 1, q.distribution) / q.message_bytes)
 
 
 def _legs(q: Query, rank: int) -> tuple[int, int]:
     """Return what leaves and enters a rank's buffers in one operation: bytes of distributed patterns, else in m / n."""
     if q.traits.legs is None:
-        leaving = sum(moved for (source, _), moved in q.messages.items() if source == rank)
-        entering = sum(moved for (_, target), moved in q.messages.items() if target == rank)
-        return leaving, entering
+        sent, received = sent_and_received(q.pattern, q.ranks, q.message_bytes, q.distribution)
+        return sent[rank], received[rank]
     usual, root = q.traits.legs(q.ranks)
     return root if root is not None and rank == q.root else usual
 

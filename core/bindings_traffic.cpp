@@ -45,24 +45,17 @@ std::vector<std::tuple<int, int, std::size_t>> pair_bytes(const std::string& pat
   return pairs;
 }
 
-std::pair<std::vector<std::size_t>, std::vector<std::size_t>> rank_bytes(const std::string& pattern, int ranks,
-                                                                         std::size_t bytes,
-                                                                         const std::string& distribution) {
-  const Traffic traffic = traffic_from(pattern, ranks, bytes, distribution);
-  std::vector<std::size_t> sent(static_cast<std::size_t>(ranks));
-  std::vector<std::size_t> received(sent.size());
-  each_pair(traffic, [&](int source, int target, std::size_t moved) {
-    sent[static_cast<std::size_t>(source)] += moved;
-    received[static_cast<std::size_t>(target)] += moved;
-  });
-  return {sent, received};
-}
-
 }  // namespace
 
 void bind_traffic(nb::module_& module) {
   module.def("pair_bytes", pair_bytes, "pattern"_a, "ranks"_a, "bytes"_a, "distribution"_a);
-  module.def("rank_bytes", rank_bytes, "pattern"_a, "ranks"_a, "bytes"_a, "distribution"_a);
+  module.def(
+      "rank_bytes",
+      [](const std::string& pattern, int ranks, std::size_t bytes, const std::string& distribution) {
+        RankBytes found = rank_bytes(traffic_from(pattern, ranks, bytes, distribution));
+        return std::pair(std::move(found.sent), std::move(found.received));
+      },
+      "pattern"_a, "ranks"_a, "bytes"_a, "distribution"_a);
   module.def(
       "why_not_distributed",
       [](const std::string& pattern, const std::string& distribution, int ranks) {

@@ -406,4 +406,14 @@ void each_pair(const Traffic& traffic, const std::function<void(int source, int 
   }
 }
 
+RankBytes rank_bytes(const Traffic& traffic) {
+  const auto n = static_cast<std::size_t>(traffic.ranks);
+  RankBytes result{std::vector<std::size_t>(n), std::vector<std::size_t>(n)};
+  each_pair(traffic, [&](int source, int target, std::size_t bytes) {
+    result.sent[static_cast<std::size_t>(source)] += bytes;
+    result.received[static_cast<std::size_t>(target)] += bytes;
+  });
+  return result;
+}
+
 }  // namespace linkgauge

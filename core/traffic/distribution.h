@@ -55,4 +55,11 @@ HaloShare halo_share(const Traffic& traffic, int rank);
 // Who sends how many bytes to whom in one operation of either pattern: look(source, target, bytes) of each message.
 void each_pair(const Traffic& traffic, const std::function<void(int source, int target, std::size_t bytes)>& look);
 
+// Bytes that each rank sends, and that it receives, in one operation of either pattern; by rank.
+struct RankBytes {
+  std::vector<std::size_t> sent;
+  std::vector<std::size_t> received;
+};
+RankBytes rank_bytes(const Traffic& traffic);
+
 }  // namespace linkgauge

@@ -22,12 +22,9 @@ std::string why_not_counted(const CaseSpec& spec, int ranks) {
   const Traffic traffic = traffic_of(spec, ranks);
   const auto n = static_cast<std::size_t>(ranks);
   if (traffic.bytes <= kMostCounted / (n * n)) return "";
-  std::vector<std::size_t> bytes(2 * n);  // sent, and received
-  each_pair(traffic, [&](int source, int target, std::size_t moved) {
-    bytes[static_cast<std::size_t>(source)] += moved;
-    bytes[n + static_cast<std::size_t>(target)] += moved;
-  });
-  const std::size_t most = *std::max_element(bytes.begin(), bytes.end());
+  const RankBytes bytes = rank_bytes(traffic);
+  const std::size_t most = std::max(*std::max_element(bytes.sent.begin(), bytes.sent.end()),
+                                    *std::max_element(bytes.received.begin(), bytes.received.end()));
   const std::size_t countable =
       traffic.bytes % kCountedVectorBytes == 0 ? kCountedVectorBytes * kMostCounted : kMostCounted;
   return most <= countable ? "" : kTooMany + std::to_string(most);

@@ -271,17 +271,11 @@ class Library final : public MpiLibrary {
   }
   void alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
                  std::uint64_t communicator, MpiRequests* begun) override {
-    const Handle unit = handle_of<Handle>(type);
-    collective(mpi().alltoallv, "MPI_Alltoallv", begun, send, counts.sent.counts.data(),
-               counts.sent.displacements.data(), unit, receive, counts.received.counts.data(),
-               counts.received.displacements.data(), unit, comm(communicator));
+    counted(mpi().alltoallv, "MPI_Alltoallv", begun, send, receive, counts, type, communicator);
   }
   void neighbor_alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
                           std::uint64_t neighbours, MpiRequests* begun) override {
-    const Handle unit = handle_of<Handle>(type);
-    collective(mpi().neighbor_alltoallv, "MPI_Neighbor_alltoallv", begun, send, counts.sent.counts.data(),
-               counts.sent.displacements.data(), unit, receive, counts.received.counts.data(),
-               counts.received.displacements.data(), unit, comm(neighbours));
+    counted(mpi().neighbor_alltoallv, "MPI_Neighbor_alltoallv", begun, send, receive, counts, type, neighbours);
   }
   std::uint64_t neighbours(std::uint64_t communicator, const std::vector<int>& sources,
                            const std::vector<int>& targets) override {
@@ -386,6 +380,13 @@ class Library final : public MpiLibrary {
     }
     if (call.nonblocking == nullptr) throw Unsupported(path_ + " has no form of " + name + " that does not block");
     calls_.check(call.nonblocking(given..., requests.next()), name);
+  }
+  template <typename Call>
+  void counted(const Call& call, const char* name, MpiRequests* begun, const void* send, void* receive,
+               const AlltoallvCounts& counts, std::uint64_t type, std::uint64_t communicator) {
+    const Handle unit = handle_of<Handle>(type);
+    collective(call, name, begun, send, counts.sent.counts.data(), counts.sent.displacements.data(), unit, receive,
+               counts.received.counts.data(), counts.received.displacements.data(), unit, comm(communicator));
   }
   // Never freed: the library may be finalised before this object goes.
   Handle made_contiguous(std::size_t bytes) const {

@@ -208,6 +208,31 @@ nb::dict constants_of_mpi(const std::string& abi) {
   return fields;
 }
 
+nb::dict to_python(const VerifyResult& result) {
+  nb::dict verify;
+  verify["ok"] = result.ok;
+  verify["bad_bytes"] = result.bad_bytes;
+  verify["first_bad_offset"] = result.first_bad_offset;
+  verify["expected"] = result.expected;
+  verify["found"] = result.found;
+  verify["where"] = result.where;
+  return verify;
+}
+
+nb::dict to_python(const LoadReport& load) {
+  nb::dict fields;
+  fields["number"] = load.number;
+  fields["start_ns"] = column<std::int64_t>(load.stretches, [](const Stretch& row) { return row.start_ns; });
+  fields["ns"] = column<std::int64_t>(load.stretches, [](const Stretch& row) { return row.ns; });
+  fields["operations"] = column<std::int64_t>(load.stretches, [](const Stretch& row) { return row.operations; });
+  fields["when"] = column<std::uint8_t>(load.stretches, [](const Stretch& row) { return row.when; });
+  fields["operations_total"] = load.operations_total;
+  fields["verified"] = load.verified;
+  fields["verify"] = to_python(load.verify);
+  fields["failure"] = load.failure;
+  return fields;
+}
+
 nb::dict to_python(const CaseResult& result) {
   const Measurement& measured = result.measurement;
   const std::vector<Sample>& rows = measured.samples;
@@ -221,20 +246,12 @@ nb::dict to_python(const CaseResult& result) {
   samples["iterations"] = column<std::int64_t>(rows, [](const Sample& row) { return row.iterations; });
   samples["clock"] = column<std::uint8_t>(rows, [](const Sample& row) { return row.clock; });
 
-  nb::dict verify;
-  verify["ok"] = measured.verify.ok;
-  verify["bad_bytes"] = measured.verify.bad_bytes;
-  verify["first_bad_offset"] = measured.verify.first_bad_offset;
-  verify["expected"] = measured.verify.expected;
-  verify["found"] = measured.verify.found;
-  verify["where"] = measured.verify.where;
-
   nb::dict fields;
   fields["samples"] = samples;
   fields["converged"] = measured.converged;
   fields["coarse"] = measured.coarse;
   fields["verified"] = measured.verified;
-  fields["verify"] = verify;
+  fields["verify"] = to_python(measured.verify);
   fields["operations_total"] = measured.operations_total;
   fields["stopped_by"] = measured.stopped_by;
   fields["batch"] = measured.batch;
@@ -249,6 +266,7 @@ nb::dict to_python(const CaseResult& result) {
     clocks.append(clock);
   }
   fields["clocks"] = clocks;
+  fields["load"] = result.load.number == 0 ? nb::object(nb::none()) : nb::object(to_python(result.load));
   return fields;
 }
 

@@ -124,6 +124,8 @@ void stop(CaseSpec& spec, const std::string& key, nb::handle value) {
   read_fields(kStopFields, dict_from(key, value), key + ".", spec.stop);
 }
 
+void loads(CaseSpec& spec, const std::string& key, nb::handle value);
+
 constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
     {"transport", plain<&CaseSpec::transport>},
     {"variant", plain<&CaseSpec::variant>},
@@ -163,7 +165,25 @@ constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
     {"seed", plain<&CaseSpec::seed>},
     {"warmup", plain<&CaseSpec::warmup>},
     {"stop", stop},
+    {"loads", loads},
 });
+
+constexpr std::array<Field<Pace>, 3> kPaceFields{
+    {{"burst", plain<&Pace::burst>}, {"every_ns", plain<&Pace::every_ns>}, {"duty", plain<&Pace::duty>}}};
+
+// Each as {"case": {...}, "pace": {...}}.
+void loads(CaseSpec& spec, const std::string& key, nb::handle value) {
+  if (!PyList_Check(value.ptr())) wrong_type(key, "a list of dicts", value);
+  for (const nb::handle item : value) {
+    const nb::dict fields = dict_from(key, item);
+    if (fields.size() != 2 || !fields.contains("case") || !fields.contains("pace")) {
+      wrong_type(key, "dicts of a 'case' and a 'pace'", item);
+    }
+    Load load{case_from(dict_from(key + ".case", fields["case"])), {}};
+    read_fields(kPaceFields, dict_from(key + ".pace", fields["pace"]), key + ".pace.", load.pace);
+    spec.loads.push_back(std::move(load));
+  }
+}
 
 constexpr std::array<Field<Fault>, 5> kFaultFields{{{"kind", word<&Fault::kind, fault_kind_from>},
                                                     {"phase", plain<&Fault::phase>},

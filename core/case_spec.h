@@ -87,6 +87,8 @@ struct StopRuleSpec {
   std::int64_t time_ns = 1'000'000'000;  // every rule: no longer than this; duration: as long as this
 };
 
+struct Load;
+
 struct CaseSpec {
   std::string transport;  // staging, copy_engine, kernel, ccl, mpi
   std::string variant;    // of the transport; "" is its default
@@ -127,6 +129,20 @@ struct CaseSpec {
   std::uint64_t seed = 0;   // of the case: data patterns
   std::int64_t warmup = 5;  // operations before the first sample (a sample's worth at least)
   StopRuleSpec stop;
+  std::vector<Load> loads;  // jobs that go on beside this one, each on ranks of its own
+};
+
+// How a load spaces its operations: in bursts that are posted at once, completed, and follow each other at once, or not
+// sooner than `every_ns` after the last one began, or so that they take a share `duty` of the time.
+struct Pace {
+  int burst = 0;  // operations; 0: as many as the case's batch
+  std::int64_t every_ns = 0;
+  double duty = 1;
+};
+
+struct Load {
+  CaseSpec spec;  // its cadence, arrival, clock and stop rule say nothing
+  Pace pace;
 };
 
 }  // namespace linkgauge

@@ -62,23 +62,32 @@ std::string listed(const std::vector<int>& numbers) {
 }
 
 // A rank that fails alone tells the others of its case, and whoever watches; what all of them find alike, they throw
-// alike. `part`: the ranks that this one works with, who must hear of it also where another group's rank failed.
+// alike. `groups`: those that this one is in, the widest first; ranks of the narrower must hear of it also where a rank
+// outside of them failed.
 template <typename Body>
-auto telling_others(Group& group, Group& part, const std::function<void(const std::string&)>& on_failure,
+auto telling_others(const std::vector<Group*>& groups, const std::function<void(const std::string&)>& on_failure,
                     const Body& body) -> decltype(body()) {
   try {
     return body();
   } catch (const PeerError& error) {
-    if (&part != &group) part.abort_with(error.what());
+    for (std::size_t i = 1; i < groups.size(); ++i) groups[i]->abort_with(error.what());
     throw;
   } catch (const std::exception& error) {
     const bool refusal = dynamic_cast<const Unsupported*>(&error) != nullptr;
     if (on_failure && !refusal) on_failure(error.what());
-    group.abort_with(error.what());
-    if (&part != &group) part.abort_with(error.what());
+    for (Group* group : groups) group->abort_with(error.what());
     throw;
   }
 }
+
+// Without those that are there twice: a job alone, and a job of one part.
+std::vector<Group*> distinct(std::vector<Group*> groups) {
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  return groups;
+}
+
+constexpr int kFirstLineTag = 31'000;  // of MPI's world; those of operations are lower
+constexpr int kLineTags = 1'500;
 
 }  // namespace
 
@@ -139,13 +148,43 @@ RankContext Session::context_for(const CaseSpec& spec, Group& group, DeviceRunti
 }
 
 std::string Session::supports(const CaseSpec& spec) {
-  check(spec);
+  for (const Job& job : jobs_of(spec)) {
+    const std::string reason = why_not(*job.spec);
+    if (!reason.empty()) return (job.number == 0 ? "" : "load " + std::to_string(job.number) + ": ") + reason;
+  }
+  return "";
+}
+
+std::string Session::why_not(const CaseSpec& spec) {
   const CaseSpec part = part_of(spec, part_number(spec));
   const auto place = std::find(part.rank_list.begin(), part.rank_list.end(), options_.group->rank());
   const int rank = place == part.rank_list.end() ? 0 : static_cast<int>(place - part.rank_list.begin());
   PlannedGroup group(rank, static_cast<int>(part.rank_list.size()), *options_.group);
   const std::unique_ptr<Transport> transport = make_transport(spec.transport);
   return transport->supports(context_for(part, group, *options_.runtime), part);
+}
+
+// The measured job and the loads, checked: none of a rank that another has.
+std::vector<Session::Job> Session::jobs_of(const CaseSpec& spec) const {
+  std::vector<Job> jobs;
+  jobs.push_back({.spec = &spec});
+  for (const Load& load : spec.loads) {
+    jobs.push_back({.number = static_cast<int>(jobs.size()), .spec = &load.spec, .load = &load});
+  }
+  std::vector<int> ranks;
+  for (Job& job : jobs) {
+    job.loads = spec.loads.size();
+    check(*job.spec);
+    job.part = {.number = part_number(*job.spec), .spec = part_of(*job.spec, part_number(*job.spec))};
+    ranks.insert(ranks.end(), job.spec->rank_list.begin(), job.spec->rank_list.end());
+    if (job.load == nullptr) continue;
+    const Pace& pace = job.load->pace;
+    if (job.spec->loads.empty() && pace.burst >= 0 && pace.every_ns >= 0 && pace.duty > 0 && pace.duty <= 1) continue;
+    throw CallerError("load " + std::to_string(job.number) +
+                      " must have no loads of its own, no negative burst or time, and a duty above 0 and up to 1");
+  }
+  if (jobs.size() > 1) check_subset(ranks, options_.group->size());
+  return jobs;
 }
 
 // The group of the case's ranks that this one is in; 0 where it is in none.
@@ -157,32 +196,57 @@ int Session::part_number(const CaseSpec& spec) const {
 }
 
 std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
-  check(spec);
   Group& launch = *options_.group;
-  Part part{.number = part_number(spec), .spec = part_of(spec, part_number(spec))};
-  const int groups = std::max(groups_of(spec), 1);
-  part.communicator = communicator_of(spec, part);
-  const std::unique_ptr<Group> group = launch.subset(spec.rank_list);
-  std::unique_ptr<Group> own;
+  std::vector<Job> jobs = jobs_of(spec);
+  std::vector<int> ranks;
+  for (Job& job : jobs) {
+    job.part.communicator = communicator_of(*job.spec, job.part);
+    ranks.insert(ranks.end(), job.spec->rank_list.begin(), job.spec->rank_list.end());
+  }
+  const std::unique_ptr<Group> everyone = launch.subset(ranks);
+  std::vector<std::unique_ptr<Group>> narrower;  // of its job where there are several, and of its part of that
+  const auto within = [&](Group& wider, int first, std::size_t count) -> Group* {
+    std::vector<int> places(count);
+    std::iota(places.begin(), places.end(), first);
+    std::unique_ptr<Group> made = wider.subset(places);
+    if (!made) return nullptr;
+    narrower.push_back(std::move(made));
+    return narrower.back().get();
+  };
   std::optional<CaseResult> result;
   std::exception_ptr error;
   try {
-    part.group = group.get();
-    for (int number = 0; group && groups > 1 && number < groups; ++number) {
-      const int size = group->size() / groups;
-      std::vector<int> places(static_cast<std::size_t>(size));
-      std::iota(places.begin(), places.end(), number * size);
-      std::unique_ptr<Group> made = group->subset(places);
-      if (made) own = std::move(made);
-      part.group = own.get();
+    Job* mine = nullptr;
+    int first = 0;
+    for (Job& job : jobs) {
+      if (!everyone) break;
+      const std::size_t count = job.spec->rank_list.size();
+      job.group = jobs.size() == 1 ? everyone.get() : within(*everyone, first, count);
+      if (job.group != nullptr) mine = &job;
+      first += static_cast<int>(count);
     }
-    if (group) result = measure_as_member(spec, *group, part);
+    if (mine != nullptr) {
+      mine->everyone = everyone.get();
+      mine->part.group = mine->group;
+      const int groups = std::max(groups_of(*mine->spec), 1);
+      for (int number = 0; groups > 1 && number < groups; ++number) {
+        const int size = mine->group->size() / groups;
+        Group* part = within(*mine->group, number * size, static_cast<std::size_t>(size));
+        if (part != nullptr) mine->part.group = part;
+      }
+      std::vector<std::unique_ptr<JobLine>> lines = lines_of(jobs, *everyone, ranks);
+      mine->lines = &lines;
+      result = measure_as_member(*mine);
+    }
   } catch (...) {
     error = std::current_exception();
+  }
+  if (error || (result && !result->load.failure.empty())) {
     // Others may wait for this rank to give their operation back, also where it never had one.
-    for (Group* failed : {own.get(), group.get()}) {
-      if (failed != nullptr && failed->aborted()) failed->part();
+    for (auto group = narrower.rbegin(); group != narrower.rend(); ++group) {
+      if ((*group)->aborted()) (*group)->part();
     }
+    if (everyone && everyone->aborted()) everyone->part();
   }
   options_.heartbeat.enter(Moment::kIdle);
   launch.barrier({}, Waiting::kSleep);
@@ -190,26 +254,47 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
   return result;
 }
 
-CaseResult Session::measure_as_member(const CaseSpec& spec, Group& group, const Part& part) {
-  return telling_others(group, *part.group, options_.on_failure, [&] {
+// This rank's lines: the first rank of the measured job has one to each load, that of a load its own.
+std::vector<std::unique_ptr<JobLine>> Session::lines_of(const std::vector<Job>& jobs, Group& everyone,
+                                                        const std::vector<int>& ranks) {
+  std::vector<std::unique_ptr<JobLine>> lines;
+  int place = 0;
+  for (const Job& job : jobs) {
+    const int number = job.number == 0 ? 0 : lines_made_++;
+    if (job.number != 0 && (everyone.rank() == 0 || everyone.rank() == place)) {
+      const int tag = kFirstLineTag + 3 * number % kLineTags;
+      lines.push_back(std::make_unique<JobLine>(everyone, place, ranks, options_.mpi.get(), tag));
+    }
+    place += static_cast<int>(job.spec->rank_list.size());
+  }
+  return lines;
+}
+
+CaseResult Session::measure_as_member(const Job& job) {
+  return telling_others(distinct({job.everyone, job.group, job.part.group}), options_.on_failure, [&] {
     DeviceRuntime* runtime = options_.runtime.get();
     if (injector_ != nullptr) {
-      injector_->begin_case(spec);
+      injector_->begin_case(*job.spec);
       runtime = &injector_->runtime();
     }
-    RankContext context = context_for(part.spec, *part.group, *runtime);
+    RankContext context = context_for(job.part.spec, *job.part.group, *runtime);
     runtime->bind_thread(context.device());
-    const std::unique_ptr<Transport> transport = make_transport(spec.transport);
-    const std::string reason = transport->supports(context, part.spec);
-    if (part.group != &group) agree_or_throw(group, reason);  // one group's ranks may find what another's do not
+    const std::unique_ptr<Transport> transport = make_transport(job.spec->transport);
+    const std::string reason = transport->supports(context, job.part.spec);
+    // One part's or job's ranks may find what another's do not.
+    if (job.part.group != job.everyone) agree_or_throw(*job.everyone, reason);
     if (!reason.empty()) throw Unsupported(reason);
-    context.communicator = part.communicator;
-    return run_operation(*transport, context, spec, group, part);
+    context.communicator = job.part.communicator;
+    return run_operation(*transport, context, job);
   });
 }
 
-CaseResult Session::run_operation(Transport& transport, const RankContext& context, const CaseSpec& spec, Group& group,
-                                  const Part& part) {
+CaseResult Session::run_operation(Transport& transport, const RankContext& context, const Job& job) {
+  const CaseSpec& spec = *job.spec;
+  const Part& part = job.part;
+  Group& group = *job.group;
+  const std::vector<Group*> groups = distinct({job.everyone, job.group, job.part.group});
+  const int jobs = static_cast<int>(job.loads) + 1;
   SamplerSettings settings;
   settings.first_lane = part.number * static_cast<int>(lanes_of(part.spec).size());
   settings.heartbeat = options_.heartbeat;
@@ -241,9 +326,15 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
   result.lanes = lanes_of(spec);
   {
     const Release release(*operation, options_.heartbeat, injector_);
-    telling_others(group, *part.group, options_.on_failure, [&] {
-      if (injector_ != nullptr) injector_->at("prepare", -1, false);
-      operation->prepare();
+    telling_others(groups, options_.on_failure, [&] {
+      // One job after the other: what is tried out for one is not disturbed by what is tried out for another.
+      for (int turn = 0; turn < jobs; ++turn) {
+        if (turn == job.number) {
+          if (injector_ != nullptr) injector_->at("prepare", -1, false);
+          operation->prepare();
+        }
+        if (jobs > 1) job.everyone->barrier({}, Waiting::kSleep);
+      }
       const auto compare_clocks = [&](const char* moment) {
         if (group.node_count() == 1) return;
         const ClockOffset clock = group.compare_clocks(operation->progress());
@@ -257,11 +348,41 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
         placement.emplace(*context.runtime, context.device(), spec.seed + rank);
         settings.placement = &*placement;
       }
-      result.measurement = sample(*operation, group, spec, settings);
-      compare_clocks("after");
+      if (job.load != nullptr) {
+        JobLine* line = job.lines->empty() ? nullptr : job.lines->front().get();
+        result.load = keep_on(*operation, group, *job.everyone, *job.load, line, settings);
+        result.load.number = job.number;
+      } else {
+        result.measurement = measure_beside(*operation, job, settings);
+        compare_clocks("after");
+      }
+      if (jobs > 1) job.everyone->barrier({}, Waiting::kSleep);  // where all hear of it if another job failed
     });
   }
   return result;
+}
+
+// The measured job's samples, from when all loads are at their rate; they keep on until it has them.
+Measurement Session::measure_beside(Operation& operation, const Job& job, SamplerSettings settings) {
+  Group& group = *job.group;
+  if (job.loads == 0) return sample(operation, group, *job.spec, settings);
+  LoadControl control(*job.lines, *job.everyone);
+  const Progress progress = operation.progress();
+  settings.let_loads = [&](bool go_on) {
+    control.let(go_on, progress);
+    group.barrier(progress, Waiting::kSleep);
+  };
+  try {
+    control.wait_until_at_rate(progress);
+    group.barrier(progress, Waiting::kSleep);
+    Measurement measured = sample(operation, group, *job.spec, settings);
+    control.end();
+    return measured;
+  } catch (const std::exception& error) {
+    group.abort_with(error.what());  // also of a load's failure: the others wait for this rank
+    control.end();
+    throw;
+  }
 }
 
 // Collective over the launch. All ranks keep the same communicators, so all make and free them together.

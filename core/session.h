@@ -13,6 +13,7 @@
 #include "device/device_runtime.h"
 #include "fault.h"
 #include "group/group.h"
+#include "measure/load.h"
 #include "measure/sampler.h"
 #include "transport/transport.h"
 
@@ -41,6 +42,7 @@ struct CaseResult {
   Measurement measurement;
   std::vector<ClockComparison> clocks;
   std::vector<std::string> lanes;
+  LoadReport load;  // of a rank that played a load; its measurement is empty then
 };
 
 class Session {
@@ -53,10 +55,10 @@ class Session {
   // Empty: the case can run. Otherwise why not. Not collective.
   std::string supports(const CaseSpec& spec);
 
-  // Collective over the launch's ranks, in the thread that plays this rank: those of spec.rank_list measure, the others
-  // sleep until they are done and get nothing. Returns or throws on all ranks before any starts its next case. Throws
-  // Unsupported where the transport cannot, PeerError where another rank failed, and what this rank failed with; the
-  // launch's group stays usable.
+  // Collective over the launch's ranks, in the thread that plays this rank: those of spec.rank_list measure, those of
+  // its loads keep on beside them, the others sleep until all are done and get nothing. Returns or throws on all ranks
+  // before any starts its next case. Throws Unsupported where the transport cannot, PeerError where another rank
+  // failed, and what this rank failed with; the launch's group stays usable.
   std::optional<CaseResult> measure(const CaseSpec& spec);
 
   ClockFacts host_clock() const { return options_.host_clock; }
@@ -74,9 +76,24 @@ class Session {
     Group* group = nullptr;
     std::uint64_t communicator = 0;  // of MPI; 0 without
   };
-  CaseResult measure_as_member(const CaseSpec& spec, Group& group, const Part& part);
-  CaseResult run_operation(Transport& transport, const RankContext& context, const CaseSpec& spec, Group& group,
-                           const Part& part);
+  // What this rank does in a case: a rank of the measured job, or of a load.
+  struct Job {
+    int number = 0;                  // of the load, from 1; 0: the measured job
+    const CaseSpec* spec = nullptr;  // of all its ranks
+    std::size_t loads = 0;           // that the case has
+    const Load* load = nullptr;      // nullptr: the measured job
+    Part part = {};
+    Group* group = nullptr;     // its ranks
+    Group* everyone = nullptr;  // those of all the case's jobs
+    std::vector<std::unique_ptr<JobLine>>* lines = nullptr;
+  };
+  CaseResult measure_as_member(const Job& job);
+  CaseResult run_operation(Transport& transport, const RankContext& context, const Job& job);
+  Measurement measure_beside(Operation& operation, const Job& job, SamplerSettings settings);
+  std::vector<Job> jobs_of(const CaseSpec& spec) const;
+  std::vector<std::unique_ptr<JobLine>> lines_of(const std::vector<Job>& jobs, Group& everyone,
+                                                 const std::vector<int>& ranks);
+  std::string why_not(const CaseSpec& spec);
   int part_number(const CaseSpec& spec) const;
   RankContext context_for(const CaseSpec& spec, Group& group, DeviceRuntime& runtime);
   void check(const CaseSpec& spec) const;
@@ -96,6 +113,7 @@ class Session {
   std::uint64_t communicator_of(const CaseSpec& spec, const Part& part);
   std::deque<Communicator> communicators_;  // the longest unused first
   std::map<std::vector<int>, Kept> kept_;
+  int lines_made_ = 0;  // the same on all ranks
 };
 
 }  // namespace linkgauge

@@ -28,6 +28,10 @@ constexpr std::int64_t kLongestLeadNs = 2'000'000;
 constexpr double kLateShare = 0.2;                   // of a round's samples, above which the lead is doubled
 constexpr double kWarmupShare = 0.25;                // of the rule's time
 constexpr std::int64_t kPlacedRoundNs = 10'000'000;  // drawing costs a thousandth of it
+constexpr std::int64_t kLeastBeside = 5;  // samples of a round beside loads, where each is not as long as that
+constexpr std::int64_t kBesideShare =
+    5;  // of the samples so far, that such a round may be: many rounds make an interval
+constexpr std::int64_t kBesideRoundNs = 50'000'000;  // loads take some 10 ms to rest and as long to be back
 
 // A different seed for each data pattern of a case (splitmix64).
 std::uint64_t seed_of(std::uint64_t seed, std::uint64_t number) {
@@ -170,11 +174,12 @@ class Sampler {
     const std::int64_t most = std::max<std::int64_t>(settings_.max_samples, 1);
     std::int64_t round = 1;
     std::int64_t longest_sample_ns = 0;
+    int turn = 0;
     while (true) {
       const std::int64_t look_at = std::min(rule_->next_look(taken_), most);
       const std::int64_t samples = std::min(round, look_at - taken_);
       settings_.heartbeat.enter(Moment::kTime);
-      if (!run_round(Phase::kSample, samples)) return false;
+      if (settings_.let_loads ? !run_by_turns(samples, turn++) : !run_round(Phase::kSample, samples)) return false;
       const std::vector<RoundReport> reports = exchange_reports();
       plan_lead(reports, samples);
       const std::int64_t elapsed_ns = reports.front().elapsed_ns;
@@ -183,8 +188,13 @@ class Sampler {
       longest_sample_ns = std::max(longest_sample_ns, sample_ns);
       if (finished(look_at, most, elapsed_ns, longest_sample_ns)) return true;
       const std::int64_t left_ns = std::max<std::int64_t>(spec_.stop.time_ns - elapsed_ns, 0);
-      const std::int64_t most_ns = settings_.placement != nullptr ? std::min(left_ns, kPlacedRoundNs) : left_ns;
-      round = std::clamp<std::int64_t>(most_ns / sample_ns, 1, 2 * samples);
+      std::int64_t most_ns = settings_.placement != nullptr ? std::min(left_ns, kPlacedRoundNs) : left_ns;
+      std::int64_t longest = 2 * samples;
+      if (settings_.let_loads) {
+        most_ns = std::min(most_ns, kBesideRoundNs);
+        longest = std::min(longest, std::max(kLeastBeside, taken_ / kBesideShare));
+      }
+      round = std::clamp<std::int64_t>(most_ns / sample_ns, 1, longest);
     }
   }
 
@@ -233,16 +243,28 @@ class Sampler {
 
   bool run_round(Phase phase, std::int64_t samples) {
     place_blocks_anew();
-    const bool warmup = phase == Phase::kWarmup;
+    std::int64_t& numbers = phase == Phase::kWarmup ? warmups_ : phase == Phase::kAlone ? alone_ : taken_;
     make_room(measurement_.samples.size() + static_cast<std::size_t>(samples));
     context_.late = 0;
     shortest_ns_ = INT64_MAX;
     const std::int64_t start_ns = now_ns();
     for (std::int64_t i = 0; i < samples; ++i) {
-      const std::int64_t number = warmup ? warmups_++ : taken_++;
-      if (!take_one(phase, number)) return false;
+      if (!take_one(phase, numbers++)) return false;
     }
     round_ns_ = now_ns() - start_ns;
+    return true;
+  }
+
+  // A round beside the loads and one alone, the one first by turns: of what drifts as much is in both.
+  bool run_by_turns(std::int64_t samples, int turn) {
+    std::int64_t beside_ns = 0;
+    for (const bool first : {true, false}) {
+      const bool beside = first == (turn % 2 == 0);
+      settings_.let_loads(beside);
+      if (!run_round(beside ? Phase::kSample : Phase::kAlone, samples)) return false;
+      if (beside) beside_ns = round_ns_;
+    }
+    round_ns_ = beside_ns;
     return true;
   }
 
@@ -251,7 +273,7 @@ class Sampler {
     if (spec_.verify_each) fill();
     operation_.put_back();
     hook(name, number, false);
-    if (phase == Phase::kSample) hook("align", number, false);
+    if (phase != Phase::kWarmup) hook("align", number, false);
     Sample sample;
     section_->take(sample);
     hook(name, number, true);
@@ -260,7 +282,7 @@ class Sampler {
   }
 
   void record(Sample& sample, Phase phase, std::int64_t number) {
-    if (phase == Phase::kSample) hook("record", number, false);
+    if (phase != Phase::kWarmup) hook("record", number, false);
     measurement_.operations_total += sample.iterations;
     settings_.heartbeat.beat();
     if (operation_.lane() < 0) return;
@@ -380,6 +402,7 @@ class Sampler {
   std::size_t gathered_ = 0;
   std::int64_t taken_ = 0;
   std::int64_t warmups_ = 0;
+  std::int64_t alone_ = 0;
   std::uint64_t fills_ = 0;
   std::int64_t begin_ns_ = 0;
   std::int64_t compared_ns_ = 0;  // when the nodes' clocks were, since begin_ns_

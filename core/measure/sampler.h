@@ -15,7 +15,7 @@
 
 namespace linkgauge {
 
-enum class Phase : std::uint8_t { kWarmup, kSample };
+enum class Phase : std::uint8_t { kWarmup, kSample, kAlone };  // alone: while the loads beside it rest
 
 // One clock interval on this rank, stored whole (docs/definitions.md, Sample).
 struct Sample {
@@ -76,10 +76,13 @@ struct SamplerSettings {
   Heartbeat heartbeat;
   PhaseHook hook;  // empty outside of tests
   std::int64_t max_samples = 1'000'000;
-  ClockFacts host_clock;                       // measured once per process; resolution 0: taken as 1 ns
-  ClockFacts event_clock;                      // of this rank's device, where the case is timed by events
-  DeviceRuntime* runtime = nullptr;            // needed by the cadence `gated` and the clock `event`
-  BlockPlacement* placement = nullptr;         // drawn anew before each round; nullptr on all ranks: left as it is
+  ClockFacts host_clock;                // measured once per process; resolution 0: taken as 1 ns
+  ClockFacts event_clock;               // of this rank's device, where the case is timed by events
+  DeviceRuntime* runtime = nullptr;     // needed by the cadence `gated` and the clock `event`
+  BlockPlacement* placement = nullptr;  // drawn anew before each round; nullptr on all ranks: left as it is
+  // Of a case with loads: lets them go on or rest, on all ranks together; empty without. Every round beside them is
+  // followed by as many samples alone, so that drift is not taken for their doing.
+  std::function<void(bool go_on)> let_loads;
   int first_lane = 0;                          // added to the operation's own
   std::int64_t clock_age_ns = 60'000'000'000;  // several nodes: the clocks are compared anew after so long
 };

@@ -58,7 +58,8 @@ def limited(folder: Path, limit_s: int) -> tuple[Any, str]:
     for sample in run.samples.select(["case_key", "launch", "start_ns"]).to_pylist():
         case = (sample["case_key"], sample["launch"])
         first_ns[case] = min(first_ns.get(case, sample["start_ns"]), sample["start_ns"])
-    assert max(first_ns.values(), default=0) <= began_ns + limit_s * 10**9
+    # One may have begun in time and have its first sample later, on a core that others take.
+    assert sum(ns > began_ns + limit_s * 10**9 for ns in first_ns.values()) <= 1
     return run, said
 
 

@@ -177,6 +177,8 @@ def achieved_ceilings(run: Run, system: System) -> Callable[[Mapping[str, Any]],
     known = Places(run.launches.to_pylist())
     ports = Ports()
     for row in counted(run).rows:
+        if row["beside"]:
+            continue  # what it reaches is what its loads leave
         places = known.of_row(row)
         if len(nodes_of(places)) <= 1:
             ports.add({**row, "devices": [ordinal for _, ordinal in places]} if places else row)

@@ -69,7 +69,8 @@ def shares_of(cases: Iterable[Mapping[str, Any]], observations: Iterable[Mapping
     found = []
     for case in cases:
         moved = counted.get(_identity(case))
-        if moved is not None and case.get("status", "ok") == "ok":
+        # Where loads go on beside it the counters hold their bytes too.
+        if moved is not None and case.get("status", "ok") == "ok" and not case.get("beside"):
             found.extend(_of_case(case, moved))
     return sorted(found, key=lambda one: -one.size)
 

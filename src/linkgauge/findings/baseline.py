@@ -22,6 +22,7 @@ from linkgauge.findings.left_out import left_out_keys
 from linkgauge.findings.siblings import CORES_SLOWER
 from linkgauge.findings.subjects import Subject, case_words
 from linkgauge.findings.verdicts import Verdict
+from linkgauge.model.beside import on_devices
 from linkgauge.model.case import Case
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, numeral, one_of, parsed, table, text, whole
 from linkgauge.stats.compare import LEAST_REPEATS, false_discovery_rates
@@ -254,6 +255,6 @@ def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Any
         record = subject.facts.records.get(measure.case_key)
         if record is None:
             return measure.case_key
-        return Case.from_dimensions(dict(record)).on_devices(lambda device: mapping.get(device, device)).case_key
+        return on_devices(Case.from_dimensions(dict(record)), lambda device: mapping.get(device, device)).case_key
 
     return notes, renamed

@@ -142,6 +142,10 @@ def _observed(facts: Facts, subject: str) -> tuple[int, ...]:
     return () if device is None else (device,)
 
 
+_HOW_CASES_END = {"corrupt": "gave wrong data", "hung": "hung", "crashed": "crashed", "timeout": "ran out of time",
+                  "disturbed": "had a load that failed beside them"}  # fmt: skip
+
+
 @rule("cases that failed, hung, crashed or gave wrong data, and what they share", faults=True, whole=True)
 def failed_cases(facts: Facts) -> Iterable[Finding]:
     """Cases that failed, hung, crashed or gave wrong data, and the device that they share."""
@@ -152,9 +156,7 @@ def failed_cases(facts: Facts) -> Iterable[Finding]:
         count = Counter(device for row in rows for device in set(row.devices))
         ran = Counter(device for m in facts.measures for device in set(m.devices))
         shared = [d for d, n in count.items() if n == len(rows) and n >= 3 and len(ran) > 2 and not ran.get(d)]
-        words = {"corrupt": "gave wrong data", "hung": "hung", "crashed": "crashed", "timeout": "ran out of time"}.get(
-            status, "failed"
-        )
+        words = _HOW_CASES_END.get(status, "failed")
         reasons = Counter(row.reason for row in rows)
         whom = f"; all of them use {facts.name_of(shared[0])}, which no case measured" if len(shared) == 1 else ""
         yield Finding(

@@ -79,7 +79,8 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
     """Read a run folder. `system`: the machine to judge against; by default what the run itself found there."""
     rows = counted(run, NEEDED)
     return Facts(
-        _measures(rows),
+        # What goes on beside loads is no witness of the machine: those cases are judged against themselves, alone.
+        [measure for measure in _measures(rows) if not measure.case.beside],
         failures=[FailedCase.of(row) for row in rows.others if row["status"] != "skipped"],
         skipped=[row for row in rows.others if row["status"] == "skipped"],
         observations=[Observation.of(row) for row in run.observations.to_pylist()],

@@ -16,6 +16,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from linkgauge.model.dimension import (
+    BESIDE,
     DEVICE,
     DISTRIBUTION,
     NODE,
@@ -46,7 +47,7 @@ DATATYPES = (
     "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2",
 )  # fmt: skip
 OPS = ("sum", "prod", "min", "max", "avg")
-STATUSES = ("ok", "skipped", "failed", "hung", "timeout", "crashed", "corrupt")
+STATUSES = ("ok", "skipped", "failed", "hung", "timeout", "crashed", "corrupt", "disturbed")
 STOP_RULES = ("count", "interval", "duration")
 
 
@@ -190,6 +191,9 @@ class Case:
     groups: int = field(default=1, metadata=_of(
         Says.WHAT, "Equal groups of the ranks that do the same side by side; collectives only.", _WHERE,
         count(1, 1 << 19), later=True))
+    beside: str = field(default="", metadata=_of(
+        Says.WHAT, "Loads that go on beside it: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] ..., apart by '; '.", _WHAT,
+        BESIDE, later=True, core=""))
     verify: str = field(default="final", metadata=_of(
         Says.HOW_LONG, "Check the data of the final operation, or of each.", _TIMED, one_of(("final", "each")),
         core=""))
@@ -232,7 +236,10 @@ class Case:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def on_devices(self, ordinal_of: Callable[[int], int]) -> Case:
-        """The same case on other devices: every ordinal that it names goes through `ordinal_of`."""
+        """The same case on other devices: every ordinal that it names goes through `ordinal_of`.
+
+        Its loads keep theirs: model/beside.py moves them too.
+        """
 
         def moved(device: int) -> int:
             return device if device < 0 else ordinal_of(device)

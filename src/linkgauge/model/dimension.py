@@ -253,4 +253,15 @@ def _distribution(item: Any) -> tuple[Value, ...]:
 _DISTRIBUTION_EXPECTED = "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, or a grid as 2x2"
 DISTRIBUTION = Values(_distribution, _DISTRIBUTION_EXPECTED, splits=False)
 DEVICE = Values(_device, "own, others or a device")
+_BESIDE_EXPECTED = "none, or loads such as 'copy_engine host_to_device 64MiB on=2,3', apart by '; '"
+
+
+def _beside(item: Any) -> tuple[Value, ...]:
+    """Text of loads; what it says is for model/beside.py to read."""
+    if not isinstance(item, str) or not item.isprintable() or len(item) > 1 << 12:
+        raise WrongValueError(f"wrong value {_shown(item)}: expected {_BESIDE_EXPECTED}")
+    return ("" if item == "none" else item,)
+
+
+BESIDE = Values(_beside, _BESIDE_EXPECTED, splits=False)
 NODE = count(-1, 4096, "a node")

@@ -8,10 +8,11 @@ range and its 95 % interval is no wider than twice the tolerance; a wider one ne
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Sequence
 from typing import Literal
+
+from linkgauge.stats.basics import sign_interval_ranks
 
 MIN_PAIRS = 9
 MAX_PAIRS = 31
@@ -37,24 +38,6 @@ class Ratio:
         # A hair of slack, so that 1 - 0.05 and 0.95 are the same number.
         within = self.median >= 1 - tolerance - 1e-12 and (at_least or self.median <= 1 + tolerance + 1e-12)
         return "holds" if within else "differs"
-
-
-def sign_interval_ranks(n: int, coverage: float = 0.95) -> tuple[int, int]:
-    """Order statistics (from 0, inclusive) that enclose the median of n independent values with `coverage`.
-
-    Exact binomial: the largest k with P(X < k) <= (1 - coverage) / 2, X ~ B(n, 1/2). Below 6 values none does:
-    (0, n - 1).
-    """
-    tail = (1 - coverage) / 2
-    below = 0.0
-    k = 0
-    while True:
-        below += math.comb(n, k) * 0.5**n
-        if below > tail:
-            break
-        k += 1
-    low = max(k - 1, 0)
-    return low, n - 1 - low
 
 
 def ratio_of_pairs(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:

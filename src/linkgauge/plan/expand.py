@@ -6,6 +6,7 @@ The result is a list of `PlannedCase`, each to be measured or skipped with its r
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -19,9 +20,10 @@ from linkgauge.model.traits import having
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
 from linkgauge.plan.estimate import operation_s
+from linkgauge.plan.jobs import with_loads
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
-from linkgauge.plan.model import CaseTable, LaunchTable, Plan, of_kind
+from linkgauge.plan.model import CaseTable, Plan, of_kind
 
 MAX_CASES = 1_000_000
 _NOT_CASE_FIELDS = {"ranks", "stop_rule", "stop_samples", "stop_relative_half_width", "stop_time_ns"}
@@ -221,6 +223,9 @@ def _cases_of(
             if ladder is not None:
                 placed = {**placed, "size": _likely_size(placed, pattern, devices, ladder, machine)}
             case, reason = _case(placed, pattern, devices)
+            if case.beside:
+                case, unplaced = with_loads(case, table.where, machine, functools.partial(_job, machine=machine))
+                reason = reason or unplaced
             if ladder is not None:
                 if ladder.curve == curve_id(case):
                     continue  # its own point at that size
@@ -229,12 +234,7 @@ def _cases_of(
                 raise UsageError(
                     f"{table.where}: root {case.root} of {case.group_ranks} ranks: expected 0 to {case.group_ranks - 1}"
                 )
-            reason = (
-                reason
-                or machine.absent.get(case.transport, "")
-                or _meaningless(case, pattern)
-                or _nowhere(case, machine)
-            )
+            reason = reason or _not_here(case, pattern, machine)
             no_room = over_limit(case, machine, plan.memory_limit)
             if ladder is not None:
                 step: Step | None = Step(ladder.curve)
@@ -359,6 +359,18 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
     return Case(size_asked=size_asked, devices=devices, stop=stop, **fields), reason
 
 
+def _job(values: dict[str, Any], devices: tuple[int, ...], machine: PlanMachine) -> tuple[Case, str]:
+    """The case of a load, and why it cannot be; empty where it can."""
+    pattern = PATTERNS[values["pattern"]]
+    case, reason = _case(values, pattern, devices)
+    fits = "" if pattern.takes(case.group_ranks) else f"{pattern.name} is not of {case.group_ranks} ranks"
+    return case, reason or fits or _not_here(case, pattern, machine)
+
+
+def _not_here(case: Case, pattern: PatternTraits, machine: PlanMachine) -> str:
+    return machine.absent.get(case.transport, "") or _meaningless(case, pattern) or _nowhere(case, machine)
+
+
 def _meaningless(case: Case, pattern: PatternTraits) -> str:
     """Why a case cannot mean anything, whatever the transport; empty where it can."""
     if pattern.ranks == "pairs" and case.ranks < 4:
@@ -398,11 +410,4 @@ def _not_routed(case: Case, pattern: PatternTraits) -> str:
         return f"device {case.via} is an end of the copy itself; via names a third device"
     if case.ranks < 2:
         return "a copy inside one device goes through no other"
-    return ""
-
-
-def needs_threads_reason(case: Case, launch: LaunchTable) -> str:
-    """Why a case cannot run in a launch of threads; empty where it can."""
-    if launch.threads and TRANSPORTS[case.transport].needs_processes:
-        return f"{case.transport} needs processes: threads mode has no MPI; leave out --threads"
     return ""

@@ -16,12 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.model import beside
 from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import Step
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, case_s
-from linkgauge.plan.expand import MAX_CASES, PlannedCase, needs_threads_reason, outlasts, rank_devices
+from linkgauge.plan.expand import MAX_CASES, PlannedCase, outlasts, rank_devices
+from linkgauge.plan.jobs import wrong_mode_reason
 from linkgauge.plan.library_settings import library_settings, runtime_settings
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import USUAL_THREAD_LEVEL, LaunchTable, Plan
@@ -143,7 +145,8 @@ def _place(
     case = one.case
     derived, unknown = library_settings(case, abi)
     derived += tuple(one for one in runtime_settings(case, machine.kind) if one[0] not in dict(env))
-    reason = one.skip or needs_threads_reason(case, table) or unknown
+    per_device = beside.ranks_per_device(case)
+    reason = one.skip or wrong_mode_reason(case, table, machine) or unknown
     settings = LaunchSettings(
         mpi="" if table.threads else table.mpi,
         env=env,
@@ -151,10 +154,10 @@ def _place(
         launcher_args=table.launcher_args,
         bind=table.bind,
         threads=table.threads,
-        ranks_per_device=case.ranks_per_device,
+        ranks_per_device=per_device,
         peer_access=table.peer_access,
         thread_level=table.thread_level,
-        devices=rank_devices(machine.device_count, case.ranks_per_device),
+        devices=rank_devices(machine.device_count, per_device),
         mixed_memory=not reason and not table.threads and machine.kind != "host" and _is_mixed(case),
         mpi_asked=table.mpi_asked,
     )

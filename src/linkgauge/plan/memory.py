@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, sent_and_received
 from linkgauge.model.quantity import Share, format_bytes
@@ -48,6 +49,13 @@ def _buffers(case: Case) -> tuple[int, int]:
 
 
 def memory_need(case: Case) -> MemoryNeed:
+    """Upper estimate for a case and its loads, which may be on one device."""
+    needs = [_need(case), *(_need(load.case) for load in loads_of(case.beside))]
+    sums = zip(*(dataclasses.astuple(need) for need in needs), strict=True)
+    return MemoryNeed(*(sum(values) for values in sums))
+
+
+def _need(case: Case) -> MemoryNeed:
     """Upper estimate: both buffers on each rank, a transport's own copies, and room for the check.
 
     staging holds a pinned copy of each device buffer; reductions composed over copies hold one more buffer.

@@ -241,6 +241,28 @@ def clock_rows(comparisons: Iterable[Mapping[str, Any]], place: int) -> list[Row
     ]
 
 
+LOAD, LOAD_TIME = "load", "time_of_operation"
+_STRETCH_MOMENTS = ("alone", "", "beside")  # the core's numbers (core/measure/load.h)
+
+
+def load_rows(load: Mapping[str, Any]) -> list[Row]:
+    """Rows of how a load went on: of each stretch `time_of_operation`, in ns, alone or beside the measured samples."""
+    columns = (load[name].tolist() for name in ("when", "start_ns", "ns", "operations"))
+    return [
+        {
+            "rank": 0,
+            "subject": f"{LOAD} {load['number']}",
+            "moment": _STRETCH_MOMENTS[when],
+            "when_ns": start_ns,
+            "name": LOAD_TIME,
+            "value": ns / operations,
+            "unit": "ns",
+        }
+        for when, start_ns, ns, operations in zip(*columns, strict=True)
+        if _STRETCH_MOMENTS[when]
+    ]
+
+
 class Observer:
     """The observations of one rank: rows as docs/run-folder.md has them, without the identity."""
 

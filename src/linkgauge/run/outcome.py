@@ -28,12 +28,15 @@ SAMPLE_BYTES = sum(np.dtype(dtype).itemsize for dtype in COLUMNS.values())
 _LENGTH = struct.Struct("<I")
 _MOST_RANKS_TOLD = 1000  # by name, of those where a case went wrong: a record's header is read as a whole
 # Which of several ranks' outcomes is the case's, the gravest first. `peer` is a rank that only met another's failure.
-_GRAVITY = ("corrupt", "failed", "peer", "skipped", "timeout", "ok", "idle")
+_GRAVITY = ("corrupt", "failed", "peer", "skipped", "disturbed", "timeout", "ok", "idle")
 
 
 @dataclasses.dataclass
 class RankOutcome:
-    """One rank's part of a case. `status`: ok, timeout, corrupt, failed, skipped; peer (another rank failed); idle."""
+    """One rank's part of a case. `status`: ok, timeout, corrupt, failed, skipped; peer (another rank failed); idle.
+
+    Of a rank that played a load: idle, or disturbed where the load failed beside what was measured.
+    """
 
     rank: int
     status: str
@@ -171,10 +174,10 @@ def case_status(outcomes: Sequence[RankOutcome]) -> str:
 def case_header(case: Case, outcomes: Sequence[RankOutcome], oversubscribed: bool) -> dict[str, Any]:
     """The case's record without its identity: status, reason, facts and evidence, of all ranks' outcomes."""
     gravest, status = _gravest(outcomes), case_status(outcomes)
-    active = [outcome for outcome in outcomes if outcome.status != "idle"]
+    active = [outcome for outcome in outcomes if outcome.status not in ("idle", "disturbed")]
     pattern, n = PATTERNS[case.pattern], max(case.group_ranks, 1)
     evidence: dict[str, Any] = {}
-    bad = [outcome for outcome in active if outcome.status in ("corrupt", "failed", "timeout")]
+    bad = [outcome for outcome in outcomes if outcome.status in ("corrupt", "failed", "timeout", "disturbed")]
     if bad:
         told = bad[:_MOST_RANKS_TOLD]
         evidence["ranks"] = [{"rank": one.rank, "status": one.status, "reason": one.reason} for one in told]

@@ -42,7 +42,7 @@ from linkgauge.store.journal import Record
 if TYPE_CHECKING:
     from types import FrameType
 
-FAILED = ("failed", "hung", "timeout", "crashed", "corrupt")
+FAILED = ("failed", "hung", "timeout", "crashed", "corrupt", "disturbed")
 # How long after ranks that died of SIGTERM one to this process may come.
 _SIGNAL_PATIENCE_S = 2.0
 # Launches in a row that end without any case to blame and without progress.

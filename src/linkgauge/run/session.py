@@ -15,12 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from linkgauge.errors import UsageError
+from linkgauge.model.beside import loads_of, written
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.run.gathering import Link, MpiLink, Ranks
-from linkgauge.run.observe import clock_rows
+from linkgauge.run.observe import clock_rows, load_rows
 from linkgauge.run.outcome import RankOutcome
-from linkgauge.run.spec import WorkerSpec, core_case, rank_list
+from linkgauge.run.spec import WorkerSpec, core_case, job_ranks, rank_list
 from linkgauge.run.transports import ccl_library, library_folders
 
 
@@ -113,7 +114,18 @@ class CoreSession:
             return RankOutcome(self.rank, "failed", str(error), fatal=True)
         if result is None:
             return RankOutcome(self.rank, "idle")
-        return self._outcome(case, result)
+        return self._outcome(case, result) if result["load"] is None else self._load_outcome(case, result["load"])
+
+    def _load_outcome(self, case: Case, load: dict[str, Any]) -> RankOutcome:
+        """What became of a load on one of its ranks; the first of them tells how it went on."""
+        number = load["number"]
+        reason = load["failure"] or ("" if load["verify"]["ok"] else _wrong_bytes(load["verify"]))
+        if reason:
+            words = written(loads_of(case.beside)[number - 1 : number])
+            told = f"load {number} ({words}): {reason}"
+            return RankOutcome(self.rank, "disturbed", told, fatal=bool(load["failure"]))
+        first = self.rank == job_ranks(case, self._spec.devices)[number][0]
+        return RankOutcome(self.rank, "idle", observations=load_rows(load) if first else [])
 
     def _outcome(self, case: Case, result: dict[str, Any]) -> RankOutcome:
         samples = dict(result["samples"])
@@ -126,10 +138,7 @@ class CoreSession:
         if not verify["ok"]:
             facts["verify"] = verify
             status = "corrupt"
-            reason = (
-                f"{verify['bad_bytes']} wrong bytes {verify['where']}, the first at offset "
-                f"{verify['first_bad_offset']}: expected {verify['expected']:#x}, found {verify['found']:#x}"
-            )
+            reason = _wrong_bytes(verify)
         elif result["stopped_by"] == "timeout":
             status = "timeout"
             reason = f"{self._counted(samples)} samples within twice the stop rule's time and one sample more"
@@ -156,6 +165,13 @@ class CoreSession:
     def close(self) -> None:
         """Give everything back."""
         self._session.close()
+
+
+def _wrong_bytes(verify: dict[str, Any]) -> str:
+    return (
+        f"{verify['bad_bytes']} wrong bytes {verify['where']}, the first at offset "
+        f"{verify['first_bad_offset']}: expected {verify['expected']:#x}, found {verify['found']:#x}"
+    )
 
 
 def _planter(spec: WorkerSpec, session: CoreSession) -> Any:

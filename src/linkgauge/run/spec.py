@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from linkgauge.model.beside import loads_of
 from linkgauge.model.case import CORE_NAMES, Case
 from linkgauge.model.patterns import PATTERNS, restated_size
 from linkgauge.plan.curves import Step
@@ -115,15 +116,25 @@ class WorkerSpec:
 
 
 def rank_list(case: Case, rank_devices: tuple[int, ...]) -> list[int]:
-    """The launch's rank that plays each place of the case: the k-th entry of a device goes to its k-th rank."""
+    """The launch's rank that plays each place of the measured job."""
+    return job_ranks(case, rank_devices)[0]
+
+
+def job_ranks(case: Case, rank_devices: tuple[int, ...]) -> list[list[int]]:
+    """The launch's rank that plays each place of the measured job, then of each load.
+
+    The k-th entry of a device, in all of them, goes to its k-th rank.
+    """
     ranks_of = _ranks_of_devices(rank_devices)
     used: dict[int, int] = {}
-    ranks = []
-    for device in case.devices:
+
+    def taken(device: int) -> int:
         place = used.get(device, 0)
         used[device] = place + 1
-        ranks.append(ranks_of[device][place])
-    return ranks
+        return ranks_of[device][place]
+
+    jobs = (case.devices, *(load.case.devices for load in loads_of(case.beside)))
+    return [[taken(device) for device in devices] for devices in jobs]
 
 
 @functools.lru_cache(maxsize=1)  # a launch has one
@@ -141,6 +152,15 @@ def case_seed(seed: int, case: Case) -> int:
 
 def core_case(case: Case, rank_devices: tuple[int, ...], seed: int) -> dict[str, Any]:
     """The case under the names of core/case_spec.h."""
+    measured, *others = job_ranks(case, rank_devices)
+    loads = [
+        {"case": _core_job(load.case, ranks, seed), "pace": dataclasses.asdict(load.pace)}
+        for load, ranks in zip(loads_of(case.beside), others, strict=True)
+    ]
+    return {**_core_job(case, measured, seed), **({"loads": loads} if loads else {})}
+
+
+def _core_job(case: Case, ranks: list[int], seed: int) -> dict[str, Any]:
 
     def options(node: int) -> dict[str, Any]:
         return {"numa_node": node, "write_combined": case.write_combined, "huge_pages": case.huge_pages}
@@ -148,7 +168,7 @@ def core_case(case: Case, rank_devices: tuple[int, ...], seed: int) -> dict[str,
     return {
         **{name: getattr(case, field) for field, name in CORE_NAMES.items()},
         "devices": list(case.devices),
-        "rank_list": rank_list(case, rank_devices),
+        "rank_list": ranks,
         "source_options": options(case.source_node),
         "target_options": options(case.target_node),
         "managed": case.managed or "default",

@@ -40,7 +40,7 @@ from linkgauge.run.observe import Observer, open_reader
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.schedule import Schedule
 from linkgauge.run.session import Session, node_numbers, open_process_session, open_thread_sessions
-from linkgauge.run.spec import BROKEN, ENDED_BY_TIME, CaseEntry, WorkerSpec, rank_list
+from linkgauge.run.spec import BROKEN, ENDED_BY_TIME, CaseEntry, WorkerSpec, job_ranks, rank_list
 from linkgauge.store.journal import JournalDamage, JournalUnwritableError, JournalWriter
 
 EXIT_START = 70  # could not start: the note says why
@@ -119,7 +119,7 @@ class Recorder:
 def is_oversubscribed(spec: WorkerSpec, case: Case) -> bool:
     """Whether a node's ranks, and on host devices the threads of their streams, are more than the cores there."""
     threads = 2 if spec.runtime == "host" and case.transport != "mpi" else 1
-    ranks = rank_list(case, spec.devices)
+    ranks = [rank for job in job_ranks(case, spec.devices) for rank in job]
     for node, cores in enumerate(spec.node_cores or (spec.available_cores,)):
         here = [rank for rank in ranks if not spec.node_of or spec.node_of[rank] == node]
         if len(here) * threads > cores:

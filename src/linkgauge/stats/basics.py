@@ -8,6 +8,7 @@ short for a claim gives the weakest answer, never a guess.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,24 @@ def binomial_tail(came: int, trials: int, chance: float) -> float:
 def binomial_quantile(share: float, trials: int, chance: float) -> int:
     """Smallest number of successes in `trials` below or at which at least `share` of all outcomes lie."""
     return int(np.searchsorted(scipy.special.bdtr(np.arange(trials + 1), trials, chance), share))
+
+
+def sign_interval_ranks(n: int, coverage: float = 0.95) -> tuple[int, int]:
+    """Order statistics (from 0, inclusive) that enclose the median of n independent values with `coverage`.
+
+    Exact binomial: the largest k with P(X < k) <= (1 - coverage) / 2, X ~ B(n, 1/2). Below 6 values none does:
+    (0, n - 1).
+    """
+    tail = (1 - coverage) / 2
+    below = 0.0
+    k = 0
+    while True:
+        below += math.comb(n, k) * 0.5**n
+        if below > tail:
+            break
+        k += 1
+    low = max(k - 1, 0)
+    return low, n - 1 - low
 
 
 def median(values: npt.NDArray[Any]) -> float:

@@ -29,12 +29,16 @@ COLUMNS = [*schema.IDENTITY, "rank", "lane", "sample", "phase", "scheduled_ns", 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """The samples of one row identity. Arrays of one length; times in ns; `measured` is False for warm-up."""
+    """The samples of one row identity. Arrays of one length; times in ns.
+
+    `measured`: the case's own, beside its loads where it has any; `alone`: taken by turns with these, while they rest.
+    """
 
     rank: npt.NDArray[np.int32]
     lane: npt.NDArray[np.int16]
     sample: npt.NDArray[np.int32]
     measured: npt.NDArray[np.bool_]
+    alone: npt.NDArray[np.bool_]
     scheduled_ns: npt.NDArray[np.int64]
     start_ns: npt.NDArray[np.int64]
     ns: npt.NDArray[np.int64]
@@ -47,7 +51,7 @@ class Block:
             return self
         # By name and not by dataclasses.replace, which costs more than the choice itself.
         return Block(
-            self.rank[chosen], self.lane[chosen], self.sample[chosen], self.measured[chosen],
+            self.rank[chosen], self.lane[chosen], self.sample[chosen], self.measured[chosen], self.alone[chosen],
             self.scheduled_ns[chosen], self.start_ns[chosen], self.ns[chosen], self.iterations[chosen],
             self.event_clock,
         )  # fmt: skip
@@ -58,6 +62,7 @@ def blocks(samples: pa.Table) -> Iterator[tuple[tuple[str, int, int, int], Block
     keys, codes = _coded(samples["case_key"])
     numbers = {name: samples[name].to_numpy() for name in COLUMNS[1:] if name not in ("phase", "clock")}
     numbers["measured"] = _is(samples["phase"], "sample")
+    numbers["alone"] = _is(samples["phase"], "alone")
     numbers["event"] = _is(samples["clock"], "event")
     identity = [codes, *(numbers[name] for name in schema.IDENTITY[1:])]
     starts = _starts(identity)
@@ -70,7 +75,7 @@ def blocks(samples: pa.Table) -> Iterator[tuple[tuple[str, int, int, int], Block
         starts = _starts(identity)
         first = [column[starts] for column in identity]
     ends = np.append(starts[1:], samples.num_rows).tolist()
-    names = ("rank", "lane", "sample", "measured", "scheduled_ns", "start_ns", "ns", "iterations")
+    names = ("rank", "lane", "sample", "measured", "alone", "scheduled_ns", "start_ns", "ns", "iterations")
     rows = zip(*(column.tolist() for column in first), strict=True)
     for (code, launch, repeat, attempt), start, end in zip(rows, starts.tolist(), ends, strict=True):
         part = {name: numbers[name][start:end] for name in names}

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from linkgauge.errors import RunFolderError, UsageError, one_line
+from linkgauge.model.beside import loads_of
 from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, STATUSES
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import CONTROLS, LONGEST_TEXT, MOST_NS, Shape, clean, parsed
@@ -163,6 +164,13 @@ def _cases(table: pa.Table, where: str) -> pa.Table:
             except UsageError as error:
                 raise RunFolderError(str(error)) from None
     _lists(table, where)
+    for text in table["beside"].unique().to_pylist():
+        try:
+            good = all(PATTERNS[load.case.pattern].takes(load.case.group_ranks) for load in loads_of(text))
+        except UsageError as error:
+            raise RunFolderError(f"{where}: {error}") from None
+        if not good:
+            raise RunFolderError(f"{where}: a load on devices that its pattern does not take: {_shown(text)}")
     # Distinct combinations of what belongs together; of what was only planned nothing was done.
     counts = {"devices_": pc.list_value_length(table["devices"]), "lanes_": pc.list_value_length(table["lanes"])}
     names = ["pattern", "ranks", "groups", "root", "status"]

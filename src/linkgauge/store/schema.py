@@ -24,7 +24,7 @@ FORMAT_VERSION = 2
 TABLES = ("launches", "cases", "samples", "observations")
 BY_LAUNCH = ("samples", "observations")  # tables of a file a launch; format 1 had one file of each
 IDENTITY = ("case_key", "launch", "repeat", "attempt")
-PHASES = ("warmup", "sample")  # the journal's numbers 0 and 1
+PHASES = ("warmup", "sample", "alone")  # the journal's numbers; alone: while a case's loads rest
 CLOCK_NAMES = ("host", "event")
 
 

@@ -95,6 +95,9 @@ def table_of(name: str, rows: Sequence[dict[str, Any]], where: str) -> pa.Table:
         raise RunFolderError(f"{where}: a value that does not fit {name}: {_first_line(error)}") from None
 
 
+_CODED = {"phase": schema.PHASES, "clock": schema.CLOCK_NAMES}
+
+
 def samples_table(records: Sequence[Record], where: str) -> pa.Table:
     """Return the samples of `case` records as one table, in their order."""
     kept = [record for record in records if record.columns]
@@ -113,7 +116,7 @@ def samples_table(records: Sequence[Record], where: str) -> pa.Table:
         for name in SAMPLE_COLUMNS
     ):
         raise RunFolderError(f"{where}: a case's sample columns are of different lengths")
-    if any(columns[name].size and int(columns[name].max()) > 1 for name in ("phase", "clock")):
+    if any(columns[name].size and int(columns[name].max()) >= len(words) for name, words in _CODED.items()):
         raise RunFolderError(f"{where}: a sample of an unknown phase or clock")
     identities = [identity_of(record.header, where) for record in kept]
     keys = list(dict.fromkeys(identity[0] for identity in identities))
@@ -122,9 +125,14 @@ def samples_table(records: Sequence[Record], where: str) -> pa.Table:
     for place, name in enumerate(schema.IDENTITY[1:], start=1):
         arrays[name] = pa.array(np.repeat(np.array([i[place] for i in identities], np.int32), counts), pa.int32())
     for name, values in columns.items():
-        words = {"phase": schema.PHASES, "clock": schema.CLOCK_NAMES}.get(name)
-        arrays[name] = pa.array(values) if words is None else _coded(values, list(words))
+        words = _CODED.get(name)
+        arrays[name] = pa.array(values) if words is None else _coded(values, list(words[: _known(values)]))
     return pa.table(arrays, schema=schema.schema("samples"))
+
+
+def _known(codes: np.ndarray[Any, Any]) -> int:
+    """How many of the words a table has: two, which every version knows, but where a later one is used."""
+    return max(2, int(codes.max()) + 1 if codes.size else 0)
 
 
 def _coded(codes: np.ndarray[Any, Any], words: list[str]) -> pa.DictionaryArray:

@@ -144,6 +144,7 @@ def full_pairs(results: Results, ceilings: Ceilings, kinds: Kinds, patterns: tup
         if row["pattern"] in patterns
         and row["source_memory"] == row["target_memory"] == "device"
         and row["groups"] == 1
+        and not row["beside"]
         and len(set(row["devices"])) == 2
     ]
     rows = fullest(results, plain, lambda row: (int(row["devices"][0]), int(row["devices"][1])))

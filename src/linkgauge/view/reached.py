@@ -189,5 +189,6 @@ def host_copies(results: Results, pattern: str) -> dict[int, Row]:
         and len(row["devices"]) == 1
         and {row["source_memory"], row["target_memory"]} == {"device", "pinned"}
         and row["source_node"] == row["target_node"] == -1
+        and not row["beside"]
     ]
     return fullest(results, rows, lambda row: int(row["devices"][0]))

@@ -11,7 +11,7 @@ from linkgauge.view.answer import first_answers
 from linkgauge.view.first import FirstLook
 from linkgauge.view.judged import findings_of
 from linkgauge.view.sentence import sentence
-from linkgauge.view.tables import counts_line, status_tables
+from linkgauge.view.tables import counts_line, interference_tables, status_tables
 from linkgauge.view.tasks import apart_lines, task_table
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def print_summary(run: Run, console: Console, unit: str = "GB/s") -> None:
     """
     look = FirstLook.of(run)
     print_head(look, findings_of(run), console, unit)
-    for table in status_tables(look.results):
+    for table in [*interference_tables(look.results), *status_tables(look.results)]:
         console.print("", table, sep="\n")
     console.print("", counts_line(look.results), sep="\n")
 

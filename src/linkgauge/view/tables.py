@@ -14,11 +14,14 @@ from rich.text import Text
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import left_out_of
+from linkgauge.stats.interference import interferences
+from linkgauge.store.schema import IDENTITY
 from linkgauge.view.alike import Kinds, together
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.chosen import chosen_ranges
 from linkgauge.view.derived import derived_tables
 from linkgauge.view.judged import by_kind
+from linkgauge.view.loads import interference_table
 from linkgauge.view.members import Members
 from linkgauge.view.nodes import node_tables
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
@@ -291,11 +294,24 @@ def derived(results: Results, width: int, unit: str) -> list[RenderableType]:
     return list(derived_tables(results, width, unit)) or [few]
 
 
+def interference_tables(results: Results) -> list[RenderableType]:
+    """Return the table of what cases lose beside their loads; none where no case has any."""
+    titles = {tuple(row[name] for name in IDENTITY): _task_words(results, row) for row in results.rows if row["beside"]}
+    found = [one for one in interferences(results.run) if one.identity in titles] if titles else []
+    table = interference_table(found, titles)
+    return [] if table is None else [table]
+
+
+def _task_words(results: Results, row: Row) -> str:
+    return f"{results.label(row)} {results.title(row)}, {size_text(row['size'])}"
+
+
 def everything(results: Results, width: int, unit: str, ceilings: Ceilings | None = None) -> Group:
     """Return all of `linkgauge show`; with `ceilings` each task's, and the shares of pairs."""
     parts: list[RenderableType] = []
     of_cases = [*panel_tables(results, width, unit, ceilings), *matrix_tables(results, unit, ceilings)]
     of_cases += node_tables(results, unit)
+    of_cases += interference_tables(results)
     of_cases += [Text(note, style="dim") for note in (ceilings.notes if ceilings is not None else ())]
     for part in [*of_cases, *derived_tables(results, width, unit), *status_tables(results)]:
         parts += [part, Text("")]

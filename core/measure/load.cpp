@@ -1,0 +1,240 @@
+#include "measure/load.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "errors.h"
+#include "group/values.h"
+#include "measure/clock.h"
+
+namespace linkgauge {
+namespace {
+
+// Long enough that the meeting after each stretch is a hundredth of it, and that a case waits for no more at its end.
+constexpr std::int64_t kStretchNs = 10'000'000;
+constexpr std::int64_t kAloneNs = 50'000'000;  // a load goes on so long before it is said to be at its rate
+constexpr std::size_t kAloneStretches = 3;
+constexpr std::int64_t kMostOperations = 1 << 20;  // of one stretch
+constexpr auto kLook = std::chrono::microseconds(200);
+
+// What a load's first rank tells the others before each stretch.
+struct Order {
+  std::int64_t operations = 1;  // 0: rest, of which it says the end
+  std::int64_t wanted = kAtRate;
+  bool at_rate = false;
+  bool aborted = false;
+};
+
+void wait_out(std::int64_t when_ns) {
+  while (true) {
+    const std::int64_t left_ns = when_ns - now_ns();
+    if (left_ns <= 0) return;
+    // A sleep overruns by some tens of microseconds: the last of it is waited out.
+    if (left_ns > 200'000) std::this_thread::sleep_for(std::chrono::nanoseconds(left_ns - 100'000));
+  }
+}
+
+class LoadRunner {
+ public:
+  LoadRunner(Operation& operation, Group& group, Group& everyone, const Load& load, JobLine* line,
+             const SamplerSettings& settings)
+      : operation_(operation),
+        group_(group),
+        everyone_(everyone),
+        load_(load),
+        line_(line),
+        settings_(settings),
+        progress_(operation.progress()) {}
+
+  LoadReport run() {
+    try {
+      check(Moment::kCheck, "check", "the first operation");
+      begin_ns_ = now_ns();
+      for (tell(); order_.wanted != kOver && !order_.aborted; tell()) {
+        if (order_.wanted % 2 == 0) stretch();
+        if (line_ != nullptr) plan();
+      }
+      if (order_.aborted) everyone_.barrier({}, Waiting::kSleep);  // which says why
+      check(Moment::kFinalCheck, "final_check", "the final operation");
+    } catch (const std::exception& error) {
+      if (!order_.at_rate || everyone_.aborted()) throw;
+      group_.abort_with(error.what());
+      if (line_ != nullptr) line_->say(kOver);
+      report_.failure = error.what();
+    }
+    settings_.heartbeat.enter(Moment::kIdle);
+    return std::move(report_);
+  }
+
+ private:
+  void hook(const char* phase, std::int64_t number, bool after) const {
+    if (settings_.hook) settings_.hook(phase, number, after);
+  }
+
+  void check(Moment moment, const char* phase, const char* which) {
+    settings_.heartbeat.enter(moment);
+    const std::uint64_t seed = load_.spec.seed + report_.stretches.size();
+    operation_.fill(seed);
+    group_.barrier(progress_);  // no rank sends into a buffer that is still being poisoned
+    operation_.put_back();
+    hook(phase, -1, false);
+    operation_.post();
+    operation_.complete();
+    ++report_.operations_total;
+    hook(phase, -1, true);
+    group_.barrier(progress_);
+    hook("verify", -1, false);
+    const VerifyResult mine = operation_.verify(seed);
+    const bool all = group_.agree(mine.ok, progress_);
+    report_.verified = all && (report_.verified || report_.stretches.empty());
+    if (mine.ok || !report_.verify.ok) return;
+    report_.verify = mine;
+    report_.verify.where = std::string(which) + (mine.where.empty() ? "" : ": ") + mine.where;
+  }
+
+  void tell() {
+    const bool first = group_.rank() == 0;
+    const auto told = group_.exchange(first ? to_bytes(&order_, 1) : std::vector<std::byte>{}, progress_);
+    order_ = from_bytes<Order>(told.front()).front();
+  }
+
+  void stretch() {
+    settings_.heartbeat.enter(Moment::kTime);
+    const auto number = static_cast<std::int64_t>(report_.stretches.size());
+    hook("time", number, false);
+    const std::int64_t burst = load_.pace.burst > 0 ? load_.pace.burst : std::max(load_.spec.batch, 1);
+    const std::int64_t start_ns = now_ns();
+    for (std::int64_t done = 0; done < order_.operations;) {
+      const std::int64_t burst_ns = now_ns();
+      const std::int64_t until = std::min(done + burst, order_.operations);
+      for (; done < until; ++done) operation_.post();
+      operation_.complete();
+      rest(burst_ns);
+    }
+    using When = Stretch::When;
+    const When when = !order_.at_rate ? When::kAlone : order_.wanted == kAtRate ? When::kBetween : When::kBeside;
+    report_.stretches.push_back({start_ns, now_ns() - start_ns, order_.operations, when});
+    report_.operations_total += order_.operations;
+    hook("time", number, true);
+    settings_.heartbeat.beat();
+  }
+
+  void rest(std::int64_t burst_ns) const {
+    const Pace& pace = load_.pace;
+    if (pace.every_ns > 0) wait_out(burst_ns + pace.every_ns);
+    if (pace.duty < 1) {
+      const std::int64_t ended_ns = now_ns();
+      wait_out(ended_ns + static_cast<std::int64_t>(static_cast<double>(ended_ns - burst_ns) * (1 / pace.duty - 1)));
+    }
+  }
+
+  // The first rank's: what is wanted next, and how long the next stretch is. While it rests the others wait for it.
+  void plan() {
+    if (order_.wanted % 2 == 0) {
+      const Stretch& last = report_.stretches.back();
+      const double each_ns =
+          static_cast<double>(std::max<std::int64_t>(last.ns, 1)) / static_cast<double>(last.operations);
+      order_.operations =
+          std::clamp(static_cast<std::int64_t>(static_cast<double>(kStretchNs) / each_ns),
+                     std::max<std::int64_t>(last.operations / 4, 1), std::min(8 * last.operations, kMostOperations));
+      order_.at_rate =
+          order_.at_rate || (report_.stretches.size() >= kAloneStretches && now_ns() - begin_ns_ >= kAloneNs);
+    }
+    if (order_.at_rate && said_ < order_.wanted) {
+      said_ = order_.wanted;
+      line_->say(said_);
+    }
+    do {
+      order_.wanted = std::max(order_.wanted, line_->heard());
+      order_.aborted = everyone_.aborted();
+      if (order_.wanted != said_ || order_.wanted % 2 == 0 || order_.aborted) return;
+      std::this_thread::sleep_for(kLook);
+    } while (true);
+  }
+
+  Operation& operation_;
+  Group& group_;
+  Group& everyone_;
+  const Load& load_;
+  JobLine* line_;
+  const SamplerSettings& settings_;
+  Progress progress_;
+  LoadReport report_;
+  Order order_;
+  std::int64_t begin_ns_ = 0;
+  std::int64_t said_ = -1;
+};
+
+}  // namespace
+
+JobLine::JobLine(Group& everyone, int place, const std::vector<int>& launch_ranks, MpiLibrary* mpi, int tag)
+    : said_(everyone.flag(0, place, everyone.rank() == 0 ? 0 : 1)),
+      heard_(everyone.flag(0, place, everyone.rank() == 0 ? 1 : 0)),
+      mpi_(mpi),
+      other_(launch_ranks[static_cast<std::size_t>(everyone.rank() == 0 ? place : 0)]),
+      own_tag_(tag + (everyone.rank() == 0 ? 0 : 1)),
+      other_tag_(tag + (everyone.rank() == 0 ? 1 : 0)) {
+  if (heard_ != nullptr) return;
+  receive_ = mpi_->requests(1);
+  listen();
+}
+
+JobLine::~JobLine() {
+  if (receive_ && receive_->count() != 0) receive_->cancel_receives();
+}
+
+void JobLine::listen() { receive_->irecv(&coming_, sizeof coming_, other_, other_tag_, mpi_->world()); }
+
+void JobLine::say(std::int64_t number) {
+  if (said_ != nullptr) {
+    said_->store(static_cast<std::uint64_t>(number) + 1, std::memory_order_release);
+  } else {
+    mpi_->send(&number, sizeof number, other_, own_tag_, mpi_->world());
+  }
+}
+
+std::int64_t JobLine::heard() {
+  if (heard_ != nullptr) return static_cast<std::int64_t>(heard_->load(std::memory_order_acquire)) - 1;
+  while (last_ != kOver && receive_->test_all()) {
+    last_ = coming_;
+    if (last_ != kOver) listen();
+  }
+  return last_;
+}
+
+LoadReport keep_on(Operation& operation, Group& group, Group& everyone, const Load& load, JobLine* line,
+                   const SamplerSettings& settings) {
+  return LoadRunner(operation, group, everyone, load, line, settings).run();
+}
+
+void LoadControl::let(bool go_on, const Progress& progress) {
+  if (go_on && wanted_ == kAtRate) {
+    want(2, progress);
+  } else if (go_on != (wanted_ % 2 == 0)) {
+    want(wanted_ + 1, progress);
+  }
+}
+
+void LoadControl::want(std::int64_t number, const Progress& progress) {
+  wanted_ = number;
+  for (const std::unique_ptr<JobLine>& line : lines_) line->say(number);
+  for (const std::unique_ptr<JobLine>& line : lines_) {
+    while (line->heard() < number) {
+      if (everyone_.aborted()) everyone_.barrier(progress, Waiting::kSleep);  // which throws
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+}
+
+void LoadControl::end() noexcept {
+  try {
+    for (const std::unique_ptr<JobLine>& line : lines_) line->say(kOver);
+  } catch (const std::exception&) {
+    return;  // the connection is gone, as the parent process sees
+  }
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,96 @@
+// A load: a job of the case that goes on beside the measured one until that has its samples.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "case_spec.h"
+#include "group/group.h"
+#include "measure/sampler.h"
+#include "pattern/operation.h"
+#include "transport/mpi_library.h"
+
+namespace linkgauge {
+
+// What the measured job wants of a load: numbers that rise from kAtRate. Odd ones: rest; even ones: go on.
+inline constexpr std::int64_t kAtRate = 0;  // for long enough alone
+inline constexpr std::int64_t kOver = INT64_MAX;
+
+// Between the first ranks of the measured job and of one load: the one says what it wants, the other what is so. By
+// words in shared memory, across nodes by messages; neither waits.
+class JobLine {
+ public:
+  // `place`: of the load's first rank in `everyone`, the ranks of all jobs, of which 0 is the measured job's first.
+  // `launch_ranks`: of everyone. `tag`: the first of two of MPI's world that are this line's alone.
+  JobLine(Group& everyone, int place, const std::vector<int>& launch_ranks, MpiLibrary* mpi, int tag);
+  ~JobLine();
+  JobLine(const JobLine&) = delete;
+  JobLine& operator=(const JobLine&) = delete;
+
+  void say(std::int64_t number);
+  std::int64_t heard();  // the last number that the other end said; -1: none yet
+
+ private:
+  void listen();
+
+  std::atomic<std::uint64_t>* said_;  // one more than the number; nullptr across nodes
+  std::atomic<std::uint64_t>* heard_;
+  MpiLibrary* mpi_;
+  int other_;  // the other end's rank of the launch
+  int own_tag_;
+  int other_tag_;
+  std::unique_ptr<MpiRequests> receive_;
+  std::int64_t coming_ = -1;
+  std::int64_t last_ = -1;
+};
+
+// So many operations on this rank, one after the other.
+struct Stretch {
+  enum class When : std::uint8_t { kAlone, kBetween, kBeside };  // beside the measured job's samples
+  std::int64_t start_ns;
+  std::int64_t ns;
+  std::int64_t operations;
+  When when;
+};
+
+struct LoadReport {
+  int number = 0;                    // of the case's loads, from 1; 0: this rank played no load
+  std::vector<Stretch> stretches;    // of this rank
+  std::int64_t beside_from_ns = 0;   // stretches that began later, and ended before `beside_until_ns`, were beside the
+  std::int64_t beside_until_ns = 0;  // measured job; those that ended before `beside_from_ns` were alone
+  std::int64_t operations_total = 0;
+  bool verified = false;  // the first and the last operation, on every rank
+  VerifyResult verify;    // of the check that failed, on the rank where it failed
+  std::string failure;    // what ended the load before the measured job was over; empty: nothing
+};
+
+// Runs the load's operation (prepared by the caller) at its pace, as the measured job wants it, until that is over.
+// Collective over `group`, the load's own ranks. `line`: of the first rank, nullptr on the others. Throws PeerError
+// where another job failed, and what the load itself fails with before it was at its rate; later that is told in the
+// report, and the measured job goes on.
+LoadReport keep_on(Operation& operation, Group& group, Group& everyone, const Load& load, JobLine* line,
+                   const SamplerSettings& settings);
+
+// The measured job's hand on all loads; its first rank alone has lines.
+class LoadControl {
+ public:
+  LoadControl(const std::vector<std::unique_ptr<JobLine>>& lines, Group& everyone)
+      : lines_(lines), everyone_(everyone) {}
+  // Return when every load is as it is wanted, or has failed. Throw PeerError where a job failed.
+  void wait_until_at_rate(const Progress& progress) { want(kAtRate, progress); }
+  void let(bool go_on, const Progress& progress);
+  void end() noexcept;
+
+ private:
+  void want(std::int64_t number, const Progress& progress);
+
+  const std::vector<std::unique_ptr<JobLine>>& lines_;
+  Group& everyone_;
+  std::int64_t wanted_ = kAtRate;
+};
+
+}  // namespace linkgauge

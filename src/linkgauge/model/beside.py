@@ -1,0 +1,157 @@
+"""Loads beside a measured job: how they are written, and the cases that they are.
+
+The dimension `beside` is text: loads apart by `; `, each `TRANSPORT PATTERN SIZE` and settings as `name=value`:
+`copy_engine host_to_device 64MiB on=2,3 duty=0.5`. `on` says where: devices, `same` (those of the measured job) or
+`rest` (all others). In canonical form, which cases have, it names devices, and says all that is not the default.
+This module imports nothing heavy: workers use it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+from linkgauge.errors import UsageError
+from linkgauge.model import quantity
+from linkgauge.model.case import DEFAULTS, DIMENSIONS, Case
+from linkgauge.model.dimension import Dimension, count, number_in, time_ns
+
+SAME, REST = "same", "rest"
+SETTINGS = (
+    "variant", "source_memory", "target_memory", "source_node", "target_node", "write_combined", "huge_pages", "window",
+    "batch", "root", "datatype", "op", "distribution", "buffer", "initiator", "host_leg", "chunk", "blocks", "via",
+    "managed", "source_device", "target_device",
+)  # fmt: skip
+"""Dimensions that a load may set. Not those of the clock, nor those that a launch has as a whole."""
+_MOST_LOADS = 64
+_APART = re.compile(r";(?:\s+|$)")  # rows of a traffic matrix have ; without a space
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """How a load spaces its operations (core/case_spec.h): in bursts, `every_ns` apart, a share `duty` of the time."""
+
+    burst: int = 0
+    every_ns: int = 0
+    duty: float = 1.0
+
+
+_PACE = {
+    "burst": Dimension("burst", "", "", count(1, 1 << 20)),
+    "every": Dimension("every", "", "", time_ns(1)),
+    "duty": Dimension("duty", "", "", number_in(0, 1)),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """One load as it was written: `values` by dimension, and where it is: devices, or a word."""
+
+    values: dict[str, Any]
+    where: tuple[int, ...] | str
+    pace: Pace
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadCase:
+    """One load of a case: what it does, as a case of its own, and at which pace."""
+
+    case: Case
+    pace: Pace
+
+
+def loads_written(text: str) -> tuple[Load, ...]:
+    """The loads that a text is of. UsageError naming the load, what was read and what was expected."""
+    parts = [part.strip() for part in _APART.split(text) if part.strip()]
+    if not 1 <= len(parts) <= _MOST_LOADS:
+        raise UsageError(f"{len(parts)} loads: expected 1 to {_MOST_LOADS}, apart by '; '")
+    return tuple(_load(part) for part in parts)
+
+
+def _load(text: str) -> Load:
+    words = text.split()
+    if len(words) < 3 or any("=" in word for word in words[:3]):
+        raise UsageError(f"load '{text}': expected TRANSPORT PATTERN SIZE, and settings as name=value")
+    values = {name: _one(DIMENSIONS[name], word, text)
+              for name, word in zip(("transport", "pattern", "size"), words, strict=False)}  # fmt: skip
+    where: tuple[int, ...] | str = REST
+    pace = Pace()
+    for word in words[3:]:
+        name, equals, value = word.partition("=")
+        if name == "on" and equals:
+            where = value if value in (SAME, REST) else _devices(value, text)
+        elif name in _PACE and equals:
+            field = "every_ns" if name == "every" else name
+            pace = dataclasses.replace(pace, **{field: _one(_PACE[name], value, text)})
+        elif name in SETTINGS and equals:
+            values[name] = _one(DIMENSIONS[name], value, text)
+        else:
+            known = ", ".join(("on", *_PACE, *SETTINGS))
+            raise UsageError(f"load '{text}': '{word}' is no setting: expected name=value, of {known}")
+    return Load(values, where, pace)
+
+
+def _one(dimension: Dimension, word: str, text: str) -> Any:
+    found = dimension.from_text(word)
+    if len(found) != 1:
+        raise UsageError(f"load '{text}': '{word}' is several values of {dimension.name}: expected one")
+    return found[0]
+
+
+def _devices(value: str, text: str) -> tuple[int, ...]:
+    items = value.split(",")
+    if not all(item.isdecimal() and len(item) < 6 for item in items):
+        raise UsageError(f"load '{text}': on '{value}': expected devices such as 2,3, or {SAME} or {REST}")
+    return tuple(int(item) for item in items)
+
+
+def written(loads: tuple[LoadCase, ...]) -> str:
+    """The canonical text of loads whose devices are known: `loads_of` gives them back."""
+    return "; ".join(_written(one) for one in loads)
+
+
+def _written(load: LoadCase) -> str:
+    case, pace = load.case, load.pace
+    words = [case.transport, case.pattern, quantity.format_size(case.size), f"on={','.join(map(str, case.devices))}"]
+    words += [f"{name}={_value(getattr(case, name))}" for name in SETTINGS if getattr(case, name) != DEFAULTS[name]]
+    if pace.burst:
+        words.append(f"burst={pace.burst}")
+    if pace.every_ns:
+        words.append(f"every={pace.every_ns}ns")
+    if pace.duty != 1:
+        words.append(f"duty={pace.duty:g}")
+    return " ".join(words)
+
+
+def _value(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+@functools.lru_cache(maxsize=256)
+def loads_of(text: str) -> tuple[LoadCase, ...]:
+    """The loads of a case, by its canonical `beside`. UsageError where it is none."""
+    if not text:
+        return ()
+    found = []
+    for load in loads_written(text):
+        if isinstance(load.where, str):
+            raise UsageError(f"load '{text}' names no devices: expected on=0,1")
+        values = dict(load.values)
+        size = values.pop("size")
+        found.append(LoadCase(Case(size=size, size_asked=size, devices=load.where, **values), load.pace))
+    return tuple(found)
+
+
+def on_devices(case: Case, ordinal_of: Callable[[int], int]) -> Case:
+    """The same case on other devices: every ordinal that it or a load of it names goes through `ordinal_of`."""
+    moved = tuple(LoadCase(one.case.on_devices(ordinal_of), one.pace) for one in loads_of(case.beside))
+    return dataclasses.replace(case.on_devices(ordinal_of), beside=written(moved))
+
+
+def ranks_per_device(case: Case) -> int:
+    """How many ranks each device of the case's launch must have: a load shares no rank with another job."""
+    entries = [*case.devices, *(device for load in loads_of(case.beside) for device in load.case.devices)]
+    return max([case.ranks_per_device, *(entries.count(device) for device in set(entries))])

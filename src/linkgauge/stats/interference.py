@@ -1,0 +1,172 @@
+"""What a case loses beside its loads, and what they lose beside it.
+
+The measured job's samples beside its loads and alone were taken by turns (docs/definitions.md, Jobs), window after
+window of as many samples each, so that what drifts is in both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.stats import series
+from linkgauge.stats.attempts import counted
+from linkgauge.stats.basics import Floats, median, sign_interval_ranks
+from linkgauge.stats.tails import tail
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
+QUANTILES = (0.5, 0.95, 0.99)
+LEAST_WINDOWS = 6
+"""Pairs of windows below which the median's interval is not known to 95 %."""
+LEAST_SAMPLES = 3
+"""Of a window: neighbouring ones are joined until each has as many."""
+_LOAD_TIME = "time_of_operation"
+
+
+@dataclasses.dataclass(frozen=True)
+class SlowDown:
+    """A time beside loads over the same alone, with its 95 % interval; None where the samples do not give one."""
+
+    quantile: float
+    factor: float
+    interval: tuple[float, float] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadRate:
+    """A load's own rate: time of one operation in ns, median over its stretches, alone and beside the measured job."""
+
+    number: int
+    alone_ns: float | None
+    beside_ns: float | None
+
+    @property
+    def kept(self) -> float | None:
+        """Share of its rate alone that it keeps beside the measured job."""
+        return self.alone_ns / self.beside_ns if self.alone_ns and self.beside_ns else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Interference:
+    """One case and its loads, of one launch and attempt: slow-downs of QUANTILES and the loads' rates."""
+
+    case: Case
+    identity: tuple[str, int, int, int]
+    alone_ns: float
+    beside_ns: float
+    windows: int
+    slow_downs: tuple[SlowDown, ...]
+    loads: tuple[LoadRate, ...]
+
+
+def interferences(run: Run) -> list[Interference]:
+    """All cases of a run that have loads and samples, in the run's order. Reads samples only where there are any."""
+    records = {tuple(row[name] for name in ("case_key", "launch", "repeat", "attempt")): row
+               for group in counted(run).measured for row in group if row["beside"]}  # fmt: skip
+    if not records:
+        return []
+    rates = _rates(run)
+    nodes = series.one_node(run)
+    found = {}
+    for identity, block in series.run_blocks(run):
+        row = records.get(identity)
+        if row is None or not block.alone.any():
+            continue
+        case = Case.from_dimensions(row)
+        one_node = nodes.get(identity[1], True)
+        beside, alone = (
+            series.headline(block.only(kind), PATTERNS[case.pattern], case.ranks, case.root, one_node, case.groups)[0]
+            for kind in (block.measured, block.alone)
+        )
+        if min(beside.size, alone.size) and median(alone) > 0:
+            found[identity] = _interference(case, identity, beside, alone, _windows(block), rates.get(identity, ()))
+    return [found[identity] for identity in records if identity in found]
+
+
+def _interference(
+    case: Case,
+    identity: tuple[str, int, int, int],
+    beside: Floats,
+    alone: Floats,
+    windows: list[int],
+    loads: tuple[LoadRate, ...],
+) -> Interference:
+    middle, count = slow_down(beside, alone, windows)
+    tails = (_tail(beside, alone, quantile) for quantile in QUANTILES[1:])
+    return Interference(case, identity, median(alone), median(beside), count,
+                        (middle, *(one for one in tails if one is not None)), loads)  # fmt: skip
+
+
+def _windows(block: series.Block) -> list[int]:
+    """The numbers of the samples at which windows begin, the same beside and alone.
+
+    Each window is taken once beside and once alone, the one first by turns: wherever it changes, one begins.
+    """
+    order = np.argsort(block.start_ns, kind="stable")
+    taken = block.measured[order] | block.alone[order]
+    alone, number = block.alone[order][taken], block.sample[order][taken]
+    changes = np.flatnonzero(np.diff(alone.astype(np.int8))) + 1
+    return np.unique(number[changes]).tolist()  # type: ignore[no-any-return]
+
+
+def slow_down(beside: Floats, alone: Floats, begins: list[int]) -> tuple[SlowDown, int]:
+    """The slow-down of the median, and of how many windows its interval is.
+
+    `begins`: the samples at which windows begin, the same in both series. The factor is the median of the windows'
+    ratios of medians; the interval lies between order statistics of these (binomial, distribution-free).
+    """
+    both = min(beside.size, alone.size)
+    edges = [0]
+    for begin in [*(at for at in begins if 0 < at < both), both]:
+        if begin - edges[-1] >= LEAST_SAMPLES:
+            edges.append(begin)
+    if edges[-1] < both:  # the rest is too few for a window of its own
+        edges = [*edges[:-1], both] if len(edges) > 1 else [0, both]
+    pairs = list(itertools.pairwise(edges))
+    ratios = np.sort([median(beside[a:b]) / median(alone[a:b]) for a, b in pairs if median(alone[a:b]) > 0])
+    if not ratios.size:
+        return SlowDown(0.5, median(beside) / median(alone), None), 0
+    low, high = sign_interval_ranks(ratios.size)
+    known = ratios.size >= LEAST_WINDOWS
+    interval = (float(ratios[low]), float(ratios[high])) if known else None
+    return SlowDown(0.5, median(ratios), interval), int(ratios.size)
+
+
+def _tail(beside: Floats, alone: Floats, quantile: float) -> SlowDown | None:
+    """The slow-down of a high quantile, None where either side has too few samples for it.
+
+    The interval is of the worst of both: it holds wherever both quantiles' own intervals do.
+    """
+    ours, theirs = tail(beside, quantile), tail(alone, quantile)
+    if ours is None or theirs is None or theirs.low <= 0:
+        return None
+    return SlowDown(quantile, ours.value / theirs.value, (ours.low / theirs.high, ours.high / theirs.low))
+
+
+def _rates(run: Run) -> dict[tuple[str, int, int, int], tuple[LoadRate, ...]]:
+    """The loads' rates, by row identity."""
+    rows = run.observations
+    rows = rows.filter(pc.and_(pc.equal(rows["name"], _LOAD_TIME), pc.starts_with(rows["subject"], "load ")))
+    times: dict[tuple[str, int, int, int], dict[int, dict[str, list[float]]]] = {}
+    for row in rows.to_pylist():
+        number = str(row["subject"]).removeprefix("load ")
+        if number.isdecimal() and row["value"] > 0:
+            identity = (row["case_key"], row["launch"], row["repeat"], row["attempt"])
+            of_load = times.setdefault(identity, {}).setdefault(int(number), {})
+            of_load.setdefault(str(row["moment"]), []).append(row["value"])
+    return {
+        identity: tuple(
+            LoadRate(number, *(median(np.array(known[moment])) if moment in known else None
+                               for moment in ("alone", "beside")))
+            for number, known in sorted(loads.items())
+        )
+        for identity, loads in times.items()
+    }  # fmt: skip

@@ -1,0 +1,245 @@
+// Jobs beside the measured one: they go on while it has its samples, on ranks of their own, and what fails of theirs is
+// theirs.
+#include "measure/load.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+
+#include "case_maker.h"
+#include "errors.h"
+#include "session.h"
+#include "with_sessions.h"
+
+namespace linkgauge {
+namespace {
+
+CaseSpec job_on(std::vector<int> ranks, Pattern pattern, const char* transport = "copy_engine") {
+  CaseSpec spec = case_of(transport, pattern, 0, 65'536);
+  spec.rank_list = ranks;
+  spec.devices = std::move(ranks);
+  spec.stop.kind = StopRuleKind::kCount;
+  spec.stop.samples = 6;
+  spec.stop.time_ns = 20'000'000'000;
+  return spec;
+}
+
+// Two measured ranks, and loads of two more and of one.
+CaseSpec beside_two_loads() {
+  CaseSpec spec = job_on({1, 3}, Pattern::kPingpong);
+  spec.loads.push_back({job_on({0, 4}, Pattern::kAlltoall, "kernel"), {}});
+  spec.loads.push_back({job_on({2}, Pattern::kLocalCopy), {}});
+  return spec;
+}
+
+void on_host_devices(int size, const std::function<void(Session&, Group&)>& body) {
+  with_sessions(host_devices(size), size, body);
+}
+
+TEST(Load, GoesOnFromBeforeTheFirstSampleUntilAfterTheLast) {
+  const CaseSpec spec = beside_two_loads();
+  std::vector<std::optional<CaseResult>> results(6);
+  on_host_devices(6, [&](Session& session, Group& group) {
+    EXPECT_EQ(session.supports(spec), "");
+    results[static_cast<std::size_t>(group.rank())] = session.measure(spec);
+  });
+  EXPECT_FALSE(results[5].has_value());
+  std::int64_t first_ns = INT64_MAX;
+  std::int64_t last_ns = 0;
+  for (const int rank : {1, 3}) {
+    const Measurement& measured = results[static_cast<std::size_t>(rank)]->measurement;
+    EXPECT_TRUE(measured.verified);
+    EXPECT_EQ(measured.stopped_by, "count");
+    EXPECT_EQ(results[static_cast<std::size_t>(rank)]->load.number, 0);
+    std::map<Phase, int> counts;
+    for (const Sample& sample : measured.samples) ++counts[sample.phase];
+    EXPECT_EQ(counts[Phase::kSample], counts[Phase::kAlone]);
+    for (const Sample& sample : measured.samples) {
+      if (sample.phase != Phase::kSample) continue;
+      first_ns = std::min(first_ns, sample.start_ns);
+      last_ns = std::max(last_ns, sample.start_ns + sample.ns);
+    }
+  }
+  for (const auto& [rank, number] : {std::pair{0, 1}, {4, 1}, {2, 2}}) {
+    const LoadReport& load = results[static_cast<std::size_t>(rank)]->load;
+    EXPECT_EQ(load.number, number);
+    EXPECT_TRUE(load.verified) << load.verify.where;
+    EXPECT_EQ(load.failure, "");
+    EXPECT_TRUE(results[static_cast<std::size_t>(rank)]->measurement.samples.empty());
+    ASSERT_GE(load.stretches.size(), 4U);
+    EXPECT_LT(load.stretches.front().start_ns + load.stretches.front().ns, first_ns);
+    const Stretch& last = load.stretches.back();
+    EXPECT_GE(last.start_ns + last.ns, last_ns);
+    using When = Stretch::When;
+    for (const When when : {When::kAlone, When::kBeside}) {
+      const auto is_then = [&](const Stretch& one) { return one.when == when; };
+      EXPECT_TRUE(std::any_of(load.stretches.begin(), load.stretches.end(), is_then));
+    }
+    // Beside are the rounds of samples; while the measured job is alone the load rests.
+    for (const Stretch& one : load.stretches) {
+      for (const Sample& sample : results[1]->measurement.samples) {
+        const bool apart = one.start_ns + one.ns <= sample.start_ns || sample.start_ns + sample.ns <= one.start_ns;
+        if (sample.phase == Phase::kAlone) {
+          EXPECT_TRUE(apart);
+        }
+        if (sample.phase == Phase::kSample && !apart) {
+          EXPECT_EQ(one.when, When::kBeside);
+        }
+      }
+    }
+    const auto sum = [](std::int64_t total, const Stretch& one) { return total + one.operations; };
+    EXPECT_EQ(std::accumulate(load.stretches.begin(), load.stretches.end(), std::int64_t{2}, sum),
+              load.operations_total);
+  }
+  // All ranks of a load do as many operations.
+  EXPECT_EQ(results[0]->load.operations_total, results[4]->load.operations_total);
+}
+
+double rate_of(const LoadReport& load) {
+  double operations = 0;
+  double ns = 0;
+  for (const Stretch& one : load.stretches) {
+    operations += static_cast<double>(one.operations);
+    ns += static_cast<double>(one.ns);
+  }
+  return operations / ns;
+}
+
+TEST(Load, KeepsToItsPace) {
+  CaseSpec spec = job_on({0, 1}, Pattern::kUnidirectional);
+  spec.stop.kind = StopRuleKind::kDuration;
+  spec.stop.time_ns = 60'000'000;
+  const CaseSpec copies = job_on({2}, Pattern::kLocalCopy);
+  spec.loads.push_back({copies, {.burst = 2, .every_ns = 4'000'000}});
+  spec.loads.push_back({job_on({3}, Pattern::kLocalCopy), {.duty = 0.02}});
+  spec.loads.push_back({job_on({4}, Pattern::kLocalCopy), {}});
+  std::vector<double> rates(5);
+  on_host_devices(5, [&](Session& session, Group& group) {
+    const auto result = session.measure(spec);
+    if (group.rank() >= 2) rates[static_cast<std::size_t>(group.rank())] = rate_of(result->load);
+  });
+  EXPECT_LE(rates[2], 2 / 4e6);  // a stretch that is less than a burst has its time all the same
+  EXPECT_LT(rates[3], rates[4] / 4);
+}
+
+TEST(Load, SharesNoRankWithAnotherJob) {
+  CaseSpec spec = job_on({0, 1}, Pattern::kPingpong);
+  spec.loads.push_back({job_on({1}, Pattern::kLocalCopy), {}});
+  CaseSpec nested = job_on({0, 1}, Pattern::kPingpong);
+  nested.loads.push_back({beside_two_loads(), {}});
+  CaseSpec idle = job_on({0, 1}, Pattern::kPingpong);
+  idle.loads.push_back({job_on({2}, Pattern::kLocalCopy), {.duty = 0}});
+  on_host_devices(5, [&](Session& session, Group&) {
+    EXPECT_THROW(session.measure(spec), CallerError);
+    EXPECT_THROW(session.measure(nested), CallerError);
+    EXPECT_THROW(session.measure(idle), CallerError);
+  });
+}
+
+TEST(Load, ThatCannotRunSkipsTheCaseOnAllRanks) {
+  CaseSpec spec = job_on({0, 1}, Pattern::kPingpong);
+  spec.loads.push_back({job_on({2, 3}, Pattern::kAlltoall, "ccl"), {}});
+  on_host_devices(4, [&](Session& session, Group&) {
+    EXPECT_EQ(session.supports(spec).rfind("load 1: ", 0), 0U) << session.supports(spec);
+    EXPECT_THROW(session.measure(spec), Unsupported);
+    EXPECT_TRUE(session.measure(job_on({0, 1, 2, 3}, Pattern::kAlltoall))->measurement.verified);
+  });
+}
+
+Fault throwing(int rank, const char* phase, std::int64_t sample = -1) {
+  Fault fault;
+  fault.kind = FaultKind::kThrow;
+  fault.phase = phase;
+  fault.rank = rank;
+  fault.sample = sample;
+  return fault;
+}
+
+// Before the measured job has begun there is nothing to keep: all of the case's ranks fail.
+TEST(Load, ThatFailsBeforeTheFirstSampleFailsTheCase) {
+  for (const char* phase : {"prepare", "check"}) {
+    for (const int rank : {4, 2}) {
+      on_host_devices(6, [&](Session& session, Group& group) {
+        session.set_fault(throwing(rank, phase));
+        if (group.rank() == 5) {
+          EXPECT_FALSE(session.measure(beside_two_loads()).has_value());
+        } else {
+          EXPECT_ANY_THROW(session.measure(beside_two_loads()));
+        }
+        session.set_fault(std::nullopt);
+        const auto after = session.measure(beside_two_loads());
+        if (group.rank() == 1) {
+          EXPECT_TRUE(after->measurement.verified);
+        }
+      });
+    }
+  }
+}
+
+// Later the measured job keeps its samples, and the load's ranks say what became of it.
+TEST(Load, ThatFailsBesideTheMeasuredJobIsTold) {
+  CaseSpec spec = beside_two_loads();
+  spec.stop.kind = StopRuleKind::kDuration;
+  spec.stop.time_ns = 300'000'000;
+  on_host_devices(6, [&](Session& session, Group& group) {
+    session.set_fault(throwing(4, "final_check"));
+    const auto result = session.measure(spec);
+    const int rank = group.rank();
+    if (rank == 1 || rank == 3) {
+      EXPECT_TRUE(result->measurement.verified);
+    }
+    if (rank == 0 || rank == 4) {
+      EXPECT_NE(result->load.failure, "");
+    }
+    if (rank == 2) {
+      EXPECT_EQ(result->load.failure, "");
+    }
+    session.set_fault(std::nullopt);
+    const auto after = session.measure(spec);
+    if (rank == 4) {
+      EXPECT_EQ(after->load.failure, "");
+    }
+  });
+}
+
+TEST(Load, EndsWithTheMeasuredJobThatFails) {
+  for (const char* phase : {"prepare", "check", "time", "final_check"}) {
+    on_host_devices(6, [&](Session& session, Group& group) {
+      session.set_fault(throwing(3, phase));
+      if (group.rank() == 5) {
+        EXPECT_FALSE(session.measure(beside_two_loads()).has_value());
+      } else {
+        EXPECT_ANY_THROW(session.measure(beside_two_loads())) << group.rank() << " " << phase;
+      }
+      session.set_fault(std::nullopt);
+      const auto after = session.measure(beside_two_loads());
+      if (group.rank() == 1) {
+        EXPECT_TRUE(after->measurement.verified);
+      }
+    });
+  }
+}
+
+TEST(Load, WhoseDataAreWrongIsNotVerified) {
+  Fault fault;
+  fault.kind = FaultKind::kCorrupt;
+  fault.phase = "final_check";
+  fault.rank = 4;
+  on_host_devices(6, [&](Session& session, Group& group) {
+    session.set_fault(fault);
+    const auto result = session.measure(beside_two_loads());
+    if (group.rank() == 1) {
+      EXPECT_TRUE(result->measurement.verified);
+    }
+    if (group.rank() == 0 || group.rank() == 4) {
+      EXPECT_FALSE(result->load.verified);
+    }
+    if (group.rank() == 2) {
+      EXPECT_TRUE(result->load.verified);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace linkgauge

@@ -1,0 +1,127 @@
+"""Real runs with loads: each transport beside another, on devices of their own and on shared ones, and failures."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linkgauge.model.beside import loads_of
+from linkgauge.stats.interference import interferences
+from linkgauge.store.run import load
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
+TESTS = Path(__file__).parents[1]
+FEW = ("--stop-rule", "count", "--stop-samples", "8", "--stop-time-ns", "20s", "--no-report")
+
+
+def linkgauge(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run([sys.executable, "-m", "linkgauge", *words], cwd=folder, text=True, capture_output=True,
+                          check=False, timeout=200, env=environment)  # fmt: skip
+
+
+def measured(folder: Path, *words: str) -> tuple[Any, str]:
+    done = linkgauge(folder, "run", "--out", "run", *FEW, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return load(folder / "run"), done.stdout
+
+
+def phases(run: Any) -> Counter[str]:
+    return Counter(run.samples["phase"].to_pylist())
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_every_transport_goes_on_beside_another(tmp_path: Path, threads: bool) -> None:
+    transports = ("copy_engine", "kernel", "staging") if threads else ("copy_engine", "kernel", "staging", "mpi")
+    plan = "\n".join(
+        f'[[case]]\ntransport = "{first}"\npattern = "pingpong"\nsize = "4KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
+        f'beside = "{second} alltoall 64KiB; copy_engine local_copy 1MiB on=0"\n'
+        for first, second in zip(transports, (*transports[1:], transports[0]), strict=True)
+    )
+    (tmp_path / "plan.toml").write_text(plan)
+    run, said = measured(tmp_path, "--plan", "plan.toml", "--devices", "host:4", *(["--threads"] if threads else []))
+    rows = list(run.rows())
+    assert [row.status for row in rows] == ["ok"] * len(transports)
+    for row in rows:
+        assert [one.case.devices for one in loads_of(row.case.beside)] == [(2, 3), (0,)]
+    found = interferences(run)
+    assert len(found) == len(transports)
+    for one in found:
+        assert [rate.number for rate in one.loads] == [1, 2]
+        assert all(rate.alone_ns and rate.beside_ns for rate in one.loads)
+        assert one.alone_ns > 0 < one.beside_ns
+    assert phases(run)["alone"] == phases(run)["sample"] > 0
+    assert "slow-down" in said
+    assert "beside" in said
+
+
+def test_a_load_is_on_the_rest_or_the_same_or_on_devices_that_are_there(tmp_path: Path) -> None:
+    base = ("--devices", "host:2", "--pattern", "pingpong", "--transport", "copy_engine", "--size", "8", "--pairs",
+            "first", "--dry-run", "--json")  # fmt: skip
+
+    def planned(text: str) -> Any:
+        return linkgauge(tmp_path, "run", *base, "--beside", text)
+
+    same = planned("kernel alltoall 8 on=same")
+    assert "on=0,1" in same.stdout, same.stdout + same.stderr
+    rest = planned("kernel alltoall 8")
+    assert "has no device: the case uses all 2; say on=same" in rest.stdout, rest.stdout + rest.stderr
+    absent = planned("kernel alltoall 8 on=0,7")
+    assert (absent.returncode, "no device 7: expected 0 to 1" in absent.stderr) == (2, True), absent.stderr
+    few = planned("kernel allreduce 8 on=1")
+    assert "load 1: allreduce needs at least 2 ranks" in few.stdout, few.stdout + few.stderr
+    wrong = planned("kernel alltoall 8MB on=0")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1), wrong.stderr
+
+
+def test_what_loads_leave_is_no_witness_of_the_machine(tmp_path: Path) -> None:
+    run, _ = measured(tmp_path, "--devices", "host:4", "--pattern", "unidirectional", "--transport", "copy_engine",
+                      "--size", "1MiB", "--pairs", "first", "--beside", "copy_engine local_copy 4MiB")  # fmt: skip
+    expected = linkgauge(tmp_path, "expect", str(run.path), "--json")
+    assert "achievable" not in expected.stdout
+    shown = linkgauge(tmp_path, "show", "run")
+    assert shown.returncode == 0
+    assert "beside copy_engine local_copy 4MiB on=2" in " ".join(shown.stdout.split())
+    assert linkgauge(tmp_path, "findings", "run").stdout.strip() == "Nothing odd."
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "rank", "status"),
+    [("corrupt", "final_check", 3, "disturbed"), ("throw", "final_check", 2, "disturbed"),
+     ("throw", "check", 2, "failed"), ("kill", "final_check", 3, "crashed"), ("corrupt", "final_check", 0, "corrupt")],
+)  # fmt: skip
+def test_what_a_load_does_wrong_is_told_as_the_loads(
+    tmp_path: Path, kind: str, phase: str, rank: int, status: str
+) -> None:
+    def table(size: int, beside: str) -> str:
+        return (
+            f'[[case]]\ntransport = "copy_engine"\npattern = "pingpong"\nsize = "{size}"\ndevices = [[0, 1]]\n'
+            f'pairs = "first"\nstop_rule = "count"\nstop_samples = 6\nstop_time_ns = "60s"\nbeside = "{beside}"\n'
+        )
+
+    load_text = "kernel alltoall 64KiB on=2,3"
+    fault = {"size": 4096, "transport": "copy_engine", "kind": kind, "phase": phase, "rank": rank}
+    (tmp_path / "job.json").write_text(json.dumps({
+        "devices": "host:4", "plan": table(4096, load_text) + table(8192, load_text),
+        "fault": {"planter": str(TESTS / "faults" / "planter.py"), "folder": str(tmp_path), "faults": [fault]},
+    }))  # fmt: skip
+    done = subprocess.run([sys.executable, str(TESTS / "faults" / "run_job.py"), str(tmp_path)], check=False,
+                          capture_output=True, text=True, timeout=200,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    assert done.returncode == 4, done.stdout + done.stderr
+    run = load(tmp_path / "run")
+    found = {row.case.size: (row.status, row.reason) for row in run.rows()}
+    assert found[8192] == ("ok", "")
+    assert found[4096][0] == status, found
+    if status == "disturbed":
+        assert found[4096][1].startswith(f"load 1 ({load_text}): ")
+        assert phases(run)["sample"] >= 12  # what was measured is kept
+        assert len(interferences(run)) == 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
-from linkgauge.stats.interference import LEAST_WINDOWS, slow_down
+from linkgauge.stats.interference import LEAST_WINDOWS, Stretches, load_rate, slow_down
 
 WINDOWS = [0, 1, 3, 7, 12, 17, 22, 27, 32, 38, 45, 54, 64, 76, 91]
 
@@ -52,3 +54,28 @@ def test_windows_that_lack_samples_are_joined() -> None:
     assert (found.factor, windows) == (1.5, 4)
     found, windows = slow_down(beside, alone[:11], list(range(12)))
     assert windows == 3
+
+
+@pytest.mark.parametrize("kept", [0.25, 0.5, 1.0])
+def test_what_a_load_keeps_is_of_the_time_under_way(kept: float) -> None:
+    """A load of 100 ns an operation alone, slower while a measured one is under way, in stretches that meet both."""
+    rng = np.random.default_rng(3)
+    gaps = rng.uniform(500, 3000, 400)
+    lengths = rng.uniform(500, 3000, 400)
+    begins = np.cumsum(gaps + lengths) - lengths
+    under_way = np.column_stack([begins, begins + lengths])
+
+    def held(begin: float, end: float) -> float:
+        """Operations from one moment to another."""
+        both = np.clip(np.minimum(under_way[:, 1], end) - np.maximum(under_way[:, 0], begin), 0, None).sum()
+        return float((end - begin - both + kept * both) / 100)
+
+    edges = np.linspace(1000, begins[-1] - 1000, 60)
+    beside = Stretches(edges[:-1], np.diff(edges), np.array([held(a, b) for a, b in itertools.pairwise(edges)]))
+    alone = Stretches(-np.array([9e5, 5e5]), np.array([3e5, 4e5]), np.array([3000.0, 4000.0]))
+    rate = load_rate(2, {"alone": alone, "beside": beside}, under_way)
+    assert rate.alone_ns == pytest.approx(100)
+    assert rate.kept == pytest.approx(kept, rel=1e-9)
+    assert load_rate(2, {"alone": alone, "beside": beside}, under_way[:20]).kept is None  # seldom under way
+    assert load_rate(2, {"alone": alone, "beside": beside}, None).kept is None
+    assert load_rate(2, {"beside": beside}, under_way).alone_ns is None

@@ -1,8 +1,9 @@
 """Loads beside a measured job: how they are written, and the cases that they are.
 
 The dimension `beside` is text: loads apart by `; `, each `TRANSPORT PATTERN SIZE` and settings as `name=value`:
-`copy_engine host_to_device 64MiB on=2,3 duty=0.5`. `on` says where: devices, `same` (those of the measured job) or
-`rest` (all others). In canonical form, which cases have, it names devices, and says all that is not the default.
+`copy_engine host_to_device 64MiB on=2,3 duty=0.5`. `on` says where: devices (`2,3` one load on both, `2+3` one on
+each), `same` (those of the measured job) or `rest` (all others). In canonical form, which cases have, it names devices,
+and says all that is not the default.
 This module imports nothing heavy: workers use it.
 """
 
@@ -68,21 +69,24 @@ def loads_written(text: str) -> tuple[Load, ...]:
     parts = [part.strip() for part in _APART.split(text) if part.strip()]
     if not 1 <= len(parts) <= _MOST_LOADS:
         raise UsageError(f"{len(parts)} loads: expected 1 to {_MOST_LOADS}, apart by '; '")
-    return tuple(_load(part) for part in parts)
+    loads = tuple(load for part in parts for load in _loads(part))
+    if len(loads) > _MOST_LOADS:
+        raise UsageError(f"{len(loads)} loads: expected 1 to {_MOST_LOADS}")
+    return loads
 
 
-def _load(text: str) -> Load:
+def _loads(text: str) -> list[Load]:
     words = text.split()
     if len(words) < 3 or any("=" in word for word in words[:3]):
         raise UsageError(f"load '{text}': expected TRANSPORT PATTERN SIZE, and settings as name=value")
     values = {name: _one(DIMENSIONS[name], word, text)
               for name, word in zip(("transport", "pattern", "size"), words, strict=False)}  # fmt: skip
-    where: tuple[int, ...] | str = REST
+    places: list[tuple[int, ...] | str] = [REST]
     pace = Pace()
     for word in words[3:]:
         name, equals, value = word.partition("=")
         if name == "on" and equals:
-            where = value if value in (SAME, REST) else _devices(value, text)
+            places = [value] if value in (SAME, REST) else [_devices(part, text) for part in value.split("+")]
         elif name in _PACE and equals:
             field = "every_ns" if name == "every" else name
             pace = dataclasses.replace(pace, **{field: _one(_PACE[name], value, text)})
@@ -91,7 +95,7 @@ def _load(text: str) -> Load:
         else:
             known = ", ".join(("on", *_PACE, *SETTINGS))
             raise UsageError(f"load '{text}': '{word}' is no setting: expected name=value, of {known}")
-    return Load(values, where, pace)
+    return [Load(values, where, pace) for where in places]
 
 
 def _one(dimension: Dimension, word: str, text: str) -> Any:
@@ -110,20 +114,28 @@ def _devices(value: str, text: str) -> tuple[int, ...]:
 
 def written(loads: tuple[LoadCase, ...]) -> str:
     """The canonical text of loads whose devices are known: `loads_of` gives them back."""
-    return "; ".join(_written(one) for one in loads)
+    told: list[tuple[str, str, list[str]]] = []
+    for load in loads:
+        words, devices = _written(load), ",".join(map(str, load.case.devices))
+        if told and told[-1][:2] == words:
+            told[-1][2].append(devices)
+        else:
+            told.append((*words, [devices]))
+    return "; ".join(f"{begin} on={'+'.join(devices)}{settings}" for begin, settings, devices in told)
 
 
-def _written(load: LoadCase) -> str:
+def _written(load: LoadCase) -> tuple[str, str]:
+    """What is said before a load's devices, and after them."""
     case, pace = load.case, load.pace
-    words = [case.transport, case.pattern, quantity.format_size(case.size), f"on={','.join(map(str, case.devices))}"]
+    words = [""]
     words += [f"{name}={_value(getattr(case, name))}" for name in SETTINGS if getattr(case, name) != DEFAULTS[name]]
     if pace.burst:
         words.append(f"burst={pace.burst}")
     if pace.every_ns:
-        words.append(f"every={pace.every_ns}ns")
+        words.append(f"every={quantity.format_exact_duration(pace.every_ns)}")
     if pace.duty != 1:
         words.append(f"duty={pace.duty:g}")
-    return " ".join(words)
+    return f"{case.transport} {case.pattern} {quantity.format_size(case.size)}", " ".join(words)
 
 
 def _value(value: Any) -> str:

@@ -168,6 +168,14 @@ def format_bytes(amount: int) -> str:
     return f"{value:.3g} TiB"
 
 
+def format_exact_duration(time_ns: int) -> str:
+    """The shortest exact text of a time that is read back: `20ms`, `1500us`."""
+    for unit in ("s", "ms", "us"):
+        if time_ns and time_ns % _TIME_UNITS_NS[unit] == 0:
+            return f"{time_ns // _TIME_UNITS_NS[unit]}{unit}"
+    return f"{time_ns}ns"
+
+
 def format_duration(time_ns: float) -> str:
     """A time for reading: `250 us`, `1.5 s`, `2 m 05 s`, `1 h 10 m`."""
     seconds = time_ns / 1e9

@@ -241,12 +241,13 @@ def clock_rows(comparisons: Iterable[Mapping[str, Any]], place: int) -> list[Row
     ]
 
 
-LOAD, LOAD_TIME = "load", "time_of_operation"
+LOAD, LOAD_TIME, LOAD_STRETCH = "load", "time_of_operation", "stretch"
 _STRETCH_MOMENTS = ("alone", "", "beside")  # the core's numbers (core/measure/load.h)
 
 
 def load_rows(load: Mapping[str, Any]) -> list[Row]:
-    """Rows of how a load went on: of each stretch `time_of_operation`, in ns, alone or beside the measured samples."""
+    """Rows of how a load went on, in ns: of each stretch, alone or beside the measured samples, how long it was and
+    `time_of_operation`."""
     columns = (load[name].tolist() for name in ("when", "start_ns", "ns", "operations"))
     return [
         {
@@ -254,12 +255,13 @@ def load_rows(load: Mapping[str, Any]) -> list[Row]:
             "subject": f"{LOAD} {load['number']}",
             "moment": _STRETCH_MOMENTS[when],
             "when_ns": start_ns,
-            "name": LOAD_TIME,
-            "value": ns / operations,
+            "name": name,
+            "value": value,
             "unit": "ns",
         }
         for when, start_ns, ns, operations in zip(*columns, strict=True)
         if _STRETCH_MOMENTS[when]
+        for name, value in ((LOAD_STRETCH, float(ns)), (LOAD_TIME, ns / operations))
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,9 @@ LEAST_WINDOWS = 6
 """Pairs of windows below which the median's interval is not known to 95 %."""
 LEAST_SAMPLES = 3
 """Of a window: neighbouring ones are joined until each has as many."""
-_LOAD_TIME = "time_of_operation"
+LEAST_UNDER_WAY = 0.2
+"""Share of a load's stretches beside that the measured job must have been under way, for what the load keeps."""
+Identity = tuple[str, int, int, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +45,7 @@ class SlowDown:
 
 @dataclasses.dataclass(frozen=True)
 class LoadRate:
-    """A load's own rate: time of one operation in ns, median over its stretches, alone and beside the measured job."""
+    """A load's own rate: time of one operation in ns, alone and while the measured operation is under way."""
 
     number: int
     alone_ns: float | None
@@ -59,7 +62,7 @@ class Interference:
     """One case and its loads, of one launch and attempt: slow-downs of QUANTILES and the loads' rates."""
 
     case: Case
-    identity: tuple[str, int, int, int]
+    identity: Identity
     alone_ns: float
     beside_ns: float
     windows: int
@@ -73,7 +76,7 @@ def interferences(run: Run) -> list[Interference]:
                for group in counted(run).measured for row in group if row["beside"]}  # fmt: skip
     if not records:
         return []
-    rates = _rates(run)
+    stretches = _stretches(run)
     nodes = series.one_node(run)
     found = {}
     for identity, block in series.run_blocks(run):
@@ -87,13 +90,16 @@ def interferences(run: Run) -> list[Interference]:
             for kind in (block.measured, block.alone)
         )
         if min(beside.size, alone.size) and median(alone) > 0:
-            found[identity] = _interference(case, identity, beside, alone, _windows(block), rates.get(identity, ()))
+            under_way = _under_way(block) if one_node else None
+            loads = stretches.get(identity, {})
+            rates = tuple(load_rate(number, loads[number], under_way) for number in sorted(loads))
+            found[identity] = _interference(case, identity, beside, alone, _windows(block), rates)
     return [found[identity] for identity in records if identity in found]
 
 
 def _interference(
     case: Case,
-    identity: tuple[str, int, int, int],
+    identity: Identity,
     beside: Floats,
     alone: Floats,
     windows: list[int],
@@ -151,22 +157,73 @@ def _tail(beside: Floats, alone: Floats, quantile: float) -> SlowDown | None:
     return SlowDown(quantile, ours.value / theirs.value, (ours.low / theirs.high, ours.high / theirs.low))
 
 
-def _rates(run: Run) -> dict[tuple[str, int, int, int], tuple[LoadRate, ...]]:
-    """The loads' rates, by row identity."""
+@dataclasses.dataclass(frozen=True)
+class Stretches:
+    """Stretches of a load at one moment: when each began, how long it was and how many operations it had. In ns."""
+
+    begins: Floats
+    lengths: Floats
+    operations: Floats
+
+
+def _stretches(run: Run) -> dict[Identity, dict[int, dict[str, Stretches]]]:
+    """The stretches of each load, by row identity, number and moment."""
     rows = run.observations
-    rows = rows.filter(pc.and_(pc.equal(rows["name"], _LOAD_TIME), pc.starts_with(rows["subject"], "load ")))
-    times: dict[tuple[str, int, int, int], dict[int, dict[str, list[float]]]] = {}
+    rows = rows.filter(pc.starts_with(rows["subject"], "load "))
+    values: dict[Identity, dict[int, dict[str, dict[str, list[tuple[float, float]]]]]] = {}
     for row in rows.to_pylist():
-        number = str(row["subject"]).removeprefix("load ")
-        if number.isdecimal() and row["value"] > 0:
+        load = str(row["subject"]).removeprefix("load ")
+        if load.isdecimal() and row["value"] > 0 and row["name"] in ("stretch", "time_of_operation"):
             identity = (row["case_key"], row["launch"], row["repeat"], row["attempt"])
-            of_load = times.setdefault(identity, {}).setdefault(int(number), {})
-            of_load.setdefault(str(row["moment"]), []).append(row["value"])
-    return {
-        identity: tuple(
-            LoadRate(number, *(median(np.array(known[moment])) if moment in known else None
-                               for moment in ("alone", "beside")))
-            for number, known in sorted(loads.items())
-        )
-        for identity, loads in times.items()
-    }  # fmt: skip
+            of_load = values.setdefault(identity, {}).setdefault(int(load), {})
+            of_moment = of_load.setdefault(str(row["moment"]), {})
+            of_moment.setdefault(row["name"], []).append((row["when_ns"], row["value"]))
+    found: dict[Identity, dict[int, dict[str, Stretches]]] = {}
+    for identity, loads in values.items():
+        for number, moments in loads.items():
+            for moment, columns in moments.items():
+                lengths, times = (np.array(columns.get(name, [])) for name in ("stretch", "time_of_operation"))
+                if lengths.shape == times.shape and lengths.size:
+                    made = Stretches(lengths[:, 0], lengths[:, 1], lengths[:, 1] / times[:, 1])
+                    found.setdefault(identity, {}).setdefault(number, {})[moment] = made
+    return found
+
+
+def load_rate(number: int, moments: Mapping[str, Stretches], under_way: Floats | None) -> LoadRate:
+    """A load's time of an operation alone, and while an operation of the measured job was under way.
+
+    `under_way`: those intervals, (n, 2), begin and end in ns, apart and rising; None where their clock is another.
+    With a the load's rate alone, a stretch of length T of which o was beside holds a (T - o) + b o operations: b from
+    the sums over all stretches. None where less than LEAST_UNDER_WAY of them was beside.
+    """
+    alone, beside = moments.get("alone"), moments.get("beside")
+    if alone is None:
+        return LoadRate(number, None, None)
+    rate = float(alone.operations.sum() / alone.lengths.sum())
+    if beside is None or under_way is None or not under_way.size:
+        return LoadRate(number, 1 / rate, None)
+    sums = np.concatenate([[0.0], np.cumsum(under_way[:, 1] - under_way[:, 0])])
+
+    def passed(moments_ns: Floats) -> Floats:
+        """Time under way up to each moment."""
+        at = np.searchsorted(under_way[:, 0], moments_ns, side="right")
+        last = np.maximum(at - 1, 0)
+        within = np.where(at > 0, np.minimum(moments_ns, under_way[last, 1]) - under_way[last, 0], 0.0)
+        return np.asarray(sums[last] + within, dtype=np.float64)
+
+    both = float((passed(beside.begins + beside.lengths) - passed(beside.begins)).sum())
+    whole = float(beside.lengths.sum())
+    left = float(beside.operations.sum()) - rate * (whole - both)
+    known = both >= LEAST_UNDER_WAY * whole and left > 0
+    return LoadRate(number, 1 / rate, both / left if known else None)
+
+
+def _under_way(block: series.Block) -> Floats:
+    """When operations of the measured job were under way beside the loads: intervals of its samples, joined."""
+    begins = block.start_ns[block.measured].astype(np.float64)
+    ends = begins + block.ns[block.measured]
+    order = np.argsort(begins)
+    begins, ends = begins[order], np.maximum.accumulate(ends[order])
+    first = np.append(True, begins[1:] > ends[:-1]).nonzero()[0]
+    last = np.append(first[1:] - 1, begins.size - 1)
+    return np.column_stack([begins[first], ends[last]])

@@ -60,7 +60,7 @@ class Expected:
 
 
 def print_plan(name: str, prepared: Prepared, *, as_json: bool, expected: Expected | None = None) -> None:
-    """What of the plan `name` would be measured: the launches and their cases, what is skipped and why, estimated time and memory.
+    """What of the plan `name` would be measured: launches, cases, what is skipped and why, estimated time and memory.
 
     With `expected`, what that system allows each case too.
     """

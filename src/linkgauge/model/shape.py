@@ -7,6 +7,7 @@ that they can be stored, encoded and printed. This module imports nothing heavy:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -200,6 +201,15 @@ def only(known: Mapping[str, Shape], needed: Collection[str] = ()) -> Shape:
         return found
 
     return read
+
+
+def fitting(found: Mapping[str, Any], known: Mapping[str, Shape]) -> dict[str, Any]:
+    """What of a machine's own words is of its shape; the rest is left out, as if it were not said. Never an error."""
+    kept = {}
+    for name in known.keys() & found.keys():
+        with contextlib.suppress(UsageError):
+            kept[name] = known[name](found[name], name)
+    return kept
 
 
 def _items(value: Any, at: str) -> Any:

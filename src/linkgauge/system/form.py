@@ -58,9 +58,6 @@ _RANGE = re.compile(r"^(.*?)(\d{1,9})\.\.(?:(.*?))(\d{1,9})$")
 _MAX_NODES = 10_000
 _MOST = {"devices, hosts, switches and nics": _MAX_NODES, "links": 100_000}
 _MAX_SIDE_BY_SIDE = 1_000_000
-# What a figure may be, by unit. Cuts are computed on whole bytes per second, so that less than one would be none; and
-# the sum of all links that a system may have must stay a number.
-_WITHIN = {units.RATE: (1.0, 1e18), units.SIZE: (1.0, 1e21), units.TIME: (1e-6, 1e18), units.COUNT: (1e-9, 1e15)}
 
 
 # --- shapes ----------------------------------------------------------------------------------------------------------
@@ -68,7 +65,7 @@ _WITHIN = {units.RATE: (1.0, 1e18), units.SIZE: (1.0, 1e21), units.TIME: (1e-6, 
 
 def _figure(unit: str, most: float | None = None) -> Shape:
     """A figure: its value alone, or a table that also says where it comes from. Gives such a table, with the unit."""
-    least, largest = _WITHIN[unit]
+    least, largest = units.WITHIN[unit]
     value_of = units.quantity(unit, least, most or largest)
     full = only(
         {"value": value_of, "unit": one_of((unit,)), "provenance": one_of(PROVENANCES), "source": plain}, ("value",)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.files import read_file
-from linkgauge.model.shape import parsed
+from linkgauge.model.shape import read_json
 from linkgauge.system import amdsmi, ancestors, dmi, hwloc, kfd, nvml, sysfs
 from linkgauge.system.draft import Draft, FoundDevice, figure
 from linkgauge.system.fabric import add_nvlinks, add_xgmi
@@ -92,7 +91,7 @@ def _recorded_nvml(folder: Path) -> Mapping[str, Any] | None:
     file = folder / "nvml.json"
     if not file.exists():
         return None
-    answers: dict[str, Any] | None = parsed(read_file(file, _MOST_ANSWERS, "NVML's answers"), nvml.ANSWERS, str(file))
+    answers: dict[str, Any] | None = read_json(file, _MOST_ANSWERS, "NVML's answers", nvml.ANSWERS)
     return answers
 
 

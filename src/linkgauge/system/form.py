@@ -31,6 +31,7 @@ from linkgauge.model.shape import (
     parsed_toml,
     plain,
     table,
+    tables,
     whole,
 )
 from linkgauge.model.transports import TRANSPORTS
@@ -149,7 +150,7 @@ _NETWORK = table(
 )
 _SYSTEM = only(
     {"format": whole(FORMAT, FORMAT), "name": label, "title": plain, "source": plain, "sources": mapping(plain, plain),
-     "network": _NETWORK, "notes": each(plain), "accepted_of": plain, **dict.fromkeys(_ENTRIES, as_it_is)},
+     "network": _NETWORK, "notes": each(plain), "accepted_of": plain, **dict.fromkeys(_ENTRIES, tables)},
     ("name",),
 )  # fmt: skip
 _NAMED_BY = {"published": "rule", "cap": "transport", "accepted": "kind"}  # the others by their name
@@ -172,10 +173,7 @@ class _Reader:
 
     def entries(self, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield each entry of a kind with its name in errors."""
-        listed = self.data.get(key, [])
-        if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
-            raise self.fail(key, f"must be a list of tables ([[{key}]])")
-        for index, entry in enumerate(listed):
+        for index, entry in enumerate(self.data.get(key, ())):
             name = entry.get(_NAMED_BY.get(key, "name"))
             where = f"{key} {name if isinstance(name, str) else index}"
             if key == "link" and isinstance(entry.get("a"), str) and isinstance(entry.get("b"), str):

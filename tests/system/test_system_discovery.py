@@ -282,6 +282,8 @@ def test_record_of_this_machine(tmp_path: Path) -> None:
 def test_what_is_no_recorded_machine(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no recorded machine"):
         discover(tmp_path)
+    with pytest.raises(UsageError, match="is no recorded machine"):
+        discover(Path("/proc"))
 
 
 def test_small_readers() -> None:

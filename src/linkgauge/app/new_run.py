@@ -30,6 +30,8 @@ from linkgauge.store.folder import RunFolder
 if TYPE_CHECKING:
     from linkgauge.app.run import Asked
 
+_ANY_CORE = range(1 << 16)
+
 
 def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     """Plan, and print the plan or measure it. Returns the exit status."""
@@ -54,19 +56,11 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     if dry_run:
         from linkgauge.app.dry_run import print_plan
 
+        for launch in prepared.launches:  # of lists of cores only their form: they may be those of another node
+            cores_by_rank(launch.settings.bind, launch.settings.devices, devices.infos, _ANY_CORE)
         print_plan(plan.name, prepared, as_json=as_json)
         return 0
-    crowded = {}
-    for launch in prepared.launches:  # cores that are not there are bad input, not a failed launch
-        settings, bind = launch.settings, launch.settings.bind
-        if there := nodes.of(prepared.mpis.get(settings.mpi), settings.ranks, settings.launcher_args):
-            cores_there(there, bind, settings.devices, devices.ordinals)
-            continue
-        cores = cores_by_rank(bind, settings.devices, devices.infos)
-        if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so
-            count = len({core for rank in cores for core in rank})
-            crowded[bind] = f"{len(cores)} ranks share {count} core{'' if count == 1 else 's'}"
-    for bind, words in crowded.items():
+    for bind, words in _crowded(prepared, devices, nodes).items():
         reporter.note(f"warning: --bind '{bind}': {words}: latencies include waits for one (oversubscribed)")
     out = asked.out or default_out(plan.name)
     info = run_info(
@@ -106,6 +100,21 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
             if report:
                 MakingReport(folder.path).tell(reporter)
     return status
+
+
+def _crowded(prepared: Prepared, devices: DeviceSet, nodes: Nodes) -> dict[str, str]:
+    """How ranks share cores by what --bind asks for. UsageError for cores that are not there: no failed launch."""
+    crowded = {}
+    for launch in prepared.launches:
+        settings, bind = launch.settings, launch.settings.bind
+        if there := nodes.of(prepared.mpis.get(settings.mpi), settings.ranks, settings.launcher_args):
+            cores_there(there, bind, settings.devices, devices.ordinals)
+            continue
+        cores = cores_by_rank(bind, settings.devices, devices.infos)
+        if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so
+            count = len({core for rank in cores for core in rank})
+            crowded[bind] = f"{len(cores)} ranks share {count} core{'' if count == 1 else 's'}"
+    return crowded
 
 
 def warn(devices: DeviceSet, prepared: Prepared, reporter: Any) -> None:

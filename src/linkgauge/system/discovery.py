@@ -52,8 +52,10 @@ def discover(
     these. `UsageError` where `folder` is no recorded machine.
     """
     root = Path("/") if folder is None else folder
-    if folder is not None and not (folder / "sys").is_dir():
-        raise UsageError(f"{folder}: is no recorded machine: it has no folder sys (linkgauge system --here --record)")
+    if folder is not None and not (folder / "sys/devices").is_dir():
+        raise UsageError(
+            f"{folder}: is no recorded machine: it has no folder sys/devices (linkgauge system --here --record)"
+        )
     answers = nvml_answers
     if answers is None and not hosts_only:
         answers = nvml.read() if folder is None else _recorded_nvml(folder)

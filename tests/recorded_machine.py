@@ -8,6 +8,35 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from linkgauge.system import catalog
+
+HWLOC_XML = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0">
+ <object type="Machine" os_index="0" nodeset="0x00000003">
+  <object type="Package" os_index="1" nodeset="0x00000002">
+   <object type="NUMANode" os_index="1" nodeset="0x00000002" local_memory="1"/>
+   <object type="Bridge" bridge_type="0-1" depth="0" bridge_pci="0000:[10-14]">
+    <object type="Bridge" bridge_type="1-1" depth="1" bridge_pci="0000:[11-14]" pci_busid="0000:10:01.0"
+            pci_type="0604 [8086:352a] [8086:0000] 04" pci_link_speed="63.015385">
+     <object type="Bridge" bridge_type="1-1" depth="2" bridge_pci="0000:[12-14]" pci_busid="0000:11:00.0"
+             pci_type="0604 [1000:c030] [1000:100b] b0" pci_link_speed="63.015385">
+      <object type="Bridge" bridge_type="1-1" depth="3" bridge_pci="0000:[13-13]" pci_busid="0000:12:00.0"
+              pci_type="0604 [1000:c030] [1000:100b] b0" pci_link_speed="63.015385">
+       <object type="PCIDev" pci_busid="0000:13:00.0" pci_type="0302 [10de:2335] [10de:18be] a1" pci_link_speed="63.0"/>
+      </object>
+      <object type="Bridge" bridge_type="1-1" depth="3" bridge_pci="0000:[14-14]" pci_busid="0000:12:01.0"
+              pci_type="0604 [1000:c030] [1000:100b] b0" pci_link_speed="63.015385">
+       <object type="PCIDev" pci_busid="0000:14:00.0" pci_type="0207 [15b3:1021] [15b3:0041] 00" pci_link_speed="63.0"/>
+      </object>
+     </object>
+    </object>
+   </object>
+  </object>
+ </object>
+</topology>
+"""
+
 
 class Machine:
     """Writes a folder like /sys and /proc, an entry at a time."""
@@ -102,3 +131,81 @@ def switch_links(count: int = 18, down: tuple[int, ...] = (), hidden: bool = Fal
         }
         for i in range(count)
     ]
+
+
+def kfd_machine(root: Path) -> Machine:
+    """A node of MI250X as the kernel's driver states it, from LUMI-G's links."""
+    machine = Machine(root)
+    machine.numa(0, "0-15", "10 12 12 12")
+    for number in range(1, 4):
+        machine.numa(number, f"{16 * number}-{16 * number + 15}", "12 10 12 12")
+    lumi = catalog.load("lumi-g")
+    nodes = "sys/class/kfd/kfd/topology/nodes"
+    for cpu in range(4):
+        machine.write(f"{nodes}/{cpu}/gpu_id", 0)
+        machine.write(f"{nodes}/{cpu}/properties", "cpu_cores_count 16\nsimd_count 0\nlocation_id 0")
+    for i in range(8):
+        bus = 0xC1 + i
+        place = f"{nodes}/{4 + i}"
+        machine.pci(f"0000:00:{i:02x}.1/0000:{bus:02x}:00.0", "0x038000", [3, 3, 1, 1, 0, 0, 2, 2][i], "16.0")
+        machine.write(f"{place}/gpu_id", 1000 + i)
+        machine.write(f"{place}/name", "aldebaran")
+        machine.write(f"{place}/properties", f"simd_count 440\ndomain 0\nlocation_id {bus << 8}\nunique_id {77 + i}")
+        machine.write(
+            f"{place}/mem_banks/0/properties", "heap_type 1\nsize_in_bytes 68702699520\nwidth 4096\nmem_clk_max 1600"
+        )
+        machine.write(f"{place}/caches/0/properties", "level 1\nsize 16")
+        machine.write(f"{place}/caches/1/properties", "level 2\nsize 8192")
+        targets: list[tuple[int, int, int, int]] = []
+        for link in lumi.links_of(f"gcd{i}"):
+            other = link.other(f"gcd{i}")
+            if link.kind == "xgmi":
+                targets.append((4 + int(other[3:]), 15, 50000, 50000 * link.count))
+            elif link.kind == "infinity_fabric":
+                targets.append((int(other[4:]), 13, 36000, 36000))
+        # The driver lists pairs that are two hops apart too.
+        targets.append((4 + (i + 4) % 8, 30, 50000, 50000))
+        for number, (target, weight, least, most) in enumerate(targets):
+            machine.write(
+                f"{place}/io_links/{number}/properties",
+                f"type 11\nnode_from {4 + i}\nnode_to {target}\nweight {weight}\n"
+                f"min_bandwidth {least}\nmax_bandwidth {most}",
+            )
+    return machine
+
+
+def memory_module(
+    size_mib: int, width: int = 64, speed: int = 4800, configured: int = 4400, extended: bool = False
+) -> bytes:
+    """A memory device as SMBIOS 3.2 lays it out (DSP0134, 7.18), with strings after it."""
+    raw = bytearray(0x5C)
+    raw[0], raw[1] = 17, len(raw)
+    struct.pack_into("<H", raw, 0x08, width + 8 if width < 0xFFFF else width)
+    struct.pack_into("<H", raw, 0x0A, width)
+    struct.pack_into("<H", raw, 0x0C, 0x7FFF if extended else size_mib)
+    struct.pack_into("<I", raw, 0x1C, size_mib)
+    for at, long_at, value in ((0x15, 0x54, speed), (0x20, 0x58, configured)):
+        struct.pack_into("<H", raw, at, 0xFFFF if value > 0xFFFE else value)
+        struct.pack_into("<I", raw, long_at, value)
+    return bytes(raw) + b"DIMM_A1\0SERIAL-1234\0\0"
+
+
+def machine_of_all(root: Path) -> Machine:
+    """A machine that no maker sells, for what reads them all: MI250X and H200, a NIC, memory modules, hwloc's file."""
+    machine = kfd_machine(root)
+    for core in range(0, 64, 16):
+        machine.cache(core, f"{core}-{core + 15}")
+    for gpu in range(4):
+        machine.pci(f"0000:01:0{gpu}.0/0000:1{gpu}:00.0", numa=gpu)
+        machine.payload(f"0000:01:0{gpu}.0/0000:1{gpu}:00.0", 1)
+    machine.pci("0000:02:06.0/0000:20:00.0", kind="0x020700")
+    machine.rdma("mlx5_0", "0000:02:06.0/0000:20:00.0")
+    devices = [h200(f"00000000:1{gpu}:00.0", switch_links()) for gpu in range(4)]
+    pairs = [[one, other, 20] for other in range(4) for one in range(other)]
+    machine.nvml({"driver": "570.1", "devices": devices, "ancestors": pairs})
+    machine.write("hwloc.xml", HWLOC_XML)
+    for slot in range(8):
+        file = root / f"sys/firmware/dmi/entries/17-{slot}/raw"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(memory_module(128 << 10, extended=True))
+    return machine

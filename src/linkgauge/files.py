@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import stat
+from typing import BinaryIO
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 
@@ -28,8 +29,10 @@ def allow_open_files() -> None:
         )
 
 
-def read_file(path: str | os.PathLike[str], most_bytes: int, what: str) -> bytes:
-    """Return what a regular file holds; UsageError naming `path` for anything else.
+def open_regular(
+    path: str | os.PathLike[str], what: str, error: type[UsageError] = UsageError, *, links: bool = True
+) -> BinaryIO:
+    """Open a regular file for reading; `error` naming `path` for anything else, or for a link where `links` is false.
 
     `what` it should be completes "expected ...". A pipe would be waited for without end and a device may have no end,
     so both are refused before the first byte is asked of them.
@@ -37,20 +40,35 @@ def read_file(path: str | os.PathLike[str], most_bytes: int, what: str) -> bytes
     name = os.fspath(path)
     try:
         # Without O_NONBLOCK opening a pipe waits for its writer.
-        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            os.close(descriptor)
-            kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
-            raise UsageError(f"{name}: is {kind}: expected {what}")
-        with open(descriptor, "rb") as file:
-            data = file.read(most_bytes + 1)
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
     except FileNotFoundError:
-        raise UsageError(f"{name}: there is no such file: expected {what}") from None
-    except OSError as error:
-        raise UsageError(f"{name}: cannot be read ({error.strerror or error}): expected {what}") from None
+        raise error(f"{name}: there is no such file: expected {what}") from None
+    except (OSError, ValueError) as fault:  # also a name with a zero byte
+        why = f"cannot be read ({getattr(fault, 'strerror', None) or fault})"
+        raise error(f"{name}: {'is a symbolic link' if os.path.islink(name) else why}: expected {what}") from None
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise error(f"{name}: is {'a folder' if stat.S_ISDIR(mode) else 'no regular file'}: expected {what}")
+    return open(descriptor, "rb")
+
+
+def read_file(
+    path: str | os.PathLike[str],
+    most_bytes: int,
+    what: str,
+    error: type[UsageError] = UsageError,
+    *,
+    links: bool = True,
+) -> bytes:
+    """Return what a regular file of at most `most_bytes` holds; refuses as `open_regular` does."""
+    with open_regular(path, what, error, links=links) as file:
+        try:
+            data = file.read(most_bytes + 1)
+        except OSError as fault:
+            raise error(f"{os.fspath(path)}: cannot be read ({fault.strerror}): expected {what}") from None
     if len(data) > most_bytes:
-        raise UsageError(f"{name}: more than {most_bytes >> 20} MiB, too large: expected {what}")
+        raise error(f"{os.fspath(path)}: more than {most_bytes >> 20} MiB, too large: expected {what}")
     return data
 
 

@@ -214,6 +214,8 @@ def test_a_pipe_is_no_description(tmp_path: Path) -> None:
     for command in ("expect", "system"):
         assert "is no regular file" in refused_cheaply(command, str(pipe))
     assert "is no regular file" in refused_cheaply("run", "--plan", str(pipe), "--dry-run")
+    asked = ("--pattern", "alltoallv", "--size", "8", "--dry-run")
+    assert "is no regular file" in refused_cheaply("run", *asked, "--distribution", f"file:{pipe}")
 
 
 def test_files_that_are_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

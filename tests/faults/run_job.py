@@ -13,10 +13,10 @@ from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.devices import find_devices
 from linkgauge.run.measure import measure
 from linkgauge.run.prepare import named_mpis, new_pending, plan_machine, resumed_mpis, resumed_pending
+from linkgauge.run.prepared import Prepared
 from linkgauge.run.reporter import Reporter
 from linkgauge.run.stored_plan import read_launches, write_launches
 from linkgauge.run.transports import absent_transports
-from linkgauge.run.work import RunSettings, Work
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 
@@ -33,7 +33,7 @@ def main(folder: Path) -> int:
         run_folder.close()
         run_folder.compact()
         relaunched = run_folder.info.get("relaunched", {})
-        pending, number = resumed_pending(launches, load(path), relaunched, frozenset())
+        pending = resumed_pending(launches, load(path), relaunched, frozenset())
         named = {str(one.number): one.planned.number for one in pending}
         run_folder.update_info({"relaunched": {**relaunched, **named}})
         mpis, _ = resumed_mpis(launches, [], path, {})
@@ -42,12 +42,12 @@ def main(folder: Path) -> int:
         planned = plan_run(plan, expand(plan, machine), machine)
         run_folder = RunFolder.create(path, {"seed": 1})
         write_launches(path, planned)
-        pending, number = new_pending(planned), len(planned)
-    settings = RunSettings(seed=1, max_failures=1000, fault=job["fault"])
+        pending = new_pending(planned)
     patience_s = job.get("hung_after_s", 1.5)
-    work = Work(run_folder, pending, number, devices, machine, mpis, settings, hung_after_s=patience_s)
+    prepared = Prepared(pending, devices, machine, mpis, seed=1, max_failures=1000, fault=job["fault"],
+                        hung_after_s=patience_s)  # fmt: skip
     try:
-        return measure(work, Reporter())
+        return measure(prepared, run_folder, Reporter())
     except LinkgaugeError as error:
         print(error, file=sys.stderr)
         return error.exit_status

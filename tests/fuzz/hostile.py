@@ -42,9 +42,15 @@ def mutant(target: str, data: bytes, generator: random.Random) -> bytes:
 
 
 def _mutators(target: str) -> Callable[[bytes, random.Random], bytes]:
-    return {"plan": _toml, "system": _either, "stored_plan": _json, "journal": _journal, "run_folder": _part}.get(
-        target, _log
-    )
+    return {
+        "machine": _file,
+        "amdsmi_answers": _json,
+        "plan": _toml,
+        "system": _either,
+        "stored_plan": _json,
+        "journal": _journal,
+        "run_folder": _part,
+    }.get(target, _log)
 
 
 def _either(data: bytes, generator: random.Random) -> bytes:
@@ -81,6 +87,14 @@ def _part(data: bytes, generator: random.Random) -> bytes:
         lines = b"\0" in body or body.count(b"\n{") > 0
         return data[:1] + (_records(body, generator) if lines else _json(body, generator))
     return data[:1] + _bytes(body, generator)
+
+
+def _file(data: bytes, generator: random.Random) -> bytes:
+    """One of a recorded machine's, after a byte that says which."""
+    body = data[1:]
+    if body.lstrip()[:1] == b"{":
+        return data[:1] + _json(body, generator)
+    return data[:1] + (_bytes if b"\0" in body else _log)(body, generator)
 
 
 def _bytes(data: bytes, generator: random.Random) -> bytes:

@@ -20,6 +20,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.exchange.importers import Hints, import_files
@@ -34,8 +35,11 @@ from linkgauge.store import tables
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter, read_journal
 from linkgauge.store.run import Run
-from linkgauge.system import catalog, dump
+from linkgauge.system import amdsmi, catalog, dump, sysfs
+from linkgauge.system.discovery import discover
 from linkgauge.system.form import from_json
+from linkgauge.system.model import Node
+from recorded_machine import machine_of_all
 from synthetic import make_case, make_run
 
 HERE = Path(__file__).parent
@@ -228,8 +232,49 @@ def imported_log(data: bytes) -> None:
             read_everything(target)
 
 
+@functools.cache
+def _machine() -> tuple[Path, tuple[Path, ...]]:
+    """A recorded machine, and a file of it of each kind."""
+    root = machine_of_all(_scratch() / "machine").root
+    files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+    kinds = {re.sub("[0-9]+", "", str(path)): path for path in files if "bus/pci/devices" not in str(path)}
+    return root, tuple(kinds.values())
+
+
+def machine(data: bytes) -> None:
+    """A recorded machine with one file replaced: whatever it says, what is discovered can be written and read again."""
+    root, files = _machine()
+    file = root / files[data[0] % len(files)] if data else root / "nvml.json"
+    sound = file.read_bytes()
+    file.write_bytes(data[1:])
+    try:
+        with refusing():
+            read = discover(root)
+            assert from_json(dump.to_json(read)) == read, "dumped and read again it is another system"
+    finally:
+        file.write_bytes(sound)
+
+
+def amdsmi_answers(data: bytes) -> None:
+    """What amdsmi says, a JSON object of answers by function, each the same for every handle."""
+    try:
+        answers = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(answers, dict):
+        return
+    calls = {name: functools.partial(lambda one, *_: one, answer) for name, answer in answers.items()}
+    library = SimpleNamespace(**{name: call for name, call in calls.items() if name.isidentifier()})
+    library.amdsmi_init = library.amdsmi_shut_down = lambda: None
+    for address, said in amdsmi.read(library).items():
+        assert sysfs.normal_address(address) == address
+        assert all(text.isprintable() and text for text in said.values())
+        Node("gpu0", "device", identity=said)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    function.__name__: function for function in (plan, system, stored_plan, journal, run_folder, imported_log)
+    function.__name__: function
+    for function in (plan, system, stored_plan, journal, run_folder, imported_log, machine, amdsmi_answers)
 }
 
 
@@ -297,11 +342,26 @@ def _run_folder_seeds() -> Iterator[bytes]:
         yield bytes([number]) + (_lines_of(content) if lines else content)
 
 
+def _machine_seeds() -> Iterator[bytes]:
+    root, files = _machine()
+    for number, file in enumerate(files):
+        yield bytes([number]) + (root / file).read_bytes()
+
+
+_AMDSMI = {
+    "amdsmi_get_processor_handles": [0, 1],
+    "amdsmi_get_gpu_device_bdf": "0000:C1:00.0",
+    "amdsmi_get_gpu_asic_info": {"market_name": "AMD Instinct MI250X", "asic_serial": "0x77"},
+    "amdsmi_get_gpu_device_uuid": "c1ff740c-0000-1000-8000-000000000000",
+    "amdsmi_get_gpu_vbios_info": {"version": "022.040", "part_number": "113-D65201-042"},
+}
 _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "plan": _plan_seeds,
     "system": _system_seeds,
     "stored_plan": _stored_plan_seeds,
     "journal": _journal_seeds,
     "run_folder": _run_folder_seeds,
+    "machine": _machine_seeds,
+    "amdsmi_answers": lambda: iter([json.dumps(_AMDSMI).encode()]),
     "imported_log": lambda: _texts(HERE.parent / "store" / "logs"),
 }

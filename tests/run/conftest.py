@@ -18,10 +18,10 @@ from linkgauge.run.devices import DeviceSet
 from linkgauge.run.measure import measure
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.prepare import named_mpis, new_pending
+from linkgauge.run.prepared import WORKER, Prepared
 from linkgauge.run.reporter import Reporter
 from linkgauge.run.stored_plan import write_launches
 from linkgauge.run.time_limit import TimeLimit
-from linkgauge.run.work import WORKER, RunSettings, Work
 from linkgauge.store.folder import RunFolder
 
 FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
@@ -86,9 +86,9 @@ def run_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         folder = RunFolder.create(tmp_path / name, {"seed": 1})
         write_launches(folder.path, planned)
         worker = WORKER if real else FAKE_WORKER
-        work = Work(folder, new_pending(planned), len(planned), devices_of(devices), machine, known,
-                    RunSettings(1, max_failures, limit, fault), planned, worker=worker,
-                    hung_after_s=hung_after_s)  # fmt: skip
-        return Measured(folder.path, measure(work, Reporter()))
+        prepared = Prepared(new_pending(planned), devices_of(devices), machine, known, seed=1,
+                            max_failures=max_failures, time_limit=limit, fault=fault, worker=worker,
+                            hung_after_s=hung_after_s)  # fmt: skip
+        return Measured(folder.path, measure(prepared, folder, Reporter()))
 
     return run

@@ -108,6 +108,8 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
         (["run", "--out", "o" * 5000, "--quick"], ["File name too long"]),
         (["run", "--json", "--quick"], ["--json", "--dry-run"]),
         (["run", "--devices", "host:2", "--pattern", "pingpong", "--bind", "1-0"], ["1-0", "expected nearest"]),
+        (["run", "--devices", "host:2", "--quick", "--dry-run", "--bind", "1-0"], ["1-0", "expected nearest"]),
+        (["run", "--devices", "host:2", "--quick", "--dry-run", "--bind", "0:0:0"], ["has 3 lists of cores"]),
         (["compare", "a", "b", "--margin", "inf"], ["--margin", "not finite"]),
         (["compare", "a", "b", "--margin", "nan"], ["--margin", "not finite"]),
         (["compare", "a", "b", "--level", "nan"], ["--level", "not finite"]),

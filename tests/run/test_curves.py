@@ -97,8 +97,8 @@ def test_a_case_at_a_full_curve_that_crashes_is_told_with_its_size_and_not_measu
     assert [(row.case.size, row.case.size_asked, row.case.devices) for row in rows] == [(FULL_AT, FULL_AT, (2, 1))]
     assert of_curve(run.path)[2] == {FULL_AT: 5}
     launches = read_launches(run.path)
-    assert resumed_pending(launches, load(run.path), load(run.path).info["relaunched"], frozenset())[0] == []
-    again, _ = resumed_pending(launches, load(run.path), load(run.path).info["relaunched"], frozenset({"crashed"}))
+    assert resumed_pending(launches, load(run.path), load(run.path).info["relaunched"], frozenset()) == []
+    again = resumed_pending(launches, load(run.path), load(run.path).info["relaunched"], frozenset({"crashed"}))
     assert [(entry.attempt, entry.case.devices) for one in again for entry in one.entries.values()] == [(1, (2, 1))]
 
 
@@ -118,7 +118,7 @@ def test_what_is_resumed_goes_by_what_was_measured(run_plan: Any) -> None:
             return self.kept
 
     part: Any = Part([row for row in whole if row.case.devices in ((0, 1), (1, 0))])
-    pending, _ = resumed_pending(launches, part, {}, frozenset())
+    pending = resumed_pending(launches, part, {}, frozenset())
     left = [entry for one in pending for entry in one.entries.values()]
     assert {entry.case.devices for entry in left} == {(0, 2), (2, 0), (1, 2), (2, 1)}
     curves = known_curves(launches, part, {})[launches[0].settings]

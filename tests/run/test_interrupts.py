@@ -48,8 +48,8 @@ from linkgauge.plan.plan_file import parse_plan
 from linkgauge.app import run_options as options
 from linkgauge.run.measure import measure
 from linkgauge.run.prepare import new_pending, resumed_pending
+from linkgauge.run.prepared import Prepared
 from linkgauge.run.reporter import Reporter
-from linkgauge.run.work import RunSettings, Work
 from linkgauge.run.time_limit import TimeLimit
 from linkgauge.run.stored_plan import read_launches, write_launches
 from linkgauge.store.folder import RunFolder
@@ -61,7 +61,7 @@ machine, devices = machine_of(2), devices_of(2)
 if path.exists():
     folder = RunFolder.open(path)
     folder.confirm_unjudged(); folder.close(); folder.compact()
-    pending, number = resumed_pending(read_launches(path), load(path), folder.info.get("relaunched", {{}}), frozenset())
+    pending = resumed_pending(read_launches(path), load(path), folder.info.get("relaunched", {{}}), frozenset())
     relaunched = {{str(one.number): one.planned.number for one in pending}}
     folder.update_info({{"relaunched": {{**folder.info.get("relaunched", {{}}), **relaunched}}}})
 else:
@@ -70,9 +70,9 @@ else:
     planned = plan_run(plan, expand(plan, machine), machine)
     folder = RunFolder.create(path, {{"seed": 1}})
     write_launches(path, planned)
-    pending, number = new_pending(planned), len(planned)
-work = Work(folder, pending, number, devices, machine, {{}}, RunSettings(1, 3, limit), (), worker=FAKE_WORKER)
-sys.exit(measure(work, Reporter()))
+    pending = new_pending(planned)
+prepared = Prepared(pending, devices, machine, {{}}, seed=1, time_limit=limit, worker=FAKE_WORKER)
+sys.exit(measure(prepared, folder, Reporter()))
 """
 
 
@@ -282,13 +282,13 @@ def test_cases_skipped_after_failures_are_measured_on_resume_and_other_statuses_
     path = run_plan(threads=True, fault={"kind": "corrupt", "transport": "kernel"}, max_failures=2).path
     before = {row.case_key: row.status for row in load(path).rows() if row.case.transport == "kernel"}
     assert sorted(before.values()) == ["corrupt", "corrupt", "skipped", "skipped"]
-    pending, number = resumed_pending(read_launches(path), load(path), {}, frozenset())
+    pending = resumed_pending(read_launches(path), load(path), {}, frozenset())
     left = {entry.case.case_key for one in pending for entry in one.entries.values()}
     skipped_mpi = {row.case_key for row in load(path).rows() if row.case.transport == "mpi"}
     assert left == {key for key, status in before.items() if status == "skipped"}
     assert not left & skipped_mpi
-    assert number > pending[0].number >= 1
-    pending, _ = resumed_pending(read_launches(path), load(path), {}, frozenset({"corrupt"}))
+    assert pending[0].number >= 1
+    pending = resumed_pending(read_launches(path), load(path), {}, frozenset({"corrupt"}))
     entries = [entry for one in pending for entry in one.entries.values()]
     assert {entry.case.case_key for entry in entries} == set(before)
     assert {entry.attempt for entry in entries} == {1}

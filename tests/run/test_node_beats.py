@@ -25,11 +25,11 @@ from linkgauge.run.heartbeat import HeartbeatFile
 from linkgauge.run.measure import measure
 from linkgauge.run.node_beats import BeatReporter, NodeBeats
 from linkgauge.run.prepare import named_mpis, new_pending
+from linkgauge.run.prepared import WORKER, Prepared
 from linkgauge.run.reporter import Reporter
 from linkgauge.run.spec import CaseEntry
 from linkgauge.run.stored_plan import write_launches
 from linkgauge.run.watch import LaunchWatch
-from linkgauge.run.work import WORKER, RunSettings, Work
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 from linkgauge.store.run import load
@@ -61,9 +61,9 @@ def run_outside(
     run = RunFolder.create(folder / "run", {"seed": 1})
     write_launches(run.path, planned)
     worker = (sys.executable, str(Path(__file__).with_name("on_a_node.py")), "apart", *WORKER)
-    work = Work(run, new_pending(planned), len(planned), devices_of(2), machine, mpis,
-                RunSettings(1, fault=fault), planned, worker=worker, hung_after_s=HUNG_AFTER_S)  # fmt: skip
-    measure(work, Reporter())
+    prepared = Prepared(new_pending(planned), devices_of(2), machine, mpis, seed=1, fault=fault, worker=worker,
+                        hung_after_s=HUNG_AFTER_S)  # fmt: skip
+    measure(prepared, run, Reporter())
     loaded = load(run.path)
     hosts = {rank["host"] for launch in loaded.launches.to_pylist() for rank in launch["ranks"]}
     assert hosts == {"node0", "node1"}

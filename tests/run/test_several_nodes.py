@@ -17,9 +17,9 @@ from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.measure import measure
 from linkgauge.run.prepare import named_mpis, new_pending
+from linkgauge.run.prepared import WORKER, Prepared
 from linkgauge.run.reporter import Reporter
 from linkgauge.run.stored_plan import write_launches
-from linkgauge.run.work import WORKER, RunSettings, Work
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from run.conftest import devices_of, machine_of
@@ -58,9 +58,8 @@ def across(tmp_path_factory: pytest.TempPathFactory) -> Any:
     run = RunFolder.create(folder / "run", {"seed": 1})
     write_launches(run.path, planned)
     worker = (sys.executable, str(Path(__file__).with_name("on_a_node.py")), str(SHIFT_S), *WORKER)
-    work = Work(run, new_pending(planned), len(planned), devices_of(NODES), machine, mpis,
-                RunSettings(1), planned, worker=worker)  # fmt: skip
-    assert measure(work, Reporter()) == 0
+    prepared = Prepared(new_pending(planned), devices_of(NODES), machine, mpis, seed=1, worker=worker)
+    assert measure(prepared, run, Reporter()) == 0
     return load(run.path)
 
 

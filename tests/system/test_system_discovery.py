@@ -17,7 +17,7 @@ from linkgauge.system import amdsmi, discover, sysfs
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
 from linkgauge.system.record import record
-from recorded_machine import Machine, h200, switch_links
+from recorded_machine import Machine, h200, kfd_machine, switch_links
 from ways_listed import hop_matrix
 
 
@@ -88,9 +88,12 @@ def test_what_a_recorded_machine_cannot_state_is_unknown(hgx: Machine, file: str
 
 
 def test_a_recorded_machine_may_hold_pipes_and_deep_topologies(hgx: Machine) -> None:
-    pipe = hgx.root / "sys/devices/system/node/node0/cpulist"
-    pipe.unlink()
-    os.mkfifo(pipe)
+    config = next(hgx.root.glob("sys/bus/pci/devices/*")).resolve() / "config"
+    module = hgx.root / "sys/firmware/dmi/entries/17-0/raw"
+    module.parent.mkdir(parents=True)
+    for pipe in (hgx.root / "sys/devices/system/node/node0/cpulist", config, module):
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
     (hgx.root / "hwloc.xml").write_text("<topology>" + "<object>" * 5000 + "</object>" * 5000 + "</topology>")
     assert len(discover(hgx.root).devices) == 4
 
@@ -202,47 +205,6 @@ def test_direct_links_count_once() -> None:
     assert links[0].rate("gpu0") == 75e9
 
 
-def kfd_machine(root: Path) -> Machine:
-    """A node of MI250X as the kernel's driver states it, from LUMI-G's links."""
-    machine = Machine(root)
-    machine.numa(0, "0-15", "10 12 12 12")
-    for number in range(1, 4):
-        machine.numa(number, f"{16 * number}-{16 * number + 15}", "12 10 12 12")
-    lumi = systems.load("lumi-g")
-    nodes = "sys/class/kfd/kfd/topology/nodes"
-    for cpu in range(4):
-        machine.write(f"{nodes}/{cpu}/gpu_id", 0)
-        machine.write(f"{nodes}/{cpu}/properties", "cpu_cores_count 16\nsimd_count 0\nlocation_id 0")
-    for i in range(8):
-        bus = 0xC1 + i
-        place = f"{nodes}/{4 + i}"
-        machine.pci(f"0000:00:{i:02x}.1/0000:{bus:02x}:00.0", "0x038000", [3, 3, 1, 1, 0, 0, 2, 2][i], "16.0")
-        machine.write(f"{place}/gpu_id", 1000 + i)
-        machine.write(f"{place}/name", "aldebaran")
-        machine.write(f"{place}/properties", f"simd_count 440\ndomain 0\nlocation_id {bus << 8}\nunique_id {77 + i}")
-        machine.write(
-            f"{place}/mem_banks/0/properties", "heap_type 1\nsize_in_bytes 68702699520\nwidth 4096\nmem_clk_max 1600"
-        )
-        machine.write(f"{place}/caches/0/properties", "level 1\nsize 16")
-        machine.write(f"{place}/caches/1/properties", "level 2\nsize 8192")
-        targets: list[tuple[int, int, int, int]] = []
-        for link in lumi.links_of(f"gcd{i}"):
-            other = link.other(f"gcd{i}")
-            if link.kind == "xgmi":
-                targets.append((4 + int(other[3:]), 15, 50000, 50000 * link.count))
-            elif link.kind == "infinity_fabric":
-                targets.append((int(other[4:]), 13, 36000, 36000))
-        # The driver lists pairs that are two hops apart too.
-        targets.append((4 + (i + 4) % 8, 30, 50000, 50000))
-        for number, (target, weight, least, most) in enumerate(targets):
-            machine.write(
-                f"{place}/io_links/{number}/properties",
-                f"type 11\nnode_from {4 + i}\nnode_to {target}\nweight {weight}\n"
-                f"min_bandwidth {least}\nmax_bandwidth {most}",
-            )
-    return machine
-
-
 def test_mi250x_from_the_kernel_equals_its_description(tmp_path: Path) -> None:
     machine = kfd_machine(tmp_path / "lumi")
     found, described = discover(machine.root), systems.load("lumi-g")
@@ -320,6 +282,8 @@ def test_record_of_this_machine(tmp_path: Path) -> None:
 def test_what_is_no_recorded_machine(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no recorded machine"):
         discover(tmp_path)
+    with pytest.raises(UsageError, match="is no recorded machine"):
+        discover(Path("/proc"))
 
 
 def test_small_readers() -> None:

@@ -116,7 +116,7 @@ def test_unknown_rates_stay_unknown() -> None:
         ('b = "gpu1"', "", "link 0: needs one of: a and b"),
         ('source = "test"', "", "has no source"),
         ('name = "small"', "", "has no 'name'"),
-        ("[[host]]", "[host]", "host: must be a list of tables"),
+        ("[[host]]", "[host]", "expected [[host]] tables"),
         ("[[host]]", "[[host", "not valid TOML"),
     ],
 )

@@ -17,7 +17,7 @@ from linkgauge.system.draft import FoundDevice
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
 from linkgauge.system.model import Node
-from recorded_machine import Machine, h200, switch_links
+from recorded_machine import HWLOC_XML, Machine, h200, switch_links
 
 
 def two_sockets(tmp_path: Path) -> Machine:
@@ -105,40 +105,12 @@ def test_levels_are_joined_by_others() -> None:
     assert [device.behind for device in ancestors.placed(devices, hostile, {})] == [None] * 3
 
 
-XML = """<?xml version="1.0" encoding="UTF-8"?>
-<!DOCTYPE topology SYSTEM "hwloc2.dtd">
-<topology version="2.0">
- <object type="Machine" os_index="0" nodeset="0x00000003">
-  <object type="Package" os_index="1" nodeset="0x00000002">
-   <object type="NUMANode" os_index="1" nodeset="0x00000002" local_memory="1"/>
-   <object type="Bridge" bridge_type="0-1" depth="0" bridge_pci="0000:[10-14]">
-    <object type="Bridge" bridge_type="1-1" depth="1" bridge_pci="0000:[11-14]" pci_busid="0000:10:01.0"
-            pci_type="0604 [8086:352a] [8086:0000] 04" pci_link_speed="63.015385">
-     <object type="Bridge" bridge_type="1-1" depth="2" bridge_pci="0000:[12-14]" pci_busid="0000:11:00.0"
-             pci_type="0604 [1000:c030] [1000:100b] b0" pci_link_speed="63.015385">
-      <object type="Bridge" bridge_type="1-1" depth="3" bridge_pci="0000:[13-13]" pci_busid="0000:12:00.0"
-              pci_type="0604 [1000:c030] [1000:100b] b0" pci_link_speed="63.015385">
-       <object type="PCIDev" pci_busid="0000:13:00.0" pci_type="0302 [10de:2335] [10de:18be] a1" pci_link_speed="63.0"/>
-      </object>
-      <object type="Bridge" bridge_type="1-1" depth="3" bridge_pci="0000:[14-14]" pci_busid="0000:12:01.0"
-              pci_type="0604 [1000:c030] [1000:100b] b0" pci_link_speed="63.015385">
-       <object type="PCIDev" pci_busid="0000:14:00.0" pci_type="0207 [15b3:1021] [15b3:0041] 00" pci_link_speed="63.0"/>
-      </object>
-     </object>
-    </object>
-   </object>
-  </object>
- </object>
-</topology>
-"""
-
-
 def test_a_topology_file_tells_what_sysfs_hides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device's switch, its uplink's rate and its NUMA node are hwloc's; width and generation stay NVML's."""
     machine = two_sockets(tmp_path)
     answers = {"devices": [h200("00000000:13:00.0", switch_links())], "ancestors": []}
     assert above(discover(machine.root, nvml_answers=answers), "gpu0") == "numa0"  # drawn there, with a note
-    machine.write("hwloc.xml", XML)
+    machine.write("hwloc.xml", HWLOC_XML)
     system = discover(machine.root, nvml_answers=answers)
     switch = above(system, "gpu0")
     assert switch == "pcie 0000:11:00.0"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,9 @@ from linkgauge.system.dmi import Module
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
 from linkgauge.system.record import record
-from recorded_machine import Machine
+from recorded_machine import Machine, memory_module
 
 GIB = 1 << 30
-
-
-def structure(
-    size_mib: int, width: int = 64, speed: int = 4800, configured: int = 4400, extended: bool = False
-) -> bytes:
-    """A memory device as SMBIOS 3.2 lays it out (DSP0134, 7.18), with strings after it."""
-    raw = bytearray(0x5C)
-    raw[0], raw[1] = 17, len(raw)
-    struct.pack_into("<H", raw, 0x08, width + 8 if width < 0xFFFF else width)
-    struct.pack_into("<H", raw, 0x0A, width)
-    struct.pack_into("<H", raw, 0x0C, 0x7FFF if extended else size_mib)
-    struct.pack_into("<I", raw, 0x1C, size_mib)
-    for at, long_at, value in ((0x15, 0x54, speed), (0x20, 0x58, configured)):
-        struct.pack_into("<H", raw, at, 0xFFFF if value > 0xFFFE else value)
-        struct.pack_into("<I", raw, long_at, value)
-    return bytes(raw) + b"DIMM_A1\0SERIAL-1234\0\0"
 
 
 def machine_with(tmp_path: Path, modules: list[bytes], nodes: int = 2, gib: int = 256) -> Machine:
@@ -52,7 +35,7 @@ def machine_with(tmp_path: Path, modules: list[bytes], nodes: int = 2, gib: int 
 
 def test_each_node_has_its_modules_rate(tmp_path: Path) -> None:
     """Sixteen modules of 32 GiB over two nodes, eight each, at 4400 MT/s of 64 bits: 281.6 GB/s a node."""
-    machine = machine_with(tmp_path / "m", [structure(32768, extended=True)] * 16 + [structure(0)] * 8, gib=255)
+    machine = machine_with(tmp_path / "m", [memory_module(32768, extended=True)] * 16 + [memory_module(0)] * 8, gib=255)
     system = discover(machine.root, nvml_answers={})
     rates = [host.memory_rate for host in system.hosts]
     assert [rate and rate.value for rate in rates] == [8 * 8 * 4.4e9] * 2
@@ -71,36 +54,35 @@ def note_of(tmp_path: Path, modules: list[bytes], **more: Any) -> str:
 
 def test_what_the_table_does_not_say_is_unknown_with_the_reason(tmp_path: Path) -> None:
     assert "shows no table" in note_of(tmp_path / "none", [])
-    assert "as in virtual machines" in note_of(tmp_path / "vm", [structure(16384, speed=0, configured=0)] * 2, nodes=1)
-    unlike = [structure(32768), structure(16384)]
+    assert "as in virtual machines" in note_of(
+        tmp_path / "vm", [memory_module(16384, speed=0, configured=0)] * 2, nodes=1
+    )
+    unlike = [memory_module(32768), memory_module(16384)]
     assert "unlike" in note_of(tmp_path / "unlike", unlike)
-    assert "do not match" in note_of(tmp_path / "mirror", [structure(32767)] * 32)
+    assert "do not match" in note_of(tmp_path / "mirror", [memory_module(32767)] * 32)
 
 
 def test_a_table_that_only_root_may_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = machine_with(tmp_path / "m", [structure(1024)])
-
-    def refuse(self: Path) -> bytes:
-        raise PermissionError(13, "Permission denied")
+    machine = machine_with(tmp_path / "m", [memory_module(1024)])
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "read_bytes", refuse)
+        patched.setattr("os.access", lambda path, mode: False)
         assert dmi.modules(machine.root) == ([], "only root may read the table of memory modules")
 
 
 def test_sizes_widths_and_speeds_as_smbios_writes_them() -> None:
-    assert dmi.parse(structure(1024)) == Module(GIB, 64, 4400)
-    assert dmi.parse(structure(262144, extended=True)) == Module(256 * GIB, 64, 4400)
-    assert dmi.parse(structure(0x8000 | 512)) == Module(512 << 10, 64, 4400)
-    assert dmi.parse(structure(1024, configured=0)) == Module(GIB, 64, 4800)
-    assert dmi.parse(structure(1024, configured=70000)) == Module(GIB, 64, 70000)
-    assert dmi.parse(structure(1024, width=0xFFFF)) == Module(GIB, None, 4400)
+    assert dmi.parse(memory_module(1024)) == Module(GIB, 64, 4400)
+    assert dmi.parse(memory_module(262144, extended=True)) == Module(256 * GIB, 64, 4400)
+    assert dmi.parse(memory_module(0x8000 | 512)) == Module(512 << 10, 64, 4400)
+    assert dmi.parse(memory_module(1024, configured=0)) == Module(GIB, 64, 4800)
+    assert dmi.parse(memory_module(1024, configured=70000)) == Module(GIB, 64, 70000)
+    assert dmi.parse(memory_module(1024, width=0xFFFF)) == Module(GIB, None, 4400)
     # SMBIOS 2.3 ends before the speed it runs at.
-    old = bytearray(structure(1024)[:0x1B])
+    old = bytearray(memory_module(1024)[:0x1B])
     old[1] = 0x1B
     assert dmi.parse(bytes(old)) == Module(GIB, 64, 4800)
-    assert dmi.parse(structure(0)) is None
-    assert dmi.parse(b"\x10" + structure(1024)[1:]) is None
+    assert dmi.parse(memory_module(0)) is None
+    assert dmi.parse(b"\x10" + memory_module(1024)[1:]) is None
 
 
 @given(st.binary(max_size=200))
@@ -120,7 +102,7 @@ def test_odd_tables_give_a_reason_or_rates(facts: list[tuple[int, int | None, in
 
 
 def test_a_record_keeps_no_serial_numbers_of_modules(tmp_path: Path) -> None:
-    machine = machine_with(tmp_path / "m", [structure(32768, extended=True)] * 16)
+    machine = machine_with(tmp_path / "m", [memory_module(32768, extended=True)] * 16)
     written = [file for file in record(tmp_path / "kept", machine.root) if file.name == "raw"]
     assert len(written) == 16
     assert b"SERIAL" not in b"".join(file.read_bytes() for file in written)
@@ -132,7 +114,7 @@ def test_a_record_keeps_no_serial_numbers_of_modules(tmp_path: Path) -> None:
 
 def test_host_devices_share_their_hosts_memory(tmp_path: Path) -> None:
     """Two devices on one host of 100 GB/s: every byte of payload is read and written there, beyond the caches."""
-    machine = machine_with(tmp_path / "m", [structure(131072, 64, 6250, 6250, extended=True)] * 2, nodes=1)
+    machine = machine_with(tmp_path / "m", [memory_module(131072, 64, 6250, 6250, extended=True)] * 2, nodes=1)
     system = discover(machine.root, nvml_answers={}, host_devices=4)
 
     def memory(**case: Any) -> float | None:

@@ -16,7 +16,7 @@ from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import case_s
 from linkgauge.plan.launches import PlannedLaunch, estimated_s, skips_of
 from linkgauge.plan.memory import total_bytes
-from linkgauge.run.prepare import Prepared
+from linkgauge.run.prepared import Prepared
 from linkgauge.run.reporter import case_text
 from linkgauge.system import load
 from linkgauge.system.units import show_rate
@@ -59,8 +59,8 @@ class Expected:
         return "; ".join(words)
 
 
-def print_plan(prepared: Prepared, *, as_json: bool, expected: Expected | None = None) -> None:
-    """What would be measured: the launches and their cases, what is skipped and why, estimated time and memory.
+def print_plan(name: str, prepared: Prepared, *, as_json: bool, expected: Expected | None = None) -> None:
+    """What of the plan `name` would be measured: launches, cases, what is skipped and why, estimated time and memory.
 
     With `expected`, what that system allows each case too.
     """
@@ -71,7 +71,7 @@ def print_plan(prepared: Prepared, *, as_json: bool, expected: Expected | None =
     memory = max((total_bytes(case, machine) for case in cases), default=0)
     if as_json:
         print(json.dumps({
-            "plan": prepared.plan.name,
+            "plan": name,
             "estimated_s": round(takes_s, 3),
             "memory_bytes": memory,
             "left_out": later,

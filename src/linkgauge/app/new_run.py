@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -20,14 +21,16 @@ from linkgauge.run.measure import check_out, default_out, measure
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.nodes import Nodes, cores_there
 from linkgauge.run.on_system import described_devices, prepare_on, system_data
-from linkgauge.run.prepare import Prepared, new_pending, prepare, prepare_from
+from linkgauge.run.prepare import prepare, prepare_from
+from linkgauge.run.prepared import Prepared
 from linkgauge.run.stored_plan import write_launches
 from linkgauge.run.time_limit import TimeLimit
-from linkgauge.run.work import RunSettings, Work
 from linkgauge.store.folder import RunFolder
 
 if TYPE_CHECKING:
     from linkgauge.app.run import Asked
+
+_ANY_CORE = range(1 << 16)
 
 
 def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
@@ -42,43 +45,36 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         expected = Expected(asked.system)
         if asked.from_run is not None or asked.devices != "auto":
             raise UsageError("--dry-run --system plans for that system's devices: leave out --from and --devices")
-        plan = _asked_plan(asked, run_options.parse_env(asked.env), given, described_devices(expected.system).kind)
-        print_plan(prepare_on(plan, expected.system, given), as_json=as_json, expected=expected)
+        plan = _asked_plan(asked, given, described_devices(expected.system).kind)
+        print_plan(plan.name, prepare_on(plan, expected.system, given), as_json=as_json, expected=expected)
         return 0
     devices = find_devices(asked.devices)
     reporter = reporter_for()
     nodes = Nodes(devices, reporter.note)
-    prepared = _prepared(asked, devices, given, None if dry_run else nodes)
+    plan = _asked_plan(asked, given, devices.kind)
+    prepared = _prepared(asked, plan, devices, given, None if dry_run else nodes)
     if dry_run:
         from linkgauge.app.dry_run import print_plan
 
-        print_plan(prepared, as_json=as_json)
+        for launch in prepared.launches:  # of lists of cores only their form: they may be those of another node
+            cores_by_rank(launch.settings.bind, launch.settings.devices, devices.infos, _ANY_CORE)
+        print_plan(plan.name, prepared, as_json=as_json)
         return 0
-    crowded = {}
-    for launch in prepared.launches:  # cores that are not there are bad input, not a failed launch
-        settings, bind = launch.settings, launch.settings.bind
-        if there := nodes.of(prepared.mpis.get(settings.mpi), settings.ranks, settings.launcher_args):
-            cores_there(there, bind, settings.devices, devices.ordinals)
-            continue
-        cores = cores_by_rank(bind, settings.devices, devices.infos)
-        if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so
-            count = len({core for rank in cores for core in rank})
-            crowded[bind] = f"{len(cores)} ranks share {count} core{'' if count == 1 else 's'}"
-    for bind, words in crowded.items():
+    for bind, words in _crowded(prepared, devices, nodes).items():
         reporter.note(f"warning: --bind '{bind}': {words}: latencies include waits for one (oversubscribed)")
-    out = asked.out or default_out(prepared.plan.name)
+    out = asked.out or default_out(plan.name)
     info = run_info(
         arguments=sys.argv[1:],
-        plan_name=prepared.plan.name,
+        plan_name=plan.name,
         asked={
             "devices": asked.devices,
             "time_limit": asked.time_limit,
-            "memory_limit": str(prepared.plan.memory_limit),
-            "library_choices": prepared.plan.library_choices,
+            "memory_limit": str(plan.memory_limit),
+            "library_choices": plan.library_choices,
         },
         devices=devices,
         mpis=list(prepared.mpis.values()),
-        seed=prepared.plan.seed,
+        seed=plan.seed,
         absent=prepared.machine.absent,
     )
     info["system"] = system_data(asked.system, devices)
@@ -89,24 +85,10 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     for step in steps:
         reporter.note(str(step))
     warn(devices, prepared, reporter)
-    limit_ns = prepared.plan.time_limit_ns
-    work = Work(
-        folder=folder,
-        pending=new_pending(prepared.launches),
-        next_number=len(prepared.launches),
-        devices=devices,
-        machine=prepared.machine,
-        mpis=prepared.mpis,
-        settings=RunSettings(
-            prepared.plan.seed,
-            asked.max_failures,
-            None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began),
-            library_choices=prepared.plan.library_choices,
-        ),
-        skipped=prepared.launches,
-        nodes=nodes,
-    )
-    status = measure(work, reporter)
+    limit_ns = plan.time_limit_ns
+    limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
+    limited = dataclasses.replace(prepared, max_failures=asked.max_failures, time_limit=limit)
+    status = measure(limited, folder, reporter)
     present(folder.path, reporter, report=report and not asked.beside)
     if asked.beside:
         from linkgauge.peers.beside import measure_beside
@@ -120,6 +102,21 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     return status
 
 
+def _crowded(prepared: Prepared, devices: DeviceSet, nodes: Nodes) -> dict[str, str]:
+    """How ranks share cores by what --bind asks for. UsageError for cores that are not there: no failed launch."""
+    crowded = {}
+    for launch in prepared.launches:
+        settings, bind = launch.settings, launch.settings.bind
+        if there := nodes.of(prepared.mpis.get(settings.mpi), settings.ranks, settings.launcher_args):
+            cores_there(there, bind, settings.devices, devices.ordinals)
+            continue
+        cores = cores_by_rank(bind, settings.devices, devices.infos)
+        if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so
+            count = len({core for rank in cores for core in rank})
+            crowded[bind] = f"{len(cores)} ranks share {count} core{'' if count == 1 else 's'}"
+    return crowded
+
+
 def warn(devices: DeviceSet, prepared: Prepared, reporter: Any) -> None:
     """The doctor's first look: it warns and never stops the run."""
     try:
@@ -130,19 +127,21 @@ def warn(devices: DeviceSet, prepared: Prepared, reporter: Any) -> None:
         reporter.note(f"warning: {text}")
 
 
-def _prepared(asked: Asked, devices: DeviceSet, given: list[MpiInstallation], nodes: Nodes | None) -> Prepared:
-    env = run_options.parse_env(asked.env)
+def _prepared(
+    asked: Asked, plan: Plan, devices: DeviceSet, given: list[MpiInstallation], nodes: Nodes | None
+) -> Prepared:
+    if asked.from_run is None:
+        return prepare(plan, devices, given, nodes)
+    from linkgauge.store.run import load
+
+    words = [word for text in asked.cases for word in text.split(",")]
+    return prepare_from(load(asked.from_run), words, plan, devices, given, nodes)
+
+
+def _asked_plan(asked: Asked, given: list[MpiInstallation], kind: str) -> Plan:
+    """What is asked for; of the cases of an earlier run only how they are launched."""
     if asked.from_run is not None:
-        from linkgauge.store.run import load
-
-        run = load(asked.from_run)
-        plan = _launched(asked, builtin_plan("default"), given, env)
-        words = [word for text in asked.cases for word in text.split(",")]
-        return prepare_from(run, words, plan, devices, given, nodes)
-    return prepare(_asked_plan(asked, env, given, devices.kind), devices, given, nodes)
-
-
-def _asked_plan(asked: Asked, env: dict[str, tuple[str, ...]], given: list[MpiInstallation], kind: str) -> Plan:
+        return _launched(asked, builtin_plan("default"), given)
     values = run_options.dimension_values(asked.dimensions)
     named = bool(asked.plan or asked.quick or asked.full)
     whole = run_options.asked_plan(asked.plan, asked.quick, asked.full)
@@ -150,14 +149,14 @@ def _asked_plan(asked: Asked, env: dict[str, tuple[str, ...]], given: list[MpiIn
     plan = run_options.apply_choices(plan, pairs=asked.pairs, choose=asked.choose)
     if asked.concurrent_pairs:
         plan = run_options.apply_concurrent_pairs(plan)
-    return _launched(asked, plan, given, env)
+    return _launched(asked, plan, given)
 
 
-def _launched(asked: Asked, plan: Plan, given: list[MpiInstallation], env: dict[str, tuple[str, ...]]) -> Plan:
+def _launched(asked: Asked, plan: Plan, given: list[MpiInstallation]) -> Plan:
     plan = run_options.apply_launches(
         plan,
         mpis=[one.name for one in given],
-        env=env,
+        env=run_options.parse_env(asked.env),
         threads=asked.threads,
         bind=asked.bind,
         peer_access=asked.peer_access,

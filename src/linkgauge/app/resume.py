@@ -18,10 +18,10 @@ from linkgauge.run.fallback import started_in, taken_of
 from linkgauge.run.info import now, run_info
 from linkgauge.run.measure import clean_up, measure
 from linkgauge.run.prepare import changes, known_curves, plan_machine, resumed_mpis, resumed_pending
+from linkgauge.run.prepared import Prepared
 from linkgauge.run.stored_plan import read_launches, unsafe_settings, with_secrets
 from linkgauge.run.time_limit import TimeLimit
 from linkgauge.run.transports import absent_transports
-from linkgauge.run.work import RunSettings, Work
 from linkgauge.store.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     folder.compact()
     relaunched = folder.info.get("relaunched", {})
     run = load(path)
-    pending, next_number = resumed_pending(launches, run, relaunched, retry)
+    pending = resumed_pending(launches, run, relaunched, retry)
     curves = known_curves(launches, run, relaunched)
     left = sum(len(one.entries) for one in pending)
     if not left:
@@ -86,24 +86,20 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     limit = None if limit_s is None else TimeLimit.of(limit_s, began)
     choices = folder.info.get("asked", {}).get("library_choices", False)
     absent = absent_transports(devices.kind, devices.count)
-    work = Work(
-        folder=folder,
-        pending=pending,
-        next_number=next_number,
-        devices=devices,
-        machine=plan_machine(devices, absent),
-        mpis=mpis,
-        settings=RunSettings(
-            seed,
-            asked.max_failures,
-            limit,
-            library_choices=choices if asked.library_choices is None else asked.library_choices,
-        ),
+    prepared = Prepared(
+        pending,
+        devices,
+        plan_machine(devices, absent),
+        mpis,
+        seed,
+        max_failures=asked.max_failures,
+        time_limit=limit,
+        library_choices=choices if asked.library_choices is None else asked.library_choices,
         taken=taken,
         started={*started_in(run), *(one.name for one in given)},
         curves=curves,
     )
-    status = measure(work, reporter)
+    status = measure(prepared, folder, reporter)
     present(folder.path, reporter, report=report)
     return status
 

@@ -9,7 +9,7 @@ from linkgauge.doctor.readers import Readers
 
 if TYPE_CHECKING:
     from linkgauge.run.devices import DeviceSet
-    from linkgauge.run.prepare import Prepared
+    from linkgauge.run.prepared import Prepared
 
 
 def warnings_before_run(devices: DeviceSet, prepared: Prepared) -> list[str]:

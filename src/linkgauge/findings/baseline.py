@@ -16,7 +16,6 @@ import numpy as np
 import scipy
 
 from linkgauge.errors import UsageError
-from linkgauge.files import read_file
 from linkgauge.findings.facts import Facts, Measure
 from linkgauge.findings.left_out import left_out_keys
 from linkgauge.findings.siblings import CORES_SLOWER
@@ -24,7 +23,7 @@ from linkgauge.findings.subjects import Subject, case_words
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.beside import on_devices
 from linkgauge.model.case import Case
-from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, numeral, one_of, parsed, table, text, whole
+from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, numeral, one_of, read_json, table, text, whole
 from linkgauge.stats.compare import LEAST_REPEATS, false_discovery_rates
 from linkgauge.stats.prediction import Prediction, predict
 
@@ -117,7 +116,7 @@ _BASELINE = {
 def read_baseline(path: Path) -> Baseline:
     """Read a baseline file. UsageError with one line where it is none."""
     made = "a baseline that 'linkgauge baseline RUN... -o FILE' makes"
-    data = parsed(read_file(path, _MAX_BYTES, made), table(_BASELINE, needed=_BASELINE), f"{path}: not {made}")
+    data = read_json(path, _MAX_BYTES, made, table(_BASELINE, needed=_BASELINE))
     cases = {}
     for key, entry in data["cases"].items():
         case_key, _, launch_key = key.partition(" ")

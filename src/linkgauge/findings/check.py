@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from linkgauge.errors import UsageError
-from linkgauge.files import read_file
 from linkgauge.findings import rules as rule_table
 from linkgauge.findings.baseline import check_baseline, is_baseline, read_baseline
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.fleet import LEAST_NODES, Standing, check_fleet, standings
 from linkgauge.findings.known import TOLERANCE, held_against, known_kind
 from linkgauge.findings.requirements import (
-    MOST_BYTES,
+    RULES,
     check_rules,
     check_system,
     failed_verdicts,
@@ -24,7 +23,7 @@ from linkgauge.findings.requirements import (
 from linkgauge.findings.siblings import CORES_SLOWER, check_ceilings, check_siblings
 from linkgauge.findings.subjects import Subject
 from linkgauge.findings.verdicts import Checked, Verdict
-from linkgauge.model.shape import parsed_toml
+from linkgauge.model.shape import read_toml
 
 Judge = Callable[[Subject], tuple[list[Verdict], list[str], int]]
 
@@ -147,6 +146,6 @@ def _judge(against: str, tolerance: float, margin: float | None, fleet: bool) ->
 
 def _has_rules(path: Path) -> bool:
     try:
-        return "rule" in parsed_toml(read_file(path, MOST_BYTES, "a file of rules"), str(path))
+        return "rule" in read_toml(path, RULES)
     except UsageError:
         return False

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.files import read_file
 from linkgauge.findings.facts import DIMENSIONS, Measure, rate_text, time_text
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
@@ -16,12 +15,12 @@ from linkgauge.findings.rules import ANY, told_by
 from linkgauge.findings.subjects import Subject, case_words, task_words
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.shape import Shape, anything, as_it_is, checked, each, one_or_more, only, parsed_toml, text, whole
+from linkgauge.model.shape import Shape, anything, checked, each, one_or_more, only, read_toml, tables, text, whole
 from linkgauge.system import units
 from linkgauge.system.likeness import like
 from linkgauge.system.model import System
 
-MOST_BYTES = 1 << 20
+RULES = "a file of [[rule]] tables"
 
 
 def check_system(
@@ -118,10 +117,7 @@ class UserRule:
 
 def read_rules(path: Path) -> list[UserRule]:
     """Read a file of rules (docs/judging.md). UsageError that names file, rule and key."""
-    document = parsed_toml(read_file(path, MOST_BYTES, "a file of rules"), str(path))
-    entries = checked(document, only({"rule": as_it_is}), str(path)).get("rule")
-    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
-        raise UsageError(f"{path}: expected [[rule]] tables")
+    entries = checked(read_toml(path, RULES), only({"rule": tables}, ("rule",)), str(path))["rule"]
     return [_user_rule(entry, f"{path}: rule {index}") for index, entry in enumerate(entries)]
 
 

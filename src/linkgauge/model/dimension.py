@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.files import read_file
 from linkgauge.model import quantity
 
 Value = int | float | str | bool | tuple[int, ...]
@@ -75,11 +75,13 @@ class Dimension:
         except WrongValueError as error:
             raise UsageError(f"{where}: {error}") from None
 
-    def check(self, value: object, where: str) -> None:
-        """UsageError where a stored value is none that this dimension has: one of its values, in canonical form."""
-        (first, *more) = self.from_toml(value, where)
+    def stored(self, value: object, where: str) -> Value:
+        """The shape of a stored value: one of this dimension's, in canonical form, which names no file."""
+        named = isinstance(value, str) and value.startswith(_FILE)
+        (first, *more) = ("",) if named else self.from_toml(value, where)
         if more or first != value or isinstance(first, bool) != isinstance(value, bool):
             raise UsageError(f"{where}: {_shown(value)[:80]} is not stored so: expected {self.expected}")
+        return first
 
 
 def unique(values: Any) -> tuple[Any, ...]:
@@ -223,6 +225,7 @@ def _device(item: Any) -> tuple[Value, ...]:
     return (_DEVICE_WORDS[item],) if isinstance(item, str) and item in _DEVICE_WORDS else count(-1, 4096).parse(item)
 
 
+_FILE = "file:"
 _LONGEST_DISTRIBUTION = 1 << 16  # the rows of 100 ranks and more
 
 
@@ -233,14 +236,12 @@ def _distribution(item: Any) -> tuple[Value, ...]:
     """
     if not isinstance(item, str):
         raise WrongValueError(f"wrong value {_shown(item)}: expected {_DISTRIBUTION_EXPECTED}")
-    if item.startswith("file:"):
-        path = Path(item[5:])
+    if item.startswith(_FILE):
+        path = item[len(_FILE) :]
         try:
-            with path.open(encoding="utf-8") as file:
-                text = file.read(_LONGEST_DISTRIBUTION + 1)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no text"
-            raise WrongValueError(f"cannot read the traffic matrix {path}: {reason}") from None
+            text = read_file(path, _LONGEST_DISTRIBUTION, "a traffic matrix").decode(errors="replace")
+        except UsageError as error:
+            raise WrongValueError(str(error)) from None
         rows = [",".join(line.replace(",", " ").split()) for line in text.splitlines() if line.strip()]
         if any(not number.isdecimal() for row in rows for number in row.split(",")):
             raise WrongValueError(f"{path} is no traffic matrix: expected rows of whole numbers, as many as ranks")

@@ -7,13 +7,16 @@ that they can be stored, encoded and printed. This module imports nothing heavy:
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from linkgauge.errors import UsageError, nearest, one_line
+from linkgauge.files import read_file
 
 Shape = Callable[[Any, str], Any]
 
@@ -202,6 +205,22 @@ def only(known: Mapping[str, Shape], needed: Collection[str] = ()) -> Shape:
     return read
 
 
+def tables(value: Any, at: str) -> list[dict[str, Any]]:
+    """A list of TOML's tables, which are looked at one by one: each knows its name for errors."""
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise MisshapenError(f"{at}: expected [[{at}]] tables")
+    return value
+
+
+def fitting(found: Mapping[str, Any], known: Mapping[str, Shape]) -> dict[str, Any]:
+    """What of a machine's own words is of its shape; the rest is left out, as if it were not said. Never an error."""
+    kept = {}
+    for name in known.keys() & found.keys():
+        with contextlib.suppress(UsageError):
+            kept[name] = known[name](found[name], name)
+    return kept
+
+
 def _items(value: Any, at: str) -> Any:
     if not isinstance(value, dict) or len(value) > MOST_ITEMS:
         raise _wrong(value, at, "an object or table")
@@ -261,6 +280,24 @@ def parsed(content: str | bytes, shape: Shape, where: str, error: type[UsageErro
         line = f" at line {wrong.lineno}" if isinstance(wrong, json.JSONDecodeError) else ""
         raise error(f"{where}: not JSON: truncated or damaged{line}") from None
     return checked(value, shape, where, error)
+
+
+def read_json(
+    path: str | os.PathLike[str],
+    most_bytes: int,
+    what: str,
+    shape: Shape,
+    error: type[UsageError] = UsageError,
+    *,
+    links: bool = True,
+) -> Any:
+    """What a JSON file of that many bytes at most holds, of a shape; refuses as `read_file` and `parsed` do."""
+    return parsed(read_file(path, most_bytes, what, error, links=links), shape, os.fspath(path), error)
+
+
+def read_toml(path: str | os.PathLike[str], what: str, most_bytes: int = 1 << 20) -> dict[str, Any]:
+    """What a TOML file holds; refuses as `read_file` and `parsed_toml` do. People write thousands of bytes."""
+    return parsed_toml(read_file(path, most_bytes, what), os.fspath(path))
 
 
 def parsed_toml(content: str | bytes, where: str) -> dict[str, Any]:

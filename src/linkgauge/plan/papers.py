@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.model.shape import as_it_is, checked, each, mapping, only, table, text, whole
+from linkgauge.model.shape import as_it_is, checked, each, mapping, only, read_toml, table, text, whole
 from linkgauge.plan.model import Plan
-from linkgauge.plan.plan_file import PLAN, plan_of_tables, read_toml
+from linkgauge.plan.plan_file import PLAN, plan_of_tables
 
 FOLDER = Path(__file__).resolve().parent.parent / "plans"
 PAPERS = ("sc24", "infinity-fabric", "openpower", "tartan", "leonardo")
@@ -80,7 +80,7 @@ _paper = only(
 
 def read_paper(file: Path) -> tuple[list[Figure], list[LeftOut]]:
     """Return what a paper's file says of its figures; UsageError naming the table with a key that is not known."""
-    paper, document = file.stem, checked(read_toml(file), _paper, str(file))
+    paper, document = file.stem, checked(read_toml(file, "a paper's TOML"), _paper, str(file))
     found = []
     for key, said in document["figure"].items():
         entry = checked(said, _figure, f"{file}: [figure.{key}]")

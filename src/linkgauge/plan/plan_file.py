@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.files import read_file
 from linkgauge.model import quantity
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.dimension import Value
@@ -21,7 +20,6 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import (
     MisshapenError,
     Shape,
-    as_it_is,
     checked,
     each,
     flag,
@@ -31,6 +29,8 @@ from linkgauge.model.shape import (
     only,
     parsed_by,
     parsed_toml,
+    read_toml,
+    tables,
     text,
     whole,
 )
@@ -46,8 +46,6 @@ from linkgauge.plan.model import (
     Plan,
     side_by_side,
 )
-
-MAX_FILE_BYTES = 1 << 20
 
 _TUNING_PREFIXES = (
     "NCCL_", "RCCL_", "UCX_", "UCC_", "MPICH_", "MPIR_CVAR_", "FI_", "PSM2_", "HSA_", "HIP_", "GPU_", "ROCR_", "CUDA_",
@@ -121,7 +119,7 @@ def _environment(value: Any, at: str) -> dict[str, tuple[str, ...]]:
 PLAN: dict[str, Shape] = {
     "name": text, "description": text, "repeat": whole(1, 10_000), "seed": whole(),
     "time_limit": parsed_by(quantity.parse_duration), "memory_limit": parsed_by(quantity.parse_share),
-    "library_choices": flag, "case": as_it_is, "launch": as_it_is,
+    "library_choices": flag, "case": tables, "launch": tables,
 }  # fmt: skip
 CASE: dict[str, Shape] = {
     **{name: dimension.from_toml for name, dimension in DIMENSIONS.items()}, "size": _size, "devices": _devices,
@@ -140,12 +138,7 @@ LAUNCH: dict[str, Shape] = {
 
 def read_plan(path: Path) -> Plan:
     """The plan of a TOML file; UsageError naming the file, and the table and key that are wrong."""
-    return plan_of_tables(read_toml(path), str(path), path.stem)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """What a file with plans holds; UsageError naming it where it cannot be read."""
-    return parsed_toml(read_file(path, MAX_FILE_BYTES, "a plan's TOML"), str(path))
+    return plan_of_tables(read_toml(path, "a plan's TOML"), str(path), path.stem)
 
 
 def parse_plan(text: str, source: str, default_name: str) -> Plan:
@@ -157,16 +150,12 @@ def plan_of_tables(document: Mapping[str, Any], file: str, default_name: str, in
     """The plan of a file's TOML, or of a table `inside` it, such as `figure.12`; both are named in every error."""
     source, prefix = (f"{file}: [{inside}]", f"{inside}.") if inside else (file, "")
     said = checked(document, only(PLAN), source)
-    for key in ("launch", "case"):
-        tables = said.setdefault(key, [])
-        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            raise UsageError(f"{source}: '{key}' is of the wrong type: expected [[{key}]] tables")
     launches = tuple(
         LaunchTable(**checked(table, only(LAUNCH), f"{file}: [[{prefix}launch]] {number}"))
-        for number, table in enumerate(said.pop("launch"), 1)
+        for number, table in enumerate(said.pop("launch", ()), 1)
     )
     cases = tuple(
-        _case_table(table, f"{file}: [[{prefix}case]] {number}") for number, table in enumerate(said.pop("case"), 1)
+        _case_table(table, f"{file}: [[{prefix}case]] {number}") for number, table in enumerate(said.pop("case", ()), 1)
     )
     if not cases:
         raise UsageError(f"{source}: no [[case]] table: expected at least one")

@@ -19,10 +19,10 @@ from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import LaunchRequest, library_environment, package_environment, worker_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.node_beats import NodeBeats, place_of
+from linkgauge.run.prepared import Prepared
 from linkgauge.run.private_folder import LaunchFolders, PrivateFolders
 from linkgauge.run.spec import CaseEntry, WorkerSpec
 from linkgauge.run.watch import LaunchWatch, Trouble
-from linkgauge.run.work import Work
 from linkgauge.store.journal import Record
 
 # A look takes a quarter of a millisecond of a core (where ranks have them all, from a rank), some looks ten times that.
@@ -59,7 +59,7 @@ class Launch:
         mpi: MpiInstallation | None,
         env: Mapping[str, str],
         launcher_args: Sequence[str],
-        work: Work,
+        prepared: Prepared,
         folders: PrivateFolders,
         own: LaunchFolders,
     ) -> None:
@@ -68,7 +68,7 @@ class Launch:
         self._mpi = mpi
         self._env = dict(env)
         self._launcher_args = launcher_args
-        self._work = work
+        self._prepared = prepared
         self._folders = folders
         self._own = own
         self._evidence = Path(spec.evidence)
@@ -101,8 +101,8 @@ class Launch:
             Path(self._spec.journal),
             self._heartbeat,
             entries,
-            self._work.machine,
-            hung_after_s=self._work.hung_after_s,
+            self._prepared.machine,
+            hung_after_s=self._prepared.hung_after_s,
             devices=self._spec.devices,
         )
         try:
@@ -133,7 +133,7 @@ class Launch:
             own |= library_environment(self._mpi, self._own.temporary)
         request = LaunchRequest(
             ranks=self._spec.ranks,
-            command=[*self._work.worker, str(spec_path)],
+            command=[*self._prepared.worker, str(spec_path)],
             env={**own, **self._env},
             folders=self._own,
             launcher_args=self._launcher_args,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, Exit, LinkgaugeError, UsageError
 from linkgauge.run.info import now
+from linkgauge.run.prepared import Prepared
 from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
 from linkgauge.run.reporter import Reporter
 from linkgauge.run.runner import FAILED, Runner
 from linkgauge.run.survivor import Survivor
-from linkgauge.run.work import Work
 from linkgauge.store.folder import RunFolder
 
 
@@ -39,28 +39,27 @@ def check_out(path: Path) -> None:
         raise UsageError(f"--out '{path}': folder '{parent}' cannot be written: expected one that can")
 
 
-def measure(work: Work, reporter: Reporter) -> int:
+def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     """Measure, and return the exit status of docs/definitions.md. The folder is left valid whatever happens."""
-    work.folder.hold()
+    folder.hold()
     clean_up(reporter)
     survivor = Survivor()
     folders = PrivateFolders()
     try:
-        runner = Runner(work, folders, reporter)
-        for launch in work.skipped:
+        runner = Runner(prepared, folder, folders, reporter)
+        for launch in prepared.launches:
             for case, reason in launch.skipped:
                 runner.skip(case, launch, reason)
         runner.run()
     except LinkgaugeError as error:
-        _close_quietly(work.folder)
+        _close_quietly(folder)
         raise EnvironmentLackingError(
-            f"{error}; what was measured is intact in {work.folder.path}: go on with "
-            f"'linkgauge run --resume {work.folder.path}'"
+            f"{error}; what was measured is intact in {folder.path}: go on with 'linkgauge run --resume {folder.path}'"
         ) from None
     finally:
         folders.close()
         survivor.close()
-    return _finish(work, runner, reporter)
+    return _finish(folder, runner, reporter)
 
 
 def clean_up(reporter: Reporter) -> None:
@@ -77,9 +76,9 @@ def _close_quietly(folder: RunFolder) -> None:
         return
 
 
-def _finish(work: Work, runner: Runner, reporter: Reporter) -> int:
+def _finish(folder: RunFolder, runner: Runner, reporter: Reporter) -> int:
     status = exit_status(runner)
-    work.folder.update_info(
+    folder.update_info(
         {
             "end": now(),
             "exit_status": status,
@@ -89,13 +88,13 @@ def _finish(work: Work, runner: Runner, reporter: Reporter) -> int:
             "clock": runner.clocks,
         }
     )
-    damaged = work.folder.compact(finish=True)
+    damaged = folder.compact(finish=True)
     for damage in damaged:
         reporter.note(str(damage))
     if runner.left:
         reporter.note(
             f"{runner.left} cases are not measured ({_ended_by(runner) or 'the time limit'}): go on "
-            f"with 'linkgauge run --resume {work.folder.path}'"
+            f"with 'linkgauge run --resume {folder.path}'"
         )
     return status
 

@@ -13,7 +13,8 @@ from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import Plan
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.prepare import Prepared, abi_of, named_mpis
+from linkgauge.run.prepare import abi_of, named_mpis, new_pending
+from linkgauge.run.prepared import Prepared
 from linkgauge.system import System, load
 
 _UNKNOWN_CORES = 64
@@ -61,4 +62,5 @@ def prepare_on(plan: Plan, system: System, given: Sequence[MpiInstallation]) -> 
         memory_nodes=tuple(sorted({host.numa or 0 for host in system.hosts})) or (0,),
         absent={"ccl": "host devices have no NCCL or RCCL"} if devices.kind == "host" else {},
     )
-    return Prepared(plan, plan_run(plan, expand(plan, machine), machine, abi_of(mpis)), machine, mpis)
+    launches = plan_run(plan, expand(plan, machine), machine, abi_of(mpis))
+    return Prepared(new_pending(launches), devices, machine, mpis, plan.seed)

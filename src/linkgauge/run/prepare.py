@@ -20,24 +20,13 @@ from linkgauge.run.devices import DeviceSet
 from linkgauge.run.fallback import THREADS, end_of
 from linkgauge.run.mpi_library import MpiInstallation, default_installation, find_all, resolve
 from linkgauge.run.nodes import Nodes, least
-from linkgauge.run.pending import Pending
+from linkgauge.run.prepared import Pending, Prepared
 from linkgauge.run.runner import FAILED
 from linkgauge.run.spec import AFTER_FAILURES, CaseEntry
 from linkgauge.run.transports import absent_transports
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
-
-
-@dataclasses.dataclass(frozen=True)
-class Prepared:
-    """A plan made for this machine: launches, the MPI libraries that they name, and the machine as it was seen."""
-
-    plan: Plan
-    launches: tuple[PlannedLaunch, ...]
-    machine: PlanMachine
-    mpis: Mapping[str, MpiInstallation]
-    without_mpi: str = ""  # why launches that named no MPI library were planned in threads
 
 
 def plan_machine(devices: DeviceSet, absent: Mapping[str, str]) -> PlanMachine:
@@ -92,7 +81,7 @@ def prepare(plan: Plan, devices: DeviceSet, given: Sequence[MpiInstallation], no
     """Expand and group a plan for these devices, as all nodes have them; without `nodes` for this one alone."""
     plan, mpis, without = _mpis_or_threads(plan, given)
     machine = _machine_of(plan, devices, without, mpis, nodes)
-    return _prepared(plan, expand(plan, machine), machine, mpis, without)
+    return _prepared(plan, expand(plan, machine), devices, machine, mpis, nodes, without)
 
 
 def _machine_of(
@@ -108,12 +97,27 @@ def _machine_of(
 
 
 def _prepared(
-    plan: Plan, cases: Sequence[PlannedCase], machine: PlanMachine, mpis: Mapping[str, MpiInstallation], without: str
+    plan: Plan,
+    cases: Sequence[PlannedCase],
+    devices: DeviceSet,
+    machine: PlanMachine,
+    mpis: Mapping[str, MpiInstallation],
+    nodes: Nodes | None = None,
+    without: str = "",
 ) -> Prepared:
     launches = plan_run(plan, cases, machine, abi_of(mpis))
     if without and not any(launch.cases for launch in launches):
         raise EnvironmentLackingError(without)
-    return Prepared(plan, launches, machine, mpis, without)
+    return Prepared(
+        new_pending(launches),
+        devices,
+        machine,
+        mpis,
+        plan.seed,
+        library_choices=plan.library_choices,
+        without_mpi=without,
+        nodes=nodes,
+    )
 
 
 def abi_of(mpis: Mapping[str, MpiInstallation]) -> Callable[[str], str]:
@@ -157,7 +161,7 @@ def prepare_from(
             )
         reason = machine.absent.get(case.transport, "") or over_limit(case, machine, plan.memory_limit)
         planned.append(PlannedCase(case, skip=reason))
-    return _prepared(plan, planned, machine, mpis, without)
+    return _prepared(plan, planned, devices, machine, mpis, nodes, without)
 
 
 def new_pending(launches: Sequence[PlannedLaunch]) -> list[Pending]:
@@ -177,8 +181,8 @@ def new_pending(launches: Sequence[PlannedLaunch]) -> list[Pending]:
 
 def resumed_pending(
     launches: Sequence[PlannedLaunch], run: Run, relaunched: Mapping[str, int], retry: frozenset[str]
-) -> tuple[list[Pending], int]:
-    """What is left of a run, and the first free launch number.
+) -> list[Pending]:
+    """What is left of a run, in launches of numbers that it has not used.
 
     Cases without a status and those skipped after failures are measured, as a new attempt where an earlier one left a
     record; other statuses stand unless named in `retry` (docs/definitions.md, Resume).
@@ -205,7 +209,7 @@ def resumed_pending(
         if entries:
             pending.append(Pending.of(launch, entries, number))
             number += 1
-    return pending, number
+    return pending
 
 
 def _planned_key(case: Case, case_key: str, record: Mapping[str, Any]) -> str:

@@ -41,7 +41,8 @@ class RunState:
 
     def time_left_s(self, now: float) -> float:
         """What is left, the estimate corrected by how long the cases so far have really taken; within the limit."""
-        left = max(0.0, self.estimated_total_s - self.estimated_done_s)
+        left = self.estimated_total_s - self.estimated_done_s
+        left = left if left > 1e-3 else 0.0  # what sums of estimates leave over
         elapsed = now - self.started_at
         if self.estimated_done_s >= 1 and elapsed >= 1:
             left *= elapsed / self.estimated_done_s

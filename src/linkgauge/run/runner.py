@@ -30,13 +30,13 @@ from linkgauge.run.library_choice import Choices, log_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.nodes import Nodes, cores_there
 from linkgauge.run.outcome import point_of
-from linkgauge.run.pending import Pending
+from linkgauge.run.prepared import WORKER, Pending, Prepared
 from linkgauge.run.private_folder import PrivateFolders
 from linkgauge.run.reporter import Reporter, RunState
 from linkgauge.run.spec import AFTER_FAILURES, BROKEN, ENDED_BY_TIME, CaseEntry, WorkerSpec, entry_of
 from linkgauge.run.time_limit import SHORTEST_TURN_S, TimeLimit
 from linkgauge.run.watch import LaunchWatch
-from linkgauge.run.work import WORKER, Work
+from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import Record
 
 if TYPE_CHECKING:
@@ -52,34 +52,33 @@ _MAX_IDLE_LAUNCHES = 2
 class Runner:
     """Measures planned launches into a run folder."""
 
-    def __init__(self, work: Work, folders: PrivateFolders, reporter: Reporter) -> None:
-        """Take what is to be measured, and this process' private folders."""
-        self._work = work
-        self._folder = work.folder
-        self._pending = list(work.pending)
-        self._next_number = work.next_number
-        self._devices = work.devices
-        self._machine = work.machine
-        self._settings = work.settings
-        self._fallback = Fallback(work.mpis, work.taken, work.started)
-        self._nodes = work.nodes or Nodes(work.devices, reporter.note, work.worker[: -len(WORKER)])
+    def __init__(self, prepared: Prepared, folder: RunFolder, folders: PrivateFolders, reporter: Reporter) -> None:
+        """Take what is to be measured, the folder for it, and this process' private folders."""
+        self._prepared = prepared
+        self._folder = folder
+        self._pending = list(prepared.pending)
+        self._next_number = max((one.number for one in prepared.pending), default=-1) + 1
+        self._devices = prepared.devices
+        self._machine = prepared.machine
+        self._fallback = Fallback(prepared.mpis, prepared.taken, prepared.started)
+        self._nodes = prepared.nodes or Nodes(prepared.devices, reporter.note, prepared.worker[: -len(WORKER)])
         self._folders = folders
         self._reporter = reporter
         self._failures: dict[str, int] = {}
         self._interrupts = 0
         self._signal = 0
         self._launch: Launch | None = None
-        self._relaunched: dict[str, int] = dict(work.folder.info.get("relaunched", {}))
-        self._statuses = work.folder.status_journal()
+        self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
+        self._statuses = folder.status_journal()
         self._choices = Choices()
-        self._curves = dict(work.curves)  # of each kind of launch
+        self._curves = dict(prepared.curves)  # of each kind of launch
         self._turn_ends = 0.0  # with a time limit: when the launch in hand has to end
         self._measured: dict[LaunchSettings, set[str]] = {}  # planned keys of cases that a launch has measured
         self.counts: dict[str, int] = {}
         self.launches_started = 0
         self.last_start_problem = ""
         self.out_of_time = False
-        self.clocks: dict[str, Any] = dict(work.folder.info.get("clock") or {})  # of each launch, by its number
+        self.clocks: dict[str, Any] = dict(folder.info.get("clock") or {})  # of each launch, by its number
 
     @property
     def interrupted(self) -> int:
@@ -94,7 +93,7 @@ class Runner:
     def run(self) -> None:
         """Measure until all is done, the time is up, or a signal came. Raises where the folder cannot be written."""
         estimated = sum(case_s(entry.case, self._machine) for one in self._pending for entry in one.entries.values())
-        limit = self._settings.time_limit
+        limit = self._prepared.time_limit
         ends_at = None if limit is None else limit.last_end
         self._reporter.start(
             RunState(self.left, estimated_total_s=estimated, started_at=time.monotonic(), ends_at=ends_at)
@@ -105,7 +104,7 @@ class Runner:
                 self._take_turns(self._pending)
             else:
                 self._use_time(limit)
-            if self._settings.library_choices:
+            if self._prepared.library_choices:
                 self._ask_libraries()
         finally:
             for number, handler in previous.items():
@@ -163,13 +162,13 @@ class Runner:
                 self._launch.abort()
 
     def _stopping(self) -> bool:
-        limit = self._settings.time_limit
+        limit = self._prepared.time_limit
         if limit is not None and time.monotonic() >= limit.last_end:
             self.out_of_time = True
         return self._interrupts > 0 or self.out_of_time
 
     def _turn_is_over(self) -> bool:
-        return self._settings.time_limit is not None and time.monotonic() >= self._turn_ends
+        return self._prepared.time_limit is not None and time.monotonic() >= self._turn_ends
 
     def _run_planned(self, one: Pending) -> None:
         if one.launched:
@@ -274,7 +273,7 @@ class Runner:
         spec, mpi, env, folders = self._prepare(one)
         one.launched = True
         end = self._follow(
-            Launch(spec, mpi, env, one.planned.settings.launcher_args, self._work, self._folders, folders),
+            Launch(spec, mpi, env, one.planned.settings.launcher_args, self._prepared, self._folders, folders),
             lambda record: self._on_record(one, record),
         )
         if end.started:
@@ -291,8 +290,8 @@ class Runner:
 
     def _ask_libraries(self) -> None:
         """Have what was chosen for each measured case told by launches whose times do not count."""
-        if self._settings.time_limit is not None:
-            self._turn_ends = self._settings.time_limit.last_end
+        if self._prepared.time_limit is not None:
+            self._turn_ends = self._prepared.time_limit.last_end
         for planned, entries in self._choices.launches():
             if self._stopping():
                 return
@@ -311,7 +310,7 @@ class Runner:
                     told += 1
 
             try:
-                launch = Launch(spec, mpi, env, planned.settings.launcher_args, self._work, self._folders, folders)
+                launch = Launch(spec, mpi, env, planned.settings.launcher_args, self._prepared, self._folders, folders)
                 end = self._follow(launch, answer)
             finally:
                 journal.unlink(missing_ok=True)
@@ -329,7 +328,7 @@ class Runner:
             self._folder.update_info({"nodes": [node.plain() for node in nodes]})
         else:
             cores = cores_by_rank(settings.bind, settings.devices, self._devices.infos)
-        limit = self._settings.time_limit
+        limit = self._prepared.time_limit
         ordered = list(one.entries.values())
         if limit is not None:  # a repeat has the cases of the first before others, so that they pair up
             measured = self._measured.get(settings, set())
@@ -352,15 +351,15 @@ class Runner:
             node_cores=tuple(node.cores for node in nodes),
             peer_access=settings.peer_access,
             thread_level=settings.thread_level,
-            seed=self._settings.seed,
-            max_failures=self._settings.max_failures,
+            seed=self._prepared.seed,
+            max_failures=self._prepared.max_failures,
             failures=dict(self._failures),
             journal=str(self._folder.journal_path(one.number).absolute()),
             heartbeat=str(folders.segments / "heartbeat"),
             folder=str(folders.segments),
             evidence=str(folders.temporary / "evidence"),
             cases=entries,
-            fault=self._settings.fault,
+            fault=self._prepared.fault,
             end_by=None if limit is None else time.time() + self._turn_ends - time.monotonic(),
             estimates_s=() if limit is None else tuple(case_s(entry.case, self._machine) for entry in entries),
             curves=self._curves_of(one).to_plain(),
@@ -386,7 +385,7 @@ class Runner:
         self._reporter.look()
         if self._launch is None or not self._stopping():
             return
-        limit = self._settings.time_limit
+        limit = self._prepared.time_limit
         # Ranks that have not met cannot be asked to end after the case in hand.
         if watch.launch_record is None or (limit is not None and time.monotonic() >= limit.cut):
             self._launch.abort()
@@ -414,7 +413,7 @@ class Runner:
             evidence = header.get("evidence", {})
             if entry.step is not None:
                 self._curves_of(one).learn(entry.case.size_asked, evidence)
-            if self._settings.library_choices:
+            if self._prepared.library_choices:
                 self._choices.note(one.planned, entry.case, {"reason": "", "evidence": {}, **header})
             self._status(
                 entry, one.number, one.planned.repeat, header["status"], header.get("reason", ""), evidence, goodput
@@ -447,7 +446,7 @@ class Runner:
         one.entries.clear()
 
     def _skip_exhausted(self, one: Pending) -> None:
-        limit = self._settings.max_failures
+        limit = self._prepared.max_failures
         tired = {transport for transport, count in self._failures.items() if count >= limit}
         left_out = {key: entry for key, entry in one.entries.items() if entry.case.transport in tired}
         for key, entry in left_out.items():

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import RunFolderError, UsageError
-from linkgauge.files import read_file
 from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, Case
 from linkgauge.model.quantity import MAX_SIZE_BYTES
 from linkgauge.model.shape import (
     MisshapenError,
-    Shape,
     each,
     exact,
     flag,
@@ -26,7 +25,7 @@ from linkgauge.model.shape import (
     maybe,
     number,
     one_of,
-    parsed,
+    read_json,
     table,
     text,
     whole,
@@ -69,15 +68,9 @@ def write_launches(folder: Path, launches: tuple[PlannedLaunch, ...]) -> None:
 def read_launches(folder: Path) -> tuple[PlannedLaunch, ...]:
     """The launches of a stored plan. RunFolderError where the file is missing or is not what a run writes."""
     path = folder / FILE
-    if path.is_symlink() or not path.is_file():
+    if not os.path.lexists(path):
         raise RunFolderError(f"{folder}: has no {FILE}: nothing to resume")
-    try:
-        content = read_file(path, _MAX_BYTES, "the plan of a run")
-        document = parsed(content, _PLAN, str(path), RunFolderError)
-    except RunFolderError:
-        raise
-    except UsageError as error:
-        raise RunFolderError(str(error)) from None
+    document = read_json(path, _MAX_BYTES, "the plan of a run", _PLAN, RunFolderError, links=False)
     launches = tuple(_launch(plain) for plain in document["launches"])
     if sum(len(launch.cases) + len(launch.later) for launch in launches) > MAX_CASES * 100:
         raise RunFolderError(f"{path}: more cases than any plan has")
@@ -86,22 +79,9 @@ def read_launches(folder: Path) -> tuple[PlannedLaunch, ...]:
     return launches
 
 
-def _dimension(name: str) -> Shape:
-    """A dimension's own values: flags and plan files may write a number as text, a stored plan does not."""
-
-    def read(value: Any, at: str) -> Any:
-        try:
-            DIMENSIONS[name].check(value, at)
-        except UsageError as error:
-            raise MisshapenError(str(error)) from None
-        return value
-
-    return read
-
-
 _NUMBER = whole(0, (1 << 31) - 1)
 _DIMENSIONS = {
-    **{name: _dimension(name) for name in Case("", "", 0, 0, (0,)).dimensions() if name in DIMENSIONS},
+    **{name: DIMENSIONS[name].stored for name in Case("", "", 0, 0, (0,)).dimensions() if name in DIMENSIONS},
     "devices": each(_NUMBER, least=1),
     "size_asked": whole(FULL, MAX_SIZE_BYTES),
 }

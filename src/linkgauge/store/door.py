@@ -19,7 +19,9 @@ from linkgauge.errors import RunFolderError, UsageError, one_line
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, STATUSES
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.shape import CONTROLS, LONGEST_TEXT, MOST_NS, Shape, clean, parsed
+from linkgauge.model.shape import CONTROLS, LONGEST_TEXT, MOST_NS, Shape, clean, maybe, one_of, parsed
+from linkgauge.model.shape import checked as shape_checked
+from linkgauge.model.shape import table as shape_table
 from linkgauge.store import schema
 from linkgauge.store.shapes import EVIDENCE, LAUNCH_TEXTS
 
@@ -39,6 +41,7 @@ _RANGES: dict[str, dict[str, tuple[int, int]]] = {
     },
     "observations": {"rank": (0, _MOST_RANKS), "when_ns": (-MOST_NS, MOST_NS)},
 }  # fmt: skip
+_OF_A_CASE = {name: one.stored for name, one in DIMENSIONS.items()} | {"status": maybe(one_of(STATUSES))}
 _WORDS = {"phase": schema.PHASES, "clock": schema.CLOCK_NAMES}
 _MAY_LACK = {  # columns that may be null
     "cases": {"lanes", "bytes_per_peer", "bytes_total", "status", "reason", "converged", "coarse", "oversubscribed",
@@ -155,14 +158,9 @@ def _json(table: pa.Table, column: str, shape: Shape, where: str) -> pa.Table:
 
 
 def _cases(table: pa.Table, where: str) -> pa.Table:
-    for status in set(table["status"].unique().to_pylist()) - {*STATUSES, None}:
-        raise RunFolderError(f"{where}: unknown status {_shown(status)}: expected one of {', '.join(STATUSES)}")
-    for name, dimension in DIMENSIONS.items():
-        for value in table[name].unique().to_pylist() if name != "ranks" else ():
-            try:
-                dimension.check(value, f"{where}: {name}")
-            except UsageError as error:
-                raise RunFolderError(str(error)) from None
+    for name in _OF_A_CASE.keys() - {"ranks"}:
+        for value in table[name].unique().to_pylist():
+            shape_checked({name: value}, shape_table(_OF_A_CASE), where, RunFolderError)
     _lists(table, where)
     for text in table["beside"].unique().to_pylist():
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
 from linkgauge.files import write_special
-from linkgauge.model.shape import parsed
+from linkgauge.model.shape import read_json
 from linkgauge.store import schema
 from linkgauge.store.journal import (
     JournalDamage,
@@ -23,7 +23,6 @@ from linkgauge.store.journal import (
     fsync_folder,
     launch_files,
     no_link,
-    open_regular,
     read_journal,
 )
 from linkgauge.store.shapes import INFO
@@ -76,7 +75,7 @@ class RunFolder:
             raise RunFolderError(f"{path}: not a folder: give the run folder that 'linkgauge run' printed")
         if not os.path.lexists(path / "run.json"):
             raise RunFolderError(f"{path}: not a run folder (it has no run.json)")
-        stored = _read_info(path / "run.json")
+        stored = read_json(path / "run.json", _MAX_INFO_BYTES, "that of a run", INFO, RunFolderError, links=False)
         folder = cls(path, schema.migrate(stored, str(path)))
         folder._version = stored["format_version"]
         return folder
@@ -238,12 +237,3 @@ def write_atomically(path: Path, content: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         raise EnvironmentLackingError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _read_info(path: Path) -> dict[str, Any]:
-    with open_regular(path) as file:
-        text = file.read(_MAX_INFO_BYTES + 1)
-    if len(text) > _MAX_INFO_BYTES:
-        raise RunFolderError(f"{path}: more than {_MAX_INFO_BYTES >> 20} MiB, so not that of a run")
-    info: dict[str, Any] = parsed(text, INFO, str(path), RunFolderError)
-    return info

@@ -16,7 +16,6 @@ import dataclasses
 import json
 import os
 import re
-import stat
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from linkgauge import files
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
 
 JOURNAL_VERSION = 1
@@ -205,15 +205,7 @@ def read_journal(path: str | os.PathLike[str], offset: int = 0) -> Iterator[Reco
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a file of a run folder for reading. RunFolderError unless it is a regular file (no link, pipe or device)."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        why = "is a symbolic link, which a run folder never holds" if path.is_symlink() else error.strerror
-        raise RunFolderError(f"{path}: {why}") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise RunFolderError(f"{path}: is not a regular file")
-    return os.fdopen(descriptor, "rb")
+    return files.open_regular(path, "a file that a run writes", RunFolderError, links=False)
 
 
 def launch_files(folder: Path, suffix: str) -> dict[int, Path]:

@@ -28,6 +28,7 @@ SAMPLE_COLUMNS = {
     "rank": np.int32, "lane": np.int16, "sample": np.int32, "phase": np.uint8, "scheduled_ns": np.int64,
     "start_ns": np.int64, "ns": np.int64, "iterations": np.int64, "clock": np.uint8,
 }  # fmt: skip
+_NO_COLUMN = np.array("")
 _LAUNCHES_KEY = b"linkgauge_launches"
 _ROWS_A_BYTE, _FEW_ROWS = 4, 1 << 16  # a sample of which nothing changes still takes a byte
 _MOST_VALUES = 1 << 31
@@ -105,17 +106,14 @@ def samples_table(records: Sequence[Record], where: str) -> pa.Table:
     for name, dtype in SAMPLE_COLUMNS.items():
         parts = []
         for record in kept:
-            if name not in record.columns or not np.can_cast(record.columns[name].dtype, dtype, "same_kind"):
-                raise RunFolderError(f"{where}: a case's samples lack the column {name}, or it is of another type")
-            parts.append(record.columns[name])
+            column = record.columns.get(name, _NO_COLUMN)
+            if not np.can_cast(column.dtype, dtype, "same_kind") or len(column) != len(record.columns.get("ns", "")):
+                raise RunFolderError(
+                    f"{where}: a case's samples lack column {name}, or it is of another kind or length"
+                )
+            parts.append(column)
         columns[name] = np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
     counts = [len(record.columns["ns"]) for record in kept]
-    if any(
-        len(record.columns[name]) != count
-        for record, count in zip(kept, counts, strict=True)
-        for name in SAMPLE_COLUMNS
-    ):
-        raise RunFolderError(f"{where}: a case's sample columns are of different lengths")
     if any(columns[name].size and int(columns[name].max()) >= len(words) for name, words in _CODED.items()):
         raise RunFolderError(f"{where}: a sample of an unknown phase or clock")
     identities = [identity_of(record.header, where) for record in kept]

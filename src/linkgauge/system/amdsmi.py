@@ -11,6 +11,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from linkgauge.errors import one_line
+from linkgauge.model.shape import fitting, label, scalar
+from linkgauge.system.sysfs import normal_address
+
 
 def read(library: Any = None) -> dict[str, dict[str, str]]:
     """Return `name`, `uuid`, `serial` and `vbios` of each device by PCI address, as far as amdsmi gives them.
@@ -43,9 +47,11 @@ def _devices(library: Any) -> dict[str, dict[str, str]]:
         return None
 
     result: dict[str, dict[str, str]] = {}
-    for handle in ask("amdsmi_get_processor_handles") or []:
-        address = ask("amdsmi_get_gpu_device_bdf", handle)
-        if not isinstance(address, str):
+    handles = ask("amdsmi_get_processor_handles")
+    for handle in handles if isinstance(handles, list | tuple) else ():
+        said = ask("amdsmi_get_gpu_device_bdf", handle)
+        address = normal_address(said) if isinstance(said, str) else None
+        if address is None:
             continue
         asic, vbios = ask("amdsmi_get_gpu_asic_info", handle), ask("amdsmi_get_gpu_vbios_info", handle)
         known = {
@@ -54,9 +60,13 @@ def _devices(library: Any) -> dict[str, dict[str, str]]:
             "uuid": ask("amdsmi_get_gpu_device_uuid", handle),
             "vbios": _item(vbios, "version") or _item(vbios, "part_number"),
         }
-        result[address.lower()] = {key: str(value) for key, value in known.items() if value not in (None, "", "N/A")}
+        result[address] = fitting(known, dict.fromkeys(known, _said))
     return result
 
 
 def _item(table: object, key: str) -> object:
     return table.get(key) if isinstance(table, dict) else None
+
+
+def _said(value: Any, at: str) -> str:
+    return label("" if value == "N/A" else one_line(scalar(value, at)), at)

@@ -26,7 +26,7 @@ def placed(
     A device that sysfs hides lies `behind` a switch with those that it meets below a host bridge. A device whose NUMA
     node nobody states has that of the devices within one node with it, where those agree.
     """
-    listed = [_address(entry) for entry in answers.get("devices", ())]
+    listed = [sysfs.normal_address(entry.get("pci")) or "" for entry in answers.get("devices", ())]
     levels: dict[frozenset[str], int] = {}
     for one, other, level in answers.get("ancestors") or ():
         if max(one, other) < len(listed):
@@ -51,10 +51,6 @@ def placed(
         )
         for device in devices
     ]
-
-
-def _address(entry: Mapping[str, Any]) -> str:
-    return sysfs.normal_address(entry["pci"]) if entry.get("pci") else ""
 
 
 def _numa(device: FoundDevice, facts: Mapping[str, PciFacts]) -> int | None:

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.files import read_file
-from linkgauge.model.shape import parsed
+from linkgauge.model.shape import read_json
 from linkgauge.system import amdsmi, ancestors, dmi, hwloc, kfd, nvml, sysfs
-from linkgauge.system.draft import Draft, FoundDevice, discovered, figure
+from linkgauge.system.draft import Draft, FoundDevice, figure
 from linkgauge.system.fabric import add_nvlinks, add_xgmi
 from linkgauge.system.model import NODE_KINDS, Figure, Link, Node, System
 from linkgauge.system.sysfs import HostFacts, PciFacts
@@ -53,8 +52,10 @@ def discover(
     these. `UsageError` where `folder` is no recorded machine.
     """
     root = Path("/") if folder is None else folder
-    if folder is not None and not (folder / "sys").is_dir():
-        raise UsageError(f"{folder}: is no recorded machine: it has no folder sys (linkgauge system --here --record)")
+    if folder is not None and not (folder / "sys/devices").is_dir():
+        raise UsageError(
+            f"{folder}: is no recorded machine: it has no folder sys/devices (linkgauge system --here --record)"
+        )
     answers = nvml_answers
     if answers is None and not hosts_only:
         answers = nvml.read() if folder is None else _recorded_nvml(folder)
@@ -92,7 +93,7 @@ def _recorded_nvml(folder: Path) -> Mapping[str, Any] | None:
     file = folder / "nvml.json"
     if not file.exists():
         return None
-    answers: dict[str, Any] | None = parsed(read_file(file, _MOST_ANSWERS, "NVML's answers"), nvml.ANSWERS, str(file))
+    answers: dict[str, Any] | None = read_json(file, _MOST_ANSWERS, "NVML's answers", nvml.ANSWERS)
     return answers
 
 
@@ -119,11 +120,9 @@ def _add_hosts(draft: Draft, listed: list[HostFacts], rates: Sequence[Figure | N
                 model=host.model,
                 numa=host.number,
                 cores=_ranges(host.cores),
-                memory_bytes=discovered(host.memory_bytes, "B", "sysfs: meminfo of the node")
-                if host.memory_bytes
-                else None,
+                memory_bytes=figure(host.memory_bytes, "B", "sysfs: meminfo of the node"),
                 memory_rate=rate,
-                cache_bytes=discovered(host.cache_bytes, "B", "sysfs: last-level caches") if host.cache_bytes else None,
+                cache_bytes=figure(host.cache_bytes, "B", "sysfs: last-level caches"),
             )
         )
     for i, one in enumerate(listed):
@@ -147,9 +146,9 @@ def _ranges(cores: tuple[int, ...]) -> str:
 def _nvidia(answers: Mapping[str, Any]) -> list[FoundDevice]:
     found = []
     for entry in answers.get("devices", ()):
-        if not entry.get("pci"):
+        address = sysfs.normal_address(entry.get("pci"))
+        if address is None:
             continue
-        address = sysfs.normal_address(entry["pci"])
         bits, clock = entry.get("memory_bus_bits"), entry.get("memory_clock_mhz")
         rate = bits / 8 * clock * 1e6 * 2 if bits and clock else None
         model = entry.get("name") or "NVIDIA device"
@@ -209,7 +208,7 @@ def _amd(root: Path, said: Mapping[str, Mapping[str, str]]) -> list[FoundDevice]
             identity["unique_id"] = node.unique_id
         more = said.get(node.address, {})
         identity.update({key: value for key, value in more.items() if key != "name"})
-        product = sysfs.text(root / f"sys/bus/pci/devices/{node.address}/product_name")
+        product = sysfs.name(root / f"sys/bus/pci/devices/{node.address}/product_name")
         model = more.get("name") or product or node.name or "AMD device"
         found.append(
             FoundDevice(
@@ -291,7 +290,7 @@ def _attach(
         lower = draft.switches[switch]
         if present:
             return
-        up = upstream or PciFacts(switch, None, None, None, None, (), None, None, None, None, None)
+        up = upstream or PciFacts(switch)
         rates = (up.speed, up.width, up.max_speed, up.max_width)
         link = _pcie(*rates, up.max_payload_bytes, "sysfs: PCIe link", up.data_rate)
         numa = numa if numa is not None else up.numa
@@ -321,13 +320,13 @@ def _pcie(
     if speed is not None and width:
         signalling, data = sysfs.pcie_rates(speed, width)
         words = f"{source}, {speed:g} GT/s x{width} as trained"
-        result["signalling_rate"] = discovered(signalling, "B/s", words)
-        result["data_rate"] = discovered(data, "B/s", words)
+        result["signalling_rate"] = figure(signalling, "B/s", words)
+        result["data_rate"] = figure(data, "B/s", words)
     elif data_rate is not None:
-        result["data_rate"] = discovered(data_rate, "B/s", "hwloc: speed of the PCI link")
+        result["data_rate"] = figure(data_rate, "B/s", "hwloc: speed of the PCI link")
     if max_speed is not None and max_width:
         words = f"{source}, {max_speed:g} GT/s x{max_width} as possible"
-        result["possible_rate"] = discovered(sysfs.pcie_rates(max_speed, max_width)[1], "B/s", words)
+        result["possible_rate"] = figure(sysfs.pcie_rates(max_speed, max_width)[1], "B/s", words)
     return result
 
 
@@ -375,14 +374,14 @@ def of_devices(kind: str, infos: Sequence[Mapping[str, Any]], folder: Path | Non
     chosen: list[Node] = []
     for ordinal, info in enumerate(infos):
         address = str(info.get("pci_address") or "")
-        device = by_address.get(sysfs.normal_address(address)) if address.count(":") == 2 else None
+        device = by_address.get(sysfs.normal_address(address) or "")
         if device is None:
             raise UsageError(
                 f"device {ordinal} ({address or 'no PCI address'}) is not among those that are discovered here"
             )
         cache = info.get("last_level_cache_bytes")
         if cache:
-            stated = discovered(cache, "B", f"{kind} runtime: last-level cache")
+            stated = figure(cache, "B", f"{kind} runtime: last-level cache")
             device = dataclasses.replace(device, cache_bytes=stated)
         chosen.append(device)
     taken = {device.name for device in chosen}

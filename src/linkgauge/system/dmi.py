@@ -8,10 +8,13 @@ it.
 from __future__ import annotations
 
 import math
+import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from linkgauge.system.sysfs import data, numbered
 
 _TYPE_MEMORY_DEVICE = 17
 _UNKNOWN = 0xFFFF
@@ -28,13 +31,10 @@ class Module:
 
 def modules(root: Path) -> tuple[list[Module], str]:
     """Return the modules that are plugged in, and in one sentence why there are none where that is so."""
-    try:
-        folders = sorted((root / "sys/firmware/dmi/entries").glob(f"{_TYPE_MEMORY_DEVICE}-*"))
-        found = [module for folder in folders if (module := parse((folder / "raw").read_bytes())) is not None]
-    except PermissionError:
+    files = [folder / "raw" for folder in numbered(root / "sys/firmware/dmi/entries", f"{_TYPE_MEMORY_DEVICE}-")]
+    if any(file.exists() and not os.access(file, os.R_OK) for file in files):
         return [], "only root may read the table of memory modules"
-    except OSError as error:
-        return [], f"the table of memory modules cannot be read ({error.strerror})"
+    found = [module for file in files if (module := parse(data(file) or b"")) is not None]
     return found, "" if found else "the firmware shows no table of memory modules"
 
 

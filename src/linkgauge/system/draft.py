@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from linkgauge.system.model import Figure, Link, Node
 from linkgauge.system.sysfs import PciFacts
+from linkgauge.system.units import WITHIN
 
 
 @dataclass
@@ -36,11 +37,7 @@ class FoundDevice:
     behind: str | None = None
 
 
-def discovered(value: float, unit: str, source: str) -> Figure:
-    """Return a figure that `source` stated on the machine itself."""
-    return Figure(float(value), unit, "discovered", source)
-
-
 def figure(value: float | None, unit: str, source: str) -> Figure | None:
-    """Return a discovered figure, or None where nothing (or 0) was stated."""
-    return discovered(value, unit, source) if value else None
+    """Return what `source` stated on the machine itself, or None for nothing, 0 and what no description may hold."""
+    least, most = WITHIN[unit]
+    return Figure(float(value), unit, "discovered", source) if value and least <= value <= most else None

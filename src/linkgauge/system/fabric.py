@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.system import kfd, sysfs
-from linkgauge.system.draft import Draft, FoundDevice, discovered, figure
-from linkgauge.system.model import Figure, Link, Node
+from linkgauge.system.draft import Draft, FoundDevice, figure
+from linkgauge.system.model import Link, Node
 
 # Data rate of one link and direction in bytes per second by NVML's signalling rate in MB/s (makers' figures).
 _NVLINK_DATA = {19200: 19.2e9, 20000: 20e9, 25000: 25e9, 25781: 25e9, 26562: 25e9, 50000: 50e9, 53125: 50e9}
@@ -22,7 +22,7 @@ def add_nvlinks(draft: Draft, answers: Mapping[str, Any], devices: Sequence[Foun
     bundles: dict[tuple[str, str, int | None, str | None], int] = {}
     switches: dict[str, str] = {}
     for entry in answers.get("devices", ()):
-        name = names.get(sysfs.normal_address(entry["pci"])) if entry.get("pci") else None
+        name = names.get(sysfs.normal_address(entry.get("pci")) or "")
         if name is None:
             continue
         for link in entry.get("links") or ():
@@ -41,7 +41,7 @@ def add_nvlinks(draft: Draft, answers: Mapping[str, Any], devices: Sequence[Foun
         c2c = entry.get("c2c")
         if c2c:
             host = draft.hosts.get(numas.get(name) or 0) or next(iter(draft.hosts.values()))
-            rate = discovered(c2c["megabytes_per_s"] * 1e6, "B/s", "NVML: C2C link")
+            rate = figure(c2c["megabytes_per_s"] * 1e6, "B/s", "NVML: C2C link")
             draft.add_link(Link(name, host, "c2c", count=c2c["links"], data_rate=rate))
     versions: dict[str, float] = {}
     for (name, other, rate, version), count in bundles.items():
@@ -60,14 +60,14 @@ def _nvlink(a: str, b: str, rate: int | None, version: str | None, count: int) -
     if not rate:
         return Link(a, b, "nvlink", count=count, version=version)
     source = f"NVML: NVLink {version or ''} at {rate} MB/s".replace("  ", " ")
-    signalling = discovered(rate * 1e6, "B/s", source)
     data = _NVLINK_DATA.get(rate)
     if data is None:
         # Of a signalling rate that is not in the table the data rate is at most that.
-        figure = discovered(rate * 1e6, "B/s", f"{source}; data rate not known, at most this")
+        of_data = figure(rate * 1e6, "B/s", f"{source}; data rate not known, at most this")
     else:
-        figure = Figure(data, "B/s", "discovered", f"{source}: {data / 1e9:g} GB/s of data")
-    return Link(a, b, "nvlink", count=count, version=version, signalling_rate=signalling, data_rate=figure)
+        of_data = figure(data, "B/s", f"{source}: {data / 1e9:g} GB/s of data")
+    signalling = figure(rate * 1e6, "B/s", source)
+    return Link(a, b, "nvlink", count=count, version=version, signalling_rate=signalling, data_rate=of_data)
 
 
 def _other_end(
@@ -87,11 +87,8 @@ def _other_end(
 
 def _remote_address(raw: str | None) -> str:
     """Return the PCI address of a link's far end; `unknown` where the fabric's manager hides it."""
-    try:
-        address = sysfs.normal_address(raw or "")
-    except ValueError:
-        return "unknown"
-    return "unknown" if address.startswith("ffff") or address == "0000:00:00.0" else address
+    address = sysfs.normal_address(raw)
+    return "unknown" if address is None or address.startswith("ffff") or address == "0000:00:00.0" else address
 
 
 def add_xgmi(draft: Draft, root: Path, devices: Sequence[FoundDevice]) -> None:

@@ -31,6 +31,7 @@ from linkgauge.model.shape import (
     parsed_toml,
     plain,
     table,
+    tables,
     whole,
 )
 from linkgauge.model.transports import TRANSPORTS
@@ -58,9 +59,6 @@ _RANGE = re.compile(r"^(.*?)(\d{1,9})\.\.(?:(.*?))(\d{1,9})$")
 _MAX_NODES = 10_000
 _MOST = {"devices, hosts, switches and nics": _MAX_NODES, "links": 100_000}
 _MAX_SIDE_BY_SIDE = 1_000_000
-# What a figure may be, by unit. Cuts are computed on whole bytes per second, so that less than one would be none; and
-# the sum of all links that a system may have must stay a number.
-_WITHIN = {units.RATE: (1.0, 1e18), units.SIZE: (1.0, 1e21), units.TIME: (1e-6, 1e18), units.COUNT: (1e-9, 1e15)}
 
 
 # --- shapes ----------------------------------------------------------------------------------------------------------
@@ -68,7 +66,7 @@ _WITHIN = {units.RATE: (1.0, 1e18), units.SIZE: (1.0, 1e21), units.TIME: (1e-6, 
 
 def _figure(unit: str, most: float | None = None) -> Shape:
     """A figure: its value alone, or a table that also says where it comes from. Gives such a table, with the unit."""
-    least, largest = _WITHIN[unit]
+    least, largest = units.WITHIN[unit]
     value_of = units.quantity(unit, least, most or largest)
     full = only(
         {"value": value_of, "unit": one_of((unit,)), "provenance": one_of(PROVENANCES), "source": plain}, ("value",)
@@ -152,7 +150,7 @@ _NETWORK = table(
 )
 _SYSTEM = only(
     {"format": whole(FORMAT, FORMAT), "name": label, "title": plain, "source": plain, "sources": mapping(plain, plain),
-     "network": _NETWORK, "notes": each(plain), "accepted_of": plain, **dict.fromkeys(_ENTRIES, as_it_is)},
+     "network": _NETWORK, "notes": each(plain), "accepted_of": plain, **dict.fromkeys(_ENTRIES, tables)},
     ("name",),
 )  # fmt: skip
 _NAMED_BY = {"published": "rule", "cap": "transport", "accepted": "kind"}  # the others by their name
@@ -175,10 +173,7 @@ class _Reader:
 
     def entries(self, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield each entry of a kind with its name in errors."""
-        listed = self.data.get(key, [])
-        if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
-            raise self.fail(key, f"must be a list of tables ([[{key}]])")
-        for index, entry in enumerate(listed):
+        for index, entry in enumerate(self.data.get(key, ())):
             name = entry.get(_NAMED_BY.get(key, "name"))
             where = f"{key} {name if isinstance(name, str) else index}"
             if key == "link" and isinstance(entry.get("a"), str) and isinstance(entry.get("b"), str):

@@ -15,10 +15,13 @@ from xml.etree import ElementTree
 
 from linkgauge.errors import UsageError
 from linkgauge.files import read_file
+from linkgauge.model.shape import fitting, number, parsed_by, whole
 from linkgauge.system.sysfs import PciFacts, normal_address
 
 VARIABLE = "HWLOC_XMLFILE"
 _MOST_BYTES = 64 << 20
+_MOST_NODES = 1 << 12
+_LONGEST_SET = _MOST_NODES // 32 * 11  # characters: "0x00000001," is of 32 nodes
 
 
 def xml_file(folder: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -48,62 +51,52 @@ def pci(file: Path | None) -> dict[str, PciFacts]:
 
 
 def _walk(element: ElementTree.Element, numa: int | None, parents: tuple[str, ...], found: dict[str, PciFacts]) -> None:
-    kind = element.get("type")
     if element.tag == "object":
-        numa = _single_node(element, numa)
+        kind, said = element.get("type"), fitting(element.attrib, _ATTRIBUTES)
+        if kind == "NUMANode" and "os_index" in said:
+            numa = said["os_index"]
+        elif "nodeset" in said:
+            numa = said["nodeset"]
         if kind == "Bridge" and element.get("bridge_type", "").startswith("0-"):
             parents = ()
-        address = _address(element.get("pci_busid")) if kind in ("Bridge", "PCIDev") else None
-        if address is not None:
-            found[address] = _facts(element, address, numa, parents)
+        if kind in ("Bridge", "PCIDev") and "pci_busid" in said:
+            address = said["pci_busid"]
+            code, vendor, device = said.get("pci_type", (None, None, None))
+            rate = said.get("pci_link_speed")
+            found[address] = PciFacts(address, vendor, device, code, numa, parents, data_rate=rate)
             if kind == "Bridge":
                 parents = (*parents, address)
     for child in element:
         _walk(child, numa, parents, found)
 
 
-def _single_node(element: ElementTree.Element, above: int | None) -> int | None:
-    """Return the NUMA node that an object lies at, where it is one; `above` is its parent's."""
-    if element.get("type") == "NUMANode" and re.fullmatch(r"[0-9]{1,5}", element.get("os_index") or ""):
-        return int(element.get("os_index") or 0)
-    raw = element.get("nodeset")
-    if raw is None:
-        return above
-    try:
-        mask = sum(int(word or "0", 16) << 32 * i for i, word in enumerate(reversed(raw.split(","))))
-    except ValueError:
-        return above
-    return mask.bit_length() - 1 if mask and mask & (mask - 1) == 0 else None
+def _single_node(raw: str) -> int | None:
+    """Return the NUMA node that an object lies at, where its set has one."""
+    mask = sum(int(word or "0", 16) << 32 * i for i, word in enumerate(reversed(raw[:_LONGEST_SET].split(","))))
+    return mask.bit_length() - 1 if mask > 0 and mask & (mask - 1) == 0 else None
 
 
-def _address(raw: str | None) -> str | None:
-    try:
-        return normal_address(raw) if raw else None
-    except ValueError:
-        return None
+def _address(raw: str) -> str:
+    address = normal_address(raw)
+    if address is None:
+        raise ValueError("no PCI address")
+    return address
 
 
-def _facts(element: ElementTree.Element, address: str, numa: int | None, parents: tuple[str, ...]) -> PciFacts:
-    # "0302 [10de:2335] [10de:18be] a1": class, vendor and device, subsystem, revision.
-    words = (element.get("pci_type") or "").replace("[", " ").replace("]", " ").split()
-    code = vendor = device = None
-    try:
-        code = int(words[0], 16) << 8
-        vendor, device = (int(part, 16) for part in words[1].split(":"))
-        rate = float(element.get("pci_link_speed") or 0) * 1e9
-    except (IndexError, ValueError):
-        rate = 0.0
-    return PciFacts(
-        address=address,
-        vendor=vendor,
-        device=device,
-        class_code=code,
-        numa=numa,
-        parents=parents,
-        speed=None,
-        width=None,
-        max_speed=None,
-        max_width=None,
-        max_payload_bytes=None,
-        data_rate=rate or None,
-    )
+def _codes(raw: str) -> tuple[int, int, int]:
+    """Return class, vendor and device of "0302 [10de:2335] [10de:18be] a1", which also tells subsystem and revision."""
+    found = re.match(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\]", raw)
+    if found is None:
+        raise ValueError("no class, vendor and device")
+    code, vendor, device = (int(word, 16) for word in found.groups())
+    return code << 8, vendor, device
+
+
+_ATTRIBUTES = {
+    "os_index": parsed_by(lambda raw: whole(0, _MOST_NODES)(int(raw), "os_index")),
+    "nodeset": parsed_by(_single_node),
+    "pci_busid": parsed_by(_address),
+    "pci_type": parsed_by(_codes),
+    "pci_link_speed": parsed_by(lambda raw: number(1e-3, 1e6)(float(raw), "pci_link_speed") * 1e9),
+}
+"""What is read of an object, by its attributes; what is of another form is as if it were not there."""

@@ -7,14 +7,17 @@ the least is the number of links in the bundle.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from linkgauge.system.sysfs import text
+from linkgauge.model.shape import fitting, whole
+from linkgauge.system.sysfs import name, number, numbered, text
 
 _TYPE_PCIE = 2
 _TYPE_XGMI = 11
 _ONE_HOP = 15
+_MOST_BUNDLED = 100  # links side by side: more is no bundle
 
 
 @dataclass(frozen=True)
@@ -44,45 +47,41 @@ class KfdNode:
     clock_mhz: int | None
 
 
+_WORD = whole(0, (1 << 32) - 1)
+_PROPERTIES = {
+    "size_in_bytes": whole(0, 1 << 53), "unique_id": whole(1, (1 << 64) - 1),
+    **dict.fromkeys(("min_bandwidth", "max_bandwidth"), whole(1, 10**9)),
+    **dict.fromkeys(("domain", "location_id", "heap_type", "width", "mem_clk_max", "level", "size", "type", "weight",
+                     "node_to", "max_engine_clk_fcompute"), _WORD),
+}  # fmt: skip
+
+
 def _properties(path: Path) -> dict[str, int]:
-    result = {}
-    for line in (text(path) or "").splitlines():
-        key, _, value = line.partition(" ")
-        if value.strip().lstrip("-").isdigit():
-            result[key] = int(value)
-    return result
-
-
-def _folders(folder: Path) -> list[Path]:
-    try:
-        return sorted((p for p in folder.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
-    except OSError:
-        return []
+    """Return what a file of the driver says of the names that are known here, a number each."""
+    said = re.findall(r"(?m)^(\w+) +(-?[0-9]{1,20})$", text(path) or "")
+    return fitting({key: int(value) for key, value in said}, _PROPERTIES)
 
 
 def read(root: Path) -> tuple[list[KfdNode], list[KfdLink]]:
     """Return the nodes and the direct links of the topology; empty lists where there is no such driver."""
     nodes, links = [], []
-    for folder in _folders(root / "sys/class/kfd/kfd/topology/nodes"):
-        number = int(folder.name)
-        facts = _properties(folder / "properties")
-        gpu_id = int(text(folder / "gpu_id") or 0)
-        nodes.append(_node(folder, number, gpu_id, facts))
+    for folder in numbered(root / "sys/class/kfd/kfd/topology/nodes"):
+        nodes.append(_node(folder, number(folder / "gpu_id") or 0, _properties(folder / "properties")))
         for kind in ("io_links", "p2p_links"):
-            for entry in _folders(folder / kind):
-                link = _link(number, _properties(entry / "properties"))
+            for entry in numbered(folder / kind):
+                link = _link(nodes[-1].number, _properties(entry / "properties"))
                 if link is not None:
                     links.append(link)
     return nodes, links
 
 
-def _node(folder: Path, number: int, gpu_id: int, facts: dict[str, int]) -> KfdNode:
+def _node(folder: Path, gpu_id: int, facts: dict[str, int]) -> KfdNode:
     address = None
     if gpu_id and "location_id" in facts:
         location = facts["location_id"]
         address = f"{facts.get('domain', 0):04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7:x}"
     size, rate = 0, 0.0
-    for bank in _folders(folder / "mem_banks"):
+    for bank in numbered(folder / "mem_banks"):
         bank_facts = _properties(bank / "properties")
         # Heap types 1 and 2 are the device's own memory, visible to the processor or not.
         if bank_facts.get("heap_type") in (1, 2):
@@ -90,15 +89,15 @@ def _node(folder: Path, number: int, gpu_id: int, facts: dict[str, int]) -> KfdN
             # Two transfers a clock; all heaps lie on one bus.
             rate = max(rate, bank_facts.get("width", 0) / 8 * bank_facts.get("mem_clk_max", 0) * 1e6 * 2)
     caches: dict[int, int] = {}
-    for cache in _folders(folder / "caches"):
+    for cache in numbered(folder / "caches"):
         cache_facts = _properties(cache / "properties")
         level = cache_facts.get("level", 0)
         caches[level] = caches.get(level, 0) + cache_facts.get("size", 0) * 1024
     last = max((level for level in caches if level >= 2), default=None)
     return KfdNode(
-        number=number,
+        number=int(folder.name),
         gpu_id=gpu_id,
-        name=text(folder / "name") or None,
+        name=name(folder / "name"),
         address=address,
         unique_id=str(facts["unique_id"]) if facts.get("unique_id") else None,
         memory_bytes=size or None,
@@ -115,7 +114,7 @@ def _link(source: int, facts: dict[str, int]) -> KfdLink | None:
     xgmi = kind == _TYPE_XGMI
     if xgmi and weight > _ONE_HOP:
         return None
-    least, most = facts.get("min_bandwidth", 0), facts.get("max_bandwidth", 0)
-    rate = (least or most) * 1e6 or None
-    count = round(most / least) if least and most >= least else 1
-    return KfdLink(source, facts["node_to"], xgmi, weight, rate, max(count, 1))
+    most = facts.get("max_bandwidth")
+    least = facts.get("min_bandwidth", most)
+    count = round(most / least) if most and least and most < _MOST_BUNDLED * least else 1
+    return KfdLink(source, facts["node_to"], xgmi, weight, least and least * 1e6, max(count, 1))

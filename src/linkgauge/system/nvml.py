@@ -6,12 +6,12 @@ that this driver does not answer is None, never an error.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from linkgauge.model.shape import MisshapenError, each, flag, maybe, one_of, table, text, whole
 from linkgauge.nvml import NvmlAbsentError, fabric_info, field_value, open_nvml
+from linkgauge.system.sysfs import normal_address
 
 _FI_SPEED_COMMON = 90
 _FI_LINK_COUNT = 91
@@ -24,7 +24,7 @@ _REMOTE = {0: "gpu", 1: "npu", 2: "switch"}
 
 
 def _address(value: Any, at: str) -> str:
-    if re.fullmatch(r"[0-9a-fA-F]{1,8}:[0-9a-fA-F]{1,4}:[0-9a-fA-F]{1,4}\.[0-9a-fA-F]{1,2}", text(value, at)) is None:
+    if normal_address(text(value, at)) is None:
         raise MisshapenError(f"{at} is {value[:40]!r}: expected a PCI address")
     return text(value, at)
 
@@ -32,8 +32,9 @@ def _address(value: Any, at: str) -> str:
 _COUNT = maybe(whole(0, 1 << 53))
 _NODE = maybe(whole(-1, 1 << 20))
 _PCIE = dict.fromkeys(("generation", "width", "max_generation", "max_width"), maybe(whole(0, 1 << 10)))
-_LINK = {"link": whole(0, 1 << 10), "active": flag, "version": maybe(text), "megabytes_per_s": maybe(whole(0, 10**9)),
-         "remote": maybe(one_of(tuple(_REMOTE.values()))), "remote_pci": maybe(_address)}  # fmt: skip
+_LINK = {"link": whole(0, 1 << 10), "active": flag, "version": maybe(one_of(tuple(_VERSIONS.values()))),
+         "megabytes_per_s": maybe(whole(0, 10**9)), "remote": maybe(one_of(tuple(_REMOTE.values()))),
+         "remote_pci": maybe(text)}  # fmt: skip
 _C2C = dict.fromkeys(("links", "megabytes_per_s"), whole(0, 10**9))
 _FABRIC = {"state": whole(), "cluster": text, "clique": whole()}
 _DEVICE = {

@@ -10,12 +10,15 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from linkgauge.errors import UsageError
+from linkgauge.errors import UsageError, one_line
 from linkgauge.files import read_file
 
-_ADDRESS = re.compile(r"^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PCIE_CAPABILITY = 0x10
-_MOST_BYTES = 64 << 20  # of /proc/cpuinfo on a machine of many cores: a recorded machine may be a stranger's
+# A recorded machine may be a stranger's. The largest are /proc/cpuinfo and lists of many cores.
+_MOST_BYTES, _MOST_CPUINFO_BYTES = 1 << 16, 64 << 20
+_LONGEST_NAME = 200
+_MOST_CORES, _MOST_NUMBERED = 1 << 16, 1 << 12  # beyond any kernel
 _BEYOND = 1 << 40  # no number that is read here
 
 
@@ -39,16 +42,16 @@ class PciFacts:
     """
 
     address: str
-    vendor: int | None
-    device: int | None
-    class_code: int | None
-    numa: int | None
-    parents: tuple[str, ...]
-    speed: float | None
-    width: int | None
-    max_speed: float | None
-    max_width: int | None
-    max_payload_bytes: int | None
+    vendor: int | None = None
+    device: int | None = None
+    class_code: int | None = None
+    numa: int | None = None
+    parents: tuple[str, ...] = ()
+    speed: float | None = None
+    width: int | None = None
+    max_speed: float | None = None
+    max_width: int | None = None
+    max_payload_bytes: int | None = None
     data_rate: float | None = None
 
 
@@ -63,12 +66,23 @@ class NicFacts:
     rdma: bool
 
 
-def text(path: Path) -> str | None:
-    """Return a small file's text without its last newline, or None where it cannot be read."""
+def data(path: Path, most_bytes: int = _MOST_BYTES) -> bytes | None:
+    """Return what a file holds, or None where it cannot be read or is none, as a pipe."""
     try:
-        return read_file(path, _MOST_BYTES, "a file of sysfs").decode(errors="replace").strip()
+        return read_file(path, most_bytes, "a file of sysfs")
     except UsageError:
         return None
+
+
+def text(path: Path, most_bytes: int = _MOST_BYTES) -> str | None:
+    """Return a small file's text without its last newline, or None where it cannot be read."""
+    content = data(path, most_bytes)
+    return None if content is None else content.decode(errors="replace").strip()
+
+
+def name(path: Path) -> str | None:
+    """Return a file's text as a name that can be shown; None where it has none."""
+    return one_line(text(path) or "")[:_LONGEST_NAME] or None
 
 
 def number(path: Path) -> int | None:
@@ -87,15 +101,17 @@ def cpu_list(content: str | None) -> tuple[int, ...]:
     for part in (content or "").split(","):
         if found := re.fullmatch(r"\s*([0-9]{1,5})(?:-([0-9]{1,5}))?\s*", part):
             numbers.extend(range(int(found[1]), int(found[2] or found[1]) + 1))
+        if len(numbers) > _MOST_CORES:
+            break
     return tuple(dict.fromkeys(numbers))
 
 
 def cpu_model(root: Path) -> str | None:
     """Return the processor's name from `proc/cpuinfo` beside `sys`."""
-    for line in (text(root / "proc/cpuinfo") or "").splitlines():
+    for line in (text(root / "proc/cpuinfo", _MOST_CPUINFO_BYTES) or "").splitlines():
         key, _, value = line.partition(":")
         if key.strip() in ("model name", "cpu", "Model") and value.strip():
-            return value.strip()
+            return one_line(value)[:_LONGEST_NAME]
     return None
 
 
@@ -103,7 +119,7 @@ def hosts(root: Path) -> list[HostFacts]:
     """Return the NUMA nodes; a kernel without NUMA gets one node with every core that is online."""
     model = cpu_model(root)
     found = []
-    for folder in _numbered(root / "sys/devices/system/node", "node"):
+    for folder in numbered(root / "sys/devices/system/node", "node"):
         cores = cpu_list(text(folder / "cpulist"))
         stated = re.search(r"\bMemTotal:\s+([0-9]{1,12})\b", text(folder / "meminfo") or "")
         memory = int(stated[1]) * 1024 if stated else None
@@ -115,12 +131,10 @@ def hosts(root: Path) -> list[HostFacts]:
     return found
 
 
-def _numbered(folder: Path, prefix: str) -> list[Path]:
-    try:
-        entries = [path for path in folder.iterdir() if re.fullmatch(prefix + r"\d+", path.name)]
-    except OSError:
-        return []
-    return sorted(entries, key=lambda path: int(path.name[len(prefix) :]))
+def numbered(folder: Path, prefix: str = "") -> list[Path]:
+    """Return what lies in a folder under names of that prefix and a number, by number."""
+    entries = [path for path in _entries(folder) if re.fullmatch(prefix + "[0-9]{1,5}", path.name)]
+    return sorted(entries, key=lambda path: int(path.name[len(prefix) :]))[:_MOST_NUMBERED]
 
 
 def _cache(root: Path, cores: tuple[int, ...]) -> int | None:
@@ -128,7 +142,7 @@ def _cache(root: Path, cores: tuple[int, ...]) -> int | None:
     caches: dict[str, int] = {}
     for core in cores:
         levels = []
-        for folder in _numbered(root / f"sys/devices/system/cpu/cpu{core}/cache", "index"):
+        for folder in numbered(root / f"sys/devices/system/cpu/cpu{core}/cache", "index"):
             level, size = number(folder / "level"), _size(text(folder / "size"))
             if level is not None and size is not None and text(folder / "type") != "Instruction":
                 levels.append((level, size, text(folder / "shared_cpu_list") or str(core)))
@@ -143,31 +157,29 @@ def _size(content: str | None) -> int | None:
     return None if found is None else int(found.group(1)) * 1024 ** " KMG".index(found.group(2) or " ")
 
 
-def normal_address(address: str) -> str:
-    """Return a PCI address as Linux writes it: `0000:18:00.0`, lower case, four digits of domain where they suffice."""
-    domain, bus, rest = address.lower().split(":")
-    return f"{int(domain, 16):04x}:{bus}:{rest}"
+def normal_address(address: str | None) -> str | None:
+    """Return a PCI address as Linux writes it: `0000:18:00.0`, lower case, four digits of domain where they suffice.
+
+    None for what is no such address.
+    """
+    found = re.fullmatch(r"([0-9a-f]{1,8})(:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", (address or "").lower())
+    return f"{int(found[1], 16):04x}{found[2]}" if found else None
 
 
 def pci(root: Path) -> dict[str, PciFacts]:
     """Return the PCI functions by address."""
-    folder = root / "sys/bus/pci/devices"
     result = {}
-    try:
-        entries = sorted(os.listdir(folder))
-    except OSError:
-        return {}
-    for name in entries:
-        if _ADDRESS.match(name):
-            place = folder / name
-            chain = [part for part in Path(os.path.realpath(place)).parts if _ADDRESS.match(part)]
-            numa, code = number(place / "numa_node"), number(place / "class")
+    for place in _entries(root / "sys/bus/pci/devices"):
+        name = place.name
+        if _ADDRESS.fullmatch(name):
+            chain = [part for part in Path(os.path.realpath(place)).parts if _ADDRESS.fullmatch(part)]
+            numa = _node(number(place / "numa_node"))
             result[name] = PciFacts(
                 address=name,
                 vendor=number(place / "vendor"),
                 device=number(place / "device"),
-                class_code=None if code is None else code,
-                numa=None if numa is None or numa < 0 else numa,
+                class_code=number(place / "class"),
+                numa=numa,
                 parents=tuple(part for part in chain if part != name),
                 speed=_speed(text(place / "current_link_speed")),
                 width=_positive(number(place / "current_link_width")),
@@ -188,21 +200,22 @@ def _positive(value: int | None) -> int | None:
     return value if value is not None and 0 < value < 255 else None
 
 
+def _node(value: int | None) -> int | None:
+    return value if value is not None and 0 <= value < _MOST_NUMBERED else None
+
+
 def _max_payload(config: Path) -> int | None:
     """Return the maximum payload size in force, from the PCI Express capability's device control register.
 
     Past byte 64 the file is readable by root alone; else None.
     """
-    try:
-        data = config.read_bytes()
-    except OSError:
-        return None
-    at, seen = data[0x34] if len(data) > 0x34 else 0, set()
-    while at and at not in seen and at + 10 <= len(data):
+    content = data(config) or b""
+    at, seen = content[0x34] if len(content) > 0x34 else 0, set()
+    while at and at not in seen and at + 10 <= len(content):
         seen.add(at)
-        if data[at] == _PCIE_CAPABILITY:
-            return 128 << (data[at + 8] >> 5 & 7)
-        at = data[at + 1]
+        if content[at] == _PCIE_CAPABILITY:
+            return 128 << (content[at + 8] >> 5 & 7)
+        at = content[at + 1]
     return None
 
 
@@ -233,8 +246,9 @@ def nics(root: Path) -> list[NicFacts]:
 
 
 def _entries(folder: Path) -> list[Path]:
+    """Return what lies in a folder under names that can be shown."""
     try:
-        return sorted(folder.iterdir())
+        return sorted(path for path in folder.iterdir() if path.name.isprintable())
     except OSError:
         return []
 
@@ -243,7 +257,7 @@ def _address_of(device: Path) -> str | None:
     """Return the PCI address behind a `device` link, also where a virtio function lies between."""
     if not device.exists():
         return None
-    parts = [part for part in Path(os.path.realpath(device)).parts if _ADDRESS.match(part)]
+    parts = [part for part in Path(os.path.realpath(device)).parts if _ADDRESS.fullmatch(part)]
     return parts[-1] if parts else None
 
 

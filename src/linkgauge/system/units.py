@@ -30,6 +30,9 @@ _SIZES = {
 _TIMES = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _COUNTS = {"1": 1.0, "": 1.0}
 _TABLES = {RATE: _RATES, SIZE: _SIZES, TIME: _TIMES, COUNT: _COUNTS}
+# What a figure may be, by unit. Cuts are computed on whole bytes per second, so that less than one would be none; and
+# the sum of all links that a system may have must stay a number.
+WITHIN = {RATE: (1.0, 1e18), SIZE: (1.0, 1e21), TIME: (1e-6, 1e18), COUNT: (1e-9, 1e15)}
 _QUANTITY = re.compile(r"^\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]*)\s*$")
 
 

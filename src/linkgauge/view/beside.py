@@ -6,8 +6,7 @@ import contextlib
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.files import read_file
-from linkgauge.model.shape import as_it_is, checked, each, number, parsed, table, text, whole
+from linkgauge.model.shape import as_it_is, checked, each, number, read_json, table, text, whole
 from linkgauge.store.run import Run
 from linkgauge.view.units import size_text, time_text
 
@@ -33,7 +32,7 @@ def beside_rows(run: Run) -> list[list[str]]:
         return []
     rows = []
     with contextlib.suppress(UsageError):
-        for one in parsed(read_file(path, _MAX_BYTES, "the table of ratios"), each(as_it_is), str(path)):
+        for one in read_json(path, _MAX_BYTES, "the table of ratios", each(as_it_is)):
             with contextlib.suppress(UsageError):
                 rows.append(_cells(checked(one, _ROW, str(path))))
     return rows

@@ -1,20 +1,32 @@
-"""A planned launch and what is still to be measured of it."""
+"""What a run is measured with, and what of it is still to be measured.
+
+A Plan says what is asked for; prepared for a machine (or read back from a run that is resumed) it is `Prepared`, whose
+launches are `Pending` while cases of them are left. What one start of a launch tells its ranks is run/spec.py's.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from linkgauge.plan.launches import PlannedLaunch, with_other_mpi
+from linkgauge.plan.curves import Curves
+from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, with_other_mpi
 from linkgauge.plan.machine import PlanMachine
+from linkgauge.run.devices import DeviceSet
 from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.nodes import Nodes
 from linkgauge.run.spec import CaseEntry, entry_of
+from linkgauge.run.time_limit import TimeLimit
+from linkgauge.run.watch import HUNG_AFTER_S
+
+WORKER = (sys.executable, "-m", "linkgauge.run.worker")
 
 
 @dataclasses.dataclass
 class Pending:
-    """A planned launch and what is still to be measured of it.
+    """A planned launch and what is still to be measured of it: what a run works through, launch by launch.
 
     `launched`: it has been started before. `held`: cases that what the launch went on with cannot run, and why: skipped
     as soon as its ranks have met.
@@ -63,3 +75,30 @@ class Pending:
             reason = reasons[entry.case.case_key] if mpi is not None else f"mpi needs processes, and {why_threads}"
             self.held[key] = (entry, reason)
         return True
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A plan made for this machine, or what a stored one has left, and all that it is measured with but its folder."""
+
+    pending: Sequence[Pending]
+    devices: DeviceSet
+    machine: PlanMachine  # as it was seen
+    mpis: Mapping[str, MpiInstallation]  # that the launches name
+    seed: int
+    max_failures: int = 3
+    time_limit: TimeLimit | None = None
+    library_choices: bool = False  # ask NCCL what it chose, in launches of their own (run/library_choice.py)
+    without_mpi: str = ""  # why launches that named no MPI library were planned in threads
+    curves: Mapping[LaunchSettings, Curves] = dataclasses.field(default_factory=dict)  # what is known of them
+    nodes: Nodes | None = None  # None: not looked at yet
+    taken: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of run/fallback.py, before
+    started: Collection[str] = ()  # MPI libraries that are not to be replaced: they have started launches of the run
+    worker: Sequence[str] = WORKER  # tests only: another, or WORKER with what its command begins with
+    hung_after_s: float = HUNG_AFTER_S
+    fault: dict[str, Any] | None = None  # tests only
+
+    @property
+    def launches(self) -> tuple[PlannedLaunch, ...]:
+        """The launches as they were planned."""
+        return tuple(one.planned for one in self.pending)

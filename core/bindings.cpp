@@ -266,6 +266,9 @@ nb::dict to_python(const CaseResult& result) {
     clocks.append(clock);
   }
   fields["clocks"] = clocks;
+  nb::dict chosen;
+  for (const auto& [name, value] : result.chosen) chosen[name.c_str()] = value;
+  fields["chosen"] = chosen;
   fields["load"] = result.load.number == 0 ? nb::object(nb::none()) : nb::object(to_python(result.load));
   return fields;
 }

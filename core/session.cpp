@@ -285,7 +285,11 @@ CaseResult Session::measure_as_member(const Job& job) {
     if (job.part.group != job.everyone) agree_or_throw(*job.everyone, reason);
     if (!reason.empty()) throw Unsupported(reason);
     context.communicator = job.part.communicator;
-    return run_operation(*transport, context, job);
+    Chosen chosen;
+    context.chosen = &chosen;
+    CaseResult result = run_operation(*transport, context, job);
+    result.chosen = std::move(chosen);
+    return result;
   });
 }
 

@@ -42,6 +42,7 @@ struct CaseResult {
   Measurement measurement;
   std::vector<ClockComparison> clocks;
   std::vector<std::string> lanes;
+  Chosen chosen;
   LoadReport load;  // of a rank that played a load; its measurement is empty then
 };
 

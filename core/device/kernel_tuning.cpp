@@ -233,6 +233,8 @@ std::string place(DeviceRuntime& runtime, int device) {
 
 }  // namespace
 
+std::string CopyVariant::grid() const { return std::to_string(shape.blocks) + " x " + std::to_string(shape.threads); }
+
 std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::size_t bytes, int blocks) {
   const unsigned multiprocessors = runtime.multiprocessors(device);
   const auto fixed = static_cast<unsigned>(std::max(0, blocks));

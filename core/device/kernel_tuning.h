@@ -22,6 +22,7 @@ struct CopyPath {
 struct CopyVariant {
   std::string kernel;  // of kernels.h
   LaunchShape shape;
+  std::string grid() const;  // "132 x 512": blocks and threads of each
 };
 
 // Every variant worth trying for a copy of `bytes` on a device; `blocks` above 0 fixes the grid. Never empty.

@@ -9,6 +9,7 @@
 #include "pattern/managed_memory.h"
 #include "pattern/operations.h"
 #include "traffic/patterns.h"
+#include "transport/copy_leg.h"
 
 namespace linkgauge {
 namespace {
@@ -23,9 +24,12 @@ class CopyWay {
     target_ = std::move(target);
   }
   // Instead of the copy engine, once the buffers are given and managed: the kernel that is fastest on them as they are.
-  void by_kernel(DeviceRuntime& runtime, int device, int blocks) {
+  void by_kernel(const RankContext& context, int blocks) {
+    DeviceRuntime& runtime = *context.runtime;
+    const int device = context.device();
     const CopyPath path{device, place(target_, target_pages_), place(source_, source_pages_)};
     const CopyVariant variant = fastest_copy(runtime, path, target_.data(), source_.data(), source_.size(), blocks);
+    tell_choice(context, variant);
     kernel_ = runtime.kernel(device, variant.kernel);
     shape_ = variant.shape;
   }
@@ -94,10 +98,13 @@ bool is_beside(Pattern pattern) {
 // Both copies of host_device_both by one kernel, as fastest_both_ways() says.
 class TwoCopies {
  public:
-  void choose(DeviceRuntime& runtime, int device, const CopyWay& there, const CopyWay& back, int blocks) {
+  void choose(const RankContext& context, const CopyWay& there, const CopyWay& back, int blocks) {
+    DeviceRuntime& runtime = *context.runtime;
+    const int device = context.device();
     ways_ = {there.target().data(), there.source().data(), back.target().data(), back.source().data()};
     bytes_ = there.source().size();
     const CopyVariant variant = fastest_both_ways(runtime, device, ways_, bytes_, blocks);
+    tell_choice(context, variant);
     kernel_ = runtime.kernel(device, variant.kernel);
     shape_ = variant.shape;
   }
@@ -184,14 +191,14 @@ class LocalCopies final : public DevicePattern {
     add(spec().source_memory, spec().source_options, spec().target_memory, spec().target_options);
     if (both) add(spec().target_memory, spec().target_options, spec().source_memory, spec().source_options);
     if (by_kernel && both && one_kernel_does()) {
-      at_once_.choose(runtime(), device(), copies_[0], copies_[1], spec().blocks);
+      at_once_.choose(context(), copies_[0], copies_[1], spec().blocks);
       return;
     }
     if (both) second_ = Stream(runtime(), device());
     if (!by_kernel) return;
     for (std::size_t way = 0; way < ways_; ++way) {
       copies_[way].put_back(stream());
-      copies_[way].by_kernel(runtime(), device(), spec().blocks);
+      copies_[way].by_kernel(context(), spec().blocks);
     }
   }
   // What is timed by itself, or follows its pages, needs a stream of its own; host devices have a core for each way.

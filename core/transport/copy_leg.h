@@ -5,9 +5,17 @@
 #include <functional>
 #include <memory>
 
+#include "device/kernel_tuning.h"
 #include "transport/peer_memory.h"
 
 namespace linkgauge {
+
+// Host devices have one kernel: nothing was chosen there.
+inline void tell_choice(const RankContext& context, const CopyVariant& variant) {
+  if (context.runtime->name() == "host") return;
+  context.choose("kernel", variant.kernel);
+  context.choose("grid", variant.grid());
+}
 
 class CopyLeg {
  public:

@@ -28,11 +28,13 @@ bool pushes(const CaseSpec& spec) {
 
 class KernelLeg final : public CopyLeg {
  public:
-  KernelLeg(DeviceRuntime& leg_runtime, int device, const PeerBuffer& target, const PeerBuffer& source,
+  KernelLeg(const RankContext& context, int device, const PeerBuffer& target, const PeerBuffer& source,
             std::size_t bytes, int blocks)
-      : CopyLeg(leg_runtime, device) {
+      : CopyLeg(*context.runtime, device) {
+    DeviceRuntime& leg_runtime = *context.runtime;
     const CopyPath path{device, target.copy_device, source.copy_device};
     const CopyVariant variant = fastest_copy(leg_runtime, path, target.data, source.data, bytes, blocks);
+    tell_choice(context, variant);
     kernel_ = leg_runtime.kernel(device, variant.kernel);
     shape_ = variant.shape;
   }
@@ -81,7 +83,7 @@ class KernelTransport final : public Transport {
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                 const std::vector<Flow>& flows) override {
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t bytes) {
-      return std::make_unique<KernelLeg>(*context.runtime, device, target, source, bytes, spec.blocks);
+      return std::make_unique<KernelLeg>(context, device, target, source, bytes, spec.blocks);
     };
     return connect_one_sided(context, spec, flows, {pushes(spec), true, make_leg});
   }

@@ -121,7 +121,14 @@ std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec&
 
 std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
                                                  bool pushes) {
-  switch (allreduce_way(context, spec)) {
+  const AllreduceWay way = allreduce_way(context, spec);
+  const KernelVariant variant = kernel_variant(spec.variant);
+  if (variant.meeting.empty() && variant.direction.empty()) {  // else it was asked for
+    const bool on_device = way == AllreduceWay::kDeviceMet;
+    context.choose("way",
+                   way == AllreduceWay::kPushed ? "push" : std::string(on_device ? kDeviceBarrier : kHostBarrier));
+  }
+  switch (way) {
     case AllreduceWay::kPushed:
       return make_pushed_allreduce(transport, context, spec);
     case AllreduceWay::kDeviceMet:

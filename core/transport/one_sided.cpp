@@ -229,6 +229,7 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
                                                         const std::vector<Flow>& flows, const OneSidedMeans& means) {
   const bool routed = spec.via >= 0;
   const RouteShape shape = routed ? route_shape(spec) : RouteShape{};
+  if (routed && shape.slots > 1) context.choose("chunk", std::to_string(shape.chunk_bytes) + " B");
   const std::string reason = why_not_reached(context, spec, flows, means.sender_starts);
   if (means.needs_peer_access) agree_or_throw(*context.group, reason);
   std::vector<Buffer> slots;

@@ -22,6 +22,9 @@ struct LibraryPlaces {
   std::vector<std::string> folders;  // searched before the loader's own places
 };
 
+// What was decided at run time for a case, by name: a kernel, its grid, a way, a chunk. Stored with the case.
+using Chosen = std::map<std::string, std::string>;
+
 // What an operation is built from on this rank. Everything outlives the operation.
 struct RankContext {
   DeviceRuntime* runtime = nullptr;
@@ -32,10 +35,17 @@ struct RankContext {
   LibraryPlaces libraries;
   // What transports keep for this set of ranks from case to case, by name (a communicator); goes before the runtime.
   std::map<std::string, std::shared_ptr<void>>* keep = nullptr;
+  Chosen* chosen = nullptr;  // nullptr: nobody asks
 
   int rank() const { return group->rank(); }
   int size() const { return group->size(); }
   int device() const { return device_of_rank[static_cast<std::size_t>(rank())]; }
+  // Of several choices under one name all are told.
+  void choose(const std::string& name, const std::string& value) const {
+    if (chosen == nullptr) return;
+    std::string& known = (*chosen)[name];
+    if (known.find(value) == std::string::npos) known += (known.empty() ? "" : ", ") + value;
+  }
   std::shared_ptr<void>& kept(const std::string& thing) const { return (*keep)[thing]; }
 };
 

@@ -85,6 +85,12 @@ def test_gpus_are_measured_and_verified(tmp_path: Path, devices: str, threads: b
     for transport in ("copy_engine", "kernel"):
         assert {(transport, p) for p in ("unidirectional", "allgather", "host_to_device")} <= good
     assert ("kernel", "chase") in good
+    # Which copy kernel was the fastest, and its grid, is stored with the case.
+    for row in load(tmp_path / "run").cases.to_pylist():
+        if row["status"] == "ok" and row["transport"] == "kernel" and row["pattern"] in ("unidirectional", "allgather"):
+            chosen = json.loads(row["evidence"])["chosen"]
+            assert chosen["kernel"].startswith("lg_copy"), chosen
+            assert " x " in chosen["grid"], chosen
     assert all(status in ("ok", "skipped") for _, _, status, _ in cases)
 
 

@@ -171,6 +171,17 @@ def case_status(outcomes: Sequence[RankOutcome]) -> str:
     return "failed" if status == "peer" else status
 
 
+def _chosen(outcomes: Sequence[RankOutcome]) -> dict[str, str]:
+    """What the ranks chose, by name; of unlike ranks each different choice once."""
+    found: dict[str, list[str]] = {}
+    for one in outcomes:
+        for name, value in one.facts.get("chosen", {}).items():
+            values = found.setdefault(name, [])
+            if value not in values:
+                values.append(value)
+    return {name: " or ".join(values) for name, values in found.items()}
+
+
 def case_header(case: Case, outcomes: Sequence[RankOutcome], oversubscribed: bool) -> dict[str, Any]:
     """The case's record without its identity: status, reason, facts and evidence, of all ranks' outcomes."""
     gravest, status = _gravest(outcomes), case_status(outcomes)
@@ -187,6 +198,9 @@ def case_header(case: Case, outcomes: Sequence[RankOutcome], oversubscribed: boo
             if "verify" in one.facts:
                 evidence["verify"] = {"rank": one.rank, **one.facts["verify"]}
                 break
+    chosen = _chosen(active)
+    if chosen:
+        evidence["chosen"] = chosen
     stopped = sorted({str(one.facts["stopped_by"]) for one in active if one.facts.get("stopped_by")})
     if stopped:
         evidence["stopped_by"] = stopped[0]

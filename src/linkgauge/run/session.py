@@ -131,7 +131,7 @@ class CoreSession:
         samples = dict(result["samples"])
         place = rank_list(case, self._spec.devices).index(self.rank)
         samples["rank"] = np.full(len(samples["ns"]), place, dtype=np.int32)
-        names = ("converged", "coarse", "verified", "operations_total", "stopped_by", "lanes")
+        names = ("converged", "coarse", "verified", "operations_total", "stopped_by", "lanes", "chosen")
         facts = {name: result[name] for name in names}
         status, reason = "ok", ""
         verify = result["verify"]

@@ -58,7 +58,7 @@ INFO = table(
 EVIDENCE = maybe(
     table(
         {
-            "chosen": table({name: maybe(text) for name in ("algorithm", "protocol", "kernel")}),
+            "chosen": table({name: maybe(text) for name in ("algorithm", "protocol", "kernel", "grid", "way", "chunk")}),
             "curve": table(
                 {"id": text, "time_ns": number(LEAST, MOST_NS), "goodput": number(LEAST)},
                 needed=("id", "time_ns", "goodput"),

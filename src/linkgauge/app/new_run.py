@@ -15,6 +15,7 @@ from linkgauge.plan.model import Plan
 from linkgauge.run.binding import cores_by_rank, with_own_core
 from linkgauge.run.devices import DeviceSet, find_devices
 from linkgauge.run.fallback import KEY, found_steps, library_of
+from linkgauge.run.hosts import asked_hosts
 from linkgauge.run.info import run_info
 from linkgauge.run.measure import check_out, default_out, measure
 from linkgauge.run.mpi_library import MpiInstallation
@@ -57,7 +58,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     crowded = {}
     for launch in prepared.launches:  # cores that are not there are bad input, not a failed launch
         settings, bind = launch.settings, launch.settings.bind
-        if there := nodes.of(prepared.mpis.get(settings.mpi), settings.ranks, settings.launcher_args):
+        if there := nodes.of(prepared.mpis.get(settings.mpi), settings.ranks, settings.launcher_args, settings.hosts):
             cores_there(there, bind, settings.devices, devices.ordinals)
             continue
         cores = cores_by_rank(bind, settings.devices, devices.infos)
@@ -163,5 +164,6 @@ def _launched(asked: Asked, plan: Plan, given: list[MpiInstallation], env: dict[
         peer_access=asked.peer_access,
         thread_level=asked.thread_level,
         launcher_args=asked.launcher_words(),
+        hosts=asked_hosts(asked.nodes, asked.hosts),
     )
     return asked.settled(plan)

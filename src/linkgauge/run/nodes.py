@@ -20,7 +20,7 @@ from linkgauge.run.binding import cores_by_rank, node_cores
 from linkgauge.run.devices import DeviceSet, probe
 from linkgauge.run.launchers import launcher_for, started_by
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.private_folder import PrivateFolders
+from linkgauge.run.private_folder import PrivateFolders, remove_elsewhere
 from linkgauge.run.processes import MARK
 from linkgauge.run.rank_words import say, words_of_ranks
 from linkgauge.run.session import node_name
@@ -84,20 +84,23 @@ class Nodes:
         mpi: MpiInstallation | None,
         ranks: int,
         launcher_args: Sequence[str],
+        hosts: Sequence[str] = (),
         folders: PrivateFolders | None = None,
     ) -> tuple[Node, ...]:
         """The nodes of a launch in the order of their first ranks; none where all ranks are here, or are not known.
 
-        `folders` as `words_of_ranks` takes them. EnvironmentLackingError that names node and device where a node lacks
-        one of the run's.
+        `hosts` and `folders` as `words_of_ranks` takes them. EnvironmentLackingError that names node and device where a
+        node lacks one of the run's, or that says what is wrong where hosts are asked for and ranks are not so on them.
         """
-        if mpi is None or not (self._before or launcher_for(mpi).may_leave(launcher_args)):
+        if mpi is None or not (self._before or hosts or launcher_for(mpi).may_leave(launcher_args)):
             return ()
-        key = (mpi.launcher, ranks, tuple(launcher_args))
+        key = (mpi.launcher, ranks, tuple(launcher_args), tuple(hosts))
         if key not in self._known:
             command = [*self._before, *_LOOK, self._devices.kind, str(self._devices.count)]
-            said = words_of_ranks(mpi, ranks, command, launcher_args, folders, _TIMEOUT_S)
+            said = words_of_ranks(mpi, ranks, command, launcher_args, folders, _TIMEOUT_S, hosts)
             found = said if isinstance(said, str) else _nodes(said, ranks)
+            if hosts:
+                _check_places(found, ranks, hosts)
             if isinstance(found, str):
                 self._note(f"warning: all nodes are taken to be as this one, since a look at them failed: {found}")
                 found = ()
@@ -153,7 +156,7 @@ def cores_there(
     cores: list[list[int]] = [[] for _ in devices]
     for node in nodes:
         infos = [node.devices.get(ordinal, {}) for ordinal in ordinals]
-        mine = [devices[rank] for rank in node.ranks]
+        mine = [devices[rank] % len(ordinals) for rank in node.ranks]
         for rank, own in zip(node.ranks, cores_by_rank(bind, mine, infos, node.allowed, node.near) or [], strict=True):
             cores[rank] = own
     return cores
@@ -161,6 +164,21 @@ def cores_there(
 
 def _common(each: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(sorted(set(each[0]).intersection(*each[1:])))
+
+
+def _check_places(found: tuple[Node, ...] | str, ranks: int, hosts: Sequence[str]) -> None:
+    """EnvironmentLackingError where the ranks are not on as many nodes as hosts, node after node, as many on each."""
+    named = f"{len(hosts)} node{'' if len(hosts) == 1 else 's'} ({', '.join(hosts[:8])}{', ...' if hosts[8:] else ''})"
+    if isinstance(found, str):
+        raise EnvironmentLackingError(f"no ranks can be started on {named}: {found}")
+    each = ranks // len(hosts)
+    wanted = [tuple(range(first, first + each)) for first in range(0, ranks, each)]
+    if not found and len(hosts) == 1:
+        return  # it is this one
+    if [node.ranks for node in found] != wanted:
+        are = "; ".join(f"{node.host}: {', '.join(map(str, node.ranks[:8]))}" for node in found[:8]) or "all here"
+        same = "" if len(found) >= len(hosts) else "; hosts that share a boot id are one node"
+        raise EnvironmentLackingError(f"ranks are not on {named} in turn, {each} on each, but on {are}{same}")
 
 
 def _check(node: Node, devices: DeviceSet) -> None:
@@ -233,6 +251,8 @@ def main() -> None:
         except OSError:
             first = False
         say({**where, **(_look(sys.argv[1], int(sys.argv[2])) if first else {})})
+        if first:
+            remove_elsewhere()
 
 
 if __name__ == "__main__":

@@ -28,9 +28,16 @@ class Hydra(Launcher):
         return [
             str(self.mpi.launcher),
             *(["-bind-to", "core"] if request.bind == "core" else []),
+            *_placing(request),
             *request.launcher_args,
             *environment,
             "-n",
             str(request.ranks),
             *request.command,
         ]
+
+
+def _placing(request: LaunchRequest) -> list[str]:
+    # The folder that this process starts it in is this node's alone.
+    on = ["-hosts", ",".join(request.hosts), "-ppn", str(request.ranks_on_each), "-wdir", "/"]
+    return on if request.hosts else []

@@ -123,3 +123,12 @@ def test_each_family_is_told_of_the_hosts_in_their_order(kind: str, words: list[
     assert command[at : at + len(words)] == words
     without = launcher.command(LaunchRequest(8, ["worker"], {"A": "1"}))
     assert not set(words[:1]) & set(without)
+
+
+def test_intels_mpi_is_kept_from_placing_ranks_as_the_job_says() -> None:
+    hydra = Launcher.registry["hydra"]
+    request = LaunchRequest(2, ["worker"], {}, hosts=("a", "b"))
+    assert hydra(fake_mpi("hydra", vendor="intel")).environment(request) == {
+        "I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "off"
+    }
+    assert hydra(fake_mpi("hydra", vendor="intel")).environment(LaunchRequest(2, ["worker"], {})) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from linkgauge.run.hosts import asked_hosts
 from linkgauge.run.info import run_info
 from linkgauge.run.measure import check_out, default_out, measure
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.nodes import Nodes, cores_there
+from linkgauge.run.nodes import Nodes, cores_there, ways_between
 from linkgauge.run.on_system import described_devices, prepare_on, system_data
 from linkgauge.run.prepare import Prepared, new_pending, prepare, prepare_from
 from linkgauge.run.stored_plan import write_launches
@@ -55,16 +56,20 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
 
         print_plan(prepared, as_json=as_json)
         return 0
-    crowded = {}
+    crowded, said = {}, dict[str, None]()
     for launch in prepared.launches:  # cores that are not there are bad input, not a failed launch
         settings, bind = launch.settings, launch.settings.bind
         if there := nodes.of(prepared.mpis.get(settings.mpi), settings.ranks, settings.launcher_args, settings.hosts):
             cores_there(there, bind, settings.devices, devices.ordinals)
+            environment = {**os.environ, **dict(settings.env)}
+            said |= dict.fromkeys(ways_between(prepared.mpis[settings.mpi], environment, there))
             continue
         cores = cores_by_rank(bind, settings.devices, devices.infos)
         if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so
             count = len({core for rank in cores for core in rank})
             crowded[bind] = f"{len(cores)} ranks share {count} core{'' if count == 1 else 's'}"
+    for text in said:
+        reporter.note(text)
     for bind, words in crowded.items():
         reporter.note(f"warning: --bind '{bind}': {words}: latencies include waits for one (oversubscribed)")
     out = asked.out or default_out(prepared.plan.name)

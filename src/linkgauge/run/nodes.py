@@ -18,6 +18,7 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.run.binding import cores_by_rank, node_cores
 from linkgauge.run.devices import DeviceSet, probe
+from linkgauge.run.interfaces import REMEDY, Network, chosen, network, wrong_choices
 from linkgauge.run.launchers import launcher_for, started_by
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import PrivateFolders, remove_elsewhere
@@ -48,11 +49,13 @@ class Node:
     core_nodes: tuple[int, ...]
     host_free_bytes: int
     shm_free_bytes: int
+    network: Network = dataclasses.field(default_factory=Network)
 
     def plain(self) -> dict[str, Any]:
         """What run.json says of it."""
         infos = [dict(info) for info in self.devices.values()]
-        return {"host": self.host, "devices": infos, "cores": self.cores, "memory_nodes": list(self.memory_nodes)}
+        return {"host": self.host, "devices": infos, "cores": self.cores, "memory_nodes": list(self.memory_nodes),
+                "network": self.network.plain()}  # fmt: skip
 
     def words(self) -> str:
         """What a plan asks of a node, in words: equal for nodes that are alike."""
@@ -126,6 +129,18 @@ def differences(nodes: Sequence[Node]) -> list[str]:
         return []
     kinds = sorted(alike.items(), key=lambda item: -len(item[1]))
     return ["nodes differ: " + "; ".join(f"{', '.join(hosts)}: {words}" for words, hosts in kinds)]
+
+
+def ways_between(mpi: MpiInstallation, environment: Mapping[str, str], nodes: Sequence[Node]) -> list[str]:
+    """Which interface the library will use between these nodes, and what is wrong with it; nothing for one node."""
+    if len(nodes) < 2:
+        return []
+    networks = {node.host: node.network for node in nodes}
+    choice = chosen(mpi.vendor, mpi.version_text, environment, nodes[0].network)
+    known = {one.name: one.words for one in nodes[0].network.interfaces}
+    names = ", ".join(known.get(name, name) for name in choice.names) or "nothing that is known"
+    said = [f"between nodes {mpi.name} will use {names}: {choice.why}"]
+    return said + [f"warning: {mpi.name}: {wrong}; {REMEDY}" for wrong in wrong_choices(choice, networks)]
 
 
 def least(machine: PlanMachine, nodes: Sequence[Node]) -> PlanMachine:
@@ -219,6 +234,7 @@ def _node(look: Mapping[str, Any], ranks: Sequence[int]) -> Node:
         core_nodes=tuple(look["core_nodes"]),
         host_free_bytes=look["host_free_bytes"],
         shm_free_bytes=look["shm_free_bytes"],
+        network=Network.of_plain(look["network"]) if "network" in look else Network(),
     )
 
 
@@ -235,6 +251,7 @@ def _look(kind: str, count: int) -> dict[str, Any]:
         "core_nodes": numa_nodes("cpu"),
         "host_free_bytes": free_host_memory(),
         "shm_free_bytes": free_shared_memory(),
+        "network": network().plain(),
     }
 
 

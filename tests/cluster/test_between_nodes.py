@@ -18,6 +18,7 @@ from cluster.layout import MBIT, Layout
 from cluster.slurm import Slurm, slurm_why_not
 from linkgauge.run.mpi_library import find_all
 from linkgauge.stats.crossing import Crossing, crossings, must_cross
+from linkgauge.stats.summary import summarise
 from linkgauge.store.run import Run, load
 from thorough import thorough
 
@@ -98,8 +99,6 @@ def test_two_nodes_with_two_devices_each_are_four_places(cluster: Cluster) -> No
 
 def goodput(run: Run, pattern: str, size: int) -> float:
     """Median goodput of the one case of a pattern and size, in bytes a second."""
-    from linkgauge.stats.summary import summarise
-
     (row,) = [one for one in summarise(run).to_pylist()
               if (one["pattern"], one["size"], one["lane"]) == (pattern, size, -1)]  # fmt: skip
     return float(row["goodput_bytes_per_s"])
@@ -161,6 +160,12 @@ def test_slurm_is_asked_for_nodes_and_gives_them_back(launcher: list[str]) -> No
                        "--pattern", "pingpong", "--size", "512KiB", environment=slurm.environment)  # fmt: skip
         assert {row.status for row in run.rows()} == {"ok"}
         assert {crossing.went_by for crossing in big(run)} == {"network"}
+        if launcher:  # its ranks are told by Slurm itself
+            assert run.info["switches"] == {
+                "source": "SLURM_TOPOLOGY_ADDR",
+                "above": {"n0": ["s0", "g0", "core"], "n1": ["s1", "g0", "core"]},
+            }
+        assert {row["distance"] for row in summarise(run).to_pylist() if len(row["devices"]) == 2} == {"group"}
         assert cluster.run("login", ["squeue", "-h"], env=slurm.environment).stdout == ""
         assert Path(json.loads(run.launches.to_pylist()[0]["mpi"])["launcher"]).name == (
             "srun" if launcher else "mpiexec"
@@ -181,3 +186,18 @@ def test_two_rails_give_more_than_one_where_the_library_stripes() -> None:
             assert all(one.sent > 0.2 * sum(other.sent for other in moved) for one in moved)
     assert rails == [1, 2]
     assert reached[1] >= 1.5 * reached[0]
+
+
+@thorough("classes are inferred right from figures in system/test_switches.py")
+def test_switches_and_groups_are_inferred_from_what_pairs_of_nodes_reach() -> None:
+    layout = Layout(((2, 2), (2, 2)), rate=RATE, switch_rate=RATE / 2, group_rate=RATE / 4)
+    with Cluster(layout) as cluster:
+        run = measured(cluster, "run", "--hosts", "n[0-7]", "--devices", "host:1", *COUNTED, "--pairs", "nodes",
+                       "--pattern", "unidirectional", "--size", "128KiB", "--warmup", "1")  # fmt: skip
+        rows = [row for row in summarise(run).to_pylist() if row["lane"] == -1]
+        assert len(rows) == 8 * 7
+        found = {tuple(row["devices"]): row["distance"] for row in rows}
+        assert found == {(a, b): layout.distance(f"n{a}", f"n{b}") for a, b in found}
+        assert {one.went_by for one in crossings(run).values()} == {"network"}
+        shown = " ".join(linkgauge(cluster, "show", "run").stdout.split())
+        assert "the network inferred from the time of large messages of all pairs" in shown

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
+from linkgauge.model.names import host_names
 from linkgauge.run import hosts
-from linkgauge.run.host_names import host_names
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
 from run.test_launchers import fake_mpi, script
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.app import run_options
 from linkgauge.app.presenting import MakingReport, present
 from linkgauge.app.progress import reporter_for
 from linkgauge.errors import UsageError
+from linkgauge.files import read_file
 from linkgauge.plan.builtin import builtin_plan
 from linkgauge.plan.model import Plan
 from linkgauge.run.binding import cores_by_rank, with_own_core
@@ -27,9 +29,12 @@ from linkgauge.run.stored_plan import write_launches
 from linkgauge.run.time_limit import TimeLimit
 from linkgauge.run.work import RunSettings, Work
 from linkgauge.store.folder import RunFolder
+from linkgauge.system.switches import Switches, of_text
 
 if TYPE_CHECKING:
     from linkgauge.app.run import Asked
+
+_MOST_FABRIC_BYTES = 1 << 28
 
 
 def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
@@ -49,7 +54,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         return 0
     devices = find_devices(asked.devices)
     reporter = reporter_for()
-    nodes = Nodes(devices, reporter.note)
+    nodes = Nodes(devices, reporter.note, switches=_switches(asked.fabric))
     prepared = _prepared(asked, devices, given, None if dry_run else nodes)
     if dry_run:
         from linkgauge.app.dry_run import print_plan
@@ -124,6 +129,14 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
             if report:
                 MakingReport(folder.path).tell(reporter)
     return status
+
+
+def _switches(path: Path | None) -> Switches | None:
+    """What `--fabric` says of which node hangs on which switch."""
+    if path is None:
+        return None
+    text = read_file(path, _MOST_FABRIC_BYTES, "a network's switches")
+    return of_text(text.decode(errors="replace"), str(path))
 
 
 def warn(devices: DeviceSet, prepared: Prepared, reporter: Any) -> None:

@@ -99,6 +99,13 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     panel=_LAUNCH,
     help="So many nodes of this job's (Slurm, PBS, LSF, Flux) or of --hosts, or 'all': every device of each.",
 )
+@option(
+    "--fabric",
+    type=PATH,
+    metavar="FILE",
+    panel=_LAUNCH,
+    help="Which node hangs on which switch: topology.conf, ibnetdiscover's output, or a node and its switches a line.",
+)
 @option("--hosts", metavar="A,B|FILE", panel=_LAUNCH, help="The nodes to measure, by name, reached by ssh.")
 @option(
     "--repeat",
@@ -187,6 +194,7 @@ class Asked:
     launcher_args: str | None
     nodes: str | None
     hosts: str | None
+    fabric: Path | None
     repeat: int | None
     seed: int | None
     out: Path | None

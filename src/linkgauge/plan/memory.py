@@ -88,7 +88,8 @@ def _on_the_fullest_node(case: Case) -> tuple[int, ...]:
     of_node: dict[int, list[int]] = {}
     for device in case.devices:
         of_node.setdefault(case.node_of(device), []).append(device)
-    return tuple(max(of_node.values(), key=lambda devices: len(devices)))
+    most = max(map(len, of_node.values()))
+    return next(tuple(devices) for devices in of_node.values() if len(devices) == most)
 
 
 def total_bytes(case: Case, machine: PlanMachine) -> int:

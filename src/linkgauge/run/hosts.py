@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from linkgauge.errors import UsageError
-from linkgauge.run.host_names import host_names
+from linkgauge.model.names import host_names
 from linkgauge.run.launchers import FAMILIES
 
 _MOST_BYTES = 1 << 24

@@ -6,15 +6,18 @@ looks for devices there, and all say where they are. `python -m linkgauge.run.no
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
+import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from linkgauge.errors import EnvironmentLackingError
+from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.run.binding import cores_by_rank, node_cores
 from linkgauge.run.devices import DeviceSet, probe
@@ -25,6 +28,7 @@ from linkgauge.run.private_folder import PrivateFolders, remove_elsewhere
 from linkgauge.run.processes import MARK
 from linkgauge.run.rank_words import say, words_of_ranks
 from linkgauge.run.session import node_name
+from linkgauge.system.switches import Switches, of_addresses, of_slurm
 
 _LOOK = (sys.executable, "-m", "linkgauge.run.nodes")
 _TIMEOUT_S = 120
@@ -50,6 +54,7 @@ class Node:
     host_free_bytes: int
     shm_free_bytes: int
     network: Network = dataclasses.field(default_factory=Network)
+    switch_address: str = ""  # what Slurm says of its place in the network
 
     def plain(self) -> dict[str, Any]:
         """What run.json says of it."""
@@ -71,12 +76,19 @@ class Nodes:
     Where all ranks are on this process' node there is nothing to look at, and what it sees itself stands.
     """
 
-    def __init__(self, devices: DeviceSet, tell: Callable[[str], None], before: Sequence[str] = ()) -> None:
-        """Take this node's devices, and who is told how nodes differ.
+    def __init__(
+        self,
+        devices: DeviceSet,
+        tell: Callable[[str], None],
+        before: Sequence[str] = (),
+        switches: Switches | None = None,
+    ) -> None:
+        """Take this node's devices, who is told how nodes differ, and which switches nodes hang on where it was given.
 
         `before`, of tests only: what the ranks' command begins with. Nodes are then always looked at.
         """
         self._devices = devices
+        self._switches = switches
         self._tell = tell
         self._before = before
         self._known: dict[tuple[object, ...], tuple[Node, ...]] = {}
@@ -113,6 +125,13 @@ class Nodes:
                 _check(node, self._devices)
             self._known[key] = found
         return self._known[key]
+
+    def switches(self, nodes: Sequence[Node]) -> Switches | None:
+        """Which switches these nodes hang on: as given, as Slurm tells them or its controller; None: nobody says."""
+        if self._switches is not None:
+            return self._switches
+        found = of_addresses({node.host: node.switch_address for node in nodes}) or _scontrol(os.environ)
+        return found if found is not None and all(node.host in found.above for node in nodes) else None
 
     def _note(self, text: str) -> None:
         if text not in self._told:
@@ -235,6 +254,7 @@ def _node(look: Mapping[str, Any], ranks: Sequence[int]) -> Node:
         host_free_bytes=look["host_free_bytes"],
         shm_free_bytes=look["shm_free_bytes"],
         network=Network.of_plain(look["network"]) if "network" in look else Network(),
+        switch_address=look.get("switch_address", ""),
     )
 
 
@@ -252,7 +272,25 @@ def _look(kind: str, count: int) -> dict[str, Any]:
         "host_free_bytes": free_host_memory(),
         "shm_free_bytes": free_shared_memory(),
         "network": network().plain(),
+        "switch_address": _switch_address(os.environ),
     }
+
+
+def _switch_address(environment: Mapping[str, str]) -> str:
+    """The switches above a node by Slurm's topology plug-in; empty where it has none."""
+    pattern = environment.get("SLURM_TOPOLOGY_ADDR_PATTERN", "")
+    return environment.get("SLURM_TOPOLOGY_ADDR", "") if pattern.startswith("switch.") else ""
+
+
+def _scontrol(environment: Mapping[str, str]) -> Switches | None:
+    """What Slurm's controller says of a job's network; None without a job, a network or leave to ask."""
+    if "SLURM_JOB_ID" not in environment or shutil.which("scontrol") is None:
+        return None
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired, UsageError):
+        done = subprocess.run(["scontrol", "show", "topology"], capture_output=True, text=True, timeout=30, check=False,
+                              stdin=subprocess.DEVNULL)  # fmt: skip
+        return of_slurm(done.stdout, "scontrol show topology")
+    return None
 
 
 def main() -> None:

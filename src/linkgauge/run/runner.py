@@ -326,7 +326,9 @@ class Runner:
         nodes = self._nodes.of(mpi, settings.ranks, settings.launcher_args, settings.hosts, self._folders)
         if nodes:
             cores = cores_there(nodes, settings.bind, settings.devices, self._devices.ordinals)
-            self._folder.update_info({"nodes": [node.plain() for node in nodes]})
+            switches = self._nodes.switches(nodes)
+            known = {} if switches is None else {"switches": switches.plain()}
+            self._folder.update_info({"nodes": [node.plain() for node in nodes], **known})
         else:
             cores = cores_by_rank(settings.bind, settings.devices, self._devices.infos)
         limit = self._settings.time_limit

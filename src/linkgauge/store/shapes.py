@@ -43,6 +43,7 @@ INFO = table(
         "versions": TEXTS,
         "mpi": mapping(table({"library": text})),
         "mpi_fallbacks": each(_FELL_BACK),
+        "switches": table({"source": text, "above": mapping(each(text))}, needed=("source", "above")),
         "relaunched": mapping(NUMBER_OF_LAUNCH, numeral),
         "resumed": each(anything),
         "clock": OBJECT,

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
+from linkgauge.stats.distance import by_distance
+from linkgauge.system.switches import CLASSES, GROUP, OTHER_GROUP, SWITCH
+from linkgauge.view.results import Results, is_pair
+from linkgauge.view.row import Row
+from linkgauge.view.units import count_text, rate_text, size_text
 
 _SHOWN = 4
+_WORDS = {SWITCH: "same switch", GROUP: "other switch", OTHER_GROUP: "other group"}
 
 
 def between_lines(crossings: Iterable[Crossing]) -> list[str]:
@@ -26,6 +32,28 @@ def between_lines(crossings: Iterable[Crossing]) -> list[str]:
         if others:
             lines.append(f"between nodes: {_cases(len(others))} {way}: no figures of the network")
     return lines
+
+
+def distance_lines(results: Results, unit: str) -> list[str]:
+    """Return what pairs between nodes reach by how far they are from each other; nothing where that is not known.
+
+    Of the pattern and mechanism with most pairs, at their largest size.
+    """
+    groups: dict[tuple[str, str, int], list[Row]] = {}
+    for row in results.rows:
+        if row["distance"] in _WORDS and is_pair(row) and row["goodput_bytes_per_s"]:
+            groups.setdefault((row["pattern"], results.label(row), row["size"]), []).append(row)
+    if not groups:
+        return []
+    (pattern, mechanism, size), rows = max(groups.items(), key=lambda item: (len(item[1]), item[0][2], item[0][0]))
+    classes = by_distance(rows)
+    words = []
+    for name in (one for one in CLASSES if one in classes):
+        rates = sorted(float(row["goodput_bytes_per_s"]) for row in classes[name])
+        ends = dict.fromkeys(rate_text(rate, unit) for rate in (rates[0], rates[-1]))
+        words.append(f"{_WORDS[name]} {' to '.join(ends)} {unit} ({count_text(len(rates), 'pair')})")
+    source = results.switches.source if results.switches is not None else ""
+    return [f"{pattern} by {mechanism} at {size_text(size)}: {'; '.join(words)}; the network {source}"]
 
 
 def _cases(count: int) -> str:

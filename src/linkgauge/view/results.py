@@ -19,8 +19,10 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import order_of
 from linkgauge.stats.attempts import Counted
 from linkgauge.stats.crossing import NETWORK, PARTLY, SHARED_MEMORY, crossings
+from linkgauge.stats.distance import Distances
 from linkgauge.stats.launches import json_object, settings_apart
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
+from linkgauge.system.switches import Switches
 from linkgauge.view.alike import Kinds
 from linkgauge.view.row import Row
 
@@ -62,6 +64,11 @@ class Results:
         self.others: list[Row] = counted.others
         self._environments = _environments(run)
         self.crossings = crossings(run)
+
+    @functools.cached_property
+    def switches(self) -> Switches | None:
+        """Which switches the run's nodes hang on; None where that is not known."""
+        return Distances(self.run, self.rows).switches
 
     def went_by(self, row: Row) -> str:
         """Return the way of a row between nodes where that was not the network: one word of stats/crossing.py."""
@@ -229,7 +236,7 @@ def _names(keys: list[Key], environments: dict[str, dict[str, str]]) -> dict[Key
     names: dict[Key, str] = {}
     for key in keys:
         siblings = [other for other in keys if other[0] == key[0]]
-        parts = [_WAYS.get(key[-2], key[-2])] if key[-2] else []
+        parts = [_WAYS.get(key[-2], str(key[-2]))] if key[-2] else []
         for place, field in enumerate(fields[1:-2], start=1):
             if len({other[place] for other in siblings}) > 1 and key[place] not in ("", False):
                 value = key[place]

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from linkgauge.run.host_names import host_names
+from linkgauge.model.names import host_names
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
 
 _PATIENCE_S = 30

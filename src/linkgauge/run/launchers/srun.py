@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from linkgauge.run.host_names import host_names
+from linkgauge.model.names import host_names
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
 
 

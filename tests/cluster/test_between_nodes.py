@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -201,3 +202,74 @@ def test_switches_and_groups_are_inferred_from_what_pairs_of_nodes_reach() -> No
         assert {one.went_by for one in crossings(run).values()} == {"network"}
         shown = " ".join(linkgauge(cluster, "show", "run").stdout.split())
         assert "the network inferred from the time of large messages of all pairs" in shown
+
+
+def processes_of(cluster: Cluster, node: str, word: str) -> list[str]:
+    """The numbers, in the cluster, of a node's processes whose command line has a word."""
+    namespace = cluster.run(node, ["readlink", "/proc/self/ns/net"]).stdout.strip()
+    look = f"""for p in /proc/[0-9]*; do [ "$(readlink $p/ns/net)" = "{namespace}" ] && grep -qa -- "{word}" $p/cmdline \\
+        && basename $p; done"""
+    return cluster.run("fabric", ["sh", "-c", look]).stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("signal", "status"),
+    [
+        ("KILL", "crashed"),
+        pytest.param("STOP", "hung", marks=thorough("a hang takes 10 s, and its status is a crash's way")),
+    ],
+)
+def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, status: str, cluster: Cluster) -> None:
+    out = cluster.folder / f"node-{signal}"
+    words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
+             "--pattern", "allreduce", "--size", "8,64KiB,256KiB", "--stop-rule", "duration",
+             "--stop-time-ns", "3s"]  # fmt: skip
+    run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not _begun(out, 2):
+            time.sleep(0.05)
+        time.sleep(0.5)
+        for process in processes_of(cluster, "n1", "linkgauge.run.worker"):
+            cluster.run("fabric", ["kill", f"-{signal}", process])
+        assert run.wait(150) == 4
+    finally:
+        run.kill()
+        run.wait()
+    assert sorted(str(row.status) for row in load(out).rows()) == sorted(["ok", "ok", status])
+
+
+def _begun(out: Path, cases: int) -> bool:
+    """Whether so many cases of a run's first launch have begun."""
+    journal = out / "journal" / "launch-00000.lgj"
+    return journal.exists() and journal.read_bytes().count(b'"index"') >= cases
+
+
+def test_an_interrupted_run_goes_on_where_its_hosts_are_given_again(cluster: Cluster) -> None:
+    out = cluster.folder / "interrupted"
+    words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
+             "--pattern", "allreduce", "--size", "8,64KiB,128KiB", "--stop-rule", "duration",
+             "--stop-time-ns", "2s"]  # fmt: skip
+    run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not _begun(out, 2):
+            time.sleep(0.05)
+        for process in processes_of(cluster, "login", "interrupted"):
+            cluster.run("fabric", ["kill", "-INT", process])
+        run.wait(60)
+    finally:
+        run.kill()
+        run.wait()
+    done = sum(row.status == "ok" for row in load(out).rows())
+    assert 0 < done < 3
+    refused = linkgauge(cluster, "run", "--resume", str(out), "--no-report")
+    assert (refused.returncode, "sets hosts n0, n1" in refused.stderr) == (2, True), refused.stderr
+    fewer = linkgauge(cluster, "run", "--resume", str(out), "--no-report", "--hosts", "n0")
+    assert (fewer.returncode, "the run has 2 nodes, here are 1" in fewer.stderr) == (2, True), fewer.stderr
+    resumed = linkgauge(cluster, "run", "--resume", str(out), "--no-report", "--hosts", "n0,n1")
+    assert resumed.returncode == 0, resumed.stderr
+    assert [row.status for row in load(out).rows() if row.status] == ["ok"] * 3
+    assert {crossing.went_by for crossing in big(load(out))} == {"network"}

@@ -207,8 +207,8 @@ def test_switches_and_groups_are_inferred_from_what_pairs_of_nodes_reach() -> No
 def processes_of(cluster: Cluster, node: str, word: str) -> list[str]:
     """The numbers, in the cluster, of a node's processes whose command line has a word."""
     namespace = cluster.run(node, ["readlink", "/proc/self/ns/net"]).stdout.strip()
-    look = f"""for p in /proc/[0-9]*; do [ "$(readlink $p/ns/net)" = "{namespace}" ] && grep -qa -- "{word}" $p/cmdline \\
-        && basename $p; done"""
+    look = f"""for p in /proc/[0-9]*; do [ "$(readlink $p/ns/net)" = "{namespace}" ] &&
+        grep -qa -- "{word}" $p/cmdline && basename $p; done"""
     return cluster.run("fabric", ["sh", "-c", look]).stdout.split()
 
 
@@ -216,7 +216,7 @@ def processes_of(cluster: Cluster, node: str, word: str) -> list[str]:
     ("signal", "status"),
     [
         ("KILL", "crashed"),
-        pytest.param("STOP", "hung", marks=thorough("a hang takes 10 s, and its status is a crash's way")),
+        pytest.param("STOP", "hung", marks=thorough("a hang takes 10 s")),
     ],
 )
 def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, status: str, cluster: Cluster) -> None:

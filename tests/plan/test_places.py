@@ -101,3 +101,17 @@ def test_memory_is_that_of_the_node_with_most_ranks() -> None:
     one = Case("mpi", "alltoall", 1 << 20, 1 << 20, (0, 1, 2, 3), source_memory="pinned", target_memory="pinned")
     two = dataclasses.replace(one, devices=(0, 1, 2, 3), devices_per_node=2)
     assert memory_need(two).host_bytes * 2 == memory_need(one).host_bytes
+
+
+def test_pairs_of_nodes_side_by_side_are_a_tournament_of_the_nodes() -> None:
+    found = cases_of('transport="mpi"\npattern="pairs_bidirectional"\nsize="8"\npairs="nodes"', 4, 2)
+    met = [frozenset(pair) for case in found for pair in zip(case.devices[::2], case.devices[1::2], strict=True)]
+    assert sorted(map(sorted, met)) == [[a, b] for a, b in itertools.combinations((0, 2, 4, 6), 2)]
+    assert all(set(case.devices) == {0, 2, 4, 6} for case in found)
+
+
+def test_pairs_of_nodes_are_skipped_on_one_with_what_to_give() -> None:
+    text = 'transport="mpi"\npattern=["pingpong", "alltoall"]\nsize="8"\npairs="nodes"'
+    plan = parse_plan(f"[[case]]\n{text}", "test.toml", "test")
+    reasons = {one.case.pattern: one.skip for one in expand(plan, machine(1, 2))}
+    assert reasons == {"pingpong": "pairs of nodes need several: give --hosts or --nodes", "alltoall": ""}

@@ -18,7 +18,7 @@ from linkgauge.plan.model import Plan
 from linkgauge.run.binding import cores_by_rank, with_own_core
 from linkgauge.run.devices import DeviceSet, find_devices
 from linkgauge.run.fallback import KEY, found_steps, library_of
-from linkgauge.run.hosts import asked_hosts
+from linkgauge.run.hosts import asked_hosts, hosts_of_job
 from linkgauge.run.info import run_info
 from linkgauge.run.measure import check_out, default_out, measure
 from linkgauge.run.mpi_library import MpiInstallation
@@ -61,6 +61,9 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
 
         print_plan(prepared, as_json=as_json)
         return 0
+    job = None if asked.nodes or asked.hosts or asked.threads else hosts_of_job()
+    if job is not None and len(job[0]) > 1:
+        reporter.note(f"this {job[1]} job has {len(job[0])} nodes: --nodes all measures every device of each")
     crowded, said = {}, dict[str, None]()
     for launch in prepared.launches:  # cores that are not there are bad input, not a failed launch
         settings, bind = launch.settings, launch.settings.bind

@@ -103,6 +103,8 @@ def _sets_of(
     elif pattern.ranks == "2":
         yield from _pairs(distinct, subset, table.pairs, per_node)
     elif pattern.ranks == "pairs":
+        if table.pairs == "nodes" and distinct[0] // per_node != distinct[-1] // per_node:
+            distinct = _first_of_nodes(distinct, per_node)
         yield from _pairings(distinct, table.pairs, both_ways=pattern.name != "pairs_bidirectional")
     elif pattern.ranks in ("1", "1 or 2"):
         yield from ((device,) for device in distinct)
@@ -128,14 +130,20 @@ def _pairs(distinct: tuple[int, ...], subset: tuple[int, ...], which: str, per_n
         across = (pair for pair in ordered if pair[0] // per_node != pair[1] // per_node)
         yield next(across, (ordered or diagonal)[0])
     elif which == "nodes":
-        first = {device // per_node: device for device in reversed(distinct)}
-        yield from itertools.permutations([first[node] for node in sorted(first)], 2)
+        yield from itertools.permutations(_first_of_nodes(distinct, per_node), 2)
+        if distinct[0] // per_node == distinct[-1] // per_node:
+            yield (ordered or diagonal)[0]  # to be skipped with the reason
     elif which == "root":
         yield from (pair for pair in ordered if pair[0] == distinct[0])
     else:
         yield from ordered
         if which == "all":
             yield from diagonal
+
+
+def _first_of_nodes(distinct: tuple[int, ...], per_node: int) -> tuple[int, ...]:
+    first = {device // per_node: device for device in reversed(distinct)}
+    return tuple(first[node] for node in sorted(first))
 
 
 def _pairings(distinct: tuple[int, ...], which: str, *, both_ways: bool) -> Iterator[tuple[int, ...]]:
@@ -159,7 +167,7 @@ def _pairings(distinct: tuple[int, ...], which: str, *, both_ways: bool) -> Iter
     if which == "diagonal":
         return
     yield from rounds
-    if both_ways and which in ("all", "ordered"):
+    if both_ways and which in ("all", "ordered", "nodes"):
         for one in rounds:
             yield tuple(itertools.chain.from_iterable((b, a) for a, b in zip(one[::2], one[1::2], strict=True)))
 
@@ -241,7 +249,7 @@ def _cases_of(
                 reason
                 or machine.absent.get(case.transport, "")
                 or _meaningless(case, pattern)
-                or _out_of_reach(case)
+                or _out_of_reach(case, table, machine)
                 or _nowhere(case, machine)
             )
             no_room = over_limit(case, machine, plan.memory_limit)
@@ -341,8 +349,10 @@ def _nowhere(case: Case, machine: PlanMachine) -> str:
     return ""
 
 
-def _out_of_reach(case: Case) -> str:
-    """Why a case's transport cannot reach all of its nodes; empty where it can."""
+def _out_of_reach(case: Case, table: CaseTable, machine: PlanMachine) -> str:
+    """Why a case's transport cannot reach all of its nodes, or pairs of nodes are none; empty where all is well."""
+    if table.pairs == "nodes" and machine.nodes == 1 and PATTERNS[case.pattern].ranks in ("2", "pairs"):
+        return "pairs of nodes need several: give --hosts or --nodes"
     if TRANSPORTS[case.transport].one_sided and len(case.nodes) > 1:
         return f"{case.transport} reaches devices of one node only"
     return ""

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from linkgauge.stats.alike import numbers_text
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.distance import by_distance
 from linkgauge.system.switches import CLASSES, GROUP, OTHER_GROUP, SWITCH
+from linkgauge.view.alike import Kinds
 from linkgauge.view.results import Results, is_pair
 from linkgauge.view.row import Row
 from linkgauge.view.units import count_text, rate_text, size_text
 
 _SHOWN = 4
 _WORDS = {SWITCH: "same switch", GROUP: "other switch", OTHER_GROUP: "other group"}
+
+
+def places_line(kinds: Kinds) -> str:
+    """Return which of the numbers that tables have for devices are on which node; empty where all are on one."""
+    if len(kinds.hosts) < 2:
+        return ""
+    of_host: dict[str, list[int]] = {}
+    for number, rank in kinds.devices.items():
+        of_host.setdefault(str(rank.get("host") or ""), []).append(number)
+    words = [f"{numbers_text(numbers)} on {host}" for host, numbers in list(of_host.items())[: 2 * _SHOWN]]
+    more = f" and {len(of_host) - len(words)} nodes more" if len(of_host) > len(words) else ""
+    return f"devices are {', '.join(words)}{more}"
 
 
 def between_lines(crossings: Iterable[Crossing]) -> list[str]:

@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkgauge.errors import UsageError
+from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.case import Case
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import memory_need
 from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run import fallback, prepare
+from linkgauge.run.fallback import Fallback
+from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.spec import core_case, rank_list
+from run.test_launchers import fake_mpi
 
 GIB = 1 << 30
 
@@ -40,6 +44,26 @@ def test_n_nodes_of_d_devices_are_n_times_d_ranks() -> None:
     assert (case.devices, case.devices_per_node, case.nodes) == (tuple(range(12)), 4, (0, 1, 2))
     assert [case.node_of(device) for device in case.devices] == [0] * 4 + [1] * 4 + [2] * 4
     assert [case.on_its_node(device) for device in case.devices] == [0, 1, 2, 3] * 3
+
+
+def test_threads_never_take_the_place_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = parse_plan('[[case]]\ntransport="mpi"\npattern="allreduce"\nsize="8"', "test.toml", "test")
+    (launch,) = plan_run(plan, expand(plan, machine(1, 2)), machine(1, 2))
+    settings = dataclasses.replace(launch.settings, mpi="x", mpi_asked=False)
+    for hosts, last in (((), True), (("a", "b"), False)):
+        found = Fallback({"x": fake_mpi("hydra")}, {})
+        monkeypatch.setattr(fallback, "find_all", list)
+        step = found.go_on(dataclasses.replace(settings, hosts=hosts), "it is broken", lambda mpi: mpi is None)
+        assert (step is not None) == last
+
+    def none() -> MpiInstallation:
+        raise EnvironmentLackingError("no usable MPI library")
+
+    monkeypatch.setattr(prepare, "default_installation", none)
+    on_hosts = dataclasses.replace(plan, launches=(dataclasses.replace(plan.launches[0], hosts=("a", "b")),))
+    assert prepare._mpis_or_threads(plan, [])[2] == "no usable MPI library"
+    with pytest.raises(EnvironmentLackingError, match="no usable MPI library"):
+        prepare._mpis_or_threads(on_hosts, [])
 
 
 def test_a_case_on_the_first_node_alone_is_the_one_of_a_run_on_one_node() -> None:

@@ -84,6 +84,8 @@ def _mpis_or_threads(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan
     try:
         return (*named_mpis(plan, given), "")
     except EnvironmentLackingError as error:
+        if any(table.hosts for table in plan.launches):
+            raise  # threads are of one node
         tables = tuple(dataclasses.replace(table, threads=table.threads or not table.mpi) for table in plan.launches)
         return (*named_mpis(dataclasses.replace(plan, launches=tables), given), str(error))
 

@@ -11,6 +11,7 @@ import argparse
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from .cluster import Cluster, ClusterError, why_not
 from .layout import MBIT, Layout
@@ -44,7 +45,9 @@ def main() -> int:
     )
     try:
         with Cluster(layout) as cluster:
-            command = asked.command or [os.environ.get("SHELL", "sh")]
+            here = Path.cwd()  # but for /tmp, which each node has of its own
+            folder = cluster.folder if here.is_relative_to("/tmp") else here
+            command = ["env", "-C", str(folder), *(asked.command or [os.environ.get("SHELL", "sh")])]
             if not asked.slurm:
                 return subprocess.call(cluster.command("login", command), env=cluster.environment)
             with Slurm(cluster) as slurm:

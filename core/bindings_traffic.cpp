@@ -22,6 +22,20 @@ using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a
 namespace linkgauge {
 namespace {
 
+// Of any pattern between ranks; of one that a distribution spreads, checked.
+Traffic traffic_between(const std::string& pattern, int ranks, std::size_t bytes, const std::string& distribution,
+                        int root) {
+  if (ranks < 1) throw CallerError(std::to_string(ranks) + " ranks, expected 1 or more");
+  Traffic traffic{pattern_from(pattern), ranks, bytes, root, false, distribution};
+  if (root < 0 || root >= ranks) {
+    throw CallerError("root " + std::to_string(root) + " of " + std::to_string(ranks) + " ranks, expected one of them");
+  }
+  if (const std::string reason = why_not_distributed(traffic.pattern, distribution, ranks); !reason.empty()) {
+    throw CallerError(reason);
+  }
+  return traffic;
+}
+
 Traffic traffic_from(const std::string& pattern, int ranks, std::size_t bytes, const std::string& distribution) {
   if (ranks < 1) throw CallerError(std::to_string(ranks) + " ranks, expected 1 or more");
   Traffic traffic{pattern_from(pattern), ranks, bytes, 0, false, distribution};
@@ -35,11 +49,19 @@ Traffic traffic_from(const std::string& pattern, int ranks, std::size_t bytes, c
 }
 
 std::vector<std::tuple<int, int, std::size_t>> pair_bytes(const std::string& pattern, int ranks, std::size_t bytes,
-                                                          const std::string& distribution) {
+                                                          const std::string& distribution, int root) {
+  const Traffic traffic = traffic_between(pattern, ranks, bytes, distribution, root);
   std::map<std::pair<int, int>, std::size_t> sums;
-  each_pair(traffic_from(pattern, ranks, bytes, distribution), [&](int source, int target, std::size_t moved) {
-    sums[{source, target}] += moved;
-  });
+  if (traffic.pattern == Pattern::kAlltoallv || traffic.pattern == Pattern::kHalo) {  // a rank's own share takes longer
+    each_pair(traffic, [&](int source, int target, std::size_t moved) { sums[{source, target}] += moved; });
+  } else {
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (const Step& step : schedule_of(traffic, rank).steps) {
+        const bool sends = step.kind == StepKind::kTransfer && step.source == rank && step.target != rank;
+        if (sends) sums[{step.source, step.target}] += step.bytes;
+      }
+    }
+  }
   std::vector<std::tuple<int, int, std::size_t>> pairs;
   for (const auto& [pair, moved] : sums) pairs.emplace_back(pair.first, pair.second, moved);
   return pairs;
@@ -48,7 +70,7 @@ std::vector<std::tuple<int, int, std::size_t>> pair_bytes(const std::string& pat
 }  // namespace
 
 void bind_traffic(nb::module_& module) {
-  module.def("pair_bytes", pair_bytes, "pattern"_a, "ranks"_a, "bytes"_a, "distribution"_a);
+  module.def("pair_bytes", pair_bytes, "pattern"_a, "ranks"_a, "bytes"_a, "distribution"_a = "", "root"_a = 0);
   module.def(
       "rank_bytes",
       [](const std::string& pattern, int ranks, std::size_t bytes, const std::string& distribution) {

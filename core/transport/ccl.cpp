@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -452,9 +453,11 @@ class CclTransport final : public Transport {
     if (runtime != "cuda" && runtime != "hip") {
       return "ccl moves data between GPUs only: these are " + std::string(runtime) + " devices";
     }
-    std::set<int> devices(context.device_of_rank.begin(), context.device_of_rank.end());
-    if (devices.size() != context.device_of_rank.size()) {
-      return "NCCL refuses two ranks on one device: use --ranks-per-device 1";
+    std::map<int, int> ranks_of;  // each node has a device of that ordinal
+    for (const int device : context.device_of_rank) {
+      if (++ranks_of[device] > context.group->node_count()) {
+        return "NCCL refuses two ranks on one device: use --ranks-per-device 1";
+      }
     }
     if (spec.source_memory != MemoryKind::kDevice || spec.target_memory != MemoryKind::kDevice) {
       return "ccl is measured on device memory only";

@@ -245,8 +245,13 @@ def why_not_distributed(pattern: str, distribution: str, ranks: int) -> str:
 def rank_bytes(pattern: str, ranks: int, bytes: int, distribution: str) -> tuple[list[int], list[int]]:
     """Bytes that each rank sends, and receives, in one operation of alltoallv or halo of size `bytes`, by rank."""
 
-def pair_bytes(pattern: str, ranks: int, bytes: int, distribution: str) -> list[tuple[int, int, int]]:
-    """(source, target, bytes) of one operation of alltoallv or halo of size `bytes`; pairs without bytes left out."""
+def pair_bytes(
+    pattern: str, ranks: int, bytes: int, distribution: str = "", root: int = 0
+) -> list[tuple[int, int, int]]:
+    """(source, target, bytes) of one operation of a pattern between ranks of size `bytes`, by its own schedule.
+
+    Pairs without bytes are left out. CallerError for patterns within one device.
+    """
 
 def host_clock() -> Clock:
     """Of the host's steady clock. Measured on the first call."""

@@ -12,9 +12,9 @@ import pytest
 from approved import approve
 from linkgauge.plan.builtin import builtin_plan, names
 from linkgauge.plan.expand import expand
-from linkgauge.plan.launches import PlannedLaunch, plan_run
+from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, plan_run
 from linkgauge.plan.machine import PlanMachine
-from linkgauge.plan.model import Plan
+from linkgauge.plan.model import LaunchTable, Plan
 
 GIB = 1 << 30
 MACHINES = {
@@ -26,14 +26,18 @@ MACHINES = {
 
 def contents(plan: Plan, launches: tuple[PlannedLaunch, ...]) -> list[object]:
     # Of the tables of cases only what they stand for counts, not where they are written.
+    # Nodes, which came later, are asked for on the command line alone.
     return [
-        {name: value for name, value in dataclasses.asdict(plan).items() if name != "cases"},
+        {
+            **{name: value for name, value in dataclasses.asdict(plan).items() if name != "cases"},
+            "launches": tuple(_on_no_hosts(table) for table in plan.launches),
+        },
         *(
             [
                 one.number,
                 one.repeat,
                 one.first,
-                dataclasses.asdict(one.settings),
+                _on_no_hosts(one.settings),
                 [case.case_key for case in one.cases],
                 [(case.case_key, reason) for case, reason in one.skipped],
                 [case.case_key for case in one.later],
@@ -42,6 +46,12 @@ def contents(plan: Plan, launches: tuple[PlannedLaunch, ...]) -> list[object]:
             for one in launches
         ),
     ]
+
+
+def _on_no_hosts(settings: LaunchTable | LaunchSettings) -> dict[str, object]:
+    plain = dataclasses.asdict(settings)
+    assert plain.pop("hosts") == ()
+    return plain
 
 
 @pytest.mark.parametrize("name", MACHINES)

@@ -45,9 +45,12 @@ def reasons_of(text: str, machine: PlanMachine = MACHINE) -> set[str]:
 
 
 def test_every_dimension_is_of_the_task_or_of_the_mechanism() -> None:
-    """A dimension that is in neither list would silently join curves that differ in it."""
+    """A dimension that is in neither list would silently join curves that differ in it.
+
+    `devices_per_node` says what the numbers in `devices` mean, and is one for a run.
+    """
     apart = {"size", "size_asked", "verify", "warmup", "stop_rule", "stop_samples", "stop_relative_half_width",
-             "stop_time_ns", "ranks"}  # fmt: skip
+             "stop_time_ns", "ranks", "devices_per_node"}  # fmt: skip
     assert sorted((*TASK, *MECHANISM)) == sorted(set(Case("mpi", "pingpong", 8, 8, (0, 1)).dimensions()) - apart)
 
 
@@ -390,11 +393,11 @@ def test_a_case_without_the_later_dimensions_keeps_the_key_of_before_them() -> N
     case = Case("kernel", "stream_copy", 8, 8, (0,))
     before = {name: value for name, value in case.dimensions().items()
               if name not in ("managed", "source_device", "target_device", "cpu_node", "groups",
-                              "distribution", "beside")}  # fmt: skip
+                              "distribution", "beside", "devices_per_node")}  # fmt: skip
     text = json.dumps(before, sort_keys=True, separators=(",", ":"))
     assert case.case_key == hashlib.sha256(text.encode()).hexdigest()[:16]
     for later in ({"managed": "prefetch"}, {"source_device": 0}, {"target_device": 0}, {"cpu_node": 0},
-                  {"distribution": "2x2"}):  # fmt: skip
+                  {"distribution": "2x2"}, {"devices_per_node": 1}):  # fmt: skip
         assert dataclasses.replace(case, **later).case_key != case.case_key  # type: ignore[arg-type]
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.slurm import COMMON
 from faults.leftovers import left_behind
 from linkgauge.store.run import load
 
@@ -45,28 +46,13 @@ stop_rule = "duration"
 stop_time_ns = "1s"
 """
 CASES = 2 * 2 * 5
-CONFIGURATION = """
+CONFIGURATION = f"""
 ClusterName=here
-SlurmctldHost={host}(127.0.0.1)
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd-%n.log
-SlurmctldPort={ports[0]}
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-ReturnToService=2
-MpiDefault=none
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 State=UNKNOWN
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 State=UNKNOWN
+SlurmctldHost={{host}}(127.0.0.1)
+SlurmctldPort={{ports[0]}}
+{COMMON}
+NodeName=n1 NodeHostname={{host}} NodeAddr=127.0.0.1 Port={{ports[1]}} CPUs=1 State=UNKNOWN
+NodeName=n2 NodeHostname={{host}} NodeAddr=127.0.0.1 Port={{ports[2]}} CPUs=1 State=UNKNOWN
 PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 """
 

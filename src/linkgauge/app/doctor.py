@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from linkgauge.app.command_line import command, flag, option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_SHOWN = 8
 
 
 @command("doctor", epilog="Example: linkgauge doctor --mpi /opt/openmpi")
 @option("--mpi", help="The MPI library that a run would use.")
 @option("--devices", default="auto", help="The devices that a run would use.")
+@option("--nodes", metavar="NUMBER", help="On so many nodes of this job, or 'all', at once: what differs between them.")
+@option("--hosts", metavar="A,B|FILE", help="On these nodes, reached by ssh.")
 @flag("--json", "as_json", help="As JSON.")
-def doctor_command(mpi: str | None, devices: str, as_json: bool) -> int:
+def doctor_command(mpi: str | None, devices: str, nodes: str | None, hosts: str | None, as_json: bool) -> int:
     """Look for what is wrong with this set-up: each check with its cost and remedy. Exit status 1 if one fails."""
+    if nodes is not None or hosts is not None:
+        return _on_nodes(mpi, devices, nodes, hosts, as_json)
     from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING, as_row, run_checks
     from linkgauge.doctor.readers import Readers
     from linkgauge.errors import EnvironmentLackingError
@@ -44,3 +55,52 @@ def doctor_command(mpi: str | None, devices: str, as_json: bool) -> int:
             if result.remedy:
                 console.print(Text(f"{'':12}remedy: {result.remedy}"), soft_wrap=True)
     return 1 if any(result.status == FAILING for _, result in found) else 0
+
+
+def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | None, as_json: bool) -> int:
+    """The doctor on every node: what most have first, and what differs before what is alike."""
+    import dataclasses
+
+    from rich.console import Console
+    from rich.text import Text
+
+    from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING
+    from linkgauge.doctor.on_nodes import look_on_nodes
+    from linkgauge.run.hosts import asked_hosts
+    from linkgauge.run.mpi_library import default_installation, resolve
+
+    names = asked_hosts(nodes, hosts)
+    found = look_on_nodes(resolve(mpi) if mpi is not None else default_installation(), names, devices)
+    if as_json:
+        print(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
+        return 1 if any(one.status == FAILING for one in found) else 0
+    console = Console()
+    differing = [one for one in found if one.differs]
+    for one in differing:
+        console.print(Text(f"differs     {one.name}:", style="yellow"), soft_wrap=True)
+        for status, finding, on in one.found:
+            said = f"{finding}" if status == OK else f"{status}: {finding}"
+            console.print(Text(f"{'':12}{_hosts_text(on)}: {said}"), soft_wrap=True)
+        _print_cost(console, one.cost, one.remedy)
+    for one in found:
+        if not one.differs and one.status in (FAILING, WARNING):
+            status, finding, _ = one.found[0]
+            console.print(Text(f"{status:<12}{one.name}, on all {len(names)}: {finding}"), soft_wrap=True)
+            _print_cost(console, one.cost, one.remedy)
+    alike = [one for one in found if not one.differs]
+    well, not_looked = (sum(one.status == status for one in alike) for status in (OK, NOT_CHECKED))
+    rest = f", {not_looked} could not be looked at" if not_looked else ""
+    console.print(f"{len(names)} nodes: {len(differing)} things differ, {well} are alike and well{rest}")
+    return 1 if any(one.status == FAILING for one in found) else 0
+
+
+def _hosts_text(hosts: Sequence[str]) -> str:
+    return ", ".join(hosts[:_SHOWN]) + (f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else "")
+
+
+def _print_cost(console: Console, cost: str, remedy: str) -> None:
+    from rich.text import Text
+
+    for word, text in (("costs", cost), ("remedy", remedy)):
+        if text:
+            console.print(Text(f"{'':12}{word}: {text}"), soft_wrap=True)

@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.app import run_options
 from linkgauge.app.presenting import MakingReport, present
 from linkgauge.app.progress import reporter_for
 from linkgauge.errors import UsageError
+from linkgauge.files import read_file
 from linkgauge.plan.builtin import builtin_plan
 from linkgauge.plan.model import Plan
 from linkgauge.run.binding import cores_by_rank, with_own_core
 from linkgauge.run.devices import DeviceSet, find_devices
 from linkgauge.run.fallback import KEY, found_steps, library_of
+from linkgauge.run.hosts import asked_hosts, hosts_of_job
 from linkgauge.run.info import run_info
 from linkgauge.run.measure import check_out, default_out, measure
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.nodes import Nodes, cores_there
+from linkgauge.run.nodes import Nodes, cores_there, ways_between
 from linkgauge.run.on_system import described_devices, prepare_on, system_data
 from linkgauge.run.prepare import prepare, prepare_from
 from linkgauge.run.prepared import Prepared
 from linkgauge.run.stored_plan import write_launches
 from linkgauge.run.time_limit import TimeLimit
 from linkgauge.store.folder import RunFolder
+from linkgauge.system.switches import Switches, of_text
 
 if TYPE_CHECKING:
     from linkgauge.app.run import Asked
 
 _ANY_CORE = range(1 << 16)
+_MOST_FABRIC_BYTES = 1 << 28
 
 
 def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
@@ -50,7 +56,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         return 0
     devices = find_devices(asked.devices)
     reporter = reporter_for()
-    nodes = Nodes(devices, reporter.note)
+    nodes = Nodes(devices, reporter.note, switches=_switches(asked.fabric))
     plan = _asked_plan(asked, given, devices.kind)
     prepared = _prepared(asked, plan, devices, given, None if dry_run else nodes)
     if dry_run:
@@ -60,7 +66,13 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
             cores_by_rank(launch.settings.bind, launch.settings.devices, devices.infos, _ANY_CORE)
         print_plan(plan.name, prepared, as_json=as_json)
         return 0
-    for bind, words in _crowded(prepared, devices, nodes).items():
+    job = None if asked.nodes or asked.hosts or asked.threads else hosts_of_job()
+    if job is not None and len(job[0]) > 1:
+        reporter.note(f"this {job[1]} job has {len(job[0])} nodes: --nodes all measures every device of each")
+    crowded, said = _crowded(prepared, devices, nodes)
+    for text in said:
+        reporter.note(text)
+    for bind, words in crowded.items():
         reporter.note(f"warning: --bind '{bind}': {words}: latencies include waits for one (oversubscribed)")
     out = asked.out or default_out(plan.name)
     info = run_info(
@@ -102,19 +114,32 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     return status
 
 
-def _crowded(prepared: Prepared, devices: DeviceSet, nodes: Nodes) -> dict[str, str]:
-    """How ranks share cores by what --bind asks for. UsageError for cores that are not there: no failed launch."""
-    crowded = {}
+def _crowded(prepared: Prepared, devices: DeviceSet, nodes: Nodes) -> tuple[dict[str, str], list[str]]:
+    """How ranks share cores by what --bind asks for, and by which interface nodes will reach each other.
+
+    UsageError for cores that are not there: no failed launch.
+    """
+    crowded, said = {}, dict[str, None]()
     for launch in prepared.launches:
         settings, bind = launch.settings, launch.settings.bind
-        if there := nodes.of(prepared.mpis.get(settings.mpi), settings.ranks, settings.launcher_args):
+        if there := nodes.of(prepared.mpis.get(settings.mpi), settings.ranks, settings.launcher_args, settings.hosts):
             cores_there(there, bind, settings.devices, devices.ordinals)
+            environment = {**os.environ, **dict(settings.env)}
+            said |= dict.fromkeys(ways_between(prepared.mpis[settings.mpi], environment, there))
             continue
         cores = cores_by_rank(bind, settings.devices, devices.infos)
         if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so
             count = len({core for rank in cores for core in rank})
             crowded[bind] = f"{len(cores)} ranks share {count} core{'' if count == 1 else 's'}"
-    return crowded
+    return crowded, list(said)
+
+
+def _switches(path: Path | None) -> Switches | None:
+    """What `--fabric` says of which node hangs on which switch."""
+    if path is None:
+        return None
+    text = read_file(path, _MOST_FABRIC_BYTES, "a network's switches")
+    return of_text(text.decode(errors="replace"), str(path))
 
 
 def warn(devices: DeviceSet, prepared: Prepared, reporter: Any) -> None:
@@ -162,5 +187,6 @@ def _launched(asked: Asked, plan: Plan, given: list[MpiInstallation]) -> Plan:
         peer_access=asked.peer_access,
         thread_level=asked.thread_level,
         launcher_args=asked.launcher_words(),
+        hosts=asked_hosts(asked.nodes, asked.hosts),
     )
     return asked.settled(plan)

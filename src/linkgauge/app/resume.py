@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +15,15 @@ from linkgauge.app.progress import reporter_for
 from linkgauge.errors import RunFolderError, UsageError
 from linkgauge.model.case import STATUSES
 from linkgauge.plan.environment import is_stand_in
+from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.run.devices import find_devices
 from linkgauge.run.fallback import started_in, taken_of
+from linkgauge.run.hosts import asked_hosts, hosts_of_job
 from linkgauge.run.info import now, run_info
 from linkgauge.run.measure import clean_up, measure
 from linkgauge.run.prepare import changes, known_curves, plan_machine, resumed_mpis, resumed_pending
 from linkgauge.run.prepared import Prepared
-from linkgauge.run.stored_plan import read_launches, unsafe_settings, with_secrets
+from linkgauge.run.stored_plan import on_hosts, read_launches, unsafe_settings, with_secrets
 from linkgauge.run.time_limit import TimeLimit
 from linkgauge.run.transports import absent_transports
 from linkgauge.store.folder import RunFolder
@@ -41,10 +45,12 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     folder.hold()
     stored_launches = read_launches(folder.path)
     env = run_options.parse_env(asked.env)
-    launches = tuple(with_secrets(launch, env, os.environ) for launch in stored_launches)
+    hosts = _hosts_for(asked.hosts, stored_launches)
+    launches = tuple(with_secrets(on_hosts(launch, hosts), env, os.environ) for launch in stored_launches)
     # What the user's own environment or command line holds is not a stranger's.
     secrets = {name for one in stored_launches for name, value in one.settings.env if is_stand_in(name, value)}
-    allowed = frozenset({*env, *secrets, *(["--launcher-args"] if asked.launcher_args else [])})
+    allowed = frozenset({*env, *secrets, *(["--launcher-args"] if asked.launcher_args else []),
+                         *(["--hosts"] if hosts else [])})  # fmt: skip
     for launch in launches:
         unsafe = unsafe_settings(launch, allowed)
         if unsafe:
@@ -89,7 +95,9 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     prepared = Prepared(
         pending,
         devices,
-        plan_machine(devices, absent),
+        dataclasses.replace(
+            plan_machine(devices, absent), nodes=max([1, *(len(launch.settings.hosts) for launch in launches)])
+        ),
         mpis,
         seed,
         max_failures=asked.max_failures,
@@ -102,6 +110,16 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     status = measure(prepared, folder, reporter)
     present(folder.path, reporter, report=report)
     return status
+
+
+def _hosts_for(asked: str | None, launches: Sequence[PlannedLaunch]) -> tuple[str, ...]:
+    """The nodes that a run over several goes on with: --hosts, else as many of this job's as it has; none where there
+    is neither."""
+    wanted = max([0, *(len(launch.settings.hosts) for launch in launches)])
+    if not wanted or asked is not None:
+        return asked_hosts(None, asked)
+    job = hosts_of_job()
+    return job[0][:wanted] if job is not None else ()
 
 
 def _retry(text: str | None) -> frozenset[str]:

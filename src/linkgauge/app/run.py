@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,20 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
 )
 @option("--launcher-args", panel=_LAUNCH, help="More arguments of mpiexec or srun.")
 @option(
+    "--nodes",
+    metavar="NUMBER",
+    panel=_LAUNCH,
+    help="So many nodes of this job's (Slurm, PBS, LSF, Flux) or of --hosts, or 'all': every device of each.",
+)
+@option(
+    "--fabric",
+    type=PATH,
+    metavar="FILE",
+    panel=_LAUNCH,
+    help="Which node hangs on which switch: topology.conf, ibnetdiscover's output, or a node and its switches a line.",
+)
+@option("--hosts", metavar="A,B|FILE", panel=_LAUNCH, help="The nodes to measure, by name, reached by ssh.")
+@option(
     "--repeat",
     callback=run_options.whole(1),
     metavar="NUMBER",
@@ -133,6 +148,8 @@ def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int
     asked.check()
     if as_json and not dry_run:
         raise UsageError("--json needs --dry-run: a run's results are printed by 'linkgauge show --json'")
+    if asked.nodes and not dry_run:
+        _in_an_allocation(asked)
     if asked.resume is not None:
         from linkgauge.app.resume import resume_run
 
@@ -140,6 +157,19 @@ def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int
     from linkgauge.app.new_run import new_run
 
     return new_run(asked, dry_run=dry_run, as_json=as_json, report=report)
+
+
+def _in_an_allocation(asked: Asked) -> None:
+    """Where `--nodes` asks for nodes that only a job has, and none is there: become the batch system's starter of one.
+
+    It runs this very command again, in the job.
+    """
+    from linkgauge.run.hosts import starts_allocation
+
+    starter = starts_allocation(asked.nodes, asked.hosts, os.environ)
+    if starter:
+        click.echo(f"asking for a job: {shlex.join(starter)} (more of its options by SALLOC_* variables)", err=True)
+        os.execv(starter[0], [*starter, sys.executable, "-m", "linkgauge", *sys.argv[1:]])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +192,9 @@ class Asked:
     peer_access: bool | None
     thread_level: str | None
     launcher_args: str | None
+    nodes: str | None
+    hosts: str | None
+    fabric: Path | None
     repeat: int | None
     seed: int | None
     out: Path | None
@@ -189,6 +222,10 @@ class Asked:
                 raise UsageError(f"{name} '{word}': expected one of {', '.join(known)}")
             if word is not None and (self.resume or self.from_run):
                 raise UsageError(f"{name} is of a new plan: leave it out with --resume and --from")
+        if self.threads and (self.nodes or self.hosts):
+            raise UsageError("--threads is one process: leave out --nodes and --hosts, or --threads")
+        if self.resume is not None and self.nodes:
+            raise UsageError("--resume has the run's own nodes: leave out --nodes; --hosts gives others in their place")
         if self.threads and self.mpi:
             raise UsageError("--threads has no MPI: leave out --mpi, or --threads")
         if self.beside:

@@ -134,6 +134,7 @@ def apply_launches(
     threads: bool,
     bind: str | None,
     launcher_args: Sequence[str],
+    hosts: Sequence[str] = (),
     peer_access: bool | None = None,
     thread_level: str | None = None,
 ) -> Plan:
@@ -153,6 +154,7 @@ def apply_launches(
                 peer_access=table.peer_access if peer_access is None else peer_access,
                 thread_level=thread_level or table.thread_level,
                 launcher_args=tuple(launcher_args) or table.launcher_args,
+                hosts=() if threads or table.threads else tuple(hosts),
             )
         )
     return dataclasses.replace(plan, launches=tuple(_unique_tables(tables)))

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def warnings_before_run(devices: DeviceSet, prepared: Prepared) -> list[str]:
     """One line for each quick check that does not say ok: finding, cost and remedy."""
-    ranks = max((launch.settings.ranks for launch in prepared.launches), default=devices.count)
+    of_node = (launch.settings.ranks // max(len(launch.settings.hosts), 1) for launch in prepared.launches)
+    ranks = max(of_node, default=devices.count)
     mpi = next(iter(prepared.mpis.values()), None)
     said = []
     for one, result in run_checks(Readers(mpi=mpi, ranks=ranks), quick_only=True):

@@ -22,6 +22,7 @@ from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart, values_o
 from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.place import Place
 from linkgauge.stats.alike import CaseClasses
+from linkgauge.stats.crossing import Crossing
 from linkgauge.stats.launches import Places, launch_devices, launch_names, nodes_of
 from linkgauge.system.model import System
 
@@ -231,8 +232,9 @@ class Facts:
         samples: Samples | None = None,
         info: Mapping[str, Any] | None = None,
         records: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None,
+        crossings: Mapping[Identity, Crossing] | None = None,
     ) -> None:
-        """Hold what was read; `records` gives whole dimensions when asked."""
+        """Hold what was read; `records` gives whole dimensions when asked, `crossings` are of cases between nodes."""
         self.measures = list(measures)
         self.failures = list(failures)
         self.skipped = list(skipped)
@@ -240,6 +242,7 @@ class Facts:
         self.launches = list(launches)
         self.system = system
         self.info = dict(info or {})
+        self.crossings = dict(crossings or {})
         self.samples = samples or Samples()
         self._records = records
         self._places = Places(self.launches)
@@ -263,6 +266,7 @@ class Facts:
             samples=self.samples,
             info=self.info,
             records=self._records,
+            crossings=self.crossings,
         )
 
     def device_of(self, subject: str) -> int | None:

@@ -14,6 +14,7 @@ from linkgauge.findings.samples import Identity, RankSeries, Samples
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.attempts import Counted, counted
+from linkgauge.stats.crossing import crossings
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         samples=Samples(_series_reader(run)),
         info=run.info,
         records=lambda: {row["case_key"]: row for row in counted(run).rows},
+        crossings=crossings(run),
     )
 
 

@@ -9,13 +9,25 @@ import dataclasses
 from collections.abc import Container
 
 from linkgauge.errors import UsageError
-from linkgauge.findings import blocks, collectives, curves, health, known, localise, locality, moments, periods, ways
+from linkgauge.findings import (
+    blocks,
+    collectives,
+    crossing,
+    curves,
+    health,
+    known,
+    localise,
+    locality,
+    moments,
+    periods,
+    ways,
+)
 from linkgauge.findings.confidence import LEAST, SLOW, confidence_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
 from linkgauge.findings.rule import REGISTERED, Rule
 
-_MODULES = (moments, localise, health, collectives, locality, known, ways, curves, periods, blocks)
+_MODULES = (crossing, moments, localise, health, collectives, locality, known, ways, curves, periods, blocks)
 RULES: tuple[Rule, ...] = tuple(
     rule for module in _MODULES for rule in REGISTERED.values() if rule.find.__module__ == module.__name__
 )
@@ -50,7 +62,7 @@ def in_words() -> str:
 
 _ALIKE = (
     "throttled", "other_processes", "host_staging", "path_by_hops", "anti_locality", "copy_engine_cap",
-    "falling_goodput", "latency_step", "library_choice", "device_counts", "collective_far",
+    "falling_goodput", "latency_step", "library_choice", "device_counts", "collective_far", "not_by_network",
 )  # fmt: skip
 """Rules whose alarms of one run have one cause more often than several."""
 _CAUSES = ("throttled", "other_processes")

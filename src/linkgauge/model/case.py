@@ -57,7 +57,8 @@ class Says(enum.Enum):
     WHAT = "what is done"
     HOW = "how it is done: the mechanism"
     HOW_LONG = (
-        "how long and how thoroughly: cases that differ in nothing else are one and the same thing, measured twice"
+        "how long and how thoroughly, or in what words: cases that differ in nothing else are one and the same thing, "
+        "measured twice"
     )
     SIZE = "the size, along which curves are drawn"
 
@@ -103,7 +104,8 @@ class StopRule:
 class Case:
     """One case. Fields are the dimensions, in canonical form; the defaults are those of docs/definitions.md.
 
-    `devices` are ordinals in PCI order, one entry for each rank that takes part, in the order of ranks.
+    `devices` are ordinals in PCI order, one entry for each rank that takes part, in the order of ranks. Where it does
+    not lie on the run's first node alone they are numbers of places: node k's device d is k `devices_per_node` + d.
     `size_asked` is what the user asked for; `size` is m, restated as whole blocks where the pattern cuts
     blocks. Both in bytes.
     """
@@ -188,6 +190,7 @@ class Case:
     cpu_node: int = field(default=-1, metadata=_of(
         Says.WHAT, "cpu_stream: NUMA node of the cores that move the bytes; -1 the device's.", _WHERE, NODE,
         later=True))
+    devices_per_node: int = field(default=0, metadata={"says": Says.HOW_LONG, "core": "", "later": True})
     groups: int = field(default=1, metadata=_of(
         Says.WHAT, "Equal groups of the ranks that do the same side by side; collectives only.", _WHERE,
         count(1, 1 << 19), later=True))
@@ -211,6 +214,19 @@ class Case:
     def group_ranks(self) -> int:
         """How many ranks do the pattern with each other: n of docs/definitions.md."""
         return len(self.devices) // self.groups
+
+    def node_of(self, device: int) -> int:
+        """The number of the node, among the run's, that one of its devices is of."""
+        return device // self.devices_per_node if self.devices_per_node else 0
+
+    def on_its_node(self, device: int) -> int:
+        """The ordinal of one of its devices on its own node; below 0 as it is."""
+        return device % self.devices_per_node if self.devices_per_node and device >= 0 else device
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The numbers of the nodes that it lies on, in the order of their first ranks."""
+        return tuple(dict.fromkeys(self.node_of(device) for device in self.devices))
 
     def dimensions(self) -> dict[str, Any]:
         """The canonical dimensions as plain JSON values, stop rule flattened to `stop_*`, in a fixed order."""

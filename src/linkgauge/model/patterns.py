@@ -146,9 +146,12 @@ def why_not_distributed(pattern: str, distribution: str, n: int) -> str:
     return reason
 
 
-def pair_bytes(pattern: str, n: int, m: int, distribution: str) -> list[tuple[int, int, int]]:
-    """(source, target, bytes) of one operation of a `distributed` pattern; pairs without bytes are left out."""
-    found: list[tuple[int, int, int]] = _core().pair_bytes(pattern, n, m, distribution)
+def pair_bytes(pattern: str, n: int, m: int, distribution: str = "", root: int = 0) -> list[tuple[int, int, int]]:
+    """(source, target, bytes) of one operation of a pattern between ranks, by the schedule that composes it.
+
+    Pairs without bytes are left out. A library's own collective may send others; see `stats/crossing.py`.
+    """
+    found: list[tuple[int, int, int]] = _core().pair_bytes(pattern, n, m, distribution, root)
     return found
 
 

@@ -18,7 +18,7 @@ def operation_s(case: Case, machine: PlanMachine) -> float:
     n_group = max(case.group_ranks, 1)
     total = PATTERNS[case.pattern].bytes_total(case.size, n_group, case.window, case.distribution)
     payload = float(total) * case.groups
-    share = max(1.0, n / machine.cores) if machine.kind == "host" else 1.0
+    share = max(1.0, n / len(case.nodes) / machine.cores) if machine.kind == "host" else 1.0
     over_host = (
         over_host_links(case.transport, case.path)
         or case.transport == "mpi"

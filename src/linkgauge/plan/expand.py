@@ -63,20 +63,22 @@ def rank_devices(device_count: int, ranks_per_device: int) -> tuple[int, ...]:
 
 
 def device_sets(
-    pattern: PatternTraits, table: CaseTable, ranks: int | None, all_ranks: Sequence[int]
+    pattern: PatternTraits, table: CaseTable, ranks: int | None, all_ranks: Sequence[int], per_node: int = 1 << 62
 ) -> list[tuple[int, ...]]:
-    """The tuples of devices, one entry a rank, that a pattern runs on.
+    """The tuples of devices, or numbers of places, one entry a rank, that a pattern runs on.
 
     Pair patterns: ordered pairs among the subset as `table.pairs` says, a diagonal entry being one rank with itself.
     Pairs side by side: all of the subset at once, each case another pairing.
     Single-device patterns: each alone; a chase also the pairs, or only sets of as many ranks as are asked for. Host
-    patterns: each alone, then all together. Others: the whole subset.
+    patterns: each alone, then all together. Others: the whole subset. A node has `per_node` devices; subsets are of
+    each node's.
     """
-    subsets = [tuple(rank for rank in all_ranks if rank in subset) for subset in table.devices] or [tuple(all_ranks)]
+    subsets = [tuple(rank for rank in all_ranks if rank % per_node in subset) for subset in table.devices]
+    subsets = subsets or [tuple(all_ranks)]
     found: dict[tuple[int, ...], None] = {}
     for subset in subsets:
         for chosen in _chosen(subset, ranks, table.choose):
-            for devices in _sets_of(pattern, table, chosen):
+            for devices in _sets_of(pattern, table, chosen, per_node):
                 if pattern.ranks != "1 or 2" or ranks in (None, len(devices)):
                     found[devices] = None
     return list(found)
@@ -94,18 +96,22 @@ def _chosen(subset: tuple[int, ...], ranks: int | None, choose: str) -> Iterator
         yield tuple(subset[place * len(subset) // ranks] for place in range(ranks))
 
 
-def _sets_of(pattern: PatternTraits, table: CaseTable, subset: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def _sets_of(
+    pattern: PatternTraits, table: CaseTable, subset: tuple[int, ...], per_node: int
+) -> Iterator[tuple[int, ...]]:
     distinct = tuple(dict.fromkeys(subset))
     if pattern.ranks == "first":
         yield distinct[:1]
     elif pattern.ranks == "2":
-        yield from _pairs(distinct, subset, table.pairs)
+        yield from _pairs(distinct, subset, table.pairs, per_node)
     elif pattern.ranks == "pairs":
+        if table.pairs == "nodes" and distinct[0] // per_node != distinct[-1] // per_node:
+            distinct = _first_of_nodes(distinct, per_node)
         yield from _pairings(distinct, table.pairs, both_ways=pattern.name != "pairs_bidirectional")
     elif pattern.ranks in ("1", "1 or 2"):
         yield from ((device,) for device in distinct)
         if pattern.ranks == "1 or 2" and len(distinct) > 1:
-            yield from (pair for pair in _pairs(distinct, distinct, table.pairs) if len(pair) == 2)
+            yield from (pair for pair in _pairs(distinct, distinct, table.pairs, per_node) if len(pair) == 2)
     elif not pattern.collective:  # host to devices and back, STREAM
         if not table.devices:
             yield from ((device,) for device in distinct)
@@ -114,7 +120,7 @@ def _sets_of(pattern: PatternTraits, table: CaseTable, subset: tuple[int, ...]) 
         yield subset
 
 
-def _pairs(distinct: tuple[int, ...], subset: tuple[int, ...], which: str) -> Iterator[tuple[int, ...]]:
+def _pairs(distinct: tuple[int, ...], subset: tuple[int, ...], which: str, per_node: int) -> Iterator[tuple[int, ...]]:
     diagonal = [(device,) for device in distinct]
     if which == "diagonal":
         yield from diagonal
@@ -123,13 +129,23 @@ def _pairs(distinct: tuple[int, ...], subset: tuple[int, ...], which: str) -> It
     if len(distinct) == 1 and len(subset) > 1:
         ordered = [(distinct[0], distinct[0])]  # two ranks on one device
     if which == "first":
-        yield (ordered or diagonal)[0]
+        across = (pair for pair in ordered if pair[0] // per_node != pair[1] // per_node)
+        yield next(across, (ordered or diagonal)[0])
+    elif which == "nodes":
+        yield from itertools.permutations(_first_of_nodes(distinct, per_node), 2)
+        if distinct[0] // per_node == distinct[-1] // per_node:
+            yield (ordered or diagonal)[0]  # to be skipped with the reason
     elif which == "root":
         yield from (pair for pair in ordered if pair[0] == distinct[0])
     else:
         yield from ordered
         if which == "all":
             yield from diagonal
+
+
+def _first_of_nodes(distinct: tuple[int, ...], per_node: int) -> tuple[int, ...]:
+    first = {device // per_node: device for device in reversed(distinct)}
+    return tuple(first[node] for node in sorted(first))
 
 
 def _pairings(distinct: tuple[int, ...], which: str, *, both_ways: bool) -> Iterator[tuple[int, ...]]:
@@ -153,7 +169,7 @@ def _pairings(distinct: tuple[int, ...], which: str, *, both_ways: bool) -> Iter
     if which == "diagonal":
         return
     yield from rounds
-    if both_ways and which in ("all", "ordered"):
+    if both_ways and which in ("all", "ordered", "nodes"):
         for one in rounds:
             yield tuple(itertools.chain.from_iterable((b, a) for a, b in zip(one[::2], one[1::2], strict=True)))
 
@@ -203,28 +219,29 @@ def _cases_of(
 ) -> Iterator[PlannedCase]:
     pattern = PATTERNS[values["pattern"]]
     per_device = values.get("ranks_per_device", 1)
-    all_ranks = rank_devices(machine.device_count, per_device)
+    all_ranks = rank_devices(machine.places, per_device)
     ranks = values.get("ranks")
-    most = min([len(subset) * per_device for subset in table.devices] or [len(all_ranks)])
+    most = min([len(subset) * per_device * machine.nodes for subset in table.devices] or [len(all_ranks)])
     if ranks is not None and ranks > most:
         if any(isinstance(other, int) and other <= most for other in table.values["ranks"]):
             return  # of 1, 2, 4, 8 those that are here
         raise UsageError(
-            f"{table.where}: {ranks} ranks on {machine.device_count} {machine.kind} devices: expected at most "
+            f"{table.where}: {ranks} ranks on {machine.places} {machine.kind} devices: expected at most "
             f"{len(all_ranks)}; see --ranks-per-device and --devices"
         )
-    for devices in device_sets(pattern, table, ranks, all_ranks):
+    for devices in device_sets(pattern, table, ranks, all_ranks, machine.device_count):
         # Host memory is no other device's: a chase through it is each device's own.
         if pattern.ranks == "1 or 2" and len(devices) == 2 and values.get("source_memory", "device") != "device":
             continue
         for placed in _placed(values, pattern, devices, machine):
             full = values["size"] == FULL
-            ladder = _ladder_of(placed, pattern, devices, table, ladders) if full else None
+            ladder = _ladder_of(placed, pattern, devices, table, ladders, machine) if full else None
             if ladder is not None:
                 placed = {**placed, "size": _likely_size(placed, pattern, devices, ladder, machine)}
-            case, reason = _case(placed, pattern, devices)
+            case, reason = _case(placed, pattern, devices, machine.device_count)
             if case.beside:
-                case, unplaced = with_loads(case, table.where, machine, functools.partial(_job, machine=machine))
+                of_load = functools.partial(_job, table=table, machine=machine)
+                case, unplaced = with_loads(case, table.where, machine, of_load)
                 reason = reason or unplaced
             if ladder is not None:
                 if ladder.curve == curve_id(case):
@@ -234,7 +251,7 @@ def _cases_of(
                 raise UsageError(
                     f"{table.where}: root {case.root} of {case.group_ranks} ranks: expected 0 to {case.group_ranks - 1}"
                 )
-            reason = reason or _not_here(case, pattern, machine)
+            reason = reason or _not_here(case, pattern, table, machine)
             no_room = over_limit(case, machine, plan.memory_limit)
             if ladder is not None:
                 step: Step | None = Step(ladder.curve)
@@ -259,10 +276,15 @@ def _step_of(case: Case, until: Until | None, reason: str, no_room: str, ladders
 
 
 def _ladder_of(
-    values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...], table: CaseTable, ladders: _Ladders
+    values: dict[str, Any],
+    pattern: PatternTraits,
+    devices: tuple[int, ...],
+    table: CaseTable,
+    ladders: _Ladders,
+    machine: PlanMachine,
 ) -> _Ladder:
     """The curve at whose full size a case is measured: the one on the same devices, else the first."""
-    case, _ = _case({**values, "size": 1 << 30}, pattern, devices)
+    case, _ = _case({**values, "size": 1 << 30}, pattern, devices, machine.device_count)
     known = list(ladders.get(family(case), {}).values())
     if not known:
         raise UsageError(
@@ -278,7 +300,7 @@ def _likely_size(
     """The size at which that curve may be full, as asked for: the guess that estimates of time and memory rest on."""
     likely = 8
     for size in ladder.sizes:
-        case, _ = _case({**values, "size": size}, pattern, devices)
+        case, _ = _case({**values, "size": size}, pattern, devices, machine.device_count)
         if size == ladder.sizes[0] or not outlasts(case, ladder.until, machine):
             likely = size
     return likely
@@ -302,10 +324,13 @@ def _placed(
                 yield {**values, "cpu_node": core, "source_node": node, "target_node": target}
         return
     ends = [name for name in ("source_device", "target_device") if values.get(name) == OTHERS]
+    first = devices[0] // machine.device_count * machine.device_count  # its node's first; others are on its node
+    named = [name for name in ("via", "source_device", "target_device") if values.get(name, -1) >= 0]
+    values = {**values, **{name: first + values[name] for name in named}}
     if not ends:
         yield values
         return
-    for other in range(machine.device_count):
+    for other in range(first, first + machine.device_count):
         if other not in devices:
             yield {**values, **dict.fromkeys(ends, other)}
 
@@ -324,7 +349,16 @@ def _nowhere(case: Case, machine: PlanMachine) -> str:
     return ""
 
 
-def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...]) -> tuple[Case, str]:
+def _out_of_reach(case: Case, table: CaseTable, machine: PlanMachine) -> str:
+    """Why a case's transport cannot reach all of its nodes, or pairs of nodes are none; empty where all is well."""
+    if table.pairs == "nodes" and machine.nodes == 1 and PATTERNS[case.pattern].ranks in ("2", "pairs"):
+        return "pairs of nodes need several: give --hosts or --nodes"
+    if TRANSPORTS[case.transport].one_sided and len(case.nodes) > 1:
+        return f"{case.transport} reaches devices of one node only"
+    return ""
+
+
+def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...], per_node: int) -> tuple[Case, str]:
     fields = {name: value for name, value in values.items() if name not in _NOT_CASE_FIELDS}
     stop = StopRule(
         rule=values.get("stop_rule", StopRule.rule),
@@ -356,19 +390,26 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
     whole = len(devices) % groups == 0
     size, reason = restated_size(pattern, size_asked, len(devices) // groups if whole else len(devices), datatype)
     fields["size"] = size
+    if max(devices) >= per_node:
+        fields["devices_per_node"] = per_node
     return Case(size_asked=size_asked, devices=devices, stop=stop, **fields), reason
 
 
-def _job(values: dict[str, Any], devices: tuple[int, ...], machine: PlanMachine) -> tuple[Case, str]:
+def _job(values: dict[str, Any], devices: tuple[int, ...], table: CaseTable, machine: PlanMachine) -> tuple[Case, str]:
     """The case of a load, and why it cannot be; empty where it can."""
     pattern = PATTERNS[values["pattern"]]
-    case, reason = _case(values, pattern, devices)
+    case, reason = _case(values, pattern, devices, machine.device_count)
     fits = "" if pattern.takes(case.group_ranks) else f"{pattern.name} is not of {case.group_ranks} ranks"
-    return case, reason or fits or _not_here(case, pattern, machine)
+    return case, reason or fits or _not_here(case, pattern, table, machine)
 
 
-def _not_here(case: Case, pattern: PatternTraits, machine: PlanMachine) -> str:
-    return machine.absent.get(case.transport, "") or _meaningless(case, pattern) or _nowhere(case, machine)
+def _not_here(case: Case, pattern: PatternTraits, table: CaseTable, machine: PlanMachine) -> str:
+    return (
+        machine.absent.get(case.transport, "")
+        or _meaningless(case, pattern)
+        or _out_of_reach(case, table, machine)
+        or _nowhere(case, machine)
+    )
 
 
 def _meaningless(case: Case, pattern: PatternTraits) -> str:

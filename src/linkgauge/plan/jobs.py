@@ -32,11 +32,11 @@ def with_loads(case: Case, where: str, machine: PlanMachine, make: MakeJob) -> t
     reason = ""
     for number, load in enumerate(asked, 1):
         devices = _devices(load.where, case, machine)
-        absent = next((device for device in devices if device >= machine.device_count), None)
+        absent = next((device for device in devices if device >= machine.places), None)
         if absent is not None:
-            raise UsageError(f"{where}: load {number}: no device {absent}: expected 0 to {machine.device_count - 1}")
+            raise UsageError(f"{where}: load {number}: no device {absent}: expected 0 to {machine.places - 1}")
         if not devices:
-            used = f"the case uses all {machine.device_count}"
+            used = f"the case uses all {machine.places}"
             return dataclasses.replace(case, beside=""), f"load {number} has no device: {used}; say on={SAME}"
         ranks = PATTERNS[load.values["pattern"]].ranks
         alone = ranks in ("1", "1 or 2", "first")
@@ -44,14 +44,16 @@ def with_loads(case: Case, where: str, machine: PlanMachine, make: MakeJob) -> t
             one, unfit = make(load.values, chosen)
             reason = reason or (f"load {number}: {unfit}" if unfit else "")
             loads.append(LoadCase(one, load.pace))
-    return dataclasses.replace(case, beside=written(tuple(loads))), reason
+    # Of places numbered over nodes where any job is on another node than the first.
+    per_node = max([case.devices_per_node, *(load.case.devices_per_node for load in loads)])
+    return dataclasses.replace(case, beside=written(tuple(loads)), devices_per_node=per_node), reason
 
 
 def _devices(where: tuple[int, ...] | str, case: Case, machine: PlanMachine) -> tuple[int, ...]:
     if where == SAME:
         return tuple(dict.fromkeys(case.devices))
     if where == REST:
-        return tuple(device for device in range(machine.device_count) if device not in case.devices)
+        return tuple(device for device in range(machine.places) if device not in case.devices)
     assert not isinstance(where, str)
     return where
 

@@ -44,10 +44,11 @@ class LaunchSettings:
     threads: bool
     ranks_per_device: int
     peer_access: bool
-    devices: tuple[int, ...]  # the device of each rank
+    devices: tuple[int, ...]  # the device of each rank; with `hosts` the number of its place
     thread_level: str
     mixed_memory: bool = False  # for cases that _is_mixed alone; no part of the key: what is asked for is the same
     mpi_asked: bool = dataclasses.field(default=True, compare=False)  # else another may take the place of `mpi`
+    hosts: tuple[str, ...] = ()  # the run's nodes in their order, each with as many ranks; none: not asked for
 
     @property
     def ranks(self) -> int:
@@ -57,11 +58,13 @@ class LaunchSettings:
     def key_contents(self, mpi_build: str) -> dict[str, Any]:
         """What `launch_key` hashes, and what of it may be stored: a secret counts by its stand-in.
 
-        The usual thread level is left out: runs made before it could be set match.
+        The usual thread level is left out, and so are nodes that were not asked for: runs made before match.
         """
         level = {} if self.thread_level == USUAL_THREAD_LEVEL else {"thread_level": self.thread_level}
+        nodes = {"nodes": len(self.hosts)} if self.hosts else {}
         return {
             **level,
+            **nodes,
             "mpi": mpi_build,
             "env": shown(self.env),
             "launcher_args": list(self.launcher_args),
@@ -157,9 +160,10 @@ def _place(
         ranks_per_device=per_device,
         peer_access=table.peer_access,
         thread_level=table.thread_level,
-        devices=rank_devices(machine.device_count, per_device),
+        devices=rank_devices(machine.places, per_device),
         mixed_memory=not reason and not table.threads and machine.kind != "host" and _is_mixed(case),
         mpi_asked=table.mpi_asked,
+        hosts=table.hosts,
     )
     cases, skips = groups.setdefault(settings, ({}, {}))
     if reason:
@@ -179,6 +183,7 @@ def with_other_mpi(
     table = LaunchTable(
         mpi=mpi,
         launcher_args=settings.launcher_args if mpi else (),
+        hosts=settings.hosts if mpi else (),
         bind=settings.bind,
         threads=not mpi,
         peer_access=settings.peer_access,

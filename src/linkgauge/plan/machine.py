@@ -24,6 +24,12 @@ class PlanMachine:
     absent: Mapping[str, str] = dataclasses.field(default_factory=dict)  # transport -> why it cannot run here at all
     memory_nodes: tuple[int, ...] = (0,)  # NUMA nodes with memory
     core_nodes: tuple[int, ...] = (0,)  # NUMA nodes with cores
+    nodes: int = 1  # of the run, each with as many devices; all else is of the node that has least
+
+    @property
+    def places(self) -> int:
+        """Devices of all nodes."""
+        return self.device_count * self.nodes
 
     @property
     def _assumed(self) -> RuntimeTraits:

@@ -14,7 +14,10 @@ from linkgauge.plan.machine import PlanMachine
 
 @dataclasses.dataclass(frozen=True)
 class MemoryNeed:
-    """Bytes that a case takes at once, over all of its ranks; `device_bytes` on the device with the most."""
+    """Bytes that a case takes at once, over all of its ranks on the node with the most of them.
+
+    `device_bytes` on the device with the most.
+    """
 
     device_bytes: int
     host_bytes: int
@@ -61,7 +64,7 @@ def _need(case: Case) -> MemoryNeed:
     staging holds a pinned copy of each device buffer; reductions composed over copies hold one more buffer.
     """
     source, target = _buffers(case)
-    ranks = max(case.ranks, 1)
+    ranks = max(len(_on_the_fullest_node(case)), 1)
     scratch = max(source, target) if PATTERNS[case.pattern].reduces else 0
     per_rank_device = per_rank_host = 0
     for kind, size in ((case.source_memory, source), (case.target_memory, target)):
@@ -86,10 +89,21 @@ def _need(case: Case) -> MemoryNeed:
     )
 
 
+def _on_the_fullest_node(case: Case) -> tuple[int, ...]:
+    """The devices, one for each rank, of the node with most of the case's ranks."""
+    if not case.devices_per_node:
+        return case.devices
+    of_node: dict[int, list[int]] = {}
+    for device in case.devices:
+        of_node.setdefault(case.node_of(device), []).append(device)
+    most = max(map(len, of_node.values()))
+    return next(tuple(devices) for devices in of_node.values() if len(devices) == most)
+
+
 def total_bytes(case: Case, machine: PlanMachine) -> int:
-    """All memory of the case, devices and host together, for the estimate that is shown."""
+    """All memory of the case on one node, devices and host together, for the estimate that is shown."""
     need = memory_need(case)
-    devices = max(len(set(case.devices)), 1)
+    devices = max(len(set(_on_the_fullest_node(case))), 1)
     return need.device_bytes * devices + need.via_bytes + need.host_bytes
 
 
@@ -98,7 +112,7 @@ def over_limit(case: Case, machine: PlanMachine, limit: Share) -> str:
     need = memory_need(case)
     host_bytes = need.host_bytes
     if machine.kind == "host":  # the devices' memory is the host's own
-        host_bytes += need.device_bytes * max(len(set(case.devices)), 1) + need.via_bytes
+        host_bytes += need.device_bytes * max(len(set(_on_the_fullest_node(case))), 1) + need.via_bytes
     elif max(need.device_bytes, need.via_bytes) > limit.of(machine.device_free_bytes):
         return _reason(max(need.device_bytes, need.via_bytes), "device memory", limit, machine.device_free_bytes)
     if host_bytes > limit.of(machine.host_free_bytes):

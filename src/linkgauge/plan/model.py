@@ -10,7 +10,7 @@ from linkgauge.model.patterns import SIDE_BY_SIDE
 from linkgauge.model.quantity import Share
 from linkgauge.plan.curves import Until
 
-PAIRS = ("all", "ordered", "first", "root", "diagonal")
+PAIRS = ("all", "ordered", "first", "root", "nodes", "diagonal")
 CHOICES = ("neighbours", "spread", "both")
 BINDINGS = ("nearest", "none")
 KINDS = ("all", "gpu", "host")  # of devices, that a table is of
@@ -31,7 +31,9 @@ class CaseTable:
     values: Mapping[str, tuple[Value, ...]]
     devices: tuple[tuple[int, ...], ...] = ()
     choose: str = "neighbours"  # of fewer ranks than there are: the first so many, evenly spread, or a case of each
-    pairs: str = "all"  # all ordered pairs and the diagonal | ordered | first | root (root to each other) | diagonal
+    # all ordered pairs and the diagonal | ordered | first | root (root to each other) | nodes (one for each two nodes)
+    # | diagonal
+    pairs: str = "all"
     launch: tuple[str, ...] = ()
     until: Until | None = None
     on: str = "all"  # kind of devices that it is measured on
@@ -46,6 +48,7 @@ class LaunchTable:
     mpi: str = ""  # an installation's name as `linkgauge list mpi` shows it; "": the default
     env: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     launcher_args: tuple[str, ...] = ()  # from the command line only, never from a file
+    hosts: tuple[str, ...] = ()  # likewise: the run's nodes in their order; none: where the launcher puts the ranks
     bind: str = "nearest"  # nearest | none | lists of cores by rank, 0-3:4-7
     threads: bool = False
     peer_access: bool = True

@@ -155,7 +155,7 @@ class Fallback:
             # Arguments are of one family of launchers.
             if one.library.resolve() not in tried and (not settings.launcher_args or one.launcher_kind == kind):
                 yield one
-        if not settings.launcher_args:
+        if not settings.launcher_args and not settings.hosts:  # threads are of one node
             yield None
 
     def note_start(self, settings: LaunchSettings) -> list[Step]:

@@ -8,11 +8,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run import evidence, processes
 from linkgauge.run.heartbeat import PID, HeartbeatFile
 from linkgauge.run.launchers import launcher_for
@@ -58,7 +59,7 @@ class Launch:
         spec: WorkerSpec,
         mpi: MpiInstallation | None,
         env: Mapping[str, str],
-        launcher_args: Sequence[str],
+        settings: LaunchSettings,
         prepared: Prepared,
         folders: PrivateFolders,
         own: LaunchFolders,
@@ -67,7 +68,7 @@ class Launch:
         self._spec = spec
         self._mpi = mpi
         self._env = dict(env)
-        self._launcher_args = launcher_args
+        self._settings = settings
         self._prepared = prepared
         self._folders = folders
         self._own = own
@@ -136,7 +137,8 @@ class Launch:
             command=[*self._prepared.worker, str(spec_path)],
             env={**own, **self._env},
             folders=self._own,
-            launcher_args=self._launcher_args,
+            launcher_args=self._settings.launcher_args,
+            hosts=self._settings.hosts,
         )
         launcher = launcher_for(self._mpi)
         environment = {**package_environment(), **launcher.environment(request), **request.env}

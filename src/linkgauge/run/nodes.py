@@ -6,24 +6,29 @@ looks for devices there, and all say where they are. `python -m linkgauge.run.no
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
+import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from linkgauge.errors import EnvironmentLackingError
+from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.run.binding import cores_by_rank, node_cores
 from linkgauge.run.devices import DeviceSet, probe
+from linkgauge.run.interfaces import REMEDY, Network, chosen, network, wrong_choices
 from linkgauge.run.launchers import launcher_for, started_by
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.private_folder import PrivateFolders
+from linkgauge.run.private_folder import PrivateFolders, remove_elsewhere
 from linkgauge.run.processes import MARK
 from linkgauge.run.rank_words import say, words_of_ranks
 from linkgauge.run.session import node_name
+from linkgauge.system.switches import Switches, of_addresses, of_slurm
 
 _LOOK = (sys.executable, "-m", "linkgauge.run.nodes")
 _TIMEOUT_S = 120
@@ -48,11 +53,14 @@ class Node:
     core_nodes: tuple[int, ...]
     host_free_bytes: int
     shm_free_bytes: int
+    network: Network = dataclasses.field(default_factory=Network)
+    switch_address: str = ""  # what Slurm says of its place in the network
 
     def plain(self) -> dict[str, Any]:
         """What run.json says of it."""
         infos = [dict(info) for info in self.devices.values()]
-        return {"host": self.host, "devices": infos, "cores": self.cores, "memory_nodes": list(self.memory_nodes)}
+        return {"host": self.host, "devices": infos, "cores": self.cores, "memory_nodes": list(self.memory_nodes),
+                "network": self.network.plain()}  # fmt: skip
 
     def words(self) -> str:
         """What a plan asks of a node, in words: equal for nodes that are alike."""
@@ -68,12 +76,19 @@ class Nodes:
     Where all ranks are on this process' node there is nothing to look at, and what it sees itself stands.
     """
 
-    def __init__(self, devices: DeviceSet, tell: Callable[[str], None], before: Sequence[str] = ()) -> None:
-        """Take this node's devices, and who is told how nodes differ.
+    def __init__(
+        self,
+        devices: DeviceSet,
+        tell: Callable[[str], None],
+        before: Sequence[str] = (),
+        switches: Switches | None = None,
+    ) -> None:
+        """Take this node's devices, who is told how nodes differ, and which switches nodes hang on where it was given.
 
         `before`, of tests only: what the ranks' command begins with. Nodes are then always looked at.
         """
         self._devices = devices
+        self._switches = switches
         self._tell = tell
         self._before = before
         self._known: dict[tuple[object, ...], tuple[Node, ...]] = {}
@@ -84,20 +99,23 @@ class Nodes:
         mpi: MpiInstallation | None,
         ranks: int,
         launcher_args: Sequence[str],
+        hosts: Sequence[str] = (),
         folders: PrivateFolders | None = None,
     ) -> tuple[Node, ...]:
         """The nodes of a launch in the order of their first ranks; none where all ranks are here, or are not known.
 
-        `folders` as `words_of_ranks` takes them. EnvironmentLackingError that names node and device where a node lacks
-        one of the run's.
+        `hosts` and `folders` as `words_of_ranks` takes them. EnvironmentLackingError that names node and device where a
+        node lacks one of the run's, or that says what is wrong where hosts are asked for and ranks are not so on them.
         """
-        if mpi is None or not (self._before or launcher_for(mpi).may_leave(launcher_args)):
+        if mpi is None or not (self._before or hosts or launcher_for(mpi).may_leave(launcher_args)):
             return ()
-        key = (mpi.launcher, ranks, tuple(launcher_args))
+        key = (mpi.launcher, ranks, tuple(launcher_args), tuple(hosts))
         if key not in self._known:
             command = [*self._before, *_LOOK, self._devices.kind, str(self._devices.count)]
-            said = words_of_ranks(mpi, ranks, command, launcher_args, folders, _TIMEOUT_S)
+            said = words_of_ranks(mpi, ranks, command, launcher_args, folders, _TIMEOUT_S, hosts)
             found = said if isinstance(said, str) else _nodes(said, ranks)
+            if hosts:
+                _check_places(found, ranks, hosts)
             if isinstance(found, str):
                 self._note(f"warning: all nodes are taken to be as this one, since a look at them failed: {found}")
                 found = ()
@@ -107,6 +125,13 @@ class Nodes:
                 _check(node, self._devices)
             self._known[key] = found
         return self._known[key]
+
+    def switches(self, nodes: Sequence[Node]) -> Switches | None:
+        """Which switches these nodes hang on: as given, as Slurm tells them or its controller; None: nobody says."""
+        if self._switches is not None:
+            return self._switches
+        found = of_addresses({node.host: node.switch_address for node in nodes}) or _scontrol(os.environ)
+        return found if found is not None and all(node.host in found.above for node in nodes) else None
 
     def _note(self, text: str) -> None:
         if text not in self._told:
@@ -123,6 +148,18 @@ def differences(nodes: Sequence[Node]) -> list[str]:
         return []
     kinds = sorted(alike.items(), key=lambda item: -len(item[1]))
     return ["nodes differ: " + "; ".join(f"{', '.join(hosts)}: {words}" for words, hosts in kinds)]
+
+
+def ways_between(mpi: MpiInstallation, environment: Mapping[str, str], nodes: Sequence[Node]) -> list[str]:
+    """Which interface the library will use between these nodes, and what is wrong with it; nothing for one node."""
+    if len(nodes) < 2:
+        return []
+    networks = {node.host: node.network for node in nodes}
+    choice = chosen(mpi.vendor, mpi.version_text, environment, nodes[0].network)
+    known = {one.name: one.words for one in nodes[0].network.interfaces}
+    names = ", ".join(known.get(name, name) for name in choice.names) or "nothing that is known"
+    said = [f"between nodes {mpi.name} will use {names}: {choice.why}"]
+    return said + [f"warning: {mpi.name}: {wrong}; {REMEDY}" for wrong in wrong_choices(choice, networks)]
 
 
 def least(machine: PlanMachine, nodes: Sequence[Node]) -> PlanMachine:
@@ -153,7 +190,7 @@ def cores_there(
     cores: list[list[int]] = [[] for _ in devices]
     for node in nodes:
         infos = [node.devices.get(ordinal, {}) for ordinal in ordinals]
-        mine = [devices[rank] for rank in node.ranks]
+        mine = [devices[rank] % len(ordinals) for rank in node.ranks]
         for rank, own in zip(node.ranks, cores_by_rank(bind, mine, infos, node.allowed, node.near) or [], strict=True):
             cores[rank] = own
     return cores
@@ -161,6 +198,21 @@ def cores_there(
 
 def _common(each: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(sorted(set(each[0]).intersection(*each[1:])))
+
+
+def _check_places(found: tuple[Node, ...] | str, ranks: int, hosts: Sequence[str]) -> None:
+    """EnvironmentLackingError where the ranks are not on as many nodes as hosts, node after node, as many on each."""
+    named = f"{len(hosts)} node{'' if len(hosts) == 1 else 's'} ({', '.join(hosts[:8])}{', ...' if hosts[8:] else ''})"
+    if isinstance(found, str):
+        raise EnvironmentLackingError(f"no ranks can be started on {named}: {found}")
+    each = ranks // len(hosts)
+    wanted = [tuple(range(first, first + each)) for first in range(0, ranks, each)]
+    if not found and len(hosts) == 1:
+        return  # it is this one
+    if [node.ranks for node in found] != wanted:
+        are = "; ".join(f"{node.host}: {', '.join(map(str, node.ranks[:8]))}" for node in found[:8]) or "all here"
+        same = "" if len(found) >= len(hosts) else "; hosts that share a boot id are one node"
+        raise EnvironmentLackingError(f"ranks are not on {named} in turn, {each} on each, but on {are}{same}")
 
 
 def _check(node: Node, devices: DeviceSet) -> None:
@@ -201,6 +253,8 @@ def _node(look: Mapping[str, Any], ranks: Sequence[int]) -> Node:
         core_nodes=tuple(look["core_nodes"]),
         host_free_bytes=look["host_free_bytes"],
         shm_free_bytes=look["shm_free_bytes"],
+        network=Network.of_plain(look["network"]) if "network" in look else Network(),
+        switch_address=look.get("switch_address", ""),
     )
 
 
@@ -217,7 +271,26 @@ def _look(kind: str, count: int) -> dict[str, Any]:
         "core_nodes": numa_nodes("cpu"),
         "host_free_bytes": free_host_memory(),
         "shm_free_bytes": free_shared_memory(),
+        "network": network().plain(),
+        "switch_address": _switch_address(os.environ),
     }
+
+
+def _switch_address(environment: Mapping[str, str]) -> str:
+    """The switches above a node by Slurm's topology plug-in; empty where it has none."""
+    pattern = environment.get("SLURM_TOPOLOGY_ADDR_PATTERN", "")
+    return environment.get("SLURM_TOPOLOGY_ADDR", "") if pattern.startswith("switch.") else ""
+
+
+def _scontrol(environment: Mapping[str, str]) -> Switches | None:
+    """What Slurm's controller says of a job's network; None without a job, a network or leave to ask."""
+    if "SLURM_JOB_ID" not in environment or shutil.which("scontrol") is None:
+        return None
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired, UsageError):
+        done = subprocess.run(["scontrol", "show", "topology"], capture_output=True, text=True, timeout=30, check=False,
+                              stdin=subprocess.DEVNULL)  # fmt: skip
+        return of_slurm(done.stdout, "scontrol show topology")
+    return None
 
 
 def main() -> None:
@@ -233,6 +306,8 @@ def main() -> None:
         except OSError:
             first = False
         say({**where, **(_look(sys.argv[1], int(sys.argv[2])) if first else {})})
+        if first:
+            remove_elsewhere()
 
 
 if __name__ == "__main__":

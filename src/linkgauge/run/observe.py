@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,6 +54,13 @@ class Reader(Protocol):
 
     def own(self, pids: Iterable[int]) -> None:
         """Say which processes of this host are the run's: all others are other processes."""
+
+
+class NicReader(Protocol):
+    """Reads all network cards of a node."""
+
+    def read(self) -> list[tuple[str, list[Value]]]:
+        """Subjects and their values of this moment."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,15 +276,22 @@ def load_rows(load: Mapping[str, Any]) -> list[Row]:
 class Observer:
     """The observations of one rank: rows as docs/run-folder.md has them, without the identity."""
 
-    def __init__(self, reader: Reader | None) -> None:
-        """Observe through `reader`; nothing where it is None."""
+    def __init__(self, reader: Reader | None, nics: NicReader | None = None) -> None:
+        """Observe through `reader`, and the node's network cards through `nics`; nothing where they are None."""
         self._reader = reader
+        self._nics = nics
         self._rows: list[Row] = []
 
-    def look(self, moment: str, place: int) -> None:
-        """Read the device. `moment`: before or after; `place`: the rank's in the case, below 0 where it has none."""
-        if self._reader is not None and place >= 0:
-            self.note(moment, place, self._reader.subject, self._reader.read)
+    def look(self, moment: str, place: int, *, nics: bool = False) -> None:
+        """Read the device. `moment`: before or after; `place`: the rank's in the case, below 0 where it has none.
+
+        `nics`: the node's network cards too, last before the case and first after it.
+        """
+        looks = [(self._reader.subject, self._reader.read)] if self._reader is not None and place >= 0 else []
+        if nics and self._nics is not None:
+            looks += [(subject, functools.partial(list, values)) for subject, values in self._nics.read()]
+        for subject, read in looks if moment == "before" else reversed(looks):
+            self.note(moment, place, subject, read)
 
     def note(self, moment: str, place: int, subject: str, read: Callable[[], list[Value]]) -> None:
         """Keep what `read` gives of `subject`, with the time before it was asked."""

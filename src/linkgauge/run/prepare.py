@@ -73,6 +73,8 @@ def _mpis_or_threads(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan
     try:
         return (*named_mpis(plan, given), "")
     except EnvironmentLackingError as error:
+        if any(table.hosts for table in plan.launches):
+            raise  # threads are of one node
         tables = tuple(dataclasses.replace(table, threads=table.threads or not table.mpi) for table in plan.launches)
         return (*named_mpis(dataclasses.replace(plan, launches=tables), given), str(error))
 
@@ -90,9 +92,11 @@ def _machine_of(
     threads = all(table.threads for table in plan.launches)
     absent = absent_transports(devices.kind, devices.count, mpi=without_mpi if threads else "", threads=threads)
     machine = plan_machine(devices, absent)
+    machine = dataclasses.replace(machine, nodes=max([1, *(len(table.hosts) for table in plan.launches)]))
     if nodes is not None:
         for table in plan.launches:
-            machine = least(machine, nodes.of(mpis.get(table.mpi), devices.count, table.launcher_args))
+            ranks = devices.count * max(len(table.hosts), 1)
+            machine = least(machine, nodes.of(mpis.get(table.mpi), ranks, table.launcher_args, table.hosts))
     return machine
 
 
@@ -154,10 +158,16 @@ def prepare_from(
     machine = _machine_of(plan, devices, without, mpis, nodes)
     planned = []
     for case in chosen.values():
-        worst = max(case.devices)
-        if worst >= devices.count:
+        if case.devices_per_node not in (0, devices.count):
             raise UsageError(
-                f"case {case.case_key} of {run.path} needs device {worst}, here are {devices.count}: see --devices"
+                f"case {case.case_key} of {run.path} is of nodes with {case.devices_per_node} devices each, here are "
+                f"{devices.count}: see --devices"
+            )
+        worst = max(case.devices)
+        if worst >= devices.count * machine.nodes:
+            raise UsageError(
+                f"case {case.case_key} of {run.path} needs device {worst}, here are {machine.places}: see --devices "
+                "and --nodes"
             )
         reason = machine.absent.get(case.transport, "") or over_limit(case, machine, plan.memory_limit)
         planned.append(PlannedCase(case, skip=reason))

@@ -24,7 +24,7 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.run import processes
 
 SHARED_MEMORY = Path("/dev/shm")
-_OWNER = "owner.json"
+OWNER = "owner.json"
 _SEGMENTS = "segments.json"
 _NAMELESS = ".new-"  # in the making, or being removed
 _YOUNG_S = 600.0  # whose process cannot be told
@@ -83,6 +83,21 @@ class PrivateFolders:
             _remove_root(root)
 
 
+def remove_elsewhere() -> None:
+    """Remove this launch's TMPDIR where it is not the parent's own: what ranks and launchers made on another node.
+
+    And what is empty of the folders above it.
+    """
+    folder = Path(os.environ.get("TMPDIR", ""))
+    user = folder.parent.parent
+    if not re.fullmatch(r"linkgauge-\d+", user.name) or (folder.parent / OWNER).exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()
+        user.rmdir()
+
+
 def default_bases() -> list[Path]:
     """The temporary folder, and shared memory where it can be written."""
     bases = [Path(tempfile.gettempdir())]
@@ -107,7 +122,7 @@ def _make_root(base: Path) -> Path:
                 # clean.
                 return Path(tempfile.mkdtemp(prefix="linkgauge-", dir=base))
             made = Path(tempfile.mkdtemp(prefix=f"{_NAMELESS}{pid}-", dir=user))
-            (made / _OWNER).write_text(owner)
+            (made / OWNER).write_text(owner)
             root = user / f"{pid}"
             shutil.rmtree(root, ignore_errors=True)  # of a dead process that had this number
             made.rename(root)
@@ -210,7 +225,7 @@ def _unsaid_segments(root: Path) -> set[str]:
     """
     found = set()
     with contextlib.suppress(OSError):
-        began = (root / _OWNER).stat().st_mtime
+        began = (root / OWNER).stat().st_mtime
         for path in SHARED_MEMORY.iterdir():
             with contextlib.suppress(OSError):
                 if path.name.startswith(_LIBRARIES_SEGMENTS) and path.stat().st_mtime >= began:
@@ -220,7 +235,7 @@ def _unsaid_segments(root: Path) -> set[str]:
 
 def _owner(root: Path) -> tuple[int, int] | None:
     try:
-        owner = json.loads((root / _OWNER).read_text())
+        owner = json.loads((root / OWNER).read_text())
         return int(owner["pid"]), int(owner["start_time"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

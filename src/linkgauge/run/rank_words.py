@@ -31,6 +31,7 @@ def words_of_ranks(
     launcher_args: Sequence[str] = (),
     folders: PrivateFolders | None = None,
     timeout_s: float = 30,
+    hosts: Sequence[str] = (),
 ) -> list[Any] | str:
     """What so many ranks of a command said, in no order; or in one sentence why they could not be started.
 
@@ -45,6 +46,7 @@ def words_of_ranks(
             env={**worker_environment(launch), **library_environment(mpi, launch.temporary)},
             folders=launch,
             launcher_args=launcher_args,
+            hosts=hosts,
         )
         launcher = launcher_for(mpi)
         environment = {**package_environment(), **launcher.environment(request), **request.env}

@@ -273,7 +273,7 @@ class Runner:
         spec, mpi, env, folders = self._prepare(one)
         one.launched = True
         end = self._follow(
-            Launch(spec, mpi, env, one.planned.settings.launcher_args, self._prepared, self._folders, folders),
+            Launch(spec, mpi, env, one.planned.settings, self._prepared, self._folders, folders),
             lambda record: self._on_record(one, record),
         )
         if end.started:
@@ -310,7 +310,7 @@ class Runner:
                     told += 1
 
             try:
-                launch = Launch(spec, mpi, env, planned.settings.launcher_args, self._prepared, self._folders, folders)
+                launch = Launch(spec, mpi, env, planned.settings, self._prepared, self._folders, folders)
                 end = self._follow(launch, answer)
             finally:
                 journal.unlink(missing_ok=True)
@@ -322,10 +322,12 @@ class Runner:
         folders = self._folders.launch(one.number)
         mpi = self._fallback.mpis[settings.mpi] if not settings.threads else None
         build = mpi.build if mpi is not None else ""
-        nodes = self._nodes.of(mpi, settings.ranks, settings.launcher_args, self._folders)
+        nodes = self._nodes.of(mpi, settings.ranks, settings.launcher_args, settings.hosts, self._folders)
         if nodes:
             cores = cores_there(nodes, settings.bind, settings.devices, self._devices.ordinals)
-            self._folder.update_info({"nodes": [node.plain() for node in nodes]})
+            switches = self._nodes.switches(nodes)
+            known = {} if switches is None else {"switches": switches.plain()}
+            self._folder.update_info({"nodes": [node.plain() for node in nodes], **known})
         else:
             cores = cores_by_rank(settings.bind, settings.devices, self._devices.infos)
         limit = self._prepared.time_limit

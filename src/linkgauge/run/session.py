@@ -65,7 +65,7 @@ class CoreSession:
 
     def describe(self) -> dict[str, Any]:
         """Describe this rank's device."""
-        found: dict[str, Any] = self._runtime.describe(self._spec.devices[self.rank])
+        found: dict[str, Any] = self._runtime.describe(self._spec.device_of(self.rank))
         return found
 
     def facts(self) -> dict[str, Any]:

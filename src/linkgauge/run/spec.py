@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class WorkerSpec:
     mode: str  # processes | threads
     ranks: int
     ranks_per_device: int
-    devices: tuple[int, ...]  # of each rank, as index of `ordinals`
+    devices: tuple[int, ...]  # of each rank the number of its place: modulo their number an index of `ordinals`
     runtime: str  # cuda | hip | host
     ordinals: tuple[int, ...]  # the runtime's own ordinals of the devices used
     cores: list[list[int]] | None  # of each rank; None: unbound
@@ -86,6 +86,10 @@ class WorkerSpec:
     node_of: tuple[int, ...] = ()  # of each rank, an index of `node_cores`; empty: all are on the parent's node
     node_cores: tuple[int, ...] = ()  # in place of `available_cores`
     curves: dict[str, Any] = dataclasses.field(default_factory=dict)  # Curves.to_plain: what is known of them
+
+    def device_of(self, rank: int) -> int:
+        """The device that a rank drives, on its own node: an index of `ordinals`."""
+        return self.devices[rank] % len(self.ordinals)
 
     def write(self, path: Path) -> None:
         """Write the file."""
@@ -154,20 +158,22 @@ def core_case(case: Case, rank_devices: tuple[int, ...], seed: int) -> dict[str,
     """The case under the names of core/case_spec.h."""
     measured, *others = job_ranks(case, rank_devices)
     loads = [
-        {"case": _core_job(load.case, ranks, seed), "pace": dataclasses.asdict(load.pace)}
+        {"case": _core_job(load.case, ranks, seed, case.on_its_node), "pace": dataclasses.asdict(load.pace)}
         for load, ranks in zip(loads_of(case.beside), others, strict=True)
     ]
-    return {**_core_job(case, measured, seed), **({"loads": loads} if loads else {})}
+    return {**_core_job(case, measured, seed, case.on_its_node), **({"loads": loads} if loads else {})}
 
 
-def _core_job(case: Case, ranks: list[int], seed: int) -> dict[str, Any]:
+def _core_job(case: Case, ranks: list[int], seed: int, own: Callable[[int], int]) -> dict[str, Any]:
+    """One job; `own` gives a place's device on its node."""
 
     def options(node: int) -> dict[str, Any]:
         return {"numa_node": node, "write_combined": case.write_combined, "huge_pages": case.huge_pages}
 
     return {
         **{name: getattr(case, field) for field, name in CORE_NAMES.items()},
-        "devices": list(case.devices),
+        "devices": [own(device) for device in case.devices],
+        **{name: own(getattr(case, name)) for name in ("via", "source_device", "target_device")},
         "rank_list": ranks,
         "source_options": options(case.source_node),
         "target_options": options(case.target_node),

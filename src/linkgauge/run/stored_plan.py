@@ -83,6 +83,7 @@ _NUMBER = whole(0, (1 << 31) - 1)
 _DIMENSIONS = {
     **{name: DIMENSIONS[name].stored for name in Case("", "", 0, 0, (0,)).dimensions() if name in DIMENSIONS},
     "devices": each(_NUMBER, least=1),
+    "devices_per_node": _NUMBER,
     "size_asked": whole(FULL, MAX_SIZE_BYTES),
 }
 _case_dimensions = table(_DIMENSIONS, needed=_DIMENSIONS.keys() - LATER_DIMENSIONS.keys())
@@ -99,9 +100,13 @@ _VARIABLES = mapping(exact, exact)
 _SETTINGS = {
     "mpi": exact, "mpi_asked": flag, "env": _VARIABLES, "derived_env": _VARIABLES, "launcher_args": each(exact),
     "bind": exact, "threads": flag, "ranks_per_device": _NUMBER, "peer_access": flag, "devices": each(_NUMBER),
-    "thread_level": one_of(THREAD_LEVELS),
+    "thread_level": one_of(THREAD_LEVELS), "hosts": each(exact),
 }  # fmt: skip
-_LATER_SETTINGS = {"mpi_asked": True, "thread_level": USUAL_THREAD_LEVEL}  # came after the first plans were stored
+_LATER_SETTINGS = {
+    "mpi_asked": True,
+    "thread_level": USUAL_THREAD_LEVEL,
+    "hosts": (),
+}  # came after the first plans were stored
 _STEP = table({"curve": text, "gain": number(), "time_ns": whole(), "no_room": text}, needed=("curve",))
 _LAUNCH = {
     "number": _NUMBER, "repeat": _NUMBER,
@@ -121,7 +126,7 @@ _PLAN = table(
 def _launch(plain: dict[str, Any]) -> PlannedLaunch:
     settings = {name: plain["settings"].get(name, _LATER_SETTINGS.get(name)) for name in _SETTINGS}
     settings |= {"env": tuple(sorted(settings["env"].items())), "derived_env": tuple(settings["derived_env"].items())}
-    settings |= {name: tuple(settings[name]) for name in ("launcher_args", "devices")}
+    settings |= {name: tuple(settings[name]) for name in ("launcher_args", "devices", "hosts")}
     steps = {key: Step.of_plain(one) for key, one in plain.get("steps", {}).items()}
     return PlannedLaunch(
         plain["number"],
@@ -131,6 +136,16 @@ def _launch(plain: dict[str, Any]) -> PlannedLaunch:
         later=tuple(plain.get("later", ())),
         steps={key: step for key, step in steps.items() if step is not None},
     )
+
+
+def on_hosts(launch: PlannedLaunch, hosts: Sequence[str]) -> PlannedLaunch:
+    """The stored launch on these nodes in place of its own, where it has any. UsageError for another number of them."""
+    own = launch.settings.hosts
+    if not own or not hosts:
+        return launch
+    if len(hosts) != len(own):
+        raise UsageError(f"the run has {len(own)} nodes, here are {len(hosts)}: expected as many by --hosts")
+    return dataclasses.replace(launch, settings=dataclasses.replace(launch.settings, hosts=tuple(hosts)))
 
 
 def with_secrets(
@@ -164,6 +179,8 @@ def unsafe_settings(launch: PlannedLaunch, given: frozenset[str]) -> str:
     for name, value in (*launch.settings.env, *launch.settings.derived_env):
         if not safe_variable(name, value) and name not in given:
             return f"environment variable {name}={shown({name: value})[name]}"
+    if launch.settings.hosts and "--hosts" not in given:
+        return f"hosts {', '.join(launch.settings.hosts[:8])}"
     if launch.settings.launcher_args and "--launcher-args" not in given:
         return f"launcher arguments {' '.join(launch.settings.launcher_args)}"
     return ""

@@ -35,9 +35,11 @@ from linkgauge.run.evidence import NoteKind
 from linkgauge.run.gathering import gathered
 from linkgauge.run.heartbeat import HeartbeatFile
 from linkgauge.run.nccl_log import NcclLog
+from linkgauge.run.nic_counters import NicCounters, tells_of_nics
 from linkgauge.run.node_beats import BeatReporter, place_of
 from linkgauge.run.observe import Observer, open_reader
 from linkgauge.run.outcome import RankOutcome
+from linkgauge.run.private_folder import remove_elsewhere
 from linkgauge.run.schedule import Schedule
 from linkgauge.run.session import Session, node_numbers, open_process_session, open_thread_sessions
 from linkgauge.run.spec import BROKEN, ENDED_BY_TIME, CaseEntry, WorkerSpec, job_ranks, rank_list
@@ -210,13 +212,14 @@ def _measure(
     watch.set_word(rank, beat.STATE, beat.STATE_MEASURING)
     ranks = rank_list(entry.case, spec.devices)
     place = ranks.index(rank) if rank in ranks else -1
-    observer.look("before", place)
+    tells = tells_of_nics(spec.node_of, ranks, rank)
+    observer.look("before", place, nics=tells)
     # Rank 0 of a communicator is the one whose NCCL tells.
     asks = log is not None and place == 0 and entry.case.transport == "ccl"
     if log is not None and asks:
         log.begin()
     outcome = session.measure(entry.case)
-    observer.look("after", place)
+    observer.look("after", place, nics=tells)
     if log is not None and asks:
         observer.note("after", place, nccl_log.SUBJECT, functools.partial(log.choices, entry.case.pattern))
     outcome.observations += observer.taken()
@@ -237,7 +240,7 @@ def _next_step(schedule: Schedule, watch: HeartbeatFile, recorder: Recorder) -> 
 
 
 def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder | None) -> Observer:
-    device: dict[str, Any] = {**session.describe(), "ordinal": spec.devices[rank]}
+    device: dict[str, Any] = {**session.describe(), "ordinal": spec.device_of(rank)}
     reader, unread = open_reader(spec.runtime, device)
     mine = {
         "rank": rank,
@@ -262,7 +265,7 @@ def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder
     first = min(other for other, _, there in beside if there == place)
     if reader is not None:
         reader.own(pid for _, pid, there in beside if there[0] == mine["host"])
-    return Observer(reader if first == rank else None)
+    return Observer(reader if first == rank else None, NicCounters() if len(set(spec.node_of)) > 1 else None)
 
 
 def _note(spec: WorkerSpec, rank: int, reason: str, kind: NoteKind) -> None:
@@ -383,6 +386,7 @@ def _on_this_node(spec: WorkerSpec, world: Any, nodes: Sequence[int]) -> tuple[W
             made = tempfile.mkdtemp(prefix="linkgauge-", dir=base)
             HeartbeatFile(Path(made) / "heartbeat", spec.ranks, create=True)
             atexit.register(shutil.rmtree, made, ignore_errors=True)
+            atexit.register(remove_elsewhere)
         said = made
         for other in others:
             world.send(made, dest=other)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from linkgauge.model.patterns import PATTERNS, PatternTraits
 from linkgauge.stats import series
 from linkgauge.stats.basics import median
+from linkgauge.stats.distance import Distances
 from linkgauge.stats.launches import json_object
 from linkgauge.store import schema
 
@@ -78,6 +79,7 @@ def summary_schema() -> pa.Schema:
             ("warmup_cut", pa.int64()),
             ("effective_samples", pa.float64()),
             *((name, pa.float64()) for name in (*STATISTICS, *DERIVED)),
+            ("distance", pa.string()),  # of the two ranks that are farthest apart; null where it is not known
         ]
     )
 
@@ -228,7 +230,7 @@ def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternTraits], 
         ),
     }
     wanted = summary_schema()
-    for name in wanted.names[len(table.column_names) + len(added) :]:
+    for name in wanted.names[len(table.column_names) + len(added) : -1]:
         kind = wanted.field(name).type
         if not count:
             added[name] = pa.nulls(len(order), kind)
@@ -238,7 +240,15 @@ def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternTraits], 
         added[name] = pa.array(values, kind, mask=missing)
     for name, column in added.items():
         table = table.append_column(wanted.field(name), column)
-    return table
+    medians = table["median_ns"].to_pylist()
+    told = [
+        {**records[at], "launch_key": keys.get(records[at]["launch"]), "median_ns": medians[i]}
+        for i, ((at, _), lane) in enumerate(zip(order, lanes, strict=True))
+        if lane == series.HEADLINE
+    ]
+    distances = Distances(run, told)
+    classes = [distances.of_row(records[at]) for at, _ in order]
+    return table.append_column(wanted.field("distance"), pa.array(classes, pa.string()))
 
 
 def _payload(record: dict[str, Any], info: PatternTraits, lane: int) -> float:

@@ -43,6 +43,7 @@ INFO = table(
         "versions": TEXTS,
         "mpi": mapping(table({"library": text})),
         "mpi_fallbacks": each(_FELL_BACK),
+        "switches": table({"source": text, "above": mapping(each(text))}, needed=("source", "above")),
         "relaunched": mapping(NUMBER_OF_LAUNCH, numeral),
         "resumed": each(anything),
         "clock": OBJECT,
@@ -58,7 +59,7 @@ INFO = table(
 EVIDENCE = maybe(
     table(
         {
-            "chosen": table({name: maybe(text) for name in ("algorithm", "protocol", "kernel", "grid", "way", "chunk")}),
+            "chosen": table(dict.fromkeys(("algorithm", "protocol", "kernel", "grid", "way", "chunk"), maybe(text))),
             "curve": table(
                 {"id": text, "time_ns": number(LEAST, MOST_NS), "goodput": number(LEAST)},
                 needed=("id", "time_ns", "goodput"),

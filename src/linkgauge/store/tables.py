@@ -108,9 +108,7 @@ def samples_table(records: Sequence[Record], where: str) -> pa.Table:
         for record in kept:
             column = record.columns.get(name, _NO_COLUMN)
             if not np.can_cast(column.dtype, dtype, "same_kind") or len(column) != len(record.columns.get("ns", "")):
-                raise RunFolderError(
-                    f"{where}: a case's samples lack {name}, or it is of another kind or length"
-                )
+                raise RunFolderError(f"{where}: a case's samples lack {name}, or it is of another kind or length")
             parts.append(column)
         columns[name] = np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
     counts = [len(record.columns["ns"]) for record in kept]

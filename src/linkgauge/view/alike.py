@@ -36,8 +36,13 @@ class Kinds:
         return tuple(dict.fromkeys(str(rank.get("host") or "") for rank in self.devices.values()))
 
     def key(self, row: Row) -> Hashable:
-        """Return the class of a row's devices; what three or more devices do together is alike with nothing else."""
-        return tuple(row["devices"]) if len(row["devices"]) > 2 else self._classes.of(row)
+        """Return the class of a row's devices; what three or more devices do together is alike with nothing else.
+
+        Pairs on several nodes are alike where they are as far from each other.
+        """
+        if len(row["devices"]) > 2:
+            return tuple(row["devices"])
+        return (self._classes.of(row), row.get("distance")) if len(self.hosts) > 1 else self._classes.of(row)
 
     @functools.cached_property
     def counted(self) -> str:

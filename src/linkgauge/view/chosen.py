@@ -1,4 +1,4 @@
-"""What the library, or the transport itself, chose for the cases of a task, as a run's rows have it in their evidence."""
+"""What the library or the transport chose for the cases of a task, as a run's rows have it in their evidence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from linkgauge.view.results import Results
 from linkgauge.view.row import Row
 from linkgauge.view.units import size_text
 
-
 _MOST_STRETCHES = 4
 _OURS = ("grid", "way", "chunk")  # of a choice of the core's own transports
 
@@ -18,7 +17,8 @@ def chosen_text(row: Row) -> str:
     """Return what was chosen for one case: `RING SIMPLE, 24 channels, multicast`; empty where it is not known."""
     chosen = json_object(row.get("evidence")).get("chosen", {})
     words = " ".join(chosen[name] for name in ("algorithm", "protocol", "kernel") if chosen.get(name))
-    words = ", ".join(part for part in (words, *(f"{name} {chosen[name]}" for name in _OURS if chosen.get(name))) if part)
+    ours = (f"{name} {chosen[name]}" for name in _OURS if chosen.get(name))
+    words = ", ".join(part for part in (words, *ours) if part)
     channels = chosen.get("channels")
     parts = [words, f"{channels} channel{'s' if channels != 1 else ''}" if channels else ""]
     parts.append("multicast" if chosen.get("multicast") else "")

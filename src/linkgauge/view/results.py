@@ -18,8 +18,11 @@ from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, held_apart, values_o
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import order_of
 from linkgauge.stats.attempts import Counted
+from linkgauge.stats.crossing import NETWORK, PARTLY, SHARED_MEMORY, crossings
+from linkgauge.stats.distance import Distances
 from linkgauge.stats.launches import json_object, settings_apart
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
+from linkgauge.system.switches import Switches
 from linkgauge.view.alike import Kinds
 from linkgauge.view.row import Row
 
@@ -33,6 +36,7 @@ _TOLD = ("pattern", "devices", "source_memory", "target_memory", "datatype", "ca
 """What a title tells in words of its own; of the rest it says what is not as by default."""
 _DEFAULTS = {name: DEFAULTS[name] for name in TASK if name not in _TOLD}
 _FAMILY = held_apart("size", "devices", *MECHANISM)
+_WAYS = {SHARED_MEMORY: "by shared memory", PARTLY: "by the network in part"}
 _WORDS = {"in_place": "in place", "write_combined": "write-combined", "huge_pages": "huge pages"}
 
 
@@ -59,6 +63,17 @@ class Results:
         self.lanes: list[Row] = [_merged(group) for group in counted.lanes]
         self.others: list[Row] = counted.others
         self._environments = _environments(run)
+        self.crossings = crossings(run)
+
+    @functools.cached_property
+    def switches(self) -> Switches | None:
+        """Which switches the run's nodes hang on; None where that is not known."""
+        return Distances(self.run, self.rows).switches
+
+    def went_by(self, row: Row) -> str:
+        """Return the way of a row between nodes where that was not the network: one word of stats/crossing.py."""
+        found = self.crossings.get((row["case_key"], row["launch"], row["repeat"], row["attempt"]))
+        return "" if found is None or found.went_by == NETWORK else found.went_by
 
     def keep_pattern(self, pattern: str) -> None:
         """Leave out the rows of all other patterns. UsageError where the run has none of this one."""
@@ -164,7 +179,7 @@ class Results:
         return {row[name] for row in self.rows}
 
     def _mechanism(self, row: Row) -> Key:
-        return (*values_of(row, MECHANISM), row["library"] or "", row["launch_key"] or "")
+        return (*values_of(row, MECHANISM), row["library"] or "", self.went_by(row), row["launch_key"] or "")
 
 
 def devices_text(devices: list[int], pattern: str = "") -> str:
@@ -217,12 +232,12 @@ def _mechanism_order(key: Key) -> tuple[Any, ...]:
 
 
 def _names(keys: list[Key], environments: dict[str, dict[str, str]]) -> dict[Key, str]:
-    fields = (*MECHANISM, "library", "launch")
+    fields = (*MECHANISM, "library", "went_by", "launch")
     names: dict[Key, str] = {}
     for key in keys:
         siblings = [other for other in keys if other[0] == key[0]]
-        parts = []
-        for place, field in enumerate(fields[1:-1], start=1):
+        parts = [_WAYS.get(key[-2], str(key[-2]))] if key[-2] else []
+        for place, field in enumerate(fields[1:-2], start=1):
             if len({other[place] for other in siblings}) > 1 and key[place] not in ("", False):
                 value = key[place]
                 wordy = field in ("variant", "path", "algorithm", "buffer", "library")

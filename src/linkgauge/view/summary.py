@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from linkgauge.view.answer import first_answers
+from linkgauge.view.between import between_lines, distance_lines, places_line
 from linkgauge.view.first import FirstLook
 from linkgauge.view.judged import findings_of
 from linkgauge.view.sentence import sentence
@@ -43,3 +44,7 @@ def print_head(look: FirstLook, findings: Sequence[Any], console: Console, unit:
         console.print(Text(f"{len(more)} more: {names}", style="dim"))
     for line in apart_lines(look.answers, unit):
         console.print(Text(line, style="yellow"))
+    places = places_line(look.results.kinds)
+    said = (*between_lines(look.results.crossings.values()), *distance_lines(look.results, unit))
+    for line in (*([places] if places else []), *said):
+        console.print(Text(line))

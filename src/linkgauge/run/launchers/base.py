@@ -32,7 +32,8 @@ class LaunchRequest:
     """What is to be started: so many ranks of a command, with this environment, in these folders.
 
     `folders`: None where the library's own places are left as they are. `bind`: `none`, or `core` for a core of its own
-    for each rank.
+    for each rank. `hosts`: the nodes, each of which gets as many ranks, one node after the other; none: the launcher's
+    own choice.
     """
 
     ranks: int
@@ -41,6 +42,12 @@ class LaunchRequest:
     folders: LaunchFolders | None = None
     launcher_args: Sequence[str] = ()
     bind: str = "none"  # none | core
+    hosts: Sequence[str] = ()
+
+    @property
+    def ranks_on_each(self) -> int:
+        """Ranks on each of the hosts."""
+        return self.ranks // max(len(self.hosts), 1)
 
 
 class Launcher(abc.ABC):
@@ -82,6 +89,11 @@ class Launcher(abc.ABC):
         if "SLURM_JOB_ID" in os.environ:  # its daemon names the node of what it has started
             return os.environ.get("SLURM_JOB_NUM_NODES") != "1" or "SLURMD_NODENAME" not in os.environ
         return any(name in os.environ for name in _HOST_VARIABLES)
+
+    @classmethod
+    def hosts_of_job(cls) -> tuple[str, ...] | None:
+        """Return the nodes of the batch system's job that this process is in; None where it is in none of its."""
+        return None
 
     @classmethod
     def in_allocation(cls) -> Path | None:

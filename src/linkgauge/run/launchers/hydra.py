@@ -28,9 +28,21 @@ class Hydra(Launcher):
         return [
             str(self.mpi.launcher),
             *(["-bind-to", "core"] if request.bind == "core" else []),
+            *_placing(request),
             *request.launcher_args,
             *environment,
             "-n",
             str(request.ranks),
             *request.command,
         ]
+
+    def environment(self, request: LaunchRequest) -> dict[str, str]:
+        """Return what makes Intel's place ranks as it is told inside a batch system's job, too."""
+        intel = self.mpi is not None and self.mpi.vendor == "intel"
+        return {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "off"} if intel and request.hosts else {}
+
+
+def _placing(request: LaunchRequest) -> list[str]:
+    # The folder that this process starts it in is this node's alone.
+    on = ["-hosts", ",".join(request.hosts), "-ppn", str(request.ranks_on_each), "-wdir", "/"]
+    return on if request.hosts else []

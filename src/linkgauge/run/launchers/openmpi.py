@@ -23,10 +23,13 @@ class OpenMpi(Launcher):
         """Return mpiexec; unbound, more ranks than cores are allowed, since the plan has said so and stores it."""
         assert self.mpi is not None
         unbound, bound = ["--oversubscribe", "--bind-to", "none"], ["--map-by", "core", "--bind-to", "core"]
-        environment = [word for name in request.env for word in ("-x", name)]
+        # Other nodes' ranks get what is named and nothing else; the package may be found by PYTHONPATH alone.
+        names = dict.fromkeys([*request.env, *(["PYTHONPATH"] if request.hosts else [])])
+        environment = [word for name in names for word in ("-x", name)]
         return [
             str(self.mpi.launcher),
             *(bound if request.bind == "core" else unbound),
+            *_placing(request),
             *request.launcher_args,
             *environment,
             "-n",
@@ -51,3 +54,10 @@ class OpenMpi(Launcher):
             values |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
             values |= {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         return values
+
+
+def _placing(request: LaunchRequest) -> list[str]:
+    if not request.hosts:
+        return []
+    each = request.ranks_on_each
+    return ["--host", ",".join(f"{host}:{each}" for host in request.hosts), "--map-by", f"ppr:{each}:node"]

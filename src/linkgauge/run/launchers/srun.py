@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from linkgauge.model.names import host_names
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
 
 
@@ -40,6 +41,12 @@ class Srun(Launcher):
         several = environment.get("SLURM_STEP_NUM_TASKS", "1") != "1"
         return environment.get("SLURM_PROCID", "0") if ranks_step and several else None
 
+    @classmethod
+    def hosts_of_job(cls) -> tuple[str, ...] | None:
+        """Return the job's nodes as Slurm lists them."""
+        listed = os.environ.get("SLURM_JOB_NODELIST")
+        return None if listed is None else tuple(host_names(listed))
+
     def command(self, request: LaunchRequest) -> list[str]:
         """Return srun -n N; a rank that dies ends the step."""
         assert self.mpi is not None
@@ -50,6 +57,7 @@ class Srun(Launcher):
             f"--cpu-bind={'cores' if request.bind == 'core' else 'none'}",
             "--kill-on-bad-exit=1",
             "--export=ALL",
+            *_placing(request),
             *request.launcher_args,
             "-n",
             str(request.ranks),
@@ -63,3 +71,11 @@ class Srun(Launcher):
         seen, so that some starts of some programs are beyond.
         """
         return any("mpi/pmi2: value not properly terminated" in line for line in output)
+
+
+def _placing(request: LaunchRequest) -> list[str]:
+    if not request.hosts:
+        return []
+    # More ranks than cores are allowed, since the plan has said so and stores it.
+    return [f"--nodes={len(request.hosts)}", f"--nodelist={','.join(request.hosts)}",
+            f"--ntasks-per-node={request.ranks_on_each}", "--distribution=block", "--overcommit"]  # fmt: skip

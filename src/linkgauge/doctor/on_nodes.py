@@ -1,0 +1,148 @@
+"""The doctor on every node at once: each node's checks and facts, and what differs between them, the majority first.
+
+One rank a node, started as a run's ranks are but without MPI, looks and says what it found: `python -m
+linkgauge.doctor.on_nodes DEVICES RANKS` is such a rank.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING, as_row, run_checks
+from linkgauge.doctor.readers import Readers
+from linkgauge.errors import EnvironmentLackingError
+from linkgauge.run.devices import find_devices
+from linkgauge.run.info import machine, settings_of
+from linkgauge.run.interfaces import Interface, network
+from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.private_folder import remove_elsewhere
+from linkgauge.run.rank_words import say, words_of_ranks
+
+_TIMEOUT_S = 180
+_GRAVE = {FAILING: 0, WARNING: 1, NOT_CHECKED: 2, OK: 3}
+_CLOCK_S = 1.0  # two nodes' dates that differ by less are alike: ranks do not look at one moment
+
+
+@dataclasses.dataclass(frozen=True)
+class OnNodes:
+    """One thing looked at, and what was found of it on which nodes: what most have first.
+
+    `status`: the gravest. `cost` and `remedy` are those of the gravest finding.
+    """
+
+    name: str
+    status: str
+    found: tuple[tuple[str, str, tuple[str, ...]], ...]  # status, finding, hosts
+    cost: str = ""
+    remedy: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether not all nodes have it alike."""
+        return len(self.found) > 1
+
+
+def look_on_nodes(
+    mpi: MpiInstallation, hosts: Sequence[str], devices: str, launcher_args: Sequence[str] = ()
+) -> list[OnNodes]:
+    """All checks and facts of these nodes. EnvironmentLackingError where one cannot be looked at."""
+    command = [sys.executable, "-m", "linkgauge.doctor.on_nodes", devices, mpi.name]
+    said = words_of_ranks(mpi, len(hosts), command, launcher_args, timeout_s=_TIMEOUT_S, hosts=hosts)
+    if isinstance(said, str):
+        raise EnvironmentLackingError(f"the doctor cannot be started on {len(hosts)} nodes: {said}")
+    if len({one["host"] for one in said}) < len(hosts):
+        raise EnvironmentLackingError(
+            f"of {len(hosts)} nodes only {', '.join(sorted({one['host'] for one in said}))} said what they have"
+        )
+    return compared(said)
+
+
+def compared(said: Sequence[Mapping[str, Any]]) -> list[OnNodes]:
+    """What nodes have said of themselves, thing by thing: `host`, `rows` of checks, `facts`, and `date` in seconds."""
+    things: dict[str, list[tuple[str, str, str, str, str]]] = {}
+    for node in sorted(said, key=lambda node: str(node["host"])):
+        host = str(node["host"])
+        for name, value in node["facts"].items():
+            things.setdefault(name, []).append((OK, str(value), host, "", ""))
+        for row in node["rows"]:
+            told = (row["status"], row["finding"], host, row["cost"], row["remedy"])
+            things.setdefault(str(row["check"]).replace("_", " "), []).append(told)
+    found = [_joined(name, told, {str(node["host"]) for node in said}) for name, told in things.items()]
+    return [*found, _dates(said)]
+
+
+def _joined(name: str, told: Sequence[tuple[str, str, str, str, str]], hosts: set[str]) -> OnNodes:
+    alike: dict[tuple[str, str], list[str]] = {}
+    for status, finding, host, _, _ in told:
+        alike.setdefault((status, finding), []).append(host)
+    if missing := hosts - {host for _, _, host, _, _ in told}:
+        alike[OK, "none"] = sorted(missing)
+    ordered = sorted(alike.items(), key=lambda item: (-len(item[1]), _GRAVE[item[0][0]]))
+    gravest = min(told, key=lambda one: _GRAVE[one[0]])
+    found = tuple((status, finding, tuple(on)) for (status, finding), on in ordered)
+    return OnNodes(name, gravest[0], found, gravest[3], gravest[4])
+
+
+def _dates(said: Sequence[Mapping[str, Any]]) -> OnNodes:
+    """How far the nodes' dates lie apart, as far as they were asked at one moment."""
+    dates = sorted((float(node["date"]), str(node["host"])) for node in said)
+    middle = dates[len(dates) // 2][0]
+    alike = tuple(host for date, host in dates if abs(date - middle) <= _CLOCK_S)
+    apart = [(OK, f"{date - middle:+.1f} s from most", (host,)) for date, host in dates if host not in alike]
+    return OnNodes("date", OK, ((OK, f"within {_CLOCK_S:g} s", alike), *apart))
+
+
+def facts() -> dict[str, str]:
+    """What a node is, in words that are equal for nodes that are alike."""
+    known = machine()
+    there = network()
+    found = {
+        "system": f"{known['operating_system']}, Linux {known['kernel']}, {known['architecture']}",
+        "processor": f"{known['cpu']}, {known['available_cores']} of {known['cores']} cores, "
+                     f"{known['numa_nodes']} NUMA nodes, {round(known['memory_bytes'] / 2**30)} GiB",
+        "python": platform.python_version(),
+        "linkgauge": _version(),
+        "rdma devices": ", ".join(there.rdma) or "none",
+        "settings": " ".join(f"{name}={value}" for name, value in settings_of(os.environ).items()) or "none",
+    }  # fmt: skip
+    for one in there.interfaces:
+        if one.kind != "loopback":
+            found[f"interface {one.name}"] = _words(one)
+    return found
+
+
+def _words(one: Interface) -> str:
+    """An interface in words without what is each node's own, its address."""
+    rate = f"{one.rate / 1e9:g} Gb/s" if one.rate else "no rate known"
+    kind = "" if one.kind == "network" else f", {one.kind}"
+    return f"{'up' if one.up else 'down'}, {rate}{', ' + one.driver if one.driver else ''}{kind}"
+
+
+def _version() -> str:
+    from linkgauge import __version__
+
+    return __version__
+
+
+def main() -> None:
+    """Look at this node and say it."""
+    problem = ""
+    try:
+        count = find_devices(sys.argv[1]).count
+    except Exception as error:  # a node without such a device is what is looked for
+        count, problem = 0, str(error)
+    rows = [as_row(one, result) for one, result in run_checks(Readers(ranks=max(count, 1)), quick_only=True)]
+    rows = [row for row in rows if row["check"] != "mpi_library"]  # of the node that starts the ranks
+    devices = {"devices": problem or f"{count} {sys.argv[1]}"}
+    say({"host": os.uname().nodename, "date": time.time(), "rows": rows, "facts": {**facts(), **devices}})
+    remove_elsewhere()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Names of hosts as people and batch systems write them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+from linkgauge.errors import UsageError
+
+_MOST = 1 << 17
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
+_PART = re.compile(r"([^,\[\]]*(?:\[[0-9,-]+\][^,\[\]]*)*)(?:,|$)")
+
+
+def host_names(text: str) -> list[str]:
+    """The hosts of a list, in its order, each once: `a,b`, and ranges as Slurm writes them, `n[01-04,7]-ib`.
+
+    UsageError naming the part that is none.
+    """
+    found: dict[str, None] = {}
+    at = 0
+    while at < len(text):
+        match = _PART.match(text, at)
+        if match is None or not match[1]:
+            raise UsageError(f"'{text[at : at + 40]}' is no list of hosts: expected names such as a,b or n[01-04]")
+        for name in _expanded(match[1]):
+            if not _NAME.fullmatch(name):
+                raise UsageError(f"'{name[:80]}' is no name of a host: expected letters, digits, dots and dashes")
+            found[name] = None
+            if len(found) > _MOST:
+                raise UsageError(f"'{text[:40]}' names more than {_MOST} hosts: expected fewer")
+        at = match.end()
+    return list(found)
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    fixed = re.split(r"\[[0-9,-]+\]", pattern)
+    choices = [list(itertools.islice(_numbers(one), _MOST + 1)) for one in re.findall(r"\[([0-9,-]+)\]", pattern)]
+    for chosen in itertools.product(*choices):
+        yield "".join(itertools.chain.from_iterable(itertools.zip_longest(fixed, chosen, fillvalue="")))
+
+
+def _numbers(text: str) -> Iterator[str]:
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part)
+        if match is None:
+            raise UsageError(f"'[{text[:40]}]' is no range of hosts: expected numbers such as [01-04,7]")
+        for number in range(int(match[1]), int(match[2] or match[1]) + 1):
+            yield str(number).zfill(len(match[1]))

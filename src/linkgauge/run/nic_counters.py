@@ -1,0 +1,111 @@
+"""Bytes that a node's network interfaces have sent and received, read before and after a case that spans nodes.
+
+They are the proof of the way: a library may carry what should cross a network through memory that nodes share, or over
+another card than was meant. A network card is one subject, however many of its interfaces count: the kernel's of its
+network interfaces (statistics of /proc/net/dev, in bytes) and those of its ports as an RDMA device (port_xmit_data and
+port_rcv_data of /sys/class/infiniband, in units of 4 bytes). Ethernet's count RDMA apart from the rest and
+InfiniBand's all of it, so that of either the larger is taken.
+
+One reading takes some 40 us and 10 us more a port, of the first rank of a case on each node, outside of all timed
+parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from linkgauge.run.observe import Value
+
+SUBJECT = "nic "
+"""What the subjects of these observations begin with; the card's name follows."""
+SENT, RECEIVED = "nic_sent", "nic_received"
+
+Counts = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Card:
+    """A card's network interfaces, and the folders of its RDMA ports' counters."""
+
+    interfaces: tuple[str, ...]
+    ports: tuple[Path, ...] = ()
+
+
+class NicCounters:
+    """The cards of this node, found once. `root` is that of the file system, of tests only."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        """Find the cards: those that are hardware; where none is, as in a container, all that leave this node."""
+        self._dev = root / ("proc/net/dev" if root != Path("/") else "proc/self/net/dev")
+        self.cards = _cards(root / "sys/class", self._interfaces())
+
+    def _interfaces(self) -> dict[str, Counts]:
+        """Received and sent bytes of each interface, as the kernel counts them."""
+        found = {}
+        with contextlib.suppress(OSError):
+            for line in self._dev.read_text().splitlines()[2:]:
+                name, _, counts = line.partition(":")
+                words = counts.split()
+                if len(words) >= 9 and words[0].isdecimal() and words[8].isdecimal():
+                    found[name.strip()] = int(words[8]), int(words[0])
+        return found
+
+    def read(self) -> list[tuple[str, list[Value]]]:
+        """Subjects and their values of this moment: bytes since the counters began."""
+        interfaces = self._interfaces()
+        found = []
+        for name, card in self.cards.items():
+            sent, received = map(max, _sum(interfaces.get(one, (0, 0)) for one in card.interfaces), _rdma(card.ports))
+            found.append((SUBJECT + name, [Value(SENT, sent, "B"), Value(RECEIVED, received, "B")]))
+        return found
+
+
+def _sum(counts: Iterable[Counts]) -> Counts:
+    listed = list(counts)
+    return sum(sent for sent, _ in listed), sum(received for _, received in listed)
+
+
+def _rdma(ports: tuple[Path, ...]) -> Counts:
+    return _sum((4 * _number(port / "port_xmit_data"), 4 * _number(port / "port_rcv_data")) for port in ports)
+
+
+def _number(path: Path) -> int:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return 0
+    return int(text) if text.isdecimal() else 0
+
+
+def _cards(classes: Path, interfaces: Mapping[str, Counts]) -> dict[str, _Card]:
+    """By name: of an RDMA device with its network interfaces that device's, else the interface's."""
+    net = classes / "net"
+    hardware = {name for name in interfaces if (net / name / "device").exists()}
+    leaving = hardware or {name for name in interfaces if name != "lo" and not (net / name / "bridge").exists()}
+    cards: dict[str, _Card] = {}
+    taken: set[str] = set()
+    with contextlib.suppress(OSError):
+        for device in sorted((classes / "infiniband").iterdir()):
+            own = tuple(sorted(one.name for one in _listed(device / "device" / "net") if one.name in interfaces))
+            ports = tuple(sorted(port / "counters" for port in _listed(device / "ports")))
+            cards[device.name] = _Card(own, ports)
+            taken.update(own)
+    return {**cards, **{name: _Card((name,)) for name in sorted(leaving - taken)}}
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def tells_of_nics(node_of: Sequence[int], ranks: Sequence[int], rank: int) -> bool:
+    """Whether a rank is the one that reads its node's cards for a case of these ranks: the first there, if it spans
+    nodes. `node_of`: of each rank of the launch its node's number; none: all are on one."""
+    if not node_of or rank not in ranks or len({node_of[one] for one in ranks}) < 2:
+        return False
+    return next(one for one in ranks if node_of[one] == node_of[rank]) == rank

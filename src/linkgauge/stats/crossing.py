@@ -1,0 +1,161 @@
+"""Whether the bytes of a case between nodes crossed the network: its nodes' cards counted them, or not.
+
+What must cross follows from the pattern and from where the ranks are (`must_cross`); what did is what the cards of the
+case's nodes counted between a look before it and one after it (run/nic_counters.py), warm-up, verification and the
+ranks' own talk included. A library's headers, acknowledgements and a collective's own algorithm add to it; nothing
+takes away but another way: memory that the nodes share.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.stats.launches import Places, nodes_of
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
+NETWORK, SHARED_MEMORY, PARTLY = "network", "shared_memory", "partly"
+SENT, RECEIVED = "nic_sent", "nic_received"
+_CARD = "nic "
+# Of what must cross: from this on all has, up to that none.
+_ALL, _NONE = 0.9, 0.1
+LEAST_BYTES, LEAST_EACH = 1 << 20, 1 << 16
+"""Where less must cross in all, or in one operation, the ranks' own talk may be what was counted.
+
+They agree on each sample's start, for which 6 KB an operation were counted on two nodes, and 75 KB a case.
+"""
+_RAIL = 0.05  # of a node's bytes: a card with less carried none of the payload
+
+Identity = tuple[str, int, int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Crossing:
+    """How the bytes of one case between nodes went. Bytes over all of its operations.
+
+    `went_by`: NETWORK, SHARED_MEMORY or PARTLY; empty where too few bytes had to cross to tell. `payload_bytes` must
+    cross; `counted_bytes` is the mean of what cards sent and received. `cards`: by node and card what it sent and got.
+    """
+
+    identity: Identity
+    went_by: str
+    payload_bytes: int
+    counted_bytes: int
+    cards: Mapping[str, Mapping[str, tuple[int, int]]]
+
+    @property
+    def share(self) -> float:
+        """Counted over payload; NaN where nothing must cross."""
+        return self.counted_bytes / self.payload_bytes if self.payload_bytes else float("nan")
+
+    @property
+    def rails(self) -> int:
+        """How many cards of a node carried payload: of the node with most."""
+        return max((len(used) for used in self.rails_of.values()), default=0)
+
+    @property
+    def rails_of(self) -> dict[str, tuple[str, ...]]:
+        """By node the cards that carried payload."""
+        found = {}
+        for node, cards in self.cards.items():
+            whole = sum(map(sum, cards.values()))
+            found[node] = tuple(name for name, both in cards.items() if whole and sum(both) >= _RAIL * whole)
+        return found
+
+
+def must_cross(case: Case, nodes: Sequence[str]) -> int:
+    """Bytes that at least cross between nodes in one operation, whatever the algorithm; `nodes` of each rank.
+
+    Of messages between named ranks those whose ends are on two nodes. What is repeated or added up on the way crosses
+    once for each node but one: a broadcast's and a reduction's buffer, an allgather's and a reduce_scatter's total; an
+    allreduce's twice (docs/definitions.md, Ceilings).
+    """
+    size = len(nodes) // case.groups
+    groups = [nodes[first : first + size] for first in range(0, len(nodes), size)]
+    return sum(_of_group(case, group) for group in groups)
+
+
+def _of_group(case: Case, nodes: Sequence[str]) -> int:
+    traits = PATTERNS[case.pattern]
+    between_ranks = traits.collective or traits.ranks in ("2", "pairs")
+    if traits.latency_only or not between_ranks or len(set(nodes)) < 2:
+        return 0
+    others = len(set(nodes)) - 1
+    if traits.one_buffer:
+        return (2 if traits.reduces and not traits.rooted else 1) * others * case.size
+    if traits.blocks and not traits.rooted:
+        return others * case.size
+    messages = pair_bytes(case.pattern, len(nodes), case.size, case.distribution, case.root)
+    across = sum(moved for source, target, moved in messages if nodes[source] != nodes[target])
+    return across * (case.window if traits.windowed else 1)
+
+
+def crossings(run: Run) -> dict[Identity, Crossing]:
+    """The crossings of a run's cases between nodes that ended well and whose cards were read, by row identity."""
+    names = ["case_key", "launch", "repeat", "attempt", "rank", "subject", "moment", "name", "value"]
+    places = Places(run.launches.to_pylist())
+    if len(places.hosts) < 2:
+        return {}
+    return crossings_of(run.cases.to_pylist(), run.observations.select(names).to_pylist(), places)
+
+
+def crossings_of(
+    cases: Iterable[Mapping[str, Any]], observations: Iterable[Mapping[str, Any]], places: Places
+) -> dict[Identity, Crossing]:
+    """The crossings from the rows of cases and of their observations."""
+    counted = _counted(observations)
+    found: dict[Identity, Crossing] = {}
+    for row in cases:
+        identity = _identity(row)
+        moved = counted.get(identity)
+        there = places.of_row(row)
+        if not moved or row["status"] not in ("ok", "timeout") or len(nodes_of(there)) < 2:
+            continue
+        nodes = [place.node for place in there]
+        cards: dict[str, dict[str, tuple[int, int]]] = {}
+        for (rank, card), both in moved.items():
+            cards.setdefault(nodes[rank], {})[card] = both
+        if set(cards) != set(nodes):
+            continue
+        case = Case.from_dimensions(dict(row))
+        each = must_cross(case, nodes)
+        payload = each * int(row["operations_total"] or 0)
+        every = [both for of_node in cards.values() for both in of_node.values()]
+        both_ways = sum(map(sum, every)) // 2
+        went_by = _went_by(payload, both_ways) if payload else ""
+        if went_by == NETWORK and (each < LEAST_EACH or payload < LEAST_BYTES):
+            went_by = ""  # it may be the ranks' own talk that was counted; too few bytes are conclusive at any size
+        found[identity] = Crossing(identity, went_by, payload, both_ways, cards)
+    return found
+
+
+def _went_by(payload: int, counted: int) -> str:
+    share = counted / payload
+    return NETWORK if share >= _ALL else SHARED_MEMORY if share <= _NONE else PARTLY
+
+
+def _identity(row: Mapping[str, Any]) -> Identity:
+    return row["case_key"], row["launch"], row["repeat"], row["attempt"]
+
+
+def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, dict[tuple[int, str], tuple[int, int]]]:
+    """By case, and by the rank that looked and the card, how many bytes were sent and received meanwhile."""
+    values: dict[Identity, dict[tuple[int, str], dict[tuple[str, str], float]]] = {}
+    for row in observations:
+        subject = str(row["subject"])
+        if subject.startswith(_CARD) and row["name"] in (SENT, RECEIVED):
+            of_case = values.setdefault(_identity(row), {})
+            key = int(row["rank"]), subject.removeprefix(_CARD)
+            of_case.setdefault(key, {})[str(row["moment"]), str(row["name"])] = float(row["value"])
+    found: dict[Identity, dict[tuple[int, str], tuple[int, int]]] = {}
+    for identity, of_case in values.items():
+        for key, one in of_case.items():
+            if len(one) == 4:
+                sent, received = (int(one["after", name] - one["before", name]) for name in (SENT, RECEIVED))
+                found.setdefault(identity, {})[key] = max(sent, 0), max(received, 0)
+    return found

@@ -1,0 +1,216 @@
+"""Which node hangs on which switch, and so how far two nodes are from each other: their distance class.
+
+Read from Slurm (`SLURM_TOPOLOGY_ADDR` of a rank, `scontrol show topology`, topology.conf), from ibnetdiscover's output,
+or from a file by hand with a node and its switches a line; inferred from measured pairs by `inferred`, which says so.
+Two nodes are as far as the lowest place where their ways upwards meet: the first switch, the second (a group), or
+beyond. Where a fabric is no tree, as InfiniBand's are, two leaf switches with a common neighbour are of one group.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from linkgauge.errors import UsageError
+
+DEVICE, NODE, SWITCH, GROUP, OTHER_GROUP = "device", "node", "switch", "group", "other group"
+CLASSES = (DEVICE, NODE, SWITCH, GROUP, OTHER_GROUP)
+"""From near to far. What is not known of two nodes is said by an empty word."""
+_BEYOND = 3
+_EXPECTED = (
+    "expected topology.conf, `scontrol show topology`, ibnetdiscover's output, or lines of a node and its switches"
+)
+_IB_NODE = re.compile(r'(Switch|Ca)\s+\d+\s+"([SH]-[0-9a-f]+)"')
+_IB_PORT = re.compile(r'\[\d+\]\s+"([SH]-[0-9a-f]+)"\[\d+\](?:\([0-9a-f]+\))?\s*(?:#\s*"([^"]*)")?')
+
+
+@dataclasses.dataclass(frozen=True)
+class Switches:
+    """`above`: of each node the switches above it, the nearest first. `source`: where that is from, in a few words."""
+
+    above: Mapping[str, tuple[str, ...]]
+    source: str
+
+    def distance(self, a: str, b: str) -> str:
+        """The distance class of two nodes; empty where one of them is not known."""
+        if a == b:
+            return NODE
+        one, other = self.above.get(a, ()), self.above.get(b, ())
+        shared = [level for level, (x, y) in enumerate(itertools.zip_longest(one, other), start=1) if x == y]
+        if not one or not other:
+            return ""
+        return {1: SWITCH, 2: GROUP}.get(shared[0] if shared else _BEYOND, OTHER_GROUP)
+
+    def farthest(self, nodes: Sequence[str]) -> str:
+        """The class of the two of these nodes that are farthest from each other."""
+        distinct = list(dict.fromkeys(nodes))
+        found = [self.distance(a, b) for a, b in itertools.combinations(distinct, 2)] or [NODE]
+        return "" if "" in found else max(found, key=CLASSES.index)
+
+    def plain(self) -> dict[str, object]:
+        """As JSON values."""
+        return {"source": self.source, "above": {node: list(names) for node, names in self.above.items()}}
+
+
+def of_addresses(addresses: Mapping[str, str]) -> Switches | None:
+    """From Slurm's SLURM_TOPOLOGY_ADDR of each node, `core.g0.s0.n0`; None where a node has none."""
+    if not addresses or any("." not in address for address in addresses.values()):
+        return None
+    above = {node: tuple(reversed(address.split(".")[:-1])) for node, address in addresses.items()}
+    return Switches(above, "SLURM_TOPOLOGY_ADDR")
+
+
+def of_text(text: str, source: str) -> Switches:
+    """Whichever of the known forms a text has. UsageError where it is none of them."""
+    if re.search(r"^Switch\s+\d+\s+\"S-", text, re.MULTILINE):
+        return of_ibnetdiscover(text, source)
+    if re.search(r"^\s*SwitchName=", text, re.MULTILINE | re.IGNORECASE):
+        return of_slurm(text, source)
+    above: dict[str, tuple[str, ...]] = {}
+    for line in text.splitlines():
+        words = line.partition("#")[0].split()
+        if len(words) == 1:
+            raise UsageError(f"{source}: '{words[0][:60]}' has no switch: {_EXPECTED}")
+        if words:
+            above[words[0]] = tuple(words[1:])
+    if not above:
+        raise UsageError(f"{source} names no node: {_EXPECTED}")
+    return Switches(above, source)
+
+
+def of_slurm(text: str, source: str) -> Switches:
+    """From topology.conf or `scontrol show topology`: lines `SwitchName=s0 Level=0 Nodes=n[0-1]` and `Switches=...`."""
+    parent: dict[str, str] = {}
+    leaf: dict[str, str] = {}
+    for line in text.splitlines():
+        words = {key.lower(): value for key, value in re.findall(r"(\w+)=(\S+)", line.partition("#")[0])}
+        name = words.get("switchname")
+        if name is None:
+            continue
+        for child in expanded(words.get("switches", "")):
+            parent[child] = name
+        if "switches" not in words:  # scontrol gives the nodes below of every switch
+            leaf |= dict.fromkeys(expanded(words.get("nodes", "")), name)
+    if not leaf:
+        raise UsageError(f"{source} names no switch with nodes: {_EXPECTED}")
+    return Switches({node: _upwards(name, parent) for node, name in leaf.items()}, source)
+
+
+def _upwards(name: str, parent: Mapping[str, str]) -> tuple[str, ...]:
+    found = [name]
+    while found[-1] in parent and parent[found[-1]] not in found:
+        found.append(parent[found[-1]])
+    return tuple(found)
+
+
+def expanded(text: str) -> list[str]:
+    """The names of a list with ranges, `n[0-1,4]`; empty for `(null)`."""
+    from linkgauge.model.names import host_names
+
+    return [] if text in ("", "(null)") else host_names(text)
+
+
+def of_ibnetdiscover(text: str, source: str) -> Switches:
+    """From ibnetdiscover's output: switches with their ports, and hosts by the first word of their node description.
+
+    A group is leaf switches that have a neighbour in common, and all that such leaves join.
+    """
+    hosts: dict[str, str] = {}
+    neighbours: defaultdict[str, set[str]] = defaultdict(set)
+    here = ""
+    for line in text.splitlines():
+        if match := _IB_NODE.match(line):
+            here = match[2] if match[1] == "Switch" else ""
+        elif here and (match := _IB_PORT.match(line)):
+            if match[1].startswith("S"):
+                neighbours[here].add(match[1])
+                neighbours[match[1]].add(here)
+            elif match[2]:
+                hosts.setdefault(match[2].split()[0], here)  # of several cards the first
+    if not hosts:
+        raise UsageError(f"{source} names no host on a switch: {_EXPECTED}")
+    group = _groups(sorted(set(hosts.values())), neighbours)
+    return Switches({host: (leaf, group[leaf]) for host, leaf in hosts.items()}, source)
+
+
+def _groups(leaves: Sequence[str], neighbours: Mapping[str, set[str]]) -> dict[str, str]:
+    """By leaf switch the name of its group: the first leaf of those that are joined by common neighbours."""
+    of_spine: defaultdict[str, list[str]] = defaultdict(list)
+    for leaf in leaves:
+        for spine in neighbours.get(leaf, ()):
+            if spine not in leaves:
+                of_spine[spine].append(leaf)
+    first = {leaf: leaf for leaf in leaves}
+
+    def root(leaf: str) -> str:
+        while first[leaf] != leaf:
+            leaf = first[leaf]
+        return leaf
+
+    for joined in of_spine.values():
+        for leaf in joined[1:]:
+            low, high = sorted((root(joined[0]), root(leaf)))
+            first[high] = low
+    return {leaf: f"group of {root(leaf)}" for leaf in leaves}
+
+
+_LEAST_STEP = 1.15
+"""Classes of pairs whose times differ by less are not told apart."""
+
+
+def inferred(times: Mapping[tuple[str, str], float], what: str) -> Switches | None:
+    """The switches and groups that explain the times of all pairs of nodes; None where they show no classes.
+
+    `times`: of each two nodes, in either order or both, a latency or the time of a message, the lower the nearer. Nodes
+    are joined by average linkage (scipy) of the logarithms; the joins' heights, sorted, fall into levels where one
+    is 15 % above the one before and the gap is wider than what levels spread by. The lowest level is a switch, the
+    second a group; what is above is other groups. A tree has two or three levels: with more, or one, nothing is said.
+    `what`: of what the times are, for the source's words.
+    """
+    import numpy as np
+    from scipy.cluster.hierarchy import average, fcluster
+    from scipy.spatial.distance import squareform
+
+    nodes = sorted({node for pair in times for node in pair})
+    if len(nodes) < 3:
+        return None
+    at = {node: place for place, node in enumerate(nodes)}
+    sums, counts = np.zeros((len(nodes),) * 2), np.zeros((len(nodes),) * 2)
+    for (a, b), time in times.items():
+        if a != b and time > 0:
+            for x, y in ((at[a], at[b]), (at[b], at[a])):
+                sums[x, y] += np.log(time)
+                counts[x, y] += 1
+    if (counts + np.eye(len(nodes)) == 0).any():
+        return None  # not all pairs were measured
+    logs = sums / np.maximum(counts, 1)
+    lowest = float(logs[counts > 0].min())
+    joins = average(squareform((logs - lowest + 1.0) * (counts > 0), checks=False))
+    heights = np.sort(joins[:, 2])
+    cuts = _levels(heights)
+    if not 1 <= len(cuts) <= 2:
+        return None
+    above: dict[str, tuple[str, ...]] = dict.fromkeys(nodes, ())
+    for level, cut in enumerate(cuts):
+        labels = fcluster(joins, cut, criterion="distance")
+        names: dict[int, str] = {}
+        for node in nodes:  # named by the first node below
+            label = int(labels[at[node]])
+            above[node] += (names.setdefault(label, f"{('switch', 'group')[level]} of {node}"),)
+    return Switches({node: (*names, "all") for node, names in above.items()}, f"inferred from {what} of all pairs")
+
+
+def _levels(heights: Iterable[float]) -> list[float]:
+    """Where sorted heights are cut into levels: in the middle of each gap that is wide enough."""
+    import math
+
+    known = list(heights)
+    gaps = [(b - a, (a + b) / 2) for a, b in itertools.pairwise(known)]
+    wide = [cut for gap, cut in gaps if gap >= math.log(_LEAST_STEP)]
+    # A step counts only where it is clearly above what heights of one level differ by.
+    narrow = [gap for gap, _ in gaps if gap < math.log(_LEAST_STEP)]
+    spread = max(narrow, default=0.0)
+    return [cut for cut in wide if next(gap for gap, at in gaps if at == cut) > 1.5 * spread]

@@ -1,0 +1,83 @@
+"""Cases between nodes in a line or two: which way their bytes went, as the nodes' network cards counted them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from linkgauge.stats.alike import numbers_text
+from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
+from linkgauge.stats.distance import by_distance
+from linkgauge.system.switches import CLASSES, GROUP, OTHER_GROUP, SWITCH
+from linkgauge.view.alike import Kinds
+from linkgauge.view.results import Results, is_pair
+from linkgauge.view.row import Row
+from linkgauge.view.units import count_text, rate_text, size_text
+
+_SHOWN = 4
+_WORDS = {SWITCH: "same switch", GROUP: "other switch", OTHER_GROUP: "other group"}
+
+
+def places_line(kinds: Kinds) -> str:
+    """Return which of the numbers that tables have for devices are on which node; empty where all are on one."""
+    if len(kinds.hosts) < 2:
+        return ""
+    of_host: dict[str, list[int]] = {}
+    for number, rank in kinds.devices.items():
+        of_host.setdefault(str(rank.get("host") or ""), []).append(number)
+    words = [f"{numbers_text(numbers)} on {host}" for host, numbers in list(of_host.items())[: 2 * _SHOWN]]
+    more = f" and {len(of_host) - len(words)} nodes more" if len(of_host) > len(words) else ""
+    return f"devices are {', '.join(words)}{more}"
+
+
+def between_lines(crossings: Iterable[Crossing]) -> list[str]:
+    """Return what is said of cases between nodes; nothing where there is none, or none with bytes enough to tell."""
+    found = [one for one in crossings if one.went_by]
+    by_network = [one for one in found if one.went_by == NETWORK]
+    lines = []
+    if by_network:
+        shares = sorted(one.share for one in by_network)
+        low, high = f"{shares[0]:.2f}", f"{shares[-1]:.2f}"
+        lines.append(
+            f"between nodes: {_cases(len(by_network))} by the network, whose cards counted "
+            f"{low if low == high else f'{low} to {high}'} of the bytes that must cross; {_rails(by_network)}"
+        )
+    for word, way in ((SHARED_MEMORY, "by memory that nodes share"), ("partly", "by the network in part only")):
+        others = [one for one in found if one.went_by == word]
+        if others:
+            lines.append(f"between nodes: {_cases(len(others))} {way}: no figures of the network")
+    return lines
+
+
+def distance_lines(results: Results, unit: str) -> list[str]:
+    """Return what pairs between nodes reach by how far they are from each other; nothing where that is not known.
+
+    Of the pattern and mechanism with most pairs, at their largest size.
+    """
+    groups: dict[tuple[str, str, int], list[Row]] = {}
+    for row in results.rows:
+        if row["distance"] in _WORDS and is_pair(row) and row["goodput_bytes_per_s"]:
+            groups.setdefault((row["pattern"], results.label(row), row["size"]), []).append(row)
+    if not groups:
+        return []
+    (pattern, mechanism, size), rows = max(groups.items(), key=lambda item: (len(item[1]), item[0][2], item[0][0]))
+    classes = by_distance(rows)
+    words = []
+    for name in (one for one in CLASSES if one in classes):
+        rates = sorted(float(row["goodput_bytes_per_s"]) for row in classes[name])
+        ends = dict.fromkeys(rate_text(rate, unit) for rate in (rates[0], rates[-1]))
+        words.append(f"{_WORDS[name]} {' to '.join(ends)} {unit} ({count_text(len(rates), 'pair')})")
+    source = results.switches.source if results.switches is not None else ""
+    return [f"{pattern} by {mechanism} at {size_text(size)}: {'; '.join(words)}; the network {source}"]
+
+
+def _cases(count: int) -> str:
+    return f"{count} case{'' if count == 1 else 's'}"
+
+
+def _rails(found: list[Crossing]) -> str:
+    """Return how many cards of a node carried them, and which where all cases and nodes have the same."""
+    counts = sorted({one.rails for one in found})
+    number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    used = {cards for one in found for cards in one.rails_of.values()}
+    names = f": {', '.join(next(iter(used))[:_SHOWN])}" if len(used) == 1 else ""
+    return f"{number} card{'' if counts == [1] else 's'} a node{names}"

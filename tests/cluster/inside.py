@@ -1,0 +1,164 @@
+"""The first process of an emulated cluster, in PID, network and mount namespaces of its own.
+
+`python -m cluster.inside LAYOUT FOLDER [own]`; `own`: the folder is to be removed at the end.
+
+It makes switches and nodes, says one line, and waits until its standard input ends. When it ends, by whatever, the
+kernel ends all processes of the cluster with it, and with them go their namespaces, links and mounts.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+from cluster.layout import Layout, Link, tbf_words
+
+# A node's own /sys shows its own interfaces; its boot id is what libraries and linkgauge tell nodes apart by.
+_NODE = """
+mount --make-rprivate / &&
+cd /sys/fs/cgroup &&
+mount -t sysfs sysfs /sys &&
+mount --no-canonicalize --rbind . /sys/fs/cgroup &&
+{ [ "$3" = shared ] || mount -t tmpfs -o size=2g tmpfs /dev/shm; } &&
+mount --bind "$1/boot-id.$2" /proc/sys/kernel/random/boot_id &&
+mount --bind "$1/hosts" /etc/hosts &&
+cd "$1" &&
+mount -t tmpfs -o size=2g tmpfs /tmp &&
+mkdir -p "$1" &&
+mount --no-canonicalize --bind . "$1" &&
+echo "$2" > /proc/sys/kernel/hostname &&
+ip link set lo up &&
+echo $$ > "$1/$2.pid" &&
+echo made &&
+exec sleep infinity
+"""
+_SSH = """#!/bin/sh
+# Stands in for ssh between the nodes: enters the node's namespaces. As with ssh, nothing of the environment goes along.
+while [ $# -gt 0 ]; do
+    case "$1" in
+        -[bcDEeFIiJLlmOopQRSWw]) shift 2 ;;
+        -*) shift ;;
+        *) break ;;
+    esac
+done
+host="${1#*@}"; shift
+[ -r "$FOLDER/$host.pid" ] || { echo "ssh: Could not resolve hostname $host: Name or service not known" >&2; exit 255; }
+[ -e "$FOLDER/$host.down" ] && { echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }
+[ $# -gt 0 ] || set -- 'exec sh'
+exec nsenter --target "$(cat "$FOLDER/$host.pid")" --net --uts --ipc --mount -- \\
+    env -i HOME="$HOME" USER=root LOGNAME=root SHELL=/bin/sh \\
+    PATH="$FOLDER/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" SSH_CONNECTION="login" sh -c "cd $HOME; $*"
+"""
+
+
+def call(*words: str, text: str | None = None) -> None:
+    done = subprocess.run(words, input=text, text=True, capture_output=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}\n{text or ''}")
+
+
+def in_node(pid: int, *words: str, text: str | None = None) -> None:
+    call("nsenter", "--target", str(pid), "--net", *words, text=text)
+
+
+def tbf(interface: str, rate: float) -> str:
+    return " ".join(tbf_words(interface, rate)) + "\n"
+
+
+def make_node(name: str, folder: Path, memory: str) -> int:
+    (folder / f"boot-id.{name}").write_text(f"{uuid.uuid4()}\n")
+    holder = subprocess.Popen(
+        ["unshare", "--net", "--mount", "--uts", "--ipc", "sh", "-c", _NODE, "sh", str(folder), name, memory],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert holder.stdout is not None
+    if holder.stdout.readline() != b"made\n":
+        sys.exit(f"node {name}: {(holder.stderr.read() if holder.stderr else b'').decode().strip()}")
+    return holder.pid
+
+
+def switch(name: str, rail: int) -> str:
+    """The bridge that is a switch on a rail."""
+    return f"{name}r{rail}"
+
+
+def port(link: Link) -> str:
+    """The upper end of a link: an interface of the switch above."""
+    return f"{link.name}p{link.rail}"
+
+
+def uplink(link: Link) -> str:
+    """The lower end of a link: a node's eth0, or an interface of the switch below."""
+    return f"eth{link.rail}" if link.name.startswith("n") else f"{link.name}u{link.rail}"
+
+
+def make(layout: Layout, folder: Path) -> None:
+    names = (*layout.nodes, "login")
+    lines = ["127.0.0.1 localhost", *(f"{layout.address(name)} {name}" for name in names)]
+    (folder / "hosts").write_text("\n".join(lines) + "\n")
+    (folder / "bin").mkdir(exist_ok=True)
+    ssh = folder / "bin" / "ssh"
+    ssh.write_text(_SSH.replace("$FOLDER", str(folder)))
+    ssh.chmod(0o755)
+    call("mount", "--make-rprivate", "/")
+    call("mount", "-t", "tmpfs", "-o", "size=2g", "tmpfs", "/dev/shm")  # what nodes share that share memory
+    call("ip", "link", "set", "lo", "up")
+    memory = "shared" if layout.shared_memory else "own"
+    pids = {name: make_node(name, folder, memory) for name in names}
+
+    links = layout.links()
+    bridges = sorted({switch(one.above, one.rail) for one in links})
+    ip = "".join(f"link add {name} type bridge\nlink set {name} up\n" for name in bridges)
+    limits = ""
+    of_node: dict[str, list[str]] = {name: [] for name in names}
+    limit_of: dict[str, str] = dict.fromkeys(names, "")
+    for one in links:
+        upper, lower = port(one), uplink(one)
+        node = one.name in pids
+        ip += f"link add {upper} type veth peer name {lower}{f' netns {pids[one.name]}' if node else ''}\n"
+        ip += f"link set {upper} master {switch(one.above, one.rail)} up\n"
+        down = one.rate <= 0
+        if not down:
+            limits += tbf(upper, one.rate)
+        if node:
+            address = layout.address(one.name, one.rail)
+            of_node[one.name] += [f"addr add {address}/16 dev {lower}", f"link set {lower} {'down' if down else 'up'}"]
+            limit_of[one.name] += "" if down else tbf(lower, one.rate)
+        else:
+            ip += f"link set {lower} master {switch(one.name, one.rail)} {'down' if down else 'up'}\n"
+            limits += "" if down else tbf(lower, one.rate)
+    ip += f"link add loginp0 type veth peer name eth0 netns {pids['login']}\n"
+    ip += f"link set loginp0 master {switch(layout.top(), 0)} up\n"
+    of_node["login"] += [f"addr add {layout.address('login')}/16 dev eth0", "link set eth0 up"]
+    call("ip", "-batch", "-", text=ip)
+    call("tc", "-batch", "-", text=limits)
+    for name, commands in of_node.items():
+        in_node(pids[name], "ip", "-batch", "-", text="\n".join(commands) + "\n")
+        if limit_of[name]:
+            in_node(pids[name], "tc", "-batch", "-", text=limit_of[name])
+
+
+def main() -> None:
+    layout, folder = Layout.from_text(sys.argv[1]), Path(sys.argv[2])
+    make(layout, folder)
+    print("ready", flush=True)
+    while True:  # as the first process here it takes leave of all that have lost their parents
+        readable, _, _ = select.select([0], [], [], 0.5)
+        if readable and not os.read(0, 1 << 10):
+            if sys.argv[3:] == ["own"]:
+                shutil.rmtree(folder, ignore_errors=True)
+            return
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""What an emulated cluster looks like: groups of switches of nodes, the rates of its links, and which of them are slow.
+
+Nodes are n0, n1, ..., switches s0, s1, ..., groups g0, g1, ..., numbered through. A node has one link a rail to its
+switch, a switch one to its group, where the group has several, and a group one to the core, where there are several.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+
+MBIT = 1_000_000
+# TCP's segments are 1,514 bytes; a tbf's burst is what it lets through at once, and its latency what it lets queue.
+_BURST_S = 0.002
+_LEAST_BURST = 16_000
+_QUEUE_MS = 100
+
+
+def tbf_words(interface: str, rate: float) -> list[str]:
+    """What tc is told to shape what leaves an interface, `rate` in bits a second."""
+    burst = max(_LEAST_BURST, int(rate / 8 * _BURST_S))
+    return ["qdisc", "replace", "dev", interface, "root", "tbf", "rate", f"{rate:.0f}bit", "burst", str(burst),
+            "latency", f"{_QUEUE_MS}ms"]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """One link of a rail, full duplex: `name` is that of its lower end (n3, s1, g0), rate in bits a second."""
+
+    name: str
+    above: str
+    rail: int
+    rate: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """`groups`: of each group, of each of its switches, how many nodes. Rates in bits a second.
+
+    `switch_rate`, `group_rate`: of the links upwards of a switch and of a group; None: of as many nodes as hang below,
+    so that they are never the narrow place. `slow`: by link its share of that rate, n3 or, of one rail alone, n3.1;
+    0: the link is down. `shared_memory`: all nodes have one /dev/shm, as containers of one host may.
+    """
+
+    groups: tuple[tuple[int, ...], ...] = ((2,),)
+    rate: float = 100 * MBIT
+    switch_rate: float | None = None
+    group_rate: float | None = None
+    rails: int = 1
+    slow: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    shared_memory: bool = False
+
+    @classmethod
+    def of(cls, nodes: int, **more: object) -> Layout:
+        """So many nodes on one switch."""
+        return cls(((nodes,),), **more)  # type: ignore[arg-type]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All nodes' names."""
+        return tuple(f"n{number}" for number in range(sum(map(sum, self.groups))))
+
+    def place(self, node: str) -> tuple[int, int]:
+        """The numbers of a node's group and switch."""
+        number, switch = int(node[1:]), 0
+        for group, switches in enumerate(self.groups):
+            for count in switches:
+                if number < count:
+                    return group, switch
+                number -= count
+                switch += 1
+        raise KeyError(node)
+
+    def address(self, node: str, rail: int = 0) -> str:
+        """A node's IPv4 address on a rail; each rail is a network of its own."""
+        return f"10.{77 + rail}.0.{int(node[1:]) + 1}" if node != "login" else f"10.{77 + rail}.1.1"
+
+    def top(self) -> str:
+        """The switch that all others hang below."""
+        if len(self.groups) > 1:
+            return "core"
+        return "g0" if len(self.groups[0]) > 1 else "s0"
+
+    def links(self) -> list[Link]:
+        """All links, with what makes some of them slow."""
+        return [link for rail in range(self.rails) for link in self._of_rail(rail)]
+
+    def _of_rail(self, rail: int) -> list[Link]:
+        found, node, switch = [], 0, 0
+        for group, switches in enumerate(self.groups):
+            for count in switches:
+                for _ in range(count):
+                    found.append(self._link(f"n{node}", f"s{switch}", rail, self.rate))
+                    node += 1
+                if len(switches) > 1:
+                    found.append(self._link(f"s{switch}", f"g{group}", rail, self.switch_rate or count * self.rate))
+                switch += 1
+            if len(self.groups) > 1:
+                lower = f"g{group}" if len(switches) > 1 else f"s{switch - 1}"
+                found.append(self._link(lower, "core", rail, self.group_rate or sum(switches) * self.rate))
+        return found
+
+    def _link(self, name: str, above: str, rail: int, rate: float) -> Link:
+        share = self.slow.get(f"{name}.{rail}", self.slow.get(name, 1.0))
+        return Link(name, above, rail, rate * share)
+
+    def distance(self, a: str, b: str) -> str:
+        """The distance class of two nodes: node, switch, group or other group."""
+        if a == b:
+            return "node"
+        one, other = self.place(a), self.place(b)
+        return "switch" if one == other else "group" if one[0] == other[0] else "other group"
+
+    def topology_conf(self) -> str:
+        """The switches as Slurm's topology.conf has them."""
+        lines, switch, node = [], 0, 0
+        for group, switches in enumerate(self.groups):
+            first = switch
+            for count in switches:
+                lines.append(f"SwitchName=s{switch} Nodes={','.join(f'n{node + k}' for k in range(count))}")
+                node += count
+                switch += 1
+            lines.append(f"SwitchName=g{group} Switches={','.join(f's{one}' for one in range(first, switch))}")
+        groups = ",".join(f"g{one}" for one in range(len(self.groups)))
+        return "\n".join([*lines, f"SwitchName=core Switches={groups}", ""])
+
+    def to_text(self) -> str:
+        """As JSON, for the process that makes it."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> Layout:
+        """Of `to_text`."""
+        plain = json.loads(text)
+        groups: Sequence[Sequence[int]] = plain.pop("groups")
+        return cls(tuple(map(tuple, groups)), **plain)

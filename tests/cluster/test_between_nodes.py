@@ -1,0 +1,275 @@
+"""Runs between emulated nodes, from a node without ranks: every rank in its place, every byte counted on its way."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.cluster import Cluster, why_not
+from cluster.layout import MBIT, Layout
+from cluster.slurm import Slurm, slurm_why_not
+from linkgauge.run.mpi_library import find_all
+from linkgauge.stats.crossing import Crossing, crossings, must_cross
+from linkgauge.stats.summary import summarise
+from linkgauge.store.run import Run, load
+from thorough import thorough
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
+    pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one"),
+    pytest.mark.timeout(300),
+]
+RATE = 100 * MBIT
+COUNTED = ["--stop-rule", "count", "--stop-samples", "8", "--stop-time-ns", "60s", "--transport", "mpi"]
+
+
+def linkgauge(
+    cluster: Cluster, *words: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of linkgauge on the node without ranks."""
+    return cluster.run("login", [sys.executable, "-m", "linkgauge", *words], cwd=cluster.folder, timeout_s=200,
+                       env={"PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})})  # fmt: skip
+
+
+def measured(cluster: Cluster, name: str, *words: str, environment: dict[str, str] | None = None) -> Run:
+    """A run of words, measured; its folder's name."""
+    done = linkgauge(cluster, "run", "--no-report", "--out", name, *words, environment=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return load(cluster.folder / name)
+
+
+def library(family: str) -> str:
+    """The name of an installed MPI library; a skip where there is none."""
+    found = [one.name for one in find_all() if one.vendor == family and not one.problem]
+    return found[0] if found else pytest.skip(f"no {family} here")
+
+
+def big(run: Run) -> list[Crossing]:
+    """The crossings of cases with bytes enough to tell."""
+    found = [one for one in crossings(run).values() if one.payload_bytes >= 1 << 20]
+    assert found
+    return found
+
+
+def left_on(cluster: Cluster, node: str) -> list[str]:
+    """What lies in a node's own temporary folder and shared memory."""
+    words = ["find", "/tmp", "/dev/shm", "-mindepth", "1", "-path", str(cluster.folder), "-prune", "-o", "-print"]
+    return [path for path in cluster.run(node, words).stdout.split() if not str(cluster.folder).startswith(path)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(Layout.of(2, rate=RATE)) as made:
+        yield made
+
+
+def test_two_nodes_with_two_devices_each_are_four_places(cluster: Cluster) -> None:
+    before = {node: cluster.carried(node) for node in cluster.layout.nodes}
+    run = measured(cluster, "places", "--hosts", "n0,n1", "--devices", "host:2", *COUNTED, "--pairs", "first",
+                   "--pattern", "pingpong,unidirectional,alltoall,allreduce", "--size", "8,512KiB")  # fmt: skip
+    (launch,) = run.launches.to_pylist()
+    assert [(one["host"], one["device_ordinal"]) for one in launch["ranks"]] == [
+        ("n0", 0), ("n0", 1), ("n1", 0), ("n1", 1)]  # fmt: skip
+    rows = list(run.rows())
+    assert {row.status for row in rows} == {"ok"}
+    assert all(row.record["verified"] for row in rows)
+    assert {(row.case.devices, row.case.devices_per_node) for row in rows} == {((0, 2), 2), ((0, 1, 2, 3), 2)}
+    assert [one["host"] for one in run.info["nodes"]] == ["n0", "n1"]
+
+    for crossing in big(run):  # the cards' own counters
+        assert crossing.went_by == "network"
+        assert crossing.rails_of == {"n0": ("eth0",), "n1": ("eth0",)}
+        assert 1.0 <= crossing.share <= 1.1, crossing
+    payload = 0  # the shapers', who know nothing of linkgauge: nothing crossed that was not asked for
+    for row in rows:
+        nodes = [f"n{row.case.node_of(device)}" for device in row.case.devices]
+        payload += must_cross(row.case, nodes) * int(row.record["operations_total"])
+    moved = [cluster.carried(node) - before[node] for node in cluster.layout.nodes]
+    assert payload <= sum(one.sent for one in moved) <= 1.1 * payload + (2 << 20)
+    assert [left_on(cluster, node) for node in (*cluster.layout.nodes, "login")] == [[], [], []]
+
+
+def goodput(run: Run, pattern: str, size: int) -> float:
+    """Median goodput of the one case of a pattern and size, in bytes a second."""
+    (row,) = [one for one in summarise(run).to_pylist()
+              if (one["pattern"], one["size"], one["lane"]) == (pattern, size, -1)]  # fmt: skip
+    return float(row["goodput_bytes_per_s"])
+
+
+def rate_and_way(cluster: Cluster, name: str, *words: str) -> float:
+    """The share of the link's rate that one pair reaches at 2 MiB, each way crossing the network."""
+    run = measured(cluster, name, "--hosts", "n0,n1", "--devices", "host:1", *COUNTED, "--pairs", "first", "--pattern",
+                   "unidirectional", "--window", "2", "--size", "2MiB", *words)  # fmt: skip
+    assert {crossing.went_by for crossing in big(run)} == {"network"}
+    assert all(1.0 <= crossing.share <= 1.1 for crossing in big(run))
+    return 8 * goodput(run, "unidirectional", 2 << 20) / RATE
+
+
+def test_one_pair_reaches_the_link_and_no_more_by_mpich(cluster: Cluster) -> None:
+    # TCP's payload is 0.957 of the wire, and a shaper that was idle lets a burst of 25 kB through at once.
+    assert 0.80 <= rate_and_way(cluster, "mpich", "--mpi", library("mpich")) <= 0.98
+
+
+@thorough("the same by MPICH")
+def test_one_pair_reaches_the_link_and_no_more_by_open_mpi(cluster: Cluster) -> None:
+    assert 0.75 <= rate_and_way(cluster, "openmpi", "--mpi", library("openmpi")) <= 0.98
+
+
+def test_bytes_that_nodes_pass_through_shared_memory_are_no_figure_of_the_network() -> None:
+    with Cluster(Layout.of(2, shared_memory=True)) as cluster:
+        done = cluster.run("login", [sys.executable, "-m", "cluster.unaware", str(cluster.folder), "run"],
+                           cwd=cluster.folder, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        run = load(cluster.folder / "run")
+        assert {crossing.went_by for crossing in crossings(run).values()} == {"shared_memory"}
+        shown = linkgauge(cluster, "show", "run").stdout
+        assert "by shared memory" in shown
+        assert "between nodes: 4 cases by memory that nodes share: no figures of the network" in shown
+        told = json.loads(linkgauge(cluster, "findings", "run", "--json").stdout)
+        listed = told["findings"] if isinstance(told, dict) else told
+        assert [one["severity"] for one in listed if one["rule"] == "not_by_network"] == ["fault"]
+
+
+def test_hosts_that_are_one_node_or_none_end_the_run_before_it_begins(cluster: Cluster) -> None:
+    hosts = (cluster.folder / "hosts").read_text()
+    (cluster.folder / "hosts").write_text(f"{hosts}{cluster.layout.address('n0')} again\n")
+    (cluster.folder / "again.pid").write_text((cluster.folder / "n0.pid").read_text())
+    words = ("run", "--devices", "host:1", "--quick", "--out", "none", "--hosts")
+    same = linkgauge(cluster, *words, "n0,again")
+    assert (same.returncode, "hosts that share a boot id are one node" in same.stderr) == (5, True), same.stderr
+    gone = linkgauge(cluster, *words, "n0,n7")
+    assert (gone.returncode, "n0, n7" in gone.stderr) == (5, True), gone.stderr
+    assert not (cluster.folder / "none").exists()
+
+
+@pytest.mark.skipif(bool(slurm_why_not()), reason=slurm_why_not() or "there is one")
+@pytest.mark.parametrize("launcher", [[], ["--mpi", "srun"]], ids=["hydra", "srun"])
+def test_slurm_is_asked_for_nodes_and_gives_them_back(launcher: list[str]) -> None:
+    with contextlib.ExitStack() as held:
+        cluster = held.enter_context(Cluster(Layout(((1, 1), (1,)), rate=RATE)))
+        slurm = held.enter_context(Slurm(cluster))
+        run = measured(cluster, "run", "--nodes", "2", "--devices", "host:1", *COUNTED, *launcher, "--pairs", "first",
+                       "--pattern", "pingpong", "--size", "512KiB", environment=slurm.environment)  # fmt: skip
+        assert {row.status for row in run.rows()} == {"ok"}
+        assert {crossing.went_by for crossing in big(run)} == {"network"}
+        if launcher:  # its ranks are told by Slurm itself
+            assert run.info["switches"] == {
+                "source": "SLURM_TOPOLOGY_ADDR",
+                "above": {"n0": ["s0", "g0", "core"], "n1": ["s1", "g0", "core"]},
+            }
+        assert {row["distance"] for row in summarise(run).to_pylist() if len(row["devices"]) == 2} == {"group"}
+        assert cluster.run("login", ["squeue", "-h"], env=slurm.environment).stdout == ""
+        assert Path(json.loads(run.launches.to_pylist()[0]["mpi"])["launcher"]).name == (
+            "srun" if launcher else "mpiexec"
+        )
+
+
+@thorough("the rails of a case are told from cards' counters by hand in stats/test_crossing.py")
+def test_two_rails_give_more_than_one_where_the_library_stripes() -> None:
+    name = library("openmpi")  # its tcp takes all interfaces
+    reached, rails = [], []
+    for count in (1, 2):
+        with Cluster(Layout.of(2, rate=RATE, rails=count)) as cluster:
+            before = [cluster.carried("n0", rail) for rail in range(count)]
+            reached.append(rate_and_way(cluster, "run", "--mpi", name))
+            moved = [cluster.carried("n0", rail) - before[rail] for rail in range(count)]
+            (crossing,) = big(load(cluster.folder / "run"))
+            rails.append(crossing.rails)
+            assert all(one.sent > 0.2 * sum(other.sent for other in moved) for one in moved)
+    assert rails == [1, 2]
+    assert reached[1] >= 1.5 * reached[0]
+
+
+@thorough("classes are inferred right from figures in system/test_switches.py")
+def test_switches_and_groups_are_inferred_from_what_pairs_of_nodes_reach() -> None:
+    layout = Layout(((2, 2), (2, 2)), rate=RATE, switch_rate=RATE / 2, group_rate=RATE / 4)
+    with Cluster(layout) as cluster:
+        run = measured(cluster, "run", "--hosts", "n[0-7]", "--devices", "host:1", *COUNTED, "--pairs", "nodes",
+                       "--pattern", "unidirectional", "--size", "128KiB", "--warmup", "1")  # fmt: skip
+        rows = [row for row in summarise(run).to_pylist() if row["lane"] == -1]
+        assert len(rows) == 8 * 7
+        found = {tuple(row["devices"]): row["distance"] for row in rows}
+        assert found == {(a, b): layout.distance(f"n{a}", f"n{b}") for a, b in found}
+        assert {one.went_by for one in crossings(run).values()} == {"network"}
+        shown = " ".join(linkgauge(cluster, "show", "run").stdout.split())
+        assert "the network inferred from the time of large messages of all pairs" in shown
+
+
+def processes_of(cluster: Cluster, node: str, word: str) -> list[str]:
+    """The numbers, in the cluster, of a node's processes whose command line has a word."""
+    namespace = cluster.run(node, ["readlink", "/proc/self/ns/net"]).stdout.strip()
+    look = f"""for p in /proc/[0-9]*; do [ "$(readlink $p/ns/net)" = "{namespace}" ] &&
+        grep -qa -- "{word}" $p/cmdline && basename $p; done"""
+    return cluster.run("fabric", ["sh", "-c", look]).stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("signal", "status"),
+    [
+        ("KILL", "crashed"),
+        pytest.param("STOP", "hung", marks=thorough("a hang takes 10 s")),
+    ],
+)
+def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, status: str, cluster: Cluster) -> None:
+    out = cluster.folder / f"node-{signal}"
+    words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
+             "--pattern", "allreduce", "--size", "8,64KiB,256KiB", "--stop-rule", "duration",
+             "--stop-time-ns", "3s"]  # fmt: skip
+    run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not _begun(out, 2):
+            time.sleep(0.05)
+        time.sleep(0.5)
+        for process in processes_of(cluster, "n1", "linkgauge.run.worker"):
+            cluster.run("fabric", ["kill", f"-{signal}", process])
+        assert run.wait(150) == 4
+    finally:
+        run.kill()
+        run.wait()
+    assert sorted(str(row.status) for row in load(out).rows()) == sorted(["ok", "ok", status])
+
+
+def _begun(out: Path, cases: int) -> bool:
+    """Whether so many cases of a run's first launch have begun."""
+    journal = out / "journal" / "launch-00000.lgj"
+    return journal.exists() and journal.read_bytes().count(b'"index"') >= cases
+
+
+def test_an_interrupted_run_goes_on_where_its_hosts_are_given_again(cluster: Cluster) -> None:
+    out = cluster.folder / "interrupted"
+    words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
+             "--pattern", "allreduce", "--size", "8,64KiB,128KiB", "--stop-rule", "duration",
+             "--stop-time-ns", "2s"]  # fmt: skip
+    run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not _begun(out, 2):
+            time.sleep(0.05)
+        for process in processes_of(cluster, "login", "interrupted"):
+            cluster.run("fabric", ["kill", "-INT", process])
+        run.wait(60)
+    finally:
+        run.kill()
+        run.wait()
+    done = sum(row.status == "ok" for row in load(out).rows())
+    assert 0 < done < 3
+    refused = linkgauge(cluster, "run", "--resume", str(out), "--no-report")
+    assert (refused.returncode, "sets hosts n0, n1" in refused.stderr) == (2, True), refused.stderr
+    fewer = linkgauge(cluster, "run", "--resume", str(out), "--no-report", "--hosts", "n0")
+    assert (fewer.returncode, "the run has 2 nodes, here are 1" in fewer.stderr) == (2, True), fewer.stderr
+    resumed = linkgauge(cluster, "run", "--resume", str(out), "--no-report", "--hosts", "n0,n1")
+    assert resumed.returncode == 0, resumed.stderr
+    assert [row.status for row in load(out).rows() if row.status] == ["ok"] * 3
+    assert {crossing.went_by for crossing in big(load(out))} == {"network"}

@@ -1,0 +1,67 @@
+"""The doctor on several nodes: what most have comes first, and what one alone has is told with its name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from cluster.cluster import Cluster, why_not
+from cluster.layout import Layout
+from linkgauge.doctor.on_nodes import compared
+from linkgauge.errors import UsageError
+from linkgauge.run import hosts as asked
+
+
+def node(host: str, *, date: float = 0.0, status: str = "ok", **facts: str) -> dict[str, Any]:
+    row = {"check": "locked_memory", "status": status, "finding": f"memory is {status}", "cost": "", "remedy": "",
+           "what": ""}  # fmt: skip
+    if status != "ok":
+        row |= {"cost": "buffers fail", "remedy": "ulimit -l unlimited"}
+    return {"host": host, "date": date, "rows": [row], "facts": {"system": "Linux 6.1", **facts}}
+
+
+def test_what_most_nodes_have_comes_first_and_the_gravest_has_its_remedy() -> None:
+    said = [node("a"), node("b", status="warning"), node("c"), node("d", system="Linux 5.14", date=7)]
+    found = {one.name: one for one in compared(said)}
+    memory = found["locked memory"]
+    assert memory.differs
+    assert memory.found == (("ok", "memory is ok", ("a", "c", "d")), ("warning", "memory is warning", ("b",)))
+    assert (memory.status, memory.remedy) == ("warning", "ulimit -l unlimited")
+    assert found["system"].found == (("ok", "Linux 6.1", ("a", "b", "c")), ("ok", "Linux 5.14", ("d",)))
+    assert found["date"].found[1] == ("ok", "+7.0 s from most", ("d",))
+
+
+def test_what_a_node_lacks_differs_and_alike_nodes_do_not() -> None:
+    found = {one.name: one for one in compared([node("a"), node("b"), node("c", interface="up")])}
+    assert found["interface"].found == (("ok", "none", ("a", "b")), ("ok", "up", ("c",)))
+    assert not any(one.differs for one in compared([node("a"), node("b", date=0.5)]))
+
+
+def test_without_nodes_it_says_what_is_wrong() -> None:
+    with pytest.raises(UsageError, match=r"no such file|names no host"):
+        asked.asked_hosts(None, "/dev/null")
+
+
+@pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one")
+@pytest.mark.timeout(200)
+def test_a_nodes_own_interface_and_limit_are_told_of_emulated_nodes() -> None:
+    with Cluster(Layout.of(3)) as cluster:
+        made = cluster.run("n2", ["sh", "-c", "ip link add docker0 type bridge && ip link set docker0 up"])
+        assert made.returncode == 0, made.stderr
+        words = [sys.executable, "-m", "linkgauge", "doctor", "--hosts", "n0,n1,n2", "--devices", "host:1"]
+        environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        done = cluster.run("login", words, cwd=cluster.folder, env=environment)
+        lines = [line.strip() for line in done.stdout.splitlines()]
+        at = lines.index("differs     interface docker0:")
+        assert lines[at + 1 : at + 3] == ["n0, n1: none", "n2: up, no rate known, virtual"], done.stdout
+        assert lines[-1].startswith("3 nodes: 1 things differ"), done.stdout
+        plain = cluster.run("login", [*words, "--json"], cwd=cluster.folder, env=environment)
+        assert {one["name"] for one in json.loads(plain.stdout) if len(one["found"]) > 1} == {"interface docker0"}
+        gone: subprocess.CompletedProcess[str] = cluster.run("login", [*words[:-3], "n0,n9", *words[-2:]],
+                                                             cwd=cluster.folder, env=environment)  # fmt: skip
+        assert (gone.returncode, gone.stderr.count("\n")) == (5, 1), gone.stderr

@@ -1,0 +1,134 @@
+"""Which nodes `--hosts` and `--nodes` mean, and how each family of launchers is told of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linkgauge.app.cli import run_command
+from linkgauge.errors import UsageError
+from linkgauge.model.names import host_names
+from linkgauge.run import hosts
+from linkgauge.run.launchers.base import Launcher, LaunchRequest
+from run.test_launchers import fake_mpi, script
+
+JOBS = ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE", "FLUX_URI")
+
+
+@pytest.fixture(autouse=True)
+def _no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in JOBS:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a,b", ["a", "b"]), ("n[01-03,7]", ["n01", "n02", "n03", "n7"]), ("a,a", ["a"]),
+        ("nid[000001-000002],login-1.site.org", ["nid000001", "nid000002", "login-1.site.org"]),
+        ("r[1-2]n[0-1]-ib", ["r1n0-ib", "r1n1-ib", "r2n0-ib", "r2n1-ib"]), ("", []),
+    ],
+)  # fmt: skip
+def test_lists_of_hosts(text: str, expected: list[str]) -> None:
+    assert host_names(text) == expected
+
+
+@pytest.mark.parametrize("text", ["a,,b", "a b", "n[1-", "n[]", "n[a-b]", "-x,y", "a;rm", "n[1-999999999]", "$(x)"])
+def test_what_is_no_list_of_hosts_is_one_line(text: str) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        host_names(text)
+
+
+@given(st.text(max_size=30))
+def test_no_text_names_a_host_that_a_shell_or_a_launcher_would_take_for_something_else(text: str) -> None:
+    try:
+        found = host_names(text)
+    except UsageError:
+        return
+    assert all(name[0].isalnum() or name[0] == "_" for name in found)
+    assert all(char.isalnum() or char in "._-" for name in found for char in name)
+
+
+def test_hosts_of_a_file_and_of_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = tmp_path / "hosts"
+    listed.write_text("# rack 1\nn1 slots=4\nn2:4\n\nn1\n")
+    assert hosts.asked_hosts(None, str(listed)) == ("n1", "n2")
+    assert hosts.asked_hosts("1", str(listed)) == ("n1",)
+    assert hosts.asked_hosts(None, None) == ()
+    monkeypatch.setenv("PBS_NODEFILE", str(listed))
+    assert hosts.asked_hosts("all", None) == ("n1", "n2")
+    with pytest.raises(UsageError, match="this PBS job has 2: n1, n2"):
+        hosts.asked_hosts("3", None)
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-3]")
+    assert hosts.asked_hosts("2", None) == ("n1", "n2")
+
+
+def test_flux_is_asked_for_its_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path / "flux", 'case "$*" in "hostlist --expand --delimiter=, instance") echo f1,f2;; *) exit 1;; esac')
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("FLUX_URI", "local:///x")
+    assert hosts.asked_hosts("all", None) == ("f1", "f2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--nodes", "2"], "name the nodes by --hosts"),
+        (["--nodes", "0", "--hosts", "a"], "--nodes '0': expected a number of nodes, or all"),
+        (["--hosts", "a b"], "is no name of a host"),
+        (["--hosts", "/no/such"], "no such file"),
+        (["--hosts", "a", "--threads"], "leave out --nodes and --hosts, or --threads"),
+        (["--nodes", "3", "--hosts", "a,b"], "--hosts has 2: a, b"),
+    ],
+)
+def test_wrong_nodes_are_one_line(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert run_command(["run", "--devices", "host:2", "--dry-run", *arguments]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert said in line
+
+
+def test_outside_of_a_job_slurm_is_asked_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path / "salloc", "exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}")
+    assert hosts.starts_allocation("4", None, {}) == [
+        str(tmp_path / "salloc"), "--nodes=4", "--ntasks-per-node=1", "--exclusive"]  # fmt: skip
+    assert hosts.starts_allocation("4", "a,b", {}) == []
+    assert hosts.starts_allocation("4", None, {"SLURM_JOB_ID": "1"}) == []
+    assert hosts.starts_allocation(None, None, {}) == []
+    with pytest.raises(UsageError, match="give a number"):
+        hosts.starts_allocation("all", None, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("hydra", ["-hosts", "a,b", "-ppn", "4", "-wdir", "/"]),
+        ("openmpi", ["--host", "a:4,b:4", "--map-by", "ppr:4:node"]),
+        ("srun", ["--nodes=2", "--nodelist=a,b", "--ntasks-per-node=4", "--distribution=block", "--overcommit"]),
+        ("flux", ["--nodes=2", "--requires=host:a,b"]),
+    ],
+)
+def test_each_family_is_told_of_the_hosts_in_their_order(kind: str, words: list[str]) -> None:
+    launcher = Launcher.registry[kind](fake_mpi(kind))
+    request = LaunchRequest(8, ["worker"], {"A": "1"}, hosts=("a", "b"))
+    command = launcher.command(request)
+    at = command.index(words[0])
+    assert command[at : at + len(words)] == words
+    without = launcher.command(LaunchRequest(8, ["worker"], {"A": "1"}))
+    assert not set(words[:1]) & set(without)
+
+
+def test_intels_mpi_is_kept_from_placing_ranks_as_the_job_says() -> None:
+    hydra = Launcher.registry["hydra"]
+    request = LaunchRequest(2, ["worker"], {}, hosts=("a", "b"))
+    assert hydra(fake_mpi("hydra", vendor="intel")).environment(request) == {
+        "I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "off"
+    }
+    assert hydra(fake_mpi("hydra", vendor="intel")).environment(LaunchRequest(2, ["worker"], {})) == {}

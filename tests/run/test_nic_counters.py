@@ -1,0 +1,89 @@
+"""Network cards of a node as one tree of files shows them, and whose turn it is to read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from linkgauge.run.nic_counters import NicCounters, tells_of_nics
+from linkgauge.run.observe import Observer
+
+HEAD = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets"
+
+
+def tree(root: Path, interfaces: dict[str, tuple[int, int]], *, hardware: tuple[str, ...] = ()) -> Path:
+    """/proc/net/dev and /sys/class/net of interfaces that have received and sent so many bytes."""
+    rows = [
+        f"{name:>6}: {received} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0" for name, (received, sent) in interfaces.items()
+    ]
+    (root / "proc/net").mkdir(parents=True, exist_ok=True)
+    (root / "proc/net/dev").write_text("\n".join([*HEAD.splitlines(), *rows]) + "\n")
+    for name in interfaces:
+        (root / "sys/class/net" / name / ("device" if name in hardware else ".")).mkdir(parents=True, exist_ok=True)
+    return root
+
+
+def values(counters: NicCounters) -> dict[str, list[float]]:
+    return {subject: [value.value for value in found] for subject, found in counters.read()}
+
+
+def test_hardware_counts_where_there_is_some(tmp_path: Path) -> None:
+    interfaces = {"lo": (9, 9), "docker0": (5, 6), "veth1": (5, 6), "eno1": (70, 71), "hsn0": (100, 200)}
+    found = values(NicCounters(tree(tmp_path, interfaces, hardware=("eno1", "hsn0"))))
+    assert found == {"nic eno1": [71, 70], "nic hsn0": [200, 100]}
+
+
+def test_in_a_container_all_that_leaves_it_counts(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"lo": (9, 9), "eth0": (1, 2), "br0": (3, 4)})
+    (root / "sys/class/net/br0/bridge").mkdir()
+    assert values(NicCounters(root)) == {"nic eth0": [2, 1]}
+
+
+def test_an_rdma_device_and_its_interface_are_one_card(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"lo": (0, 0), "ib0": (10, 20), "eth0": (1, 2)}, hardware=("ib0", "eth0"))
+    device = root / "sys/class/infiniband/mlx5_0"
+    (device / "device/net/ib0").mkdir(parents=True)
+    counters = device / "ports/1/counters"
+    counters.mkdir(parents=True)
+    (counters / "port_xmit_data").write_text("1000\n")
+    (counters / "port_rcv_data").write_text("2\n")
+    found = values(NicCounters(root))
+    assert found == {"nic mlx5_0": [4000, 10], "nic eth0": [2, 1]}  # of either count the larger
+
+
+@pytest.mark.parametrize(
+    ("node_of", "ranks", "telling"),
+    [
+        ((), (0, 1), []),
+        ((0, 0, 1, 1), (0, 1), []),
+        ((0, 0, 1, 1), (0, 1, 2, 3), [0, 2]),
+        ((0, 0, 1, 1), (3, 1), [1, 3]),
+    ],
+)
+def test_the_first_rank_of_a_case_on_each_node_tells(
+    node_of: tuple[int, ...], ranks: tuple[int, ...], telling: list[int]
+) -> None:
+    assert [rank for rank in range(4) if tells_of_nics(node_of, ranks, rank)] == telling
+
+
+def test_cards_are_read_last_before_a_case_and_first_after_it(tmp_path: Path) -> None:
+    class Reader:
+        subject = "cuda:0"
+
+        def read(self) -> list[object]:
+            return []
+
+        refused = own = None
+
+    seen: list[str] = []
+
+    class Noting(Observer):
+        def note(self, moment: str, place: int, subject: str, read: object) -> None:
+            seen.append(f"{moment} {subject}")
+
+    observer = Noting(Reader(), NicCounters(tree(tmp_path, {"eth0": (1, 2)})))  # type: ignore[arg-type]
+    observer.look("before", 0, nics=True)
+    observer.look("after", 0, nics=True)
+    observer.look("after", 0)
+    assert seen == ["before cuda:0", "before nic eth0", "after nic eth0", "after cuda:0", "after cuda:0"]

@@ -1,0 +1,112 @@
+"""What must cross between nodes, and what counts as having crossed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS, pair_bytes, restated_size
+from linkgauge.stats.crossing import LEAST_BYTES, Crossing, crossings_of, must_cross
+from linkgauge.stats.launches import Places
+from linkgauge.view.between import between_lines
+
+BETWEEN = [name for name, traits in PATTERNS.items()
+           if not traits.latency_only and (traits.collective or traits.ranks in ("2", "pairs"))]  # fmt: skip
+
+
+@given(pattern=st.sampled_from(BETWEEN), data=st.data())
+def test_no_schedule_of_ours_sends_less_across_than_must_cross(pattern: str, data: st.DataObject) -> None:
+    traits = PATTERNS[pattern]
+    least = 2 if traits.ranks in ("2", "pairs") else 1
+    count = (
+        2 if traits.ranks == "2" else 2 * data.draw(st.integers(2, 4)) if least == 2 else data.draw(st.integers(2, 9))
+    )
+    nodes = [f"n{data.draw(st.integers(0, 3))}" for _ in range(count)]
+    size, _ = restated_size(traits, 1 << 12, count, "float32")
+    root = data.draw(st.integers(0, count - 1)) if traits.rooted else 0
+    window = data.draw(st.integers(1, 3)) if traits.windowed else 1
+    case = Case("mpi", pattern, size, size, tuple(range(count)), root=root, window=window)
+    moved = [(nodes[a] != nodes[b]) * size * window for a, b, size in pair_bytes(pattern, count, size, "", root)]
+    must = must_cross(case, nodes)
+    assert must <= sum(moved)
+    assert (must > 0) == (len(set(nodes)) > 1 and sum(moved) > 0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "nodes", "expected"),
+    [
+        ("pingpong", "ab", 2.0), ("unidirectional", "ab", 1.0), ("unidirectional", "aa", 0.0),
+        ("ring_shift", "aabb", 2.0),
+        ("alltoall", "aabb", 8.0), ("alltoall", "abab", 8.0), ("broadcast", "aabbcc", 2.0), ("reduce", "aabb", 1.0),
+        ("allreduce", "aabb", 2.0), ("allreduce", "abcd", 6.0), ("allgather", "aabb", 1.0), ("gather", "aabb", 0.5),
+        ("reduce_scatter", "abc", 2.0), ("pairs_pingpong", "abab", 4.0), ("pairs_pingpong", "aabb", 0.0),
+    ],
+)  # fmt: skip
+def test_bytes_that_must_cross_by_hand(pattern: str, nodes: str, expected: float) -> None:
+    size = 12 << 10
+    case = Case("mpi", pattern, size, size, tuple(range(len(nodes))))
+    assert must_cross(case, list(nodes)) == expected * size
+
+
+def test_groups_side_by_side_cross_each_for_itself() -> None:
+    case = Case("mpi", "allreduce", 1 << 20, 1 << 20, (0, 1, 2, 3), groups=2)
+    assert must_cross(case, list("aabb")) == 0
+    assert must_cross(case, list("abab")) == 2 * (2 << 20)
+
+
+RANKS = [{"rank": rank, "host": host, "device_ordinal": 0} for rank, host in enumerate("ab")]
+
+
+def counted(sent: dict[tuple[int, str], int], *, operations: int = 10, size: int = 1 << 20) -> Crossing | None:
+    """The crossing of a ping-pong whose ranks' cards sent, and received, so many bytes."""
+    case = Case("mpi", "pingpong", size, size, (0, 1), devices_per_node=1)
+    identity = {"case_key": case.case_key, "launch": 0, "repeat": 0, "attempt": 0}
+    row: dict[str, Any] = {**identity, **case.dimensions(), "status": "ok", "operations_total": operations}
+    rows = [
+        {**identity, "rank": rank, "subject": f"nic {card}", "name": name, "moment": moment, "value": 5e12 + value}
+        for (rank, card), moved in sent.items()
+        for name in ("nic_sent", "nic_received")
+        for moment, value in (("before", 0), ("after", moved))
+    ]
+    found = crossings_of([row], rows, Places([{"launch": 0, "ranks": RANKS}]))
+    return next(iter(found.values()), None)
+
+
+@pytest.mark.parametrize(
+    ("share", "went_by"),
+    [(1.06, "network"), (0.91, "network"), (0.5, "partly"), (0.05, "shared_memory"), (0.0, "shared_memory")],
+)
+def test_the_way_is_told_by_the_share_that_was_counted(share: float, went_by: str) -> None:
+    each = int(share * 10 * (2 << 20) / 2)
+    found = counted({(0, "eth0"): each, (1, "eth0"): each})
+    assert found is not None
+    assert (found.went_by, found.payload_bytes) == (went_by, 10 * (2 << 20))
+    assert found.share == pytest.approx(share, rel=1e-3)
+
+
+def test_few_bytes_tell_only_that_nothing_crossed() -> None:
+    talk = counted({(0, "eth0"): 40_000, (1, "eth0"): 40_000}, size=8)
+    assert talk is not None
+    assert talk.went_by == ""
+    assert talk.payload_bytes < LEAST_BYTES
+    none = counted({(0, "eth0"): 0, (1, "eth0"): 0}, size=8)
+    assert none is not None
+    assert none.went_by == "shared_memory"
+    assert counted({(0, "eth0"): 1}) is None  # of one node nothing is known
+
+
+def test_rails_are_the_cards_that_carried_payload() -> None:
+    each = 11 << 20
+    one = counted({(0, "eth0"): each, (0, "eth1"): 9000, (1, "eth0"): each, (1, "eth1"): 0})
+    two = counted({(0, "eth0"): each // 2, (0, "eth1"): each // 2, (1, "eth0"): each // 2, (1, "eth1"): each // 2})
+    assert one is not None
+    assert two is not None
+    assert (one.rails, two.rails) == (1, 2)
+    assert one.rails_of == {"a": ("eth0",), "b": ("eth0",)}
+    (line,) = between_lines([one])
+    assert line.endswith("1.10 of the bytes that must cross; 1 card a node: eth0")
+    assert "1 to 2 cards a node" in between_lines([one, two])[0]

@@ -1,0 +1,129 @@
+"""Which node hangs on which switch: read in every form, and inferred from what pairs took."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from cluster.layout import Layout
+from linkgauge.errors import UsageError
+from linkgauge.system.switches import Switches, inferred, of_addresses, of_ibnetdiscover, of_text
+
+LAYOUT = Layout(((2, 2), (2, 2)))
+
+
+def classes(found: Switches, nodes: tuple[str, ...]) -> dict[tuple[str, str], str]:
+    return {(a, b): found.distance(a, b) for a, b in itertools.product(nodes, repeat=2)}
+
+
+def true_classes(layout: Layout) -> dict[tuple[str, str], str]:
+    return {(a, b): layout.distance(a, b) for a, b in itertools.product(layout.nodes, repeat=2)}
+
+
+SCONTROL = """SwitchName=s0 Level=0 LinkSpeed=1 Nodes=n[0-1]
+SwitchName=s1 Level=0 LinkSpeed=1 Nodes=n[2-3]
+SwitchName=s2 Level=0 LinkSpeed=1 Nodes=n[4-5]
+SwitchName=s3 Level=0 LinkSpeed=1 Nodes=n[6-7]
+SwitchName=g0 Level=1 LinkSpeed=1 Nodes=n[0-3] Switches=s[0-1]
+SwitchName=g1 Level=1 LinkSpeed=1 Nodes=n[4-7] Switches=s[2-3]
+SwitchName=core Level=2 LinkSpeed=1 Nodes=n[0-7] Switches=g[0-1]
+"""  # as Slurm 22.05 printed it on the emulated cluster
+
+
+@pytest.mark.parametrize("text", [SCONTROL, LAYOUT.topology_conf()], ids=["scontrol", "topology.conf"])
+def test_slurms_words_give_the_layout(text: str) -> None:
+    found = of_text(text, "there")
+    assert classes(found, LAYOUT.nodes) == true_classes(LAYOUT)
+    assert found.source == "there"
+
+
+def test_addresses_of_ranks_and_a_file_by_hand_give_the_layout() -> None:
+    places = {node: LAYOUT.place(node) for node in LAYOUT.nodes}
+    by_rank = of_addresses({node: f"core.g{g}.s{s}.{node}" for node, (g, s) in places.items()})
+    assert by_rank is not None
+    by_hand = of_text("\n".join(f"{node}  s{s} g{g}  # rack {g}" for node, (g, s) in places.items()), "by hand")
+    assert classes(by_rank, LAYOUT.nodes) == classes(by_hand, LAYOUT.nodes) == true_classes(LAYOUT)
+    assert by_rank.farthest(["n0", "n1"]) == "switch"
+    assert by_rank.farthest(["n0", "n1", "n2"]) == "group"
+    assert by_rank.farthest(["n0"]) == "node"
+    assert by_rank.farthest(["n0", "elsewhere"]) == by_rank.distance("n0", "elsewhere") == ""
+    assert of_addresses({"a": "a", "b": "b"}) is None  # no topology plug-in
+
+
+def ib(layout: Layout) -> str:
+    """An ibnetdiscover file of leaf switches, two spines a group that join them, and one way between the groups."""
+    lines: list[str] = []
+    leaves = sorted({layout.place(node) for node in layout.nodes})
+    for group, switch in leaves:
+        lines += ["", "vendid=0x2c9", f'Switch\t36 "S-00{switch:02x}"\t\t# "leaf {switch}" enhanced port 0 lid 3 lmc 0']
+        on = [node for node in layout.nodes if layout.place(node) == (group, switch)]
+        lines += [f'[{port}]\t"H-00{node[1:]}"[1](2c903) \t\t# "{node} mlx5_0" lid 5 4xHDR'
+                  for port, node in enumerate(on, 1)]  # fmt: skip
+        lines += [f'[{30 + spine}]\t"S-f{group}{spine}"[{switch}]\t\t# "spine" lid 9 4xHDR' for spine in range(2)]
+    for group in sorted({group for group, _ in leaves}):
+        for spine in range(2):
+            lines += ["", f'Switch\t36 "S-f{group}{spine}"\t\t# "spine" port 0 lid 7 lmc 0']
+            lines += [f'[{s}]\t"S-00{s:02x}"[{30 + spine}]\t\t# "leaf" lid 3 4xHDR' for g, s in leaves if g == group]
+            lines += [f'[35]\t"S-f{1 - group}{spine}"[35]\t\t# "spine" lid 8 4xHDR']
+    lines += ["", 'Ca\t1 "H-000"\t\t# "n0 mlx5_0"', '[1](2c903) \t"S-0000"[1]\t\t# lid 5 lmc 0 "leaf 0" lid 3 4xHDR']
+    return "\n".join(lines) + "\n"
+
+
+def test_ibnetdiscover_gives_leaf_switches_and_groups_of_leaves_with_common_spines() -> None:
+    found = of_ibnetdiscover(ib(LAYOUT), "ib.txt")
+    assert classes(found, LAYOUT.nodes) == true_classes(LAYOUT)
+    assert classes(of_text(ib(LAYOUT), "ib.txt"), LAYOUT.nodes) == true_classes(LAYOUT)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "n0\n", "SwitchName=s0\n", 'Switch\t36 "S-00"\t# "x"\n'])
+def test_what_is_none_of_them_is_one_line(text: str) -> None:
+    with pytest.raises(UsageError, match=r"expected topology\.conf"):
+        of_text(text, "x.txt")
+
+
+def measured(layout: Layout, seed: int, *, noise: float, levels: dict[str, float]) -> dict[tuple[str, str], float]:
+    """Times of all ordered pairs: the level of their class, with noise of so large a standard deviation."""
+    chance = random.Random(seed)
+    return {
+        (a, b): levels[layout.distance(a, b)] * chance.lognormvariate(0, noise)
+        for a, b in itertools.permutations(layout.nodes, 2)
+    }
+
+
+def shuffled(layout: Layout, seed: int) -> dict[str, str]:
+    """Other names for the nodes, so that their order says nothing."""
+    names = [f"host{number:03}" for number in range(len(layout.nodes))]
+    random.Random(seed).shuffle(names)
+    return dict(zip(layout.nodes, names, strict=True))
+
+
+@pytest.mark.parametrize("levels", [{"switch": 1.0, "group": 2.0, "other group": 4.0},
+                                    {"switch": 1.0, "group": 1.25, "other group": 1.6}])  # fmt: skip
+@pytest.mark.parametrize("seed", range(20))
+def test_classes_are_inferred_right_in_random_layouts(seed: int, levels: dict[str, float]) -> None:
+    chance = random.Random(seed)
+    counts = [chance.randint(2, 3) for _ in range(chance.randint(2, 4))]
+    layout = Layout(tuple(tuple(chance.randint(2, 4) for _ in range(count)) for count in counts))
+    names = shuffled(layout, seed)
+    times = measured(layout, seed, noise=0.03, levels=levels)
+    found = inferred({(names[a], names[b]): time for (a, b), time in times.items()}, "latency")
+    assert found is not None
+    assert found.source == "inferred from latency of all pairs"
+    assert {pair: found.distance(names[pair[0]], names[pair[1]]) for pair in times} == {
+        pair: layout.distance(*pair) for pair in times
+    }
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_all_pairs_are_alike_nothing_is_inferred(seed: int) -> None:
+    layout = Layout(((random.Random(seed).randint(3, 12),),))
+    assert inferred(measured(layout, seed, noise=0.03, levels={"switch": 1.0}), "latency") is None
+
+
+def test_pairs_that_lack_or_too_few_nodes_infer_nothing() -> None:
+    times = measured(LAYOUT, 1, noise=0.0, levels={"switch": 1.0, "group": 2.0, "other group": 4.0})
+    lacking = {pair: time for pair, time in times.items() if set(pair) != {"n0", "n7"}}
+    assert inferred(lacking, "latency") is None
+    assert inferred({("a", "b"): 1.0}, "latency") is None

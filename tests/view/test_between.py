@@ -1,0 +1,72 @@
+"""What is shown of pairs between nodes: where devices are, how far pairs are, and what each distance reaches."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.layout import Layout
+from linkgauge.stats.summary import summarise
+from linkgauge.store.run import Run, load
+from linkgauge.view.between import distance_lines, places_line
+from linkgauge.view.results import Results
+from synthetic import make_case, make_run
+
+LAYOUT = Layout(((2, 2), (2, 2)))
+RATES = {"switch": 12e9, "group": 6e9, "other group": 3e9}
+SIZE = 1 << 20
+
+
+def run_of(path: Path, *, spread: float = 1.0, **info: Any) -> Run:
+    """All ordered pairs of the layout's nodes, a device each, at the rate of how far they are."""
+    cases = [make_case("mpi", "unidirectional", SIZE, pair) for pair in itertools.permutations(range(8), 2)]
+
+    def time_ns(case: Any) -> float:
+        return spread * SIZE / RATES[LAYOUT.distance(*(f"n{device}" for device in case.devices))] * 1e9
+
+    make_run(path, cases=cases, samples=20, time_ns=time_ns, hosts=LAYOUT.nodes, info=info)
+    return load(path)
+
+
+def distances(run: Run) -> dict[tuple[int, ...], str]:
+    return {tuple(row["devices"]): row["distance"] for row in summarise(run).to_pylist() if row["lane"] == -1}
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_distances_are_read_or_inferred_and_rates_are_shown_by_them(stored: bool, tmp_path: Path) -> None:
+    above = {node: [f"s{LAYOUT.place(node)[1]}", f"g{LAYOUT.place(node)[0]}", "core"] for node in LAYOUT.nodes}
+    info = {"switches": {"source": "rack.txt", "above": above}} if stored else {}
+    run = run_of(tmp_path / "run", **info)
+    assert distances(run) == {
+        pair: LAYOUT.distance(f"n{pair[0]}", f"n{pair[1]}") for pair in itertools.permutations(range(8), 2)
+    }
+    results = Results(run)
+    (line,) = distance_lines(results, "GB/s")
+    told = "rack.txt" if stored else "inferred from the time of large messages of all pairs"
+    assert line.startswith("unidirectional by mpi at 1 MiB: same switch ")
+    assert line.endswith(f"(32 pairs); the network {told}")
+    assert "(8 pairs); other switch " in line
+    assert "(16 pairs); other group " in line
+    assert places_line(results.kinds) == "devices are " + ", ".join(f"{k} on n{k}" for k in range(8))
+
+
+def test_pairs_that_are_unlike_far_are_never_one_row(tmp_path: Path) -> None:
+    results = Results(run_of(tmp_path / "run"))
+    kinds: dict[Any, set[str]] = {}
+    for row in results.rows:
+        kinds.setdefault(results.kinds.key(row), set()).add(row["distance"])
+    assert all(len(found) == 1 for found in kinds.values())
+
+
+def test_on_one_node_nothing_is_said(tmp_path: Path) -> None:
+    cases = [make_case("mpi", "unidirectional", SIZE, pair) for pair in ((0, 1), (1, 0), (0,))]
+    make_run(tmp_path / "run", cases=cases, samples=20)
+    run = load(tmp_path / "run")
+    assert distances(run) == {(0, 1): "node", (1, 0): "node", (0,): "device"}
+    results = Results(run)
+    assert distance_lines(results, "GB/s") == []
+    assert places_line(results.kinds) == ""
+    assert results.crossings == {}

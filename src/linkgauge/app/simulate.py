@@ -1,0 +1,113 @@
+"""`linkgauge simulate`: a whole cluster from its description, by named routing rules."""
+
+from __future__ import annotations
+
+import json as json_module
+import re
+from pathlib import Path
+
+import click
+
+from linkgauge.app.command_line import PATH, argument, command, flag, option
+from linkgauge.errors import UsageError, one_line
+
+_COUNT = re.compile(r"[0-9]{1,9}")
+_MOST_GPUS = 10_000_000
+
+
+@command("simulate", help="What a whole cluster would give a pattern, by named routing rules.")
+@argument("system", metavar="SYSTEM|FILE", help="A described system, or a file of one, with its network.")
+@option("--pattern", default="alltoall", help="alltoall, allreduce, permutation, ...; one at a time.")
+@option("--size", default="2MiB", help="Size of the pattern, as in 'linkgauge run'.")
+@option("--gpus", default="", help="Counts of GPUs as 64,1024 or 8:4096:x2; by default doubling up to all.")
+@option("--algorithm", default="", help="Of a collective: ring, tree, halving, doubling, hierarchical.")
+@option("--distribution", default="", help="Of alltoallv and halo; also classes:4,1;1,4 (docs/simulate.md).")
+@option("--placement", default="packed", help="packed, linear, random, shuffled, spread, groups:.., over:K, nodes:..")
+@option(
+    "--routing", default="", help="Rules as minimal,mixed:0.5,best; trees: static,best. All by default."
+)
+@option("--gpus-per-node", type=click.IntRange(min=0), default=0, help="Fewer GPUs of each node than it has.")
+@option("--root", type=click.IntRange(min=0), default=0, help="The root's rank.")
+@option("--seed", type=click.IntRange(min=0), default=0, help="Of all that is drawn.")
+@option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A figure of the network, assumed by you.")
+@flag("--figures", help="List the figures of a network that can be stated or set.")
+@flag("--no-what-if", help="Leave out other placements and more links.")
+@flag("--json", help="Print JSON: rates in bytes per second, times in seconds.")
+@option("--chart", type=PATH, metavar="FILE", help="Write the curves as .svg, .pdf, .png or .json.")
+@option("--html", type=PATH, metavar="FILE", help="Write a page that opens offline.")
+@option("--unit", default="Gb/s", help="Unit of the rates shown.")
+def simulate_command(
+    system: str,
+    pattern: str,
+    size: str,
+    gpus: str,
+    algorithm: str,
+    distribution: str,
+    placement: str,
+    routing: str,
+    gpus_per_node: int,
+    root: int,
+    seed: int,
+    settings: tuple[str, ...],
+    figures: bool,
+    no_what_if: bool,
+    json: bool,
+    chart: Path | None,
+    html: Path | None,
+    unit: str,
+) -> None:
+    """Print what each rule gives over counts of GPUs, what binds, and what would change it."""
+    from linkgauge.model.quantity import parse_size
+    from linkgauge.simulate import Request, of_system, parse_placement, parse_rules, study
+    from linkgauge.simulate.described import COUNTS, RATES, TIMES, parse_setting
+    from linkgauge.system import catalog
+    from linkgauge.view import simulated
+    from linkgauge.view.units import rate_unit
+
+    rate_unit(unit)
+    if figures:
+        for name, what in {**COUNTS, **RATES, **TIMES}.items():
+            click.echo(f"{name}: {what}")
+        return
+    fabric = of_system(catalog.load(system), dict(parse_setting(text) for text in settings))
+    request = Request(pattern, parse_size(size), algorithm, distribution, root, seed)
+    counts = _counts(gpus, fabric.nodes * (gpus_per_node or fabric.gpus))
+    rules = parse_rules(routing, fabric)
+    where = parse_placement(placement, seed)
+    found = study(fabric, request, counts, rules, where, per_node=gpus_per_node, what_if=not no_what_if)
+    if chart is not None:
+        simulated.write_chart(found, unit, chart)
+    if html is not None:
+        from linkgauge.store.folder import write_atomically
+
+        write_atomically(html, simulated.page(found, unit).encode())
+    if json:
+        click.echo(json_module.dumps(found.plain(), indent=1))
+        return
+    from linkgauge.app.inert import InertConsole
+
+    simulated.print_study(InertConsole(), found, unit)
+
+
+def _counts(text: str, most: int) -> list[int]:
+    """Counts of GPUs of a list and ranges such as 8:4096:x2; doubling from 8 to all where it is empty."""
+    if not text:
+        counts = [8]
+        while counts[-1] * 4 <= min(most, 4096):
+            counts.append(counts[-1] * 4)
+        return sorted({min(count, most) for count in counts} | {min(most, 4096)})
+    found: list[int] = []
+    for part in text.split(","):
+        ends = part.strip().split(":")
+        step = ends[2][1:] if len(ends) == 3 and ends[2][:1] == "x" else "2" if len(ends) == 2 else "0"
+        if not 1 <= len(ends) <= 3 or not all(_COUNT.fullmatch(end) for end in (*ends[:2], step)):
+            raise UsageError(f"--gpus: '{one_line(part[:40])}' is no count or range; write 64,1024 or 8:4096:x2")
+        first, last = int(ends[0]), int(ends[1] if len(ends) > 1 else ends[0])
+        if first < 1 or last < first or (len(ends) > 1 and int(step) < 2):
+            raise UsageError(f"--gpus: '{one_line(part[:40])}': expected such as 8:4096:x2, the smaller count first")
+        while first <= last and len(found) <= 1000:
+            found.append(first)
+            first = first * int(step) if int(step) > 1 else last + 1
+    if max(found) > min(most, _MOST_GPUS):
+        raise UsageError(f"--gpus: {max(found)} GPUs: there are {most}")
+    return found

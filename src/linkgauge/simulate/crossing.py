@@ -1,8 +1,7 @@
 """Classes of flows over a fabric's links, for jobs that share it: which links each class passes, and with what part.
 
-Exact: flows of ports that are alike (on one leaf, with as many ranks, in domains alike) are one class. Where an
-alltoall would have more than `MOST_CLASSES` pairs of such ports, flows between two groups are one class that passes
-each link with the mean of its flows' parts: what single leaves have more or less than the mean is then left out.
+Exact: flows of ports that are alike (on one leaf, with as many ranks, in domains alike) are one class. Where there
+would be too many classes or ways, `TooManyError` says so, and jobs are paced instead (beside.py).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.sparse import coo_matrix, csr_matrix
+from scipy.sparse import coo_matrix, csr_matrix, hstack
 
 from linkgauge.errors import UsageError
 from linkgauge.simulate.arrays import Floats, Ints, sums
@@ -25,6 +24,10 @@ MOST_CLASSES = 250_000
 _MOST_USES = 40_000_000  # parts in the table: 0.5 GB
 
 
+class TooManyError(Exception):
+    """More classes, or parts on links, than are played out one by one."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Sharer:
     """A job's stage on a layout; `endless` flows go on for as long as others do."""
@@ -36,14 +39,11 @@ class Sharer:
 
 @dataclasses.dataclass(frozen=True)
 class Crossing:
-    """Classes of all jobs together, the job of each class, the links that are ports into nodes, and whether classes
-    are exact."""
+    """Classes of all jobs together, the job of each class, and the links that are ports into nodes."""
 
     classes: Classes
     job: Ints
     ports_in: Ints
-    names: tuple[tuple[str, int], ...]  # a kind of link and where its places begin
-    exact: bool
 
 
 @dataclasses.dataclass
@@ -59,16 +59,13 @@ class _Flows:
 
 
 def crossing(fabric: Fabric, jobs: Sequence[Sharer], rule: Rule) -> Crossing:
-    """All jobs' classes. UsageError for rules and kinds of fabric that sharing is not reckoned for."""
-    if fabric.kind == "torus" or (rule.name in ("best", "static") and fabric.kind not in ("fat_tree", "endpoints")):
-        raise UsageError(
-            f"jobs beside each other by rule {rule} on a {fabric.kind}: expected minimal, third_group, mixed"
-        )
-    flows, job, rates, exact = [], [], [], True
+    """All jobs' classes. UsageError for rules and kinds of fabric that sharing is not reckoned for; TooManyError."""
+    if not shares(fabric, rule):
+        raise UsageError(f"jobs beside each other by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
+    flows, job, rates = [], [], []
     ports = 0
     for number, sharer in enumerate(jobs):
-        found, capacity, whole = _flows(sharer, ports)
-        exact &= whole
+        found, capacity = _flows(sharer, ports)
         ports += len(capacity)
         rates.append(capacity)
         for one in found:
@@ -84,16 +81,20 @@ def crossing(fabric: Fabric, jobs: Sequence[Sharer], rule: Rule) -> Crossing:
     ends = coo_matrix(
         (np.ones(2 * n), (np.concatenate([own, own]), np.concatenate([s_port, ports + t_port]))), shape=(n, 2 * ports)
     ).tocsr()
-    inner, capacity, names = _ways(fabric, rule, s_leaf, t_leaf)
-    from scipy.sparse import hstack
-
+    inner, capacity = _ways(fabric, rule, s_leaf, t_leaf)
     uses = hstack([ends, inner]).tocsr()
     capacity = np.concatenate([port_rate, port_rate, capacity])
     used = np.unique(uses.indices)
     ports_in = np.flatnonzero((used >= ports) & (used < 2 * ports))
-    placed = (("port out", 0), ("port in", ports), *((name, 2 * ports + at) for name, at in names))
     classes = Classes(uses[:, used].tocsr(), everything[4], everything[5], capacity[used])
-    return Crossing(classes, np.concatenate(job), ports_in, placed, exact)
+    return Crossing(classes, np.concatenate(job), ports_in)
+
+
+def shares(fabric: Fabric, rule: Rule) -> bool:
+    """Whether a rule spreads alike whatever else is under way, so that jobs' shares can be told."""
+    if fabric.kind in ("fat_tree", "endpoints"):
+        return rule.name == "best"
+    return fabric.kind != "torus" and rule.name in ("minimal", "third_group", "mixed")
 
 
 def _joined(flows: Sequence[_Flows], name: str) -> Floats:
@@ -101,8 +102,8 @@ def _joined(flows: Sequence[_Flows], name: str) -> Floats:
     return found
 
 
-def _flows(sharer: Sharer, first_port: int) -> tuple[list[_Flows], Floats, bool]:
-    """A job's flows between domains, the number of ports in each of its port classes, and whether it is exact."""
+def _flows(sharer: Sharer, first_port: int) -> tuple[list[_Flows], Floats]:
+    """A job's flows between domains, and the number of ports in each of its port classes."""
     layout, stage = sharer.layout, sharer.stage
     u, p = layout.leaves.shape
     found: list[_Flows] = []
@@ -114,9 +115,9 @@ def _flows(sharer: Sharer, first_port: int) -> tuple[list[_Flows], Floats, bool]
         s_port = t_port if layout.fabric.forwarded else layout.port[source]
         s_flat, t_flat = layout.node[source] * p + s_port, layout.node[target] * p + t_port
         keys = np.stack([s_flat, t_flat])
-        pair, back, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+        pair, count = np.unique(keys, axis=1, return_counts=True)
         if len(np.unique(size)) > 1:  # flows of several sizes between two ports end at different times
-            pair, back, count, each = _by_size(s_flat, t_flat, size)
+            pair, count, each = _by_size(s_flat, t_flat, size)
         else:
             each = np.full(pair.shape[1], size[0] if len(size) else 0.0)
         leaves = layout.leaves.reshape(-1)
@@ -124,83 +125,71 @@ def _flows(sharer: Sharer, first_port: int) -> tuple[list[_Flows], Floats, bool]
             _Flows(leaves[pair[0]], leaves[pair[1]], first_port + pair[0], first_port + pair[1], count.astype(float),
                    each)
         )  # fmt: skip
-    capacity, exact = np.ones(u * p), True
+    capacity = np.ones(u * p)
     if stage.terms:
         if len(stage.source) or any(len(np.unique(side[side > 0])) > 1 for t in stage.terms for side in (t.a, t.b)):
             raise UsageError("jobs beside each other: expected an alltoall or listed flows, not a skewed matrix")
-        alike, capacity, exact = _alltoall(layout, stage, first_port)
+        alike, capacity = _alltoall(layout, stage, first_port)
         found = [alike]
-    return found, capacity, exact
+    return found, capacity
 
 
-def _by_size(s: Ints, t: Ints, size: Floats) -> tuple[Ints, Ints, Ints, Floats]:
+def _by_size(s: Ints, t: Ints, size: Floats) -> tuple[Ints, Ints, Floats]:
     keys = np.stack([s.astype(float), t.astype(float), size])
-    pair, back, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
-    return pair[:2].astype(np.int64), back, count, pair[2]
+    pair, count = np.unique(keys, axis=1, return_counts=True)
+    return pair[:2].astype(np.int64), count, pair[2]
 
 
-def _alltoall(layout: Layout, stage: Stage, first_port: int) -> tuple[_Flows, Floats, bool]:
+def _alltoall(layout: Layout, stage: Stage, first_port: int) -> tuple[_Flows, Floats]:
     if len(stage.terms) > 1 or (stage.terms[0].a <= 0).any() or (stage.terms[0].b <= 0).any():
         raise UsageError("jobs beside each other: expected an alltoall or listed flows, not a matrix of classes")
     term = stage.terms[0]
     size = float(term.a[0] * term.b[0])
-    f = layout.fabric
     u, p = layout.leaves.shape
     here = sums(layout.node * p + layout.port, np.ones(layout.ranks), (u, p))
-    forwarded = f.forwarded
+    forwarded = layout.fabric.forwarded
     # What a port's class is: its leaf, how many ranks it has, and how those of its domain lie on ports.
     shape_of_unit = np.zeros((layout.units, p + 1))
     np.add.at(shape_of_unit[:, :p], layout.unit, here)
     np.add.at(shape_of_unit[:, p], layout.unit, 1.0)
     _, kind = np.unique(np.hstack([shape_of_unit[layout.unit], here]), axis=0, return_inverse=True)
-    key = np.stack([layout.leaves, here.astype(np.int64), np.broadcast_to(kind.reshape(-1)[:, None], (u, p))], axis=-1)
-    key = np.concatenate([key, np.broadcast_to(np.arange(p)[None, :, None], (u, p, 1))], axis=-1)
-    _, of = np.unique(key.reshape(-1, 4), axis=0, return_inverse=True)
+    rail = np.arange(p) * forwarded  # ports of a leaf are alike, but where a flow keeps to its rail
+    parts = [layout.leaves, here.astype(np.int64), kind.reshape(-1)[:, None], rail[None, :]]
+    key = np.stack([np.broadcast_to(part, (u, p)) for part in parts], axis=-1).reshape(-1, 4)
+    keys, of = np.unique(key, axis=0, return_inverse=True)
     of = of.reshape(-1)
-    k = int(of.max()) + 1
-    exact = True
+    k = len(keys)
     if k * k > MOST_CLASSES:
-        group = layout.leaves.reshape(-1) // f.leaves
-        _, of = np.unique(group, return_inverse=True)
-        of, exact = of.reshape(-1), False
-        k = int(of.max()) + 1
-        if k * k > MOST_CLASSES:
-            raise UsageError(f"an alltoall over {k} groups beside other jobs: too many pairs")
+        raise TooManyError
     flat = here.reshape(-1)
     ports = np.bincount(of, minlength=k).astype(float)
     node_ranks = np.repeat(here.sum(axis=1), p)
     sending = node_ranks if forwarded else flat
-    port_of = np.tile(np.arange(p), u)
     flows = np.outer(sums(of, sending, k), sums(of, flat, k))
     if forwarded:
-        rail = np.zeros(k, dtype=np.int64)
-        rail[of] = port_of
-        flows *= rail[:, None] == rail[None, :]
-        if not exact:
-            raise UsageError("an alltoall on rails of so many leaves beside other jobs: too many pairs")
+        flows *= keys[:, None, 3] == keys[None, :, 3]
     # Less what stays inside a domain.
     unit_of_port = np.repeat(layout.unit, p)
-    keys, back = np.unique(unit_of_port * k + of, return_inverse=True)
-    a, b = sums(back, sending, len(keys)), sums(back, flat, len(keys))
-    unit, which = keys // k, keys % k
+    held_by, back = np.unique(unit_of_port * k + of, return_inverse=True)
+    a, b = sums(back, sending, len(held_by)), sums(back, flat, len(held_by))
+    unit, which = held_by // k, held_by % k
     first = np.append(np.searchsorted(unit, np.arange(layout.units)), len(unit))
     widest = int(np.diff(first).max())
     for step in range(widest):
         length = np.diff(first)[unit]
         other = first[unit] + (np.arange(len(unit)) - first[unit] + step) % length
-        held = (step < length) & (not forwarded or True)
+        held = step < length
         gone = (a * b[other])[held]
         pairs = which[held] * k + which[other][held]
         if forwarded:
-            same = rail[which[held]] == rail[which[other][held]]
+            same = keys[which[held], 3] == keys[which[other][held], 3]
             gone, pairs = gone[same], pairs[same]
         flows -= sums(pairs, gone, (k, k))
-    leaf = np.zeros(k, dtype=np.int64)
-    leaf[of] = layout.leaves.reshape(-1)
+    leaf = keys[:, 0]
     s, t = np.nonzero(flows > 0.5)
     count = flows[s, t]
     found = _Flows(leaf[s], leaf[t], first_port + s, first_port + t, count, np.full(len(count), size))
-    return found, ports, exact
+    return found, ports
 
 
 # --- ways ------------------------------------------------------------------------------------------------------------
@@ -222,7 +211,7 @@ class _Table:
         self.parts.append(parts[kept])
         self.size += int(kept.sum())
         if self.size > _MOST_USES:
-            raise UsageError("so many flows over so many ways beside each other: too many; ask for fewer GPUs")
+            raise TooManyError
 
     def matrix(self, rows: int, links: int) -> csr_matrix:
         if not self.rows:
@@ -232,29 +221,24 @@ class _Table:
         ).tocsr()
 
 
-def _ways(f: Fabric, rule: Rule, s_leaf: Ints, t_leaf: Ints) -> tuple[csr_matrix, Floats, list[tuple[str, int]]]:
-    """What part of each flow passes which link between switches; the links' rates; where each kind begins."""
+def _ways(f: Fabric, rule: Rule, s_leaf: Ints, t_leaf: Ints) -> tuple[csr_matrix, Floats]:
+    """What part of each flow passes which link between switches; the links' rates."""
     n = len(s_leaf)
     if f.kind == "endpoints":
-        return csr_matrix((n, 0)), np.zeros(0), []
+        return csr_matrix((n, 0)), np.zeros(0)
     if f.kind == "fat_tree":
         return _tree(f, s_leaf, t_leaf)
     leaves, groups, routers = f.leaves, f.groups, f.routers
     if f.kind == "dragonfly":
-        columns = leaves // f.rows
-        sizes = [("local", groups * leaves * leaves), ("global", groups * routers * groups)]
-        local_rate = np.full(sizes[0][1], f.local_links * f.link_rate)
+        local = np.full(groups * leaves * leaves, f.local_links * f.link_rate)
     else:
-        sizes = [("leaf up and down", 2 * groups * leaves * routers), ("global", groups * routers * groups)]
-        local_rate = np.full(sizes[0][1], f.up_links / f.spines * f.link_rate)
-    del_columns = f.kind == "dragonfly" and f.rows > 1
-    rates = np.concatenate([local_rate, (f.gateways * f.link_rate).reshape(-1)])
-    first_global = sizes[0][1]
+        local = np.full(2 * groups * leaves * routers, f.up_links / f.spines * f.link_rate)
+    rates = np.concatenate([local, (f.gateways * f.link_rate).reshape(-1)])
     table = _Table()
-    builder = _Dragonfly(f, table, first_global, columns if del_columns else 0)
+    columns = leaves // f.rows if f.kind == "dragonfly" and f.rows > 1 else 0
     direct = 1.0 if rule.name == "minimal" or f.groups < 3 else rule.share if rule.name == "mixed" else 0.0
-    builder.fill(s_leaf, t_leaf, direct)
-    return table.matrix(n, len(rates)), rates, [(sizes[0][0], 0), ("global", first_global)]
+    _Dragonfly(f, table, len(local), columns).fill(s_leaf, t_leaf, direct)
+    return table.matrix(n, len(rates)), rates
 
 
 class _Dragonfly:
@@ -386,7 +370,7 @@ class _Dragonfly:
         return used, sums(back.reshape(-1), parts, len(used))
 
 
-def _tree(f: Fabric, s_leaf: Ints, t_leaf: Ints) -> tuple[csr_matrix, Floats, list[tuple[str, int]]]:
+def _tree(f: Fabric, s_leaf: Ints, t_leaf: Ints) -> tuple[csr_matrix, Floats]:
     """Every leaf's ways up together: flows are spread evenly over them."""
     size = f.groups * f.leaves
     table = _Table()
@@ -405,5 +389,4 @@ def _tree(f: Fabric, s_leaf: Ints, t_leaf: Ints) -> tuple[csr_matrix, Floats, li
             np.full(2 * f.groups, max(1e-300, f.spines * f.core_links * f.link_rate)),
         ]
     )
-    names = [("leaf up", 0), ("leaf down", size), ("pod up", 2 * size), ("pod down", 2 * size + f.groups)]
-    return table.matrix(len(s_leaf), len(rates)), rates, names
+    return table.matrix(len(s_leaf), len(rates)), rates

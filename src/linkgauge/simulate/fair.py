@@ -18,6 +18,7 @@ from linkgauge.simulate.arrays import Floats, Ints, Mask
 
 _CLOSE = 1e-9  # shares that differ by less are one
 _MOST_EVENTS = 20_000
+_OVERFULL = 1.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,9 +143,13 @@ def held_back(classes: Classes, active: Mask, rates: Floats, ports: Ints) -> Flo
     them, and has no more. It is what a lossless network without congestion control does at its worst, one step back.
     """
     uses = classes.uses
-    carried = np.asarray(uses.T @ np.where(active, classes.count * np.where(np.isfinite(rates), rates, 0.0), 0.0))
-    wanted = np.asarray(uses.T @ np.where(active, classes.count, 0.0)).reshape(-1)
-    full = ports[(carried.reshape(-1)[ports] >= classes.capacity[ports] * (1 - 1e-6)) & (wanted[ports] > 1)]
+    # Over-full: more would come than the port takes, were it wide. A balanced alltoall fills its ports, and waits for
+    # none.
+    wide = classes.capacity.copy()
+    wide[ports] = np.inf
+    free = max_min(dataclasses.replace(classes, capacity=wide), active)
+    wanted = np.asarray(uses.T @ np.where(active, classes.count * np.where(np.isfinite(free), free, 0.0), 0.0))
+    full = ports[wanted.reshape(-1)[ports] > classes.capacity[ports] * _OVERFULL]
     most = np.full(len(rates), np.inf)
     by_link = uses.T.tocsr()
     ends = np.zeros(uses.shape[1], dtype=bool)

@@ -34,21 +34,42 @@ Traffic traffic_from(const std::string& pattern, int ranks, std::size_t bytes, c
   return traffic;
 }
 
-std::vector<std::tuple<int, int, std::size_t>> pair_bytes(const std::string& pattern, int ranks, std::size_t bytes,
-                                                          const std::string& distribution) {
+using PairBytes = std::vector<std::tuple<int, int, std::size_t>>;
+
+PairBytes listed(const std::map<std::pair<int, int>, std::size_t>& sums) {
+  PairBytes pairs;
+  for (const auto& [pair, moved] : sums) pairs.emplace_back(pair.first, pair.second, moved);
+  return pairs;
+}
+
+PairBytes pair_bytes(const std::string& pattern, int ranks, std::size_t bytes, const std::string& distribution) {
   std::map<std::pair<int, int>, std::size_t> sums;
   each_pair(traffic_from(pattern, ranks, bytes, distribution), [&](int source, int target, std::size_t moved) {
     sums[{source, target}] += moved;
   });
-  std::vector<std::tuple<int, int, std::size_t>> pairs;
-  for (const auto& [pair, moved] : sums) pairs.emplace_back(pair.first, pair.second, moved);
-  return pairs;
+  return listed(sums);
+}
+
+PairBytes scheduled_bytes(const std::string& pattern, int ranks, std::size_t bytes, int root) {
+  if (ranks < 1 || root < 0 || root >= ranks) {
+    throw CallerError(std::to_string(ranks) + " ranks with root " + std::to_string(root) + ", expected one of them");
+  }
+  const Traffic traffic{pattern_from(pattern), ranks, bytes, root, false, ""};
+  std::map<std::pair<int, int>, std::size_t> sums;
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const Step& step : schedule_of(traffic, rank).steps) {
+      const bool sent = step.kind == StepKind::kTransfer && step.source == rank && step.target != rank;
+      if (sent) sums[{step.source, step.target}] += step.bytes;
+    }
+  }
+  return listed(sums);
 }
 
 }  // namespace
 
 void bind_traffic(nb::module_& module) {
   module.def("pair_bytes", pair_bytes, "pattern"_a, "ranks"_a, "bytes"_a, "distribution"_a);
+  module.def("scheduled_bytes", scheduled_bytes, "pattern"_a, "ranks"_a, "bytes"_a, "root"_a);
   module.def(
       "rank_bytes",
       [](const std::string& pattern, int ranks, std::size_t bytes, const std::string& distribution) {

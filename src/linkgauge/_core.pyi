@@ -245,6 +245,9 @@ def why_not_distributed(pattern: str, distribution: str, ranks: int) -> str:
 def rank_bytes(pattern: str, ranks: int, bytes: int, distribution: str) -> tuple[list[int], list[int]]:
     """Bytes that each rank sends, and receives, in one operation of alltoallv or halo of size `bytes`, by rank."""
 
+def scheduled_bytes(pattern: str, ranks: int, bytes: int, root: int) -> list[tuple[int, int, int]]:
+    """(source, target, bytes) that ranks send each other in one iteration of a pattern's schedule, by pairs."""
+
 def pair_bytes(pattern: str, ranks: int, bytes: int, distribution: str) -> list[tuple[int, int, int]]:
     """(source, target, bytes) of one operation of alltoallv or halo of size `bytes`; pairs without bytes left out."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from linkgauge.app.command_line import PATH, argument, command, flag, option
+from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option
 from linkgauge.errors import UsageError, one_line
 
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -16,20 +16,23 @@ _MOST_GPUS = 10_000_000
 
 
 @command("simulate", help="What a whole cluster would give a pattern, by named routing rules.")
-@argument("system", metavar="SYSTEM|FILE", help="A described system, or a file of one, with its network.")
+@argument("system", metavar="SYSTEM|FILE", default=None, help="A described system, or a file of one, with its network.")
 @option("--pattern", default="alltoall", help="alltoall, allreduce, permutation, ...; one at a time.")
 @option("--size", default="2MiB", help="Size of the pattern, as in 'linkgauge run'.")
 @option("--gpus", default="", help="Counts of GPUs as 64,1024 or 8:4096:x2; by default doubling up to all.")
 @option("--algorithm", default="", help="Of a collective: ring, tree, halving, doubling, hierarchical.")
 @option("--distribution", default="", help="Of alltoallv and halo; also classes:4,1;1,4 (docs/simulate.md).")
 @option("--placement", default="packed", help="packed, linear, random, shuffled, spread, groups:.., over:K, nodes:..")
-@option(
-    "--routing", default="", help="Rules as minimal,mixed:0.5,best; trees: static,best. All by default."
-)
+@option("--routing", default="", help="Rules as minimal,mixed:0.5,best; trees: static,best. All by default.")
 @option("--gpus-per-node", type=click.IntRange(min=0), default=0, help="Fewer GPUs of each node than it has.")
 @option("--root", type=click.IntRange(min=0), default=0, help="The root's rank.")
 @option("--seed", type=click.IntRange(min=0), default=0, help="Of all that is drawn.")
 @option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A figure of the network, assumed by you.")
+@option("--beside", multiple=True, metavar="PATTERN:GPUS[:SIZE]", help="A job that goes on beside it, placed with it.")
+@option("--background", type=FiniteRange(0, 1), default=0.0, help="Fill this share of the other nodes with drawn jobs.")
+@option("--draws", type=click.IntRange(1, 1000), default=20, help="Of the background.")
+@flag("--pessimistic", help="With --beside: overfull ports hold back all that shares links with what goes there.")
+@option("--calibrate", type=PATH, metavar="RUN", help="A run on 2 to 8 nodes, for the library's factor.")
 @flag("--figures", help="List the figures of a network that can be stated or set.")
 @flag("--no-what-if", help="Leave out other placements and more links.")
 @flag("--json", help="Print JSON: rates in bytes per second, times in seconds.")
@@ -37,7 +40,7 @@ _MOST_GPUS = 10_000_000
 @option("--html", type=PATH, metavar="FILE", help="Write a page that opens offline.")
 @option("--unit", default="Gb/s", help="Unit of the rates shown.")
 def simulate_command(
-    system: str,
+    system: str | None,
     pattern: str,
     size: str,
     gpus: str,
@@ -49,6 +52,11 @@ def simulate_command(
     root: int,
     seed: int,
     settings: tuple[str, ...],
+    beside: tuple[str, ...],
+    background: float,
+    draws: int,
+    pessimistic: bool,
+    calibrate: Path | None,
     figures: bool,
     no_what_if: bool,
     json: bool,
@@ -59,7 +67,9 @@ def simulate_command(
     """Print what each rule gives over counts of GPUs, what binds, and what would change it."""
     from linkgauge.model.quantity import parse_size
     from linkgauge.simulate import Request, of_system, parse_placement, parse_rules, study
+    from linkgauge.simulate.beside import parse_load
     from linkgauge.simulate.described import COUNTS, RATES, TIMES, parse_setting
+    from linkgauge.simulate.study import Others
     from linkgauge.system import catalog
     from linkgauge.view import simulated
     from linkgauge.view.units import rate_unit
@@ -69,12 +79,28 @@ def simulate_command(
         for name, what in {**COUNTS, **RATES, **TIMES}.items():
             click.echo(f"{name}: {what}")
         return
+    if system is None:
+        raise UsageError("name a system (linkgauge system lists the described ones), or ask for --figures")
     fabric = of_system(catalog.load(system), dict(parse_setting(text) for text in settings))
     request = Request(pattern, parse_size(size), algorithm, distribution, root, seed)
     counts = _counts(gpus, fabric.nodes * (gpus_per_node or fabric.gpus))
     rules = parse_rules(routing, fabric)
     where = parse_placement(placement, seed)
-    found = study(fabric, request, counts, rules, where, per_node=gpus_per_node, what_if=not no_what_if)
+    if (beside and background) or (pessimistic and not beside):
+        raise UsageError("--beside and --background exclude each other, and --pessimistic goes with --beside")
+    others = None
+    if beside or background:
+        others = Others(tuple(parse_load(text) for text in beside), background, draws, pessimistic)
+    factor = None
+    if calibrate is not None:
+        from linkgauge.simulate.calibrate import calibrate as calibrated
+        from linkgauge.store.run import load
+
+        factor = calibrated(load(calibrate), fabric, request)
+    found = study(
+        fabric, request, counts, rules, where, per_node=gpus_per_node, factor=factor, what_if=not no_what_if,
+        others=others,
+    )  # fmt: skip
     if chart is not None:
         simulated.write_chart(found, unit, chart)
     if html is not None:

@@ -8,6 +8,18 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.simulate.answer import Answer, answers, laid_out
+from linkgauge.simulate.beside import (
+    BACKGROUND,
+    DRAWN_NODES,
+    DRAWS,
+    Load,
+    Share,
+    background,
+    job_and_loads,
+)
+from linkgauge.simulate.beside import beside as beside_loads
+from linkgauge.simulate.calibrate import Calibration
+from linkgauge.simulate.crossing import shares
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.placement import Placement
 from linkgauge.simulate.routes import Rule
@@ -31,6 +43,27 @@ class WhatIf:
 
 
 @dataclasses.dataclass(frozen=True)
+class Others:
+    """What goes on beside the job: loads, placed with it, or a background drawn to fill `share` of the other nodes."""
+
+    loads: tuple[Load, ...] = ()
+    share: float = 0.0
+    draws: int = DRAWS
+    pessimistic: bool = False
+
+    def __str__(self) -> str:
+        """In words."""
+        if self.share:
+            low, high = DRAWN_NODES
+            return (
+                f"jobs drawn on {self.share:.0%} of the other nodes, {low} to {high} nodes each, "
+                f"{', '.join(BACKGROUND)}; {self.draws} draws"
+            )
+        named = ", ".join(f"{load.request.pattern} of {load.gpus} GPUs" for load in self.loads)
+        return named + (", overfull ports holding back what shares links with theirs" if self.pessimistic else "")
+
+
+@dataclasses.dataclass(frozen=True)
 class Study:
     """All that was asked of a fabric. `counts` is by count of GPUs, a list of answers, one a rule."""
 
@@ -40,7 +73,9 @@ class Study:
     curves: tuple[tuple[Answer, ...], ...]
     placements: tuple[WhatIf, ...]
     links: tuple[WhatIf, ...]
-    factor: float | None = None
+    factor: Calibration | None = None
+    shares: tuple[Share, ...] = ()  # beside other jobs, at the largest count, by rule
+    beside: str = ""  # which others, in words
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it: rates in bytes per second, times in seconds."""
@@ -53,17 +88,19 @@ class Study:
             },
             "request": dataclasses.asdict(self.request),
             "placement": str(self.placement),
-            "library_factor": self.factor,
+            "library_factor": None if self.factor is None else dataclasses.asdict(self.factor),
             "answers": [one.plain() for row in self.curves for one in row],
             "other_placements": [dataclasses.asdict(one) for one in self.placements],
             "one_more_link": [dataclasses.asdict(one) for one in self.links],
+            "beside": self.beside,
+            "shares": [one.plain() for one in self.shares],
             "limits": list(LIMITS),
         }  # fmt: skip
 
 
 def study(
     fabric: Fabric, request: Request, counts: Sequence[int], rules: Sequence[Rule], placement: Placement | None = None,
-    *, per_node: int = 0, factor: float | None = None, what_if: bool = True,
+    *, per_node: int = 0, factor: Calibration | None = None, what_if: bool = True, others: Others | None = None,
 ) -> Study:  # fmt: skip
     """Simulate a pattern over counts of GPUs. UsageError, one line, for what cannot be."""
     placement = placement or Placement()
@@ -72,18 +109,44 @@ def study(
     curves = []
     for count in sorted(set(counts)):
         layout = laid_out(fabric, count, placement, per_node)
-        curves.append(tuple(answers(layout, request, rules, factor)))
-    others: list[WhatIf] = []
+        curves.append(tuple(answers(layout, request, rules, None if factor is None else factor.factor)))
+    elsewhere: list[WhatIf] = []
     links: list[WhatIf] = []
     if what_if:
         most = max(counts)
         for other in ("packed", "random", "spread"):
             if other != placement.name:
                 another = Placement(other, "", placement.seed)
-                others.append(_with(fabric, request, most, rules, another, per_node, f"placed {another}"))
+                elsewhere.append(_with(fabric, request, most, rules, another, per_node, f"placed {another}"))
         for change, grown in one_more(fabric):
             links.append(_with(grown, request, most, rules, placement, per_node, change))
-    return Study(fabric, request, placement, tuple(curves), tuple(others), tuple(links), factor)
+    beside: list[Share] = []
+    if others is not None:
+        beside = _shares(fabric, request, max(counts), rules, placement, per_node, others)
+    words = "" if others is None else str(others)
+    return Study(
+        fabric, request, placement, tuple(curves), tuple(elsewhere), tuple(links), factor, tuple(beside), words
+    )
+
+
+def _shares(
+    fabric: Fabric, request: Request, gpus: int, rules: Sequence[Rule], placement: Placement, per_node: int,
+    others: Others,
+) -> list[Share]:  # fmt: skip
+    kept = [rule for rule in rules if shares(fabric, rule)]
+    if not kept:
+        raise UsageError(
+            f"jobs beside each other on a {fabric.kind}: expected a rule that spreads evenly, not "
+            f"{', '.join(map(str, rules))}"
+        )
+    if others.share:
+        return [
+            background(fabric, gpus, request, rule, placement, others.share, per_node=per_node, draws=others.draws)
+            for rule in kept
+        ]
+    layout, placed = job_and_loads(fabric, gpus, others.loads, placement, per_node)
+    loads = [(there, load.request) for there, load in zip(placed, others.loads, strict=True)]
+    return [beside_loads(layout, request, loads, rule, pessimistic=others.pessimistic) for rule in kept]
 
 
 def _with(

@@ -80,11 +80,8 @@ def stages(layout: Layout, request: Request) -> list[Stage]:
     by_name = TRAFFIC[request.pattern]
     name = request.algorithm or next(iter(by_name))
     if name not in by_name:
-        raise UsageError(
-            f"{request.pattern} has no algorithm '{one_line(name[:40])}': expected one of {', '.join(by_name)}"
-            if list(by_name) != [""]
-            else f"{request.pattern} has no algorithms: leave --algorithm out"
-        )
+        known = f"expected one of {', '.join(by_name)}" if list(by_name) != [""] else "leave --algorithm out"
+        raise UsageError(f"{request.pattern} has no algorithm '{one_line(name[:40])}': {known}")
     if layout.ranks < 2:
         raise UsageError(f"{request.pattern} on 1 rank: expected 2 or more")
     return by_name[name](layout, request)
@@ -162,19 +159,31 @@ def _halo(layout: Layout, r: Request) -> list[Stage]:
     return [_listed(layout, r)]
 
 
+def _direct(parts: Callable[[int], float], times: int = 1) -> Callable[[Layout, Request], list[Stage]]:
+    """Each rank sends each other one a block, as the measured pattern over channels does (core/traffic/schedule.h)."""
+
+    def made(layout: Layout, r: Request) -> list[Stage]:
+        n = layout.ranks
+        return [Stage(terms=(Term(np.full(n, r.size * parts(n)), np.ones(n)),), times=times)]
+
+    return made
+
+
 def _ring_shift(layout: Layout, r: Request) -> list[Stage]:
     own = np.arange(layout.ranks)
     return [_flows(own, np.roll(own, -1), r.size)]
 
 
-def _to_root(layout: Layout, r: Request) -> list[Stage]:
-    own = np.arange(layout.ranks)
-    return [_flows(own, np.full(layout.ranks, _root(layout, r)), r.size)]
+def _rooted(outward: bool, blocks: bool = False) -> Callable[[Layout, Request], list[Stage]]:
+    """The root sends each other rank m, or one of n blocks of it; or each sends that to the root."""
 
+    def made(layout: Layout, r: Request) -> list[Stage]:
+        n = layout.ranks
+        own, root = np.arange(n), np.full(n, _root(layout, r))
+        size = r.size / n if blocks else r.size
+        return [_flows(root, own, size) if outward else _flows(own, root, size)]
 
-def _from_root(layout: Layout, r: Request) -> list[Stage]:
-    own = np.arange(layout.ranks)
-    return [_flows(np.full(layout.ranks, _root(layout, r)), own, r.size)]
+    return made
 
 
 def _root(layout: Layout, r: Request) -> int:
@@ -334,18 +343,34 @@ TRAFFIC: dict[str, dict[str, Maker]] = {
         "halving": _halving,
         "doubling": _doubling,
         "hierarchical": _hierarchical(lambda u: 2 * (u - 1) / u, 2),
+        "direct": _direct(lambda n: 1 / n, times=2),
     },
-    "allgather": {"ring": _ring_gather, "hierarchical": _hierarchical(lambda u: (u - 1) / u, 1)},
-    "reduce_scatter": {"ring": _ring_gather, "hierarchical": _hierarchical(lambda u: (u - 1) / u, 1)},
-    "broadcast": {"ring": _chain, "tree": lambda layout, r: _trees(layout, r, both_ways=False)},
+    "allgather": {
+        "ring": _ring_gather,
+        "hierarchical": _hierarchical(lambda u: (u - 1) / u, 1),
+        "direct": _direct(lambda n: 1 / n),
+    },
+    "reduce_scatter": {
+        "ring": _ring_gather,
+        "hierarchical": _hierarchical(lambda u: (u - 1) / u, 1),
+        "direct": _direct(lambda n: 1 / n),
+    },
+    "broadcast": {
+        "ring": _chain,
+        "tree": lambda layout, r: _trees(layout, r, both_ways=False),
+        "direct": _rooted(outward=True),
+    },
+    "reduce": {"direct": _rooted(outward=False)},
+    "gather": {"direct": _rooted(outward=False, blocks=True)},
+    "scatter": {"direct": _rooted(outward=True, blocks=True)},
     "alltoallv": {"": _alltoallv},
     "halo": {"": _halo},
     "ring_shift": {"": _ring_shift},
     "permutation": {"": _permutation},
     "random_pairs": {"": _random_pairs},
     "worst_pairs": {"": _worst_pairs},
-    "all_to_one": {"": _to_root},
-    "one_to_all": {"": _from_root},
+    "all_to_one": {"": _rooted(outward=False)},
+    "one_to_all": {"": _rooted(outward=True)},
 }
 """The makers of each pattern's stages, by algorithm; the first is the default."""
 

@@ -51,7 +51,7 @@ def remarks(found: Study) -> list[str]:
     if not f.latency_ns:
         lines.append("No latency is stated for this fabric: times are of bytes alone.")
     if found.factor is not None:
-        lines.append(f"The library's factor {found.factor:.3f} comes from a run, apart from the fabric.")
+        lines.append(f"The library's factor {found.factor.factor:.3f}, apart from the fabric: {found.factor.words}.")
     return [*lines, *LIMITS]
 
 
@@ -99,8 +99,24 @@ def print_study(console: Console, found: Study, unit: str) -> None:
             console.print(f"{words}, at {most[0].gpus} GPUs ({unit} a GPU):")
             for change in listed:
                 console.print(f"  {change.change}: {_changed(change, most, unit)}")
+    for line in beside_words(found, unit):
+        console.print(line)
     for line in remarks(found):
         console.print(line)
+
+
+def beside_words(found: Study, unit: str) -> list[str]:
+    """The job's fair shares beside others: a line, and one for each rule."""
+    if not found.shares:
+        return []
+    lines = [f"Beside {found.beside}, at {found.curves[-1][0].gpus} GPUs ({unit} a GPU):"]
+    for one in found.shares:
+        now = f"{_rate(one.beside, unit)} of {_rate(one.alone, unit)} alone ({one.beside / one.alone:.0%})"
+        if one.quantiles is not None:
+            low, _, high = one.quantiles
+            now += f"; 5th to 95th percentile of draws {_rate(low, unit)} to {_rate(high, unit)}"
+        lines.append(f"  {one.rule}: {now}" + (", jobs paced as a whole" if one.how == "paced" else ""))
+    return lines
 
 
 def _changed(change: WhatIf, now: Sequence[Answer], unit: str) -> str:
@@ -204,6 +220,10 @@ def page(found: Study, unit: str, statements: Sequence[tuple[str, float]] = ()) 
                     [("", True), *((f"{rule}, {unit}", False) for rule in rules)],
                     [(one.change, *(_rate(one.goodput[rule], unit) for rule in rules)) for one in listed],
                 )
+        if found.shares:
+            made.heading(2, "Beside other jobs")
+            for line in beside_words(found, unit):
+                made.note(line)
         made.heading(2, "Where the figures come from")
         made.facts([(name, source) for name, source in found.fabric.sources.items()])
         return made.document(title_of(found))

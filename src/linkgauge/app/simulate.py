@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json as json_module
 import re
 from pathlib import Path
@@ -33,6 +34,7 @@ _MOST_GPUS = 10_000_000
 @option("--draws", type=click.IntRange(1, 1000), default=20, help="Of the background.")
 @flag("--pessimistic", help="With --beside: overfull ports hold back all that shares links with what goes there.")
 @option("--calibrate", type=PATH, metavar="RUN", help="A run on 2 to 8 nodes, for the library's factor.")
+@option("--paper", default="", metavar="FIGURE", help="A paper's figure: sc24:9, sc24:10, sc24:12 or sc24:13.")
 @flag("--figures", help="List the figures of a network that can be stated or set.")
 @flag("--no-what-if", help="Leave out other placements and more links.")
 @flag("--json", help="Print JSON: rates in bytes per second, times in seconds.")
@@ -57,6 +59,7 @@ def simulate_command(
     draws: int,
     pessimistic: bool,
     calibrate: Path | None,
+    paper: str,
     figures: bool,
     no_what_if: bool,
     json: bool,
@@ -78,6 +81,11 @@ def simulate_command(
     if figures:
         for name, what in {**COUNTS, **RATES, **TIMES}.items():
             click.echo(f"{name}: {what}")
+        return
+    if paper:
+        if system is not None:
+            raise UsageError("--paper names its systems itself: leave the system out")
+        _paper(paper, seed, json=json, chart=chart, html=html, unit=unit)
         return
     if system is None:
         raise UsageError("name a system (linkgauge system lists the described ones), or ask for --figures")
@@ -104,15 +112,62 @@ def simulate_command(
     if chart is not None:
         simulated.write_chart(found, unit, chart)
     if html is not None:
-        from linkgauge.store.folder import write_atomically
+        from linkgauge.simulate.papers import Curves
 
-        write_atomically(html, simulated.page(found, unit).encode())
+        _write(html, simulated.page([Curves(found, ())], simulated.title_of(found), unit))
     if json:
         click.echo(json_module.dumps(found.plain(), indent=1))
         return
     from linkgauge.app.inert import InertConsole
 
     simulated.print_study(InertConsole(), found, unit)
+
+
+def _paper(figure: str, seed: int, *, json: bool, chart: Path | None, html: Path | None, unit: str) -> None:
+    """Simulate and show a paper's figure beside what the paper states of it."""
+    from linkgauge.app.inert import InertConsole
+    from linkgauge.simulate import papers
+    from linkgauge.view import simulated
+
+    console = InertConsole()
+    words = papers.FIGURES[papers.known(figure)]
+    if figure == "sc24:12":
+        if chart is not None or html is not None:
+            raise UsageError("sc24:12 is a table: leave --chart and --html out")
+        mixes = papers.mixes(seed)
+        if json:
+            click.echo(json_module.dumps([dataclasses.asdict(mix) for mix in mixes], indent=1))
+            return
+        console.print(f"{figure}: {words}")
+        simulated.print_mixes(console, mixes, unit)
+        console.print(
+            "The paper: the incast lowers the allreduce, on either service level; not where jobs share no switches."
+        )
+        return
+    found = papers.curves(figure, seed)
+    if chart is not None:
+        for one in found:
+            name = chart.with_name(f"{chart.stem}-{one.study.fabric.name}-{one.study.request.pattern}{chart.suffix}")
+            simulated.write_chart(one.study, unit, name, one.statements)
+    if html is not None:
+        _write(html, simulated.page(found, f"{figure}: {words}", unit))
+    if json:
+        rows = [{**one.study.plain(), "statements": one.statements, "prose": one.prose} for one in found]
+        click.echo(json_module.dumps(rows, indent=1))
+        return
+    console.print(f"{figure}: {words}")
+    for one in found:
+        simulated.print_study(console, one.study, unit)
+        for text, _ in one.statements:
+            console.print(f"{text[0].upper()}{text[1:]}.")
+        for line in one.prose:
+            console.print(line)
+
+
+def _write(path: Path, page: str) -> None:
+    from linkgauge.store.folder import write_atomically
+
+    write_atomically(path, page.encode())
 
 
 def _counts(text: str, most: int) -> list[int]:

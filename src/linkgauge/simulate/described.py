@@ -14,7 +14,7 @@ from linkgauge.simulate import fabric as fabrics
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import DISTANCES
 from linkgauge.system import units
-from linkgauge.system.model import System
+from linkgauge.system.model import System, is_fabric
 
 COUNTS = {
     "nodes": "nodes in all",
@@ -157,13 +157,19 @@ def _ports(gpus: int, nics: int, rate: float, joined: bool) -> tuple[int, float]
 
 
 def _domain_rate(system: System) -> float | None:
-    """What all links of the device with the least of them carry: no GPU gives more to others of its node."""
+    """What all links of the device with the least of them carry: no GPU gives more to others of its node.
+
+    Links between devices alone where they join all of them; else those to hosts as well.
+    """
     if len(system.devices) < 2:
         return None
+    names = {device.name for device in system.devices}
+    joined = any(names <= set(part) for part in system.fabric.parts([node.name for node in system.nodes]))
     nics = {nic.name for nic in system.of_kind("nic")}
     least = math.inf
-    for device in system.devices:
-        rates = [link.rate(device.name) for link in system.links_of(device.name) if link.other(device.name) not in nics]
+    for name in names:
+        links = [link for link in system.links_of(name) if link.other(name) not in nics]
+        rates = [link.rate(name) for link in links if not joined or is_fabric(link, system.kinds)]
         if any(rate is None for rate in rates):
             return None
         least = min(least, sum(rate or 0.0 for rate in rates))

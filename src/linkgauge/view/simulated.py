@@ -14,6 +14,9 @@ from linkgauge.view.units import RATE_UNITS, size_text
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from linkgauge.simulate.papers import Curves, Mix
+    from linkgauge.view.page import Page
+
 _RULE_COLOURS = {
     "minimal": "#0072B2", "third_group": "#D55E00", "best": "#009E73", "static": "#CC79A7", "mixed": "#E69F00",
     "reached": "#009E73",
@@ -191,39 +194,64 @@ def write_chart(found: Study, unit: str, path: Path, statements: Sequence[tuple[
     write_figure(spec, path)
 
 
-def page(found: Study, unit: str, statements: Sequence[tuple[str, float]] = ()) -> str:
+def page(found: Sequence[Curves], title: str, unit: str) -> str:
     """One HTML file that opens offline: curves, what binds, what would change it, sources and limits."""
     from linkgauge.view.page import Page
 
     made = Page()
     with charts.drawing():
-        made.heading(1, title_of(found))
-        for line in remarks(found):
+        made.heading(1, title)
+        for number, one in enumerate(found):
+            _section(made, one, unit, number, len(found) > 1)
+        return made.document(title)
+
+
+def _section(made: Page, curves: Curves, unit: str, number: int, several: bool) -> None:
+    found = curves.study
+    if several:
+        made.heading(2, title_of(found))
+    for line in (*curves.prose, *remarks(found)):
+        made.note(line)
+    caption = f"Goodput a GPU by routing rule, {unit}"
+    made.chart(curve(found, unit, curves.statements), caption, f"curves{number}", 760, 300)
+    made.heading(3, "What binds")
+    made.static_table(
+        [("GPUs", False), ("rule", True), ("time", False), (f"{unit} a GPU", False), ("fullest links", True),
+         ("shares of the time by class", True)],
+        [
+            (str(one.gpus), one.rule, _time(one.seconds), _rate(one.goodput, unit), _binding(one),
+             ", ".join(f"{b.name} {b.share:.0%}" for b in one.bindings))
+            for row in found.curves
+            for one in row
+        ],
+    )  # fmt: skip
+    for words, listed in (("Elsewhere placed", found.placements), ("One more link of a kind", found.links)):
+        if listed:
+            made.heading(3, words)
+            rules = list(listed[0].goodput)
+            made.static_table(
+                [("", True), *((f"{rule}, {unit}", False) for rule in rules)],
+                [(one.change, *(_rate(one.goodput[rule], unit) for rule in rules)) for one in listed],
+            )
+    if found.shares:
+        made.heading(3, "Beside other jobs")
+        for line in beside_words(found, unit):
             made.note(line)
-        made.chart(curve(found, unit, statements), f"Goodput a GPU by routing rule, {unit}", "curves", 760, 300)
-        made.heading(2, "What binds")
-        made.static_table(
-            [("GPUs", False), ("rule", True), ("time", False), (f"{unit} a GPU", False), ("fullest links", True),
-             ("shares of the time by class", True)],
-            [
-                (str(one.gpus), one.rule, _time(one.seconds), _rate(one.goodput, unit), _binding(one),
-                 ", ".join(f"{b.name} {b.share:.0%}" for b in one.bindings))
-                for row in found.curves
-                for one in row
-            ],
-        )  # fmt: skip
-        for words, listed in (("Elsewhere placed", found.placements), ("One more link of a kind", found.links)):
-            if listed:
-                made.heading(2, words)
-                rules = list(listed[0].goodput)
-                made.static_table(
-                    [("", True), *((f"{rule}, {unit}", False) for rule in rules)],
-                    [(one.change, *(_rate(one.goodput[rule], unit) for rule in rules)) for one in listed],
-                )
-        if found.shares:
-            made.heading(2, "Beside other jobs")
-            for line in beside_words(found, unit):
-                made.note(line)
-        made.heading(2, "Where the figures come from")
-        made.facts([(name, source) for name, source in found.fabric.sources.items()])
-        return made.document(title_of(found))
+    made.heading(3, "Where the figures come from")
+    made.facts([(name, source) for name, source in found.fabric.sources.items()])
+
+
+def print_mixes(console: Console, found: Sequence[Mix], unit: str) -> None:
+    """Print Fig. 12's mixes: what is left of the victim by placement, aggressor and rule."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    for name in ("placement", "aggressor", "rule"):
+        table.add_column(name, no_wrap=True)
+    for name in ("alone", "beside", "at worst"):
+        table.add_column(f"{name}, {unit}", justify="right")
+    for mix in found:
+        for perfect, worst in zip(mix.perfect, mix.pessimistic, strict=True):
+            rates = (_rate(value, unit) for value in (perfect.alone, perfect.beside, worst.beside))
+            table.add_row(mix.placement, mix.load, perfect.rule, *rates)
+    console.print(table)

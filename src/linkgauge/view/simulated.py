@@ -154,7 +154,9 @@ def curve(found: Study, unit: str, statements: Sequence[tuple[str, float]] = ())
     rules = list(dict.fromkeys(line["rule"] for line in lines))
     colours = [_RULE_COLOURS.get(rule.split(",")[0].split(":")[0], "#56B4E9") for rule in rules]
     dashes = [[5, 3] if "found" in rule else [2, 2] if "library" in rule else [1, 0] for rule in rules]
-    legend = alt.Legend(title=None, orient="top", labelLimit=320, columns=2)
+    # Rules often give the same: the later ones are thinner, so that those below stay to be seen.
+    widths = [max(1.5, 2 + 2.5 * (len(rules) - 1 - place)) for place in range(len(rules))]
+    legend = alt.Legend(title=None, orient="top", labelLimit=320, columns=0, symbolOpacity=1)
     counts = sorted({line["gpus"] for line in lines})
     x = alt.X(
         "gpus:Q", title="GPUs", scale=alt.Scale(type="log", base=2, nice=False, padding=12),
@@ -165,7 +167,8 @@ def curve(found: Study, unit: str, statements: Sequence[tuple[str, float]] = ())
     dash = alt.StrokeDash("rule:N", scale=alt.Scale(domain=rules, range=dashes), legend=legend)
     base = alt.Chart(charts.data(lines)).encode(x=x, color=colour)
     tip = [alt.Tooltip("rule:N"), alt.Tooltip("gpus:Q"), alt.Tooltip("goodput:Q"), alt.Tooltip("fullest:N")]
-    parts = [base.mark_line(strokeWidth=2).encode(y=y, strokeDash=dash)]
+    width = alt.StrokeWidth("rule:N", scale=alt.Scale(domain=rules, range=widths), legend=legend)
+    parts = [base.mark_line().encode(y=y, strokeDash=dash, strokeWidth=width)]
     parts.append(base.mark_point(filled=True, size=40, opacity=1).encode(y=y, tooltip=tip))
     if any("low" in line for line in lines):
         band = alt.Chart(charts.data([line for line in lines if "low" in line])).encode(x=x, color=colour)
@@ -177,7 +180,7 @@ def curve(found: Study, unit: str, statements: Sequence[tuple[str, float]] = ())
         ruled = alt.Chart(charts.data(said))
         parts.append(ruled.mark_rule(color=charts.CEILING_COLOUR, strokeDash=[6, 4]).encode(y="goodput:Q"))
         parts.append(
-            ruled.mark_text(align="right", dy=-6, dx=-4, color=charts.CEILING_COLOUR, fontSize=11).encode(
+            ruled.mark_text(align="right", dy=10, dx=-4, color=charts.CEILING_COLOUR, fontSize=11).encode(
                 x=x, y="goodput:Q", text="words:N"
             )
         )
@@ -200,9 +203,11 @@ def page(found: Sequence[Curves], title: str, unit: str) -> str:
 
     made = Page()
     with charts.drawing():
+        made.html("<main>")
         made.heading(1, title)
         for number, one in enumerate(found):
             _section(made, one, unit, number, len(found) > 1)
+        made.html("</main>")
         return made.document(title)
 
 

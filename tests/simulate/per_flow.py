@@ -1,4 +1,4 @@
-"""A solver of its own for small fabrics: each flow's ways enumerated, each flow's rate by textbook filling, link by link.
+"""A solver of its own for small fabrics: ways of each flow enumerated, its rate by textbook filling, link by link.
 
 It shares no code with `linkgauge.simulate`: only the words of docs/definitions.md, Fabrics and routing rules.
 """

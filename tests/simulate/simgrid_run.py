@@ -14,9 +14,7 @@ from typing import Any
 request = json.load(sys.stdin)
 # SimGrid logs to standard error; its own output is kept off ours.
 simgrid: Any = __import__("simgrid")
-Engine, NetZone, Host, Comm, Mailbox, Actor = (
-    getattr(simgrid, name) for name in ("Engine", "NetZone", "Host", "Comm", "Mailbox", "Actor")
-)
+Engine, NetZone, Comm, Actor = (getattr(simgrid, name) for name in ("Engine", "NetZone", "Comm", "Actor"))
 
 rate = request["rate"]
 engine = Engine(
@@ -87,29 +85,22 @@ def full(shape: list[int]) -> None:
 ends: dict[int, float] = {}
 
 
-def flow(job: int, source: Any, target: Any, size: float) -> None:
-    Comm.sendto(source, target, int(size))
-    ends[job] = max(ends.get(job, 0.0), Engine.clock)
-
-
-def sender(number: int, job: int, source: str, target: str, size: float) -> None:
-    mailbox = Mailbox.by_name(str(number))
-    mailbox.put_async(number, int(size)).wait()
-    ends[job] = max(ends.get(job, 0.0), Engine.clock)
-
-
-def receiver(number: int) -> None:
-    Mailbox.by_name(str(number)).get()
+def job(number: int, flows: list[list[float]]) -> None:
+    """One actor a job: an actor a flow would be a thread each."""
+    comms = []
+    for _, source, target, size in flows:
+        comm = Comm.sendto_init(hosts_by_name[f"node{source:.0f}"], hosts_by_name[f"node{target:.0f}"])
+        comms.append(comm.set_payload_size(int(size)))
+        comm.start()
+    for comm in comms:
+        comm.wait()
+    ends[number] = Engine.clock
 
 
 hosts_by_name = {host.name: host for host in engine.all_hosts}
-for number, (job, source, target, size) in enumerate(request["flows"]):
-    start, end = hosts_by_name[f"node{source}"], hosts_by_name[f"node{target}"]
-    if hasattr(Comm, "sendto"):
-        Actor.create(f"s{number}", start, flow, job, start, end, size)
-    else:
-        Actor.create(f"s{number}", start, sender, number, job, "", "", size)
-        Actor.create(f"r{number}", end, receiver, number)
+for number in sorted({int(flow[0]) for flow in request["flows"]}):
+    own = [flow for flow in request["flows"] if int(flow[0]) == number]
+    Actor.create(f"job{number}", engine.all_hosts[0], job, number, own)
 before = time.perf_counter()
 engine.run()
 taken = time.perf_counter() - before

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 import numpy as np
-from simulate.per_flow import Flow, Small
 
 from linkgauge.simulate import fabric as fabrics
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.traffic import Request, Stage, stages
+from simulate.per_flow import Flow, Small
 
 
 def drawn(seed: int) -> tuple[Small, Fabric, random.Random]:

@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.sparse import lil_matrix
-from simulate.small_fabrics import drawn, jobs_of
-from thorough import most
 
 from linkgauge.simulate import best as best_rule
 from linkgauge.simulate import fabric as fabrics
@@ -25,6 +23,8 @@ from linkgauge.simulate.placement import Placement
 from linkgauge.simulate.routes import Rule, end_links, fabric_links, time_of
 from linkgauge.simulate.study import one_more
 from linkgauge.simulate.traffic import Request
+from simulate.small_fabrics import drawn, jobs_of
+from thorough import most
 
 
 def asked_of(seed: int) -> tuple[Fabric, Demand, float, Any]:
@@ -35,7 +35,9 @@ def asked_of(seed: int) -> tuple[Fabric, Demand, float, Any]:
 
 
 def dragonflies(count: int) -> list[int]:
-    return [seed for seed in range(3 * count) if drawn(seed)[1].kind != "fat_tree" and jobs_of(*drawn(seed)[1:], most=1)]
+    return [
+        seed for seed in range(3 * count) if drawn(seed)[1].kind != "fat_tree" and jobs_of(*drawn(seed)[1:], most=1)
+    ]
 
 
 def test_no_rule_that_spreads_does_better_and_what_is_found_is_no_better_than_the_bound() -> None:

@@ -10,9 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, vstack
-from simulate.per_flow import finish_times
-from simulate.small_fabrics import drawn, flows_of, jobs_of
-from thorough import most
 
 from linkgauge.simulate import beside, fair
 from linkgauge.simulate.crossing import Sharer, crossing
@@ -21,6 +18,9 @@ from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.routes import Rule, end_links, fabric_links, time_of
 from linkgauge.simulate.traffic import Request, stages
+from simulate.per_flow import finish_times
+from simulate.small_fabrics import drawn, flows_of, jobs_of
+from thorough import most
 
 FABRICS = most(300, 100)
 
@@ -138,9 +138,7 @@ def test_alike_jobs_in_alike_places_have_alike_shares() -> None:
         table = crossing(made, [Sharer(layout, stages(layout, request)[0]) for layout in layouts], rule)
         ends = fair.play(table.classes).ends
         assert ends[table.job == 0].max() == pytest.approx(ends[table.job == 1].max(), rel=1e-9)
-        shares = [
-            beside.beside(layouts[job], request, [(layouts[1 - job], request)], rule).beside for job in (0, 1)
-        ]
+        shares = [beside.beside(layouts[job], request, [(layouts[1 - job], request)], rule).beside for job in (0, 1)]
         assert shares[0] == pytest.approx(shares[1], rel=1e-6)
 
 

@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thorough import most, thorough
 
-from linkgauge.simulate import fair
 from linkgauge.simulate import fabric as fabrics
+from linkgauge.simulate import fair
 from linkgauge.simulate.crossing import Sharer, crossing
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.routes import Rule
 from linkgauge.simulate.traffic import Request, Stage, stages
+from thorough import most, thorough
 
 RUN = Path(__file__).with_name("simgrid_run.py")
 

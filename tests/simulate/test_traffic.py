@@ -45,7 +45,7 @@ def listed(pairs: list[tuple[int, int, int]], n: int) -> NDArray[np.float64]:
 @pytest.mark.parametrize("n", [2, 3, 5, 8, 12])
 @pytest.mark.parametrize(
     ("pattern", "algorithm"),
-    [("alltoall", ""), ("allreduce", "direct"), ("allgather", "direct"), ("reduce_scatter", "direct"),
+    [("alltoall", ""), ("allreduce", "rooted"), ("allgather", "direct"), ("reduce_scatter", "direct"),
      ("broadcast", "direct"), ("reduce", "direct"), ("gather", "direct"), ("scatter", "direct"), ("ring_shift", ""),
      ("all_to_one", ""), ("one_to_all", "")],
 )  # fmt: skip

@@ -160,7 +160,10 @@ def _halo(layout: Layout, r: Request) -> list[Stage]:
 
 
 def _direct(parts: Callable[[int], float], times: int = 1) -> Callable[[Layout, Request], list[Stage]]:
-    """Each rank sends each other one a block, as the measured pattern over channels does (core/traffic/schedule.h)."""
+    """Each rank sends each other one a block, as measured patterns over channels do (core/traffic/schedule.h).
+
+    (Of allreduce that is reduce_scatter, then allgather; the measured one goes through rank 0: `rooted`.)
+    """
 
     def made(layout: Layout, r: Request) -> list[Stage]:
         n = layout.ranks
@@ -344,6 +347,7 @@ TRAFFIC: dict[str, dict[str, Maker]] = {
         "doubling": _doubling,
         "hierarchical": _hierarchical(lambda u: 2 * (u - 1) / u, 2),
         "direct": _direct(lambda n: 1 / n, times=2),
+        "rooted": lambda layout, r: [*_rooted(outward=False)(layout, r), *_rooted(outward=True)(layout, r)],
     },
     "allgather": {
         "ring": _ring_gather,

@@ -74,10 +74,15 @@ def beside_simgrid() -> list[dict[str, object]]:
         there, their_seconds = test_simgrid.theirs(
             kind="dragonfly", shape=shape, rate=1e9, flows=test_simgrid.flows_of(jobs)
         )
-        here, seconds = min((test_simgrid.ours(made, jobs, Rule("minimal")) for _ in range(5)), key=lambda one: one[1])
+        here, shared = min((test_simgrid.ours(made, jobs, Rule("minimal")) for _ in range(5)), key=lambda one: one[1])
+        alone, seconds = min(
+            (test_simgrid.alone(made, jobs[0], Rule("minimal")) for _ in range(5)), key=lambda one: one[1]
+        )
         found.append({
-            "hosts": made.nodes, "simgrid_s": round(their_seconds, 3), "ours_s": round(seconds, 5),
-            "times": round(their_seconds / seconds), "apart": f"{here[0] / there[0] - 1:+.2e}",
+            "hosts": made.nodes, "simgrid_s": round(their_seconds, 3), "fullest_link_s": round(seconds, 5),
+            "played_out_s": round(shared, 4), "times": round(their_seconds / seconds),
+            "times_played_out": round(their_seconds / shared), "apart": f"{alone / there[0] - 1:+.1e}",
+            "played_out_apart": f"{here[0] / there[0] - 1:+.1e}",
         })  # fmt: skip
     return found
 

@@ -39,8 +39,8 @@ def test_a_planted_factor_is_found_and_shown_apart(tmp_path: Path, capsys: pytes
     found = calibrate(load(run), fabric, Request("alltoall", 1))
     assert found.factor == pytest.approx(0.75, rel=0.03)
     assert "ccl alltoall of 2097152 B on 2 nodes of 4 GPUs" in found.words
-    status = run_command(["simulate", "leonardo-booster", "--gpus", "1024", "--routing", "best", "--placement", "random", "--calibrate",
-                          str(run), "--no-what-if", "--json"])  # fmt: skip
+    arguments = ["--gpus", "1024", "--routing", "best", "--placement", "random", "--no-what-if", "--json"]
+    status = run_command(["simulate", "leonardo-booster", *arguments, "--calibrate", str(run)])
     assert status == 0
     (answer,) = json.loads(capsys.readouterr().out)["answers"]
     assert answer["with_library"] == pytest.approx(answer["goodput"] * found.factor)

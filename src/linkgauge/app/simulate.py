@@ -70,11 +70,9 @@ def simulate_command(
     """Print what each rule gives over counts of GPUs, what binds, and what would change it."""
     from linkgauge.model.quantity import parse_size
     from linkgauge.simulate import Request, of_system, parse_placement, parse_rules, study
-    from linkgauge.simulate.beside import parse_load
     from linkgauge.simulate.described import COUNTS, RATES, TIMES, parse_setting
-    from linkgauge.simulate.study import Others
+    from linkgauge.simulate.others import Others, parse_load
     from linkgauge.system import catalog
-    from linkgauge.view import simulated
     from linkgauge.view.units import rate_unit
 
     rate_unit(unit)
@@ -109,6 +107,8 @@ def simulate_command(
         fabric, request, counts, rules, where, per_node=gpus_per_node, factor=factor, what_if=not no_what_if,
         others=others,
     )  # fmt: skip
+    from linkgauge.view import simulated  # after what may be refused: charts' libraries take long to load
+
     if chart is not None:
         simulated.write_chart(found, unit, chart)
     if html is not None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from linkgauge.errors import UsageError
-from linkgauge.simulate import best as best_rule
 from linkgauge.simulate.arrays import Floats
 from linkgauge.simulate.demand import Demand, demand
 from linkgauge.simulate.fabric import Fabric
@@ -75,7 +74,9 @@ def _links(layout: Layout, stage: Stage, asked: Demand, rule: Rule) -> tuple[lis
     if f.kind == "torus":
         links = [*ends, *torus_links(layout, stage)]
     elif rule.name == "best" and f.kind in ("dragonfly", "dragonfly+"):
-        found = best_rule.best(f, asked, time_of(ends))
+        from linkgauge.simulate.best import best  # the solver takes a second to load
+
+        found = best(f, asked, time_of(ends))
         return [*ends, *found.links], found.seconds, found.reached
     else:
         links = [*ends, *fabric_links(f, asked, rule)]

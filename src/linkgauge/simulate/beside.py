@@ -6,70 +6,23 @@ class and its use of a link is the number of its flows there. For one job alone 
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from linkgauge.errors import UsageError, nearest, one_line
-from linkgauge.model.quantity import parse_size
+from linkgauge.errors import UsageError
 from linkgauge.simulate.answer import latency
 from linkgauge.simulate.arrays import Floats, Ints
-from linkgauge.simulate.crossing import Sharer, TooManyError, crossing, shares
+from linkgauge.simulate.crossing import Sharer, TooManyError, crossing
 from linkgauge.simulate.demand import demand
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.fair import Classes, max_min, play
 from linkgauge.simulate.layout import Layout
+from linkgauge.simulate.others import BACKGROUND, DRAWN_NODES, DRAWS, Load, Share
 from linkgauge.simulate.placement import Placement, place
-from linkgauge.simulate.routes import Rule, end_links, fabric_links, time_of
-from linkgauge.simulate.traffic import TRAFFIC, Request, Stage, stages
-
-_LOAD = re.compile(r"([a-z_]{1,40}):([0-9]{1,9})(?::([0-9A-Za-z.]{1,20}))?")
-BACKGROUND = ("alltoall", "permutation", "ring_shift", "all_to_one")
-"""What drawn jobs do, each as likely."""
-DRAWN_NODES = (2, 128)
-"""Nodes of a drawn job: its logarithm is drawn evenly between these."""
-DRAWS = 20
-
-
-@dataclasses.dataclass(frozen=True)
-class Load:
-    """A job that goes on for as long as the one that is asked about: its request and GPUs."""
-
-    request: Request
-    gpus: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Share:
-    """What a rule leaves of a job: goodput in bytes per second a GPU alone and beside; quantiles over draws."""
-
-    rule: str
-    alone: float
-    beside: float
-    how: str  # "by flow" or "paced"
-    quantiles: tuple[float, float, float] | None = None  # 5th, 50th, 95th percentile of goodput over draws
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return dataclasses.asdict(self)
-
-
-def parse_load(text: str) -> Load:
-    """A load as `all_to_one:128` or `alltoall:256:128KiB`: pattern, GPUs, size. UsageError."""
-    found = _LOAD.fullmatch(text)
-    if found is None or found[1] not in TRAFFIC:
-        hint = nearest(text.split(":")[0], list(TRAFFIC)) if found is None or found[1] not in TRAFFIC else ""
-        raise UsageError(f"--beside '{one_line(text[:60])}'{hint}: expected PATTERN:GPUS or PATTERN:GPUS:SIZE")
-    if int(found[2]) < 2:
-        raise UsageError(f"--beside '{one_line(text[:60])}': expected 2 GPUs or more")
-    size = parse_size(found[3]) if found[3] else 128 << 10
-    if size < 1:
-        raise UsageError(f"--beside '{one_line(text[:60])}': expected a size of 1 B or more")
-    return Load(Request(found[1], size), int(found[2]))
+from linkgauge.simulate.routes import Rule, end_links, fabric_links, shares, time_of
+from linkgauge.simulate.traffic import Request, Stage, stages
 
 
 def job_and_loads(

@@ -17,7 +17,7 @@ from linkgauge.simulate.arrays import Floats, Ints, sums
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.fair import Classes
 from linkgauge.simulate.layout import Layout
-from linkgauge.simulate.routes import Rule
+from linkgauge.simulate.routes import Rule, shares
 from linkgauge.simulate.traffic import Stage
 
 MOST_CLASSES = 250_000
@@ -88,13 +88,6 @@ def crossing(fabric: Fabric, jobs: Sequence[Sharer], rule: Rule) -> Crossing:
     ports_in = np.flatnonzero((used >= ports) & (used < 2 * ports))
     classes = Classes(uses[:, used].tocsr(), everything[4], everything[5], capacity[used])
     return Crossing(classes, np.concatenate(job), ports_in)
-
-
-def shares(fabric: Fabric, rule: Rule) -> bool:
-    """Whether a rule spreads alike whatever else is under way, so that jobs' shares can be told."""
-    if fabric.kind in ("fat_tree", "endpoints"):
-        return rule.name == "best"
-    return fabric.kind != "torus" and rule.name in ("minimal", "third_group", "mixed")
 
 
 def _joined(flows: Sequence[_Flows], name: str) -> Floats:

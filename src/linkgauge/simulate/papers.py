@@ -10,12 +10,13 @@ import dataclasses
 from collections.abc import Sequence
 
 from linkgauge.errors import UsageError, nearest, one_line
-from linkgauge.simulate.beside import Share, beside, job_and_loads, parse_load
+from linkgauge.simulate.beside import beside, job_and_loads
 from linkgauge.simulate.described import of_system
 from linkgauge.simulate.fabric import Fabric
+from linkgauge.simulate.others import Others, Share, parse_load
 from linkgauge.simulate.placement import Placement
 from linkgauge.simulate.routes import Rule, parse_rules
-from linkgauge.simulate.study import Others, Study, study
+from linkgauge.simulate.study import Study, study
 from linkgauge.simulate.traffic import Request
 from linkgauge.system import load
 

@@ -68,6 +68,13 @@ def parse_rules(text: str, fabric: Fabric) -> list[Rule]:
     return found
 
 
+def shares(fabric: Fabric, rule: Rule) -> bool:
+    """Whether a rule spreads alike whatever else is under way, so that jobs' shares can be told."""
+    if fabric.kind in ("fat_tree", "endpoints"):
+        return rule.name == "best"
+    return fabric.kind != "torus" and rule.name in ("minimal", "third_group", "mixed")
+
+
 @dataclasses.dataclass(frozen=True)
 class LinkClass:
     """Links that are alike: bytes on each, and what each carries, in bytes per second one way."""

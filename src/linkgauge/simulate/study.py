@@ -8,21 +8,11 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.simulate.answer import Answer, answers, laid_out
-from linkgauge.simulate.beside import (
-    BACKGROUND,
-    DRAWN_NODES,
-    DRAWS,
-    Load,
-    Share,
-    background,
-    job_and_loads,
-)
-from linkgauge.simulate.beside import beside as beside_loads
 from linkgauge.simulate.calibrate import Calibration
-from linkgauge.simulate.crossing import shares
 from linkgauge.simulate.fabric import Fabric
+from linkgauge.simulate.others import Others, Share
 from linkgauge.simulate.placement import Placement
-from linkgauge.simulate.routes import Rule
+from linkgauge.simulate.routes import Rule, shares
 from linkgauge.simulate.traffic import Request
 
 LIMITS = (
@@ -40,27 +30,6 @@ class WhatIf:
 
     change: str
     goodput: dict[str, float]
-
-
-@dataclasses.dataclass(frozen=True)
-class Others:
-    """What goes on beside the job: loads, placed with it, or a background drawn to fill `share` of the other nodes."""
-
-    loads: tuple[Load, ...] = ()
-    share: float = 0.0
-    draws: int = DRAWS
-    pessimistic: bool = False
-
-    def __str__(self) -> str:
-        """In words."""
-        if self.share:
-            low, high = DRAWN_NODES
-            return (
-                f"jobs drawn on {self.share:.0%} of the other nodes, {low} to {high} nodes each, "
-                f"{', '.join(BACKGROUND)}; {self.draws} draws"
-            )
-        named = ", ".join(f"{load.request.pattern} of {load.gpus} GPUs" for load in self.loads)
-        return named + (", overfull ports holding back what shares links with theirs" if self.pessimistic else "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +102,9 @@ def _shares(
     fabric: Fabric, request: Request, gpus: int, rules: Sequence[Rule], placement: Placement, per_node: int,
     others: Others,
 ) -> list[Share]:  # fmt: skip
+    from linkgauge.simulate.beside import background, job_and_loads
+    from linkgauge.simulate.beside import beside as beside_loads
+
     kept = [rule for rule in rules if shares(fabric, rule)]
     if not kept:
         raise UsageError(

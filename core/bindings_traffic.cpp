@@ -37,13 +37,9 @@ Traffic traffic_between(const std::string& pattern, int ranks, std::size_t bytes
 }
 
 Traffic traffic_from(const std::string& pattern, int ranks, std::size_t bytes, const std::string& distribution) {
-  if (ranks < 1) throw CallerError(std::to_string(ranks) + " ranks, expected 1 or more");
-  Traffic traffic{pattern_from(pattern), ranks, bytes, 0, false, distribution};
+  const Traffic traffic = traffic_between(pattern, ranks, bytes, distribution, 0);
   if (traffic.pattern != Pattern::kAlltoallv && traffic.pattern != Pattern::kHalo) {
     throw CallerError(pattern + " has no distribution, expected alltoallv or halo");
-  }
-  if (const std::string reason = why_not_distributed(traffic.pattern, distribution, ranks); !reason.empty()) {
-    throw CallerError(reason);
   }
   return traffic;
 }

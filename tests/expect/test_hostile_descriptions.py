@@ -109,7 +109,7 @@ def test_a_range_of_devices_is_looked_at_before_it_is_expanded() -> None:
 
 def test_no_more_nodes_than_the_system_has(capsys: pytest.CaptureFixture[str]) -> None:
     assert "frontier has 9856" in refused(capsys, "expect", "frontier", "--nodes", "9857")
-    assert "states no number" in refused(capsys, "expect", "alps", "--nodes", "100000000")
+    assert "states no number" in refused(capsys, "expect", "mi300x-8", "--nodes", "100000000")
     assert run_command(["expect", "frontier", "--nodes", "9856", "--pattern", "alltoall"]) == 0
 
 

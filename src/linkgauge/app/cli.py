@@ -67,6 +67,8 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry("system", "linkgauge.app.system", "Devices, switches and links: discovered, described, drawn.",
                  _SYSTEM),
     CommandEntry("expect", "linkgauge.app.expect", "What a system's links allow, by named rules.", _SYSTEM),
+    CommandEntry("simulate", "linkgauge.app.simulate", "What a whole cluster would give a pattern, by routing rules.",
+                 _SYSTEM),
 )  # fmt: skip
 
 

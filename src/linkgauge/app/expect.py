@@ -26,11 +26,14 @@ from linkgauge.system.units import rate_units, show_rate
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from linkgauge.simulate import Answer
+
 
 # Python refuses to read thousands of digits; no ordinal has ten.
 _ORDINALS = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _MOST_RANKS = 4096
 _MOST_PARTS = 16  # of a schedule that are printed as text
+_SIMULATED_SIZE = 1 << 30  # where none is asked for: as good as without latencies
 # Of machines whose description does not say how many nodes they have; the largest ones have some ten thousands.
 _MOST_NODES = 1_000_000
 
@@ -76,6 +79,7 @@ def expect_command(
         return
     if (system is not None) == here:
         raise UsageError("name a system, a run folder, or --here (linkgauge system lists the described ones)")
+    simulated: dict[str, list[Answer]] = {}
     # Not Path.is_file, which raises for a name that is too long to be one.
     is_run = system is not None and os.path.isfile(os.path.join(system, "run.json"))
     if fits:
@@ -104,16 +108,44 @@ def expect_command(
         from linkgauge.expect import ceilings
 
         groups, notes = [(case, ceilings(described, case)) for case in cases], []
+        if nodes > 1:
+            cases_simulated = {case["pattern"]: _simulated(described, case) for case in cases}
+            simulated = {name: found for name, found in cases_simulated.items() if found}
     if json:
-        click.echo(json_module.dumps([_plain(case, found) for case, found in groups], indent=1))
+        rows = [_plain(case, found) for case, found in groups]
+        for (case, _), row in zip(groups, rows, strict=True):
+            if case["pattern"] in simulated:
+                row["simulated"] = [one.plain() for one in simulated[case["pattern"]]]
+        click.echo(json_module.dumps(rows, indent=1))
         return
     from linkgauge.app.inert import InertConsole
 
     console = InertConsole()
     for case, found in groups:
         _show(console, case, found, unit)
+        for one in simulated.get(case["pattern"], []):
+            value = show_rate(one.goodput, unit)
+            console.print(f"  simulated, {one.rule}: {value}, nodes packed; fullest: {one.bindings[0].where}")
     for note in notes:
         console.print(note)
+
+
+def _simulated(system: System, case: Mapping[str, Any]) -> list[Answer]:
+    """What each routing rule gives a collective of whole nodes, packed; nothing where the network is not described."""
+    from linkgauge.simulate import Placement, Request, answers, laid_out, of_system, parse_rules
+
+    whole = len(case["devices"]) == len(system.devices) and len(set(case["devices"])) == len(system.devices)
+    if case["pattern"] not in ("alltoall", "allreduce", "allgather", "reduce_scatter") or not whole:
+        return []
+    try:
+        fabric = of_system(system)
+        if fabric.kind == "endpoints":  # ports alone: the rules above say as much
+            return []
+        layout = laid_out(fabric, case["nodes"] * fabric.gpus, Placement())
+        request = Request(case["pattern"], case.get("size") or _SIMULATED_SIZE)
+        return answers(layout, request, parse_rules("", fabric))
+    except UsageError:
+        return []
 
 
 def _system(name: str | None) -> System:

@@ -200,21 +200,30 @@ def _inside(q: Query) -> float | None:
 
 
 def global_rate_of_group(network: Network) -> float | None:
-    """Return the rate of all global links of one group, every global port counted; None where figures lack.
+    """Return the rate of a group's links to the other groups that nodes are in; None where figures lack.
 
-    Dragonfly: switches of a group (all joined, so local ports + 1) times global ports; dragonfly+: spine switches
-    times global ports.
+    Where the links between two groups are stated, those; else every global port, as if all were cabled so. Dragonfly:
+    switches of a group (all joined, so local ports + 1) times global ports; dragonfly+: spine switches times them.
     """
     port = network.value("port_rate")
-    if port is None:
+    if port is None or network.topology not in ("dragonfly", "dragonfly+"):
         return None
+    pair, groups = network.value("links_per_group_pair"), groups_of_nodes(network)
+    if pair is not None and groups is not None:
+        return (groups - 1) * pair * port
     if network.topology == "dragonfly":
         local, glob = network.value("switch_local_ports"), network.value("switch_global_ports")
         return None if local is None or glob is None else (local + 1) * glob * port
-    if network.topology == "dragonfly+":
-        spines, glob = network.value("spine_switches_per_group"), network.value("spine_global_ports")
-        return None if spines is None or glob is None else spines * glob * port
-    return None
+    spines, glob = network.value("spine_switches_per_group"), network.value("spine_global_ports")
+    return None if spines is None or glob is None else spines * glob * port
+
+
+def groups_of_nodes(network: Network) -> float | None:
+    """Return how many groups nodes are in: no more than there are groups, nor than the nodes fill; None if unknown."""
+    groups, nodes, each = (network.value(name) for name in ("groups", "nodes", "nodes_per_group"))
+    if groups is None or nodes is None or each is None:
+        return groups
+    return min(groups, math.ceil(nodes / each))
 
 
 def _network(q: Query, n: int) -> list[Ceiling]:
@@ -225,7 +234,7 @@ def _network(q: Query, n: int) -> list[Ceiling]:
         return _fat_tree(q, n)
     group_rate, groups, per_group = (
         global_rate_of_group(network),
-        network.value("groups"),
+        groups_of_nodes(network),
         network.value("nodes_per_group"),
     )
     if group_rate is None or groups is None or per_group is None:

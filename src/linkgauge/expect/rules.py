@@ -335,7 +335,8 @@ _TABLE = (
         "alltoall, several nodes",
         "global links of all groups, or a fat tree's uplinks of a leaf, over what must leave it at best",
         "Kim et al. 2008, dragonfly; Leiserson 1985, fat trees",
-        "Counts every global port as cabled; a fat tree with all uplinks is bound by its NICs alone.",
+        "Counts the links that join groups of nodes where a source states them, else every global port as cabled; a "
+        "fat tree with all uplinks is bound by its NICs alone. Rules of routing and placements: linkgauge simulate.",
     ),
     Rule(
         "network_bisection",

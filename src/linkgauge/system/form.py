@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from linkgauge.errors import UsageError
+from linkgauge.errors import UsageError, one_line
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import (
     Shape,
@@ -106,8 +106,9 @@ def _by_size(value: Any, at: str) -> list[tuple[Any, Any]]:
 
 
 def _of_network(value: Any, at: str) -> dict[str, Any]:
-    """A figure of any name: those that end in `_rate` are rates, the rest counts."""
-    found: dict[str, Any] = (_RATE if at.endswith("_rate") else _COUNT)(value, at)
+    """A figure of any name: those that end in `_rate` are rates, in `_latency` times, the rest counts."""
+    shape = _RATE if at.endswith("_rate") else _TIME if at.endswith("_latency") else _COUNT
+    found: dict[str, Any] = shape(value, at)
     return found
 
 
@@ -227,7 +228,7 @@ def expand(name: str) -> list[str]:
 
 def read(data: Mapping[str, Any], place: str) -> System:
     """Build and check a system from the parsed TOML or JSON of `place` (a file name, for errors)."""
-    reader = _Reader(data, place)
+    reader = _Reader(_with_node_of(data, place), place)
     nodes = _ordinals(reader, [node for kind in NODE_KINDS for node in _nodes(reader, kind)])
     kinds: dict[str, str] = {}
     for node in nodes:
@@ -252,6 +253,29 @@ def read(data: Mapping[str, Any], place: str) -> System:
         accepted=(*_accepted(reader), *_accepted_of(reader)),
         notes=tuple(said.get("notes", ())),
     )
+
+
+def _with_node_of(data: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    """The description with what `node_of` names: a described system's entries, before those of its own.
+
+    Its sources and its file's source come with them, so that each figure keeps where it comes from.
+    """
+    name = data.get("node_of") if isinstance(data, Mapping) else None
+    if name is None:
+        return data
+    if not isinstance(name, str) or name not in names() or name == data.get("name"):
+        raise UsageError(f"{place}: node_of: {one_line(str(name)[:60])!r} is no other described system")
+    other = parsed_toml(text_of(name), f"{name}.toml")
+    if "node_of" in other:
+        raise UsageError(f"{place}: node_of: {name!r} is itself of another system's nodes")
+    merged = {key: value for key, value in data.items() if key != "node_of"}
+    own, theirs = merged.get("sources", {}), other.get("sources", {})
+    merged["sources"] = {**theirs, **own} if isinstance(own, Mapping) else own
+    for key in _ENTRIES:
+        entries = [{"source": other["source"], **entry} if "source" in other else entry for entry in other.get(key, [])]
+        if isinstance(merged.get(key, []), list) and entries:
+            merged[key] = [*entries, *merged.get(key, [])]
+    return merged
 
 
 def refuse_twice(system: System, place: str) -> None:

@@ -21,7 +21,7 @@ NODE_KINDS = ("device", "host", "switch", "nic")
 FABRIC_KINDS = ("nvlink", "xgmi", "sli")
 """Kinds of link between devices that peer access uses (when both ends are devices or switches)."""
 LINK_KINDS = (*FABRIC_KINDS, "pcie", "c2c", "infinity_fabric", "upi", "xbus", "memory", "internal")
-TOPOLOGIES = ("dragonfly", "dragonfly+", "fat_tree", "unknown")
+TOPOLOGIES = ("dragonfly", "dragonfly+", "fat_tree", "torus", "unknown")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,88 @@
+"""A torus' links under dimension-ordered routing: along the first dimension to the target's place, then the next.
+
+The shorter way around; where both are as long, half each way. An alltoall along a dimension needs only how much each
+node sends to each place along it, so that tables are nodes x side.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from linkgauge.simulate.arrays import Floats, Ints, sums
+from linkgauge.simulate.fabric import Fabric
+from linkgauge.simulate.layout import Layout
+from linkgauge.simulate.routes import LinkClass
+from linkgauge.simulate.traffic import Stage
+
+
+def torus_links(layout: Layout, stage: Stage) -> list[LinkClass]:
+    """Loads of each node's link ahead and back along each dimension."""
+    f = layout.fabric
+    sides = f.shape
+    # At each node and by where it goes along the dimensions still to come, summed over all that is alike from here.
+    ahead = [np.zeros(sides) for _ in sides]
+    back = [np.zeros(sides) for _ in sides]
+    for term in stage.terms:
+        a = sums(layout.nodes[layout.node], term.a, sides)
+        b = sums(layout.nodes[layout.node], term.b, sides)
+        _product(a, b, ahead, back)
+    if len(stage.source):
+        s, t = layout.nodes[layout.node[stage.source]], layout.nodes[layout.node[stage.target]]
+        _listed(f, np.array(np.unravel_index(s, sides)), np.array(np.unravel_index(t, sides)), stage.bytes, ahead, back)
+    found = []
+    for axis, side in enumerate(sides):
+        if side > 1:
+            found.append(LinkClass(f"torus {axis} ahead", ahead[axis], f.link_rate, "xyzuvw"[: len(sides)]))
+            found.append(LinkClass(f"torus {axis} back", back[axis], f.link_rate, "xyzuvw"[: len(sides)]))
+    return found
+
+
+def _product(a: Floats, b: Floats, ahead: list[Floats], back: list[Floats]) -> None:
+    """Each node sends a times b to each other. At dimension d a message is where its target is along those before."""
+    dims = a.ndim
+    for d in range(dims):
+        # Sent from a row along d: of all sources that meet there, to each place along d. Sources have their own
+        # places along d and after, targets' places before d are reached: the product splits.
+        sources = a.sum(axis=tuple(range(d)), keepdims=True)  # places before d no longer matter
+        targets = b.sum(axis=tuple(range(d + 1, dims)), keepdims=True)  # by places up to d
+        # Amount from (before: target's, at d: x, after: source's) to x' along d.
+        here = np.moveaxis(np.broadcast_to(sources, a.shape), d, -1)
+        to = np.moveaxis(np.broadcast_to(targets, a.shape), d, -1)
+        # Places before d are the target's, places after d the source's, which both broadcasts hold.
+        matrix = here[..., :, None] * to[..., None, :]
+        fore, aft = _along(matrix)
+        ahead[d] += np.moveaxis(fore, -1, d)
+        back[d] += np.moveaxis(aft, -1, d)
+
+
+def _along(matrix: Floats) -> tuple[Floats, Floats]:
+    """Loads of the links x -> x + 1 and x -> x - 1 of rings, of what goes from place to place (..., side, side)."""
+    side = matrix.shape[-1]
+    fore = np.zeros(matrix.shape[:-1])
+    aft = np.zeros(matrix.shape[:-1])
+    own = np.arange(side)
+    for hop in range(1, side):
+        moved = matrix[..., own, (own + hop) % side]
+        share = 1.0 if 2 * hop < side else 0.5 if 2 * hop == side else 0.0
+        for step in range(hop if share else 0):
+            fore += share * np.roll(moved, step, axis=-1)
+        for step in range(side - hop if share < 1 else 0):
+            aft += (1 - share) * np.roll(moved, -step, axis=-1)
+    return fore, aft
+
+
+def _listed(f: Fabric, s: Ints, t: Ints, size: Floats, ahead: list[Floats], back: list[Floats]) -> None:
+    at = s.copy()
+    for d, side in enumerate(f.shape):
+        hops = (t[d] - at[d]) % side
+        for way, table in ((1, ahead[d]), (-1, back[d])):
+            length = hops if way == 1 else (side - hops) % side
+            share = np.where(2 * length < side, 1.0, np.where(2 * length == side, 0.5, 0.0)) * (hops > 0)
+            for step in range(side // 2):
+                on = (step < length) & (share > 0)
+                if on.any():
+                    place = at[:, on].copy()
+                    place[d] = (place[d] + way * step) % side
+                    flat = np.ravel_multi_index(tuple(place), f.shape)
+                    table += sums(flat, (size * share)[on], f.shape)
+        at[d] = t[d]

@@ -17,11 +17,11 @@ from linkgauge.run.devices import find_devices
 from linkgauge.run.fallback import started_in, taken_of
 from linkgauge.run.info import now, run_info
 from linkgauge.run.measure import clean_up, measure
-from linkgauge.run.prepare import changes, known_curves, plan_machine, resumed_mpis, resumed_pending
+from linkgauge.run.nodes import Nodes
+from linkgauge.run.prepare import changes, known_curves, machine_of, resumed_mpis, resumed_pending
 from linkgauge.run.prepared import Prepared
 from linkgauge.run.stored_plan import read_launches, unsafe_settings, with_secrets
 from linkgauge.run.time_limit import TimeLimit
-from linkgauge.run.transports import absent_transports
 from linkgauge.store.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -85,11 +85,11 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     limit_s = asked.settled_time_limit_s()
     limit = None if limit_s is None else TimeLimit.of(limit_s, began)
     choices = folder.info.get("asked", {}).get("library_choices", False)
-    absent = absent_transports(devices.kind, devices.count)
+    nodes = Nodes(devices, reporter.note)
     prepared = Prepared(
         pending,
         devices,
-        plan_machine(devices, absent),
+        machine_of({one.planned.settings for one in pending}, devices, mpis, nodes),
         mpis,
         seed,
         max_failures=asked.max_failures,
@@ -98,6 +98,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
         taken=taken,
         started={*started_in(run), *(one.name for one in given)},
         curves=curves,
+        nodes=nodes,
     )
     status = measure(prepared, folder, reporter)
     present(folder.path, reporter, report=report)

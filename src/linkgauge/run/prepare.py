@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, plan_run
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.plan.memory import over_limit
-from linkgauge.plan.model import Plan
+from linkgauge.plan.model import LaunchTable, Plan
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.fallback import THREADS, end_of
 from linkgauge.run.mpi_library import MpiInstallation, default_installation, find_all, resolve
@@ -80,19 +80,24 @@ def _mpis_or_threads(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan
 def prepare(plan: Plan, devices: DeviceSet, given: Sequence[MpiInstallation], nodes: Nodes | None = None) -> Prepared:
     """Expand and group a plan for these devices, as all nodes have them; without `nodes` for this one alone."""
     plan, mpis, without = _mpis_or_threads(plan, given)
-    machine = _machine_of(plan, devices, without, mpis, nodes)
+    machine = machine_of(plan.launches, devices, mpis, nodes, without)
     return _prepared(plan, expand(plan, machine), devices, machine, mpis, nodes, without)
 
 
-def _machine_of(
-    plan: Plan, devices: DeviceSet, without_mpi: str, mpis: Mapping[str, MpiInstallation], nodes: Nodes | None
+def machine_of(
+    launches: Collection[LaunchTable | LaunchSettings],
+    devices: DeviceSet,
+    mpis: Mapping[str, MpiInstallation],
+    nodes: Nodes | None,
+    without_mpi: str = "",
 ) -> PlanMachine:
-    threads = all(table.threads for table in plan.launches)
+    """The machine as the launches' nodes all have it; without `nodes` this one alone."""
+    threads = all(one.threads for one in launches)
     absent = absent_transports(devices.kind, devices.count, mpi=without_mpi if threads else "", threads=threads)
     machine = plan_machine(devices, absent)
     if nodes is not None:
-        for table in plan.launches:
-            machine = least(machine, nodes.of(mpis.get(table.mpi), devices.count, table.launcher_args))
+        for one in launches:
+            machine = least(machine, nodes.of(mpis.get(one.mpi), devices.count, one.launcher_args))
     return machine
 
 
@@ -151,7 +156,7 @@ def prepare_from(
     if not chosen:
         raise UsageError(f"--cases failed: no case of {run.path} has failed")
     plan, mpis, without = _mpis_or_threads(plan, given)
-    machine = _machine_of(plan, devices, without, mpis, nodes)
+    machine = machine_of(plan.launches, devices, mpis, nodes, without)
     planned = []
     for case in chosen.values():
         worst = max(case.devices)

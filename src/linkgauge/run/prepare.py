@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,7 @@ def prepare(plan: Plan, devices: DeviceSet, given: Sequence[MpiInstallation], no
     """Expand and group a plan for these devices, as all nodes have them; without `nodes` for this one alone."""
     plan, mpis, without = _mpis_or_threads(plan, given)
     machine = machine_of(plan.launches, devices, mpis, nodes, without)
-    return _prepared(plan, expand(plan, machine), devices, machine, mpis, nodes, without)
+    return made_for(plan, expand(plan, machine), devices, machine, mpis, nodes, without)
 
 
 def machine_of(
@@ -101,7 +101,7 @@ def machine_of(
     return machine
 
 
-def _prepared(
+def made_for(
     plan: Plan,
     cases: Sequence[PlannedCase],
     devices: DeviceSet,
@@ -110,7 +110,8 @@ def _prepared(
     nodes: Nodes | None = None,
     without: str = "",
 ) -> Prepared:
-    launches = plan_run(plan, cases, machine, abi_of(mpis))
+    """The cases of a plan in launches. EnvironmentLackingError where all need an MPI library and there is none."""
+    launches = plan_run(plan, cases, machine, lambda name: mpis[name].abi if name in mpis else "")
     if without and not any(launch.cases for launch in launches):
         raise EnvironmentLackingError(without)
     return Prepared(
@@ -123,11 +124,6 @@ def _prepared(
         without_mpi=without,
         nodes=nodes,
     )
-
-
-def abi_of(mpis: Mapping[str, MpiInstallation]) -> Callable[[str], str]:
-    """What `plan_run` asks for an installation's ABI; empty of one that is not known."""
-    return lambda name: mpis[name].abi if name in mpis else ""
 
 
 def prepare_from(
@@ -166,7 +162,7 @@ def prepare_from(
             )
         reason = machine.absent.get(case.transport, "") or over_limit(case, machine, plan.memory_limit)
         planned.append(PlannedCase(case, skip=reason))
-    return _prepared(plan, planned, devices, machine, mpis, nodes, without)
+    return made_for(plan, planned, devices, machine, mpis, nodes, without)
 
 
 def new_pending(launches: Sequence[PlannedLaunch]) -> list[Pending]:

@@ -6,6 +6,7 @@ docs/definitions.md says which status is which.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from linkgauge.app import cli
 from linkgauge.files import write_special
 from linkgauge.run import worker
 from linkgauge.run.binding import cores_by_rank, parse_core_list, with_own_core
+from run.on_a_node import namespaces_may_be_made
 from synthetic import make_run
 
 PROGRAM = [sys.executable, "-c", "from linkgauge.app.cli import main; main()"]
@@ -109,7 +111,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
         (["run", "--json", "--quick"], ["--json", "--dry-run"]),
         (["run", "--devices", "host:2", "--pattern", "pingpong", "--bind", "1-0"], ["1-0", "expected nearest"]),
         (["run", "--devices", "host:2", "--quick", "--dry-run", "--bind", "1-0"], ["1-0", "expected nearest"]),
-        (["run", "--devices", "host:2", "--quick", "--dry-run", "--bind", "0:0:0"], ["has 3 lists of cores"]),
+        (["run", "--devices", "host:2", "--quick", "--dry-run", "--bind", "0:0:0"], ["3 lists of cores: expected 2"]),
         (["compare", "a", "b", "--margin", "inf"], ["--margin", "not finite"]),
         (["compare", "a", "b", "--margin", "nan"], ["--margin", "not finite"]),
         (["compare", "a", "b", "--level", "nan"], ["--level", "not finite"]),
@@ -217,3 +219,12 @@ def test_a_run_folder_may_have_a_colon_in_its_name(
     assert "pingpong" in capsys.readouterr().out
     assert cli.run_command(["show", "c:d"]) == 0
     assert "Unrecognized" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.skipif(not namespaces_may_be_made(), reason="no namespaces may be made here")
+def test_shared_memory_that_is_not_there_is_found_before_it_is_touched(tmp_path: Path) -> None:
+    """Of 4 KiB one page goes to the private folder: the heartbeat's would end the command by SIGBUS."""
+    run = "$LG run --devices host:2 --threads --pattern floor --no-report --out run"
+    done = shell(f'exec unshare -m sh -c "mount -t tmpfs -o size=4k tmpfs /dev/shm && {run}"', tmp_path)
+    assert done.returncode == 5, done.stderr
+    assert re.search(r"^linkgauge: error: cannot make /dev/shm/\S+: No space left on device", done.stderr, re.MULTILINE)

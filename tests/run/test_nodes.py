@@ -96,6 +96,8 @@ def test_a_plan_asks_no_more_than_all_nodes_have(monkeypatch: pytest.MonkeyPatch
     known, _ = on(monkeypatch, [look("n1"), look("n2", shm_free_bytes=7)], ranks=2)
     prepared = prepare.prepare(parse_plan(SMALL_PLAN, "test", "test"), devices_of(2), [], known)
     assert prepared.machine.shm_free_bytes == 7
+    stored = {launch.settings for launch in prepared.launches}  # what a resumed run has
+    assert prepare.machine_of(stored, devices_of(2), prepared.mpis, known).shm_free_bytes == 7
 
 
 @pytest.mark.parametrize("kind", ["hydra", "openmpi", "srun"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Sequence
@@ -21,11 +20,11 @@ from linkgauge.run.fallback import started_in, taken_of
 from linkgauge.run.hosts import asked_hosts, hosts_of_job
 from linkgauge.run.info import now, run_info
 from linkgauge.run.measure import clean_up, measure
-from linkgauge.run.prepare import changes, known_curves, plan_machine, resumed_mpis, resumed_pending
+from linkgauge.run.nodes import Nodes
+from linkgauge.run.prepare import changes, known_curves, machine_of, resumed_mpis, resumed_pending
 from linkgauge.run.prepared import Prepared
 from linkgauge.run.stored_plan import on_hosts, read_launches, unsafe_settings, with_secrets
 from linkgauge.run.time_limit import TimeLimit
-from linkgauge.run.transports import absent_transports
 from linkgauge.store.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -91,13 +90,11 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     limit_s = asked.settled_time_limit_s()
     limit = None if limit_s is None else TimeLimit.of(limit_s, began)
     choices = folder.info.get("asked", {}).get("library_choices", False)
-    absent = absent_transports(devices.kind, devices.count)
+    nodes = Nodes(devices, reporter.note)
     prepared = Prepared(
         pending,
         devices,
-        dataclasses.replace(
-            plan_machine(devices, absent), nodes=max([1, *(len(launch.settings.hosts) for launch in launches)])
-        ),
+        machine_of({one.planned.settings for one in pending}, devices, mpis, nodes),
         mpis,
         seed,
         max_failures=asked.max_failures,
@@ -106,6 +103,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
         taken=taken,
         started={*started_in(run), *(one.name for one in given)},
         curves=curves,
+        nodes=nodes,
     )
     status = measure(prepared, folder, reporter)
     present(folder.path, reporter, report=report)

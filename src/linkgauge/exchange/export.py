@@ -165,7 +165,7 @@ def _osu(rows: list[Row]) -> Iterator[str]:
         yield f"{'# Size':<10}{'Bandwidth (MB/s)' if info.windowed else 'Avg Latency(us)':>20}\n"
         for row in sorted(group, key=lambda row: row["size"]):
             size = row["size"] // (row["ranks"] if info.name in OSU_PER_BLOCK else 1)
-            time_us = row["mean_ns"] / (2e3 if info.half_round_trip else 1e3)
+            time_us = row["mean_ns"] * info.latency_share / 1e3
             value = (row["goodput_mean_bytes_per_s"] or 0) / 1e6 if info.windowed else time_us
             yield f"{size:<10}{value:>20.2f}\n"
         yield "\n"

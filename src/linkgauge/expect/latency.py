@@ -8,7 +8,6 @@ protocols take. What a run reached itself is `linkgauge.expect.achieved`'s.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +17,9 @@ from linkgauge.expect.graph import FABRIC, HOST, Wires
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, show
 from linkgauge.expect.rules import RULES, Ceiling
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import read_toml
 from linkgauge.system.model import FABRIC_KINDS
 from linkgauge.system.units import SIZE, TIME, parse, show_rate
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _WORD_BYTES = 8  # a pointer, or a flag
 _FILE = Path(__file__).with_name("latencies.toml")
@@ -138,7 +133,7 @@ class _Seen:
 
 @functools.cache
 def _table() -> tuple[_Seen, ...]:
-    entries = tomllib.loads(_FILE.read_text(encoding="utf-8"))["latency"]
+    entries = read_toml(_FILE, "latencies that were seen")["latency"]
     return tuple(
         _Seen(
             kind=entry["kind"],

@@ -313,8 +313,8 @@ def small_message_overhead(facts: Facts) -> Iterable[Finding]:
         order = sorted(transports.items(), key=lambda item: item[1].time_ns)
         first = order[0][1]
         best = first.time_ns
-        half = 2 if PATTERNS[first.pattern].half_round_trip else 1
-        texts = [f"{name} {time_text(m.time_ns / half)} ({m.time_ns / best:.2g} times)" for name, m in order]
+        share = PATTERNS[first.pattern].latency_share
+        texts = [f"{name} {time_text(m.time_ns * share)} ({m.time_ns / best:.2g} times)" for name, m in order]
         where = f"{first.pattern} of {size_text(first.size)} on {_devices(first)}"
         yield Finding(
             "small_message_overhead",

@@ -189,12 +189,11 @@ def _matches(where: Mapping[str, Any], measure: Measure) -> bool:
 
 def _against(subject: Subject, rule: UserRule, key: str, limit: float, measure: Measure, source: str) -> Verdict:
     unit, quantity = _LIMITS[key]
-    half = 0.5 if PATTERNS[measure.pattern].half_round_trip else 1.0
     values: dict[str, float | None] = {
         "goodput": measure.goodput,
         "bus": measure.bus,
         "time": measure.time_ns,
-        "latency": measure.time_ns * half,
+        "latency": measure.time_ns * PATTERNS[measure.pattern].latency_share,
         "spread": measure.spread,
         "share": None,
     }

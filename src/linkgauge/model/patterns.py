@@ -74,6 +74,16 @@ class PatternTraits:
         return bool(self.root)
 
     @property
+    def latency_share(self) -> float:
+        """What of its time is its latency: half of a round trip, else all."""
+        return 0.5 if self.half_round_trip else 1.0
+
+    @property
+    def latency_words(self) -> str:
+        """What that share of its time is, as axes and tables head it."""
+        return "one-way latency" if self.half_round_trip else "time of one iteration"
+
+    @property
     def pair(self) -> bool:
         """Whether it is of messages between the two ranks of a pair, or of one device with itself."""
         return self.ranks == "2" and not self.latency_only

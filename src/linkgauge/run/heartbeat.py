@@ -27,15 +27,15 @@ class HeartbeatFile:
     """The mapped file of one launch on one node."""
 
     def __init__(self, path: Path, ranks: int, *, create: bool) -> None:
-        """Map `path`, making it for `ranks` ranks where `create`."""
+        """Map `path`, making it for `ranks` ranks where `create`. OSError where there is no room for it."""
         self.path = path
         self.ranks = ranks
         size = 8 * _WORDS * (ranks + 1)
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         descriptor = os.open(path, flags, 0o600)
         try:
-            if create:
-                os.ftruncate(descriptor, size)
+            if create:  # memory that is not there is found here: touching it would end the process by SIGBUS
+                os.posix_fallocate(descriptor, 0, size)
             self._map = mmap.mmap(descriptor, size)
         finally:
             os.close(descriptor)

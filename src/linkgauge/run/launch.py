@@ -64,7 +64,7 @@ class Launch:
         folders: PrivateFolders,
         own: LaunchFolders,
     ) -> None:
-        """Prepare a launch of `spec`, whose paths lie in `own`, one of `folders`."""
+        """Prepare a launch of `spec`, whose paths lie in `own`, one of `folders`. EnvironmentLackingError if full."""
         self._spec = spec
         self._mpi = mpi
         self._env = dict(env)
@@ -80,7 +80,10 @@ class Launch:
         self._looked_at = 0.0
         self._gone_rank = -1
         self._gone_at = 0.0
-        self._heartbeat = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=True)
+        try:
+            self._heartbeat = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=True)
+        except OSError as error:
+            raise EnvironmentLackingError(f"cannot make {spec.heartbeat}: {error.strerror}") from None
         self._other_nodes: NodeBeats | None = None
 
     def stop(self) -> None:

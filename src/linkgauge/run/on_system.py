@@ -8,12 +8,11 @@ from typing import Any
 from linkgauge.errors import LinkgaugeError
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.plan.expand import expand
-from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import Plan
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.prepare import abi_of, named_mpis, new_pending
+from linkgauge.run.prepare import made_for, named_mpis
 from linkgauge.run.prepared import Prepared
 from linkgauge.system import System, load
 
@@ -62,5 +61,4 @@ def prepare_on(plan: Plan, system: System, given: Sequence[MpiInstallation]) -> 
         memory_nodes=tuple(sorted({host.numa or 0 for host in system.hosts})) or (0,),
         absent={"ccl": "host devices have no NCCL or RCCL"} if devices.kind == "host" else {},
     )
-    launches = plan_run(plan, expand(plan, machine), machine, abi_of(mpis))
-    return Prepared(new_pending(launches), devices, machine, mpis, plan.seed)
+    return made_for(plan, expand(plan, machine), devices, machine, mpis)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, plan_run
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.plan.memory import over_limit
-from linkgauge.plan.model import Plan
+from linkgauge.plan.model import LaunchTable, Plan
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.fallback import THREADS, end_of
 from linkgauge.run.mpi_library import MpiInstallation, default_installation, find_all, resolve
@@ -82,25 +82,30 @@ def _mpis_or_threads(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan
 def prepare(plan: Plan, devices: DeviceSet, given: Sequence[MpiInstallation], nodes: Nodes | None = None) -> Prepared:
     """Expand and group a plan for these devices, as all nodes have them; without `nodes` for this one alone."""
     plan, mpis, without = _mpis_or_threads(plan, given)
-    machine = _machine_of(plan, devices, without, mpis, nodes)
-    return _prepared(plan, expand(plan, machine), devices, machine, mpis, nodes, without)
+    machine = machine_of(plan.launches, devices, mpis, nodes, without)
+    return made_for(plan, expand(plan, machine), devices, machine, mpis, nodes, without)
 
 
-def _machine_of(
-    plan: Plan, devices: DeviceSet, without_mpi: str, mpis: Mapping[str, MpiInstallation], nodes: Nodes | None
+def machine_of(
+    launches: Collection[LaunchTable | LaunchSettings],
+    devices: DeviceSet,
+    mpis: Mapping[str, MpiInstallation],
+    nodes: Nodes | None,
+    without_mpi: str = "",
 ) -> PlanMachine:
-    threads = all(table.threads for table in plan.launches)
+    """The machine as the launches' nodes all have it; without `nodes` this one alone."""
+    threads = all(one.threads for one in launches)
     absent = absent_transports(devices.kind, devices.count, mpi=without_mpi if threads else "", threads=threads)
     machine = plan_machine(devices, absent)
-    machine = dataclasses.replace(machine, nodes=max([1, *(len(table.hosts) for table in plan.launches)]))
+    machine = dataclasses.replace(machine, nodes=max([1, *(len(one.hosts) for one in launches)]))
     if nodes is not None:
-        for table in plan.launches:
-            ranks = devices.count * max(len(table.hosts), 1)
-            machine = least(machine, nodes.of(mpis.get(table.mpi), ranks, table.launcher_args, table.hosts))
+        for one in launches:
+            ranks = devices.count * max(len(one.hosts), 1)
+            machine = least(machine, nodes.of(mpis.get(one.mpi), ranks, one.launcher_args, one.hosts))
     return machine
 
 
-def _prepared(
+def made_for(
     plan: Plan,
     cases: Sequence[PlannedCase],
     devices: DeviceSet,
@@ -109,7 +114,8 @@ def _prepared(
     nodes: Nodes | None = None,
     without: str = "",
 ) -> Prepared:
-    launches = plan_run(plan, cases, machine, abi_of(mpis))
+    """The cases of a plan in launches. EnvironmentLackingError where all need an MPI library and there is none."""
+    launches = plan_run(plan, cases, machine, lambda name: mpis[name].abi if name in mpis else "")
     if without and not any(launch.cases for launch in launches):
         raise EnvironmentLackingError(without)
     return Prepared(
@@ -122,11 +128,6 @@ def _prepared(
         without_mpi=without,
         nodes=nodes,
     )
-
-
-def abi_of(mpis: Mapping[str, MpiInstallation]) -> Callable[[str], str]:
-    """What `plan_run` asks for an installation's ABI; empty of one that is not known."""
-    return lambda name: mpis[name].abi if name in mpis else ""
 
 
 def prepare_from(
@@ -155,7 +156,7 @@ def prepare_from(
     if not chosen:
         raise UsageError(f"--cases failed: no case of {run.path} has failed")
     plan, mpis, without = _mpis_or_threads(plan, given)
-    machine = _machine_of(plan, devices, without, mpis, nodes)
+    machine = machine_of(plan.launches, devices, mpis, nodes, without)
     planned = []
     for case in chosen.values():
         if case.devices_per_node not in (0, devices.count):
@@ -171,7 +172,7 @@ def prepare_from(
             )
         reason = machine.absent.get(case.transport, "") or over_limit(case, machine, plan.memory_limit)
         planned.append(PlannedCase(case, skip=reason))
-    return _prepared(plan, planned, devices, machine, mpis, nodes, without)
+    return made_for(plan, planned, devices, machine, mpis, nodes, without)
 
 
 def new_pending(launches: Sequence[PlannedLaunch]) -> list[Pending]:

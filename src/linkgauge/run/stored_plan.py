@@ -32,8 +32,7 @@ from linkgauge.model.shape import (
 )
 from linkgauge.plan.curves import FULL, Step
 from linkgauge.plan.environment import is_stand_in, shown, stand_in
-from linkgauge.plan.expand import MAX_CASES
-from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
+from linkgauge.plan.launches import MOST_CASES, LaunchSettings, PlannedLaunch
 from linkgauge.plan.model import THREAD_LEVELS, USUAL_THREAD_LEVEL
 from linkgauge.plan.plan_file import safe_variable
 
@@ -72,7 +71,7 @@ def read_launches(folder: Path) -> tuple[PlannedLaunch, ...]:
         raise RunFolderError(f"{folder}: has no {FILE}: nothing to resume")
     document = read_json(path, _MAX_BYTES, "the plan of a run", _PLAN, RunFolderError, links=False)
     launches = tuple(_launch(plain) for plain in document["launches"])
-    if sum(len(launch.cases) + len(launch.later) for launch in launches) > MAX_CASES * 100:
+    if sum(len(launch.cases) + len(launch.later) for launch in launches) > MOST_CASES:
         raise RunFolderError(f"{path}: more cases than any plan has")
     if [launch.number for launch in launches] != list(range(len(launches))):
         raise RunFolderError(f"{path}: its launches are not numbered in order")

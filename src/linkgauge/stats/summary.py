@@ -181,7 +181,7 @@ def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternTraits], 
     at_of = np.array([at for at, _ in gathered.owners], np.int64)
     payload = np.array([_payload(records[at], infos[at], lane) for at, lane in gathered.owners], np.float64)
     bus = np.array([float(infos[at].bus_factor(_ranks(records[at]))) for at, _ in gathered.owners], np.float64)
-    half = np.array([0.5 if infos[at].half_round_trip else 1.0 for at, _ in gathered.owners], np.float64)
+    half = np.array([infos[at].latency_share for at, _ in gathered.owners], np.float64)
     columns: dict[str, Any] = {name: found[name] for name in STATISTICS} if count else {}
     if count:
         columns["p99_ns"] = np.where(found["effective_samples"] >= _P99_SAMPLES, found["p99_ns"], np.nan)

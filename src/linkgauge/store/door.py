@@ -25,7 +25,7 @@ from linkgauge.model.shape import table as shape_table
 from linkgauge.store import schema
 from linkgauge.store.shapes import EVIDENCE, LAUNCH_TEXTS
 
-MOST_ROWS = {"cases": 1_000_000, "launches": 100_000, "observations": 20_000_000, "samples": 1 << 31}
+MOST_ROWS = {"cases": 220_000, "launches": 1 << 16, "observations": 20_000_000, "samples": 1 << 31}
 _MOST_RANKS = 1 << 20
 # (least, most) of the columns of whole numbers whose type alone says too little.
 _RANGES: dict[str, dict[str, tuple[int, int]]] = {

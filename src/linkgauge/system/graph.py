@@ -104,10 +104,6 @@ class Graph(Remembering):
             counts[head] = sum(counts[tail] for tail in before[head]) or 1
         return counts
 
-    def arcs_from(self, source: str) -> list[Arc]:
-        """Return the arcs of all ways of fewest hops from `source`."""
-        return [(tail, head) for head, tails in self._search(source)[1].items() for tail in tails]
-
     @remembered
     def ways(self, source: str) -> Mapping[str, tuple[float, Path]]:
         """Return the widest way of fewest hops to each vertex that `source` reaches, after its narrowest arc's rate."""

@@ -18,8 +18,7 @@ SMALL_BYTES = 4096  # the sizes of the panel of small ones
 
 def latency_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
     """Return the median time (pingpong: one way) in µs over size, both axes logarithmic."""
-    half = PATTERNS[rows[0]["pattern"]].half_round_trip
-    title = "one-way latency (µs)" if half else "time of one iteration (µs)"
+    title = f"{PATTERNS[rows[0]['pattern']].latency_words} (µs)"
     data = charts.chart_rows(results, rows, unit)
     limits = _limits(rows, ceilings, unit, latency=True)
     return _lines(results, data, _y("median", title, data, limits), "q1", "q3", limits)

@@ -41,8 +41,7 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
         scale=alt.Scale(domain=labels, range=[charts.colour_of(charts.transport_of(label)) for label in labels]),
         legend=None,
     )
-    half = PATTERNS[rows[0]["pattern"]].half_round_trip
-    title = "one-way latency (µs)" if half else _TIME_TITLE
+    title = f"{PATTERNS[rows[0]['pattern']].latency_words} (µs)"
     longest = max(map(len, labels), default=0)
     # Names that do not fit side by side on a phone are slanted; long ones more, since they end where others begin.
     angle = 0 if sum(map(len, labels)) < 26 else -28 if longest < 24 else -50
@@ -113,8 +112,8 @@ def time_line(row: Row, series: Floats, cut: int) -> Chart:
     colour = charts.colour_of(row["transport"])
     base = alt.Chart(charts.data(data)).encode(x=alt.X("sample:Q", title="sample", scale=alt.Scale(nice=False)))
     parts = alt.Scale(domain=["measured", "warm-up"], range=[colour, "#bbbbbb"])
-    half = PATTERNS[row["pattern"]].half_round_trip
-    y = alt.Y("time:Q", title="one-way latency (µs)" if half else _TIME_TITLE, scale=alt.Scale(zero=False))
+    title = f"{PATTERNS[row['pattern']].latency_words} (µs)"
+    y = alt.Y("time:Q", title=title, scale=alt.Scale(zero=False))
     points = base.mark_circle(size=14, opacity=0.7).encode(
         y=y,
         color=alt.Color("part:N", scale=parts, title=None, legend=alt.Legend(orient="top")),

@@ -64,7 +64,7 @@ def measured(run: Run, figure: Figure) -> list[Row]:
         time = row[ESTIMATORS[figure.estimator]]
         value = None
         if time and figure.unit == "us":
-            value = time / _UNITS["us"] * (0.5 if pattern(row["pattern"]).half_round_trip else 1.0)
+            value = time / _UNITS["us"] * pattern(row["pattern"]).latency_share
         elif time and row["goodput_bytes_per_s"]:
             # Goodput scales with the estimator's time; of collectives Li et al. print bus bandwidth.
             value = row["goodput_bytes_per_s"] * row["median_ns"] / time / _UNITS[figure.unit]

@@ -41,7 +41,7 @@ def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | N
     for panels in _alike_panels(results, kinds):
         first, rows = panels[0]
         members = Members([row for _, own in panels for row in own], results.label)
-        kind = "one-way latency" if PATTERNS[first["pattern"]].half_round_trip else "time of one iteration"
+        kind = PATTERNS[first["pattern"]].latency_words
         yield Text(_panel_title(results, panels), style="bold")
         shown = members.middle
         yield from _split(results, shown, width, f"{kind}, median", members.times)

@@ -28,8 +28,8 @@ def asked_hosts(nodes: str | None, hosts: str | None) -> tuple[str, ...]:
         found = hosts_of_job()
         if found is None:
             raise UsageError(
-                f"--nodes {nodes}: this is no job of Slurm, PBS, LSF, Grid Engine or Flux, and no salloc is here to "
-                "start one: name the nodes by --hosts a,b or --hosts FILE"
+                f"--nodes {nodes}: this is no job of Slurm, PBS, LSF, Grid Engine or Flux (a run that measures starts "
+                "one where salloc is): name the nodes by --hosts a,b or --hosts FILE"
             )
         known, where = found[0], f"this {found[1]} job"
     if wanted is not None and wanted > len(known):

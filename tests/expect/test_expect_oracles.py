@@ -19,6 +19,7 @@ from linkgauge.expect import ceilings, cuts, flows
 from linkgauge.expect.graph import Wires, wires
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.system import Figure, Link, Node, System
+from linkgauge.system.shipped import nodes
 from trees import arborescences
 
 

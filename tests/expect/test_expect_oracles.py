@@ -19,6 +19,7 @@ from linkgauge.expect import ceilings, cuts, flows
 from linkgauge.expect.graph import Wires, wires
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.system import Figure, Link, Node, System
+from linkgauge.system.shipped import nodes
 from trees import arborescences
 
 
@@ -245,7 +246,7 @@ def test_what_is_constructive_is_below_every_bound(system: System) -> None:
 
 
 # The largest is slow, and of those that differ in rates alone one will do.
-DISTINCT = [n for n in systems.names() if not n.startswith(("gb200", "hgx-h100", "frontier", "p100", "summitdev"))]
+DISTINCT = [n for n in nodes() if not n.startswith(("gb200", "hgx-h100", "frontier", "p100", "summitdev"))]
 
 
 @pytest.mark.parametrize("name", DISTINCT)

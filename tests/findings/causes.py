@@ -22,10 +22,10 @@ from linkgauge.model.case import Case
 from linkgauge.model.patterns import pattern
 from linkgauge.system import catalog
 from linkgauge.system.model import System
-from linkgauge.system.shipped import names
+from linkgauge.system.shipped import nodes
 
 Right = Callable[[Finding], bool]
-SYSTEMS = tuple(name for name in names() if name != "gb200-nvl72")  # 5112 pairs: one variant, not many
+SYSTEMS = tuple(name for name in nodes() if name != "gb200-nvl72")  # 5112 pairs: one variant, not many
 _LOADED: dict[str, System] = {}
 
 

@@ -11,6 +11,7 @@ import linkgauge.system as systems
 from linkgauge.system import System
 from linkgauge.system.form import from_json
 from linkgauge.system.likeness import chips, described_like, like
+from linkgauge.system.shipped import nodes
 
 
 def h200(
@@ -48,7 +49,7 @@ ALIKE = {name: {"frontier", "lumi-g"} for name in ("frontier", "lumi-g")} | {
 }
 
 
-@pytest.mark.parametrize("name", systems.names())
+@pytest.mark.parametrize("name", nodes())
 def test_every_description_is_like_itself_and_no_other(name: str) -> None:
     system = systems.load(name)
     likeness = described_like(system)
@@ -56,8 +57,15 @@ def test_every_description_is_like_itself_and_no_other(name: str) -> None:
     assert likeness.system.name in (ALIKE.get(name, {name}) if name != "gb200-tray" else {name})
     assert not likeness.part
     assert likeness.differences == ()
-    others = {other for other in systems.names() if like(system, systems.load(other)) is not None}
+    others = {other for other in nodes() if like(system, systems.load(other)) is not None}
     assert others == ALIKE.get(name, {name})
+
+
+@pytest.mark.parametrize(("name", "node"), [("dgx-h100-superpod", "hgx-h100-8"), ("gb200-nvl72-cluster", "gb200-tray")])
+def test_a_cluster_is_like_the_node_that_it_is_of(name: str, node: str) -> None:
+    likeness = described_like(systems.load(name))
+    assert likeness is not None
+    assert likeness.system.name == node
 
 
 def test_four_of_eight_gpus_behind_switches_are_a_part() -> None:

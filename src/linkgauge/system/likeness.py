@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from linkgauge.system.model import Link, System, is_fabric
-from linkgauge.system.shipped import names
+from linkgauge.system.shipped import nodes
 
 _CHIP = re.compile(r"[A-Z]{0,2}\d{3,4}[A-Z]?")
 _SAME_RATE = 0.02
@@ -94,7 +94,7 @@ def like(found: System, described: System) -> Likeness | None:
 def _described() -> tuple[System, ...]:
     from linkgauge.system import catalog
 
-    return tuple(catalog.load(name) for name in names())
+    return tuple(catalog.load(name) for name in nodes())
 
 
 def described_like(found: System) -> Likeness | None:

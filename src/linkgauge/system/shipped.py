@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 
 
@@ -9,6 +10,11 @@ def names() -> list[str]:
     """Return the names of the described systems that the package brings, sorted."""
     folder = resources.files("linkgauge") / "systems"
     return sorted(entry.name[: -len(".toml")] for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def nodes() -> list[str]:
+    """Return the names of those that describe a node themselves: not the clusters of another one's (`node_of`)."""
+    return [name for name in names() if not re.search(r"^node_of\s*=", text_of(name), re.MULTILINE)]
 
 
 def text_of(name: str) -> str:

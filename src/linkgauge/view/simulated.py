@@ -155,7 +155,7 @@ def curve(found: Study, unit: str, statements: Sequence[tuple[str, float]] = ())
     colours = [_RULE_COLOURS.get(rule.split(",")[0].split(":")[0], "#56B4E9") for rule in rules]
     dashes = [[5, 3] if "found" in rule else [2, 2] if "library" in rule else [1, 0] for rule in rules]
     # Rules often give the same: the later ones are thinner, so that those below stay to be seen.
-    widths = [max(1.5, 2 + 2.5 * (len(rules) - 1 - place)) for place in range(len(rules))]
+    widths = [2 + 2 * (len(rules) - 1 - place) for place in range(len(rules))]
     legend = alt.Legend(title=None, orient="top", labelLimit=320, columns=0, symbolOpacity=1)
     counts = sorted({line["gpus"] for line in lines})
     x = alt.X(
@@ -167,9 +167,13 @@ def curve(found: Study, unit: str, statements: Sequence[tuple[str, float]] = ())
     dash = alt.StrokeDash("rule:N", scale=alt.Scale(domain=rules, range=dashes), legend=legend)
     base = alt.Chart(charts.data(lines)).encode(x=x, color=colour)
     tip = [alt.Tooltip("rule:N"), alt.Tooltip("gpus:Q"), alt.Tooltip("goodput:Q"), alt.Tooltip("fullest:N")]
-    width = alt.StrokeWidth("rule:N", scale=alt.Scale(domain=rules, range=widths), legend=legend)
-    parts = [base.mark_line().encode(y=y, strokeDash=dash, strokeWidth=width)]
-    parts.append(base.mark_point(filled=True, size=40, opacity=1).encode(y=y, tooltip=tip))
+    parts = [
+        alt.Chart(charts.data([line for line in lines if line["rule"] == rule]))
+        .mark_line(strokeWidth=width)
+        .encode(x=x, y=y, color=colour, strokeDash=dash)
+        for rule, width in zip(rules, widths, strict=True)
+    ]
+    parts.append(base.mark_point(filled=True, size=30, opacity=1).encode(y=y, tooltip=tip))
     if any("low" in line for line in lines):
         band = alt.Chart(charts.data([line for line in lines if "low" in line])).encode(x=x, color=colour)
         parts.insert(0, band.mark_area(opacity=0.2, line=False).encode(y=alt.Y("low:Q", title=""), y2="high:Q"))

@@ -1,6 +1,6 @@
 """What `linkgauge simulate` takes: seconds and memory over counts of GPUs, patterns, placements and rules.
 
-    PYTHONPATH=src python bench/simulate.py [--simgrid] [--json FILE]
+    PYTHONPATH=src python bench/simulated_clusters.py [--simgrid] [--json FILE]
 
 Each line is a process of its own. --simgrid also times SimGrid 3.32 (Debian: python3-simgrid) on the same alltoall of
 a dragonfly zone of 32, 64 and 128 hosts, beside ours, and prints how far the two times of finishing are apart.

@@ -81,7 +81,9 @@ def test_each_dimension_says_what_of_a_case_and_is_written_once() -> None:
     fields = [one.name for one in dataclasses.fields(Case)]
     assert sorted((*TASK, *MECHANISM, *MEASURING, "size")) == sorted(fields)
     stop = {f"stop_{one.name}" for one in dataclasses.fields(StopRule)}
-    assert set(DIMENSIONS) == {*fields, "ranks", *stop} - {"size_asked", "devices", "stop"}
+    assert set(DIMENSIONS) == {*fields, "ranks", *stop} - {
+        "size_asked", "devices", "devices_per_node", "stop",
+    }  # fmt: skip
     assert len(set(CORE_NAMES.values())) == len(CORE_NAMES)
     case = Case("kernel", "pingpong", 8, 8, (0, 1))
     for name, dimension in DIMENSIONS.items():

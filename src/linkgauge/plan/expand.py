@@ -324,7 +324,10 @@ def _placed(
                 yield {**values, "cpu_node": core, "source_node": node, "target_node": target}
         return
     ends = [name for name in ("source_device", "target_device") if values.get(name) == OTHERS]
-    first = devices[0] // machine.device_count * machine.device_count  # its node's first; others are on its node
+    node = (
+        devices[0] if devices else 0
+    ) // machine.device_count  # the devices that it names are on its first one's node
+    first = node * machine.device_count
     named = [name for name in ("via", "source_device", "target_device") if values.get(name, -1) >= 0]
     values = {**values, **{name: first + values[name] for name in named}}
     if not ends:
@@ -390,7 +393,7 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
     whole = len(devices) % groups == 0
     size, reason = restated_size(pattern, size_asked, len(devices) // groups if whole else len(devices), datatype)
     fields["size"] = size
-    if max(devices) >= per_node:
+    if max(devices, default=0) >= per_node:
         fields["devices_per_node"] = per_node
     return Case(size_asked=size_asked, devices=devices, stop=stop, **fields), reason
 

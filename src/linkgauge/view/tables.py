@@ -11,11 +11,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import left_out_of
 from linkgauge.stats.interference import interferences
 from linkgauge.store.schema import IDENTITY
+from linkgauge.system.model import System
 from linkgauge.view.alike import Kinds, together
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.chosen import chosen_ranges
@@ -298,8 +300,17 @@ def interference_tables(results: Results) -> list[RenderableType]:
     """Return the table of what cases lose beside their loads; none where no case has any."""
     titles = {tuple(row[name] for name in IDENTITY): _task_words(results, row) for row in results.rows if row["beside"]}
     found = [one for one in interferences(results.run) if one.identity in titles] if titles else []
-    table = interference_table(found, titles)
+    table = interference_table(found, titles, _system_of(results)) if found else None
     return [] if table is None else [table]
+
+
+def _system_of(results: Results) -> System | None:
+    from linkgauge.expect.of_run import system_of_run
+
+    try:
+        return system_of_run(results.run)
+    except LinkgaugeError:
+        return None
 
 
 def _task_words(results: Results, row: Row) -> str:

@@ -1,0 +1,163 @@
+"""What jobs that go on at once take of each link and memory of a node, and what a fair share of it leaves one of them.
+
+Each job alone takes of a part what its bytes there over its own time say. Where the parts can carry all jobs' together,
+nothing that they share costs them anything; else each gets a max-min fair share of the part (Bertsekas and Gallager
+1992, 6.5.2), and the measured job's operation takes as much longer as its share is less than it took alone.
+
+What a part can carry is known no better than between two figures: its nominal rate, and what was seen to pass it by one
+job alone, or three quarters of the nominal rate where that is more. So a fair slow-down is a range.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from linkgauge.errors import LinkgaugeError
+from linkgauge.expect.graph import FABRIC, NODE, Wires, wires
+from linkgauge.expect.paths import loads
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.simulate.arrays import Floats
+from linkgauge.simulate.fair import Classes, max_min
+from linkgauge.system.model import System
+
+USUAL_SHARE = 0.75
+"""Of a part's nominal rate, that payload reaches on the machines measured: 0.77 to 0.88 (docs/measured/h200.md)."""
+Part = tuple[str, str]
+"""A link's direction, `(from, to)`; or a memory, `(of, "")`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FairShare:
+    """The slow-down that fair shares explain, from `low` to `high`, and the part where it is the largest.
+
+    Both 1, and no part, where what the jobs share can carry them together.
+    """
+
+    low: float
+    high: float
+    part: Part | None
+
+    @property
+    def words(self) -> str:
+        """The part: `gpu0 to nvswitch`, `memory of gpu1`."""
+        if self.part is None:
+            return ""
+        return f"{self.part[0]} to {self.part[1]}" if self.part[1] else f"memory of {self.part[0]}"
+
+
+def fair_share(
+    system: System, measured: Case, alone_ns: float, others: Sequence[tuple[Case, float]]
+) -> FairShare | None:
+    """What fair shares explain of a job's slow-down beside others, each with the ns of an operation alone.
+
+    All on one node of this system. None where it is not known which ways a job's bytes go.
+    """
+    own = taken(system, measured)
+    theirs = [taken(system, case) for case, _ in others]
+    if own is None or any(one is None for one in theirs):
+        return None
+    rates = _rates(system)
+    worst = FairShare(1.0, 1.0, None)
+    for part, amount in own.items():
+        demands = [amount / alone_ns * 1e9]
+        demands += [(one or {}).get(part, 0.0) / ns * 1e9 for one, (_, ns) in zip(theirs, others, strict=True)]
+        nominal = rates.get(part, np.inf)
+        if not np.isfinite(nominal) or demands[0] <= 0:
+            continue
+        seen = min(nominal, max(USUAL_SHARE * nominal, *demands))
+        low, high = (demands[0] / _shares(demands, capacity)[0] for capacity in (max(nominal, seen), seen))
+        if high > max(worst.high, 1.0 + 1e-9):
+            worst = FairShare(float(low), float(high), part)
+    return worst
+
+
+def _shares(demands: Sequence[float], capacity: float) -> Floats:
+    """Max-min fair shares of one part, none larger than what is asked of it."""
+    wanted = np.array(demands)
+    count = len(wanted)
+    one = Classes(csr_matrix(np.ones((count, 1))), np.ones(count), np.full(count, np.inf), np.array([capacity]))
+    asking = wanted > 0
+    return np.asarray(np.where(asking, max_min(one, asking, np.where(asking, wanted, np.inf)), 0.0))
+
+
+def _rates(system: System) -> dict[Part, float]:
+    """Nominal rates of all parts, in bytes per second."""
+    found: dict[Part, float] = {}
+    for scope in (FABRIC, NODE):
+        found |= wires(system, scope).arcs
+    found |= {(node.name, ""): node.memory_rate.value for node in system.nodes if node.memory_rate is not None}
+    return found
+
+
+def taken(system: System, case: Case) -> dict[Part, float] | None:
+    """Bytes of one operation over each part that they pass, reads and writes of memories together; None: not known."""
+    info = PATTERNS[case.pattern]
+    graph = wires(system, FABRIC)
+    names = graph.devices
+    if case.via >= 0 or case.path or not set(case.devices) <= set(names):
+        return None
+    if info.host_ways and not info.alone:
+        return _over_host_links(system, case, names)
+    if case.pattern == "local_copy":
+        return _summed(((names[device], ""), 2.0 * case.size) for device in case.devices)
+    devices_only = case.source_memory == case.target_memory == "device"
+    if not devices_only or case.transport == "staging" or info.host_ways or case.source_device >= 0:
+        return None
+    try:
+        pairs = _pairs(case, names)
+    except LinkgaugeError:
+        return None
+    joined = graph if graph.joined(set(case.devices)) else wires(system, NODE)
+    return _routed(joined, pairs)
+
+
+def _pairs(case: Case, names: Mapping[int, str]) -> dict[tuple[str, str], float]:
+    """Bytes from device to device, of all groups and messages of a window."""
+    size = case.group_ranks
+    found: dict[tuple[str, str], float] = {}
+    listed = pair_bytes(case.pattern, size, case.size, case.distribution, case.root)
+    for group in range(case.groups):
+        for source, target, moved in listed:
+            ends = tuple(names[case.devices[group * size + rank]] for rank in (source, target))
+            found[ends[0], ends[1]] = found.get((ends[0], ends[1]), 0.0) + float(moved) * case.window
+    return found
+
+
+def _routed(graph: Wires, pairs: Mapping[tuple[str, str], float]) -> dict[Part, float] | None:
+    """The pairs' bytes over their ways of fewest hops, and through the memories at both ends."""
+    apart = {ends: moved for ends, moved in pairs.items() if ends[0] != ends[1]}
+    try:
+        over = loads(graph, apart) if apart else {}
+    except ValueError:
+        return None
+    ends = [((end, ""), moved) for pair, moved in pairs.items() for end in pair]
+    return {part: moved for part, moved in _summed([*over.items(), *ends]).items() if moved > 0}
+
+
+def _over_host_links(system: System, case: Case, names: Mapping[int, str]) -> dict[Part, float] | None:
+    graph = wires(system, NODE)
+    total: list[tuple[Part, float]] = []
+    for device in case.devices:
+        hosts = system.nearest(names[device], "host", over_fabric=False)
+        if len(hosts) != 1 or case.source_node >= 0 or case.target_node >= 0:
+            return None
+        ways = [(hosts[0], names[device]) if way == "into" else (names[device], hosts[0])
+                for way in PATTERNS[case.pattern].host_ways]  # fmt: skip
+        for ends in ways:
+            routed = _routed(graph, {ends: float(case.size)})
+            if routed is None:
+                return None
+            total += routed.items()
+    return _summed(total)
+
+
+def _summed(parts: Iterable[tuple[Part, float]]) -> dict[Part, float]:
+    sums: dict[Part, float] = {}
+    for part, amount in parts:
+        sums[part] = sums.get(part, 0.0) + amount
+    return sums

@@ -1,0 +1,109 @@
+"""Fair shares of what jobs have in common: by hand on described nodes, against filling by small steps, properties."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from linkgauge.expect.sharing import USUAL_SHARE, _shares, fair_share, taken
+from linkgauge.model.case import Case
+from linkgauge.system import catalog
+
+M = 256 << 20
+
+
+def case(pattern: str, *devices: int, size: int = M, transport: str = "kernel", **settings: object) -> Case:
+    return dataclasses.replace(Case(transport, pattern, size, size, devices), **settings)  # type: ignore[arg-type]
+
+
+def at(rate: float, size: int = M) -> float:
+    """The time of an operation that moves its size at this rate, in ns."""
+    return size / rate * 1e9
+
+
+COPY = case("unidirectional", 0, 1)
+TO_DEVICE = case("host_to_device", 0, source_memory="pinned")
+
+
+@pytest.mark.parametrize(
+    ("other", "rate", "low", "high"),
+    [
+        (case("unidirectional", 0, 1), 366e9, 366 / 225, 2.0),  # the same port: half of 450, or of what one reaches
+        (case("unidirectional", 0, 2), 366e9, 366 / 225, 2.0),  # out of the same port, elsewhere
+        (case("unidirectional", 1, 0), 366e9, 1.0, 1.0),  # the other way
+        (case("unidirectional", 2, 3), 366e9, 1.0, 1.0),
+        (case("unidirectional", 0, 1), 84e9, 1.0, 366 / 282),  # the wires would carry both
+        (case("unidirectional", 0, 1), 120e9, 366 / 330, 366 / 246),  # what the slow one leaves
+        (case("local_copy", 0), 1950e9, 1.0, 1.0),  # the memory moves 4.8 TB/s
+    ],
+)
+def test_shares_of_an_nvlink_port(other: Case, rate: float, low: float, high: float) -> None:
+    found = fair_share(catalog.load("hgx-h200-8"), COPY, at(366e9), [(other, at(rate))])
+    assert found is not None
+    assert (found.low, found.high) == (pytest.approx(low, rel=1e-3), pytest.approx(high, rel=1e-3))
+    assert (found.part is None) == (high == 1.0)
+    assert ("gpu0" in found.words) == (high != 1.0)
+
+
+def test_shares_of_a_host_link() -> None:
+    """As measured on H200: the same link 1.99, the other way 1.08, another device 1.01 (docs/measured/h200.md)."""
+    system = catalog.load("hgx-h200-8")
+    back = case("device_to_host", 0, target_memory="pinned")
+    elsewhere = dataclasses.replace(TO_DEVICE, devices=(1,))
+    for other, measured in ((TO_DEVICE, 1.99), (back, 1.08), (elsewhere, 1.01)):
+        found = fair_share(system, TO_DEVICE, at(55.4e9), [(other, at(55.4e9))])
+        assert found is not None
+        assert found.low * 0.9 <= measured <= found.high * 1.1
+
+
+def test_a_link_that_all_ways_share_is_named() -> None:
+    """Two copies between the two packages of a node whose devices hang on hosts cross the one link between these."""
+    system = catalog.load("summitdev")
+    between = case("unidirectional", 0, 2, transport="copy_engine")
+    beside = case("unidirectional", 1, 3, transport="copy_engine")
+    own, other = taken(system, between), taken(system, beside)
+    assert own is not None
+    assert other is not None
+    assert {part for part in own.keys() & other.keys() if part[1]}
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    system = catalog.load("hgx-h200-8")
+    staged = case("unidirectional", 0, 1, transport="staging")
+    assert fair_share(system, COPY, at(366e9), [(staged, at(20e9))]) is None
+    assert fair_share(system, dataclasses.replace(COPY, via=2), at(366e9), [(COPY, at(366e9))]) is None
+    assert fair_share(system, dataclasses.replace(COPY, devices=(0, 9)), at(366e9), [(COPY, at(366e9))]) is None
+
+
+def filled(demands: list[float], capacity: float) -> np.ndarray:
+    """Max-min fair shares by filling all alike in small steps."""
+    step = capacity / 20_000
+    got = np.zeros(len(demands))
+    while got.sum() < capacity - step / 2 and (got < np.array(demands)).any():
+        got = np.minimum(got + step / len(demands), demands)
+    return got
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.floats(0.01, 2.0), min_size=1, max_size=5), st.floats(0.2, 4.0))
+def test_shares_are_as_by_filling(demands: list[float], capacity: float) -> None:
+    np.testing.assert_allclose(_shares(demands, capacity), filled(demands, capacity), atol=2e-3 * capacity + 1e-9)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.floats(1e9, 449e9)), min_size=1, max_size=4))
+def test_another_load_never_helps(loads: list[tuple[int, int, float]]) -> None:
+    system = catalog.load("hgx-h200-8")
+    others = [(case("unidirectional", a, b), at(rate)) for a, b, rate in loads if a != b]
+    worst = 1.0
+    for count in range(len(others) + 1):
+        found = fair_share(system, COPY, at(366e9), others[:count])
+        assert found is not None
+        assert found.low <= found.high
+        assert found.high >= worst - 1e-9
+        assert found.high <= (count + 1) / USUAL_SHARE
+        worst = found.high

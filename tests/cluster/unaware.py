@@ -28,13 +28,12 @@ def enter(folder: Path, command: list[str]) -> None:
 
 
 def run(folder: Path, out: Path) -> int:
-    from linkgauge.run.work import WORKER, RunSettings, Work
-
     from linkgauge.plan.expand import expand
     from linkgauge.plan.launches import plan_run
     from linkgauge.plan.plan_file import parse_plan
     from linkgauge.run.measure import measure
     from linkgauge.run.prepare import named_mpis, new_pending
+    from linkgauge.run.prepared import WORKER, Prepared
     from linkgauge.run.reporter import Reporter
     from linkgauge.run.stored_plan import write_launches
     from linkgauge.store.folder import RunFolder
@@ -46,9 +45,8 @@ def run(folder: Path, out: Path) -> int:
     made = RunFolder.create(out, {"seed": 1})
     write_launches(made.path, planned)
     worker = (sys.executable, "-m", "cluster.unaware", "--enter", str(folder), *WORKER)
-    work = Work(made, new_pending(planned), len(planned), devices_of(2), machine, mpis,
-                RunSettings(1), planned, worker=worker)  # fmt: skip
-    return measure(work, Reporter())
+    prepared = Prepared(new_pending(planned), devices_of(2), machine, mpis, seed=1, worker=worker)
+    return measure(prepared, made, Reporter())
 
 
 if __name__ == "__main__":

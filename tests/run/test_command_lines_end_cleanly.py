@@ -18,6 +18,7 @@ import pytest
 
 from linkgauge.app import cli
 from linkgauge.files import write_special
+from linkgauge.model.case import Case
 from linkgauge.run import worker
 from linkgauge.run.binding import cores_by_rank, parse_core_list, with_own_core
 from run.on_a_node import namespaces_may_be_made
@@ -150,19 +151,17 @@ def test_values_that_no_command_can_use(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ranks_bound_to_one_core_are_stored_as_oversubscribed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_bound_to_one_core_are_stored_as_oversubscribed() -> None:
     assert [with_own_core(cores_by_rank(bind, [0, 1, 2], [], range(4)) or []) for bind in (
         "0:1:2", "0-1:0-1:2", "0-2:0:0-1", "0:0:0", "0:1:1", "0-1:0-1:0-1", "0:0:1-3",
     )] == [3, 3, 3, 1, 2, 2, 2]  # fmt: skip
-    monkeypatch.setattr(worker, "rank_list", lambda case, devices: list(range(case.ranks)))
 
     def crowded(
         runtime: str, transport: str, cores: list[list[int]] | None, node_of: tuple[int, ...] = (), there: int = 64
     ) -> bool:
         spec: Any = SimpleNamespace(runtime=runtime, available_cores=64, cores=cores, devices=(0, 1), node_of=node_of,
                                     node_cores=(there, there) if node_of else ())  # fmt: skip
-        case: Any = SimpleNamespace(transport=transport, ranks=2)
-        return worker.is_oversubscribed(spec, case)
+        return worker.is_oversubscribed(spec, Case(transport, "pingpong", 8, 8, (0, 1)))
 
     assert crowded("cuda", "ccl", [[0], [0]])
     assert not crowded("cuda", "ccl", [[0], [1]])

@@ -34,7 +34,7 @@ def test_a_run_on_host_devices_stores_as_many() -> None:
 def test_the_runs_ordinals_are_the_systems(tmp_path: Path) -> None:
     """A run on the third and the first device: its device 0 is the machine's third."""
     root = tmp_path / "machine"
-    (root / "sys").mkdir(parents=True)
+    (root / "sys" / "devices").mkdir(parents=True)
     devices = [{"name": f"GPU {i}", "pci": f"00000000:{0x10 + i:02X}:00.0", "links": [], "pcie": {}} for i in range(3)]
     (root / "nvml.json").write_text(json.dumps({"devices": devices}), encoding="utf-8")
     infos = [{"pci_address": "0000:12:00.0", "last_level_cache_bytes": 1 << 20}, {"pci_address": "0000:10:00.0"}]

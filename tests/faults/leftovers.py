@@ -13,17 +13,25 @@ from linkgauge.run import processes
 _MULTIPROCESSING = "sem.mp-"
 
 
-def left_behind(folder: Path, patience_s: float = 5.0) -> list[str]:
+def left_behind(folder: Path, patience_s: float = 20.0) -> list[str]:
     """Processes and temporary files of the runs whose TMPDIR is `folder`/tmp, MPI libraries' own included."""
     found = []
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
-        found = [f"process {pid}" for pid in processes.own_processes() if str(folder) in _environment(pid)]
+        found = [f"process {pid} {_command(pid)}" for pid in processes.own_processes() if str(folder) in _environment(pid)]
         if not found:
             break
         time.sleep(0.05)
     found += [str(path) for path in (folder / "tmp").rglob("*") if not path.name.startswith("linkgauge-")]
     return found
+
+
+def _command(pid: int) -> str:
+    """What a process is, for whoever reads that it stayed."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+    except OSError:
+        return ""
 
 
 def _environment(pid: int) -> str:

@@ -28,7 +28,8 @@ constexpr std::int64_t kLongestLeadNs = 2'000'000;
 constexpr double kLateShare = 0.2;                   // of a round's samples, above which the lead is doubled
 constexpr double kWarmupShare = 0.25;                // of the rule's time
 constexpr std::int64_t kPlacedRoundNs = 10'000'000;  // drawing costs a thousandth of it
-constexpr std::int64_t kLeastBeside = 5;  // samples of a round beside loads, where each is not as long as that
+constexpr std::int64_t kLeastBeside = 5;    // samples of a round beside loads, where each is not as long as that
+constexpr std::int64_t kLeastByTurns = 30;  // samples beside loads: six windows of three and more, from a first of one
 constexpr std::int64_t kBesideShare =
     5;  // of the samples so far, that such a round may be: many rounds make an interval
 constexpr std::int64_t kBesideRoundNs = 50'000'000;  // loads take some 10 ms to rest and as long to be back
@@ -214,12 +215,20 @@ class Sampler {
       hook("finished", taken_, false);
       if (!duration) gather_series();
       const Verdict verdict = rule_->look(series_, elapsed_ns, resolution_ns_ / context_.batch);
-      if (verdict.finished) return stop(std::string(verdict.stopped_by), verdict.converged);
+      if (verdict.finished && !(few_turns() && !time_up)) {
+        return stop(std::string(verdict.stopped_by), verdict.converged);
+      }
       if (time_up) return stop("time", false);
       if (taken_ >= most) return stop("count", false);
     }
     if (elapsed_ns > 2 * spec_.stop.time_ns + longest_sample_ns) return stop("timeout", false);
     return false;
+  }
+
+  // A median may be known before it is known what the loads cost: that takes some turns.
+  bool few_turns() const {
+    return settings_.let_loads && spec_.stop.kind == StopRuleKind::kInterval &&
+           taken_ < std::min(kLeastByTurns, spec_.stop.samples);
   }
 
   bool stop(const std::string& by, bool converged) {

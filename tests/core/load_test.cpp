@@ -123,6 +123,22 @@ TEST(Load, KeepsToItsPace) {
   EXPECT_LT(rates[3], rates[4] / 4);
 }
 
+// However soon the median is known.
+TEST(Load, IsMeasuredBesideForSixWindowsAtLeast) {
+  CaseSpec spec = job_on({0, 1}, Pattern::kUnidirectional);
+  spec.stop.kind = StopRuleKind::kInterval;
+  spec.stop.relative_half_width = 0.9;
+  spec.stop.samples = 1000;
+  spec.loads.push_back({job_on({2}, Pattern::kLocalCopy), {}});
+  on_host_devices(3, [&](Session& session, Group& group) {
+    const auto result = session.measure(spec);
+    if (group.rank() != 0) return;
+    const std::vector<Sample>& samples = result->measurement.samples;
+    const auto beside = [](const Sample& one) { return one.phase == Phase::kSample; };
+    EXPECT_GE(std::count_if(samples.begin(), samples.end(), beside), 30);
+  });
+}
+
 TEST(Load, SharesNoRankWithAnotherJob) {
   CaseSpec spec = job_on({0, 1}, Pattern::kPingpong);
   spec.loads.push_back({job_on({1}, Pattern::kLocalCopy), {}});

@@ -18,7 +18,8 @@ def left_behind(folder: Path, patience_s: float = 20.0) -> list[str]:
     found = []
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
-        found = [f"process {pid} {_command(pid)}" for pid in processes.own_processes() if str(folder) in _environment(pid)]
+        own = [pid for pid in processes.own_processes() if str(folder) in _environment(pid)]
+        found = [f"process {pid} {_command(pid)}" for pid in own]
         if not found:
             break
         time.sleep(0.05)

@@ -4,8 +4,9 @@ Each job alone takes of a part what its bytes there over its own time say. Where
 nothing that they share costs them anything; else each gets a max-min fair share of the part (Bertsekas and Gallager
 1992, 6.5.2), and the measured job's operation takes as much longer as its share is less than it took alone.
 
-What a part can carry is known no better than between two figures: its nominal rate, and what was seen to pass it by one
-job alone, or three quarters of the nominal rate where that is more. So a fair slow-down is a range.
+What a part can carry is known no better than between two figures: its nominal rate, and what the measured job was seen
+to take of it alone, or three quarters of the nominal rate where that is more. So a fair slow-down is a range. Not what
+another took: a mechanism that fills the same wire with less payload has half of the wire, not of the other's payload.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from scipy.sparse import csr_matrix
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.graph import FABRIC, NODE, Wires, wires
 from linkgauge.expect.paths import loads
+from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
 from linkgauge.simulate.arrays import Floats
 from linkgauge.simulate.fair import Classes, max_min
+from linkgauge.stats.interference import Interference
 from linkgauge.system.model import System
 
 USUAL_SHARE = 0.75
@@ -35,19 +38,36 @@ Part = tuple[str, str]
 class FairShare:
     """The slow-down that fair shares explain, from `low` to `high`, and the part where it is the largest.
 
-    Both 1, and no part, where what the jobs share can carry them together.
+    Both 1, and no part, where what the jobs share can carry them together. `unknown` is a part that both use of which
+    it is not known what it carries: it may explain more.
     """
 
     low: float
     high: float
     part: Part | None
+    unknown: Part | None = None
 
     @property
     def words(self) -> str:
         """The part: `gpu0 to nvswitch`, `memory of gpu1`."""
-        if self.part is None:
-            return ""
-        return f"{self.part[0]} to {self.part[1]}" if self.part[1] else f"memory of {self.part[0]}"
+        return part_words(self.part)
+
+
+def part_words(part: Part | None) -> str:
+    """What a user calls a part; empty for none."""
+    if part is None:
+        return ""
+    return f"{part[0]} to {part[1]}" if part[1] else f"memory of {part[0]}"
+
+
+def share_of(system: System | None, found: Interference) -> FairShare | None:
+    """What fair shares explain of what a case was seen to lose; None where that is not known, or it is of two nodes."""
+    rates = {load.number: load.alone_ns for load in found.loads}
+    loads = [(load.case, rates.get(number)) for number, load in enumerate(loads_of(found.case.beside), 1)]
+    known = [(case, ns) for case, ns in loads if ns]
+    if system is None or found.case.devices_per_node or len(known) < len(loads):
+        return None
+    return fair_share(system, found.case, found.alone_ns, known)
 
 
 def fair_share(
@@ -67,12 +87,15 @@ def fair_share(
         demands = [amount / alone_ns * 1e9]
         demands += [(one or {}).get(part, 0.0) / ns * 1e9 for one, (_, ns) in zip(theirs, others, strict=True)]
         nominal = rates.get(part, np.inf)
-        if not np.isfinite(nominal) or demands[0] <= 0:
+        if demands[0] <= 0 or not any(demands[1:]):
             continue
-        seen = min(nominal, max(USUAL_SHARE * nominal, *demands))
+        if not np.isfinite(nominal):
+            worst = dataclasses.replace(worst, unknown=part)
+            continue
+        seen = min(nominal, max(USUAL_SHARE * nominal, demands[0]))
         low, high = (demands[0] / _shares(demands, capacity)[0] for capacity in (max(nominal, seen), seen))
         if high > max(worst.high, 1.0 + 1e-9):
-            worst = FairShare(float(low), float(high), part)
+            worst = FairShare(float(low), float(high), part, worst.unknown)
     return worst
 
 
@@ -137,6 +160,38 @@ def _routed(graph: Wires, pairs: Mapping[tuple[str, str], float]) -> dict[Part, 
         return None
     ends = [((end, ""), moved) for pair, moved in pairs.items() for end in pair]
     return {part: moved for part, moved in _summed([*over.items(), *ends]).items() if moved > 0}
+
+
+COPY_ENGINE, MULTIPROCESSORS = "copy engine", "multiprocessors"
+
+
+def engines(case: Case) -> frozenset[tuple[str, int]] | None:
+    """Which engines of which devices a job keeps busy; None where that is a library's affair.
+
+    A copy is the engine's of the device that begins it: the sender's or the receiver's of one-sided copies.
+    """
+    if case.transport == "mpi":
+        return None if "device" in (case.source_memory, case.target_memory) else frozenset()
+    if case.transport == "ccl":
+        return frozenset((MULTIPROCESSORS, device) for device in case.devices)
+    busy = set(case.devices)
+    if case.transport != "staging" and not PATTERNS[case.pattern].host_ways and len(busy) > 1:
+        size = case.group_ranks
+        pulls = "pull" in case.variant.split("+") or ("push" not in case.variant and case.initiator == "receiver")
+        listed = pair_bytes(case.pattern, size, case.size, case.distribution, case.root)
+        ranks = {pair[1 if pulls else 0] for pair in listed}
+        busy = {case.devices[group * size + rank] for group in range(case.groups) for rank in ranks}
+    kind = MULTIPROCESSORS if case.transport == "kernel" else COPY_ENGINE
+    return frozenset((kind, device) for device in busy)
+
+
+def engines_in_common(case: Case) -> tuple[tuple[str, int], ...] | None:
+    """Engines that a case and any of its loads keep busy, in order; None where one of them is a library's affair."""
+    own = engines(case)
+    others = [engines(load.case) for load in loads_of(case.beside)]
+    if own is None or None in others:
+        return None
+    return tuple(sorted(own & frozenset().union(*(one for one in others if one is not None))))
 
 
 def _over_host_links(system: System, case: Case, names: Mapping[int, str]) -> dict[Part, float] | None:

@@ -23,6 +23,7 @@ from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.place import Place
 from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.crossing import Crossing
+from linkgauge.stats.interference import Interference
 from linkgauge.stats.launches import Places, launch_devices, launch_names, nodes_of
 from linkgauge.system.model import System
 
@@ -233,8 +234,12 @@ class Facts:
         info: Mapping[str, Any] | None = None,
         records: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None,
         crossings: Mapping[Identity, Crossing] | None = None,
+        interferences: Callable[[], Sequence[Interference]] | None = None,
     ) -> None:
-        """Hold what was read; `records` gives whole dimensions when asked, `crossings` are of cases between nodes."""
+        """Hold what was read; `records` gives whole dimensions when asked, `crossings` are of cases between nodes.
+
+        `interferences` reads what cases with loads lost, which are none of the measures.
+        """
         self.measures = list(measures)
         self.failures = list(failures)
         self.skipped = list(skipped)
@@ -245,6 +250,7 @@ class Facts:
         self.crossings = dict(crossings or {})
         self.samples = samples or Samples()
         self._records = records
+        self._interferences = interferences
         self._places = Places(self.launches)
         self.kept: dict[tuple[Any, ...], Any] = {}  # what rules worked out and others ask for again
         self._bounds: dict[tuple[Any, ...], Ceiling | None] = {}
@@ -267,6 +273,7 @@ class Facts:
             info=self.info,
             records=self._records,
             crossings=self.crossings,
+            interferences=self._interferences,
         )
 
     def device_of(self, subject: str) -> int | None:
@@ -280,6 +287,11 @@ class Facts:
     def records(self) -> Mapping[str, Mapping[str, Any]]:
         """Every dimension of each case, by case key; empty where they are not at hand."""
         return {} if self._records is None else self._records()
+
+    @functools.cached_property
+    def interferences(self) -> Sequence[Interference]:
+        """What each case with loads lost beside them."""
+        return [] if self._interferences is None else self._interferences()
 
     @functools.cached_property
     def wiring(self) -> Wiring | None:

@@ -15,6 +15,7 @@ from linkgauge.model.case import Case, StopRule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.attempts import Counted, counted
 from linkgauge.stats.crossing import crossings
+from linkgauge.stats.interference import interferences
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         info=run.info,
         records=lambda: {row["case_key"]: row for row in counted(run).rows},
         crossings=crossings(run),
+        interferences=lambda: interferences(run),
     )
 
 

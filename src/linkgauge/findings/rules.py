@@ -15,6 +15,7 @@ from linkgauge.findings import (
     crossing,
     curves,
     health,
+    interference,
     known,
     localise,
     locality,
@@ -27,7 +28,9 @@ from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
 from linkgauge.findings.rule import REGISTERED, Rule
 
-_MODULES = (crossing, moments, localise, health, collectives, locality, known, ways, curves, periods, blocks)
+_MODULES = (
+    crossing, moments, localise, health, interference, collectives, locality, known, ways, curves, periods, blocks
+)  # fmt: skip
 RULES: tuple[Rule, ...] = tuple(
     rule for module in _MODULES for rule in REGISTERED.values() if rule.find.__module__ == module.__name__
 )

@@ -9,6 +9,8 @@ from linkgauge.plan.machine import PlanMachine
 
 # Buffers, handles, verification set-up and the journal's fsync, whatever the size. Seen on a 2-core machine.
 _FIXED_S = 0.012
+_TURN_S = 0.04  # loads rest and are back at their rate, once a window of the same case alone
+_TURNS = 12
 LAUNCH_S = 1.2  # processes started and connected: 0.2 s (MPICH) to 1.2 s (Open MPI)
 
 
@@ -38,6 +40,8 @@ def case_s(case: Case, machine: PlanMachine) -> float:
     per_sample = operation_s(case, machine) * (case.batch if case.cadence in ("streaming", "gated") else 1)
     limit = case.stop.time_ns / 1e9
     timed = limit if case.stop.rule == "duration" else min(limit, per_sample * samples_wanted(case))
+    if case.beside:
+        timed = min(limit, 2 * timed + _TURNS * _TURN_S)
     # A sample that has begun is finished, and warm-up is at least one sample.
     timed = max(timed, per_sample) + per_sample + operation_s(case, machine) * case.warmup
     checks = 3 * case.size * max(case.ranks, 1) / machine.assumed_checked_bytes_per_s

@@ -14,6 +14,12 @@ from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import LaunchTable
 
+LEAST_TIME_NS = 2_000_000_000
+"""What a stop rule's time is raised to beside loads.
+
+So long six windows take, each of three samples of 30 ms beside and as many alone, with 40 ms for the loads to rest and
+to be back at their rate. Quick cases end by their interval long before.
+"""
 MakeJob = Callable[[dict[str, Any], tuple[int, ...]], tuple[Case, str]]
 """A load's case, of its values on these devices, and why it cannot be; empty where it can."""
 
@@ -46,7 +52,8 @@ def with_loads(case: Case, where: str, machine: PlanMachine, make: MakeJob) -> t
             loads.append(LoadCase(one, load.pace))
     # Of places numbered over nodes where any job is on another node than the first.
     per_node = max([case.devices_per_node, *(load.case.devices_per_node for load in loads)])
-    return dataclasses.replace(case, beside=written(tuple(loads)), devices_per_node=per_node), reason
+    stop = dataclasses.replace(case.stop, time_ns=max(case.stop.time_ns, LEAST_TIME_NS))
+    return dataclasses.replace(case, beside=written(tuple(loads)), devices_per_node=per_node, stop=stop), reason
 
 
 def _devices(where: tuple[int, ...] | str, case: Case, machine: PlanMachine) -> tuple[int, ...]:

@@ -1,0 +1,136 @@
+"""Rules about what cases lose beside their loads, and what both use that explains it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from linkgauge.expect.sharing import COPY_ENGINE, FairShare, engines_in_common, share_of
+from linkgauge.findings.facts import Facts, time_text
+from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.rule import rule
+from linkgauge.model.beside import LoadCase, Pace, written
+from linkgauge.stats.interference import Interference
+
+_LEAST = 1.03  # slow-down that an interval must lie above
+_BEYOND = 1.05  # of what fair shares explain at most: two runs differ by as much
+_SHOWN = 4
+_REMEDIES = {
+    "slowed_by_share": "It is what the wires allow. Place the jobs where they share no such part, or let one wait.",
+    COPY_ENGINE: "A copy engine serves the copies queued to it in order: queue fewer or smaller ones at a time, or let "
+    "kernels do one of the jobs (--transport kernel).",
+    "multiprocessors": "Leave the communication multiprocessors of its own: fewer thread blocks in what computes or "
+    "copies beside it, fewer channels in the library (NCCL_MAX_CTAS), or copy engines for one of the two.",
+    "cores": "Host devices are cores: bind the jobs to cores and memory of their own (--bind).",
+    "": "Nothing that is described explains it: look at what is not, such as power and clocks (nvidia-smi -q -d "
+    "PERFORMANCE), the cores that launch both (--bind), and measure each load by itself.",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loss:
+    """A case that lost for sure, what fair shares explain of it, and by what else both jobs may meet."""
+
+    found: Interference
+    share: FairShare | None
+    told: str
+    shared: str
+    remedy: str
+
+    @property
+    def factor(self) -> float:
+        return self.found.slow_downs[0].factor
+
+    def words(self) -> str:
+        """The case, and how much longer it takes beside what."""
+        alone = dataclasses.replace(self.found.case, beside="")
+        low, high = self.found.slow_downs[0].interval or (self.factor, self.factor)
+        return (
+            f"{written((LoadCase(alone, Pace()),))} takes {_times(self.factor)} as long ({low:.3g} to {high:.3g}) "
+            f"beside {self.found.case.beside}"
+        )
+
+
+@rule(
+    "what cases lose beside their loads, and the link, memory or engine that both use",
+    reads_samples=True,
+    whole=True,
+    tells=("slowed_by_share", "slowed_by_engines", "slowed_unexplained"),
+)
+def interference(facts: Facts) -> Iterable[Finding]:
+    """Cases that take longer beside their loads: by a part whose fair share explains it, by engines, or by neither."""
+    groups: dict[tuple[str, str], list[_Loss]] = {}
+    for found in facts.interferences:
+        interval = found.slow_downs[0].interval
+        if interval is not None and interval[0] > _LEAST:
+            loss = _loss(facts, found)
+            if loss is not None:
+                groups.setdefault((loss.told, loss.shared), []).append(loss)
+    for (told, shared), losses in groups.items():
+        yield _finding(facts, told, shared, sorted(losses, key=lambda loss: -loss.factor))
+
+
+def _loss(facts: Facts, found: Interference) -> _Loss | None:
+    """Return what explains a loss; None where that is not known."""
+    if facts.are_cores(found.case.devices):
+        return _Loss(found, None, "slowed_by_engines", "the processor's cores and memory", "cores")
+    share = share_of(facts.system, found)
+    interval = found.slow_downs[0].interval
+    if share is None or interval is None:
+        return None
+    if share.part is not None and interval[0] <= _BEYOND * share.high:
+        return _Loss(found, share, "slowed_by_share", share.words, "slowed_by_share")
+    common = engines_in_common(found.case)
+    if common:
+        engine = common[0][0]
+        where = [f"device {device}" for kind, device in common if kind == engine]
+        return _Loss(found, share, "slowed_by_engines", f"the {engine} of {_listed(where)}", engine)
+    if share.unknown is not None:
+        return None
+    return _Loss(found, share, "slowed_unexplained", "" if common is not None else "a library", "")
+
+
+def _finding(facts: Facts, told: str, shared: str, losses: Sequence[_Loss]) -> Finding:
+    worst = losses[0]
+    devices = tuple(dict.fromkeys(device for loss in losses for device in loss.found.case.devices))
+    alarm: Severity = "note" if facts.are_cores(devices) else "loss"
+    words = worst.words()
+    more = f" So do {len(losses) - 1} more." if len(losses) > 1 else ""
+    evidence = (*(_evidence(loss) for loss in losses[:_SHOWN]),
+                Evidence("all of them", tuple(loss.found.case.case_key for loss in losses)))  # fmt: skip
+    rest = (evidence, 0.95, _REMEDIES[worst.remedy], 1.0 - 1.0 / worst.factor, devices)
+    if told == "slowed_by_share":
+        assert worst.share is not None
+        why = f"both go through {shared}, whose fair share explains {worst.share.low:.3g} to {worst.share.high:.3g}"
+        return Finding("slowed_by_share", "note", shared, f"{words}: {why}.{more}", *rest)
+    links = _what_shares_explain(worst.share)
+    if told == "slowed_by_engines":
+        return Finding("slowed_by_engines", alarm, shared, f"{words}: {links}both use {shared}.{more}", *rest)
+    engines = "they share no copy engine and no multiprocessors"
+    if shared:
+        engines = "which engines a library of theirs uses is not known"
+    return Finding("slowed_unexplained", alarm, "jobs side by side", f"{words}: {links}{engines}.{more}", *rest)
+
+
+def _what_shares_explain(share: FairShare | None) -> str:
+    if share is None:
+        return ""
+    if share.part is None:
+        return "what they share of links and memories can carry both; "
+    return f"a fair share of {share.words} explains {share.low:.3g} to {share.high:.3g} of it; "
+
+
+def _evidence(loss: _Loss) -> Evidence:
+    found = loss.found
+    kept = [f"{load.kept:.0%}" for load in found.loads if load.kept is not None]
+    keeps = f"; the load keeps {', '.join(kept)} of its rate" if kept else ""
+    text = f"{loss.words()}: {time_text(found.alone_ns)} alone, {time_text(found.beside_ns)} beside{keeps}"
+    return Evidence(text, (found.case.case_key,))
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.3g} times"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

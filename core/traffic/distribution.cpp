@@ -239,7 +239,7 @@ std::vector<int> balanced(int ranks) {
   return best;
 }
 
-constexpr const char* kGridWords = "a grid of the ranks such as 2x2, with :open and :all as wanted";
+constexpr const char* kGridWords = "a grid of the ranks such as 2x2 or ring, with :open and :all as wanted";
 
 std::optional<Grid> grid_of(const std::string& text, int ranks) {
   Grid grid;
@@ -249,6 +249,9 @@ std::optional<Grid> grid_of(const std::string& text, int ranks) {
       grid.open = true;
     } else if (word == "all") {
       grid.all = true;
+    } else if (word == "ring" && !given) {
+      given = true;
+      grid.extents = {ranks};
     } else if (!word.empty() && !given) {
       given = true;
       std::int64_t product = 1;

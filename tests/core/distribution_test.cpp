@@ -170,6 +170,8 @@ TEST(Halo, NeighboursAreThoseOfTheGrid) {
     if (rank < 3) open.emplace(rank, rank + 1, 9);
   }
   EXPECT_EQ(edges(4, 9, "4:open"), open);
+  EXPECT_EQ(edges(4, 9, "ring:open"), open);
+  EXPECT_EQ(edges(12, 9, "ring"), edges(12, 9, "12"));
 }
 
 TEST(Halo, TwoRanksAlongADimensionAreNeighboursTwice) {

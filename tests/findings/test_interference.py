@@ -138,7 +138,7 @@ def seen(rng: np.random.Generator, planted: Planted) -> Interference:
     case = dataclasses.replace(planted.measured, beside=written((LoadCase(planted.load, Pace()),)))
     load_ns = planted.load.size / rates[1] * 1e9 * rng.uniform(0.97, 1.03)
     return Interference(case, (case.case_key, 0, 0, 0), float(np.median(alone)), float(np.median(beside)), windows,
-                        (middle,), (LoadRate(1, load_ns, None),))  # fmt: skip
+                        (middle,), middle.factor, (LoadRate(1, load_ns, None),))  # fmt: skip
 
 
 def told(planted: Planted, found: Interference) -> list[Finding]:

@@ -70,7 +70,7 @@ def test_each_job_has_ranks_of_its_own() -> None:
         ("nvlink alltoall 8", "unknown transport 'nvlink'"),
         ("ccl alltoall 64MB", "did you mean 64MiB"),
         ("ccl alltoall 8:64", "several values of size"),
-        ("ccl alltoall 8 on=some", "expected devices such as 2,3, or same or rest"),
+        ("ccl alltoall 8 on=some", "expected devices such as 2,3, or same, rest or rest:1/4"),
         ("ccl alltoall 8 clock=event", "'clock=event' is no setting"),
         ("ccl alltoall 8 duty=0", "above 0 and up to 1"),
         ("ccl alltoall 8 every=5", "--every"),

@@ -26,10 +26,10 @@ MACHINES = {
 
 def contents(plan: Plan, launches: tuple[PlannedLaunch, ...]) -> list[object]:
     # Of the tables of cases only what they stand for counts, not where they are written.
-    # Nodes, which came later, are asked for on the command line alone.
+    # What jobs' names stand for is in the cases. Nodes, which came later, are asked for on the command line alone.
     return [
         {
-            **{name: value for name, value in dataclasses.asdict(plan).items() if name != "cases"},
+            **{name: value for name, value in dataclasses.asdict(plan).items() if name not in ("cases", "jobs")},
             "launches": tuple(_on_no_hosts(table) for table in plan.launches),
         },
         *(

@@ -16,6 +16,7 @@ from linkgauge.plan.papers import read_paper
 from linkgauge.plan.plan_file import parse_plan, read_plan, safe_variable
 
 GOOD = '[[case]]\npattern = "pingpong"\nsize = "8"\n'
+JOB = GOOD + '[[job]]\nname="x"\ntransport="kernel"\npattern="local_copy"\nsize="8"\n'
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,12 @@ GOOD = '[[case]]\npattern = "pingpong"\nsize = "8"\n'
         ('[[case]]\npattern="pingpong"\nsize="8"\ndevices=[-1]', ["devices"]),
         ('[[case]]\nsize="8"', ["no 'pattern'"]),
         ('[[case]]\npattern="pingpong"', ["no 'size'"]),
+        (JOB.replace('size="8"', ""), ["[[job]] 1", "no 'size'"]),
+        (JOB.replace('"x"', '"x y"'), ["[[job]] 1", "name 'x y'"]),
+        (JOB + 'duty=2', ["duty", "up to 1"]),
+        (JOB + 'on="there"', ["[[job]] 1", "rest:1/4"]),
+        (JOB + 'clock="event"', ["unknown key 'clock'"]),
+        ('[[case]]\npattern="pingpong"\nsize="8"\nranks="120%"', ["ranks", "120%"]),
         ('case = 3', ["expected [[case]] tables", "[[case]]"]),
         ('case = [3]', ["expected [[case]] tables"]),
         ('repeat = 0\n' + GOOD, ["repeat", "from 1"]),
@@ -217,6 +224,7 @@ NOT_DIMENSIONS = {
     "devices": {"flag"},  # the flag --devices chooses the run's devices; the column is there
     "pairs": {"column"},  # which sets of devices become cases: the column is devices
     "choose": {"column"},
+    "exchanged": {"column"},  # a load as the measured job is a case of its own
     "until_gain": {"flag", "column"},  # sizes given by flags are all measured; evidence says how a curve ended
     "until_time": {"flag", "column"},
     "on": {"flag", "column"},  # --devices chooses the kind

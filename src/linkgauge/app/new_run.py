@@ -171,7 +171,7 @@ def _asked_plan(asked: Asked, given: list[MpiInstallation], kind: str) -> Plan:
     named = bool(asked.plan or asked.quick or asked.full)
     whole = run_options.asked_plan(asked.plan, asked.quick, asked.full)
     plan = run_options.apply_dimensions(whole, values, named=named, kind=kind)
-    plan = run_options.apply_choices(plan, pairs=asked.pairs, choose=asked.choose)
+    plan = run_options.apply_choices(plan, pairs=asked.pairs, choose=asked.choose, exchanged=asked.exchanged)
     if asked.concurrent_pairs:
         plan = run_options.apply_concurrent_pairs(plan)
     return _launched(asked, plan, given)

@@ -47,6 +47,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
 @option(
     "--choose", metavar="WHICH", panel=_PLAN, help="Which of more devices --ranks takes: " + ", ".join(CHOICES) + "."
 )
+@flag("--exchanged", panel=_PLAN, help="With --beside: each load also as the measured job, beside the case.")
 @flag(
     "--concurrent-pairs",
     panel=_PLAN,
@@ -204,6 +205,7 @@ class Asked:
     dimensions: Mapping[str, Sequence[str]]
     system: str | None = None
     concurrent_pairs: bool = False
+    exchanged: bool = False
     beside: tuple[str, ...] = ()
     pairs: str | None = None
     choose: str | None = None
@@ -237,8 +239,9 @@ class Asked:
                 raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge against'")
         if self.retry is not None and self.resume is None:
             raise UsageError("--retry needs --resume RUN")
-        if self.concurrent_pairs and (self.resume or self.from_run):
-            raise UsageError("--concurrent-pairs is of a new plan: leave it out with --resume and --from")
+        for name, given in (("--concurrent-pairs", self.concurrent_pairs), ("--exchanged", self.exchanged)):
+            if given and (self.resume or self.from_run):
+                raise UsageError(f"{name} is of a new plan: leave it out with --resume and --from")
         other = self.plan or self.quick or self.full or self.from_run or self.dimensions or self.out or self.repeat
         if self.resume is not None and other:
             raise UsageError("--resume goes on with that run's own plan: leave out other plans, dimensions and --out")

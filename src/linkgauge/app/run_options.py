@@ -83,11 +83,13 @@ def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, nam
     return chosen
 
 
-def apply_choices(plan: Plan, *, pairs: str | None, choose: str | None) -> Plan:
-    """The plan with other pairs and devices taken than its tables say; None: as they say."""
+def apply_choices(plan: Plan, *, pairs: str | None, choose: str | None, exchanged: bool) -> Plan:
+    """The plan with other pairs and devices taken than its tables say, and roles exchanged; None: as they say."""
     tables = [
-        dataclasses.replace(table, pairs=pairs or table.pairs, choose=choose or table.choose) for table in plan.cases
-    ]
+        dataclasses.replace(table, pairs=pairs or table.pairs, choose=choose or table.choose,
+                            exchanged=exchanged or table.exchanged)
+        for table in plan.cases
+    ]  # fmt: skip
     return dataclasses.replace(plan, cases=tuple(tables))
 
 

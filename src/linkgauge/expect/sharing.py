@@ -20,6 +20,7 @@ from scipy.sparse import csr_matrix
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.graph import FABRIC, NODE, Wires, wires
 from linkgauge.expect.paths import loads
+from linkgauge.expect.query import memory_of
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
@@ -127,7 +128,8 @@ def taken(system: System, case: Case) -> dict[Part, float] | None:
     if info.host_ways and not info.alone:
         return _over_host_links(system, case, names)
     if case.pattern == "local_copy":
-        return _summed(((names[device], ""), 2.0 * case.size) for device in case.devices)
+        memories = (memory_of(system, names[device]).name for device in case.devices)
+        return _summed(((memory, ""), 2.0 * case.size) for memory in memories)
     devices_only = case.source_memory == case.target_memory == "device"
     if not devices_only or case.transport == "staging" or info.host_ways or case.source_device >= 0:
         return None
@@ -136,7 +138,7 @@ def taken(system: System, case: Case) -> dict[Part, float] | None:
     except LinkgaugeError:
         return None
     joined = graph if graph.joined(set(case.devices)) else wires(system, NODE)
-    return _routed(joined, pairs)
+    return _routed(system, joined, pairs)
 
 
 def _pairs(case: Case, names: Mapping[int, str]) -> dict[tuple[str, str], float]:
@@ -151,14 +153,14 @@ def _pairs(case: Case, names: Mapping[int, str]) -> dict[tuple[str, str], float]
     return found
 
 
-def _routed(graph: Wires, pairs: Mapping[tuple[str, str], float]) -> dict[Part, float] | None:
+def _routed(system: System, graph: Wires, pairs: Mapping[tuple[str, str], float]) -> dict[Part, float] | None:
     """The pairs' bytes over their ways of fewest hops, and through the memories at both ends."""
     apart = {ends: moved for ends, moved in pairs.items() if ends[0] != ends[1]}
     try:
         over = loads(graph, apart) if apart else {}
     except ValueError:
         return None
-    ends = [((end, ""), moved) for pair, moved in pairs.items() for end in pair]
+    ends = [((memory_of(system, end).name, ""), moved) for pair, moved in pairs.items() for end in pair]
     return {part: moved for part, moved in _summed([*over.items(), *ends]).items() if moved > 0}
 
 
@@ -204,7 +206,7 @@ def _over_host_links(system: System, case: Case, names: Mapping[int, str]) -> di
         ways = [(hosts[0], names[device]) if way == "into" else (names[device], hosts[0])
                 for way in PATTERNS[case.pattern].host_ways]  # fmt: skip
         for ends in ways:
-            routed = _routed(graph, {ends: float(case.size)})
+            routed = _routed(system, graph, {ends: float(case.size)})
             if routed is None:
                 return None
             total += routed.items()

@@ -193,5 +193,6 @@ def words_of(dimensions: Mapping[str, Any]) -> str:
         *settings,
         size_text(int(dimensions["size"])),
         where,
+        f"beside {dimensions['beside']}" if dimensions.get("beside") else "",
     ]
     return " ".join(word for word in words if word)

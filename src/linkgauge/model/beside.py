@@ -2,8 +2,8 @@
 
 The dimension `beside` is text: loads apart by `; `, each `TRANSPORT PATTERN SIZE` and settings as `name=value`:
 `copy_engine host_to_device 64MiB on=2,3 duty=0.5`. `on` says where: devices (`2,3` one load on both, `2+3` one on
-each), `same` (those of the measured job) or `rest` (all others). In canonical form, which cases have, it names devices,
-and says all that is not the default.
+each), `same` (those of the measured job), `rest` (all others), or `rest:1/4` (every fourth of these, from the first
+on). In canonical form, which cases have, it names devices, and says all that is not the default.
 This module imports nothing heavy: workers use it.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from linkgauge.errors import UsageError
@@ -21,6 +21,7 @@ from linkgauge.model.case import DEFAULTS, DIMENSIONS, Case
 from linkgauge.model.dimension import Dimension, count, number_in, time_ns
 
 SAME, REST = "same", "rest"
+_PART = re.compile(rf"{REST}:([1-9]\d?)/([1-9]\d?)")
 SETTINGS = (
     "variant", "source_memory", "target_memory", "source_node", "target_node", "write_combined", "huge_pages", "window",
     "batch", "root", "datatype", "op", "distribution", "buffer", "initiator", "host_leg", "chunk", "blocks", "via",
@@ -40,11 +41,12 @@ class Pace:
     duty: float = 1.0
 
 
-_PACE = {
+PACE = {
     "burst": Dimension("burst", "", "", count(1, 1 << 20)),
     "every": Dimension("every", "", "", time_ns(1)),
     "duty": Dimension("duty", "", "", number_in(0, 1)),
 }
+PACE_FIELDS = {"burst": "burst", "every": "every_ns", "duty": "duty"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +68,7 @@ class LoadCase:
 
 def loads_written(text: str) -> tuple[Load, ...]:
     """The loads that a text is of. UsageError naming the load, what was read and what was expected."""
-    parts = [part.strip() for part in _APART.split(text) if part.strip()]
+    parts = parts_of(text)
     if not 1 <= len(parts) <= _MOST_LOADS:
         raise UsageError(f"{len(parts)} loads: expected 1 to {_MOST_LOADS}, apart by '; '")
     loads = tuple(load for part in parts for load in _loads(part))
@@ -86,16 +88,23 @@ def _loads(text: str) -> list[Load]:
     for word in words[3:]:
         name, equals, value = word.partition("=")
         if name == "on" and equals:
-            places = [value] if value in (SAME, REST) else [_devices(part, text) for part in value.split("+")]
-        elif name in _PACE and equals:
-            field = "every_ns" if name == "every" else name
-            pace = dataclasses.replace(pace, **{field: _one(_PACE[name], value, text)})
+            word_of_place = value in (SAME, REST) or part_of_rest(value)
+            places = [value] if word_of_place else [_devices(part, text) for part in value.split("+")]
+        elif name in PACE and equals:
+            pace = dataclasses.replace(pace, **{PACE_FIELDS[name]: _one(PACE[name], value, text)})
         elif name in SETTINGS and equals:
             values[name] = _one(DIMENSIONS[name], value, text)
         else:
-            known = ", ".join(("on", *_PACE, *SETTINGS))
+            known = ", ".join(("on", *PACE, *SETTINGS))
             raise UsageError(f"load '{text}': '{word}' is no setting: expected name=value, of {known}")
     return [Load(values, where, pace) for where in places]
+
+
+def part_of_rest(word: str) -> tuple[int, int] | None:
+    """Which of how many parts `rest:1/4` is, counted from 1; None for another word."""
+    match = _PART.fullmatch(word)
+    numbers = (int(match[1]), int(match[2])) if match else (1, 0)
+    return numbers if numbers[0] <= numbers[1] else None
 
 
 def _one(dimension: Dimension, word: str, text: str) -> Any:
@@ -108,8 +117,20 @@ def _one(dimension: Dimension, word: str, text: str) -> Any:
 def _devices(value: str, text: str) -> tuple[int, ...]:
     items = value.split(",")
     if not all(item.isdecimal() and len(item) < 6 for item in items):
-        raise UsageError(f"load '{text}': on '{value}': expected devices such as 2,3, or {SAME} or {REST}")
+        raise UsageError(f"load '{text}': on '{value}': expected devices such as 2,3, or {SAME}, {REST} or {REST}:1/4")
     return tuple(int(item) for item in items)
+
+
+def load_text(values: Mapping[str, Any], on: str, pace: Pace) -> str:
+    """The text of one load, by its dimensions: transport, pattern, size, and any of SETTINGS."""
+    settings = [f"{name}={_value(values[name])}" for name in SETTINGS if name in values]
+    begin = f"{values['transport']} {values['pattern']} {quantity.format_size(values['size'])}"
+    return " ".join([begin, f"on={on}", *settings, *_paced(pace)])
+
+
+def parts_of(text: str) -> list[str]:
+    """The loads of a text, each as it was written."""
+    return [part.strip() for part in _APART.split(text) if part.strip()]
 
 
 def written(loads: tuple[LoadCase, ...]) -> str:
@@ -124,18 +145,27 @@ def written(loads: tuple[LoadCase, ...]) -> str:
     return "; ".join(f"{begin} on={'+'.join(devices)}{settings}" for begin, settings, devices in told)
 
 
+def beside_text(loads: str) -> str:
+    """What is said of a case's loads, after its own words; empty without any."""
+    return f", beside {loads}" if loads else ""
+
+
 def _written(load: LoadCase) -> tuple[str, str]:
     """What is said before a load's devices, and after them."""
-    case, pace = load.case, load.pace
+    case = load.case
     words = [""]
     words += [f"{name}={_value(getattr(case, name))}" for name in SETTINGS if getattr(case, name) != DEFAULTS[name]]
-    if pace.burst:
-        words.append(f"burst={pace.burst}")
+    words += _paced(load.pace)
+    return f"{case.transport} {case.pattern} {quantity.format_size(case.size)}", " ".join(words)
+
+
+def _paced(pace: Pace) -> list[str]:
+    words = [f"burst={pace.burst}"] if pace.burst else []
     if pace.every_ns:
         words.append(f"every={quantity.format_exact_duration(pace.every_ns)}")
     if pace.duty != 1:
         words.append(f"duty={pace.duty:g}")
-    return f"{case.transport} {case.pattern} {quantity.format_size(case.size)}", " ".join(words)
+    return words
 
 
 def _value(value: Any) -> str:

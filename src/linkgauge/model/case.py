@@ -20,6 +20,7 @@ from linkgauge.model.dimension import (
     DEVICE,
     DISTRIBUTION,
     NODE,
+    RANKS,
     SIZE,
     SIZES,
     WORD,
@@ -119,7 +120,7 @@ class Case:
         Says.SIZE, "Sizes: 8, 64KiB, or a range 1:1GiB:x4.", _WHAT, SIZES, core="size_bytes"))
     size_asked: int = field(metadata={"says": Says.HOW_LONG, "core": ""})
     devices: tuple[int, ...] = field(metadata=_of(
-        Says.WHAT, "How many ranks take part: the first so many.", _WHERE, count(1, 1 << 20), name="ranks", core=""))
+        Says.WHAT, "How many ranks take part: the first so many.", _WHERE, RANKS, name="ranks", core=""))
     variant: str = field(default="", metadata=_of(
         Says.HOW, "Variant of the transport; 'default' is its own choice.", _WHAT, WORD))
     ranks_per_device: int = field(default=1, metadata=_of(

@@ -251,7 +251,7 @@ def _distribution(item: Any) -> tuple[Value, ...]:
     return ("" if item in ("default", "uniform") else item,)
 
 
-_DISTRIBUTION_EXPECTED = "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, or a grid as 2x2"
+_DISTRIBUTION_EXPECTED = "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, or a grid as 2x2 or ring"
 DISTRIBUTION = Values(_distribution, _DISTRIBUTION_EXPECTED, splits=False)
 DEVICE = Values(_device, "own, others or a device")
 _BESIDE_EXPECTED = "none, or loads such as 'copy_engine host_to_device 64MiB on=2,3', apart by '; '"
@@ -264,5 +264,20 @@ def _beside(item: Any) -> tuple[Value, ...]:
     return ("" if item == "none" else item,)
 
 
+_RANKS_EXPECTED = "a whole number, or a share of all as 20%"
+
+
+def _ranks(item: Any) -> tuple[Value, ...]:
+    """How many, or the text of a share of all."""
+    if isinstance(item, str) and item.endswith("%"):
+        try:
+            quantity.parse_percentage(item)
+        except UsageError as error:
+            raise WrongValueError(str(error)) from None
+        return (item,)
+    return count(1, 1 << 20, _RANKS_EXPECTED).parse(item)
+
+
+RANKS = Values(_ranks, _RANKS_EXPECTED)
 BESIDE = Values(_beside, _BESIDE_EXPECTED, splits=False)
 NODE = count(-1, 4096, "a node")

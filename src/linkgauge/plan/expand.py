@@ -9,10 +9,12 @@ import dataclasses
 import functools
 import itertools
 import math
+import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.model import quantity
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.dimension import OTHERS
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits, restated_size, why_not_distributed
@@ -20,7 +22,7 @@ from linkgauge.model.traits import having
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
 from linkgauge.plan.estimate import operation_s
-from linkgauge.plan.jobs import with_loads
+from linkgauge.plan.jobs import exchanged, named_jobs, with_loads
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, Plan, of_kind
@@ -63,7 +65,12 @@ def rank_devices(device_count: int, ranks_per_device: int) -> tuple[int, ...]:
 
 
 def device_sets(
-    pattern: PatternTraits, table: CaseTable, ranks: int | None, all_ranks: Sequence[int], per_node: int = 1 << 62
+    pattern: PatternTraits,
+    table: CaseTable,
+    ranks: int | None,
+    all_ranks: Sequence[int],
+    per_node: int = 1 << 62,
+    seed: int = 0,
 ) -> list[tuple[int, ...]]:
     """The tuples of devices, or numbers of places, one entry a rank, that a pattern runs on.
 
@@ -77,16 +84,19 @@ def device_sets(
     subsets = subsets or [tuple(all_ranks)]
     found: dict[tuple[int, ...], None] = {}
     for subset in subsets:
-        for chosen in _chosen(subset, ranks, table.choose):
+        for chosen in _chosen(subset, ranks, table.choose, seed):
             for devices in _sets_of(pattern, table, chosen, per_node):
                 if pattern.ranks != "1 or 2" or ranks in (None, len(devices)):
                     found[devices] = None
     return list(found)
 
 
-def _chosen(subset: tuple[int, ...], ranks: int | None, choose: str) -> Iterator[tuple[int, ...]]:
+def _chosen(subset: tuple[int, ...], ranks: int | None, choose: str, seed: int) -> Iterator[tuple[int, ...]]:
     """The ranks that take part: the first so many, which PCI order puts on one package where packages hold several
-    devices, or so many evenly spread over all."""
+    devices, so many evenly spread over all, or so many in an order drawn by the seed, the same for all cases."""
+    if choose == "random":
+        yield tuple(random.Random(seed).sample(subset, len(subset) if ranks is None else ranks))
+        return
     if ranks is None:
         yield subset
         return
@@ -192,6 +202,9 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
         if count > MAX_CASES:
             raise UsageError(f"{table.where}: stands for {count} combinations: expected at most {MAX_CASES}")
         _check_devices(table, machine)
+        if "beside" in table.values:
+            beside = named_jobs(table.values["beside"], plan.jobs, table.where)
+            table = dataclasses.replace(table, values={**table.values, "beside": beside})
         # "all transports" means those that are here; one that is named is skipped with its reason.
         everything = set(table.values["transport"]) == set(TRANSPORTS)
         for combination in itertools.product(*(table.values[name] for name in names)):
@@ -220,8 +233,8 @@ def _cases_of(
     pattern = PATTERNS[values["pattern"]]
     per_device = values.get("ranks_per_device", 1)
     all_ranks = rank_devices(machine.places, per_device)
-    ranks = values.get("ranks")
     most = min([len(subset) * per_device * machine.nodes for subset in table.devices] or [len(all_ranks)])
+    ranks = _ranks_of(values.get("ranks"), most)
     if ranks is not None and ranks > most:
         if any(isinstance(other, int) and other <= most for other in table.values["ranks"]):
             return  # of 1, 2, 4, 8 those that are here
@@ -229,7 +242,7 @@ def _cases_of(
             f"{table.where}: {ranks} ranks on {machine.places} {machine.kind} devices: expected at most "
             f"{len(all_ranks)}; see --ranks-per-device and --devices"
         )
-    for devices in device_sets(pattern, table, ranks, all_ranks, machine.device_count):
+    for devices in device_sets(pattern, table, ranks, all_ranks, machine.device_count, plan.seed):
         # Host memory is no other device's: a chase through it is each device's own.
         if pattern.ranks == "1 or 2" and len(devices) == 2 and values.get("source_memory", "device") != "device":
             continue
@@ -260,6 +273,18 @@ def _cases_of(
             if step is None or not step.no_room:
                 reason = reason or no_room
             yield PlannedCase(case, table.launch, reason, step)
+            if table.exchanged and not reason:
+                for other, lost in exchanged(case):
+                    other_reason = lost or over_limit(other, machine, plan.memory_limit)
+                    yield PlannedCase(other, table.launch, other_reason)
+
+
+def _ranks_of(asked: object, most: int) -> int | None:
+    """How many ranks are asked for; of a share of all two at least."""
+    if isinstance(asked, str):
+        return min(most, max(2, round(quantity.parse_percentage(asked) * most)))
+    assert asked is None or isinstance(asked, int)
+    return asked
 
 
 def _step_of(case: Case, until: Until | None, reason: str, no_room: str, ladders: _Ladders) -> Step | None:

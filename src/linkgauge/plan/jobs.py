@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.model.beside import REST, SAME, LoadCase, loads_of, loads_written, written
-from linkgauge.model.case import Case
+from linkgauge.model.beside import (
+    REST,
+    SAME,
+    SETTINGS,
+    LoadCase,
+    Pace,
+    loads_of,
+    loads_written,
+    part_of_rest,
+    parts_of,
+    written,
+)
+from linkgauge.model.case import DEFAULTS, Case, held_apart
+from linkgauge.model.dimension import Value
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.machine import PlanMachine
@@ -20,6 +33,7 @@ LEAST_TIME_NS = 2_000_000_000
 So long six windows take, each of three samples of 30 ms beside and as many alone, with 40 ms for the loads to rest and
 to be back at their rate. Quick cases end by their interval long before.
 """
+_TIMING = ("cadence", "arrival", "skew_ns", "clock", "ranks_per_device")
 MakeJob = Callable[[dict[str, Any], tuple[int, ...]], tuple[Case, str]]
 """A load's case, of its values on these devices, and why it cannot be; empty where it can."""
 
@@ -42,8 +56,10 @@ def with_loads(case: Case, where: str, machine: PlanMachine, make: MakeJob) -> t
         if absent is not None:
             raise UsageError(f"{where}: load {number}: no device {absent}: expected 0 to {machine.places - 1}")
         if not devices:
-            used = f"the case uses all {machine.places}"
-            return dataclasses.replace(case, beside=""), f"load {number} has no device: {used}; say on={SAME}"
+            used = len(set(case.devices))
+            share = f"all {used}" if used == machine.places else f"{used} of {machine.places}"
+            why = f"load {number} has no device: the case uses {share}; say on={SAME}"
+            return dataclasses.replace(case, beside=""), why
         ranks = PATTERNS[load.values["pattern"]].ranks
         alone = ranks in ("1", "1 or 2", "first")
         for chosen in [(device,) for device in devices] if alone else [devices[:2] if ranks == "2" else devices]:
@@ -56,11 +72,46 @@ def with_loads(case: Case, where: str, machine: PlanMachine, make: MakeJob) -> t
     return dataclasses.replace(case, beside=written(tuple(loads)), devices_per_node=per_node, stop=stop), reason
 
 
+def named_jobs(values: Sequence[Value], jobs: Mapping[str, tuple[str, ...]], where: str) -> tuple[Value, ...]:
+    """Values of `beside` with the loads that the plan's jobs of these names stand for, of lists the product.
+
+    UsageError, beginning with `where`, for a single word that is no job's name.
+    """
+    found: dict[Value, None] = {}
+    for value in values:
+        alternatives = []
+        for part in parts_of(str(value)):
+            if " " not in part and part not in jobs:
+                known = f"a job of the plan ({', '.join(jobs)}), or " if jobs else ""
+                raise UsageError(f"{where}: beside '{part}': expected {known}TRANSPORT PATTERN SIZE")
+            alternatives.append(jobs.get(part, (part,)))
+        found |= dict.fromkeys("; ".join(chosen) for chosen in itertools.product(*alternatives))
+    return tuple(found)
+
+
+def exchanged(case: Case) -> list[tuple[Case, str]]:
+    """Each load of a case as the measured job, beside the other loads and the case; and why it cannot be so."""
+    plain = dataclasses.replace(case, beside="")
+    lost = [name for name in held_apart("size", "devices", "transport", "pattern", "beside", *SETTINGS, *_TIMING)
+            if getattr(plain, name) != DEFAULTS[name]]  # fmt: skip
+    reason = f"a load cannot have {', '.join(lost)} as the case has, with which it would change roles" if lost else ""
+    loads = loads_of(case.beside)
+    found = []
+    for place, load in enumerate(loads):
+        others = (*loads[:place], LoadCase(plain, Pace()), *loads[place + 1 :])
+        timing = {name: getattr(case, name) for name in ("stop", "warmup", "verify", "devices_per_node")}
+        found.append((dataclasses.replace(load.case, beside=written(others), **timing), reason))
+    return found
+
+
 def _devices(where: tuple[int, ...] | str, case: Case, machine: PlanMachine) -> tuple[int, ...]:
     if where == SAME:
         return tuple(dict.fromkeys(case.devices))
+    rest = tuple(device for device in range(machine.places) if device not in case.devices)
     if where == REST:
-        return tuple(device for device in range(machine.places) if device not in case.devices)
+        return rest
+    if isinstance(where, str) and (part := part_of_rest(where)):
+        return rest[part[0] - 1 :: part[1]]
     assert not isinstance(where, str)
     return where
 

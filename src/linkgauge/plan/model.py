@@ -11,7 +11,7 @@ from linkgauge.model.quantity import Share
 from linkgauge.plan.curves import Until
 
 PAIRS = ("all", "ordered", "first", "root", "nodes", "diagonal")
-CHOICES = ("neighbours", "spread", "both")
+CHOICES = ("neighbours", "spread", "both", "random")
 BINDINGS = ("nearest", "none")
 KINDS = ("all", "gpu", "host")  # of devices, that a table is of
 THREAD_LEVELS = ("single", "funneled", "serialized", "multiple")
@@ -30,12 +30,14 @@ class CaseTable:
 
     values: Mapping[str, tuple[Value, ...]]
     devices: tuple[tuple[int, ...], ...] = ()
-    choose: str = "neighbours"  # of fewer ranks than there are: the first so many, evenly spread, or a case of each
+    # Of fewer ranks than there are: the first so many, evenly spread, a case of each, or drawn by the plan's seed.
+    choose: str = "neighbours"
     # all ordered pairs and the diagonal | ordered | first | root (root to each other) | nodes (one for each two nodes)
     # | diagonal
     pairs: str = "all"
     launch: tuple[str, ...] = ()
     until: Until | None = None
+    exchanged: bool = False  # each load of a case also as the measured job, beside the others and the case
     on: str = "all"  # kind of devices that it is measured on
     where: str = "the plan"  # for messages: file and table
 
@@ -68,6 +70,7 @@ class Plan:
     seed: int = 1
     time_limit_ns: int | None = None
     memory_limit: Share = HALF
+    jobs: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # loads by name, as text
     library_choices: bool = False  # ask NCCL what it chose, in launches whose times do not count
 
 

@@ -7,6 +7,7 @@ command line's. Nothing here raises anything but `UsageError`, each naming file,
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
+from linkgauge.model.beside import PACE, PACE_FIELDS, REST, SETTINGS, Pace, load_text, loads_written
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.dimension import Value
 from linkgauge.model.patterns import PATTERNS
@@ -116,16 +118,27 @@ def _environment(value: Any, at: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
+def _on(value: Any, at: str) -> str:
+    """Devices [2, 3], subsets of them [[2], [3]] with a load on each, or a word."""
+    if isinstance(value, str):
+        return value
+    return "+".join(",".join(map(str, subset)) for subset in _devices(value, at))
+
+
 PLAN: dict[str, Shape] = {
     "name": text, "description": text, "repeat": whole(1, 10_000), "seed": whole(),
     "time_limit": parsed_by(quantity.parse_duration), "memory_limit": parsed_by(quantity.parse_share),
-    "library_choices": flag, "case": tables, "launch": tables,
+    "library_choices": flag, "case": tables, "launch": tables, "job": tables,
 }  # fmt: skip
 CASE: dict[str, Shape] = {
     **{name: dimension.from_toml for name, dimension in DIMENSIONS.items()}, "size": _size, "devices": _devices,
     "pairs": one_of(PAIRS), "choose": one_of(CHOICES), "concurrent_pairs": flag, "launch": one_or_more(text),
     "until_gain": parsed_by(quantity.parse_percentage), "until_time": parsed_by(quantity.parse_duration),
-    "on": one_of(KINDS),
+    "on": one_of(KINDS), "exchanged": flag,
+}  # fmt: skip
+JOB: dict[str, Shape] = {
+    **{name: DIMENSIONS[name].from_toml for name in ("transport", "pattern", "size", *SETTINGS)}, "name": text,
+    "on": _on, **{name: dimension.from_toml for name, dimension in PACE.items()},
 }  # fmt: skip
 LAUNCH: dict[str, Shape] = {
     "name": text, "mpi": _mpi, "env": _environment, "bind": _bind, "threads": flag, "peer_access": flag,
@@ -159,6 +172,9 @@ def plan_of_tables(document: Mapping[str, Any], file: str, default_name: str, in
     )
     if not cases:
         raise UsageError(f"{source}: no [[case]] table: expected at least one")
+    said["jobs"] = dict(
+        _job(table, f"{file}: [[{prefix}job]] {number}") for number, table in enumerate(said.pop("job", ()), 1)
+    )
     names = [launch.name for launch in launches]
     for table in cases:
         for wanted in table.launch:
@@ -171,6 +187,28 @@ def plan_of_tables(document: Mapping[str, Any], file: str, default_name: str, in
     if "time_limit" in said:
         said["time_limit_ns"] = said.pop("time_limit")
     return Plan(**{"name": default_name, "cases": cases, **said})
+
+
+def _job(table: Mapping[str, Any], where: str) -> tuple[str, tuple[str, ...]]:
+    """A job's name, and the loads that it stands for: one for each combination of its lists."""
+    said = checked(table, only(JOB), where)
+    name, on = said.pop("name", ""), said.pop("on", REST)
+    if not re.fullmatch(r"[A-Za-z_][\w-]*", name):
+        raise UsageError(f"{where}: name '{name}': expected a word, by which [[case]] tables call it in beside")
+    missing = [key for key in ("transport", "pattern", "size") if key not in said]
+    if missing:
+        raise UsageError(f"{where}: no '{missing[0]}': expected {DIMENSIONS[missing[0]].expected}")
+    loads = []
+    for combination in itertools.product(*said.values()):
+        values = dict(zip(said, combination, strict=True))
+        pace = Pace(**{PACE_FIELDS[key]: values.pop(key) for key in PACE if key in values})
+        loads.append(load_text(values, on, pace))
+    for one in loads:
+        try:
+            loads_written(one)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from None
+    return name, tuple(loads)
 
 
 def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
@@ -188,6 +226,6 @@ def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
         if table.get("size") == "full":
             raise UsageError(f"{where}: 'size' is full, which is one size: leave out until_gain and until_time")
         until = Until(gain=said.get("until_gain", 0.0), time_ns=said.get("until_time", 0))
-    told = {name: said[name] for name in ("devices", "choose", "pairs", "on") if name in said}
+    told = {name: said[name] for name in ("devices", "choose", "pairs", "on", "exchanged") if name in said}
     made = CaseTable(values, launch=tuple(said.get("launch", ())), until=until, where=where, **told)
     return side_by_side(made) if said.get("concurrent_pairs") else made

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TextIO
 
+from linkgauge.model.beside import beside_text
 from linkgauge.model.case import Case
 from linkgauge.model.quantity import format_duration, format_size
 from linkgauge.plan.curves import FULL
@@ -21,7 +22,7 @@ def case_text(case: Case) -> str:
         devices = f"on {case.devices[0]}"
     transport = f"{case.transport}/{case.variant}" if case.variant else case.transport
     size = "full" if case.size_asked == FULL else format_size(case.size_asked)
-    return f"{transport} {case.pattern} {size} {devices}"
+    return f"{transport} {case.pattern} {size} {devices}{beside_text(case.beside)}"
 
 
 @dataclasses.dataclass

@@ -25,7 +25,7 @@ def interference_table(
                   box=None, pad_edge=False, header_style="bold")  # fmt: skip
     table.add_column("case", overflow="fold", ratio=1)
     fair = {one.identity: _fair(share_of(system, one)) for one in found}
-    names = ["alone", "beside", "slow-down", "95 % interval", *(f"p{q * 100:.0f}" for q in tails), "load keeps"]
+    names = ["alone", "beside", "slow-down", "95 % interval", "mean", *(f"p{q * 100:.0f}" for q in tails), "load keeps"]
     for name in [*names, *(["by fair shares"] if any(fair.values()) else [])]:
         table.add_column(name, justify="right", no_wrap=name != "by fair shares")
     for one in sorted(found, key=lambda one: titles[one.identity]):
@@ -38,6 +38,7 @@ def interference_table(
             time_text(one.beside_ns),
             _factor(middle.factor),
             _interval(middle) or f"{one.windows} of {LEAST_WINDOWS} windows",
+            _factor(one.of_means),
             *(_factor(at[q].factor) if q in at else "-" for q in tails),
             ", ".join(kept) or "-",
             *([fair[one.identity] or "not known"] if any(fair.values()) else []),

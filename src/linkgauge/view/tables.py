@@ -13,6 +13,7 @@ from rich.text import Text
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import KINDS
+from linkgauge.model.beside import beside_text
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import left_out_of
 from linkgauge.stats.interference import interferences
@@ -256,7 +257,8 @@ def left_out_text(results: Results) -> str:
 def case_text(row: Row) -> str:
     """Return a case in a few words: `ccl allreduce 1 MiB, 4 devices`."""
     name = f"{row['transport']} ({row['variant']})" if row["variant"] else row["transport"]
-    return f"{name} {row['pattern']} {size_text(row['size'])}, {devices_text(row['devices'], row['pattern'])}"
+    where = devices_text(row["devices"], row["pattern"])
+    return f"{name} {row['pattern']} {size_text(row['size'])}, {where}{beside_text(row['beside'] or '')}"
 
 
 def counts_line(results: Results) -> Text:

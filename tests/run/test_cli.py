@@ -162,3 +162,14 @@ def test_lists_fold_no_name_and_leave_out_empty_columns(
     assert cli.run_command(["list", "transports", "--devices", "host:2", "--json"]) == 0
     (ccl,) = [row for row in json.loads(capsys.readouterr().out) if row["transport"] == "ccl"]
     assert (ccl["here"], ccl["library"], "GPUs" in ccl["reason"]) == ("no", "", True)
+
+
+def test_no_command_has_two_parameters_of_one_name() -> None:
+    """One would take the other's words: `--with` and the dimension `beside` did."""
+    for entry in cli.COMMANDS:
+        found = cli.ROOT.get_command(click.Context(cli.ROOT), entry.name)
+        assert found is not None
+        commands = [found, *getattr(found, "commands", {}).values()]
+        for one in commands:
+            names = [parameter.name for parameter in one.params]
+            assert len(names) == len(set(names)), one.name

@@ -47,6 +47,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
                  _MEASURE),
     CommandEntry("list", "linkgauge.app.listing", "What is here: devices, transports, patterns, plans, MPI libraries.",
                  _MEASURE),
+    CommandEntry("watch", "linkgauge.app.watch", "The same cases again and again over hours, at a low cost.", _MEASURE),
     CommandEntry("doctor", "linkgauge.app.doctor", "What is wrong with this set-up, and the remedy, before a run.",
                  _MEASURE),
     CommandEntry("against", "linkgauge.app.against", "An installed peer and us in turn, by the peer's own estimator.",

@@ -83,6 +83,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
             "time_limit": asked.time_limit,
             "memory_limit": str(plan.memory_limit),
             "library_choices": plan.library_choices,
+            "every_s": asked.every_s,
         },
         devices=devices,
         mpis=list(prepared.mpis.values()),
@@ -99,15 +100,15 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     warn(devices, prepared, reporter)
     limit_ns = plan.time_limit_ns
     limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
-    limited = dataclasses.replace(prepared, max_failures=asked.max_failures, time_limit=limit)
+    limited = dataclasses.replace(prepared, max_failures=asked.max_failures, time_limit=limit, every_s=asked.every_s)
     status = measure(limited, folder, reporter)
-    present(folder.path, reporter, report=report and not asked.beside)
-    if asked.beside:
+    present(folder.path, reporter, report=report and not asked.peers)
+    if asked.peers:
         from linkgauge.peers.beside import measure_beside
 
         mpi = library_of(folder.info, next((one.settings.mpi for one in prepared.launches), ""))
         try:
-            measure_beside(folder.path, asked.beside, mpi=mpi, devices=asked.devices, bind="none", tell=reporter.note)
+            measure_beside(folder.path, asked.peers, mpi=mpi, devices=asked.devices, bind="none", tell=reporter.note)
         finally:
             if report:
                 MakingReport(folder.path).tell(reporter)

@@ -89,7 +89,8 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     folder.update_info({"relaunched": relaunched, "resumed": resumed, "end": None})
     limit_s = asked.settled_time_limit_s()
     limit = None if limit_s is None else TimeLimit.of(limit_s, began)
-    choices = folder.info.get("asked", {}).get("library_choices", False)
+    asked_then = folder.info.get("asked", {})
+    choices = asked_then.get("library_choices", False)
     nodes = Nodes(devices, reporter.note)
     prepared = Prepared(
         pending,
@@ -99,6 +100,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
         seed,
         max_failures=asked.max_failures,
         time_limit=limit,
+        every_s=asked_then.get("every_s", 0.0),
         library_choices=choices if asked.library_choices is None else asked.library_choices,
         taken=taken,
         started={*started_in(run), *(one.name for one in given)},

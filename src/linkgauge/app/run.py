@@ -131,7 +131,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
 )
 @option(
     "--with",
-    "beside",
+    "peers",
     multiple=True,
     metavar="PEER=FOLDER",
     panel=_RUN,
@@ -206,10 +206,11 @@ class Asked:
     system: str | None = None
     concurrent_pairs: bool = False
     exchanged: bool = False
-    beside: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
     pairs: str | None = None
     choose: str | None = None
     library_choices: bool | None = None
+    every_s: float = 0.0  # of `linkgauge watch`
 
     def check(self) -> None:
         """UsageError for flags that exclude each other or need one another."""
@@ -230,10 +231,10 @@ class Asked:
             raise UsageError("--resume has the run's own nodes: leave out --nodes; --hosts gives others in their place")
         if self.threads and self.mpi:
             raise UsageError("--threads has no MPI: leave out --mpi, or --threads")
-        if self.beside:
+        if self.peers:
             from linkgauge.peers.show import named_peer
 
-            for peer in self.beside:
+            for peer in self.peers:
                 named_peer(peer)
             if self.resume is not None:
                 raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge against'")

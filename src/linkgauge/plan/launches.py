@@ -31,6 +31,7 @@ from linkgauge.plan.order import bucket_of, shuffled, value_rounds
 
 # Of a run in all its launches: days of measuring. With some retried, such a folder is still read in 2 GB.
 MOST_CASES = 200_000
+MOST_REPEATS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)

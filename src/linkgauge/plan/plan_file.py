@@ -37,6 +37,7 @@ from linkgauge.model.shape import (
     whole,
 )
 from linkgauge.plan.curves import FULL, Until
+from linkgauge.plan.launches import MOST_REPEATS
 from linkgauge.plan.model import (
     BINDINGS,
     CHOICES,
@@ -126,7 +127,7 @@ def _on(value: Any, at: str) -> str:
 
 
 PLAN: dict[str, Shape] = {
-    "name": text, "description": text, "repeat": whole(1, 10_000), "seed": whole(),
+    "name": text, "description": text, "repeat": whole(1, MOST_REPEATS), "seed": whole(),
     "time_limit": parsed_by(quantity.parse_duration), "memory_limit": parsed_by(quantity.parse_share),
     "library_choices": flag, "case": tables, "launch": tables, "job": tables,
 }  # fmt: skip

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 FAILED = ("failed", "hung", "timeout", "crashed", "corrupt", "disturbed")
 # How long after ranks that died of SIGTERM one to this process may come.
+_REST_S = 0.2  # between looks whether a signal came, while the next round of a watch is waited for
 _SIGNAL_PATIENCE_S = 2.0
 # Launches in a row that end without any case to blame and without progress.
 _MAX_IDLE_LAUNCHES = 2
@@ -112,10 +113,19 @@ class Runner:
             self._reporter.stop()
 
     def _take_turns(self, turns: Sequence[Pending]) -> None:
+        due, last = time.monotonic(), turns[0].planned.repeat if turns else 0
         for one in turns:
-            self._run_planned(one)
+            if one.planned.repeat != last:
+                last = one.planned.repeat
+                due = max(due + self._prepared.every_s, time.monotonic())  # one that was late is not caught up with
+                self._rest_until(due)
             if self._stopping():
                 break
+            self._run_planned(one)
+
+    def _rest_until(self, due: float) -> None:
+        while (left := due - time.monotonic()) > 0 and not self._stopping():
+            time.sleep(min(left, _REST_S))
 
     def _use_time(self, limit: TimeLimit) -> None:
         """Launch after launch, each for its share of the time; then again those with cases left, while time is left.

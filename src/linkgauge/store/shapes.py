@@ -31,7 +31,7 @@ NUMBER_OF_LAUNCH = whole(-1, (1 << 31) - 1)
 _FELL_BACK = table(dict.fromkeys(("mpi", "title", "reason", "taken", "when"), text))
 INFO = table(
     {
-        "asked": table({"library_choices": flag}),
+        "asked": table({"library_choices": flag, "every_s": number(0, 1e7)}),
         "machine": OBJECT,
         "devices": table(
             {

@@ -1,49 +1,76 @@
-"""What cases lose beside their loads, and what these lose: the table of `linkgauge show` and at the end of a run."""
+"""What cases lose beside their loads, and what these lose: the table of `show`, of a run's end and of the report."""
 
 from __future__ import annotations
 
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.errors import LinkgaugeError
+from linkgauge.expect.of_run import system_of_run
 from linkgauge.expect.sharing import FairShare, part_words, share_of
-from linkgauge.stats.interference import LEAST_WINDOWS, Interference, SlowDown
+from linkgauge.stats.interference import LEAST_WINDOWS, SlowDown, interferences
+from linkgauge.store.schema import IDENTITY
 from linkgauge.system.model import System
+from linkgauge.view.results import Results
 from linkgauge.view.units import digits, time_text
 
 
-def interference_table(
-    found: list[Interference], titles: dict[tuple[str, int, int, int], str], system: System | None = None
-) -> Table | None:
-    """Return the slow-downs, a row a case, or None without any. `titles`: what each case is, by its row identity.
+def interference_rows(results: Results) -> tuple[list[str], list[list[str]]]:
+    """Return the columns and a row for each case with loads: its slow-downs, and what fair shares explain of them.
 
-    With the `system` that it ran on, what fair shares of links and memories explain of each.
+    Both are empty where no case has any.
     """
+    titles = {tuple(row[name] for name in IDENTITY): results.words(row) for row in results.rows if row["beside"]}
+    found = [one for one in interferences(results.run) if one.identity in titles] if titles else []
     if not found:
-        return None
-    tails = sorted({one.quantile for each in found for one in each.slow_downs[1:]})
-    table = Table(title="beside loads: time over time alone, by turns", title_justify="left", title_style="bold",
-                  box=None, pad_edge=False, header_style="bold")  # fmt: skip
-    table.add_column("case", overflow="fold", ratio=1)
+        return [], []
+    system = _system_of(results)
     fair = {one.identity: _fair(share_of(system, one)) for one in found}
-    names = ["alone", "beside", "slow-down", "95 % interval", "mean", *(f"p{q * 100:.0f}" for q in tails), "load keeps"]
-    for name in [*names, *(["by fair shares"] if any(fair.values()) else [])]:
-        table.add_column(name, justify="right", no_wrap=name != "by fair shares")
+    tails = sorted({one.quantile for each in found for one in each.slow_downs[1:]})
+    columns = ["case", "alone", "beside", "slow-down", "95 % interval", "mean", *(f"p{q * 100:.0f}" for q in tails),
+               "load keeps", *(["by fair shares"] if any(fair.values()) else [])]  # fmt: skip
+    rows = []
     for one in sorted(found, key=lambda one: titles[one.identity]):
         middle = one.slow_downs[0]
         at = {slow.quantile: slow for slow in one.slow_downs}
         kept = [f"{100 * load.kept:.0f} %" for load in one.loads if load.kept is not None]
-        table.add_row(
-            Text(titles[one.identity]),
-            time_text(one.alone_ns),
-            time_text(one.beside_ns),
-            _factor(middle.factor),
-            _interval(middle) or f"{one.windows} of {LEAST_WINDOWS} windows",
-            _factor(one.of_means),
-            *(_factor(at[q].factor) if q in at else "-" for q in tails),
-            ", ".join(kept) or "-",
-            *([fair[one.identity] or "not known"] if any(fair.values()) else []),
+        rows.append(
+            [
+                titles[one.identity],
+                time_text(one.alone_ns),
+                time_text(one.beside_ns),
+                _factor(middle.factor),
+                _interval(middle) or f"{one.windows} of {LEAST_WINDOWS} windows",
+                _factor(one.of_means),
+                *(_factor(at[q].factor) if q in at else "-" for q in tails),
+                ", ".join(kept) or "-",
+                *([fair[one.identity] or "not known"] if any(fair.values()) else []),
+            ]
         )
-    return table
+    return columns, rows
+
+
+def interference_tables(results: Results) -> list[RenderableType]:
+    """Return the table of what cases lose beside their loads; none where no case has any."""
+    columns, rows = interference_rows(results)
+    if not rows:
+        return []
+    table = Table(title="beside loads: time over time alone, by turns", title_justify="left", title_style="bold",
+                  box=None, pad_edge=False, header_style="bold")  # fmt: skip
+    table.add_column(columns[0], overflow="fold", ratio=1)
+    for name in columns[1:]:
+        table.add_column(name, justify="right", no_wrap=name != "by fair shares")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return [table]
+
+
+def _system_of(results: Results) -> System | None:
+    try:
+        return system_of_run(results.run)
+    except LinkgaugeError:
+        return None
 
 
 def _fair(share: FairShare | None) -> str:

@@ -20,10 +20,14 @@ from linkgauge.view.chosen import chosen_ranges
 from linkgauge.view.derived import BLOCK_COLUMNS, BLOCK_NOTE, RATES, SIZE_COLUMNS, SIZE_NOTE, block_rows, size_rows
 from linkgauge.view.first import FirstLook
 from linkgauge.view.judged import advice_of, by_kind
+from linkgauge.view.loads import interference_rows
 from linkgauge.view.nodes import NODE_NOTE, node_matrices
 from linkgauge.view.page import Page, escape
 from linkgauge.view.report_first import first_screen
 from linkgauge.view.results import Results, devices_text
+from linkgauge.view.rounds import COLUMNS as ROUND_COLUMNS
+from linkgauge.view.rounds import NOTE as ROUND_NOTE
+from linkgauge.view.rounds import rounds_told, time_line
 from linkgauge.view.row import Row
 from linkgauge.view.sentence import sentence
 from linkgauge.view.tables import case_text, counts_line, left_out_text
@@ -83,6 +87,8 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | 
     _chosen(page, results)
     _beside(page, run)
     report_charts.patterns(page, results, ceilings, unit)
+    _loads(page, results)
+    _rounds(page, results)
     _derived(page, results, unit)
     report_charts.pairs(page, results, ceilings, unit)
     _nodes(page, results, unit)
@@ -232,6 +238,24 @@ def _nodes(page: Page, results: Results, unit: str) -> None:
         rows = [[f"node {core}", *cells] for core, cells in zip(matrix.cores, matrix.cells, strict=True)]
         page.static_table(columns, rows)
     page.note(NODE_NOTE)
+
+
+def _loads(page: Page, results: Results) -> None:
+    columns, rows = interference_rows(results)
+    if rows:
+        page.heading(2, "Beside loads", "loads")
+        page.static_table([(name, True) for name in columns], rows)
+        page.note("Time over time alone, by turns; which part explains a loss is among the findings.")
+
+
+def _rounds(page: Page, results: Results) -> None:
+    rows, slow = rounds_told(results)
+    if not rows:
+        return
+    page.heading(2, "Over the rounds", "rounds")
+    page.static_table([(name, True) for name in ROUND_COLUMNS], rows)
+    page.note(ROUND_NOTE + (f" Slow rounds: {'; '.join(slow)}." if slow else ""))
+    page.chart(time_line(results), "the cases that moved most", "rounds", height=260)
 
 
 def _derived(page: Page, results: Results, unit: str) -> None:

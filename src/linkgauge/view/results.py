@@ -25,6 +25,7 @@ from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
 from linkgauge.system.switches import Switches
 from linkgauge.view.alike import Kinds
 from linkgauge.view.row import Row
+from linkgauge.view.units import size_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -153,6 +154,10 @@ class Results:
                 groups.setdefault((*values_of(row, _FAMILY), self.label(row), row["size"]), []).append(row)
         once = [_once(rows, pair_of) for rows in groups.values()]
         return [(rows[0], rows) for rows in once if len(rows) >= 3]
+
+    def words(self, row: Row) -> str:
+        """Return what a case is called in a table of cases: mechanism, task and size."""
+        return f"{self.label(row)} {self.title(row)}, {size_text(row['size'])}"
 
     def title(self, row: Row, devices: bool = True, devices_words: str = "") -> str:
         """Return what a row's task is, leaving out what is as by default: `allreduce · 4 devices · float32 sum`.

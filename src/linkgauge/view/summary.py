@@ -11,8 +11,10 @@ from linkgauge.view.answer import first_answers
 from linkgauge.view.between import between_lines, distance_lines, places_line
 from linkgauge.view.first import FirstLook
 from linkgauge.view.judged import findings_of
+from linkgauge.view.loads import interference_tables
+from linkgauge.view.rounds import rounds_parts
 from linkgauge.view.sentence import sentence
-from linkgauge.view.tables import counts_line, interference_tables, status_tables
+from linkgauge.view.tables import counts_line, status_tables
 from linkgauge.view.tasks import apart_lines, task_table
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ def print_summary(run: Run, console: Console, unit: str = "GB/s") -> None:
     """
     look = FirstLook.of(run)
     print_head(look, findings_of(run), console, unit)
-    for table in [*interference_tables(look.results), *status_tables(look.results)]:
+    watched = rounds_parts(look.results) if run.info.get("asked", {}).get("every_s") else []
+    for table in [*interference_tables(look.results), *watched, *status_tables(look.results)]:
         console.print("", table, sep="\n")
     console.print("", counts_line(look.results), sep="\n")
 

@@ -11,23 +11,20 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.beside import beside_text
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import left_out_of
-from linkgauge.stats.interference import interferences
-from linkgauge.store.schema import IDENTITY
-from linkgauge.system.model import System
 from linkgauge.view.alike import Kinds, together
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.chosen import chosen_ranges
 from linkgauge.view.derived import derived_tables
 from linkgauge.view.judged import by_kind
-from linkgauge.view.loads import interference_table
+from linkgauge.view.loads import interference_tables
 from linkgauge.view.members import Members
 from linkgauge.view.nodes import node_tables
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
+from linkgauge.view.rounds import rounds_parts
 from linkgauge.view.row import Row
 from linkgauge.view.units import count_text, digits, rate_text, size_text
 
@@ -298,33 +295,13 @@ def derived(results: Results, width: int, unit: str) -> list[RenderableType]:
     return list(derived_tables(results, width, unit)) or [few]
 
 
-def interference_tables(results: Results) -> list[RenderableType]:
-    """Return the table of what cases lose beside their loads; none where no case has any."""
-    titles = {tuple(row[name] for name in IDENTITY): _task_words(results, row) for row in results.rows if row["beside"]}
-    found = [one for one in interferences(results.run) if one.identity in titles] if titles else []
-    table = interference_table(found, titles, _system_of(results)) if found else None
-    return [] if table is None else [table]
-
-
-def _system_of(results: Results) -> System | None:
-    from linkgauge.expect.of_run import system_of_run
-
-    try:
-        return system_of_run(results.run)
-    except LinkgaugeError:
-        return None
-
-
-def _task_words(results: Results, row: Row) -> str:
-    return f"{results.label(row)} {results.title(row)}, {size_text(row['size'])}"
-
-
 def everything(results: Results, width: int, unit: str, ceilings: Ceilings | None = None) -> Group:
     """Return all of `linkgauge show`; with `ceilings` each task's, and the shares of pairs."""
     parts: list[RenderableType] = []
     of_cases = [*panel_tables(results, width, unit, ceilings), *matrix_tables(results, unit, ceilings)]
     of_cases += node_tables(results, unit)
     of_cases += interference_tables(results)
+    of_cases += rounds_parts(results)
     of_cases += [Text(note, style="dim") for note in (ceilings.notes if ceilings is not None else ())]
     for part in [*of_cases, *derived_tables(results, width, unit), *status_tables(results)]:
         parts += [part, Text("")]

@@ -1,0 +1,50 @@
+"""`linkgauge watch`: the same cases in fresh launches over hours, each round a repeat of one ordinary run."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+from linkgauge.app.command_line import command, option
+from linkgauge.app.run import Asked, refuse_ranks, run_command
+from linkgauge.errors import UsageError
+from linkgauge.model.case import DIMENSIONS
+from linkgauge.model.quantity import parse_duration
+from linkgauge.plan.launches import MOST_REPEATS
+
+_NOT_OF_A_WATCH = (
+    "from_run", "cases", "resume", "retry", "force", "repeat", "time_limit", "peers", "library_choices", "report",
+    "dry_run", "as_json", "full",
+)  # fmt: skip
+
+
+@command("watch", epilog="Example: linkgauge watch --every 5m --for 8h --pattern allreduce --size 64MiB")
+@option("--every", default="5m", metavar="TIME", help="From one round's begin to the next one's.")
+@option("--for", "for_", default="24h", metavar="TIME", help="As long as this; Ctrl-C ends it before and keeps it.")
+def watch_command(every: str, for_: str, **words: Any) -> int:
+    """The same cases again and again over hours: a round each so often, all in one run folder.
+
+    Without a plan, a pattern or the like: the plan quick. 'linkgauge run --resume RUN' goes on with one that was ended.
+    """
+    refuse_ranks(os.environ)
+    every_s, whole_s = (parse_duration(text) / 1e9 for text in (every, for_))
+    rounds = math.floor(whole_s / every_s) + 1 if every_s > 0 else 0
+    if every_s < 1 or not 2 <= rounds <= MOST_REPEATS:
+        raise UsageError(
+            f"--every {every} --for {for_}: expected 2 to {MOST_REPEATS} rounds, at least a second from one to the next"
+        )
+    dimensions = {name: texts for name in DIMENSIONS if (texts := words.pop(name))}
+    if not (words["plan"] or dimensions):
+        words["quick"] = True
+    asked = Asked(**words, **_UNSAID, dimensions=dimensions, repeat=rounds, every_s=every_s)
+    asked.check()
+    from linkgauge.app.new_run import new_run
+
+    return new_run(asked, dry_run=False, as_json=False, report=True)
+
+
+_UNSAID: dict[str, Any] = {
+    "from_run": None, "cases": (), "resume": None, "retry": None, "force": False, "time_limit": None, "full": False,
+}  # fmt: skip
+watch_command.params += [parameter for parameter in run_command.params if parameter.name not in _NOT_OF_A_WATCH]

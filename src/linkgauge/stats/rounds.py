@@ -92,9 +92,7 @@ def over_rounds(run: Run) -> list[OverRounds]:
             continue
         moments = np.array([began[_identity(row)] - first for row in rows], dtype=np.float64)
         times = np.array([row["median_ns"] for row in rows], dtype=np.float64)
-        found.append(
-            OverRounds(rows[0], tuple(row["repeat"] for row in rows), moments, times, _trend(times, moments))
-        )
+        found.append(OverRounds(rows[0], tuple(row["repeat"] for row in rows), moments, times, _trend(times, moments)))
     return found
 
 

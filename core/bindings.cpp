@@ -22,6 +22,7 @@
 #include "errors.h"
 #include "group/group.h"
 #include "measure/clock.h"
+#include "measure/detours.h"
 #include "measure/statistics.h"
 #include "session.h"
 #include "transport/ccl_api.h"
@@ -474,6 +475,19 @@ void bind_session(nb::module_& module) {
       "rccl"_a, "library"_a = "", "library_folders"_a = std::vector<std::string>{});
   bind_traffic(module);
   module.def("host_clock", [] { return to_python(host_clock()); });
+  module.def(
+      "find_detours",
+      [](std::int64_t span_ns, std::int64_t least_ns) {
+        Detours found;
+        {
+          const nb::gil_scoped_release release;
+          found = find_detours(span_ns, least_ns);
+        }
+        const auto itself = [](std::int64_t value) { return value; };
+        return nb::make_tuple(column<std::int64_t>(found.start_ns, itself), column<std::int64_t>(found.ns, itself),
+                              found.span_ns, found.quantum_ns);
+      },
+      "span_ns"_a, "least_ns"_a);
 }
 
 void bind_statistics(nb::module_& module) {

@@ -256,6 +256,10 @@ def pair_bytes(
 def host_clock() -> Clock:
     """Of the host's steady clock. Measured on the first call."""
 
+def find_detours(span_ns: int, least_ns: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int, int]:
+    """Gaps of `least_ns` and more between reads of the clock on this core: starts, lengths, how long was looked, and
+    the time between two reads when nothing comes between. In ns; at most 10^6, which end the look."""
+
 def median(series: NDArray[np.float64]) -> float:
     """The median; nan of an empty series."""
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from linkgauge.app.command_line import command, flag, option
+from linkgauge.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,9 +20,16 @@ _SHOWN = 8
 @option("--devices", default="auto", help="The devices that a run would use.")
 @option("--nodes", metavar="NUMBER", help="On so many nodes of this job, or 'all', at once: what differs between them.")
 @option("--hosts", metavar="A,B|FILE", help="On these nodes, reached by ssh.")
+@option("--noise", metavar="TIME", help="How long to look for what takes the cores away, all at once: 5s.")
 @flag("--json", "as_json", help="As JSON.")
-def doctor_command(mpi: str | None, devices: str, nodes: str | None, hosts: str | None, as_json: bool) -> int:
+def doctor_command(
+    mpi: str | None, devices: str, nodes: str | None, hosts: str | None, noise: str | None, as_json: bool
+) -> int:
     """Look for what is wrong with this set-up: each check with its cost and remedy. Exit status 1 if one fails."""
+    if noise is not None:
+        if nodes is not None or hosts is not None:
+            raise UsageError("--noise is of this node: leave out --nodes and --hosts")
+        return _noise(noise, as_json)
     if nodes is not None or hosts is not None:
         return _on_nodes(mpi, devices, nodes, hosts, as_json)
     from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING, as_row, run_checks
@@ -55,6 +63,40 @@ def doctor_command(mpi: str | None, devices: str, nodes: str | None, hosts: str 
             if result.remedy:
                 console.print(Text(f"{'':12}remedy: {result.remedy}"), soft_wrap=True)
     return 1 if any(result.status == FAILING for _, result in found) else 0
+
+
+def _noise(asked: str, as_json: bool) -> int:
+    """What takes each core away: a line a core, the noisiest first; those that are quiet together."""
+    import dataclasses
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from linkgauge.doctor.noise import LEAST_NS, core_noise
+    from linkgauge.model.quantity import format_duration, parse_duration
+
+    seconds = parse_duration(asked) / 1e9
+    if not 0.1 <= seconds <= 3600:
+        raise UsageError(f"--noise {asked}: expected 100ms to 1h")
+    found = sorted(core_noise(seconds), key=lambda one: -one.share)
+    if as_json:
+        print(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
+        return 0
+    noisy = [one for one in found if one.noisy]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("core", "time lost", "detours/s", "typical", "longest", "period"):
+        table.add_column(name, justify="right")
+    for one in (noisy or found)[:_SHOWN]:
+        table.add_row(str(one.core), f"{100 * one.share:.2f} %", f"{one.count / one.span_s:.0f}",
+                      format_duration(one.typical_ns), format_duration(one.longest_ns),
+                      format_duration(one.period_ns) if one.period_ns else "-")  # fmt: skip
+    console = Console()
+    console.print(table)
+    rest = f"; {len(noisy) - _SHOWN} more like these" if len(noisy) > _SHOWN else ""
+    looked, least = (format_duration(time_ns) for time_ns in (seconds * 1e9, LEAST_NS))
+    line = f"{len(noisy)} of {len(found)} cores lost more than 1 % of {looked}, or 1 ms at a time, to what is not ours"
+    console.print(f"{line}{rest}. Detours are {least} and longer.", soft_wrap=True)
+    return 0
 
 
 def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | None, as_json: bool) -> int:

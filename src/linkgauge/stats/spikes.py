@@ -49,11 +49,15 @@ def find_spikes(
     if moments.size != series.size:
         raise ValueError(f"{moments.size} times for {series.size} values")
     resolution = median(np.diff(moments))
-    period, p_value = _period(moments[starts], resolution, level)
+    period, p_value = period_of(moments[starts], resolution, level)
     return Spikes(int(hits.size), hits.size / series.size, median(series[hits]) / centre, period, p_value)
 
 
-def _period(moments: Floats, resolution: float, level: float) -> tuple[float | None, float | None]:
+def period_of(moments: Floats, resolution: float, level: float) -> tuple[float | None, float | None]:
+    """Return the period of events at these rising moments, and the chance of it among independent ones; None: none.
+
+    `resolution` is that of the moments, in their unit; a period's chance is below `level`.
+    """
     gaps = np.diff(moments)
     if gaps.size < 5:
         return None, None

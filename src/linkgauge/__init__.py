@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # typing's own: interrupts.py
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 

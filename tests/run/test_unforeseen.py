@@ -131,12 +131,3 @@ def test_limits_are_found_before_they_are_met(
     assert said in done.stderr
     assert "ulimit" in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_a_run_that_is_terminated_before_it_measures_says_so() -> None:
-    program = (
-        "import os, signal, sys; from linkgauge.app import cli; sys.argv = ['linkgauge', 'run'];"
-        "cli.ROOT.invoke = lambda context: os.kill(os.getpid(), signal.SIGTERM); cli.main()"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (130, "linkgauge: error: interrupted\n")

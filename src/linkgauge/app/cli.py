@@ -12,14 +12,13 @@ import gc
 import importlib
 import itertools
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 import click
 
-from linkgauge import __version__
+from linkgauge import __version__, interrupts
 from linkgauge.app import standard_output
 from linkgauge.app.command_line import Group
 from linkgauge.app.standard_output import StandardOutputError
@@ -83,6 +82,7 @@ class _Commands(Group):
         for entry in COMMANDS:
             if entry.name == cmd_name:
                 found: click.Command = getattr(importlib.import_module(entry.module), f"{entry.name}_command")
+                interrupts.raise_from_now()
                 return found
         return None
 
@@ -149,8 +149,8 @@ def _run(arguments: Sequence[str], root: click.Command) -> int:
         return error.exit_status
     except click.exceptions.Exit as error:
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        report_error("interrupted")
+    except (click.Abort, KeyboardInterrupt) as error:
+        report_error(str(error) or "interrupted")
         return Exit.INTERRUPTED
     except BrokenPipeError:  # the reader went away (`linkgauge show RUN | head`): not an error
         standard_output.silence()
@@ -177,18 +177,17 @@ def _run(arguments: Sequence[str], root: click.Command) -> int:
 
 
 def main() -> NoReturn:
-    """Entry point of the `linkgauge` program."""
+    """Run the command line of this process, and end it."""
     # numpy's BLAS would start a thread for each other core, all of which spin for a while; nothing here multiplies.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # What is imported stays: looking for garbage among it takes a tenth of a short command's time.
     gc.set_threshold(50_000)
     standard_output.told_apart()
-    if sys.argv[1:2] == ["run"]:
-        # As SIGINT does, until measuring begins and both end it after the case in hand: with a word, and cleaned up.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         allow_open_files()
     except LinkgaugeError as error:
         report_error(str(error))
         sys.exit(error.exit_status)
-    sys.exit(run_command(sys.argv[1:]))
+    status = run_command(sys.argv[1:])
+    interrupts.ignore()
+    sys.exit(status)

@@ -1,4 +1,4 @@
-"""Standard output whose own errors are told from those of other files, and which prints in any locale."""
+"""Standard output whose own errors are told from those of other files; both streams print in any locale."""
 
 from __future__ import annotations
 
@@ -47,11 +47,24 @@ class _Raw(io.FileIO):
             raise StandardOutputError(error.errno, error.strerror) from None
 
 
+class _Unheard(io.FileIO):
+    def write(self, data: Any, /) -> int:
+        """Write; where nothing takes it, as when a terminal was closed, what was said goes nowhere."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
 def told_apart() -> None:
     """Let `sys.stdout` raise `StandardOutputError`: an error of write() names no file, so that none could be told.
 
-    Characters that the locale's encoding lacks are printed plainly instead of ending the command.
+    Characters that the locale's encoding lacks are printed plainly instead of ending the command. What cannot be said
+    on standard error ends none either: a run whose terminal is gone still has to write its end.
     """
+    if sys.stderr is not None:
+        said = io.BufferedWriter(_Unheard(sys.stderr.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(said, encoding=sys.stderr.encoding, errors="plainly", line_buffering=True)
     known = sys.stdout
     if known is None:
         return
@@ -59,8 +72,6 @@ def told_apart() -> None:
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(raw), encoding=known.encoding, errors="plainly", line_buffering=known.isatty()
     )
-    if isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr.reconfigure(errors="plainly")
 
 
 def silence() -> None:

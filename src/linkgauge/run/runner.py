@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linkgauge import interrupts
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.case import Case
 from linkgauge.plan.curves import Curves
@@ -99,7 +100,8 @@ class Runner:
         self._reporter.start(
             RunState(self.left, estimated_total_s=estimated, started_at=time.monotonic(), ends_at=ends_at)
         )
-        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        ending = {signal.SIGINT, signal.SIGTERM, *interrupts.heeded()}
+        previous = {number: signal.signal(number, self._on_signal) for number in ending}
         try:
             if limit is None:
                 self._take_turns(self._pending)

@@ -145,6 +145,19 @@ class Layout:
         groups = ",".join(f"g{one}" for one in range(len(self.groups)))
         return "\n".join([*lines, f"SwitchName=core Switches={groups}", ""])
 
+    def fabric_file(self) -> str:
+        """The switches as `linkgauge run --fabric` reads them: a node and what is above it a line, with rates."""
+        rates: dict[str, float] = {}
+        for link in self.links():
+            rates[link.name] = rates.get(link.name, 0.0) + link.rate
+        lines = []
+        for node in self.nodes:
+            group, switch = self.place(node)
+            above = [f"s{switch}"] + ([f"g{group}"] if len(self.groups[group]) > 1 else [])
+            above += ["core"] if len(self.groups) > 1 else []
+            lines.append(" ".join(f"{one}={rates[one] / MBIT:g}Mb/s" if one in rates else one for one in [node, *above]))
+        return "\n".join([*lines, ""])
+
     def to_text(self) -> str:
         """As JSON, for the process that makes it."""
         return json.dumps(dataclasses.asdict(self))

@@ -71,6 +71,25 @@ def test_a_link_that_all_ways_share_is_named() -> None:
     assert {part for part in own.keys() & other.keys() if part[1]}
 
 
+def test_host_devices_share_the_memory_of_their_host() -> None:
+    """Two copies of cores on one host, whose memory's rate is not known; once it is, half of it each."""
+    node = dataclasses.replace(catalog.load("summitdev").nodes[0])
+    hosts = [dataclasses.replace(node, name="numa0", kind="host", ordinal=None, memory_rate=None)]
+    hosts += [dataclasses.replace(node, name=f"host{k}", kind="device", ordinal=k, memory_rate=None) for k in (0, 1)]
+    known = catalog.load("summitdev")
+    links = tuple(dataclasses.replace(known.links[0], a=f"host{k}", b="numa0", kind="memory") for k in (0, 1))
+    system = dataclasses.replace(known, nodes=tuple(hosts), links=links)
+    one, other = case("local_copy", 0), case("local_copy", 1)
+    found = fair_share(system, one, at(5e9), [(other, at(5e9))])
+    assert found is not None
+    assert (found.part, found.unknown) == (None, ("numa0", ""))
+    rate = dataclasses.replace(next(n for n in known.nodes if n.memory_rate is not None).memory_rate, value=12e9)  # type: ignore[type-var]
+    rated = dataclasses.replace(system, nodes=(dataclasses.replace(hosts[0], memory_rate=rate), *hosts[1:]))
+    found = fair_share(rated, one, at(5e9), [(other, at(5e9))])
+    assert found is not None
+    assert (found.low, found.high, found.words) == (pytest.approx(10 / 6), pytest.approx(2.0), "memory of numa0")
+
+
 def test_what_is_not_known_is_not_said() -> None:
     system = catalog.load("hgx-h200-8")
     staged = case("unidirectional", 0, 1, transport="staging")

@@ -131,9 +131,8 @@ def test_rounds_take_no_less_than_all_at_once_and_longer_where_pairs_are_unlike(
         nodes=8, gpus=1, ports=1, port_rate=1.0, block_nodes=2, link_rate=1.0, spines=1, up_links=1
     )
     layout = laid_out(fabric, 8, Placement())
-    seconds = {
-        name: answers(layout, Request("alltoall", 3, name), [Rule("best")])[0].seconds for name in ("at_once", "pairwise")
-    }
+    names = ("at_once", "pairwise")
+    seconds = {name: answers(layout, Request("alltoall", 3, name), [Rule("best")])[0].seconds for name in names}
     # A switch's uplink has 2 x 6 blocks of 3 bytes at once; by rounds it rests while the two nodes below it exchange.
     assert seconds == pytest.approx({"at_once": 36.0, "pairwise": 36.0 + 3.0})
 

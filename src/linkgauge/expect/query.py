@@ -125,12 +125,17 @@ class Query:
 
     def memory_of(self, name: str) -> Node:
         """Return the node whose memory holds a device's buffers: itself, or of a host device the host."""
-        node = self.system.node(name)
-        if node.memory_rate is not None:
-            return node
-        links = (link for link in self.system.links_of(name) if link.kind == "memory")
-        hosts = [link.other(name) for link in links if self.system.kinds[link.other(name)] == "host"]
-        return self.system.node(hosts[0]) if hosts else node
+        return memory_of(self.system, name)
+
+
+def memory_of(system: System, name: str) -> Node:
+    """Return the node whose memory holds a device's buffers: itself, or of a host device the host."""
+    node = system.node(name)
+    if node.memory_rate is not None:
+        return node
+    links = (link for link in system.links_of(name) if link.kind == "memory")
+    hosts = [link.other(name) for link in links if system.kinds[link.other(name)] == "host"]
+    return system.node(hosts[0]) if hosts else node
 
 
 def query(system: System, case: Mapping[str, Any]) -> Query:

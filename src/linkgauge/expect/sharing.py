@@ -4,8 +4,9 @@ Each job alone takes of a part what its bytes there over its own time say. Where
 nothing that they share costs them anything; else each gets a max-min fair share of the part (Bertsekas and Gallager
 1992, 6.5.2), and the measured job's operation takes as much longer as its share is less than it took alone.
 
-What a part can carry is known no better than between two figures: its nominal rate, and what was seen to pass it by one
-job alone, or three quarters of the nominal rate where that is more. So a fair slow-down is a range.
+What a part can carry is known no better than between two figures: its nominal rate, and what the measured job was seen
+to take of it alone, or three quarters of the nominal rate where that is more. So a fair slow-down is a range. Not what
+another took: a mechanism that fills the same wire with less payload has half of the wire, not of the other's payload.
 """
 
 from __future__ import annotations
@@ -19,35 +20,69 @@ from scipy.sparse import csr_matrix
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.graph import FABRIC, NODE, Wires, wires
 from linkgauge.expect.paths import loads
+from linkgauge.expect.network import Network, Part
+from linkgauge.expect.query import memory_of
+from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
 from linkgauge.simulate.arrays import Floats
 from linkgauge.simulate.fair import Classes, max_min
+from linkgauge.stats.interference import Interference
 from linkgauge.system.model import System
 
 USUAL_SHARE = 0.75
 """Of a part's nominal rate, that payload reaches on the machines measured: 0.77 to 0.88 (docs/measured/h200.md)."""
-Part = tuple[str, str]
-"""A link's direction, `(from, to)`; or a memory, `(of, "")`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FairShare:
     """The slow-down that fair shares explain, from `low` to `high`, and the part where it is the largest.
 
-    Both 1, and no part, where what the jobs share can carry them together.
+    Both 1, and no part, where what the jobs share can carry them together. `unknown` is a part that both use of which
+    it is not known what it carries: it may explain more.
     """
 
     low: float
     high: float
     part: Part | None
+    unknown: Part | None = None
 
     @property
     def words(self) -> str:
         """The part: `gpu0 to nvswitch`, `memory of gpu1`."""
-        if self.part is None:
-            return ""
-        return f"{self.part[0]} to {self.part[1]}" if self.part[1] else f"memory of {self.part[0]}"
+        return part_words(self.part)
+
+
+def part_words(part: Part | None) -> str:
+    """What a user calls a part; empty for none."""
+    if part is None:
+        return ""
+    return f"{part[0]} to {part[1]}" if part[1] else f"memory of {part[0]}"
+
+
+def share_of(system: System | None, found: Interference, network: Network | None = None) -> FairShare | None:
+    """What fair shares explain of what a case was seen to lose; None where that is not known.
+
+    Of a case on several nodes, of the `network` between them; of others, of the `system` that a node is.
+    """
+    rates = {load.number: load.alone_ns for load in found.loads}
+    loads = [(load.case, rates.get(number)) for number, load in enumerate(loads_of(found.case.beside), 1)]
+    known = [(case, ns) for case, ns in loads if ns]
+    if len(known) < len(loads):
+        return None
+    if found.case.devices_per_node:
+        return None if network is None else _on_network(network, found, known)
+    if system is None:
+        return None
+    return fair_share(system, found.case, found.alone_ns, known)
+
+
+def _on_network(network: Network, found: Interference, others: Sequence[tuple[Case, float]]) -> FairShare | None:
+    launch = found.identity[1]
+    own = network.taken(found.case, launch)
+    theirs = [(network.taken(case, launch), ns) for case, ns in others]
+    parts = set(own or {}).union(*(one or {} for one, _ in theirs))
+    return explained(own, found.alone_ns, theirs, network.rates(parts))
 
 
 def fair_share(
@@ -58,21 +93,31 @@ def fair_share(
     All on one node of this system. None where it is not known which ways a job's bytes go.
     """
     own = taken(system, measured)
-    theirs = [taken(system, case) for case, _ in others]
-    if own is None or any(one is None for one in theirs):
+    theirs = [(taken(system, case), ns) for case, ns in others]
+    return explained(own, alone_ns, theirs, _rates(system))
+
+
+def explained(
+    own: Mapping[Part, float] | None, alone_ns: float, others: Sequence[tuple[Mapping[Part, float] | None, float]],
+    rates: Mapping[Part, float],
+) -> FairShare | None:  # fmt: skip
+    """The same from bytes of one operation over each part; None where those of any job are not known."""
+    if own is None or any(theirs is None for theirs, _ in others):
         return None
-    rates = _rates(system)
     worst = FairShare(1.0, 1.0, None)
     for part, amount in own.items():
         demands = [amount / alone_ns * 1e9]
-        demands += [(one or {}).get(part, 0.0) / ns * 1e9 for one, (_, ns) in zip(theirs, others, strict=True)]
+        demands += [(theirs or {}).get(part, 0.0) / ns * 1e9 for theirs, ns in others]
         nominal = rates.get(part, np.inf)
-        if not np.isfinite(nominal) or demands[0] <= 0:
+        if demands[0] <= 0 or not any(demands[1:]):
             continue
-        seen = min(nominal, max(USUAL_SHARE * nominal, *demands))
+        if not np.isfinite(nominal):
+            worst = dataclasses.replace(worst, unknown=part)
+            continue
+        seen = min(nominal, max(USUAL_SHARE * nominal, demands[0]))
         low, high = (demands[0] / _shares(demands, capacity)[0] for capacity in (max(nominal, seen), seen))
         if high > max(worst.high, 1.0 + 1e-9):
-            worst = FairShare(float(low), float(high), part)
+            worst = FairShare(float(low), float(high), part, worst.unknown)
     return worst
 
 
@@ -104,7 +149,8 @@ def taken(system: System, case: Case) -> dict[Part, float] | None:
     if info.host_ways and not info.alone:
         return _over_host_links(system, case, names)
     if case.pattern == "local_copy":
-        return _summed(((names[device], ""), 2.0 * case.size) for device in case.devices)
+        memories = (memory_of(system, names[device]).name for device in case.devices)
+        return _summed(((memory, ""), 2.0 * case.size) for memory in memories)
     devices_only = case.source_memory == case.target_memory == "device"
     if not devices_only or case.transport == "staging" or info.host_ways or case.source_device >= 0:
         return None
@@ -113,7 +159,7 @@ def taken(system: System, case: Case) -> dict[Part, float] | None:
     except LinkgaugeError:
         return None
     joined = graph if graph.joined(set(case.devices)) else wires(system, NODE)
-    return _routed(joined, pairs)
+    return _routed(system, joined, pairs)
 
 
 def _pairs(case: Case, names: Mapping[int, str]) -> dict[tuple[str, str], float]:
@@ -128,15 +174,47 @@ def _pairs(case: Case, names: Mapping[int, str]) -> dict[tuple[str, str], float]
     return found
 
 
-def _routed(graph: Wires, pairs: Mapping[tuple[str, str], float]) -> dict[Part, float] | None:
+def _routed(system: System, graph: Wires, pairs: Mapping[tuple[str, str], float]) -> dict[Part, float] | None:
     """The pairs' bytes over their ways of fewest hops, and through the memories at both ends."""
     apart = {ends: moved for ends, moved in pairs.items() if ends[0] != ends[1]}
     try:
         over = loads(graph, apart) if apart else {}
     except ValueError:
         return None
-    ends = [((end, ""), moved) for pair, moved in pairs.items() for end in pair]
+    ends = [((memory_of(system, end).name, ""), moved) for pair, moved in pairs.items() for end in pair]
     return {part: moved for part, moved in _summed([*over.items(), *ends]).items() if moved > 0}
+
+
+COPY_ENGINE, MULTIPROCESSORS = "copy engine", "multiprocessors"
+
+
+def engines(case: Case) -> frozenset[tuple[str, int]] | None:
+    """Which engines of which devices a job keeps busy; None where that is a library's affair.
+
+    A copy is the engine's of the device that begins it: the sender's or the receiver's of one-sided copies.
+    """
+    if case.transport == "mpi":
+        return None if "device" in (case.source_memory, case.target_memory) else frozenset()
+    if case.transport == "ccl":
+        return frozenset((MULTIPROCESSORS, device) for device in case.devices)
+    busy = set(case.devices)
+    if case.transport != "staging" and not PATTERNS[case.pattern].host_ways and len(busy) > 1:
+        size = case.group_ranks
+        pulls = "pull" in case.variant.split("+") or ("push" not in case.variant and case.initiator == "receiver")
+        listed = pair_bytes(case.pattern, size, case.size, case.distribution, case.root)
+        ranks = {pair[1 if pulls else 0] for pair in listed}
+        busy = {case.devices[group * size + rank] for group in range(case.groups) for rank in ranks}
+    kind = MULTIPROCESSORS if case.transport == "kernel" else COPY_ENGINE
+    return frozenset((kind, device) for device in busy)
+
+
+def engines_in_common(case: Case) -> tuple[tuple[str, int], ...] | None:
+    """Engines that a case and any of its loads keep busy, in order; None where one of them is a library's affair."""
+    own = engines(case)
+    others = [engines(load.case) for load in loads_of(case.beside)]
+    if own is None or None in others:
+        return None
+    return tuple(sorted(own & frozenset().union(*(one for one in others if one is not None))))
 
 
 def _over_host_links(system: System, case: Case, names: Mapping[int, str]) -> dict[Part, float] | None:
@@ -149,7 +227,7 @@ def _over_host_links(system: System, case: Case, names: Mapping[int, str]) -> di
         ways = [(hosts[0], names[device]) if way == "into" else (names[device], hosts[0])
                 for way in PATTERNS[case.pattern].host_ways]  # fmt: skip
         for ends in ways:
-            routed = _routed(graph, {ends: float(case.size)})
+            routed = _routed(system, graph, {ends: float(case.size)})
             if routed is None:
                 return None
             total += routed.items()

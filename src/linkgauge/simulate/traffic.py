@@ -102,7 +102,8 @@ def _pairwise(layout: Layout, r: Request) -> list[Stage]:
     i + k and receives from i - k (MPICH's and Open MPI's `pairwise`, which both take for large messages)."""
     n = layout.ranks
     if n * n > _MOST_PAIRS:
-        raise UsageError(f"alltoall by pairwise on {n} ranks: expected {int(_MOST_PAIRS**0.5)} at most; at_once takes any")
+        most = int(_MOST_PAIRS**0.5)
+        raise UsageError(f"alltoall by pairwise on {n} ranks: expected {most} at most; at_once takes any")
     own = np.arange(n)
     return [_flows(own, own ^ k if n & (n - 1) == 0 else (own + k) % n, r.size) for k in range(1, n)]
 

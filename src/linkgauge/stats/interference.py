@@ -59,7 +59,11 @@ class LoadRate:
 
 @dataclasses.dataclass(frozen=True)
 class Interference:
-    """One case and its loads, of one launch and attempt: slow-downs of QUANTILES and the loads' rates."""
+    """One case and its loads, of one launch and attempt: slow-downs of QUANTILES and the loads' rates.
+
+    `of_means` is the mean beside over the mean alone: with the slow-down of p99 GPCNeT's congestion impact factors
+    (Chunduri et al., SC'19, Section 3.3).
+    """
 
     case: Case
     identity: Identity
@@ -67,6 +71,7 @@ class Interference:
     beside_ns: float
     windows: int
     slow_downs: tuple[SlowDown, ...]
+    of_means: float
     loads: tuple[LoadRate, ...]
 
 
@@ -108,7 +113,8 @@ def _interference(
     middle, count = slow_down(beside, alone, windows)
     tails = (_tail(beside, alone, quantile) for quantile in QUANTILES[1:])
     return Interference(case, identity, median(alone), median(beside), count,
-                        (middle, *(one for one in tails if one is not None)), loads)  # fmt: skip
+                        (middle, *(one for one in tails if one is not None)),
+                        float(beside.mean() / alone.mean()), loads)  # fmt: skip
 
 
 def _windows(block: series.Block) -> list[int]:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.expect.network import Network
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import left_out_of
@@ -300,7 +301,7 @@ def interference_tables(results: Results) -> list[RenderableType]:
     """Return the table of what cases lose beside their loads; none where no case has any."""
     titles = {tuple(row[name] for name in IDENTITY): _task_words(results, row) for row in results.rows if row["beside"]}
     found = [one for one in interferences(results.run) if one.identity in titles] if titles else []
-    table = interference_table(found, titles, _system_of(results)) if found else None
+    table = interference_table(found, titles, _system_of(results), Network.of_run(results.run)) if found else None
     return [] if table is None else [table]
 
 

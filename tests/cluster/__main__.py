@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--switch-rate", type=float, help="of a switch's link upwards; as its nodes' together")
     parser.add_argument("--group-rate", type=float, help="of a group's link upwards; as its nodes' together")
     parser.add_argument("--slow", action="append", default=[], metavar="LINK=SHARE", help="n3=0.6, n3.1=0, s1=0.5")
+    parser.add_argument("--lossless", action="store_true", help="nothing is dropped: bounded windows, deep queues")
     parser.add_argument("--slurm", action="store_true", help="with Slurm, a daemon on each node")
     parser.add_argument("command", nargs="*", help="what is run on the node login")
     asked = parser.parse_args()
@@ -42,6 +43,7 @@ def main() -> int:
         group_rate=asked.group_rate and asked.group_rate * MBIT,
         rails=asked.rails,
         slow={name: float(share) for name, _, share in (word.partition("=") for word in asked.slow)},
+        lossless=asked.lossless,
     )
     try:
         with Cluster(layout) as cluster:

@@ -148,15 +148,28 @@ class Cluster:
         )  # fmt: skip
 
     def _counted(self, where: str, interface: str) -> int:
+        return sum(int(one["bytes"]) for one in self._shapers(where, interface))
+
+    def _shapers(self, where: str, interface: str) -> list[dict[str, Any]]:
         said = self.run(where, ["tc", "-s", "-j", "qdisc", "show", "dev", interface]).stdout
-        return sum(int(one["bytes"]) for one in json.loads(said) if one["kind"] == "tbf")
+        return [one for one in json.loads(said) if one["kind"] == "tbf"]
+
+    def dropped(self) -> int:
+        """Packets that the shapers of all links have dropped so far."""
+        found = 0
+        for link in self.layout.links():
+            node = link.name in self.layout.nodes
+            lower = f"eth{link.rail}" if node else f"{link.name}u{link.rail}"
+            for where, interface in ((link.name if node else "fabric", lower), ("fabric", f"{link.name}p{link.rail}")):
+                found += sum(int(one["drops"]) for one in self._shapers(where, interface))
+        return found
 
     def set_rate(self, link: str, rate: float, rail: int = 0) -> None:
         """Give a link another rate, in bits a second, both ways."""
         node = link in self.layout.nodes
         lower = f"eth{rail}" if node else f"{link}u{rail}"
         for where, interface in ((link if node else "fabric", lower), ("fabric", f"{link}p{rail}")):
-            self.run(where, ["tc", *tbf_words(interface, rate)])
+            self.run(where, ["tc", *tbf_words(interface, rate, self.layout.queue)])
 
 
 def _child_of(pid: int) -> int:

@@ -66,8 +66,11 @@ def in_node(pid: int, *words: str, text: str | None = None) -> None:
     call("nsenter", "--target", str(pid), "--net", *words, text=text)
 
 
-def tbf(interface: str, rate: float) -> str:
-    return " ".join(tbf_words(interface, rate)) + "\n"
+def bound_windows(pid: int, window: int) -> None:
+    """Of a node's connections: reno, whose window stays where nothing is lost, so that all take alike; bbr would go by
+    its own measure of the way's rate, and of all that share a queue none would find it."""
+    for name, value in (("tcp_congestion_control", "reno"), ("tcp_wmem", f"4096 {window} {window}")):
+        in_node(pid, "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/{name}")
 
 
 def make_node(name: str, folder: Path, memory: str) -> int:
@@ -115,6 +118,10 @@ def make(layout: Layout, folder: Path) -> None:
     bridges = sorted({switch(one.above, one.rail) for one in links})
     ip = "".join(f"link add {name} type bridge\nlink set {name} up\n" for name in bridges)
     limits = ""
+
+    def tbf(interface: str, rate: float) -> str:
+        return " ".join(tbf_words(interface, rate, layout.queue)) + "\n"
+
     of_node: dict[str, list[str]] = {name: [] for name in names}
     limit_of: dict[str, str] = dict.fromkeys(names, "")
     for one in links:
@@ -141,6 +148,8 @@ def make(layout: Layout, folder: Path) -> None:
         in_node(pids[name], "ip", "-batch", "-", text="\n".join(commands) + "\n")
         if limit_of[name]:
             in_node(pids[name], "tc", "-batch", "-", text=limit_of[name])
+        if layout.window is not None:
+            bound_windows(pids[name], layout.window)
 
 
 def main() -> None:

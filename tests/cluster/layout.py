@@ -15,13 +15,18 @@ MBIT = 1_000_000
 _BURST_S = 0.002
 _LEAST_BURST = 16_000
 _QUEUE_MS = 100
+# Of a lossless fabric: what a connection has under way fills its node's link for so long. A rank that two cores have to
+# share with seven others is away for some 10 ms, and what waits in a queue is what a next round's first word waits for.
+_WINDOW_S = 0.02
+_LEAST_WINDOW = 65_536
 
 
-def tbf_words(interface: str, rate: float) -> list[str]:
-    """What tc is told to shape what leaves an interface, `rate` in bits a second."""
+def tbf_words(interface: str, rate: float, queue: int | None = None) -> list[str]:
+    """What tc is told to shape what leaves an interface, `rate` in bits a second; `queue`: bytes that may wait."""
     burst = max(_LEAST_BURST, int(rate / 8 * _BURST_S))
+    depth = ["latency", f"{_QUEUE_MS}ms"] if queue is None else ["limit", str(queue)]
     return ["qdisc", "replace", "dev", interface, "root", "tbf", "rate", f"{rate:.0f}bit", "burst", str(burst),
-            "latency", f"{_QUEUE_MS}ms"]  # fmt: skip
+            *depth]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +46,9 @@ class Layout:
     `switch_rate`, `group_rate`: of the links upwards of a switch and of a group; None: of as many nodes as hang below,
     so that they are never the narrow place. `slow`: by link its share of that rate, n3 or, of one rail alone, n3.1;
     0: the link is down. `shared_memory`: all nodes have one /dev/shm, as containers of one host may.
+
+    `lossless`: nothing is dropped, as on fabrics of credits, and queues are short: a connection has a bounded window
+    (`window`), and queues hold all of them. Else TCP's own way: full queues, drops, and a fabric's shares only roughly.
     """
 
     groups: tuple[tuple[int, ...], ...] = ((2,),)
@@ -50,6 +58,18 @@ class Layout:
     rails: int = 1
     slow: Mapping[str, float] = dataclasses.field(default_factory=dict)
     shared_memory: bool = False
+    lossless: bool = False
+
+    @property
+    def window(self) -> int | None:
+        """Bytes that a connection may have under way where nothing is to be dropped; None: as TCP finds."""
+        return max(_LEAST_WINDOW, int(self.rate / 8 * _WINDOW_S)) if self.lossless else None
+
+    @property
+    def queue(self) -> int | None:
+        """Bytes that a link's queue holds: the windows of two connections of each two nodes; None: as long as usual."""
+        window = self.window
+        return None if window is None else 2 * window * len(self.nodes) ** 2
 
     @classmethod
     def of(cls, nodes: int, **more: object) -> Layout:
@@ -124,6 +144,21 @@ class Layout:
             lines.append(f"SwitchName=g{group} Switches={','.join(f's{one}' for one in range(first, switch))}")
         groups = ",".join(f"g{one}" for one in range(len(self.groups)))
         return "\n".join([*lines, f"SwitchName=core Switches={groups}", ""])
+
+    def fabric_file(self) -> str:
+        """The switches as `linkgauge run --fabric` reads them: a node and what is above it a line, with rates."""
+        rates: dict[str, float] = {}
+        for link in self.links():
+            rates[link.name] = rates.get(link.name, 0.0) + link.rate
+        lines = []
+        for node in self.nodes:
+            group, switch = self.place(node)
+            above = [f"s{switch}"] + ([f"g{group}"] if len(self.groups[group]) > 1 else [])
+            above += ["core"] if len(self.groups) > 1 else []
+            lines.append(
+                " ".join(f"{one}={rates[one] / MBIT:g}Mb/s" if one in rates else one for one in [node, *above])
+            )
+        return "\n".join([*lines, ""])
 
     def to_text(self) -> str:
         """As JSON, for the process that makes it."""

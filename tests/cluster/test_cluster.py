@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -80,6 +81,55 @@ def test_links_carry_their_rate_and_shapers_count_it() -> None:
             assert 1.0 <= moved[name].received / size <= 1.1, name
         assert 1.0 <= moved["n1"].sent / size <= 1.1
         assert moved["s1"].received == pytest.approx(moved["s0"].sent, rel=0.02)
+
+
+_INCAST = """
+import os, socket, sys, threading, time
+address, seconds, senders = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+if sys.argv[1] == "listen":
+    got = [0] * senders
+    with socket.create_server((address, 5000)) as server:
+        print("listens", flush=True)
+        links = [server.accept()[0] for _ in range(senders)]
+    def take(number):
+        while True:
+            got[number] += len(links[number].recv(1 << 16))
+    for number in range(senders):
+        threading.Thread(target=take, args=(number,), daemon=True).start()
+    time.sleep(1)
+    for _ in range(seconds):
+        before, began = list(got), time.monotonic()
+        time.sleep(1)
+        took = time.monotonic() - began
+        print(*((now - then) / took for now, then in zip(got, before)), flush=True)
+    os._exit(0)
+with socket.create_connection((address, 5000)) as link:
+    try:
+        while True:
+            link.sendall(bytes(1 << 16))
+    except OSError:
+        pass
+"""
+
+
+@needs_cluster
+def test_many_into_one_port_fill_it_in_equal_parts_and_lose_nothing_where_nothing_is_to_be_lost() -> None:
+    rate, senders, windows = 50 * MBIT, ("n0", "n1", "n2"), 5
+    with Cluster(Layout.of(4, rate=rate, lossless=True)) as cluster:
+        words = [sys.executable, "-c", _INCAST]
+        more = [cluster.layout.address("n3"), str(windows), str(len(senders))]
+        taker = cluster.start("n3", [*words, "listen", *more], stdout=subprocess.PIPE)
+        assert taker.stdout is not None
+        assert taker.stdout.readline() == b"listens\n"
+        sending = [cluster.start(node, [*words, "send", *more]) for node in senders]
+        lines = [[8 * float(word) / rate for word in taker.stdout.readline().split()] for _ in range(windows)]
+        for one in [*sending, taker]:
+            one.kill()
+            one.communicate()
+        assert 0.90 <= statistics.median(map(sum, lines)) <= 0.97, lines  # TCP's payload is 0.957 of the wire
+        shares = [statistics.median(column) for column in zip(*lines, strict=True)]
+        assert shares == pytest.approx([sum(shares) / 3] * 3, rel=0.15)
+        assert cluster.dropped() == 0
 
 
 @needs_cluster

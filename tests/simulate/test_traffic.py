@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import pair_bytes, sent_and_received
 from linkgauge.simulate import fabric as fabrics
+from linkgauge.simulate.answer import answers, laid_out
 from linkgauge.simulate.layout import Layout
+from linkgauge.simulate.placement import Placement
+from linkgauge.simulate.routes import Rule
 from linkgauge.simulate.traffic import TRAFFIC, Request, Stage, class_terms, parents, stages, zipf
 
 core: Any = importlib.import_module("linkgauge._core")
@@ -113,6 +116,27 @@ def test_halving_and_doubling_move_what_they_must(n: int) -> None:
     np.testing.assert_allclose(doubling, np.log2(n) * m)
 
 
+@pytest.mark.parametrize("n", [2, 3, 6, 8, 12])
+def test_rounds_of_pairs_are_an_alltoall_and_each_rank_has_one_partner_a_round(n: int) -> None:
+    layout = layout_of(n)
+    rounds = stages(layout, Request("alltoall", 5, "pairwise"))
+    assert len(rounds) == n - 1
+    for one in rounds:
+        assert sorted(one.source.tolist()) == sorted(one.target.tolist()) == list(range(n))
+    np.testing.assert_allclose(table_of(rounds, n), table_of(stages(layout, Request("alltoall", 5)), n))
+
+
+def test_rounds_take_no_less_than_all_at_once_and_longer_where_pairs_are_unlike() -> None:
+    fabric = fabrics.fat_tree(
+        nodes=8, gpus=1, ports=1, port_rate=1.0, block_nodes=2, link_rate=1.0, spines=1, up_links=1
+    )
+    layout = laid_out(fabric, 8, Placement())
+    names = ("at_once", "pairwise")
+    seconds = {name: answers(layout, Request("alltoall", 3, name), [Rule("best")])[0].seconds for name in names}
+    # A switch's uplink has 2 x 6 blocks of 3 bytes at once; by rounds it rests while the two nodes below it exchange.
+    assert seconds == pytest.approx({"at_once": 36.0, "pairwise": 36.0 + 3.0})
+
+
 @pytest.mark.parametrize("n", list(range(2, 40)))
 def test_trees_reach_all_from_one_root_and_no_node_has_more_than_two_children(n: int) -> None:
     up = parents(n)
@@ -149,7 +173,8 @@ def test_permutations_send_once_and_receive_once(pattern: str) -> None:
     ("request_", "words"),
     [
         (Request("alltoal", 8), "did you mean"),
-        (Request("alltoall", 8, "ring"), "leave --algorithm out"),
+        (Request("alltoall", 8, "ring"), "expected one of at_once, pairwise"),
+        (Request("alltoallv", 8, "ring"), "leave --algorithm out"),
         (Request("allreduce", 8, "rong"), "expected one of ring"),
         (Request("allreduce", 8, "halving"), "power of two"),
         (Request("alltoallv", 8, "", "classes:1,2"), "square of numbers"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 
@@ -50,6 +51,38 @@ def test_addresses_of_ranks_and_a_file_by_hand_give_the_layout() -> None:
     assert by_rank.farthest(["n0"]) == "node"
     assert by_rank.farthest(["n0", "elsewhere"]) == by_rank.distance("n0", "elsewhere") == ""
     assert of_addresses({"a": "a", "b": "b"}) is None  # no topology plug-in
+
+
+def test_ways_go_up_to_the_first_switch_above_both_and_rates_are_of_links_upwards() -> None:
+    layout = Layout(((2, 2), (1,)), rate=80e6, switch_rate=40e6, group_rate=20e6)
+    found = of_text(layout.fabric_file(), "by hand")
+    assert classes(found, layout.nodes) == true_classes(layout)
+    assert found.way("n0", "n1") == (("n0", "s0"), ("s0", "n1"))
+    assert found.way("n1", "n2") == (("n1", "s0"), ("s0", "g0"), ("g0", "s1"), ("s1", "n2"))
+    rates = {link.name: link.rate / 8 for link in layout.links()}
+    for a, b in itertools.permutations(layout.nodes, 2):
+        way = found.way(a, b)
+        assert way is not None
+        assert (way[0][0], way[-1][1]) == (a, b)
+        assert all(up == down for (_, up), (down, _) in itertools.pairwise(way))
+        assert [found.rate(*link) for link in way] == [
+            rates[low] for link in way for low in [max(link, key=lambda name: "cgsn".index(name[0]))]
+        ]
+    assert Switches(**found.plain()) == dataclasses.replace(found, above={n: list(s) for n, s in found.above.items()})  # type: ignore[arg-type]
+    assert found.way("n0", "elsewhere") is None
+    assert of_text("a s0\nb s1", "by hand").way("a", "b") is None  # nothing above both
+    assert of_text(SCONTROL.replace("=1", "=40Gb/s"), "there").rate("core", "g0") == 5e9
+    assert of_text(SCONTROL, "there").rates == {}  # a number alone
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("n0=fast s0", "no quantity"), ("n0=0Gb/s s0", "expected NAME=RATE"), ("n0 =1Gb/s", "expected NAME=RATE"),
+     ("a s0=1Gb/s\nb s0=2Gb/s", "s0 has two rates"), ("a s0=5", "unknown unit")],
+)  # fmt: skip
+def test_rates_that_are_none_are_one_line(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        of_text(text, "by hand")
 
 
 def ib(layout: Layout) -> str:

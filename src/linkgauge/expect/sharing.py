@@ -19,6 +19,7 @@ from scipy.sparse import csr_matrix
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.graph import FABRIC, NODE, Wires, wires
+from linkgauge.expect.network import Network, Part
 from linkgauge.expect.paths import loads
 from linkgauge.expect.query import memory_of
 from linkgauge.model.beside import loads_of
@@ -31,8 +32,6 @@ from linkgauge.system.model import System
 
 USUAL_SHARE = 0.75
 """Of a part's nominal rate, that payload reaches on the machines measured: 0.77 to 0.88 (docs/measured/h200.md)."""
-Part = tuple[str, str]
-"""A link's direction, `(from, to)`; or a memory, `(of, "")`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,14 +60,29 @@ def part_words(part: Part | None) -> str:
     return f"{part[0]} to {part[1]}" if part[1] else f"memory of {part[0]}"
 
 
-def share_of(system: System | None, found: Interference) -> FairShare | None:
-    """What fair shares explain of what a case was seen to lose; None where that is not known, or it is of two nodes."""
+def share_of(system: System | None, found: Interference, network: Network | None = None) -> FairShare | None:
+    """What fair shares explain of what a case was seen to lose; None where that is not known.
+
+    Of a case on several nodes, of the `network` between them; of others, of the `system` that a node is.
+    """
     rates = {load.number: load.alone_ns for load in found.loads}
     loads = [(load.case, rates.get(number)) for number, load in enumerate(loads_of(found.case.beside), 1)]
     known = [(case, ns) for case, ns in loads if ns]
-    if system is None or found.case.devices_per_node or len(known) < len(loads):
+    if len(known) < len(loads):
+        return None
+    if found.case.devices_per_node:
+        return None if network is None else _on_network(network, found, known)
+    if system is None:
         return None
     return fair_share(system, found.case, found.alone_ns, known)
+
+
+def _on_network(network: Network, found: Interference, others: Sequence[tuple[Case, float]]) -> FairShare | None:
+    launch = found.identity[1]
+    own = network.taken(found.case, launch)
+    theirs = [(network.taken(case, launch), ns) for case, ns in others]
+    parts = set(own or {}).union(*(one or {} for one, _ in theirs))
+    return explained(own, found.alone_ns, theirs, network.rates(parts))
 
 
 def fair_share(
@@ -79,14 +93,21 @@ def fair_share(
     All on one node of this system. None where it is not known which ways a job's bytes go.
     """
     own = taken(system, measured)
-    theirs = [taken(system, case) for case, _ in others]
-    if own is None or any(one is None for one in theirs):
+    theirs = [(taken(system, case), ns) for case, ns in others]
+    return explained(own, alone_ns, theirs, _rates(system))
+
+
+def explained(
+    own: Mapping[Part, float] | None, alone_ns: float, others: Sequence[tuple[Mapping[Part, float] | None, float]],
+    rates: Mapping[Part, float],
+) -> FairShare | None:  # fmt: skip
+    """The same from bytes of one operation over each part; None where those of any job are not known."""
+    if own is None or any(theirs is None for theirs, _ in others):
         return None
-    rates = _rates(system)
     worst = FairShare(1.0, 1.0, None)
     for part, amount in own.items():
         demands = [amount / alone_ns * 1e9]
-        demands += [(one or {}).get(part, 0.0) / ns * 1e9 for one, (_, ns) in zip(theirs, others, strict=True)]
+        demands += [(theirs or {}).get(part, 0.0) / ns * 1e9 for theirs, ns in others]
         nominal = rates.get(part, np.inf)
         if demands[0] <= 0 or not any(demands[1:]):
             continue

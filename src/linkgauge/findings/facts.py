@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.expect.network import Network
 from linkgauge.expect.rules import Ceiling
 from linkgauge.findings.samples import Headline, Identity, Samples
 from linkgauge.findings.wiring import Wiring
@@ -235,10 +236,11 @@ class Facts:
         records: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None,
         crossings: Mapping[Identity, Crossing] | None = None,
         interferences: Callable[[], Sequence[Interference]] | None = None,
+        network: Network | None = None,
     ) -> None:
         """Hold what was read; `records` gives whole dimensions when asked, `crossings` are of cases between nodes.
 
-        `interferences` reads what cases with loads lost, which are none of the measures.
+        `interferences` reads what cases with loads lost, which are none of the measures; `network` joins the nodes.
         """
         self.measures = list(measures)
         self.failures = list(failures)
@@ -251,6 +253,7 @@ class Facts:
         self.samples = samples or Samples()
         self._records = records
         self._interferences = interferences
+        self.network = network
         self._places = Places(self.launches)
         self.kept: dict[tuple[Any, ...], Any] = {}  # what rules worked out and others ask for again
         self._bounds: dict[tuple[Any, ...], Ceiling | None] = {}
@@ -274,6 +277,7 @@ class Facts:
             records=self._records,
             crossings=self.crossings,
             interferences=self._interferences,
+            network=self.network,
         )
 
     def device_of(self, subject: str) -> int | None:

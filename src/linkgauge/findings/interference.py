@@ -74,7 +74,7 @@ def _loss(facts: Facts, found: Interference) -> _Loss | None:
     """Return what explains a loss; None where that is not known."""
     if facts.are_cores(found.case.devices):
         return _Loss(found, None, "slowed_by_engines", "the processor's cores and memory", "cores")
-    share = share_of(facts.system, found)
+    share = share_of(facts.system, found, facts.network)
     interval = found.slow_downs[0].interval
     if share is None or interval is None:
         return None

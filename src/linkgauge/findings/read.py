@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.expect.network import Network
 from linkgauge.expect.of_run import system_of_run
 from linkgauge.findings.facts import DIMENSIONS, Facts, FailedCase, Measure, Observation
 from linkgauge.findings.samples import Identity, RankSeries, Samples
@@ -93,6 +94,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         records=lambda: {row["case_key"]: row for row in counted(run).rows},
         crossings=crossings(run),
         interferences=lambda: interferences(run),
+        network=Network.of_run(run),
     )
 
 

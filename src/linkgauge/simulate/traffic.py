@@ -97,6 +97,17 @@ def _alltoall(layout: Layout, r: Request) -> list[Stage]:
     return [Stage(terms=(Term(np.full(n, float(r.size)), np.ones(n)),))]
 
 
+def _pairwise(layout: Layout, r: Request) -> list[Stage]:
+    """n - 1 rounds, each over before the next: rank i exchanges with i xor k where n is a power of two, else sends to
+    i + k and receives from i - k (MPICH's and Open MPI's `pairwise`, which both take for large messages)."""
+    n = layout.ranks
+    if n * n > _MOST_PAIRS:
+        most = int(_MOST_PAIRS**0.5)
+        raise UsageError(f"alltoall by pairwise on {n} ranks: expected {most} at most; at_once takes any")
+    own = np.arange(n)
+    return [_flows(own, own ^ k if n & (n - 1) == 0 else (own + k) % n, r.size) for k in range(1, n)]
+
+
 def _alltoallv(layout: Layout, r: Request) -> list[Stage]:
     n, text = layout.ranks, r.distribution
     if text in ("", "uniform"):
@@ -339,7 +350,7 @@ def _doubling(layout: Layout, r: Request) -> list[Stage]:
 Maker = Callable[[Layout, Request], list[Stage]]
 
 TRAFFIC: dict[str, dict[str, Maker]] = {
-    "alltoall": {"": _alltoall},
+    "alltoall": {"at_once": _alltoall, "pairwise": _pairwise},
     "allreduce": {
         "ring": _ring_allreduce,
         "tree": lambda layout, r: _trees(layout, r, both_ways=True),

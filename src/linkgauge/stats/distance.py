@@ -28,7 +28,7 @@ class Distances:
         """Take a run, and the headline rows of its summary, from which classes are inferred where none were read."""
         self._places = Places(run.launches.to_pylist())
         self._several = len(self._places.hosts) > 1
-        self.switches = _stored(run.info) if self._several else None
+        self.switches = stored_switches(run.info) if self._several else None
         if self.switches is None and self._several:
             self.switches = from_rows(rows, self._places)
 
@@ -40,11 +40,13 @@ class Distances:
         return DEVICE if len(set(row["devices"])) == 1 else NODE
 
 
-def _stored(info: Mapping[str, Any]) -> Switches | None:
+def stored_switches(info: Mapping[str, Any]) -> Switches | None:
+    """Return what a run stored of its nodes' switches; None where nothing was known."""
     stored = info.get("switches")
     if not stored:
         return None
-    return Switches({node: tuple(names) for node, names in stored["above"].items()}, str(stored["source"]))
+    above = {node: tuple(names) for node, names in stored["above"].items()}
+    return Switches(above, str(stored["source"]), dict(stored.get("rates") or {}))
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]], places: Places) -> Switches | None:

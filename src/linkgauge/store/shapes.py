@@ -43,7 +43,9 @@ INFO = table(
         "versions": TEXTS,
         "mpi": mapping(table({"library": text})),
         "mpi_fallbacks": each(_FELL_BACK),
-        "switches": table({"source": text, "above": mapping(each(text))}, needed=("source", "above")),
+        "switches": table(
+            {"source": text, "above": mapping(each(text)), "rates": mapping(number)}, needed=("source", "above")
+        ),
         "relaunched": mapping(NUMBER_OF_LAUNCH, numeral),
         "resumed": each(anything),
         "clock": OBJECT,

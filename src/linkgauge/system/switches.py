@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from linkgauge.errors import UsageError
+from linkgauge.system import units
 
 DEVICE, NODE, SWITCH, GROUP, OTHER_GROUP = "device", "node", "switch", "group", "other group"
 CLASSES = (DEVICE, NODE, SWITCH, GROUP, OTHER_GROUP)
@@ -29,10 +30,32 @@ _IB_PORT = re.compile(r'\[\d+\]\s+"([SH]-[0-9a-f]+)"\[\d+\](?:\([0-9a-f]+\))?\s*
 
 @dataclasses.dataclass(frozen=True)
 class Switches:
-    """`above`: of each node the switches above it, the nearest first. `source`: where that is from, in a few words."""
+    """`above`: of each node the switches above it, the nearest first. `source`: where that is from, in a few words.
+
+    `rates`: by node or switch what its links upwards carry together, each way, in bytes per second; of none that is not
+    stated.
+    """
 
     above: Mapping[str, tuple[str, ...]]
     source: str
+    rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def way(self, a: str, b: str) -> tuple[tuple[str, str], ...] | None:
+        """The links' directions from a node to another, `(from, to)`, up to the first switch above both and down again.
+
+        None where a node is not known, or nothing above both is: then there may be several ways.
+        """
+        one, other = (a, *self.above.get(a, ())), (b, *self.above.get(b, ()))
+        top = next((name for name in one[1:] if name in other[1:]), None)
+        if top is None:
+            return None
+        up, down = one[: one.index(top) + 1], other[: other.index(top) + 1]
+        return (*itertools.pairwise(up), *((over, under) for under, over in reversed(list(itertools.pairwise(down)))))
+
+    def rate(self, a: str, b: str) -> float | None:
+        """What the links from one to the other, the one above the other, carry; None where it is not stated."""
+        upwards = (pair for node, names in self.above.items() for pair in itertools.pairwise((node, *names)))
+        return self.rates.get(a if (a, b) in upwards else b)
 
     def distance(self, a: str, b: str) -> str:
         """The distance class of two nodes; empty where one of them is not known."""
@@ -52,7 +75,8 @@ class Switches:
 
     def plain(self) -> dict[str, object]:
         """As JSON values."""
-        return {"source": self.source, "above": {node: list(names) for node, names in self.above.items()}}
+        rates = {"rates": dict(self.rates)} if self.rates else {}
+        return {"source": self.source, "above": {node: list(names) for node, names in self.above.items()}, **rates}
 
 
 def of_addresses(addresses: Mapping[str, str]) -> Switches | None:
@@ -70,33 +94,55 @@ def of_text(text: str, source: str) -> Switches:
     if re.search(r"^\s*SwitchName=", text, re.MULTILINE | re.IGNORECASE):
         return of_slurm(text, source)
     above: dict[str, tuple[str, ...]] = {}
+    rates: dict[str, float] = {}
     for line in text.splitlines():
         words = line.partition("#")[0].split()
         if len(words) == 1:
             raise UsageError(f"{source}: '{words[0][:60]}' has no switch: {_EXPECTED}")
         if words:
-            above[words[0]] = tuple(words[1:])
+            names = [_rated(word, rates, source) for word in words]
+            above[names[0]] = tuple(names[1:])
     if not above:
         raise UsageError(f"{source} names no node: {_EXPECTED}")
-    return Switches(above, source)
+    return Switches(above, source, rates)
+
+
+def _rated(word: str, rates: dict[str, float], source: str) -> str:
+    """The name in `s0=50Gb/s`, whose links upwards carry that together; or in `s0`."""
+    name, equals, text = word.partition("=")
+    if not equals:
+        return name
+    try:
+        rate = units.parse(text, units.RATE)
+    except ValueError as error:
+        raise UsageError(f"{source}: '{word[:60]}': {error}") from None
+    least, most = units.WITHIN[units.RATE]
+    if not name or not least <= rate <= most:
+        raise UsageError(f"{source}: '{word[:60]}': expected NAME=RATE, as in s0=50Gb/s")
+    if rates.setdefault(name, rate) != rate:
+        raise UsageError(f"{source}: {name} has two rates: what its links upwards carry together is one")
+    return name
 
 
 def of_slurm(text: str, source: str) -> Switches:
     """From topology.conf or `scontrol show topology`: lines `SwitchName=s0 Level=0 Nodes=n[0-1]` and `Switches=...`."""
     parent: dict[str, str] = {}
     leaf: dict[str, str] = {}
+    rates: dict[str, float] = {}
     for line in text.splitlines():
         words = {key.lower(): value for key, value in re.findall(r"(\w+)=(\S+)", line.partition("#")[0])}
         name = words.get("switchname")
         if name is None:
             continue
+        if words.get("linkspeed", "")[-2:] == "/s":  # a number alone is in units of the site's own
+            _rated(f"{name}={words['linkspeed']}", rates, source)
         for child in expanded(words.get("switches", "")):
             parent[child] = name
         if "switches" not in words:  # scontrol gives the nodes below of every switch
             leaf |= dict.fromkeys(expanded(words.get("nodes", "")), name)
     if not leaf:
         raise UsageError(f"{source} names no switch with nodes: {_EXPECTED}")
-    return Switches({node: _upwards(name, parent) for node, name in leaf.items()}, source)
+    return Switches({node: _upwards(name, parent) for node, name in leaf.items()}, source, rates)
 
 
 def _upwards(name: str, parent: Mapping[str, str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.expect.network import Network
 from linkgauge.expect.of_run import system_of_run
 from linkgauge.expect.sharing import FairShare, part_words, share_of
 from linkgauge.stats.interference import LEAST_WINDOWS, SlowDown, interferences
@@ -25,8 +26,8 @@ def interference_rows(results: Results) -> tuple[list[str], list[list[str]]]:
     found = [one for one in interferences(results.run) if one.identity in titles] if titles else []
     if not found:
         return [], []
-    system = _system_of(results)
-    fair = {one.identity: _fair(share_of(system, one)) for one in found}
+    system, network = _system_of(results), Network.of_run(results.run)
+    fair = {one.identity: _fair(share_of(system, one, network)) for one in found}
     tails = sorted({one.quantile for each in found for one in each.slow_downs[1:]})
     columns = ["case", "alone", "beside", "slow-down", "95 % interval", "mean", *(f"p{q * 100:.0f}" for q in tails),
                "load keeps", *(["by fair shares"] if any(fair.values()) else [])]  # fmt: skip

@@ -1,0 +1,157 @@
+"""What holds on an emulated, lossless cluster: `simulate` beside what was measured, and jobs beside each other.
+
+    python bench/emulated_cluster.py [simulate] [jobs] [--rate MBIT] [--out FOLDER]        (as root, with iproute2)
+
+Each line is a run of linkgauge between namespaces (tests/cluster), MPICH by libfabric's tcp, with the collective's
+algorithm chosen by MPICH's own switch. `simulate`: eight nodes, two a switch, a switch's uplink as narrow as a node's
+link; the library's factor is of the same pattern on two nodes of different switches. That the algorithm was taken is
+told by the bytes that the shapers of a switch's uplink counted. `jobs`: slow-downs beside loads on other nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+
+from cluster.cluster import Cluster  # noqa: E402
+from cluster.layout import MBIT, Layout  # noqa: E402
+
+LIBRARY = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "MPIR_CVAR_NOLOCAL": "1",
+           "MPIR_CVAR_COLLECTIVE_FALLBACK": "error"}  # fmt: skip
+MIB = 1 << 20
+# What is measured: pattern, size, the algorithm as `simulate` has it, and as MPICH has it.
+PREDICTED = (
+    ("ring_shift", 16 * MIB, "", ""),
+    ("alltoall", 2 * MIB, "at_once", "scattered"),
+    ("alltoall", 2 * MIB, "pairwise", "pairwise"),
+    ("allreduce", 16 * MIB, "ring", "ring"),
+    ("allreduce", 16 * MIB, "halving", "reduce_scatter_allgather"),
+    ("allreduce", 16 * MIB, "doubling", "recursive_doubling"),
+)
+OPERATIONS_UNTIMED = 3  # the first one's check, a warm-up, the last one's check
+
+
+def run(cluster: Cluster, out: Path, hosts: str, words: list[str], algorithm: tuple[str, str] = ("", "")) -> Any:
+    """One run between nodes, loaded."""
+    from linkgauge.store.run import load
+
+    asked = dict(LIBRARY)
+    if algorithm[1]:
+        asked[f"MPIR_CVAR_{algorithm[0].upper()}_INTRA_ALGORITHM"] = algorithm[1]
+    command = [sys.executable, "-m", "linkgauge", "run", "--no-report", "--devices", "host:1", "--transport", "mpi",
+               "--hosts", hosts, "--stop-rule", "count", "--stop-time-ns", "120s", "--warmup", "1", "--out", str(out),
+               *words, *(word for pair in asked.items() for word in ("--env", "=".join(pair)))]  # fmt: skip
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done: subprocess.CompletedProcess[str] = cluster.run(
+        "login", command, cwd=Path.cwd(), env=environment, timeout_s=500
+    )
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+    return load(out)
+
+
+def summary(run_: Any) -> dict[str, Any]:
+    """The one row of a run that is of all lanes."""
+    from linkgauge.stats.summary import summarise
+
+    (row,) = [row for row in summarise(run_).to_pylist() if row["lane"] == -1]
+    return dict(row)
+
+
+def predicted(out: Path, rate: float, size_share: float) -> None:
+    """Print a line a pattern: what is predicted of eight nodes after calibration on two, and what was measured."""
+    from linkgauge.simulate import Placement, Request, Rule, answers, fat_tree, laid_out
+    from linkgauge.simulate.calibrate import calibrate
+
+    port = rate * MBIT / 8
+    fabric = fat_tree(nodes=8, gpus=1, ports=1, port_rate=port, block_nodes=2, link_rate=port, spines=1, up_links=1)
+    layout = Layout(((2, 2, 2, 2),), rate=rate * MBIT, switch_rate=rate * MBIT, lossless=True)
+    print("| pattern | algorithm | MiB over an uplink | factor | predicted, s | measured, s (5 samples) | goodput |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    for pattern, full, name, theirs in PREDICTED:
+        size = int(full * size_share)
+        words = ["--pattern", pattern, "--size", str(size), "--stop-samples", "5"]
+        with Cluster(layout) as cluster:
+            two = run(cluster, out / f"{pattern}-{name}-2", "n0,n2", words, (pattern, theirs))
+            before = cluster.carried("s0")
+            eight = run(cluster, out / f"{pattern}-{name}-8", ",".join(layout.nodes), words, (pattern, theirs))
+            moved = (cluster.carried("s0") - before).sent / (5 + OPERATIONS_UNTIMED)
+            dropped = cluster.dropped()
+        request = Request(pattern, size, name)
+        # Of two nodes: halving and doubling are what they are of eight; a ring of two is an exchange as well.
+        factor = calibrate(two, fabric, request).factor
+        (answer,) = answers(laid_out(fabric, 8, Placement()), request, [Rule("best")], factor)
+        row = summary(eight)
+        expected, seen = answer.seconds / factor, row["median_ns"] / 1e9
+        print(f"| {pattern} | {name or '-'} | {moved / MIB:.1f} | {factor:.3f} | {expected:.2f} | {seen:.2f} "
+              f"({row['min_ns'] / 1e9:.2f} to {row['max_ns'] / 1e9:.2f}) | {expected / seen - 1:+.1%} |"
+              f"{f' {dropped} dropped' if dropped else ''}", flush=True)  # fmt: skip
+
+
+def jobs(out: Path, rate: float) -> None:
+    """Print a line a case beside loads: its slow-down with its interval, and what each load keeps."""
+    from linkgauge.stats.interference import interferences
+
+    port = rate * MBIT / 8
+    narrow = Layout(((4, 4),), rate=rate * MBIT, switch_rate=rate * MBIT, lossless=True)
+    flat = Layout.of(8, rate=rate * MBIT, lossless=True)
+    pairs = "n0,n4,n1,n5,n2,n6,n3,n7"  # each first one on the one switch, each second one on the other
+    flow, exchange = "ring_shift 512KiB", "alltoall 256KiB"
+    print("| what | alone | slow-down (95 % interval) | loads keep |")
+    print("| --- | ---: | ---: | ---: |", flush=True)
+    for senders in (1, 2, 3, 7):
+        with Cluster(flat) as cluster:
+            hosts = ",".join(flat.nodes[: senders + 1])
+            row = summary(run(cluster, out / f"incast-{senders}", hosts,
+                              ["--pattern", "all_to_one", "--size", "1MiB", "--stop-samples", "9"]))  # fmt: skip
+        share = row["goodput_bytes_per_s"] / port
+        print(f"| {senders} into one port: sum over its rate | {share:.3f} | - | - |", flush=True)
+    one = f"mpi {flow}"
+    cases = [
+        ("disjoint pairs on one switch, three loads", flat, pairs, "2", flow, f"{one} on=2,3+4,5+6,7"),
+        *((f"beside {k} flow{'s' * (k > 1)} on its uplink", narrow, pairs, "2", flow,
+           f"{one} on={'+'.join(f'{2 * j},{2 * j + 1}' for j in range(1, k + 1))}") for k in (1, 2, 3)),
+        ("two jobs of four, each on its own switch", narrow, ",".join(narrow.nodes), "4", exchange,
+         f"mpi {exchange} on=4,5,6,7"),
+        ("two jobs of four, interleaved over both", narrow, "n0,n1,n4,n5,n2,n3,n6,n7", "4", exchange,
+         f"mpi {exchange} on=4,5,6,7"),
+    ]  # fmt: skip
+    for number, (title, layout, hosts, ranks, own, beside) in enumerate(cases):
+        (pattern, size), fabric = own.split(), out / f"fabric-{number}"
+        fabric.write_text(layout.fabric_file())
+        with Cluster(layout) as cluster:
+            words = ["--pattern", pattern, "--size", size, "--ranks", ranks, "--beside", beside, "--stop-samples", "27",
+                     "--fabric", str(fabric)]  # fmt: skip
+            (found,) = interferences(run(cluster, out / f"jobs-{number}", hosts, words))
+            shown = cluster.run("login", [sys.executable, "-m", "linkgauge", "show", str(out / f"jobs-{number}")],
+                                cwd=Path.cwd(), env={"PYTHONPATH": os.pathsep.join(sys.path)}).stdout  # fmt: skip
+        (out / f"jobs-{number}.txt").write_text(shown)
+        middle = found.slow_downs[0]
+        kept = ", ".join(f"{one.kept:.2f}" for one in found.loads if one.kept) or "-"
+        between = "" if middle.interval is None else f" ({middle.interval[0]:.2f} to {middle.interval[1]:.2f})"
+        print(f"| {title} | {found.alone_ns / 1e6:.0f} ms | {middle.factor:.2f}{between}, {found.windows} windows "
+              f"| {kept} |", flush=True)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", nargs="*", default=["simulate", "jobs"], help="simulate, jobs")
+    parser.add_argument("--rate", type=float, default=100, help="of a node's link, Mb/s")
+    parser.add_argument("--out", type=Path, default=Path("runs/emulated_cluster"), help="a folder of runs, not in /tmp")
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    if "simulate" in asked.what:
+        predicted(asked.out, asked.rate, asked.rate / 100)
+    if "jobs" in asked.what:
+        jobs(asked.out, asked.rate)
+
+
+if __name__ == "__main__":
+    main()

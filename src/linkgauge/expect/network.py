@@ -1,0 +1,66 @@
+"""What a job takes of each link between the nodes of a run, by which switches each of them hangs on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from linkgauge.errors import LinkgaugeError
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.stats.distance import stored_switches
+from linkgauge.stats.launches import Places
+from linkgauge.system.switches import Switches
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
+Part = tuple[str, str]
+"""A link's direction, `(from, to)`; or a memory, `(of, "")`."""
+
+
+class Network:
+    """The links between a run's nodes: of a node to its switch, of a switch to the one above it, each way."""
+
+    def __init__(self, switches: Switches, places: Places) -> None:
+        """Take which switches nodes hang on, and where the ranks of each launch were."""
+        self._switches = switches
+        self._places = places
+
+    @classmethod
+    def of_run(cls, run: Run) -> Network | None:
+        """The network of a run; None where it is of one node, or its switches are not known."""
+        places = Places(run.launches.to_pylist())
+        switches = stored_switches(run.info) if len(places.hosts) > 1 else None
+        return None if switches is None else cls(switches, places)
+
+    def taken(self, case: Case, launch: int) -> dict[Part, float] | None:
+        """Bytes of one operation over each link's direction; None where it is not known which ways they go.
+
+        Known are messages between named ranks. Of collectives that repeat or add up, and of allgather and
+        reduce_scatter, the library's algorithm says who sends what to whom, and no reader of a run knows it.
+        """
+        traits = PATTERNS[case.pattern]
+        places = self._places.of(launch, case.devices)
+        messages = traits.ranks in ("2", "pairs") or (traits.collective and not traits.one_buffer)
+        if not places or not messages or (traits.blocks and not traits.rooted):
+            return None
+        try:
+            listed = pair_bytes(case.pattern, case.group_ranks, case.size, case.distribution, case.root)
+        except LinkgaugeError:
+            return None
+        found: dict[Part, float] = {}
+        for group in range(case.groups):
+            for source, target, moved in listed:
+                a, b = (places[group * case.group_ranks + rank].node for rank in (source, target))
+                way = () if a == b else self._switches.way(a, b)
+                if way is None:
+                    return None
+                for part in way:
+                    found[part] = found.get(part, 0.0) + float(moved) * (case.window if traits.windowed else 1)
+        return found
+
+    def rates(self, parts: Iterable[Part]) -> dict[Part, float]:
+        """What each of these links carries, in bytes per second; none of those that no one stated."""
+        known = {part: self._switches.rate(*part) for part in parts}
+        return {part: rate for part, rate in known.items() if rate is not None}

@@ -45,6 +45,8 @@ _SYSTEM = "Systems"
 COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry("run", "linkgauge.app.run", "Measure this machine: a plan, launch by launch, into a run folder.",
                  _MEASURE),
+    CommandEntry("apps", "linkgauge.app.applications", "Applications by what they communicate, a sentence each.",
+                 _MEASURE),
     CommandEntry("list", "linkgauge.app.listing", "What is here: devices, transports, patterns, plans, MPI libraries.",
                  _MEASURE),
     CommandEntry("doctor", "linkgauge.app.doctor", "What is wrong with this set-up, and the remedy, before a run.",

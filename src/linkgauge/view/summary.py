@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from linkgauge.view.answer import first_answers
+from linkgauge.view.applications import application_tables
 from linkgauge.view.between import between_lines, distance_lines, places_line
 from linkgauge.view.first import FirstLook
 from linkgauge.view.judged import findings_of
@@ -28,7 +29,7 @@ def print_summary(run: Run, console: Console, unit: str = "GB/s") -> None:
     """
     look = FirstLook.of(run)
     print_head(look, findings_of(run), console, unit)
-    for table in [*interference_tables(look.results), *status_tables(look.results)]:
+    for table in [*interference_tables(look.results), *application_tables(look.results), *status_tables(look.results)]:
         console.print("", table, sep="\n")
     console.print("", counts_line(look.results), sep="\n")
 

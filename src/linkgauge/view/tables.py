@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.apps.catalogue import label
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.patterns import PATTERNS
@@ -19,6 +20,7 @@ from linkgauge.stats.interference import interferences
 from linkgauge.store.schema import IDENTITY
 from linkgauge.system.model import System
 from linkgauge.view.alike import Kinds, together
+from linkgauge.view.applications import application_tables
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.chosen import chosen_ranges
 from linkgauge.view.derived import derived_tables
@@ -256,6 +258,8 @@ def left_out_text(results: Results) -> str:
 def case_text(row: Row) -> str:
     """Return a case in a few words: `ccl allreduce 1 MiB, 4 devices`."""
     name = f"{row['transport']} ({row['variant']})" if row["variant"] else row["transport"]
+    if PATTERNS[row["pattern"]].scripted:
+        return f"{name} {label(row['app'])}, {devices_text(row['devices'])}"
     return f"{name} {row['pattern']} {size_text(row['size'])}, {devices_text(row['devices'], row['pattern'])}"
 
 
@@ -323,6 +327,7 @@ def everything(results: Results, width: int, unit: str, ceilings: Ceilings | Non
     of_cases = [*panel_tables(results, width, unit, ceilings), *matrix_tables(results, unit, ceilings)]
     of_cases += node_tables(results, unit)
     of_cases += interference_tables(results)
+    of_cases += application_tables(results)
     of_cases += [Text(note, style="dim") for note in (ceilings.notes if ceilings is not None else ())]
     for part in [*of_cases, *derived_tables(results, width, unit), *status_tables(results)]:
         parts += [part, Text("")]

@@ -44,7 +44,7 @@ struct CaseResult {
   std::vector<std::string> lanes;
   Chosen chosen;
   std::vector<StepTime> step_times;  // of an application
-  LoadReport load;  // of a rank that played a load; its measurement is empty then
+  LoadReport load;                   // of a rank that played a load; its measurement is empty then
 };
 
 class Session {

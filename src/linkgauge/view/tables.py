@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from linkgauge.apps.catalogue import label
+from linkgauge.apps import catalogue
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.patterns import PATTERNS
@@ -259,7 +259,7 @@ def case_text(row: Row) -> str:
     """Return a case in a few words: `ccl allreduce 1 MiB, 4 devices`."""
     name = f"{row['transport']} ({row['variant']})" if row["variant"] else row["transport"]
     if PATTERNS[row["pattern"]].scripted:
-        return f"{name} {label(row['app'])}, {devices_text(row['devices'])}"
+        return f"{name} {catalogue.label(row['app'])}, {devices_text(row['devices'])}"
     return f"{name} {row['pattern']} {size_text(row['size'])}, {devices_text(row['devices'], row['pattern'])}"
 
 

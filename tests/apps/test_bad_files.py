@@ -47,8 +47,8 @@ BAD = {
         'step = [{ receive = "1 - rank", bytes = 8 }, { wait = true }, { send = "1 - rank", bytes = 8 }]',
         "a deadlock: rank 0 waits in [[step]] 2 for message 0 of rank 1"),
     "a deadlock with a collective": (
-        'step = [{ when = "rank == 0", receive = 1, bytes = 8 }, { when = "rank == 0", wait = true }, { barrier = true },'
-        '{ when = "rank == 1", send = 0, bytes = 8 }]', "a deadlock"),
+        'step = [{ when = "rank == 0", receive = 1, bytes = 8 }, { when = "rank == 0", wait = true },'
+        '{ barrier = true }, { when = "rank == 1", send = 0, bytes = 8 }]', "a deadlock"),
     "a collective without one rank": ('step = [{ when = "rank == 0", barrier = true }]', "to come to barrier"),
     "other collectives": (
         'step = [{ collective = "broadcast", bytes = 8, root = "rank" }]', "where others do broadcast"),

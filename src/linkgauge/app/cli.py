@@ -68,6 +68,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry("reproduce", "linkgauge.app.judging", "A paper's figures, measured here.", _JUDGE),
     CommandEntry("system", "linkgauge.app.system", "Devices, switches and links: discovered, described, drawn.",
                  _SYSTEM),
+    CommandEntry("predict", "linkgauge.app.applications", "What an application takes, from a run's curves.", _SYSTEM),
     CommandEntry("expect", "linkgauge.app.expect", "What a system's links allow, by named rules.", _SYSTEM),
     CommandEntry("simulate", "linkgauge.app.simulate", "What a whole cluster would give a pattern, by routing rules.",
                  _SYSTEM),

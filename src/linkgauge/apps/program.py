@@ -23,8 +23,8 @@ MOST_ROWS = 2_000_000  # of all ranks
 MOST_EXECUTED = 10_000_000  # steps of a rank in one iteration
 MOST_RANKS = 4096
 _MOST_SLOTS = 64
-_MOST_SLOT_BYTES = 32 << 20  # of one pair of ranks
-_MOST_COPY_BYTES = 64 << 20
+_MOST_SLOT_BYTES = 8 << 20  # of one pair of ranks
+_MOST_COPY_BYTES = 8 << 20  # programs use their buffers again
 _BEGUN_AT_ONCE = 8  # collectives that are alike and under way together have buffers of their own
 _LINE = 64
 

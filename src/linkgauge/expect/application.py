@@ -9,14 +9,14 @@ curve says, with what it waits for.
   those within a device as long as alone.
 - A collective begins when its last rank has come, and takes its curve's time. One that was begun without waiting goes
   on beside what follows where its transport has a processor of its own (ccl), else within the wait.
-- What is in a queue goes on beside the host thread.
+- What is in a queue goes on beside the host thread; copies of one direction, of whichever queues, one after the other.
 """
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,16 +41,16 @@ class Curve:
     times: tuple[float, ...]
 
     def __call__(self, size: int) -> float:
-        """The time of a size: between two by logarithms, below the first as that, beyond the last in proportion."""
+        """The time of a size: between two on a line, below the first as that, beyond the last in proportion."""
         sizes, times = self.sizes, self.times
         if size <= sizes[0]:
             return times[0]
         if size >= sizes[-1]:
             return times[-1] * size / sizes[-1]
-        high = next(i for i, known in enumerate(sizes) if known >= size)
+        high = bisect.bisect_left(sizes, size)
         low = high - 1
-        part = math.log(size / sizes[low]) / math.log(sizes[high] / sizes[low])
-        return times[low] * math.exp(part * math.log(times[high] / times[low]))
+        part = (size - sizes[low]) / (sizes[high] - sizes[low])
+        return times[low] + part * (times[high] - times[low])
 
 
 class Curves:
@@ -131,6 +131,7 @@ class _Rank:
     at: int = 0
     loops: list[list[int]] = dataclasses.field(default_factory=list)
     queues: dict[int, float] = dataclasses.field(default_factory=lambda: collections.defaultdict(float))
+    engines: dict[str, float] = dataclasses.field(default_factory=lambda: collections.defaultdict(float))
     kinds: dict[str, float] = dataclasses.field(default_factory=lambda: collections.defaultdict(float))
     sends: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (peer, number) since the last wait
     receives: list[tuple[int, int]] = dataclasses.field(default_factory=list)
@@ -207,7 +208,8 @@ class _Following:
             if queue < 0:
                 one.spend(name, one.now + ns)
             else:
-                one.queues[queue] = max(one.queues[queue], one.now) + ns
+                over = max(one.queues[queue], one.now, one.engines[name]) + ns
+                one.queues[queue] = one.engines[name] = over
         elif kind == SYNC:
             until = max(one.queues.values(), default=0.0) if queue < 0 else one.queues[queue]
             one.spend("sync", until)

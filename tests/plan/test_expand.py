@@ -558,3 +558,12 @@ def test_a_chase_of_two_ranks_is_of_pairs_alone_and_one_beside_others_has_memory
 
 def test_every_pattern_is_told_in_words() -> None:
     assert len({one.what for one in PATTERNS.values()}) == len(PATTERNS)
+
+
+@pytest.mark.parametrize("pattern", ["alltoallv", "halo"])
+def test_one_rank_alone_sends_nobody_anything_and_is_skipped(pattern: str) -> None:
+    alone = dataclasses.replace(MACHINE, device_count=1)
+    assert cases_of(f'[[case]]\npattern="{pattern}"\nsize="64"', alone) == []
+    assert any(
+        "at least 2 ranks" in reason for reason in reasons_of(f'[[case]]\npattern="{pattern}"\nsize="64"', alone)
+    )

@@ -270,6 +270,9 @@ nb::dict to_python(const CaseResult& result) {
   nb::dict chosen;
   for (const auto& [name, value] : result.chosen) chosen[name.c_str()] = value;
   fields["chosen"] = chosen;
+  nb::dict step_times;
+  for (const StepTime& one : result.step_times) step_times[one.kind] = one.ns;
+  fields["step_times"] = step_times;
   fields["load"] = result.load.number == 0 ? nb::object(nb::none()) : nb::object(to_python(result.load));
   return fields;
 }

@@ -1,6 +1,9 @@
 #include "bindings_case.h"
 
+#include <nanobind/ndarray.h>
+
 #include <array>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -8,6 +11,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "traffic/program.h"
 
 namespace nb = nanobind;
 
@@ -126,6 +130,82 @@ void stop(CaseSpec& spec, const std::string& key, nb::handle value) {
 
 void loads(CaseSpec& spec, const std::string& key, nb::handle value);
 
+// Whole numbers in rows of `columns`, as numpy has them.
+using NumberRows = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <typename Row, std::size_t kColumns>
+std::vector<Row> rows(const std::string& key, nb::handle value, Row (*make)(const std::int64_t* row)) {
+  NumberRows numbers;
+  if (!nb::try_cast(value, numbers, false) || numbers.shape(1) != kColumns) {
+    wrong_type(key, ("an int64 array of " + std::to_string(kColumns) + " columns").c_str(), value);
+  }
+  std::vector<Row> found;
+  found.reserve(numbers.shape(0));
+  for (std::size_t i = 0; i < numbers.shape(0); ++i) found.push_back(make(numbers.data() + i * kColumns));
+  return found;
+}
+
+ProgramStep step_from(const std::int64_t* row) {
+  if (row[0] < 0 || row[0] >= kProgramKinds) throw CallerError("no kind of step " + std::to_string(row[0]));
+  return {static_cast<ProgramKind>(row[0]), row[1], row[2], row[3], row[4]};
+}
+ProgramFlow flow_from(const std::int64_t* row) {
+  return {static_cast<int>(row[0]),         static_cast<int>(row[1]),         static_cast<std::size_t>(row[2]),
+          static_cast<std::size_t>(row[3]), static_cast<std::size_t>(row[4]), static_cast<int>(row[5])};
+}
+ProgramArrival program_arrival_from(const std::int64_t* row) {
+  return {static_cast<std::size_t>(row[0]), static_cast<std::size_t>(row[1]), static_cast<int>(row[2]),
+          static_cast<std::uint64_t>(row[3])};
+}
+
+ProgramCopied program_copied_from(const std::int64_t* row) {
+  return {static_cast<std::size_t>(row[0]), static_cast<std::size_t>(row[1]), static_cast<std::size_t>(row[2])};
+}
+
+constexpr std::array<Field<ProgramCollective>, 6> kCollectiveFields{
+    {{"pattern", word<&ProgramCollective::pattern, pattern_from>},
+     {"size_bytes", plain<&ProgramCollective::size_bytes>},
+     {"root", plain<&ProgramCollective::root>},
+     {"distribution", plain<&ProgramCollective::distribution>},
+     {"ranks", plain<&ProgramCollective::ranks>},
+     {"begun", plain<&ProgramCollective::begun>}}};
+
+template <std::size_t kDirection>
+void copy_bytes(Program& program, const std::string& key, nb::handle value) {
+  program.copy_bytes[kDirection] = read<std::size_t>(key, value);
+}
+
+constexpr auto kProgramFields = std::to_array<Field<Program>>({
+    {"steps", [](Program& to, const std::string& key,
+                 nb::handle value) { to.steps = rows<ProgramStep, 5>(key, value, step_from); }},
+    {"flows", [](Program& to, const std::string& key,
+                 nb::handle value) { to.flows = rows<ProgramFlow, 6>(key, value, flow_from); }},
+    {"arrivals", [](Program& to, const std::string& key,
+                    nb::handle value) { to.arrivals = rows<ProgramArrival, 4>(key, value, program_arrival_from); }},
+    {"copied", [](Program& to, const std::string& key, nb::handle value) { to.copied = rows<ProgramCopied, 3>(key, value, program_copied_from); }},
+    {"collectives",
+     [](Program& to, const std::string& key, nb::handle value) {
+       if (!PyList_Check(value.ptr())) wrong_type(key, "a list of dicts", value);
+       for (const nb::handle item : value) {
+         ProgramCollective one;
+         read_fields(kCollectiveFields, dict_from(key, item), key + ".", one);
+         to.collectives.push_back(std::move(one));
+       }
+     }},
+    {"source_bytes", plain<&Program::source_bytes>},
+    {"target_bytes", plain<&Program::target_bytes>},
+    {"into_device_bytes", copy_bytes<0>},
+    {"out_of_device_bytes", copy_bytes<1>},
+    {"within_device_bytes", copy_bytes<2>},
+    {"queues", plain<&Program::queues>},
+});
+
+void program(CaseSpec& spec, const std::string& key, nb::handle value) {
+  auto made = std::make_shared<Program>();
+  read_fields(kProgramFields, dict_from(key, value), key + ".", *made);
+  spec.program = std::move(made);
+}
+
 constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
     {"transport", plain<&CaseSpec::transport>},
     {"variant", plain<&CaseSpec::variant>},
@@ -165,6 +245,8 @@ constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
     {"seed", plain<&CaseSpec::seed>},
     {"warmup", plain<&CaseSpec::warmup>},
     {"stop", stop},
+    {"collectives", plain<&CaseSpec::collectives>},
+    {"program", program},
     {"loads", loads},
 });
 

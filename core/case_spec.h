@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,7 @@ enum class Pattern : std::uint8_t {
   kChase,
   kFlagPingpong,
   kFloor,
+  kApplication,
 };
 enum class Cadence : std::uint8_t { kIsolated, kStreaming, kGated, kBarrier };
 enum class Arrival : std::uint8_t { kDeadline, kSkewed, kFree };
@@ -88,6 +90,7 @@ struct StopRuleSpec {
 };
 
 struct Load;
+struct Program;
 
 struct CaseSpec {
   std::string transport;  // staging, copy_engine, kernel, ccl, mpi
@@ -129,7 +132,9 @@ struct CaseSpec {
   std::uint64_t seed = 0;   // of the case: data patterns
   std::int64_t warmup = 5;  // operations before the first sample (a sample's worth at least)
   StopRuleSpec stop;
-  std::vector<Load> loads;  // jobs that go on beside this one, each on ranks of its own
+  std::string collectives;  // of an application: the transport of its collectives; "" that of its messages
+  std::shared_ptr<const Program> program;  // of an application: this rank's part (traffic/program.h)
+  std::vector<Load> loads;                 // jobs that go on beside this one, each on ranks of its own
 };
 
 // How a load spaces its operations: in bursts that are posted at once, completed, and follow each other at once, or not

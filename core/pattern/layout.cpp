@@ -40,6 +40,7 @@ std::string why_not_cut(const CaseSpec& spec, int ranks) {
 std::string why_not_laid_out(const CaseSpec& spec, int ranks) {
   const std::string pattern(to_string(spec.pattern));
   const PatternTraits& traits = traits_of(spec.pattern);
+  if (spec.pattern == Pattern::kApplication) return "an application's data lie where its program says";
   if (std::string reason = why_not_distributed(spec.pattern, spec.distribution, ranks); !reason.empty()) return reason;
   if (spec.size_bytes <= 0 && spec.pattern != Pattern::kBarrier)
     return "a size of 0 moves nothing; 1 byte is the least";

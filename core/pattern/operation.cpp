@@ -31,6 +31,7 @@ std::string why_not_meant(const CaseSpec& spec) {
 }  // namespace
 
 std::unique_ptr<Operation> make_operation(Transport& transport, const RankContext& context, const CaseSpec& spec) {
+  if (spec.pattern == Pattern::kApplication) return make_application(transport, context, spec);
   std::string reason = why_not_meant(spec);
   if (!reason.empty()) throw Unsupported(reason);
   reason = (traits_of(spec.pattern).kind == PatternKind::kDevice) ? why_not_device_pattern(context, spec)

@@ -24,6 +24,12 @@ struct VerifyResult {
   std::string where;  // which buffer, from which rank
 };
 
+// What of an application's time this rank spent in steps of one kind: ns of an iteration, their median.
+struct StepTime {
+  const char* kind;
+  std::int64_t ns;
+};
+
 class Operation {
  public:
   virtual ~Operation() = default;
@@ -52,6 +58,8 @@ class Operation {
   virtual std::vector<DeviceQueue> queues() const { return {}; }
   // Commands that one post() puts into one of them, at most: a held queue takes so many and no more.
   virtual int commands_per_post() const { return 1; }
+  // Of an application: over the `iterations` before the last one, which is the final check. Empty for other patterns.
+  virtual std::vector<StepTime> step_times(std::size_t /*iterations*/) const { return {}; }
   // The library's own barrier for cadence `barrier`; falls back on the group's.
   virtual void library_barrier() = 0;
 };

@@ -67,6 +67,7 @@ constexpr PatternTraits kTable[] = {
     row(Pattern::kChase, "chase", kDevice, kLanes),
     row(Pattern::kFlagPingpong, "flag_pingpong", kDevice, kStarter),
     row(Pattern::kFloor, "floor", kDevice, kLanes),
+    row(Pattern::kApplication, "application", kMessages, kSlowest),
 };
 
 // Rows lie in the order of their numbers.

@@ -56,6 +56,9 @@ def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return systems.load(request.param)
 
 
+UNBOUND = ("barrier", "application")
+"""No rule says how soon ranks can meet; what an application takes, `linkgauge predict` says."""
+
 FULL = pytest.param("full", marks=thorough("the default plan has every pattern and transport, at fewer sizes"))
 
 
@@ -66,6 +69,9 @@ def test_every_case_has_a_ceiling(system: System, plan: str) -> None:
     cases = cases_of(plan, system)
     ports = ports_of(as_measured(case) for case in cases)
     for case in cases:
+        staged_pairs = case.transport == "staging" and PATTERNS[case.pattern].side_by_side_of
+        if case.pattern in UNBOUND or staged_pairs:  # no rule knows how pairs share the host links that they stage over
+            continue
         dimensions = case.dimensions()
         on_host = {case.source_memory, case.target_memory} <= {"pinned", "pageable"}
         found = ceilings(system, dimensions) or (from_ports(system, dimensions, ports) if on_host else [])

@@ -127,9 +127,10 @@ def test_device_memory_is_the_fullest_devices() -> None:
     assert cases_of(text, dataclasses.replace(gpu, device_free_bytes=8 * GIB))
 
 
-@given(
-    st.sampled_from(sorted(PATTERNS)), st.integers(1, 1 << 30), st.integers(2, 16), st.sampled_from(["mpi", "staging"])
-)
+SIZED = sorted(name for name, one in PATTERNS.items() if not one.scripted)  # an application's are its steps'
+
+
+@given(st.sampled_from(SIZED), st.integers(1, 1 << 30), st.integers(2, 16), st.sampled_from(["mpi", "staging"]))
 def test_no_case_is_thought_to_need_less_than_its_payload_buffers(
     pattern: str, size: int, ranks: int, transport: str
 ) -> None:
@@ -393,7 +394,7 @@ def test_a_case_without_the_later_dimensions_keeps_the_key_of_before_them() -> N
     case = Case("kernel", "stream_copy", 8, 8, (0,))
     before = {name: value for name, value in case.dimensions().items()
               if name not in ("managed", "source_device", "target_device", "cpu_node", "groups",
-                              "distribution", "beside", "devices_per_node")}  # fmt: skip
+                              "distribution", "beside", "devices_per_node", "app", "collectives")}  # fmt: skip
     text = json.dumps(before, sort_keys=True, separators=(",", ":"))
     assert case.case_key == hashlib.sha256(text.encode()).hexdigest()[:16]
     for later in ({"managed": "prefetch"}, {"source_device": 0}, {"target_device": 0}, {"cpu_node": 0},
@@ -557,3 +558,12 @@ def test_a_chase_of_two_ranks_is_of_pairs_alone_and_one_beside_others_has_memory
 
 def test_every_pattern_is_told_in_words() -> None:
     assert len({one.what for one in PATTERNS.values()}) == len(PATTERNS)
+
+
+@pytest.mark.parametrize("pattern", ["alltoallv", "halo"])
+def test_one_rank_alone_sends_nobody_anything_and_is_skipped(pattern: str) -> None:
+    alone = dataclasses.replace(MACHINE, device_count=1)
+    assert cases_of(f'[[case]]\npattern="{pattern}"\nsize="64"', alone) == []
+    assert any(
+        "at least 2 ranks" in reason for reason in reasons_of(f'[[case]]\npattern="{pattern}"\nsize="64"', alone)
+    )

@@ -44,6 +44,8 @@ _SYSTEM = "Systems"
 COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry("run", "linkgauge.app.run", "Measure this machine: a plan, launch by launch, into a run folder.",
                  _MEASURE),
+    CommandEntry("apps", "linkgauge.app.applications", "Applications by what they communicate, a sentence each.",
+                 _MEASURE),
     CommandEntry("list", "linkgauge.app.listing", "What is here: devices, transports, patterns, plans, MPI libraries.",
                  _MEASURE),
     CommandEntry("watch", "linkgauge.app.watch", "The same cases again and again over hours, at a low cost.", _MEASURE),
@@ -66,6 +68,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry("reproduce", "linkgauge.app.judging", "A paper's figures, measured here.", _JUDGE),
     CommandEntry("system", "linkgauge.app.system", "Devices, switches and links: discovered, described, drawn.",
                  _SYSTEM),
+    CommandEntry("predict", "linkgauge.app.applications", "What an application takes, from a run's curves.", _SYSTEM),
     CommandEntry("expect", "linkgauge.app.expect", "What a system's links allow, by named rules.", _SYSTEM),
     CommandEntry("simulate", "linkgauge.app.simulate", "What a whole cluster would give a pattern, by routing rules.",
                  _SYSTEM),

@@ -170,8 +170,11 @@ def _asked_plan(asked: Asked, given: list[MpiInstallation], kind: str) -> Plan:
         return _launched(asked, builtin_plan("default"), given)
     values = run_options.dimension_values(asked.dimensions)
     named = bool(asked.plan or asked.quick or asked.full)
-    whole = run_options.asked_plan(asked.plan, asked.quick, asked.full)
-    plan = run_options.apply_dimensions(whole, values, named=named, kind=kind)
+    if "app" in values and not named:
+        plan = run_options.application_plan(values)
+    else:
+        whole = run_options.asked_plan(asked.plan, asked.quick, asked.full)
+        plan = run_options.apply_dimensions(whole, values, named=named, kind=kind)
     plan = run_options.apply_choices(plan, pairs=asked.pairs, choose=asked.choose, exchanged=asked.exchanged)
     if asked.concurrent_pairs:
         plan = run_options.apply_concurrent_pairs(plan)

@@ -60,6 +60,14 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     help="Ask NCCL what it chose for each case "
     "(algorithm, protocol, channels, multicast), in launches whose times do not count.",
 )
+@option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    panel=_PLAN,
+    help="With --app: a parameter of it; may be repeated.",
+)
 @option("--from", "from_run", type=PATH, panel=_PLAN, help="Measure cases of this run again, into a new one.")
 @option("--cases", multiple=True, panel=_PLAN, help="With --from: failed, or case keys.")
 @option("--resume", type=PATH, panel=_PLAN, help="Go on with this run where it stopped.")
@@ -145,6 +153,7 @@ def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int
     """Measure this machine: a plan, launch by launch, into a run folder, then a summary and a report."""
     refuse_ranks(os.environ)
     dimensions = {name: texts for name in DIMENSIONS if (texts := words.pop(name))}
+    dimensions = run_options.application_texts(dimensions, words.pop("settings"))
     asked = Asked(**words, dimensions=dimensions)
     asked.check()
     if as_json and not dry_run:

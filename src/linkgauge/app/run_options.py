@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 
 from linkgauge.app.command_line import Decorated, option
+from linkgauge.apps import catalogue
 from linkgauge.errors import UsageError
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.dimension import Value, unique
-from linkgauge.model.patterns import SIDE_BY_SIDE
+from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
+from linkgauge.model.traits import having
 from linkgauge.plan.builtin import builtin_plan, plan_of
 from linkgauge.plan.environment import split_values
-from linkgauge.plan.model import LaunchTable, Plan, narrowed, side_by_side
+from linkgauge.plan.model import CaseTable, LaunchTable, Plan, narrowed, side_by_side
 from linkgauge.run.mpi_library import MpiInstallation, resolve
 
 
@@ -52,6 +54,29 @@ def dimension_values(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[Valu
         name: unique(value for text in several for value in DIMENSIONS[name].from_text(text))
         for name, several in texts.items()
     }
+
+
+def application_texts(texts: Mapping[str, Sequence[str]], settings: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The flags' texts with each `--app` as the dimension has it: a file by `file:`, its parameters behind it."""
+    found = dict(texts)
+    if settings and "app" not in found:
+        raise UsageError("--set is of an application: give --app NAME or --app FILE too")
+    for word in settings:
+        if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*=[0-9]{1,13}", word) is None:
+            raise UsageError(f"--set '{word}': expected NAME=NUMBER, as n=64")
+    if "app" in found:
+        asked = [word.strip() for text in found["app"] for word in text.split(",")]
+        asked = [name for word in asked for name in (catalogue.names() if word == "all" else [word])]
+        files = [f"file:{word}" if word.endswith(".toml") or "/" in word else word for word in asked]
+        found["app"] = [" ".join([word, *settings]) for word in files]
+    return found
+
+
+def application_plan(values: Mapping[str, tuple[Value, ...]]) -> Plan:
+    """The plan of `--app` alone: the applications under each transport that is here, or those that are named."""
+    every = DIMENSIONS["transport"].from_text("all")
+    usual = {"transport": every, "pattern": having(PATTERNS, "scripted"), "size": (8,)}
+    return Plan(name="app", cases=(CaseTable({**usual, **values}, where="the command line"),))
 
 
 def asked_plan(plan: str | None, quick: bool, full: bool) -> Plan:

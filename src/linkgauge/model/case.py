@@ -16,6 +16,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from linkgauge.model.dimension import (
+    APP,
     BESIDE,
     DEVICE,
     DISTRIBUTION,
@@ -34,6 +35,7 @@ from linkgauge.model.dimension import (
     time_ns,
 )
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
+from linkgauge.model.traits import having
 from linkgauge.model.transports import TRANSPORTS
 
 MEMORY_KINDS = ("device", "pinned", "pageable", "managed")
@@ -50,6 +52,9 @@ DATATYPES = (
 OPS = ("sum", "prod", "min", "max", "avg")
 STATUSES = ("ok", "skipped", "failed", "hung", "timeout", "crashed", "corrupt", "disturbed")
 STOP_RULES = ("count", "interval", "duration")
+
+
+ONLY_BY_NAME = (*SIDE_BY_SIDE.values(), *having(PATTERNS, "scripted"))  # patterns that `all` leaves out
 
 
 class Says(enum.Enum):
@@ -115,7 +120,7 @@ class Case:
     transport: str = field(metadata=_of(
         Says.HOW, "Mechanism that moves the bytes.", _WHAT, one_of_or_all(TRANSPORTS, "transport")))
     pattern: str = field(metadata=_of(
-        Says.WHAT, "Who sends what to whom.", _WHAT, one_of_or_all(PATTERNS, "pattern", SIDE_BY_SIDE.values())))
+        Says.WHAT, "Who sends what to whom.", _WHAT, one_of_or_all(PATTERNS, "pattern", ONLY_BY_NAME)))
     size: int = field(metadata=_of(
         Says.SIZE, "Sizes: 8, 64KiB, or a range 1:1GiB:x4.", _WHAT, SIZES, core="size_bytes"))
     size_asked: int = field(metadata={"says": Says.HOW_LONG, "core": ""})
@@ -198,6 +203,12 @@ class Case:
     beside: str = field(default="", metadata=_of(
         Says.WHAT, "Loads that go on beside it: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] ..., apart by '; '.", _WHAT,
         BESIDE, later=True, core=""))
+    app: str = field(default="", metadata=_of(
+        Says.WHAT, "application: a name of 'linkgauge apps' or file:PATH, and its parameters: 'llh n=64'.", _WHAT, APP,
+        later=True, core=""))
+    collectives: str = field(default="", metadata=_of(
+        Says.HOW, "application: mechanism of its collectives; default that of its messages.", _WHAT,
+        one_of(("default", *TRANSPORTS), blank="default"), later=True))
     verify: str = field(default="final", metadata=_of(
         Says.HOW_LONG, "Check the data of the final operation, or of each.", _TIMED, one_of(("final", "each")),
         core=""))

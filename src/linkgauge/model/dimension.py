@@ -9,12 +9,16 @@ given several values; a plan's table then stands for their product. Which there 
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import re
 from collections.abc import Callable, Collection
 from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.files import read_file
 from linkgauge.model import quantity
+from linkgauge.model.shape import parsed_toml
 
 Value = int | float | str | bool | tuple[int, ...]
 Parse = Callable[[Any], tuple[Value, ...]]  # one item of a list, or one flag's text, to one or more values
@@ -279,5 +283,37 @@ def _ranks(item: Any) -> tuple[Value, ...]:
 
 
 RANKS = Values(_ranks, _RANKS_EXPECTED)
+
+
+_APP_EXPECTED = "a name of 'linkgauge apps' or file:PATH, and parameters as NAME=NUMBER"
+_APP = re.compile(r"[A-Za-z0-9_-]{1,64}(@[0-9a-f]{8})?( [A-Za-z][A-Za-z0-9_]{0,31}=[0-9]{1,13})*( \{.*\})?")
+_LONGEST_APP = 1 << 18
+
+
+def _app(item: Any) -> tuple[Value, ...]:
+    """A step file's name, its digest once it is known, parameters, and what the file holds where it is no built-in one.
+
+    A file is read here, and travels with the case; what it says is for apps/step_file.py to read.
+    """
+    if isinstance(item, str) and item.startswith(_FILE):
+        path, *settings = item[len(_FILE) :].split(" ")
+        try:
+            document = parsed_toml(read_file(path, _LONGEST_APP, "a step file's TOML"), path)
+        except UsageError as error:
+            raise WrongValueError(str(error)) from None
+        try:
+            body = json.dumps(document, separators=(",", ":"))
+        except (TypeError, ValueError):
+            raise WrongValueError(f"{path}: has dates or times: expected a step file") from None
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", os.path.basename(path).removesuffix(".toml"))[:64]
+        item = " ".join([name, *settings, body])
+    if item in ("", "default"):
+        return ("",)
+    if not isinstance(item, str) or len(item) > _LONGEST_APP or _APP.fullmatch(item) is None:
+        raise WrongValueError(f"wrong value {_shown(item)[:80]}: expected {_APP_EXPECTED}")
+    return (item,)
+
+
+APP = Values(_app, _APP_EXPECTED)
 BESIDE = Values(_beside, _BESIDE_EXPECTED, splits=False)
 NODE = count(-1, 4096, "a node")

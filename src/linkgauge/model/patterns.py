@@ -56,6 +56,7 @@ class PatternTraits:
     host_end: str = ""  # "source" or "target": the end that is host memory unless the plan says otherwise
     host_ways: tuple[str, ...] = ()  # over a device's host link: "into" it, "out" of it
     alone: str = ""  # the pattern of the flow that is timed, without what goes on beside it
+    scripted: bool = False  # who sends what to whom stands in a step file (dimension `app`)
     own_memory: bool = False  # its bytes stay in memories that each rank reaches by itself: no rank sends to another
     # Links of a port in use at once: "one" way, "both", or both where a library sends and receives at once ("library").
     link_ways: str = ""
@@ -264,6 +265,9 @@ _TABLE = (
     PatternTraits(
         "barrier", "a meeting of all: none leaves before the last has come", "-", "slowest",
         _whole, _one, _whole, _whole, collective=True, latency_only=True),
+    PatternTraits(
+        "application", "the steps of an application, as a step file has them", "-", "slowest",
+        _whole, _one, _whole, _whole, collective=True, latency_only=True, scripted=True),
     PatternTraits(
         "host_to_device", "from host memory into each device, at once", "per device", "slowest",
         _each, _one, _whole, _each, host_end="source", host_ways=("into",)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from linkgauge.apps import catalogue
+from linkgauge.apps.program import amounts
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import over_host as over_host_links
@@ -20,6 +22,9 @@ def operation_s(case: Case, machine: PlanMachine) -> float:
     n_group = max(case.group_ranks, 1)
     total = PATTERNS[case.pattern].bytes_total(case.size, n_group, case.window, case.distribution)
     payload = float(total) * case.groups
+    least, messages = 0.0, case.window
+    if PATTERNS[case.pattern].scripted:
+        least, messages, payload = _of_application(case)
     share = max(1.0, n / len(case.nodes) / machine.cores) if machine.kind == "host" else 1.0
     over_host = (
         over_host_links(case.transport, case.path)
@@ -27,7 +32,23 @@ def operation_s(case: Case, machine: PlanMachine) -> float:
         or {case.source_memory, case.target_memory} != {"device"}
     )
     rate = machine.assumed_bytes_per_s(over_host=over_host)
-    return share * (machine.assumed_latency_s * case.window + payload / rate)
+    return share * (least + machine.assumed_latency_s * messages + payload / rate)
+
+
+def _of_application(case: Case) -> tuple[float, int, float]:
+    """Seconds of computing and steps of an iteration, of the rank with most of each, and bytes that all ranks move."""
+    if catalogue.why_not_here(case.app, case.ranks):
+        return 0.0, 1, 0.0
+    program = catalogue.program(case.app, case.ranks)
+    computed, steps, moved = 0.0, 1, 0.0
+    for rank in range(case.ranks):
+        found = amounts(program, rank)
+        computed = max(computed, found["compute"].total / 1e9 if "compute" in found else 0.0)
+        steps = max(steps, sum(one.count for one in found.values()))
+        for name, one in found.items():
+            if name != "compute":
+                moved += one.total * (case.ranks if name in PATTERNS and PATTERNS[name].per_peer else 1)
+    return computed, steps, moved
 
 
 def samples_wanted(case: Case) -> int:

@@ -13,6 +13,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from linkgauge.apps import catalogue
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
 from linkgauge.model.case import Case, StopRule
@@ -403,6 +404,9 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
         fields["root"] = 0
     if not pattern.distributed:
         fields.pop("distribution", None)
+    if not pattern.scripted:
+        fields.pop("app", None)
+        fields.pop("collectives", None)
     if pattern.name == "cpu_stream":
         fields["source_memory"] = fields["target_memory"] = "pageable"
     if "managed" not in (fields.get("source_memory"), fields.get("target_memory")):
@@ -418,6 +422,11 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
     whole = len(devices) % groups == 0
     size, reason = restated_size(pattern, size_asked, len(devices) // groups if whole else len(devices), datatype)
     fields["size"] = size
+    if pattern.scripted:
+        fields["app"] = catalogue.asked(fields.get("app", "")).text
+        reason = catalogue.why_not_here(fields["app"], len(devices))
+        if not reason:
+            catalogue.program(fields["app"], len(devices))  # what cannot be is a mistake, said before anything runs
     if max(devices, default=0) >= per_node:
         fields["devices_per_node"] = per_node
     return Case(size_asked=size_asked, devices=devices, stop=stop, **fields), reason
@@ -444,7 +453,7 @@ def _meaningless(case: Case, pattern: PatternTraits) -> str:
     """Why a case cannot mean anything, whatever the transport; empty where it can."""
     if pattern.ranks == "pairs" and case.ranks < 4:
         return f"{pattern.name} needs at least 4 devices, for two pairs at once; see --devices"
-    if pattern.collective and case.ranks < 2:
+    if pattern.collective and case.ranks < 2 and not pattern.scripted:
         return f"{pattern.name} needs at least 2 ranks, here is 1 device; see --devices and --ranks-per-device"
     if case.groups > 1:
         if not pattern.collective:

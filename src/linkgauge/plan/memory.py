@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from linkgauge.apps import catalogue
+from linkgauge.apps.program import message_buffers
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, sent_and_received
@@ -51,6 +53,32 @@ def _buffers(case: Case) -> tuple[int, int]:
     return m, m
 
 
+def _application(case: Case) -> MemoryNeed:
+    """Upper estimate of an application's ranks: messages, copies, and each collective's own two buffers twice."""
+    program = catalogue.program(case.app, case.ranks)
+    most_device = host = 0
+    for rank, mine in enumerate(program.ranks):
+        into, out, within = mine.copied
+        device = into + out + 2 * within
+        on_host = into + out
+        for kind, size in zip((case.source_memory, case.target_memory), message_buffers(program, rank), strict=True):
+            if kind in ("device", "managed"):
+                device += size
+            else:
+                on_host += size
+            on_host += size if case.transport == "staging" else 0
+        for one in program.collectives:
+            if rank in one.ranks:
+                both = 2 * one.size * (len(one.ranks) if PATTERNS[one.pattern].per_peer else 1)
+                device += both + (both if PATTERNS[one.pattern].reduces else 0)
+                on_host += both if case.transport == "staging" else 0
+        most_device = max(most_device, device)
+        host += on_host
+    ranks = len(_on_the_fullest_node(case))
+    shm = TRANSPORTS[case.transport].shm_bytes_per_rank * ranks
+    return MemoryNeed(most_device * case.ranks_per_device, host, shm)
+
+
 def memory_need(case: Case) -> MemoryNeed:
     """Upper estimate for a case and its loads, which may be on one device."""
     needs = [_need(case), *(_need(load.case) for load in loads_of(case.beside))]
@@ -63,6 +91,8 @@ def _need(case: Case) -> MemoryNeed:
 
     staging holds a pinned copy of each device buffer; reductions composed over copies hold one more buffer.
     """
+    if PATTERNS[case.pattern].scripted:
+        return _application(case) if not catalogue.why_not_here(case.app, case.ranks) else MemoryNeed(0, 0, 0)
     source, target = _buffers(case)
     ranks = max(len(_on_the_fullest_node(case)), 1)
     scratch = max(source, target) if PATTERNS[case.pattern].reduces else 0

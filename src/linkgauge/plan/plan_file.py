@@ -36,6 +36,7 @@ from linkgauge.model.shape import (
     text,
     whole,
 )
+from linkgauge.model.traits import having
 from linkgauge.plan.curves import FULL, Until
 from linkgauge.plan.launches import MOST_REPEATS
 from linkgauge.plan.model import (
@@ -216,6 +217,8 @@ def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
     said = checked(table, only(CASE), where)
     values: dict[str, tuple[Value, ...]] = {"transport": DIMENSIONS["transport"].from_toml("all", where)}
     values |= {name: said[name] for name in DIMENSIONS if name in said}
+    if "app" in values and "pattern" not in values:
+        values["pattern"] = having(PATTERNS, "scripted")
     if "pattern" not in values:
         raise UsageError(f"{where}: no 'pattern': expected {DIMENSIONS['pattern'].expected}")
     if "size" not in values:

@@ -14,6 +14,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from linkgauge.apps import catalogue
+from linkgauge.apps.program import amounts
+from linkgauge.model.case import Case
 from linkgauge.nvml import NvmlAbsentError, field_value, open_nvml
 
 Row = dict[str, Any]
@@ -271,6 +274,21 @@ def load_rows(load: Mapping[str, Any]) -> list[Row]:
         if _STRETCH_MOMENTS[when]
         for name, value in ((LOAD_STRETCH, float(ns)), (LOAD_TIME, ns / operations))
     ]
+
+
+STEPS = "steps"
+
+
+def step_rows(case: Case, place: int, times: Mapping[str, int]) -> list[Row]:
+    """Rows of what an application's iteration is on a rank: of each kind of step how many, how many bytes, and the
+    median of the host's time in them, in ns."""
+    told = [(f"{kind}_time", float(ns), "ns") for kind, ns in times.items() if ns > 0]
+    for name, one in amounts(catalogue.program(case.app, case.ranks), place).items():
+        quantity, unit = ("ns", "ns") if name == "compute" else ("bytes", "B")
+        told += [(f"{name}_count", float(one.count), ""), (f"{name}_{quantity}", float(one.total), unit)]
+    when_ns = time.monotonic_ns()
+    return [{"rank": place, "subject": STEPS, "moment": "after", "when_ns": when_ns, "name": name, "value": value,
+             "unit": unit} for name, value, unit in told]  # fmt: skip
 
 
 class Observer:

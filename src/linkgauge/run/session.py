@@ -19,7 +19,7 @@ from linkgauge.model.beside import loads_of, written
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.run.gathering import Link, MpiLink, Ranks
-from linkgauge.run.observe import clock_rows, load_rows
+from linkgauge.run.observe import clock_rows, load_rows, step_rows
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.spec import WorkerSpec, core_case, job_ranks, rank_list
 from linkgauge.run.transports import ccl_library, library_folders
@@ -95,7 +95,7 @@ class CoreSession:
             self._planter.before(case)
         core = self._core
         self._case_key = case.case_key
-        fields = core_case(case, self._spec.devices, self._spec.seed)
+        fields = core_case(case, self._spec.devices, self._spec.seed, self.rank)
         try:
             result = self._session.measure(fields)
         except core.Unsupported as error:
@@ -142,7 +142,10 @@ class CoreSession:
         elif result["stopped_by"] == "timeout":
             status = "timeout"
             reason = f"{self._counted(samples)} samples within twice the stop rule's time and one sample more"
-        return RankOutcome(self.rank, status, reason, facts, samples, observations=clock_rows(result["clocks"], place))
+        rows = clock_rows(result["clocks"], place)
+        if case.app:
+            rows += step_rows(case, place, result["step_times"])
+        return RankOutcome(self.rank, status, reason, facts, samples, observations=rows)
 
     @staticmethod
     def _counted(samples: dict[str, Any]) -> int:

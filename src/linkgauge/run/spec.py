@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from linkgauge.apps import catalogue
+from linkgauge.apps.program import core_program
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import CORE_NAMES, Case
 from linkgauge.model.patterns import PATTERNS, restated_size
@@ -154,14 +156,17 @@ def case_seed(seed: int, case: Case) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{case.case_key}".encode()).digest()[:8], "little") >> 1
 
 
-def core_case(case: Case, rank_devices: tuple[int, ...], seed: int) -> dict[str, Any]:
-    """The case under the names of core/case_spec.h."""
+def core_case(case: Case, rank_devices: tuple[int, ...], seed: int, rank: int = -1) -> dict[str, Any]:
+    """The case under the names of core/case_spec.h; of an application the part of the launch's `rank`."""
     measured, *others = job_ranks(case, rank_devices)
     loads = [
         {"case": _core_job(load.case, ranks, seed, case.on_its_node), "pace": dataclasses.asdict(load.pace)}
         for load, ranks in zip(loads_of(case.beside), others, strict=True)
     ]
-    return {**_core_job(case, measured, seed, case.on_its_node), **({"loads": loads} if loads else {})}
+    made = {**_core_job(case, measured, seed, case.on_its_node), **({"loads": loads} if loads else {})}
+    if PATTERNS[case.pattern].scripted and rank in measured:
+        made["program"] = core_program(catalogue.program(case.app, case.ranks), measured.index(rank))
+    return made
 
 
 def _core_job(case: Case, ranks: list[int], seed: int, own: Callable[[int], int]) -> dict[str, Any]:

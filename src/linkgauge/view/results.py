@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from linkgauge.apps.catalogue import label
 from linkgauge.errors import UsageError
 from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
@@ -176,7 +177,7 @@ class Results:
             parts.append(str(row["cadence"]))
         for name, default in _DEFAULTS.items():
             if row[name] != default and not (name == "op" and info.reduces):
-                value = row[name]
+                value = label(row[name]) if name == "app" else row[name]
                 parts.append(_WORDS.get(name, name) if value is True else f"{name.replace('_', ' ')} {value}")
         return " · ".join(parts)
 

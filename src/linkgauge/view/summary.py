@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from linkgauge.view.answer import first_answers
+from linkgauge.view.applications import application_tables
 from linkgauge.view.between import between_lines, distance_lines, places_line
 from linkgauge.view.first import FirstLook
 from linkgauge.view.judged import findings_of
@@ -31,7 +32,12 @@ def print_summary(run: Run, console: Console, unit: str = "GB/s") -> None:
     look = FirstLook.of(run)
     print_head(look, findings_of(run), console, unit)
     watched = rounds_parts(look.results) if run.info.get("asked", {}).get("every_s") else []
-    for table in [*interference_tables(look.results), *watched, *status_tables(look.results)]:
+    for table in [
+        *interference_tables(look.results),
+        *application_tables(look.results),
+        *watched,
+        *status_tables(look.results),
+    ]:
         console.print("", table, sep="\n")
     console.print("", counts_line(look.results), sep="\n")
 

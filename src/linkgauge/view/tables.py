@@ -11,11 +11,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.apps import catalogue
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.beside import beside_text
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import left_out_of
 from linkgauge.view.alike import Kinds, together
+from linkgauge.view.applications import application_tables
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.chosen import chosen_ranges
 from linkgauge.view.derived import derived_tables
@@ -254,6 +256,8 @@ def left_out_text(results: Results) -> str:
 def case_text(row: Row) -> str:
     """Return a case in a few words: `ccl allreduce 1 MiB, 4 devices`."""
     name = f"{row['transport']} ({row['variant']})" if row["variant"] else row["transport"]
+    if PATTERNS[row["pattern"]].scripted:
+        return f"{name} {catalogue.label(row['app'])}, {devices_text(row['devices'])}"
     where = devices_text(row["devices"], row["pattern"])
     return f"{name} {row['pattern']} {size_text(row['size'])}, {where}{beside_text(row['beside'] or '')}"
 
@@ -302,6 +306,7 @@ def everything(results: Results, width: int, unit: str, ceilings: Ceilings | Non
     of_cases += node_tables(results, unit)
     of_cases += interference_tables(results)
     of_cases += rounds_parts(results)
+    of_cases += application_tables(results)
     of_cases += [Text(note, style="dim") for note in (ceilings.notes if ceilings is not None else ())]
     for part in [*of_cases, *derived_tables(results, width, unit), *status_tables(results)]:
         parts += [part, Text("")]

@@ -1,0 +1,494 @@
+// An application's steps on one rank, as its host thread begins them: what is queued on a stream and what is posted
+// goes on beside what follows, until a step waits for it. Messages go over a transport's channels, collectives are
+// operations of their own, copies are the runtime's.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "errors.h"
+#include "measure/clock.h"
+#include "pattern/data_check.h"
+#include "pattern/operations.h"
+#include "traffic/patterns.h"
+#include "traffic/program.h"
+#include "transport/agreement.h"
+#include "transport/mpi_library.h"
+#include "waiting.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr std::array<const char*, 8> kStepKinds = {"compute", "host_to_device", "device_to_host", "within_device",
+                                                   "message", "collective",     "barrier",        "sync"};
+enum SpentOn : std::uint8_t { kOnCompute, kOnCopies, kOnMessages = 4, kOnCollectives, kOnBarriers, kOnSyncs };
+constexpr std::size_t kKeptIterations = 1 << 14;
+using Spent = std::array<std::int64_t, kStepKinds.size()>;
+
+// A collective of the program, with ranks, communicator and operation of its own.
+struct ApplicationCollective {
+  std::unique_ptr<Group> group;  // nullptr where this rank is no member
+  RankContext context;
+  CaseSpec spec;
+  bool own_communicator = false;
+  std::map<std::string, std::shared_ptr<void>> kept;
+  std::unique_ptr<Operation> operation;
+  bool begun = false;  // and not completed
+};
+
+class Application final : public Operation {
+ public:
+  Application(Transport& transport, const RankContext& context, const CaseSpec& spec)
+      : messages_(&transport),
+        collectives_(make_transport(spec.collectives.empty() ? spec.transport : spec.collectives)),
+        context_(context),
+        spec_(spec),
+        program_(spec.program),
+        progress_(progress_of(transport, *collectives_, context)) {
+    spec_.program.reset();
+    spec_.loads.clear();
+  }
+
+  void prepare() override {
+    passing_on([&] {
+      allocate();
+      connect();
+      make_collectives();
+      spent_.resize(kKeptIterations);
+      group().barrier(progress_, Waiting::kSleep);
+    });
+  }
+
+  void fill(std::uint64_t seed) override {
+    for (const ProgramArrival& one : program_->arrivals) data_->poison(target_, piece_of(one), seed);
+    data_->fill(source_, {0, program_->source_bytes, context_.rank(), 0, false}, false, seed);
+    for (std::size_t way = 0; way < kCopyDirections; ++way) {
+      const Piece whole = copied_piece(way, 0, program_->copy_bytes[way]);
+      data_->poison(copies_[way].target, whole, seed);
+      data_->fill(copies_[way].source, whole, false, seed);
+    }
+    for (ApplicationCollective& one : nested_) {
+      if (one.operation != nullptr) one.operation->fill(seed);
+    }
+  }
+
+  void post() override {
+    if (under_way_) complete();  // an iteration begins where the one before has ended
+    under_way_ = true;
+    passing_on([&] {
+      for (FlowEnd& flow : flows_) flow.messages = 0;
+      now_ = {};
+      last_ns_ = now_ns();
+      run();
+    });
+  }
+
+  void complete() override {
+    if (!under_way_) return;
+    passing_on([&] {
+      wait();
+      synchronize_all();
+    });
+    spent_[iterations_++ % kKeptIterations] = now_;
+    under_way_ = false;
+  }
+
+  VerifyResult verify(std::uint64_t seed) override {
+    VerifyResult result;
+    for (const ProgramArrival& one : program_->arrivals) data_->check(target_, piece_of(one), seed, result);
+    for (const ProgramCopied& one : program_->copied) {
+      if (!result.ok) break;
+      data_->check(copies_[one.direction].target, copied_piece(one.direction, one.offset, one.bytes), seed, result);
+      if (!result.ok)
+        result.where = "a copy " + std::string(kStepKinds[kOnCopies + one.direction]) + ": " + result.where;
+    }
+    passing_on([&] {
+      for (std::size_t number = 0; number < nested_.size(); ++number) {
+        if (nested_[number].operation == nullptr) continue;
+        const VerifyResult found =
+            nested_[number].operation->verify(seed);  // also where data are wrong already: others meet
+        if (found.ok || !result.ok) continue;
+        result = found;
+        result.where =
+            std::string(to_string(nested_[number].spec.pattern)) + " " + std::to_string(number) + ": " + found.where;
+      }
+    });
+    return result;
+  }
+
+  void release() noexcept override {
+    for (ApplicationCollective& one : nested_) {
+      if (one.operation != nullptr) one.operation->release();
+    }
+    completing_.clear();
+    flows_.clear();
+    channels_.clear();
+    for (Queue& queue : queues_) {
+      if (queue.event != nullptr) context_.runtime->destroy_event(queue.event);
+    }
+    queues_.clear();
+    copying_ = Stream();
+    try {
+      group().barrier(progress_, Waiting::kSleep);  // no peer's handle is open when a buffer is freed
+      for (ApplicationCollective& one : nested_) {
+        if (one.own_communicator && one.context.communicator != 0) context_.mpi->comm_free(one.context.communicator);
+      }
+    } catch (const Error&) {  // a peer that failed, or the library is failing already
+      group().part();
+    }
+    nested_.clear();
+    messages_group_.reset();
+    source_ = Buffer();
+    target_ = Buffer();
+    copies_ = {};
+    data_.reset();
+  }
+
+  int lane() const override { return 0; }
+  Progress progress() const override { return progress_; }
+  void library_barrier() override {
+    if (context_.mpi != nullptr) {
+      context_.mpi->barrier(context_.communicator);
+    } else {
+      group().barrier(progress_);
+    }
+  }
+
+  std::vector<StepTime> step_times(std::size_t iterations) const override {
+    const std::size_t known = std::min(iterations_, kKeptIterations);
+    if (known < 2) return {};
+    const std::size_t count = std::min(iterations, known - 1);
+    std::vector<StepTime> result;
+    std::vector<std::int64_t> times(count);
+    for (std::size_t kind = 0; kind < kStepKinds.size() && count > 0; ++kind) {
+      for (std::size_t back = 0; back < count; ++back) {
+        times[back] = spent_[(iterations_ - 2 - back) % kKeptIterations][kind];
+      }
+      const auto middle = times.begin() + static_cast<std::ptrdiff_t>(count / 2);
+      std::nth_element(times.begin(), middle, times.end());
+      result.push_back({kStepKinds[kind], *middle});
+    }
+    return result;
+  }
+
+ private:
+  struct FlowEnd {
+    ProgramFlow flow;
+    Channel* channel = nullptr;
+    int messages = 0;  // of this iteration
+    bool pending = false;
+  };
+  struct CopyEnds {
+    Buffer source;
+    Buffer target;
+  };
+  struct Queue {
+    Stream stream;
+    EventHandle event = nullptr;
+  };
+  struct Loop {
+    std::size_t begin;
+    std::int64_t left;
+  };
+
+  static Progress progress_of(Transport& messages, Transport& collectives, const RankContext& context) {
+    Progress progress = messages.progress(context);
+    return progress ? progress : collectives.progress(context);  // one MPI library, so one of the two will do
+  }
+
+  Group& group() const { return *context_.group; }
+
+  // What fails here, ranks that wait in a group of a collective's must hear of too.
+  template <typename Body>
+  void passing_on(const Body& body) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      if (messages_group_ != nullptr) messages_group_->abort_with(error.what());
+      for (ApplicationCollective& one : nested_) {
+        if (one.group != nullptr) one.group->abort_with(error.what());
+      }
+      throw;
+    }
+  }
+
+  // `body`, whose reason not to go on becomes every rank's.
+  template <typename Body>
+  void agreeing(const Body& body) {
+    std::string reason;
+    try {
+      body();
+    } catch (const MemoryError& error) {
+      reason = error.what();
+    } catch (const Unsupported& error) {
+      reason = error.what();
+    }
+    agree_or_throw(group(), reason, progress_);
+  }
+
+  void allocate() {
+    agreeing([&] {
+      DeviceRuntime& runtime = *context_.runtime;
+      const int device = context_.device();
+      const auto make = [&](MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {
+        return bytes == 0 ? Buffer() : Buffer(runtime, device, kind, bytes, options);
+      };
+      data_.emplace(runtime, device, spec_, context_.size());
+      source_ = make(spec_.source_memory, program_->source_bytes, spec_.source_options);
+      target_ = make(spec_.target_memory, program_->target_bytes, spec_.target_options);
+      // The hosts' ends of copies: as messages' buffers, where these are the host's.
+      const bool pageable = spec_.source_memory == MemoryKind::kPageable;
+      const MemoryKind host = pageable ? MemoryKind::kPageable : MemoryKind::kPinned;
+      constexpr auto kInto = static_cast<std::size_t>(CopyDirection::kIntoDevice);
+      constexpr auto kOut = static_cast<std::size_t>(CopyDirection::kOutOfDevice);
+      for (std::size_t way = 0; way < kCopyDirections; ++way) {
+        const std::size_t bytes = program_->copy_bytes[way];
+        copies_[way].source = make(way == kInto ? host : MemoryKind::kDevice, bytes, {});
+        copies_[way].target = make(way == kOut ? host : MemoryKind::kDevice, bytes, {});
+      }
+      copying_ = Stream(runtime, device);
+      for (int queue = 0; queue < program_->queues; ++queue) {
+        queues_.push_back({Stream(runtime, device), nullptr});
+        queues_.back().event = runtime.create_event(device);
+      }
+    });
+  }
+
+  void connect() {
+    std::vector<int> everyone(static_cast<std::size_t>(context_.size()));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    messages_group_ = group().subset(everyone);  // with flags that no collective uses
+    RankContext context = context_;
+    context.group = messages_group_.get();
+    std::vector<Flow> flows;
+    for (const ProgramFlow& one : program_->flows) {
+      const bool sends = one.source == context_.rank();
+      flows.push_back(
+          {one.source, one.target, sends ? &source_ : nullptr, sends ? nullptr : &target_, one.stride, one.slots});
+    }
+    channels_ = messages_->connect(context, spec_, flows);
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      flows_.push_back({program_->flows[i], channels_[i].get()});
+    }
+    for (std::size_t i = 0; i < flows.size(); ++i) completing_.push_back(i);
+    std::stable_partition(completing_.begin(), completing_.end(),
+                          [&](std::size_t i) { return flows_[i].channel->completes_first(); });
+  }
+
+  // Collective, in the program's order on all ranks, be they members or not.
+  void make_collectives() {
+    nested_.resize(program_->collectives.size());
+    for (std::size_t number = 0; number < nested_.size(); ++number) {
+      const ProgramCollective& wanted = program_->collectives[number];
+      ApplicationCollective& one = nested_[number];
+      one.group = group().subset(wanted.ranks);
+      one.context = context_;
+      one.context.group = one.group.get();
+      one.spec = spec_of(wanted);
+      one.context.device_of_rank = one.spec.devices;
+      const bool all = one.spec.rank_list == spec_.rank_list;
+      if (!all) {
+        one.context.keep = &one.kept;
+        one.context.communicator = 0;
+        if (context_.mpi != nullptr) {
+          const auto place = std::find(wanted.ranks.begin(), wanted.ranks.end(), context_.rank());
+          const bool member = place != wanted.ranks.end();
+          one.own_communicator = true;
+          one.context.communicator = context_.mpi->comm_split(context_.communicator, member ? 0 : -1,
+                                                              static_cast<int>(place - wanted.ranks.begin()));
+        }
+      }
+      agreeing([&] {
+        if (one.group != nullptr) one.operation = make_operation(*collectives_, one.context, one.spec);
+      });
+      agreeing([&] {
+        if (one.operation != nullptr) one.operation->prepare();
+      });
+    }
+  }
+
+  CaseSpec spec_of(const ProgramCollective& wanted) const {
+    CaseSpec spec = spec_;
+    spec.transport = std::string(collectives_->name());
+    const bool begun = wanted.begun && traits_of(wanted.pattern).mpi_call && spec.transport == "mpi";
+    spec.variant = begun ? "nonblocking" : "";
+    spec.pattern = wanted.pattern;
+    spec.size_bytes = wanted.size_bytes;
+    spec.root = wanted.root;
+    spec.distribution = wanted.distribution;
+    spec.window = 1;
+    spec.rank_list.clear();
+    spec.devices.clear();
+    for (const int member : wanted.ranks) {
+      spec.rank_list.push_back(spec_.rank_list[static_cast<std::size_t>(member)]);
+      spec.devices.push_back(spec_.devices[static_cast<std::size_t>(member)]);
+    }
+    return spec;
+  }
+
+  static Piece piece_of(const ProgramArrival& one) {
+    return {one.offset, one.bytes, one.source, one.source_offset, false};
+  }
+  // A stream of bytes that no message carries.
+  Piece copied_piece(std::size_t way, std::size_t offset, std::size_t bytes) const {
+    return {offset, bytes, context_.rank(), (static_cast<std::uint64_t>(way + 1) << 40) + offset, false};
+  }
+
+  void spend(std::size_t kind) {
+    const std::int64_t now = now_ns();
+    now_[kind] += now - last_ns_;
+    last_ns_ = now;
+  }
+
+  void run() {
+    const std::vector<ProgramStep>& steps = program_->steps;
+    std::array<Loop, kDeepestLoop> loops;
+    std::size_t depth = 0;
+    for (std::size_t at = 0; at < steps.size(); ++at) {
+      const ProgramStep& step = steps[at];
+      if (step.kind == ProgramKind::kLoop) {
+        loops[depth++] = {at, step.amount};
+      } else if (step.kind == ProgramKind::kEnd) {
+        if (--loops[depth - 1].left > 0) {
+          at = loops[depth - 1].begin;
+        } else {
+          --depth;
+        }
+      } else {
+        begin(step);
+      }
+    }
+  }
+
+  void begin(const ProgramStep& step) {
+    const auto which = static_cast<std::size_t>(step.which);
+    switch (step.kind) {
+      case ProgramKind::kCompute:
+        if (step.queue < 0) {
+          const std::int64_t until = last_ns_ + step.amount;
+          while (now_ns() < until) pause_spin();
+        } else {
+          copy(static_cast<std::size_t>(CopyDirection::kWithinDevice), step);
+        }
+        return spend(kOnCompute);
+      case ProgramKind::kCopy:
+        copy(which, step);
+        return spend(kOnCopies + which);
+      case ProgramKind::kSend:
+      case ProgramKind::kReceive: {
+        FlowEnd& end = flows_[which];
+        const std::size_t place = static_cast<std::size_t>(end.messages++ % end.flow.slots) * end.flow.stride;
+        const auto bytes = static_cast<std::size_t>(step.amount);
+        end.pending = true;
+        if (step.kind == ProgramKind::kSend) {
+          end.channel->put(end.flow.target_base + place, end.flow.source_base + place, bytes);
+        } else {
+          end.channel->get(end.flow.target_base + place, end.flow.source_base + place, bytes);
+        }
+        return spend(kOnMessages);
+      }
+      case ProgramKind::kWait:
+        return wait();
+      case ProgramKind::kCollective: {
+        ApplicationCollective& one = nested_[which];
+        one.operation->post();
+        one.begun = true;
+        if (!program_->collectives[which].begun) complete(one);
+        return spend(one.spec.pattern == Pattern::kBarrier ? kOnBarriers : kOnCollectives);
+      }
+      case ProgramKind::kSync:
+        if (step.queue < 0) return synchronize_all();
+        queues_[static_cast<std::size_t>(step.queue)].stream.synchronize();
+        return spend(kOnSyncs);
+      case ProgramKind::kAfter: {
+        Queue& before = queues_[which];
+        context_.runtime->record(before.event, before.stream.handle());
+        context_.runtime->wait(queues_[static_cast<std::size_t>(step.queue)].stream.handle(), before.event);
+        return spend(kOnSyncs);
+      }
+      case ProgramKind::kLoop:
+      case ProgramKind::kEnd:
+        return;
+    }
+  }
+
+  void copy(std::size_t way, const ProgramStep& step) {
+    const Buffer& from = copies_[way].source;
+    const Buffer& into = copies_[way].target;
+    const auto offset = static_cast<std::size_t>(step.offset);
+    Stream& stream = step.queue < 0 ? copying_ : queues_[static_cast<std::size_t>(step.queue)].stream;
+    context_.runtime->copy_async(into.at(offset), into.copy_device(), from.at(offset), from.copy_device(),
+                                 static_cast<std::size_t>(step.amount), stream.handle());
+    if (step.queue < 0) stream.synchronize();
+  }
+
+  static void complete(ApplicationCollective& one) {
+    if (!one.begun) return;
+    one.begun = false;
+    one.operation->complete();
+  }
+
+  void wait() {
+    for (const std::size_t i : completing_) {
+      if (!flows_[i].pending) continue;
+      flows_[i].pending = false;
+      flows_[i].channel->complete(Completion::kLocal);
+    }
+    spend(kOnMessages);
+    bool any = false;
+    for (ApplicationCollective& one : nested_) {
+      any = any || one.begun;
+      complete(one);
+    }
+    if (any) spend(kOnCollectives);
+  }
+
+  void synchronize_all() {
+    for (Queue& queue : queues_) queue.stream.synchronize();
+    spend(kOnSyncs);
+  }
+
+  Transport* messages_;
+  std::unique_ptr<Transport> collectives_;
+  RankContext context_;
+  CaseSpec spec_;
+  std::shared_ptr<const Program> program_;
+  Progress progress_;
+  std::optional<DataCheck> data_;
+  Buffer source_;
+  Buffer target_;
+  std::array<CopyEnds, kCopyDirections> copies_;
+  Stream copying_;
+  std::vector<Queue> queues_;
+  std::unique_ptr<Group> messages_group_;
+  std::vector<std::unique_ptr<Channel>> channels_;
+  std::vector<FlowEnd> flows_;
+  std::vector<std::size_t> completing_;  // places in flows_
+  std::vector<ApplicationCollective> nested_;
+  bool under_way_ = false;
+  std::size_t iterations_ = 0;
+  std::vector<Spent> spent_;  // by iteration, the last so many
+  Spent now_{};
+  std::int64_t last_ns_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_application(Transport& transport, const RankContext& context, const CaseSpec& spec) {
+  if (spec.program == nullptr) throw CallerError("the application has no program");
+  check_program(*spec.program, context.size(), context.rank());
+  if (spec.transport == "ccl") {
+    throw Unsupported("an application's messages go over channels, which ccl has none of: use --collectives ccl");
+  }
+  if (spec.cadence == Cadence::kGated || spec.clock == ClockKind::kEvent) {
+    throw Unsupported("an application is timed by the host's clock, from its first step to its last");
+  }
+  return std::make_unique<Application>(transport, context, spec);
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,1 @@
+"""Applications: what they communicate, as step files; what each becomes on so many ranks; whether it can end."""

@@ -1,0 +1,98 @@
+"""Which applications there are, and what a case's dimension `app` says: NAME[@DIGEST] [NAME=NUMBER ...] [{file}]."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from linkgauge.apps import matching
+from linkgauge.apps.program import Program, parameters_of, program_of, why_not
+from linkgauge.apps.step_file import StepFile, step_file_of, written
+from linkgauge.errors import UsageError, nearest
+from linkgauge.model.shape import parsed_toml, read_toml
+
+FOLDER = Path(__file__).parent.parent / "applications"
+
+
+def names() -> list[str]:
+    """Names of the step files that travel with the program."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+@functools.lru_cache(maxsize=64)
+def builtin(name: str) -> StepFile:
+    """The step file of that name; UsageError naming those there are."""
+    if name not in names():
+        known = names()
+        raise UsageError(
+            f"no application '{name}'{nearest(name, known)}: expected file:PATH or one of {', '.join(known)}"
+        )
+    return step_file_of(read_toml(FOLDER / f"{name}.toml", "a step file's TOML"), name)
+
+
+def parse(text: str, name: str) -> StepFile:
+    """The step file of TOML text."""
+    return step_file_of(parsed_toml(text, name), name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What a case's `app` says."""
+
+    file: StepFile
+    settings: Mapping[str, int]
+    carried: bool  # the file travels with the case
+
+    @property
+    def text(self) -> str:
+        """The canonical form of `app`: settings by name, none that is as in the file."""
+        parameters = self.file.parameters
+        told = [f"{name}={value}" for name, value in sorted(self.settings.items()) if parameters[name] != value]
+        body = [written(self.file.document)] if self.carried else []
+        return " ".join([f"{self.file.name}@{self.file.digest}", *told, *body])
+
+
+@functools.lru_cache(maxsize=64)
+def asked(app: str) -> Asked:
+    """What the dimension's text says. UsageError for an unknown name or parameter, or a file that is none."""
+    head, brace, body = app.partition(" {")
+    name, *words = head.split(" ")
+    name, _, digest = name.partition("@")
+    if brace:
+        try:
+            document = json.loads(brace.strip() + body)
+        except (ValueError, RecursionError):
+            raise UsageError(f"{name}: the step file that the case carries is damaged: expected JSON") from None
+        file = step_file_of(document, name)
+    else:
+        file = builtin(name)
+    if digest and digest != file.digest:
+        raise UsageError(f"application {name} is {file.digest} here, and the case has {digest}: expected the same file")
+    settings = {key: int(value) for key, _, value in (word.partition("=") for word in words)}
+    parameters_of(file, settings)
+    return Asked(file, settings, bool(brace))
+
+
+@functools.lru_cache(maxsize=16)
+def program(app: str, ranks: int) -> Program:
+    """The application's programs on so many ranks, checked. UsageError where it is wrong."""
+    found = asked(app)
+    made = program_of(found.file, found.settings, ranks)
+    matching.check(made)
+    return made
+
+
+def why_not_here(app: str, ranks: int) -> str:
+    """Why it is none for so many ranks, in the file's own words; empty where it is one."""
+    found = asked(app)
+    return why_not(found.file, found.settings, ranks)
+
+
+def label(app: str) -> str:
+    """What people are shown of a case's `app`."""
+    head = app.partition(" {")[0]
+    name, _, settings = head.partition(" ")
+    return f"{name.partition('@')[0]}{f' {settings}' if settings else ''}"

@@ -1,0 +1,433 @@
+"""What a step file becomes on so many ranks: each rank's steps as numbers, for the core (core/traffic/program.h).
+
+Loops stay loops unless a step in them asks for their index; then they are written out. Steps that move nothing (0
+bytes, a collective of one rank) are none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from linkgauge.apps.formula import Formula, FormulaError
+from linkgauge.apps.step_file import COPIES, Step, StepFile
+from linkgauge.errors import UsageError, nearest
+from linkgauge.model.patterns import PATTERNS, restated_size
+
+COMPUTE, COPY, SEND, RECEIVE, WAIT, COLLECTIVE, SYNC, AFTER, LOOP, END = range(10)
+"""Kinds of rows, in the order of the core's ProgramKind."""
+
+MOST_ROWS = 2_000_000  # of all ranks
+MOST_EXECUTED = 10_000_000  # steps of a rank in one iteration
+MOST_RANKS = 4096
+_MOST_SLOTS = 64
+_MOST_SLOT_BYTES = 8 << 20  # of one pair of ranks
+_MOST_COPY_BYTES = 8 << 20  # programs use their buffers again
+_BEGUN_AT_ONCE = 8  # collectives that are alike and under way together have buffers of their own
+_LINE = 64
+
+Row = tuple[int, int, int, int, int]  # kind, which, queue, amount, offset
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+    """A collective: the same thing wherever all of this is the same. `root`: its place in `ranks`."""
+
+    pattern: str
+    size: int
+    root: int
+    distribution: str
+    ranks: tuple[int, ...]
+    begun: bool
+    turn: int = 0  # of those alike that are under way together
+
+    @property
+    def words(self) -> str:
+        """What it is, for errors."""
+        size = "" if self.pattern == "barrier" else f" of {self.size} bytes"
+        return f"{self.pattern}{size}{f' with root {self.ranks[self.root]}' if self.root else ''}"
+
+
+@dataclasses.dataclass
+class RankProgram:
+    """One rank's rows; of messages `which` is the peer. `steps`: by row the number of its step in the file."""
+
+    rows: list[Row] = dataclasses.field(default_factory=list)
+    steps: list[int] = dataclasses.field(default_factory=list)
+    executed: int = 0
+    copied: list[int] = dataclasses.field(default_factory=lambda: [0, 0, 0])  # bytes of the buffers each way
+
+    def copied_pieces(self) -> list[tuple[int, int, int]]:
+        """What copies cover of those buffers: way, offset, bytes; none of it twice."""
+        places = sorted({
+            (2 if row[0] == COMPUTE else row[1], row[4], row[4] + row[3])
+            for row in self.rows if row[0] == COPY or (row[0] == COMPUTE and row[2] >= 0)
+        })  # fmt: skip
+        found: list[tuple[int, int, int]] = []
+        for way, begin, end in places:
+            if found and found[-1][0] == way and begin <= found[-1][2]:
+                found[-1] = (way, found[-1][1], max(end, found[-1][2]))
+            else:
+                found.append((way, begin, end))
+        return [(way, begin, end - begin) for way, begin, end in found]
+
+    def weighted(self) -> Iterator[tuple[Row, int]]:
+        """Each row that is no loop or end, and how often an iteration has it."""
+        times = [1]
+        for row in self.rows:
+            if row[0] == LOOP:
+                times.append(times[-1] * row[3])
+            elif row[0] == END:
+                times.pop()
+            else:
+                yield row, times[-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Flow:
+    """Messages from one rank to another: how many slots, how far apart, and the bytes that each gets at least."""
+
+    slots: int
+    stride: int
+    arriving: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """An application on so many ranks."""
+
+    file: StepFile
+    settings: Mapping[str, int]
+    ranks: tuple[RankProgram, ...]
+    collectives: tuple[Collective, ...]
+    where: tuple[str, ...]  # of each step number, for errors
+
+    @functools.cached_property
+    def flows(self) -> dict[tuple[int, int], Flow]:
+        """The messages between ranks, by source and target."""
+        return _flows_of(self)
+
+    @functools.cached_property
+    def bases(self) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+        """Where each flow begins in its source's buffer, and in its target's."""
+        return _bases_of(self.flows, 0), _bases_of(self.flows, 1)
+
+
+def program_of(file: StepFile, settings: Mapping[str, int], ranks: int) -> Program:
+    """The programs of all ranks. UsageError for what cannot be on so many; see `why_not` for what merely is not."""
+    if not 1 <= ranks <= MOST_RANKS:
+        raise UsageError(f"{file.name}: {ranks} ranks: expected 1 to {MOST_RANKS}")
+    return _Expansion(file, settings, ranks).program()
+
+
+def parameters_of(file: StepFile, settings: Mapping[str, int]) -> dict[str, int]:
+    """The file's parameters with those that are set. UsageError for one that it does not have."""
+    for name in settings:
+        if name not in file.parameters:
+            raise UsageError(
+                f"{file.name}: no parameter '{name}'{nearest(name, list(file.parameters))}: expected one of "
+                f"{', '.join(file.parameters) or 'none'}"
+            )
+    return {**file.parameters, **settings}
+
+
+def names_of(file: StepFile, settings: Mapping[str, int], ranks: int, rank: int) -> dict[str, int]:
+    """What formulas know on a rank: rank, ranks, parameters and values."""
+    known = {"rank": rank, "ranks": ranks, **parameters_of(file, settings)}
+    for name, value in file.values.items():
+        known[name] = _value(value, known, f"{file.name}: values.{name}")
+    return known
+
+
+def why_not(file: StepFile, settings: Mapping[str, int], ranks: int) -> str:
+    """Why the application is none for so many ranks or such a size, in the file's words; empty where it is one."""
+    for rank in range(ranks):
+        known = {"rank": rank, "ranks": ranks, **parameters_of(file, settings)}
+        for condition, words in file.needs.values():
+            if not condition.names <= known.keys():
+                known = names_of(file, settings, ranks, rank)
+            if not _value(condition, known, f"{file.name}: needs"):
+                return f"{file.name} needs {words}"
+    return ""
+
+
+def _value(asked: Formula, known: Mapping[str, int], where: str) -> int:
+    try:
+        return asked(known)
+    except FormulaError as error:
+        raise UsageError(f"{where}: {error}") from None
+
+
+class _Expansion:
+    def __init__(self, file: StepFile, settings: Mapping[str, int], ranks: int) -> None:
+        self._file = file
+        self._settings = settings
+        self._ranks = ranks
+        self._queues = {name: number for number, name in enumerate(file.queues)}
+        self._names = [names_of(file, settings, ranks, rank) for rank in range(ranks)]
+        self._collectives: dict[Collective, int] = {}
+        self._where: dict[str, int] = {}
+        self._rows = 0
+        # Of the rank in hand.
+        self._rank = 0
+        self._program = RankProgram()
+        self._next_copy = [0, 0, 0]
+        self._begun: dict[Collective, int] = {}
+
+    def program(self) -> Program:
+        programs = []
+        for rank in range(self._ranks):
+            self._rank, self._program, self._next_copy, self._begun = rank, RankProgram(), [0, 0, 0], {}
+            self._program.executed = self._steps(self._file.steps, {})
+            programs.append(self._program)
+        return Program(self._file, dict(self._settings), tuple(programs), tuple(self._collectives), tuple(self._where))
+
+    def _known(self, rank: int, indices: Mapping[str, int]) -> dict[str, int]:
+        return {**self._names[rank], **indices} if indices else self._names[rank]
+
+    def _refuse(self, step: Step, what: str) -> NoReturn:
+        raise UsageError(f"{step.where}: rank {self._rank} of {self._ranks}: {what}")
+
+    def _of(self, step: Step, key: str, indices: Mapping[str, int], least: int = 0) -> int:
+        found = _value(step.formulas[key], self._known(self._rank, indices), f"{step.where}.{key}")
+        if found < least:
+            self._refuse(step, f"{key} is {found}: expected {least} or more")
+        return found
+
+    def _steps(self, steps: tuple[Step, ...], indices: Mapping[str, int]) -> int:
+        """Adds the rows of these steps; how many are executed."""
+        executed = 0
+        for step in steps:
+            if "when" in step.formulas and not self._of(step, "when", indices, -(1 << 62)):
+                continue
+            executed += self._repeat(step, indices) if step.verb == "repeat" else self._one(step, indices)
+            if executed > MOST_EXECUTED:
+                self._refuse(step, f"more than {MOST_EXECUTED} steps are executed: expected fewer")
+        return executed
+
+    def _repeat(self, step: Step, indices: Mapping[str, int]) -> int:
+        turns = self._of(step, "repeat", indices)
+        index = step.words.get("index", "")
+        used = index and any(index in one.names() for one in step.body)
+        if turns > MOST_EXECUTED:
+            self._refuse(step, f"{turns} turns of a loop: expected at most {MOST_EXECUTED}")
+        if used:
+            executed = 0
+            for turn in range(turns):
+                executed += self._steps(step.body, {**indices, index: turn})
+                if executed > MOST_EXECUTED:
+                    break
+            return executed
+        if turns == 0:
+            return 0
+        rows = self._program.rows
+        begin = len(rows)
+        self._add(step, (LOOP, 0, -1, turns, 0))
+        executed = self._steps(step.body, indices)
+        if len(rows) == begin + 1:
+            rows.pop()
+            self._program.steps.pop()
+            return 0
+        self._add(step, (END, 0, -1, 0, 0))
+        return executed * turns
+
+    def _add(self, step: Step, row: Row) -> int:
+        self._rows += 1
+        if self._rows > MOST_ROWS:
+            self._refuse(step, f"more than {MOST_ROWS} steps of all ranks are written out: expected fewer, or loops")
+        self._program.rows.append(row)
+        self._program.steps.append(self._where.setdefault(step.where, len(self._where)))
+        return 1
+
+    def _one(self, step: Step, indices: Mapping[str, int]) -> int:
+        queue = self._queues[step.words["queue"]] if "queue" in step.words else -1
+        match step.verb:
+            case "compute":
+                ns = self._of(step, "compute", indices)
+                return self._add(step, (COMPUTE, 0, -1, ns, 0)) if ns else 0
+            case "work":
+                size = self._of(step, "work", indices)
+                return self._add(step, (COMPUTE, 0, queue, size, self._place(2, size))) if size else 0
+            case "copy":
+                size, way = self._of(step, "bytes", indices), COPIES.index(step.words["copy"])
+                return self._add(step, (COPY, way, queue, size, self._place(way, size))) if size else 0
+            case "send" | "receive":
+                return self._message(step, indices)
+            case "wait":
+                self._begun = {}
+                return self._add(step, (WAIT, 0, -1, 0, 0))
+            case "sync":
+                named = step.words["sync"]
+                return self._add(step, (SYNC, 0, -1 if named == "all" else self._queues[named], 0, 0))
+            case "after":
+                return self._add(step, (AFTER, self._queues[step.words["after"]], queue, 0, 0))
+        return self._collective(step, indices)
+
+    def _place(self, way: int, size: int) -> int:
+        """Where a copy of so many bytes lies in its buffers, which are used again from the start where they end."""
+        at = self._next_copy[way]
+        if at + size > max(_MOST_COPY_BYTES, size):
+            at = 0
+        self._next_copy[way] = -(-(at + size) // _LINE) * _LINE
+        self._program.copied[way] = max(self._program.copied[way], at + size)
+        return at
+
+    def _message(self, step: Step, indices: Mapping[str, int]) -> int:
+        peer = self._of(step, step.verb, indices, -(1 << 62))
+        if not 0 <= peer < self._ranks or peer == self._rank:
+            self._refuse(step, f"{step.verb} is {peer}: expected another rank, 0 to {self._ranks - 1}")
+        size = self._of(step, "bytes", indices)
+        return self._add(step, (SEND if step.verb == "send" else RECEIVE, peer, -1, size, 0)) if size else 0
+
+    def _collective(self, step: Step, indices: Mapping[str, int]) -> int:
+        ranks = self._group(step, indices)
+        pattern = "barrier" if step.verb == "barrier" else step.words["collective"]
+        size = 0 if pattern == "barrier" else self._of(step, "bytes", indices)
+        root = self._of(step, "root", indices) if "root" in step.formulas else ranks[0]
+        if root not in ranks:
+            self._refuse(step, f"root is {root}: expected one of {', '.join(map(str, ranks[:20]))}")
+        if len(ranks) < 2 or (size == 0 and pattern != "barrier"):
+            return 0
+        restated, reason = restated_size(PATTERNS[pattern], size, len(ranks), "float32")
+        if reason or restated != size:
+            self._refuse(step, reason or f"{pattern} of {size} bytes: expected whole blocks, as {restated}")
+        place = ranks.index(root) if PATTERNS[pattern].rooted else 0
+        one = Collective(pattern, size, place, step.words.get("distribution", ""), ranks, step.begun)
+        if step.begun:
+            turn = self._begun.get(one, 0)
+            self._begun[one] = turn + 1
+            one = dataclasses.replace(one, turn=turn % _BEGUN_AT_ONCE)
+        number = self._collectives.setdefault(one, len(self._collectives))
+        return self._add(step, (COLLECTIVE, number, -1, 0, 0))
+
+    def _group(self, step: Step, indices: Mapping[str, int]) -> tuple[int, ...]:
+        """The ranks whose `group` is this one's; all without it."""
+        if "group" not in step.formulas:
+            return tuple(range(self._ranks))
+        where = f"{step.where}.group"
+        of = [_value(step.formulas["group"], self._known(rank, indices), where) for rank in range(self._ranks)]
+        return tuple(rank for rank, colour in enumerate(of) if colour == of[self._rank])
+
+
+# --- what the core is given ------------------------------------------------------------------------------------------
+
+
+def _flow(sends: list[tuple[int, tuple[int, ...]]]) -> Flow:
+    """Of what a rank sends another: of each row its bytes and the loops that it stands in."""
+    sizes = [size for size, _ in sends]
+    stride = -(-max(sizes) // _LINE) * _LINE
+    slots = max(1, min(len(sizes), _MOST_SLOTS, _MOST_SLOT_BYTES // stride))
+    arriving = [min(sizes)] * slots
+    # Where message and slot are known one by one each slot gets its own largest, else the smallest of all at least.
+    if slots == len(sizes) and len({loops for _, loops in sends}) == 1:
+        arriving = sizes
+    elif not any(loops for _, loops in sends):
+        for number, size in enumerate(sizes):
+            arriving[number % slots] = max(arriving[number % slots], size)
+    return Flow(slots, stride, tuple(arriving))
+
+
+def _flows_of(program: Program) -> dict[tuple[int, int], Flow]:
+    """By source and target, in that order."""
+    found: dict[tuple[int, int], list[tuple[int, tuple[int, ...]]]] = {}
+    for rank, one in enumerate(program.ranks):
+        loops: list[int] = []
+        for number, (kind, which, _, amount, _) in enumerate(one.rows):
+            if kind == LOOP:
+                loops.append(number)
+            elif kind == END:
+                loops.pop()
+            elif kind == SEND:
+                found.setdefault((rank, which), []).append((amount, tuple(loops)))
+    return {pair: _flow(found[pair]) for pair in sorted(found)}
+
+
+def _bases_of(flows: Mapping[tuple[int, int], Flow], end: int) -> dict[tuple[int, int], int]:
+    """Where each flow's slots begin in the buffer of its source (end 0), or its target (end 1)."""
+    next_of: dict[int, int] = {}
+    found = {}
+    for pair, flow in flows.items():
+        found[pair] = next_of.get(pair[end], 0)
+        next_of[pair[end]] = found[pair] + flow.stride * flow.slots
+    return found
+
+
+def core_program(program: Program, rank: int) -> dict[str, Any]:
+    """A rank's part under the names of core/traffic/program.h; arrays of int64."""
+    import numpy as np
+
+    mine = program.ranks[rank]
+    source_base, target_base = program.bases
+    numbers: dict[tuple[int, int], int] = {}
+    flows: list[list[int]] = []
+    arrivals: list[list[int]] = []
+    for pair, flow in program.flows.items():
+        if rank not in pair:
+            continue
+        numbers[pair] = len(flows)
+        flows.append([*pair, source_base[pair], target_base[pair], flow.stride, flow.slots])
+        if pair[1] == rank:
+            for slot, size in enumerate(flow.arriving):
+                at = slot * flow.stride
+                arrivals.append([target_base[pair] + at, size, pair[0], source_base[pair] + at])
+    rows = [
+        (kind, numbers[rank, which] if kind == SEND else numbers[which, rank], *rest)
+        if kind in (SEND, RECEIVE) else (kind, which, *rest) for kind, which, *rest in mine.rows
+    ]  # fmt: skip
+    collectives = [
+        {"pattern": one.pattern, "size_bytes": one.size, "root": one.root, "distribution": one.distribution,
+         "ranks": list(one.ranks), "begun": one.begun} for one in program.collectives
+    ]  # fmt: skip
+    sent, received = message_buffers(program, rank)
+    into, out, within = mine.copied
+    return {
+        "steps": np.array(rows, dtype=np.int64).reshape(-1, 5), "flows": np.array(flows, dtype=np.int64).reshape(-1, 6),
+        "arrivals": np.array(arrivals, dtype=np.int64).reshape(-1, 4),
+        "copied": np.array(mine.copied_pieces(), dtype=np.int64).reshape(-1, 3), "collectives": collectives,
+        "source_bytes": sent, "target_bytes": received, "into_device_bytes": into, "out_of_device_bytes": out,
+        "within_device_bytes": within, "queues": len(program.file.queues),
+    }  # fmt: skip
+
+
+def message_buffers(program: Program, rank: int) -> tuple[int, int]:
+    """Bytes of the buffers that a rank sends its messages from, and receives them into."""
+    sizes = [0, 0]
+    for pair, flow in program.flows.items():
+        for end in (0, 1):
+            if pair[end] == rank:
+                sizes[end] += flow.stride * flow.slots
+    return sizes[0], sizes[1]
+
+
+# --- what it moves ---------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Amount:
+    """How often an iteration has something, and how many bytes, or ns of computing, that is together."""
+
+    count: int = 0
+    total: int = 0
+
+
+def amounts(program: Program, rank: int) -> dict[str, Amount]:
+    """What one iteration has on a rank, by kind: compute (ns), work, copies each way, sent, received, and collectives
+    by their pattern, of which the bytes are their sizes."""
+    found: dict[str, list[int]] = {}
+    for (kind, which, queue, amount, _), times in program.ranks[rank].weighted():
+        if kind == COLLECTIVE:
+            name, size = program.collectives[which].pattern, program.collectives[which].size
+        elif kind == COPY:
+            name, size = COPIES[which], amount
+        elif kind == COMPUTE:
+            name, size = ("compute" if queue < 0 else "work"), amount
+        elif kind in (SEND, RECEIVE):
+            name, size = ("sent" if kind == SEND else "received"), amount
+        else:
+            continue
+        sums = found.setdefault(name, [0, 0])
+        sums[0] += times
+        sums[1] += times * size
+    return {name: Amount(*sums) for name, sums in found.items()}

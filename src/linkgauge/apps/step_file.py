@@ -1,0 +1,195 @@
+"""Step files: an application as ordered steps of each rank, in TOML that may be a stranger's (docs/applications.md).
+
+Nothing here raises anything but `UsageError`, naming file, table and key. What the steps become on so many ranks is
+`program.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from linkgauge.apps.formula import Formula, FormulaError, formula
+from linkgauge.errors import UsageError
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import MisshapenError, Shape, checked, flag, mapping, one_of, only, tables, text, whole
+from linkgauge.model.traits import having
+
+MOST_STEPS = 1_000_000  # that a file states
+DEEPEST_LOOP = 8  # core/traffic/program.h
+LARGEST_PARAMETER = 1 << 40
+COPIES = ("host_to_device", "device_to_host", "within_device")
+COLLECTIVES = tuple(
+    name for name in having(PATTERNS, "collective") if not PATTERNS[name].scripted and PATTERNS[name].size_means != "-"
+)
+OWN_NAMES = ("rank", "ranks")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One step as the file states it. `verb` is the key that says what it is; `where` is for errors."""
+
+    verb: str
+    where: str
+    formulas: Mapping[str, Formula]
+    words: Mapping[str, str]
+    begun: bool = False
+    body: tuple[Step, ...] = ()
+
+    def names(self) -> frozenset[str]:
+        """The names that it, or a step in it, asks for."""
+        found = frozenset().union(*(one.names for one in self.formulas.values()))
+        return found.union(*(one.names() for one in self.body))
+
+
+@dataclasses.dataclass(frozen=True)
+class StepFile:
+    """An application. `document`: what the file holds, as it travels with a case."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, int]
+    values: Mapping[str, Formula]
+    needs: Mapping[str, tuple[Formula, str]]
+    steps: tuple[Step, ...]
+    queues: tuple[str, ...]
+    document: Mapping[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits that tell it from a file of the same name."""
+        return hashlib.sha256(written(self.document).encode()).hexdigest()[:8]
+
+
+def written(document: Mapping[str, Any]) -> str:
+    """A document as text of one line."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=True)
+
+
+# --- shapes ----------------------------------------------------------------------------------------------------------
+
+
+def _formula(value: Any, at: str) -> Formula:
+    try:
+        return formula(value)
+    except FormulaError as error:
+        raise MisshapenError(f"{at}: {error}") from None
+
+
+def _name(value: Any, at: str) -> str:
+    if _NAME.fullmatch(text(value, at)) is None or value in OWN_NAMES:
+        raise MisshapenError(f"{at}: '{value[:40]}' is no name: expected letters, digits and _, and not rank or ranks")
+    return str(value)
+
+
+FILE: dict[str, Shape] = {
+    "description": text, "source": text, "parameters": mapping(whole(0, LARGEST_PARAMETER), _name),
+    "values": mapping(_formula, _name), "needs": mapping(text), "step": tables,
+}  # fmt: skip
+_COMMON: dict[str, Shape] = {"when": _formula}
+# By verb: what else a step of it may have, and what it needs.
+_VERBS: dict[str, tuple[dict[str, Shape], tuple[str, ...]]] = {
+    "compute": ({"compute": _formula}, ()),
+    "work": ({"work": _formula, "queue": _name}, ("queue",)),
+    "copy": ({"copy": one_of(COPIES), "bytes": _formula, "queue": _name}, ("bytes",)),
+    "send": ({"send": _formula, "bytes": _formula}, ("bytes",)),
+    "receive": ({"receive": _formula, "bytes": _formula}, ("bytes",)),
+    "wait": ({"wait": flag}, ()),
+    "collective": (
+        {"collective": one_of(COLLECTIVES), "bytes": _formula, "root": _formula, "group": _formula, "begun": flag,
+         "distribution": text}, ("bytes",)),
+    "barrier": ({"barrier": flag, "group": _formula}, ()),
+    "sync": ({"sync": _name}, ()),
+    "after": ({"after": _name, "queue": _name}, ("queue",)),
+    "repeat": ({"repeat": _formula, "index": _name, "step": tables}, ("step",)),
+}  # fmt: skip
+
+
+def step_file_of(document: Mapping[str, Any], name: str) -> StepFile:
+    """The application that a TOML document states; UsageError naming table and key. `name` begins every error."""
+    said = checked(document, only(FILE, ("description", "step")), name)
+    parameters: dict[str, int] = said.get("parameters", {})
+    values: dict[str, Formula] = said.get("values", {})
+    known = {*OWN_NAMES, *parameters}
+    for value_name, value in values.items():
+        if value_name in known:
+            raise UsageError(f"{name}: values.{value_name}: the name is taken: expected another")
+        _check_names(value, known, f"{name}: values.{value_name}")
+        known.add(value_name)
+    needs = {}
+    for words, said_of_it in said.get("needs", {}).items():
+        needs[words] = (_formula(words, f"{name}: needs"), said_of_it)
+        _check_names(needs[words][0], known, f"{name}: needs")
+    count = [0]
+    steps = tuple(
+        _step(one, f"{name}: [[step]] {number}", known, 0, count) for number, one in enumerate(said["step"], 1)
+    )
+    if not steps:
+        raise UsageError(f"{name}: no [[step]] table: expected at least one")
+    queues: dict[str, None] = {}
+    _find_queues(steps, queues)
+    _check_queues(steps, queues)
+    return StepFile(name, said["description"], parameters, values, needs, steps, tuple(queues), document)
+
+
+def _check_names(value: Formula, known: set[str], where: str) -> None:
+    unknown = sorted(value.names - known)
+    if unknown:
+        raise UsageError(f"{where}: unknown name '{unknown[0]}': expected one of {', '.join(sorted(known))}")
+
+
+def _step(table: Mapping[str, Any], where: str, known: set[str], depth: int, count: list[int]) -> Step:
+    count[0] += 1
+    if count[0] > MOST_STEPS:
+        raise UsageError(f"{where}: more than {MOST_STEPS} steps: expected fewer, or loops")
+    verbs = [verb for verb in _VERBS if verb in table]
+    if len(verbs) != 1:
+        found = " and ".join(verbs) or "no verb"
+        raise UsageError(f"{where}: {found}: expected one of {', '.join(_VERBS)}")
+    verb = verbs[0]
+    shapes, needed = _VERBS[verb]
+    said = checked(table, only({**shapes, **_COMMON}, needed), where)
+    formulas = {key: value for key, value in said.items() if isinstance(value, Formula)}
+    body: tuple[Step, ...] = ()
+    inner = known
+    if verb == "repeat":
+        if depth == DEEPEST_LOOP:
+            raise UsageError(f"{where}: loops nest deeper than {DEEPEST_LOOP}: expected fewer")
+        index = said.get("index")
+        if index in known:
+            raise UsageError(f"{where}.index: the name '{index}' is taken: expected another")
+        inner = known | ({index} if index else set())
+        body = tuple(
+            _step(one, f"{where}.step {number}", inner, depth + 1, count) for number, one in enumerate(said["step"], 1)
+        )
+    for key, value in formulas.items():
+        _check_names(value, known, f"{where}.{key}")
+    words = {key: value for key, value in said.items() if isinstance(value, str)}
+    return Step(verb, where, formulas, words, bool(said.get("begun")), body)
+
+
+def _find_queues(steps: tuple[Step, ...], found: dict[str, None]) -> None:
+    """The queues that something is put into, in their order."""
+    for step in steps:
+        if step.verb in ("work", "copy") and "queue" in step.words:
+            found[step.words["queue"]] = None
+        _find_queues(step.body, found)
+
+
+def _check_queues(steps: tuple[Step, ...], queues: dict[str, None]) -> None:
+    for step in steps:
+        for key in ("sync", "after", "queue"):
+            named = step.words.get(key)
+            if named is not None and named not in queues and not (key == "sync" and named == "all"):
+                raise UsageError(
+                    f"{step.where}.{key}: nothing is put into a queue '{named}': expected one of "
+                    f"{', '.join(queues) or 'none'}"
+                )
+        if step.verb == "after" and step.words["after"] == step.words["queue"]:
+            raise UsageError(f"{step.where}: queue '{step.words['queue']}' after itself: expected another")
+        _check_queues(step.body, queues)

@@ -1,0 +1,354 @@
+"""What an application takes, from curves that were measured: every rank followed through its steps, each as long as its
+curve says, with what it waits for.
+
+- A message takes the half round trip of its size; a rank sends its messages one after the other, each as long after the
+  one before as messages of a window are, and receives them so too (LogGP's L and g: Alexandrov et al. 1995). Where a
+  rank sends and receives between two waits, both take as much longer as both ways at once do.
+- Of four ranks or more, messages' curves are those of pairs side by side, where the run has them: that is how ranks
+  share what lies between them. Copies that several ranks have at one step are as long as those of all devices at once;
+  those within a device as long as alone.
+- A collective begins when its last rank has come, and takes its curve's time. One that was begun without waiting goes
+  on beside what follows where its transport has a processor of its own (ccl), else within the wait.
+- What is in a queue goes on beside the host thread; copies of one direction, of whichever queues, one after the other.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from linkgauge.apps.program import AFTER, COLLECTIVE, COMPUTE, COPY, END, LOOP, SEND, SYNC, WAIT, Collective, Program
+from linkgauge.apps.step_file import COPIES
+from linkgauge.errors import UsageError
+from linkgauge.model.patterns import PATTERNS, sent_and_received
+from linkgauge.model.transports import TRANSPORTS
+
+MOST_STEPS = 2_000_000  # of all ranks
+OWN_PROCESSOR = ("ccl",)
+_COPY_CURVES = {"host_to_device": "host_to_device", "device_to_host": "device_to_host", "within_device": "local_copy"}
+_FIRST_WINDOW = 16
+Row = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Times in ns at rising sizes in bytes, of one pattern by one mechanism on so many ranks."""
+
+    sizes: tuple[int, ...]
+    times: tuple[float, ...]
+
+    def __call__(self, size: int) -> float:
+        """The time of a size: between two on a line, below the first as that, beyond the last in proportion."""
+        sizes, times = self.sizes, self.times
+        if size <= sizes[0]:
+            return times[0]
+        if size >= sizes[-1]:
+            return times[-1] * size / sizes[-1]
+        high = bisect.bisect_left(sizes, size)
+        low = high - 1
+        part = (size - sizes[low]) / (sizes[high] - sizes[low])
+        return times[low] + part * (times[high] - times[low])
+
+
+class Curves:
+    """The curves of a run's headline rows, of default settings but for those that a case names."""
+
+    def __init__(self, rows: Sequence[Row], statistic: str = "median_ns") -> None:
+        """Keep what a curve can be of; `statistic`: which column of the summary is its time."""
+        points: dict[tuple[Any, ...], dict[int, list[float]]] = {}
+        for row in rows:
+            plain = (
+                row["median_ns"] is not None and not row["app"] and not row["beside"] and row["variant"] == ""
+                and row["groups"] == 1 and row["root"] == 0 and row["distribution"] == "" and not row["in_place"]
+                and row["cadence"] == "isolated" and row["via"] < 0 and row["collectives"] == ""
+            )  # fmt: skip
+            if not plain:
+                continue
+            memory = tuple(kind for kind in (row["source_memory"], row["target_memory"]))
+            key = (row["pattern"], row["transport"], memory, len(row["devices"]), row["window"])
+            points.setdefault(key, {}).setdefault(row["size"], []).append(float(row[statistic]))
+        self._curves = {}
+        for key, of_size in points.items():
+            sizes = sorted(of_size)
+            middles = (sorted(of_size[size])[len(of_size[size]) // 2] for size in sizes)
+            self._curves[key] = Curve(tuple(sizes), tuple(middles))
+
+    def find(
+        self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int], window: int = 1
+    ) -> Curve | None:
+        """The curve of the first of these numbers of ranks that there is one of."""
+        for count in ranks:
+            if (found := self._curves.get((pattern, transport, memory, count, window))) is not None:
+                return found
+        return None
+
+    def need(self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int]) -> Curve:
+        """The curve; UsageError saying how to measure it where there is none."""
+        found = self.find(pattern, transport, memory, ranks)
+        if found is None:
+            raise UsageError(
+                f"the run has no {pattern} by {transport} on {ranks[0]} device{'' if ranks[0] == 1 else 's'}: expected "
+                f"its curve, as 'linkgauge run --plan applications' measures it"
+            )
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Mechanism:
+    """By what an application's steps are carried out."""
+
+    transport: str
+    collectives: str
+    memory: tuple[str, str] = ("device", "device")
+
+
+@dataclasses.dataclass(frozen=True)
+class Predicted:
+    """An iteration: its time in ns on each rank, and how much of that by kind of step (stats/step_times.py)."""
+
+    ranks_ns: tuple[float, ...]
+    kinds_ns: tuple[dict[str, float], ...]
+
+    @property
+    def time_ns(self) -> float:
+        """Of the slowest rank."""
+        return max(self.ranks_ns)
+
+
+def predict(program: Program, curves: Curves, mechanism: Mechanism) -> Predicted:
+    """What one iteration takes. UsageError where a curve is missing, or there are more than MOST_STEPS steps."""
+    if sum(one.executed for one in program.ranks) > MOST_STEPS:
+        raise UsageError(f"{program.file.name}: more than {MOST_STEPS} steps to follow: expected fewer; set less")
+    return _Following(program, curves, mechanism).run()
+
+
+@dataclasses.dataclass
+class _Rank:
+    now: float = 0.0
+    at: int = 0
+    loops: list[list[int]] = dataclasses.field(default_factory=list)
+    queues: dict[int, float] = dataclasses.field(default_factory=lambda: collections.defaultdict(float))
+    engines: dict[str, float] = dataclasses.field(default_factory=lambda: collections.defaultdict(float))
+    kinds: dict[str, float] = dataclasses.field(default_factory=lambda: collections.defaultdict(float))
+    sends: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (peer, number) since the last wait
+    receives: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    begun: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (collective's group use, number)
+    came: bool = False  # to the collective that it stands at
+    ended: bool = False
+
+    def spend(self, kind: str, until: float) -> None:
+        if until > self.now:
+            self.kinds[kind] += until - self.now
+            self.now = until
+
+
+class _Following:
+    def __init__(self, program: Program, curves: Curves, mechanism: Mechanism) -> None:
+        self._program = program
+        self._curves = curves
+        self._by = mechanism
+        count = len(program.ranks)
+        self._count = count
+        self._ranks = [_Rank() for _ in program.ranks]
+        self._posted: dict[tuple[str, int, int], list[tuple[float, int]]] = collections.defaultdict(list)
+        self._met: dict[tuple[int, ...], list[dict[int, float]]] = collections.defaultdict(list)
+        self._uses: list[dict[tuple[int, ...], int]] = [collections.defaultdict(int) for _ in program.ranks]
+        self._message_cache: dict[int, tuple[float, float, float]] = {}
+        self._cached: dict[Any, Curve] = {}
+        # How many ranks have the copies of a step of the file.
+        self._sharers: dict[int, set[int]] = collections.defaultdict(set)
+        for rank, one in enumerate(program.ranks):
+            for row, step in zip(one.rows, one.steps, strict=True):
+                if row[0] in (COPY, COMPUTE):
+                    self._sharers[step].add(rank)
+
+    def run(self) -> Predicted:
+        waiting = set(range(self._count))
+        while waiting:
+            moved = [rank for rank in sorted(waiting) if self._advance(rank)]
+            waiting = {rank for rank in waiting if not self._ranks[rank].ended}
+            if not moved and waiting:
+                raise UsageError(f"{self._program.file.name}: its ranks wait for each other: expected an end")
+        return Predicted(tuple(one.now for one in self._ranks), tuple(dict(one.kinds) for one in self._ranks))
+
+    def _advance(self, rank: int) -> bool:
+        one, rows = self._ranks[rank], self._program.ranks[rank].rows
+        moved = False
+        while one.at < len(rows):
+            row = rows[one.at]
+            if row[0] == LOOP:
+                one.loops.append([one.at, row[3]])
+            elif row[0] == END:
+                one.loops[-1][1] -= 1
+                if one.loops[-1][1] > 0:
+                    one.at = one.loops[-1][0]
+                else:
+                    one.loops.pop()
+            elif not self._step(rank, row):
+                return moved
+            one.at += 1
+            moved = True
+        if self._wait(rank) and not one.ended:
+            one.spend("sync", max(one.queues.values(), default=0.0))
+            one.ended = moved = True
+        return moved
+
+    def _step(self, rank: int, row: tuple[int, int, int, int, int]) -> bool:
+        """Follows one step; False where it must wait for another rank first."""
+        one = self._ranks[rank]
+        kind, which, queue, amount, _ = row
+        if kind == COMPUTE and queue < 0:
+            one.spend("compute", one.now + amount)
+        elif kind in (COPY, COMPUTE):
+            name = COPIES[which] if kind == COPY else "within_device"
+            ns = self._copy(rank, name, amount)
+            if queue < 0:
+                one.spend(name, one.now + ns)
+            else:
+                over = max(one.queues[queue], one.now, one.engines[name]) + ns
+                one.queues[queue] = one.engines[name] = over
+        elif kind == SYNC:
+            until = max(one.queues.values(), default=0.0) if queue < 0 else one.queues[queue]
+            one.spend("sync", until)
+        elif kind == AFTER:
+            one.queues[queue] = max(one.queues[queue], one.queues[which])
+        elif kind == WAIT:
+            return self._wait(rank)
+        elif kind == COLLECTIVE:
+            return self._collective(rank, which)
+        elif kind == SEND:
+            posted = self._posted["sent", rank, which]
+            one.sends.append((which, len(posted)))
+            posted.append((one.now, amount))
+        else:
+            posted = self._posted["received", which, rank]
+            one.receives.append((which, len(posted)))
+            posted.append((one.now, amount))
+        return True
+
+    def _copy(self, rank: int, name: str, size: int) -> float:
+        together = len(self._sharers[self._program.ranks[rank].steps[self._ranks[rank].at]]) > 1
+        key = (name, together)
+        if key not in self._cached:
+            memory = {
+                "host_to_device": ("pinned", "device"), "device_to_host": ("device", "pinned"),
+            }.get(name, ("device", "device"))  # fmt: skip
+            counts = (self._count, 1) if together else (1, self._count)
+            self._cached[key] = self._curves.need(_COPY_CURVES[name], "copy_engine", memory, counts)
+        return self._cached[key](size)
+
+    # --- messages
+
+    def _message(self, size: int) -> tuple[float, float, float]:
+        """Of a message: its time alone, that from one to the next, and how much longer they are both ways at once."""
+        if size not in self._message_cache:
+            curves, by = self._curves, (self._by.transport, self._by.memory)
+            several = self._count >= 4
+            alone = self._curve("pingpong", several)(size) / 2
+            one_way = self._curve("unidirectional", several)(size)
+            both = self._curve("bidirectional", several)(size)
+            windowed = curves.find("unidirectional", *by, (2,), _FIRST_WINDOW)
+            gap = one_way if windowed is None else min(one_way, windowed(size) / _FIRST_WINDOW)
+            self._message_cache[size] = alone, gap, max(1.0, both / one_way)
+        return self._message_cache[size]
+
+    def _curve(self, pattern: str, several: bool) -> Curve:
+        by = (self._by.transport, self._by.memory)
+        side_by_side = self._curves.find(f"pairs_{pattern}", *by, (self._count,)) if several else None
+        return side_by_side or self._curves.need(pattern, *by, (2,))
+
+    def _wait(self, rank: int) -> bool:
+        """Ends a wait where all of what it needs is known: the other ends' posts, and who comes to collectives."""
+        one = self._ranks[rank]
+        for peer, number in one.sends:
+            if number >= len(self._posted["received", rank, peer]):
+                return False
+        for peer, number in one.receives:
+            if number >= len(self._posted["sent", peer, rank]):
+                return False
+        for number, use in one.begun:
+            ranks = self._program.collectives[number].ranks
+            if len(self._met[ranks][use]) < len(ranks):
+                return False
+        one.spend("message", self._messages_over(rank))
+        for number, use in one.begun:
+            wanted = self._program.collectives[number]
+            begin = max(self._met[wanted.ranks][use].values())
+            ahead = self._by.collectives in OWN_PROCESSOR
+            one.spend("collective", (begin if ahead else max(begin, one.now)) + self._collective_ns(wanted))
+        one.sends, one.receives, one.begun = [], [], []
+        return True
+
+    def _messages_over(self, rank: int) -> float:
+        one = self._ranks[rank]
+        both = bool(one.sends) and bool(one.receives)
+        over = one.now
+        for pairs, mine, theirs in (
+            (one.sends, "sent", "received"), (one.receives, "received", "sent"),
+        ):  # fmt: skip
+            free = 0.0
+            for peer, number in pairs:
+                ends = (rank, peer) if mine == "sent" else (peer, rank)
+                when, size = self._posted[mine, ends[0], ends[1]][number]
+                other, _ = self._posted[theirs, ends[0], ends[1]][number]
+                alone, gap, slower = self._message(size)
+                factor = slower if both else 1.0
+                begin = max(when, other, free)
+                free = begin + gap * factor
+                over = max(over, begin + alone * factor)
+        return over
+
+    # --- collectives
+
+    def _collective(self, rank: int, number: int) -> bool:
+        one = self._ranks[rank]
+        wanted = self._program.collectives[number]
+        met = self._met[wanted.ranks]
+        if not one.came:
+            use = self._uses[rank][wanted.ranks]
+            self._uses[rank][wanted.ranks] += 1
+            if use == len(met):
+                met.append({})
+            met[use][rank] = one.now
+            if wanted.begun:
+                one.begun.append((number, use))
+                return True
+            one.came = True
+        use = self._uses[rank][wanted.ranks] - 1
+        if len(met[use]) < len(wanted.ranks):
+            return False
+        one.came = False
+        kind = "barrier" if wanted.pattern == "barrier" else "collective"
+        one.spend(kind, max(met[use].values()) + self._collective_ns(wanted))
+        return True
+
+    def _collective_ns(self, wanted: Collective) -> float:
+        key = (wanted.pattern, len(wanted.ranks))
+        if key not in self._cached:
+            memory = self._by.memory
+            self._cached[key] = self._curves.need(*self._pattern_of(wanted), memory, (len(wanted.ranks),))
+        size = wanted.size
+        if wanted.distribution and PATTERNS[wanted.pattern].distributed:
+            ranks = len(wanted.ranks)
+            sent, received = sent_and_received(wanted.pattern, ranks, size, wanted.distribution)
+            even, _ = sent_and_received(wanted.pattern, ranks, size, "")
+            size = round(size * max(*sent, *received) / max(even))
+        return self._cached[key](size)
+
+    def _pattern_of(self, wanted: Collective) -> tuple[str, str]:
+        return wanted.pattern, self._by.collectives
+
+
+def mechanism_of(row: Row) -> Mechanism:
+    """The mechanism of a measured application's row."""
+    memory = (row["source_memory"], row["target_memory"])
+    return Mechanism(row["transport"], row["collectives"] or row["transport"], memory)
+
+
+def known_transports(rows: Sequence[Row]) -> list[str]:
+    """The transports that a run has messages' curves of, in the order of tables."""
+    found = {row["transport"] for row in rows if row["pattern"] == "pingpong" and row["median_ns"] is not None}
+    return [name for name in TRANSPORTS if name in found]

@@ -1,0 +1,146 @@
+"""Step files that are wrong: one line that names the place, status 2, before anything runs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linkgauge.app.cli import run_command
+from linkgauge.apps import catalogue, matching
+from linkgauge.apps.program import program_of
+from linkgauge.apps.step_file import StepFile, step_file_of
+from linkgauge.errors import UsageError
+
+RING = '{ receive = "(rank - 1) % ranks", bytes = 8 }, { send = "(rank + 1) % ranks", bytes = 8 }, { wait = true }'
+
+BAD = {
+    "no step": ("", "has no 'step'"),
+    "no verb": ("step = [{ bytes = 8 }]", "no verb"),
+    "two verbs": ('step = [{ send = 1, receive = 1, bytes = 8 }]', "send and receive"),
+    "unknown key": ("step = [{ wait = true, byte = 8 }]", "unknown key 'byte'"),
+    "no bytes": ('step = [{ send = "1 - rank" }]', "no 'bytes'"),
+    "unknown rank": ('step = [{ send = "rank + 1", bytes = 8 }]', "send is 2: expected another rank"),
+    "itself": ('step = [{ send = "rank", bytes = 8 }]', "expected another rank"),
+    "unknown name": ('step = [{ send = "1 - rank", bytes = "m" }]', "unknown name 'm'"),
+    "a name of no value yet": ('values = { a = "b", b = "1" }\nstep = [{ compute = "a" }]', "unknown name 'b'"),
+    "a value of itself": ('values = { a = "a + 1" }\nstep = [{ compute = "a" }]', "unknown name 'a'"),
+    "below 0": ('step = [{ compute = "0 - 5" }]', "compute is -5"),
+    "no whole number": ('step = [{ compute = "7 / 2" }]', "no whole number"),
+    "code": ("step = [{ compute = \"__import__('os').system('true')\" }]", "what no formula has"),
+    "a loop of 10^9": ('step = [{ repeat = 1000000000, step = [{ compute = 1 }] }]', "turns of a loop"),
+    "loops of 10^9 together": (
+        "step = [{ repeat = 100000, step = [{ repeat = 10000, step = [{ compute = 1 }] }] }]", "steps are executed"),
+    "10^9 written out": (
+        'step = [{ repeat = 10000000, index = "i", step = [{ compute = "i + 1" }] }]', "written out"),
+    "sizes that differ": (
+        'step = [{ send = "1 - rank", bytes = "8 + rank" }, { receive = "1 - rank", bytes = 8 }]', "expected the same"),
+    "sizes that differ in order": (
+        'step = [{ when = "rank == 0", send = 1, bytes = 8 }, { when = "rank == 0", send = 1, bytes = 16 },'
+        '{ when = "rank == 1", receive = 0, bytes = 16 }, { when = "rank == 1", receive = 0, bytes = 8 }]',
+        "message 0 from rank 0 to rank 1 is of 8 bytes, and 16 are received"),
+    "never received": ('step = [{ when = "rank == 0", send = 1, bytes = 8 }]', "receives 0 of 0"),
+    "a deadlock": (
+        'step = [{ receive = "1 - rank", bytes = 8 }, { wait = true }, { send = "1 - rank", bytes = 8 }]',
+        "a deadlock: rank 0 waits in [[step]] 2 for message 0 of rank 1"),
+    "a deadlock with a collective": (
+        'step = [{ when = "rank == 0", receive = 1, bytes = 8 }, { when = "rank == 0", wait = true },'
+        '{ barrier = true }, { when = "rank == 1", send = 0, bytes = 8 }]', "a deadlock"),
+    "a collective without one rank": ('step = [{ when = "rank == 0", barrier = true }]', "to come to barrier"),
+    "other collectives": (
+        'step = [{ collective = "broadcast", bytes = 8, root = "rank" }]', "where others do broadcast"),
+    "a root that is none": ('step = [{ collective = "broadcast", bytes = 8, root = 5 }]', "root is 5"),
+    "no whole blocks": ('step = [{ collective = "allgather", bytes = 10 }]', "allgather of 10 bytes"),
+    "no such collective": ('step = [{ collective = "pingpong", bytes = 8 }]', "expected one of"),
+    "nothing in a queue": ('step = [{ sync = "q" }]', "nothing is put into a queue 'q'"),
+    "loops nine deep": (
+        "step = [" + "{ repeat = 1, step = [" * 9 + "{ wait = true }" + "] }" * 9 + "]", "nest deeper than 8"),
+    "a taken name": ('step = [{ repeat = 2, index = "rank", step = [{ wait = true }] }]', "is no name"),
+    "no TOML": ("step = [", "not valid TOML"),
+    "a date": ("step = [{ compute = 1979-05-27 }]", "dates or times"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_one_line_and_status_2(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body, expected = BAD[what]
+    path = tmp_path / "mine.toml"
+    path.write_text(f'description = "x"\n{body}\n')
+    begun = time.monotonic()
+    status = run_command(["run", "--app", str(path), "--devices", "host:2", "--threads", "--dry-run"])
+    said = capsys.readouterr().err
+    assert status == 2, said
+    assert said.count("\n") == 1
+    assert said.startswith("linkgauge: error: ")
+    assert expected in said
+    assert time.monotonic() - begun < 60
+
+
+def test_a_plan_names_applications_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.toml").write_text(f'description = "x"\nstep = [{RING}]\n')
+    plan = tmp_path / "plan.toml"
+    plan.write_text(f'[[case]]\napp = ["gups turns=3", "file:{tmp_path}/mine.toml"]\ntransport = "kernel"\n')
+    assert run_command(["run", "--plan", str(plan), "--devices", "host:2", "--threads", "--dry-run"]) == 0
+    assert "2 cases" in capsys.readouterr().out
+    plan.write_text('[[case]]\napp = "gups turn=3"\n')
+    assert run_command(["run", "--plan", str(plan), "--devices", "host:2", "--threads", "--dry-run"]) == 2
+    assert "no parameter 'turn'" in capsys.readouterr().err
+
+
+def test_what_a_file_needs_is_a_reason_to_skip(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["run", "--app", "kv_cache", "--devices", "host:3", "--threads", "--dry-run"]) == 0
+    assert "kv_cache needs an even number of ranks" in capsys.readouterr().out
+
+
+def file_of(steps: list[dict[str, object]]) -> StepFile:
+    return step_file_of({"description": "x", "step": steps}, "made")
+
+
+@st.composite
+def matched(draw: st.DrawFn) -> tuple[int, list[dict[str, object]]]:
+    """Messages between 2 to 4 ranks, received and sent in one order of pairs, with waits between some."""
+    ranks = draw(st.integers(2, 4))
+    steps: list[dict[str, object]] = []
+    for _ in range(draw(st.integers(1, 8))):
+        source, target = draw(st.permutations(range(ranks)))[:2]
+        size = draw(st.integers(1, 99))
+        steps += [
+            {"when": f"rank == {source}", "send": target, "bytes": size},
+            {"when": f"rank == {target}", "receive": source, "bytes": size},
+        ]
+        if draw(st.booleans()):
+            steps.append({"wait": True})
+        if draw(st.booleans()):
+            steps = [{"repeat": draw(st.integers(1, 3)), "step": steps}]
+    return ranks, steps
+
+
+@given(matched())
+def test_what_meets_is_accepted_and_what_lacks_a_message_is_not(made: tuple[int, list[dict[str, object]]]) -> None:
+    ranks, steps = made
+    matching.check(program_of(file_of(steps), {}, ranks))
+
+    def without_first(some: list[dict[str, object]]) -> list[dict[str, object]]:
+        for place, step in enumerate(some):
+            if "receive" in step:
+                return [*some[:place], *some[place + 1 :]]
+            if "step" in step:
+                inner = without_first(step["step"])  # type: ignore[arg-type]
+                return [*some[:place], {**step, "step": inner}, *some[place + 1 :]]
+        raise AssertionError
+
+    with pytest.raises(UsageError):
+        matching.check(program_of(file_of(without_first(steps)), {}, ranks))
+
+
+def test_long_loops_are_not_followed_turn_by_turn() -> None:
+    file = catalogue.parse(
+        f'description = "x"\n[[step]]\nrepeat = 1000000\nstep = [{RING.replace("{ wait = true }", "{wait=true}")}]',
+        "long",
+    )
+    begun = time.monotonic()
+    matching.check(program_of(file, {}, 4))
+    assert time.monotonic() - begun < 5

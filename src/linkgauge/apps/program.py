@@ -217,6 +217,8 @@ class _Expansion:
         if turns > MOST_EXECUTED:
             self._refuse(step, f"{turns} turns of a loop: expected at most {MOST_EXECUTED}")
         if used:
+            if turns > MOST_ROWS:
+                self._refuse(step, f"{turns} turns of a loop are written out: expected at most {MOST_ROWS}")
             executed = 0
             for turn in range(turns):
                 self._mine[index] = self._indices[index] = turn

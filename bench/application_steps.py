@@ -58,8 +58,8 @@ def main() -> None:
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     stated = 'description = "x"\nstep = [' + "{ compute = 1 }, " * steps + "]"
     seconds("stated one by one in TOML", steps, lambda: load(stated))
-    inner = 'index = "i", step = [ { compute = "i % 7 + 1" } ]'
-    looped = f'description = "x"\nstep = [ {{ repeat = {steps}, {inner} }} ]'
+    turn = '{ compute = "i % 7 + 1" }'
+    looped = f'description = "x"\nstep = [ {{ repeat = {steps}, index = "i", step = [ {turn} ] }} ]'
     seconds("written out of a loop", steps, lambda: load(looped))
     waits = load(f'description = "x"\nstep = [ {{ repeat = {steps}, step = [ {{ wait = true }} ] }} ]')
     taken = run(waits, steps)

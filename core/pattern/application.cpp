@@ -396,6 +396,7 @@ class Application final : public Operation {
         return wait();
       case ProgramKind::kCollective: {
         ApplicationCollective& one = nested_[which];
+        if (!program_->collectives[which].begun) let_go();
         one.operation->post();
         one.begun = true;
         if (!program_->collectives[which].begun) complete(one);
@@ -431,6 +432,19 @@ class Application final : public Operation {
     if (!one.begun) return;
     one.begun = false;
     one.operation->complete();
+  }
+
+  // What a peer may be waiting for, before this rank waits for it elsewhere: a library goes on with it by itself, but
+  // that copies of this rank's own are over is told in their completion.
+  void let_go() {
+    for (FlowEnd& end : flows_) {
+      if (!end.pending || end.flow.source != context_.rank() || !end.channel->completes_first()) continue;
+      end.pending = false;
+      end.channel->complete(Completion::kLocal);
+    }
+    const std::string_view by = collectives_->name();
+    if (by == "mpi" || by == "ccl") return;
+    for (ApplicationCollective& one : nested_) complete(one);
   }
 
   void wait() {

@@ -73,6 +73,21 @@ step = [ { compute = 3000000 }, { copy = "host_to_device", bytes = 65536 },
     assert catalogue.label(row.case.app) == "mine"
 
 
+PENDING = """description = "messages under way while their sender is at a collective"
+step = [
+  { repeat = 40, step = [
+    { send = 1, bytes = 4096, when = "rank == 0" }, { receive = 0, bytes = 4096, when = "rank == 1" } ] },
+  { wait = true, when = "rank == 1" }, { collective = "allreduce", bytes = 64 }, { barrier = true }, { wait = true } ]
+"""
+
+
+def test_messages_go_on_while_their_sender_is_at_a_collective(tmp_path: Path) -> None:
+    (tmp_path / "pending.toml").write_text(PENDING)
+    words = ("--app", "./pending.toml", "--transport", "mpi,copy_engine,kernel", "--devices", "host:2")
+    found, _ = run(tmp_path, *words)
+    assert [row.status for row in found.rows()] == ["ok"] * 3
+
+
 def measured_in_threads(programs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the core gives each rank for programs that are given as they are."""
     core: Any = importlib.import_module("linkgauge._core")

@@ -1,8 +1,8 @@
 """Whether an application's messages meet and its ranks come to an end: every rank followed, before anything runs.
 
-Every message is taken to need its receiver, so that what ends here ends with any library. Loops are followed turn by
-turn where all ranks together have at most MOST_FOLLOWED steps of communication; of longer ones two turns are, and the
-sums of all turns compared.
+Every message is taken to need its receiver, so that what ends here ends with any library that goes on by itself. Loops
+are followed turn by turn where all ranks together have at most MOST_FOLLOWED steps of communication; of longer ones two
+turns are, and the sums of all turns compared.
 """
 
 from __future__ import annotations

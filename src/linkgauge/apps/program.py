@@ -173,6 +173,8 @@ class _Expansion:
         # Of the rank in hand.
         self._rank = 0
         self._program = RankProgram()
+        self._mine: dict[str, int] = {}  # what its formulas know now
+        self._indices: dict[str, int] = {}  # of the loops that it is in
         self._next_copy = [0, 0, 0]
         self._begun: dict[Collective, int] = {}
 
@@ -180,52 +182,58 @@ class _Expansion:
         programs = []
         for rank in range(self._ranks):
             self._rank, self._program, self._next_copy, self._begun = rank, RankProgram(), [0, 0, 0], {}
-            self._program.executed = self._steps(self._file.steps, {})
+            self._mine = dict(self._names[rank])
+            self._program.executed = self._steps(self._file.steps)
             programs.append(self._program)
         return Program(self._file, dict(self._settings), tuple(programs), tuple(self._collectives), tuple(self._where))
-
-    def _known(self, rank: int, indices: Mapping[str, int]) -> dict[str, int]:
-        return {**self._names[rank], **indices} if indices else self._names[rank]
 
     def _refuse(self, step: Step, what: str) -> NoReturn:
         raise UsageError(f"{step.where}: rank {self._rank} of {self._ranks}: {what}")
 
-    def _of(self, step: Step, key: str, indices: Mapping[str, int], least: int = 0) -> int:
-        found = _value(step.formulas[key], self._known(self._rank, indices), f"{step.where}.{key}")
+    def _of(self, step: Step, key: str, least: int = 0) -> int:
+        try:
+            found = step.formulas[key](self._mine)
+        except FormulaError as error:
+            raise UsageError(f"{step.where}.{key}: {error}") from None
         if found < least:
             self._refuse(step, f"{key} is {found}: expected {least} or more")
         return found
 
-    def _steps(self, steps: tuple[Step, ...], indices: Mapping[str, int]) -> int:
+    def _steps(self, steps: tuple[Step, ...]) -> int:
         """Adds the rows of these steps; how many are executed."""
         executed = 0
         for step in steps:
-            if "when" in step.formulas and not self._of(step, "when", indices, -(1 << 62)):
+            if "when" in step.formulas and not self._of(step, "when", -(1 << 62)):
                 continue
-            executed += self._repeat(step, indices) if step.verb == "repeat" else self._one(step, indices)
+            executed += self._repeat(step) if step.verb == "repeat" else self._one(step)
             if executed > MOST_EXECUTED:
                 self._refuse(step, f"more than {MOST_EXECUTED} steps are executed: expected fewer")
         return executed
 
-    def _repeat(self, step: Step, indices: Mapping[str, int]) -> int:
-        turns = self._of(step, "repeat", indices)
+    def _repeat(self, step: Step) -> int:
+        turns = self._of(step, "repeat")
         index = step.words.get("index", "")
         used = index and any(index in one.names() for one in step.body)
         if turns > MOST_EXECUTED:
             self._refuse(step, f"{turns} turns of a loop: expected at most {MOST_EXECUTED}")
         if used:
+            if turns > MOST_ROWS:
+                self._refuse(step, f"{turns} turns of a loop are written out: expected at most {MOST_ROWS}")
             executed = 0
             for turn in range(turns):
-                executed += self._steps(step.body, {**indices, index: turn})
+                self._mine[index] = self._indices[index] = turn
+                executed += self._steps(step.body)
                 if executed > MOST_EXECUTED:
                     break
+            self._mine.pop(index, None)
+            self._indices.pop(index, None)
             return executed
         if turns == 0:
             return 0
         rows = self._program.rows
         begin = len(rows)
         self._add(step, (LOOP, 0, -1, turns, 0))
-        executed = self._steps(step.body, indices)
+        executed = self._steps(step.body)
         if len(rows) == begin + 1:
             rows.pop()
             self._program.steps.pop()
@@ -241,20 +249,20 @@ class _Expansion:
         self._program.steps.append(self._where.setdefault(step.where, len(self._where)))
         return 1
 
-    def _one(self, step: Step, indices: Mapping[str, int]) -> int:
+    def _one(self, step: Step) -> int:
         queue = self._queues[step.words["queue"]] if "queue" in step.words else -1
         match step.verb:
             case "compute":
-                ns = self._of(step, "compute", indices)
+                ns = self._of(step, "compute")
                 return self._add(step, (COMPUTE, 0, -1, ns, 0)) if ns else 0
             case "work":
-                size = self._of(step, "work", indices)
+                size = self._of(step, "work")
                 return self._add(step, (COMPUTE, 0, queue, size, self._place(2, size))) if size else 0
             case "copy":
-                size, way = self._of(step, "bytes", indices), COPIES.index(step.words["copy"])
+                size, way = self._of(step, "bytes"), COPIES.index(step.words["copy"])
                 return self._add(step, (COPY, way, queue, size, self._place(way, size))) if size else 0
             case "send" | "receive":
-                return self._message(step, indices)
+                return self._message(step)
             case "wait":
                 self._begun = {}
                 return self._add(step, (WAIT, 0, -1, 0, 0))
@@ -263,7 +271,7 @@ class _Expansion:
                 return self._add(step, (SYNC, 0, -1 if named == "all" else self._queues[named], 0, 0))
             case "after":
                 return self._add(step, (AFTER, self._queues[step.words["after"]], queue, 0, 0))
-        return self._collective(step, indices)
+        return self._collective(step)
 
     def _place(self, way: int, size: int) -> int:
         """Where a copy of so many bytes lies in its buffers, which are used again from the start where they end."""
@@ -274,18 +282,18 @@ class _Expansion:
         self._program.copied[way] = max(self._program.copied[way], at + size)
         return at
 
-    def _message(self, step: Step, indices: Mapping[str, int]) -> int:
-        peer = self._of(step, step.verb, indices, -(1 << 62))
+    def _message(self, step: Step) -> int:
+        peer = self._of(step, step.verb, -(1 << 62))
         if not 0 <= peer < self._ranks or peer == self._rank:
             self._refuse(step, f"{step.verb} is {peer}: expected another rank, 0 to {self._ranks - 1}")
-        size = self._of(step, "bytes", indices)
+        size = self._of(step, "bytes")
         return self._add(step, (SEND if step.verb == "send" else RECEIVE, peer, -1, size, 0)) if size else 0
 
-    def _collective(self, step: Step, indices: Mapping[str, int]) -> int:
-        ranks = self._group(step, indices)
+    def _collective(self, step: Step) -> int:
+        ranks = self._group(step)
         pattern = "barrier" if step.verb == "barrier" else step.words["collective"]
-        size = 0 if pattern == "barrier" else self._of(step, "bytes", indices)
-        root = self._of(step, "root", indices) if "root" in step.formulas else ranks[0]
+        size = 0 if pattern == "barrier" else self._of(step, "bytes")
+        root = self._of(step, "root") if "root" in step.formulas else ranks[0]
         if root not in ranks:
             self._refuse(step, f"root is {root}: expected one of {', '.join(map(str, ranks[:20]))}")
         if len(ranks) < 2 or (size == 0 and pattern != "barrier"):
@@ -302,12 +310,14 @@ class _Expansion:
         number = self._collectives.setdefault(one, len(self._collectives))
         return self._add(step, (COLLECTIVE, number, -1, 0, 0))
 
-    def _group(self, step: Step, indices: Mapping[str, int]) -> tuple[int, ...]:
+    def _group(self, step: Step) -> tuple[int, ...]:
         """The ranks whose `group` is this one's; all without it."""
         if "group" not in step.formulas:
             return tuple(range(self._ranks))
         where = f"{step.where}.group"
-        of = [_value(step.formulas["group"], self._known(rank, indices), where) for rank in range(self._ranks)]
+        of = [
+            _value(step.formulas["group"], {**self._names[rank], **self._indices}, where) for rank in range(self._ranks)
+        ]
         return tuple(rank for rank, colour in enumerate(of) if colour == of[self._rank])
 
 

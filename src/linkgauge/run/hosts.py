@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from linkgauge.errors import UsageError
-from linkgauge.model.names import host_names
+from linkgauge.model.names import MOST_HOSTS, host_names
 from linkgauge.run.launchers import FAMILIES
 
 _MOST_BYTES = 1 << 24
@@ -100,6 +100,8 @@ def _of_file(path: Path, what: str) -> tuple[str, ...]:
                 found |= dict.fromkeys(host_names(words[0].partition(":")[0]))
             except UsageError as error:
                 raise UsageError(f"{what} '{path}': {error}") from None
+        if len(found) > MOST_HOSTS:
+            raise UsageError(f"{what} '{path}' names more than {MOST_HOSTS} hosts: expected fewer")
     if not found:
         raise UsageError(f"{what} '{path}' names no host: expected one a line")
     return tuple(found)

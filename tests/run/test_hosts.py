@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,13 @@ def test_a_file_of_very_many_hosts_is_one_line(tmp_path: Path) -> None:
     path.write_text("\n".join(f"n{number}" for number in range(MOST_HOSTS + 1)))
     with pytest.raises(UsageError, match=f"names more than {MOST_HOSTS} hosts"):
         hosts.asked_hosts(None, str(path))
+
+
+def test_a_jobs_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setenv("PE_HOSTFILE", str(tmp_path / "pipe"))
+    with pytest.raises(UsageError, match=r"pipe: is no regular file: .* a host a line \(PE_HOSTFILE\)"):
+        hosts.hosts_of_job()
 
 
 def test_flux_is_asked_for_its_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,10 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--thread-level", "many", "--quick"], ["--thread-level", "many", "funneled"]),
         (["--bind", "999", "--devices", "host:1", "--pattern", "floor"], ["999", "not available"]),
         (["--quick", "--repeat", "10000000"], ["10000000 launches", "at most 200000"]),
+        (
+            ["--hosts", "n[1-1000]", "--devices", "host:2", "--pattern", "pingpong", "--size", "8", "--dry-run"],
+            ["all pairs of 2000 devices", "--pairs nodes"],
+        ),
         (["--repeat", "0"], ["--repeat", "at least 1"]),
         (["--repeat", "x"], ["--repeat", "x"]),
         (["--quick", "--full"], ["--quick", "--full"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
-from linkgauge.model.names import host_names
+from linkgauge.model.names import MOST_HOSTS, host_names
 from linkgauge.run import hosts
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
 from run.test_launchers import fake_mpi, script
@@ -65,6 +66,21 @@ def test_hosts_of_a_file_and_of_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-3]")
     assert hosts.asked_hosts("2", None) == ("n1", "n2")
+
+
+def test_a_file_of_very_many_hosts_is_one_line(tmp_path: Path) -> None:
+    """A list within one line was bounded, lines of a file were not: two million took the machine's memory."""
+    path = tmp_path / "hosts"
+    path.write_text("\n".join(f"n{number}" for number in range(MOST_HOSTS + 1)))
+    with pytest.raises(UsageError, match=f"names more than {MOST_HOSTS} hosts"):
+        hosts.asked_hosts(None, str(path))
+
+
+def test_a_jobs_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setenv("PE_HOSTFILE", str(tmp_path / "pipe"))
+    with pytest.raises(UsageError, match=r"pipe: is no regular file: .* a host a line \(PE_HOSTFILE\)"):
+        hosts.hosts_of_job()
 
 
 def test_flux_is_asked_for_its_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ def answers_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict
         (["lumi-g", "--gpus", "8:4:x2"], "smaller count first"),
         (["lumi-g", "--gpus", "x"], "no count or range"),
         (["lumi-g", "--gpus", "1"], "2 or more"),
+        (["lumi-g", "--gpus", "64", "--pattern", "broadcast", "--root", "64"], "root 64: expected a rank, 0 to 63"),
         (["lumi-g", "--gpus", "64", "--placement", "groups:999"], "999 nodes of group 0"),
         (["lumi-g", "--routing", "static"], "no rule 'static' on a dragonfly"),
         (["lumi-g", "--routing", "mixed"], "a share from 0 to 1"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from linkgauge.errors import UsageError
 
-_MOST = 1 << 17
+MOST_HOSTS = 1 << 17
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _PART = re.compile(r"([^,\[\]]*(?:\[[0-9,-]+\][^,\[\]]*)*)(?:,|$)")
 
@@ -28,15 +28,15 @@ def host_names(text: str) -> list[str]:
             if not _NAME.fullmatch(name):
                 raise UsageError(f"'{name[:80]}' is no name of a host: expected letters, digits, dots and dashes")
             found[name] = None
-            if len(found) > _MOST:
-                raise UsageError(f"'{text[:40]}' names more than {_MOST} hosts: expected fewer")
+            if len(found) > MOST_HOSTS:
+                raise UsageError(f"'{text[:40]}' names more than {MOST_HOSTS} hosts: expected fewer")
         at = match.end()
     return list(found)
 
 
 def _expanded(pattern: str) -> Iterator[str]:
     fixed = re.split(r"\[[0-9,-]+\]", pattern)
-    choices = [list(itertools.islice(_numbers(one), _MOST + 1)) for one in re.findall(r"\[([0-9,-]+)\]", pattern)]
+    choices = [list(itertools.islice(_numbers(one), MOST_HOSTS + 1)) for one in re.findall(r"\[([0-9,-]+)\]", pattern)]
     for chosen in itertools.product(*choices):
         yield "".join(itertools.chain.from_iterable(itertools.zip_longest(fixed, chosen, fillvalue="")))
 

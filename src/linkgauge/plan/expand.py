@@ -28,7 +28,10 @@ from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, Plan, of_kind
 
-MAX_CASES = 1_000_000
+# Of a run in all its launches: days of measuring. With some retried, such a folder is still read in 2 GB.
+MOST_CASES = 200_000
+# What is not even made to be counted: a case takes a third of a millisecond, and many may be of one key.
+_MOST_MADE = 1_000_000
 _NOT_CASE_FIELDS = {"ranks", "stop_rule", "stop_samples", "stop_relative_half_width", "stop_time_ns"}
 
 
@@ -189,7 +192,7 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
     """All cases of the plan on this machine, each case_key once, in the plan's order.
 
     Raises UsageError for what no machine of this size can mean: a device or a number of ranks that is not there, a
-    root outside of the ranks, more than a million cases.
+    root outside of the ranks, more than MOST_CASES.
     """
     planned: dict[tuple[str, tuple[str, ...]], PlannedCase] = {}
     ladders: _Ladders = {}
@@ -198,14 +201,15 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
             continue
         if table.until is not None:
             table = dataclasses.replace(table, values={**table.values, "size": tuple(sorted(table.values["size"]))})
-        names = sorted(table.values)
-        count = math.prod(len(table.values[name]) for name in names)
-        if count > MAX_CASES:
-            raise UsageError(f"{table.where}: stands for {count} combinations: expected at most {MAX_CASES}")
-        _check_devices(table, machine)
         if "beside" in table.values:
             beside = named_jobs(table.values["beside"], plan.jobs, table.where)
             table = dataclasses.replace(table, values={**table.values, "beside": beside})
+        names = sorted(table.values)
+        count = math.prod(len(table.values[name]) for name in names)
+        if count > _MOST_MADE:
+            raise UsageError(f"{table.where}: stands for {count} combinations: expected at most {_MOST_MADE}")
+        _check_devices(table, machine)
+        _check_pairs(table, machine)
         # "all transports" means those that are here; one that is named is skipped with its reason.
         everything = set(table.values["transport"]) == set(TRANSPORTS)
         for combination in itertools.product(*(table.values[name] for name in names)):
@@ -213,8 +217,8 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
                 continue
             for one in _cases_of(dict(zip(names, combination, strict=True)), table, plan, machine, ladders):
                 planned.setdefault((one.case.case_key, one.launch), one)
-                if len(planned) > MAX_CASES:
-                    raise UsageError(f"plan '{plan.name}' has more than {MAX_CASES} cases: expected fewer")
+                if len(planned) > MOST_CASES:
+                    raise UsageError(f"plan '{plan.name}' has more than {MOST_CASES} cases: expected fewer")
     return list(planned.values())
 
 
@@ -226,6 +230,21 @@ def _check_devices(table: CaseTable, machine: PlanMachine) -> None:
                 f"{table.where}: no device {device}: expected 0 to {machine.device_count - 1} "
                 f"({machine.device_count} {machine.kind} devices are used)"
             )
+
+
+def _check_pairs(table: CaseTable, machine: PlanMachine) -> None:
+    """UsageError where all pairs are too many: those of a thousand nodes take minutes and gigabytes to write down."""
+    places = min([len(subset) * machine.nodes for subset in table.devices] or [machine.places])
+    places = min([places, *(ranks for ranks in table.values.get("ranks", ()) if isinstance(ranks, int))])
+    patterns = sum(PATTERNS[str(name)].ranks in ("2", "1 or 2") for name in table.values["pattern"])
+    transports = sum(name not in machine.absent for name in table.values["transport"])
+    others = math.prod(len(values) for name, values in table.values.items() if name not in ("pattern", "transport"))
+    count = places * (places - 1) * patterns * transports * others
+    if table.pairs in ("all", "ordered") and count > _MOST_MADE:
+        raise UsageError(
+            f"{table.where}: all pairs of {places} devices stand for {count} cases: expected at most {_MOST_MADE}; "
+            "--pairs nodes, first or root has fewer"
+        )
 
 
 def _cases_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ LEAST_TIME_NS = 2_000_000_000
 So long six windows take, each of three samples of 30 ms beside and as many alone, with 40 ms for the loads to rest and
 to be back at their rate. Quick cases end by their interval long before.
 """
+_MOST_TEXTS = 10_000
 _TIMING = ("cadence", "arrival", "skew_ns", "clock", "ranks_per_device")
 MakeJob = Callable[[dict[str, Any], tuple[int, ...]], tuple[Case, str]]
 """A load's case, of its values on these devices, and why it cannot be; empty where it can."""
@@ -85,6 +87,10 @@ def named_jobs(values: Sequence[Value], jobs: Mapping[str, tuple[str, ...]], whe
                 known = f"a job of the plan ({', '.join(jobs)}), or " if jobs else ""
                 raise UsageError(f"{where}: beside '{part}': expected {known}TRANSPORT PATTERN SIZE")
             alternatives.append(jobs.get(part, (part,)))
+        if len(found) + math.prod(map(len, alternatives)) > _MOST_TEXTS:
+            raise UsageError(
+                f"{where}: beside stands for more than {_MOST_TEXTS} combinations of loads: expected fewer"
+            )
         found |= dict.fromkeys("; ".join(chosen) for chosen in itertools.product(*alternatives))
     return tuple(found)
 

@@ -22,15 +22,13 @@ from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import Step
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, case_s
-from linkgauge.plan.expand import PlannedCase, outlasts, rank_devices
+from linkgauge.plan.expand import MOST_CASES, PlannedCase, outlasts, rank_devices
 from linkgauge.plan.jobs import wrong_mode_reason
 from linkgauge.plan.library_settings import library_settings, runtime_settings
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import USUAL_THREAD_LEVEL, LaunchTable, Plan
 from linkgauge.plan.order import bucket_of, shuffled, value_rounds
 
-# Of a run in all its launches: days of measuring. With some retried, such a folder is still read in 2 GB.
-MOST_CASES = 200_000
 MOST_REPEATS = 10_000
 
 

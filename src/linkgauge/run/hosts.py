@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from linkgauge.errors import UsageError
-from linkgauge.model.names import host_names
+from linkgauge.files import read_file
+from linkgauge.model.names import MOST_HOSTS, host_names
 from linkgauge.run.launchers import FAMILIES
 
 _MOST_BYTES = 1 << 24
@@ -87,11 +88,7 @@ def _named(text: str) -> tuple[str, ...]:
 
 def _of_file(path: Path, what: str) -> tuple[str, ...]:
     """The first word of each line, each once; `host:4` and `host slots=4` name a host, # begins a comment."""
-    try:
-        with path.open(errors="replace") as file:
-            text = file.read(_MOST_BYTES)
-    except OSError as error:
-        raise UsageError(f"{what} '{path}': {error.strerror}: expected a file with a host a line") from None
+    text = read_file(path, _MOST_BYTES, f"a file with a host a line ({what})").decode(errors="replace")
     found: dict[str, None] = {}
     for line in text.splitlines():
         words = line.partition("#")[0].split()
@@ -100,6 +97,8 @@ def _of_file(path: Path, what: str) -> tuple[str, ...]:
                 found |= dict.fromkeys(host_names(words[0].partition(":")[0]))
             except UsageError as error:
                 raise UsageError(f"{what} '{path}': {error}") from None
+        if len(found) > MOST_HOSTS:
+            raise UsageError(f"{what} '{path}' names more than {MOST_HOSTS} hosts: expected fewer")
     if not found:
         raise UsageError(f"{what} '{path}' names no host: expected one a line")
     return tuple(found)

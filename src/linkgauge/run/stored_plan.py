@@ -32,7 +32,8 @@ from linkgauge.model.shape import (
 )
 from linkgauge.plan.curves import FULL, Step
 from linkgauge.plan.environment import is_stand_in, shown, stand_in
-from linkgauge.plan.launches import MOST_CASES, LaunchSettings, PlannedLaunch
+from linkgauge.plan.expand import MOST_CASES
+from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.plan.model import THREAD_LEVELS, USUAL_THREAD_LEVEL
 from linkgauge.plan.plan_file import safe_variable
 

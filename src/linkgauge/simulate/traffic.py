@@ -84,6 +84,8 @@ def stages(layout: Layout, request: Request) -> list[Stage]:
         raise UsageError(f"{request.pattern} has no algorithm '{one_line(name[:40])}': {known}")
     if layout.ranks < 2:
         raise UsageError(f"{request.pattern} on 1 rank: expected 2 or more")
+    if not 0 <= request.root < layout.ranks:
+        raise UsageError(f"root {request.root}: expected a rank, 0 to {layout.ranks - 1}")
     return by_name[name](layout, request)
 
 
@@ -193,17 +195,11 @@ def _rooted(outward: bool, blocks: bool = False) -> Callable[[Layout, Request], 
 
     def made(layout: Layout, r: Request) -> list[Stage]:
         n = layout.ranks
-        own, root = np.arange(n), np.full(n, _root(layout, r))
+        own, root = np.arange(n), np.full(n, r.root)
         size = r.size / n if blocks else r.size
         return [_flows(root, own, size) if outward else _flows(own, root, size)]
 
     return made
-
-
-def _root(layout: Layout, r: Request) -> int:
-    if not 0 <= r.root < layout.ranks:
-        raise UsageError(f"root {r.root}: expected a rank, 0 to {layout.ranks - 1}")
-    return r.root
 
 
 def _permutation(layout: Layout, r: Request) -> list[Stage]:

@@ -19,8 +19,8 @@ from scipy.sparse import csr_matrix
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.graph import FABRIC, NODE, Wires, wires
-from linkgauge.expect.paths import loads
 from linkgauge.expect.network import Network, Part
+from linkgauge.expect.paths import loads
 from linkgauge.expect.query import memory_of
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case

@@ -56,10 +56,16 @@ def test_bytes_over_each_link_are_those_of_the_pairs_that_it_parts(seed: int) ->
         expected[link.name] = 64.0 * len(inside) * (len(devices) - len(inside))
     upwards = {low: moved for (low, high), moved in found.items() if "nsgc".index(low[0]) < "nsgc".index(high[0])}
     downwards = {low: moved for (high, low), moved in found.items() if "nsgc".index(low[0]) < "nsgc".index(high[0])}
-    assert upwards == downwards == {
-        # a group of one switch hangs on the core by its switch alone
-        name: moved for name, moved in expected.items() if moved
-    }
+    assert (
+        upwards
+        == downwards
+        == {
+            # a group of one switch hangs on the core by its switch alone
+            name: moved
+            for name, moved in expected.items()
+            if moved
+        }
+    )
 
 
 def test_the_uplink_that_two_jobs_share_is_named_with_half_of_it_each() -> None:

@@ -89,6 +89,13 @@ class Layout:
     classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     weights: Sequence[float] = ()
 
+    def __post_init__(self) -> None:
+        """Check what would else be left out without a word."""
+        if self.weights and not self.lossless:
+            raise ValueError("service classes are of a lossless fabric")
+        if any(not 0 <= number < max(1, len(self.weights)) for number in self.classes.values()):
+            raise ValueError(f"classes {dict(self.classes)}: there are {len(self.weights)} weights, counted from 0")
+
     @property
     def window(self) -> int | None:
         """Bytes that a connection may have under way where nothing is to be dropped; None: as TCP finds."""

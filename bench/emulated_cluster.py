@@ -11,6 +11,7 @@ told by the bytes that the shapers of a switch's uplink counted. `jobs`: slow-do
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import subprocess
 import sys
@@ -114,14 +115,19 @@ def jobs(out: Path, rate: float) -> None:
         share = row["goodput_bytes_per_s"] / port
         print(f"| {senders} into one port: sum over its rate | {share:.3f} | - | - |", flush=True)
     one = f"mpi {flow}"
+    of_loads = dict.fromkeys(("n1", "n5", "n2", "n6", "n3", "n7"), 1)
+    three = f"{one} on=2,3+4,5+6,7"
     cases = [
-        ("disjoint pairs on one switch, three loads", flat, pairs, "2", flow, f"{one} on=2,3+4,5+6,7"),
+        ("disjoint pairs on one switch, three loads", flat, pairs, "2", flow, three),
         *((f"beside {k} flow{'s' * (k > 1)} on its uplink", narrow, pairs, "2", flow,
            f"{one} on={'+'.join(f'{2 * j},{2 * j + 1}' for j in range(1, k + 1))}") for k in (1, 2, 3)),
         ("two jobs of four, each on its own switch", narrow, ",".join(narrow.nodes), "4", exchange,
          f"mpi {exchange} on=4,5,6,7"),
         ("two jobs of four, interleaved over both", narrow, "n0,n1,n4,n5,n2,n3,n6,n7", "4", exchange,
          f"mpi {exchange} on=4,5,6,7"),
+        *((f"service classes {a}:{b}, three flows in the other one",
+           dataclasses.replace(narrow, classes=of_loads, weights=(a, b)), pairs, "2", flow, three)
+          for a, b in ((1, 1), (3, 1))),
     ]  # fmt: skip
     for number, (title, layout, hosts, ranks, own, beside) in enumerate(cases):
         (pattern, size), fabric = own.split(), out / f"fabric-{number}"

@@ -29,6 +29,9 @@ def main() -> int:
     parser.add_argument("--group-rate", type=float, help="of a group's link upwards; as its nodes' together")
     parser.add_argument("--slow", action="append", default=[], metavar="LINK=SHARE", help="n3=0.6, n3.1=0, s1=0.5")
     parser.add_argument("--lossless", action="store_true", help="nothing is dropped: bounded windows, deep queues")
+    parser.add_argument("--weights", help="of service classes on links between switches, as 3,1; with --lossless")
+    parser.add_argument("--class", dest="classes", action="append", default=[], metavar="NODE=CLASS",
+                        help="n1=1: what n1 sends is of the second class; by default of the first")  # fmt: skip
     parser.add_argument("--slurm", action="store_true", help="with Slurm, a daemon on each node")
     parser.add_argument("command", nargs="*", help="what is run on the node login")
     asked = parser.parse_args()
@@ -36,6 +39,8 @@ def main() -> int:
     if reason:
         print(reason, file=sys.stderr)
         return 5
+    if asked.weights and not asked.lossless:
+        parser.error("--weights needs --lossless")
     layout = Layout(
         ((asked.nodes,) * asked.switches,) * asked.groups,
         rate=asked.rate * MBIT,
@@ -44,6 +49,8 @@ def main() -> int:
         rails=asked.rails,
         slow={name: float(share) for name, _, share in (word.partition("=") for word in asked.slow)},
         lossless=asked.lossless,
+        classes={name: int(number) for name, _, number in (word.partition("=") for word in asked.classes)},
+        weights=tuple(map(float, asked.weights.split(","))) if asked.weights else (),
     )
     try:
         with Cluster(layout) as cluster:

@@ -152,7 +152,7 @@ class Cluster:
 
     def _shapers(self, where: str, interface: str) -> list[dict[str, Any]]:
         said = self.run(where, ["tc", "-s", "-j", "qdisc", "show", "dev", interface]).stdout
-        return [one for one in json.loads(said) if one["kind"] == "tbf"]
+        return [one for one in json.loads(said) if one["kind"] in ("tbf", "htb")]
 
     def dropped(self) -> int:
         """Packets that the shapers of all links have dropped so far."""

@@ -16,7 +16,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from cluster.layout import Layout, Link, tbf_words
+from cluster.layout import Layout, Link
 
 # A node's own /sys shows its own interfaces; its boot id is what libraries and linkgauge tell nodes apart by.
 _NODE = """
@@ -119,8 +119,8 @@ def make(layout: Layout, folder: Path) -> None:
     ip = "".join(f"link add {name} type bridge\nlink set {name} up\n" for name in bridges)
     limits = ""
 
-    def tbf(interface: str, rate: float) -> str:
-        return " ".join(tbf_words(interface, rate, layout.queue)) + "\n"
+    def shaped(interface: str, link: Link) -> str:
+        return "".join(" ".join(words) + "\n" for words in layout.shaping(interface, link))
 
     of_node: dict[str, list[str]] = {name: [] for name in names}
     limit_of: dict[str, str] = dict.fromkeys(names, "")
@@ -131,14 +131,14 @@ def make(layout: Layout, folder: Path) -> None:
         ip += f"link set {upper} master {switch(one.above, one.rail)} up\n"
         down = one.rate <= 0
         if not down:
-            limits += tbf(upper, one.rate)
+            limits += shaped(upper, one)
         if node:
             address = layout.address(one.name, one.rail)
             of_node[one.name] += [f"addr add {address}/16 dev {lower}", f"link set {lower} {'down' if down else 'up'}"]
-            limit_of[one.name] += "" if down else tbf(lower, one.rate)
+            limit_of[one.name] += "" if down else shaped(lower, one)
         else:
             ip += f"link set {lower} master {switch(one.name, one.rail)} {'down' if down else 'up'}\n"
-            limits += "" if down else tbf(lower, one.rate)
+            limits += "" if down else shaped(lower, one)
     ip += f"link add loginp0 type veth peer name eth0 netns {pids['login']}\n"
     ip += f"link set loginp0 master {switch(layout.top(), 0)} up\n"
     of_node["login"] += [f"addr add {layout.address('login')}/16 dev eth0", "link set eth0 up"]

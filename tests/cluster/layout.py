@@ -29,6 +29,30 @@ def tbf_words(interface: str, rate: float, queue: int | None = None) -> list[str
             *depth]  # fmt: skip
 
 
+def class_lines(
+    interface: str, rate: float, weights: Sequence[float], members: Sequence[Sequence[str]], queue: int
+) -> list[list[str]]:
+    """What tc is told to share what leaves an interface by service classes, each with a queue of its own.
+
+    `members`: of each class the addresses whose packets are of it; what is of none is of the first. A class has its
+    weight's part of the rate, and what others leave.
+    """
+    burst = str(max(_LEAST_BURST, int(rate / 8 * _BURST_S)))
+    bursts = ["burst", burst, "cburst", burst]
+    whole, made = f"{rate:.0f}bit", ["dev", interface, "parent"]
+    lines = [["qdisc", "replace", "dev", interface, "root", "handle", "1:", "htb", "default", "10"],
+             ["class", "add", *made, "1:", "classid", "1:1", "htb", "rate", whole, *bursts]]  # fmt: skip
+    for number, (weight, addresses) in enumerate(zip(weights, members, strict=True), start=10):
+        part = f"{rate * weight / sum(weights):.0f}bit"
+        lines += [
+            ["class", "add", *made, "1:1", "classid", f"1:{number}", "htb", "rate", part, "ceil", whole, *bursts],
+            ["qdisc", "add", *made, f"1:{number}", "bfifo", "limit", str(queue)],
+        ]
+        lines += [["filter", "add", *made, "1:", "protocol", "ip", "prio", "1", "u32", "match", "ip", "src", address,
+                   "flowid", f"1:{number}"] for address in addresses]  # fmt: skip
+    return lines
+
+
 @dataclasses.dataclass(frozen=True)
 class Link:
     """One link of a rail, full duplex: `name` is that of its lower end (n3, s1, g0), rate in bits a second."""
@@ -49,6 +73,9 @@ class Layout:
 
     `lossless`: nothing is dropped, as on fabrics of credits, and queues are short: a connection has a bounded window
     (`window`), and queues hold all of them. Else TCP's own way: full queues, drops, and a fabric's shares only roughly.
+
+    `weights`: of service classes, by which links between switches are shared; `classes`: by node which of them what it
+    sends is of, the first where it is not said. For a lossless one.
     """
 
     groups: tuple[tuple[int, ...], ...] = ((2,),)
@@ -59,6 +86,15 @@ class Layout:
     slow: Mapping[str, float] = dataclasses.field(default_factory=dict)
     shared_memory: bool = False
     lossless: bool = False
+    classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    weights: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        """Check what would else be left out without a word."""
+        if self.weights and not self.lossless:
+            raise ValueError("service classes are of a lossless fabric")
+        if any(not 0 <= number < max(1, len(self.weights)) for number in self.classes.values()):
+            raise ValueError(f"classes {dict(self.classes)}: there are {len(self.weights)} weights, counted from 0")
 
     @property
     def window(self) -> int | None:
@@ -155,10 +191,17 @@ class Layout:
             group, switch = self.place(node)
             above = [f"s{switch}"] + ([f"g{group}"] if len(self.groups[group]) > 1 else [])
             above += ["core"] if len(self.groups) > 1 else []
-            lines.append(
-                " ".join(f"{one}={rates[one] / MBIT:g}Mb/s" if one in rates else one for one in [node, *above])
-            )
+            rated = (f"{one}={rates[one] / MBIT:g}Mb/s" if one in rates else one for one in [node, *above])
+            lines.append(" ".join(rated))
         return "\n".join([*lines, ""])
+
+    def shaping(self, interface: str, link: Link) -> list[list[str]]:
+        """What tc is told of one end of a link."""
+        if not self.weights or link.name in self.nodes or self.queue is None:
+            return [tbf_words(interface, link.rate, self.queue)]
+        members = [[self.address(node, link.rail) for node in self.nodes if self.classes.get(node, 0) == number]
+                   for number in range(len(self.weights))]  # fmt: skip
+        return class_lines(interface, link.rate, self.weights, members, self.queue)
 
     def to_text(self) -> str:
         """As JSON, for the process that makes it."""
@@ -169,4 +212,4 @@ class Layout:
         """Of `to_text`."""
         plain = json.loads(text)
         groups: Sequence[Sequence[int]] = plain.pop("groups")
-        return cls(tuple(map(tuple, groups)), **plain)
+        return cls(tuple(map(tuple, groups)), **{**plain, "weights": tuple(plain["weights"])})

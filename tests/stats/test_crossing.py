@@ -61,9 +61,11 @@ def test_groups_side_by_side_cross_each_for_itself() -> None:
 RANKS = [{"rank": rank, "host": host, "device_ordinal": 0} for rank, host in enumerate("ab")]
 
 
-def counted(sent: dict[tuple[int, str], int], *, operations: int = 10, size: int = 1 << 20) -> Crossing | None:
+def counted(
+    sent: dict[tuple[int, str], int], *, operations: int = 10, size: int = 1 << 20, beside: str = ""
+) -> Crossing | None:
     """The crossing of a ping-pong whose ranks' cards sent, and received, so many bytes."""
-    case = Case("mpi", "pingpong", size, size, (0, 1), devices_per_node=1)
+    case = Case("mpi", "pingpong", size, size, (0, 1), devices_per_node=1, beside=beside)
     identity = {"case_key": case.case_key, "launch": 0, "repeat": 0, "attempt": 0}
     row: dict[str, Any] = {**identity, **case.dimensions(), "status": "ok", "operations_total": operations}
     rows = [
@@ -86,6 +88,16 @@ def test_the_way_is_told_by_the_share_that_was_counted(share: float, went_by: st
     assert found is not None
     assert (found.went_by, found.payload_bytes) == (went_by, 10 * (2 << 20))
     assert found.share == pytest.approx(share, rel=1e-3)
+
+
+def test_a_loads_bytes_are_not_taken_for_the_cases() -> None:
+    """Beside a load on its nodes a case's own way is told only where nothing crossed."""
+    each = 10 * (2 << 20)
+    for share, went_by in ((1.0, ""), (0.5, ""), (0.0, "shared_memory")):
+        sent = {(rank, "eth0"): int(share * each) for rank in (0, 1)}
+        found = counted(sent, beside="mpi ring_shift 1MiB on=0,1")
+        assert found is not None
+        assert found.went_by == went_by
 
 
 def test_few_bytes_tell_only_that_nothing_crossed() -> None:

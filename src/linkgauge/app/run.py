@@ -113,7 +113,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     type=PATH,
     metavar="FILE",
     panel=_LAUNCH,
-    help="Which node hangs on which switch: topology.conf, ibnetdiscover's output, or a node and its switches a line.",
+    help="Which node hangs on which switch: topology.conf, ibnetdiscover's output, or lines as 'n0 s0=50Gb/s core'.",
 )
 @option("--hosts", metavar="A,B|FILE", panel=_LAUNCH, help="The nodes to measure, by name, reached by ssh.")
 @option(

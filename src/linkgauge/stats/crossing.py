@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
 from linkgauge.stats.launches import Places, nodes_of
@@ -38,8 +39,9 @@ Identity = tuple[str, int, int, int]
 class Crossing:
     """How the bytes of one case between nodes went. Bytes over all of its operations.
 
-    `went_by`: NETWORK, SHARED_MEMORY or PARTLY; empty where too few bytes had to cross to tell. `payload_bytes` must
-    cross; `counted_bytes` is the mean of what cards sent and received. `cards`: by node and card what it sent and got.
+    `went_by`: NETWORK, SHARED_MEMORY or PARTLY; empty where too few bytes had to cross to tell, or loads' may be among
+    those counted. `payload_bytes` must cross; `counted_bytes` is the mean of what cards sent and received. `cards`: by
+    node and card what it sent and got.
     """
 
     identity: Identity
@@ -130,8 +132,15 @@ def crossings_of(
         went_by = _went_by(payload, both_ways) if payload else ""
         if went_by == NETWORK and (each < LEAST_EACH or payload < LEAST_BYTES):
             went_by = ""  # it may be the ranks' own talk that was counted; too few bytes are conclusive at any size
+        if went_by in (NETWORK, PARTLY) and _loads_there(case, row["launch"], places) & set(nodes):
+            went_by = ""  # it may be a load's bytes that were counted; too few are conclusive here too
         found[identity] = Crossing(identity, went_by, payload, both_ways, cards)
     return found
+
+
+def _loads_there(case: Case, launch: object, places: Places) -> set[str]:
+    """The nodes of a case's loads."""
+    return {place.node for load in loads_of(case.beside) for place in places.of(launch, load.case.devices)}
 
 
 def _went_by(payload: int, counted: int) -> str:

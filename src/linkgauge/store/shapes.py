@@ -44,7 +44,8 @@ INFO = table(
         "mpi": mapping(table({"library": text})),
         "mpi_fallbacks": each(_FELL_BACK),
         "switches": table(
-            {"source": text, "above": mapping(each(text)), "rates": mapping(number(0))}, needed=("source", "above")
+            {"source": text, "above": mapping(each(text)), "rates": mapping(number(1.0, 1e18))},
+            needed=("source", "above"),
         ),
         "relaunched": mapping(NUMBER_OF_LAUNCH, numeral),
         "resumed": each(anything),

@@ -44,6 +44,7 @@ def test_each_is_verified_under_each_transport(tmp_path: Path, threads: bool) ->
     assert measured == {(name, transport) for name in names for transport in transports}
     assert all(row.record["verified"] for row in rows)
     assert "where its busiest rank's time went" in said
+    assert f"{len(names)} applications measured" in said
     told = step_times(found)
     assert set(told) == {row.identity for row in rows}
     for row in rows:

@@ -50,9 +50,9 @@ def test_a_name_stands_for_each_combination_of_its_lists() -> None:
 
 
 def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
-    with pytest.raises(UsageError, match=r"case\]\] 1: beside 'crow': expected a job of the plan \(crowd\), or TRANS"):
+    with pytest.raises(UsageError, match=r"case\]\] 1: load 'crow': expected a job of the plan \(crowd\), or TRANS"):
         planned(case_of('beside = "crow"'))
-    with pytest.raises(UsageError, match="beside 'crow': expected TRANSPORT PATTERN SIZE"):
+    with pytest.raises(UsageError, match="load 'crow': expected TRANSPORT PATTERN SIZE"):
         named_jobs(("crow",), {}, "x")
 
 

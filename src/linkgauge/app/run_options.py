@@ -18,6 +18,7 @@ from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
 from linkgauge.model.traits import having
 from linkgauge.plan.builtin import builtin_plan, plan_of
 from linkgauge.plan.environment import split_values
+from linkgauge.plan.jobs import named_jobs
 from linkgauge.plan.model import CaseTable, LaunchTable, Plan, narrowed, side_by_side
 from linkgauge.run.mpi_library import MpiInstallation, resolve
 
@@ -95,6 +96,8 @@ def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, nam
     """
     if not values:
         return plan
+    if "beside" in values:  # what is wrong in it is the flag's, not the plan's
+        values = {**values, "beside": named_jobs(values["beside"], plan.jobs, "--beside")}
     chosen = narrowed(plan, values, replace=not named, kind=kind)
     if not chosen.cases:
         for name in ("transport", "pattern"):

@@ -43,16 +43,12 @@ MakeJob = Callable[[dict[str, Any], tuple[int, ...]], tuple[Case, str]]
 def with_loads(case: Case, where: str, machine: PlanMachine, make: MakeJob) -> tuple[Case, str]:
     """The case with its loads in canonical form, and why one of them cannot run here; empty where all can.
 
-    A load of a pattern of one device, given several, is one load on each. UsageError, beginning with `where`, for text
-    that is of no load, or a device that is not there.
+    A load of a pattern of one device, given several, is one load on each. UsageError, beginning with `where`, for a
+    device that is not there; what is written was read by `named_jobs`.
     """
-    try:
-        asked = loads_written(case.beside)
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}") from None
     loads: list[LoadCase] = []
     reason = ""
-    for number, load in enumerate(asked, 1):
+    for number, load in enumerate(loads_written(case.beside), 1):
         devices = _devices(load.where, case, machine)
         absent = next((device for device in devices if device >= machine.places), None)
         if absent is not None:
@@ -77,21 +73,26 @@ def with_loads(case: Case, where: str, machine: PlanMachine, make: MakeJob) -> t
 def named_jobs(values: Sequence[Value], jobs: Mapping[str, tuple[str, ...]], where: str) -> tuple[Value, ...]:
     """Values of `beside` with the loads that the plan's jobs of these names stand for, of lists the product.
 
-    UsageError, beginning with `where`, for a single word that is no job's name.
+    UsageError, beginning with `where`, for a single word that is no job's name, or text that is of no load.
     """
-    found: dict[Value, None] = {}
+    found: dict[Value, Any] = {}
     for value in values:
         alternatives = []
         for part in parts_of(str(value)):
             if " " not in part and part not in jobs:
                 known = f"a job of the plan ({', '.join(jobs)}), or " if jobs else ""
-                raise UsageError(f"{where}: beside '{part}': expected {known}TRANSPORT PATTERN SIZE")
+                raise UsageError(f"{where}: load '{part}': expected {known}TRANSPORT PATTERN SIZE")
             alternatives.append(jobs.get(part, (part,)))
         if len(found) + math.prod(map(len, alternatives)) > _MOST_TEXTS:
             raise UsageError(
                 f"{where}: beside stands for more than {_MOST_TEXTS} combinations of loads: expected fewer"
             )
-        found |= dict.fromkeys("; ".join(chosen) for chosen in itertools.product(*alternatives))
+        for chosen in itertools.product(*alternatives):
+            text = "; ".join(chosen)
+            try:
+                found[text] = loads_written(text) if text else ()
+            except UsageError as error:
+                raise UsageError(f"{where}: {error}") from None
     return tuple(found)
 
 

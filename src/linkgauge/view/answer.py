@@ -96,12 +96,13 @@ def answers(results: Results, ceilings: Ceilings) -> list[TaskAnswer]:
     """Return the best of each task, in the order of patterns: alike devices and pairs are one.
 
     A copy between two devices one way is one task, whatever its window and whether it comes back: its time is that of
-    the ping-pong where there is one.
+    the ping-pong where there is one. Applications have a table of their own.
     """
     kinds = results.kinds
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in results.rows:
-        groups.setdefault(_task(row, kinds), []).append(row)
+        if not PATTERNS[row["pattern"]].scripted:
+            groups.setdefault(_task(row, kinds), []).append(row)
     order = {name: place for place, name in enumerate(PATTERNS)}
 
     def place(rows: list[Row]) -> tuple[Any, ...]:

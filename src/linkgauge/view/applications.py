@@ -11,15 +11,17 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.step_times import KINDS, RankSteps, step_times
 from linkgauge.store.schema import IDENTITY
 from linkgauge.view.results import Results
+from linkgauge.view.row import Row
 from linkgauge.view.units import size_text, time_text
 
+_NAMED = 3
 _WORDS = {"host_to_device": "to device", "device_to_host": "to host", "within_device": "within device"}
 
 
 def application_tables(results: Results) -> list[RenderableType]:
     """Return the table of applications, a row a case: its time, and of the rank that waits least for others how much of
     it went into which kind of step. None where the run has no application."""
-    rows = [row for row in results.rows if PATTERNS[row["pattern"]].scripted and row["median_ns"] is not None]
+    rows = _measured(results)
     if not rows:
         return []
     told = step_times(results.run)
@@ -36,6 +38,23 @@ def application_tables(results: Results) -> list[RenderableType]:
         table.add_row(Text(label(row["app"])), str(len(row["devices"])), Text(results.label(row)),
                       time_text(row["median_ns"]), _sent(ranks), where)  # fmt: skip
     return [table]
+
+
+def applications_told(results: Results) -> list[str]:
+    """Return the applications of a run in words, each by what was quickest; of more than a few how many there are."""
+    quickest: dict[tuple[str, int], Row] = {}
+    for row in _measured(results):
+        key = label(row["app"]), len(row["devices"])
+        if key not in quickest or row["median_ns"] < quickest[key]["median_ns"]:
+            quickest[key] = row
+    if not 0 < len(quickest) <= _NAMED:
+        return [f"{len(quickest)} applications measured"] if quickest else []
+    told = [f"{name} {time_text(row['median_ns'])} by {results.label(row)}" for (name, _), row in quickest.items()]
+    return [", ".join(told)]
+
+
+def _measured(results: Results) -> list[Row]:
+    return [row for row in results.rows if PATTERNS[row["pattern"]].scripted and row["median_ns"] is not None]
 
 
 def _own(one: RankSteps) -> float:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from linkgauge.view.applications import applications_told
 from linkgauge.view.first import FirstLook
 from linkgauge.view.full_pairs import FullPairs, percent_up
 from linkgauge.view.reached import Reached
@@ -23,7 +24,7 @@ def sentence(look: FirstLook, findings: Sequence[Any] | None, unit: str = "GB/s"
 
     `findings` in their order of telling; None says nothing of them. `unit` is one of linkgauge.view.units.RATE_UNITS.
     """
-    figures = [*_pairs(look, unit), *_host(look, unit)] or _tasks(look, unit)
+    figures = [*_pairs(look, unit), *_host(look, unit)] or _tasks(look, unit) or applications_told(look.results)
     what = look.kinds.counted
     parts = figures or ["no figures"]
     if what:

@@ -77,6 +77,20 @@ def raise_from_now() -> None:
             signal.signal(one, _raise)
 
 
+def leave() -> NoReturn:
+    """End the process of a command that was interrupted and has said so, everything that it made being given back.
+
+    Python would end it by SIGINT itself wherever the `KeyboardInterrupt` once left code that a C library had run.
+    """
+    import atexit
+
+    atexit._run_exitfuncs()  # CPython's own, which its shutdown and multiprocessing's tests call too
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(Exit.INTERRUPTED)
+
+
 def ignore() -> None:
     """The command is over and its status known: the interpreter, which gives up its handlers first, takes itself down.
 

@@ -193,4 +193,6 @@ def main() -> NoReturn:
         sys.exit(error.exit_status)
     status = run_command(sys.argv[1:])
     interrupts.ignore()
+    if status == Exit.INTERRUPTED:
+        interrupts.leave()
     sys.exit(status)

@@ -152,8 +152,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
 def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int:
     """Measure this machine: a plan, launch by launch, into a run folder, then a summary and a report."""
     refuse_ranks(os.environ)
-    dimensions = {name: texts for name in DIMENSIONS if (texts := words.pop(name))}
-    dimensions = run_options.application_texts(dimensions, words.pop("settings"))
+    dimensions = typed_dimensions(words)
     asked = Asked(**words, dimensions=dimensions)
     asked.check()
     if as_json and not dry_run:
@@ -167,6 +166,16 @@ def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int
     from linkgauge.app.new_run import new_run
 
     return new_run(asked, dry_run=dry_run, as_json=as_json, report=report)
+
+
+def typed_dimensions(words: dict[str, Any]) -> Mapping[str, Sequence[str]]:
+    """What was typed of each dimension, taken out of a command line's `words`, with the settings of its applications.
+
+    Raises:
+        UsageError: `--set` without `--app`, or not of its form.
+    """
+    dimensions = {name: texts for name in DIMENSIONS if (texts := words.pop(name))}
+    return run_options.application_texts(dimensions, words.pop("settings"))
 
 
 def _in_an_allocation(asked: Asked) -> None:

@@ -7,9 +7,8 @@ import os
 from typing import Any
 
 from linkgauge.app.command_line import command, option
-from linkgauge.app.run import Asked, refuse_ranks, run_command
+from linkgauge.app.run import Asked, refuse_ranks, run_command, typed_dimensions
 from linkgauge.errors import UsageError
-from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.quantity import parse_duration
 from linkgauge.plan.launches import MOST_REPEATS
 
@@ -34,7 +33,7 @@ def watch_command(every: str, for_: str, **words: Any) -> int:
         raise UsageError(
             f"--every {every} --for {for_}: expected 2 to {MOST_REPEATS} rounds, at least a second from one to the next"
         )
-    dimensions = {name: texts for name in DIMENSIONS if (texts := words.pop(name))}
+    dimensions = typed_dimensions(words)
     if not (words["plan"] or dimensions):
         words["quick"] = True
     asked = Asked(**words, **_UNSAID, dimensions=dimensions, repeat=rounds, every_s=every_s)

@@ -66,7 +66,7 @@ def summary(run_: Any) -> dict[str, Any]:
     return dict(row)
 
 
-def predicted(out: Path, rate: float, size_share: float) -> None:
+def predicted(out: Path, rate: float) -> None:
     """Print a line a pattern: what is predicted of eight nodes after calibration on two, and what was measured."""
     from linkgauge.simulate import Placement, Request, Rule, answers, fat_tree, laid_out
     from linkgauge.simulate.calibrate import calibrate
@@ -76,8 +76,7 @@ def predicted(out: Path, rate: float, size_share: float) -> None:
     layout = Layout(((2, 2, 2, 2),), rate=rate * MBIT, switch_rate=rate * MBIT, lossless=True)
     print("| pattern | algorithm | MiB over an uplink | factor | predicted, s | measured, s (5 samples) | goodput |")
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: |", flush=True)
-    for pattern, full, name, theirs in PREDICTED:
-        size = int(full * size_share)
+    for pattern, size, name, theirs in PREDICTED:
         words = ["--pattern", pattern, "--size", str(size), "--stop-samples", "5"]
         with Cluster(layout) as cluster:
             two = run(cluster, out / f"{pattern}-{name}-2", "n0,n2", words, (pattern, theirs))
@@ -154,7 +153,7 @@ def main() -> None:
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     if "simulate" in asked.what:
-        predicted(asked.out, asked.rate, asked.rate / 100)
+        predicted(asked.out, asked.rate)
     if "jobs" in asked.what:
         jobs(asked.out, asked.rate)
 

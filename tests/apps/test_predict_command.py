@@ -35,6 +35,21 @@ stop_samples = 20
 """
 
 
+def test_a_system_tells_strong_and_weak_scaling_and_what_if(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["predict", "mam", "--system", "summit", "--between-nodes", "--transport", "mpi", "--ranks", "2:8:x2"]
+    assert run_command([*words, "--json"]) == 0
+    strong = {one["ranks"]: one["predicted_ns"] for one in json.loads(capsys.readouterr().out)}
+    assert list(strong) == [2, 4, 8]
+    assert run_command([*words, "--json", "--weak", "rows", "--faster", "collective=2"]) == 0
+    weak = {one["ranks"]: one for one in json.loads(capsys.readouterr().out)}
+    assert [weak[ranks]["app"] for ranks in weak] == ["mam", "mam rows=512", "mam rows=1024"]
+    assert weak[2]["as_it_is_ns"] == pytest.approx(strong[2])
+    assert weak[8]["as_it_is_ns"] > strong[8]
+    assert all(one["predicted_ns"] == pytest.approx(one["as_it_is_ns"] / 2) for one in weak.values())
+    assert run_command(words) == 0
+    assert "as fast as on fewest" in capsys.readouterr().out
+
+
 def test_apps_has_a_sentence_for_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["apps", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -67,7 +82,16 @@ def test_predictions_stand_beside_what_was_measured(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["predict", "llh"], "--from is missing"),
+        (["predict", "llh"], "expected one of both"),
+        (["predict", "llh", "--from", "nowhere", "--system", "summit"], "expected one of both"),
+        (["predict", "llh", "--from", "nowhere", "--between-nodes"], "go with --system"),
+        (["predict", "llh", "--system", "sumit"], "did you mean 'summit'?"),
+        (["predict", "llh", "--system", "summit", "--ranks", "8"], "summit has 6 devices a node; see --between-nodes"),
+        (["predict", "llh", "--system", "summit", "--ranks", "0"], "--ranks: '0'"),
+        (["predict", "llh", "--system", "summit", "--weak", "m"], "llh has no such parameter: expected one of n"),
+        (["predict", "llh", "--system", "summit", "--latency", "messages=1us"], "expected KIND=VALUE, of message"),
+        (["predict", "llh", "--system", "summit", "--latency", "message=1"], "'1' is not a time"),
+        (["predict", "llh", "--system", "summit", "--faster", "message=0"], "expected a factor of 1e-6 to 1e6"),
         (["predict", "lhl", "--from", "nowhere"], "did you mean 'llh'?"),
         (["predict", "llh", "--from", "nowhere"], "nowhere"),
         (["predict", "llh", "--from", "nowhere", "--statistic", "best"], "expected median"),

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from linkgauge.apps import catalogue
 from linkgauge.apps.program import program_of
 from linkgauge.errors import UsageError
-from linkgauge.expect.application import Curve, Curves, Mechanism, Predicted, predict
+from linkgauge.expect.application import Mechanism, Predicted, predict
+from linkgauge.expect.curves import BEGUN, Curve, Curves, CurvesOfRun, CurvesOfSystem, Faster
 from linkgauge.model.case import DEFAULTS
+from linkgauge.system import catalog
 
 SIZES = [1 << k for k in range(0, 25, 2)]
 LATENCY, GAP, HALF = 1000.0, 300.0, 500.0
@@ -27,10 +29,11 @@ def row(pattern: str, size: int, ns: float, ranks: int = 2, **more: Any) -> dict
             "source_memory": memory[0], "target_memory": memory[1], "median_ns": ns, **more}  # fmt: skip
 
 
-def curves(transport: str = "mpi") -> Curves:
+def curves(transport: str = "mpi", begun_ns: float | None = None) -> Curves:
     """Messages of 1000 ns + 1 ns a byte, one after another each 300 ns + 1 ns a byte; both ways twice as long.
 
     Collectives take 5000 ns + 2 ns a byte, a barrier 400 ns; copies 500 ns + 0.5 ns a byte, twice that together.
+    `begun_ns`: of an allreduce that is begun and waited for.
     """
     rows = []
     for size in SIZES:
@@ -47,12 +50,14 @@ def curves(transport: str = "mpi") -> Curves:
         for pattern in ("allreduce", "alltoallv"):
             rows.append(row(pattern, size, 5000 + 2 * size, transport=transport))
     rows.append(row("barrier", 0, 400.0, transport=transport))
-    return Curves(rows)
+    if begun_ns is not None:
+        rows += [row("allreduce", size, begun_ns, transport=transport, variant=BEGUN) for size in SIZES]
+    return CurvesOfRun(rows)
 
 
-def predicted(steps: str, collectives: str = "mpi") -> Predicted:
+def predicted(steps: str, collectives: str = "mpi", by: Curves | None = None) -> Predicted:
     file = catalogue.parse(f'description = "x"\nstep = [ {steps} ]', "made")
-    return predict(program_of(file, {}, 2), curves(collectives), Mechanism("mpi", collectives))
+    return predict(program_of(file, {}, 2), by or curves(collectives), Mechanism("mpi", collectives))
 
 
 def test_a_message_waits_for_its_sender() -> None:
@@ -91,6 +96,44 @@ def test_what_is_begun_goes_on_beside_only_where_it_has_a_processor() -> None:
     steps = '{ collective = "allreduce", bytes = 64, begun = true }, { compute = 4000 }, { wait = true }'
     assert predicted(steps).time_ns == pytest.approx(4000 + 5128)
     assert predicted(steps, "ccl").time_ns == pytest.approx(5128)
+
+
+def test_what_is_begun_takes_the_time_of_such_a_one() -> None:
+    """A library may have another algorithm for it: MPICH's allreduce is twice as quick begun."""
+    begun, whole = ('{ collective = "allreduce", bytes = 4096, begun = true }, { wait = true }',
+                    '{ collective = "allreduce", bytes = 4096 }')  # fmt: skip
+    by = curves(begun_ns=777.0)
+    assert predicted(begun, by=by).time_ns == 777
+    assert predicted(whole, by=by).time_ns == predicted(begun).time_ns == 5000 + 2 * 4096
+
+
+def test_faster_bytes_leave_the_latency() -> None:
+    steps = '{ collective = "allreduce", bytes = 4096 }, { copy = "host_to_device", bytes = 4096 }'
+    found = predicted(steps, by=Faster(curves(), {"collective": 4}))
+    first = 5000 + 2  # of the smallest size
+    assert found.kinds_ns[0]["collective"] == pytest.approx(first + (5000 + 2 * 4096 - first) / 4)
+    assert found.kinds_ns[0]["host_to_device"] == predicted(steps).kinds_ns[0]["host_to_device"]
+    assert predicted(steps, by=Faster(curves(), {"message": 9})) == predicted(steps)
+
+
+@pytest.mark.parametrize(("kind", "latency"), [("message", 0.0), ("message", 3000.0), ("collective", 3000.0)])
+def test_links_of_a_system_bound_each_step(kind: str, latency: float) -> None:
+    """Summit: a node's two NICs are 25 GB/s, a device's link to its host 50 GB/s."""
+    by = CurvesOfSystem(catalog.load("summit"), {kind: latency}, between_nodes=True)
+    message = predicted('{ when = "rank == 0", send = 1, bytes = 1048576 },'
+                        '{ when = "rank == 1", receive = 0, bytes = 1048576 }, { wait = true }', by=by)  # fmt: skip
+    assert message.time_ns == pytest.approx(1048576 / 25 + (latency if kind == "message" else 0.0))
+    copy = predicted('{ copy = "host_to_device", bytes = 1048576 }', by=by)
+    assert copy.time_ns == pytest.approx(1048576 / 50)
+    every = predicted('{ collective = "alltoall", bytes = 1048576 }', by=by)
+    assert every.time_ns == pytest.approx(1048576 / 25 + (latency if kind == "collective" else 0.0))
+    assert predicted("{ barrier = true }", by=by).time_ns == 0
+
+
+def test_a_system_without_a_network_bounds_nothing_between_nodes() -> None:
+    by = CurvesOfSystem(catalog.load("summitdev"), {}, between_nodes=True)
+    with pytest.raises(UsageError, match="no figure of summitdev bounds allreduce by mpi on 2 ranks"):
+        predicted('{ collective = "allreduce", bytes = 8 }', by=by)
 
 
 def test_copies_share_and_queues_go_on_beside() -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from linkgauge.app import run_options
 from linkgauge.app.command_line import PATH, argument, command, flag, option
 from linkgauge.errors import UsageError
+from linkgauge.model.quantity import parse_duration
+
+if TYPE_CHECKING:
+    from linkgauge.expect.curves import Curves
+    from linkgauge.store.run import Run
 
 
 @command("apps", epilog="Example: linkgauge run --app llh --set n=64 --devices host:2")
@@ -40,38 +46,116 @@ def _settings(parameters: object) -> str:
 @command("predict", epilog="Example: linkgauge predict llh,pipeline --from runs/curves --transport mpi")
 @argument("app", metavar="APP|FILE|all", help="Applications, apart by commas.")
 @option("--from", "from_run", type=PATH, metavar="RUN", help="The run whose curves tell; 'run --plan applications'.")
-@option("--measured", type=PATH, metavar="RUN", help="A run that measured them; by default the same one.")
+@option("--system", metavar="NAME|FILE", help="Instead of a run: the least time that a described system's links allow.")
+@option("--measured", type=PATH, metavar="RUN", help="A run that measured them; by default the one of --from.")
 @option("--set", "settings", multiple=True, metavar="NAME=NUMBER", help="A parameter; may be repeated.")
-@option("--ranks", callback=run_options.whole(1), metavar="NUMBER", help="How many ranks; by default all of the run's.")
-@option("--transport", help="Only these; by default all that the run has.")
+@option("--ranks", default="", metavar="LIST", help="How many, as 4 or 1:8:x2; by default all of the run or system.")
+@option("--weak", metavar="NAME", help="A parameter that grows with the ranks: it is as set on the fewest.")
+@option("--transport", help="Only these; by default all that the run has, of a system mpi and staging.")
 @option("--collectives", default="", help="Mechanism of collectives; by default that of messages.")
+@flag("--between-nodes", help="With --system: each rank on a node of its own.")
+@option("--latency", "latencies", multiple=True, metavar="KIND=TIME", help="With --system: what a step takes at least.")
+@option("--faster", "factors", multiple=True, metavar="KIND=NUMBER", help="What if bytes of these steps moved so many "
+        "times as fast? message, collective, host_to_device, device_to_host or within_device.")  # fmt: skip
 @option(
     "--statistic", default="median", help="Of what is measured: median, q1, p5 or min, where a machine was not quiet."
 )
 @flag("--json", "as_json", help="As JSON: times in ns.")
 def predict_command(
-    app: str, from_run: Path | None, measured: Path | None, settings: tuple[str, ...], ranks: int | None,
-    transport: str | None, collectives: str, statistic: str, as_json: bool,
+    app: str, from_run: Path | None, system: str | None, measured: Path | None, settings: tuple[str, ...], ranks: str,
+    weak: str | None, transport: str | None, collectives: str, between_nodes: bool, latencies: tuple[str, ...],
+    factors: tuple[str, ...], statistic: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """What an application takes, from a run's curves, beside what was measured."""
-    from linkgauge.apps import catalogue
+    """What an application takes, from a run's curves or a described system's links, beside what was measured."""
+    from linkgauge.apps.scaling import scaled
+    from linkgauge.expect.curves import Faster
     from linkgauge.model.case import DIMENSIONS
     from linkgauge.store.run import load
     from linkgauge.view.predicted import predictions, print_predictions
 
-    if from_run is None:
-        raise UsageError("--from is missing: expected a run folder, as 'linkgauge run --plan applications' makes one")
+    if (from_run is None) == (system is None):
+        raise UsageError(
+            "give --from RUN, as 'linkgauge run --plan applications' makes one, or --system NAME: expected one of both"
+        )
+    if system is None and (between_nodes or latencies):
+        raise UsageError("--between-nodes and --latency go with --system: a run's curves have both in them")
     texts: Any = run_options.application_texts({"app": [app]}, settings)["app"]
-    asked = [catalogue.asked(str(DIMENSIONS["app"].from_text(text)[0])).text for text in texts]
-    transports = [str(one) for one in DIMENSIONS["transport"].from_text(transport)] if transport else None
+    named = [str(DIMENSIONS["app"].from_text(text)[0]) for text in texts]
+    listed = run_options.counts("--ranks", ranks) if ranks else []
+    asked = [scaled(one, weak, min(listed, default=1)) for one in named]
     other = str(DIMENSIONS["collectives"].from_text(collectives)[0]) if collectives else ""
     if statistic not in ("median", "q1", "p5", "min"):
         raise UsageError(f"--statistic '{statistic}': expected median, q1, p5 or min")
-    source = load(from_run)
-    found = predictions(
-        asked, source, source if measured is None else load(measured), ranks, transports, other, f"{statistic}_ns"
-    )
-    if as_json:
-        print(json.dumps([one.plain() for one in found], indent=1))
+    factor_of = _by_kind("--faster", factors, _factor, ())
+    latency_ns = _by_kind("--latency", latencies, parse_duration, ("barrier",))
+    there = None if measured is None else load(measured)
+    if from_run is not None:
+        source = load(from_run)
+        curves, known, most = _of_run(source, f"{statistic}_ns")
+        there = source if there is None else there
     else:
-        print_predictions(found)
+        curves, known, most = _of_system(str(system), latency_ns, between_nodes)
+    if system is not None and not between_nodes and max(listed, default=1) > most:
+        raise UsageError(f"--ranks: {max(listed)} ranks: {system} has {most} devices a node; see --between-nodes")
+    transports = [str(one) for one in DIMENSIONS["transport"].from_text(transport)] if transport else known
+    usual = predictions(asked, curves, there, listed or [most], transports, other, f"{statistic}_ns")
+    found = usual
+    if factor_of:
+        found = predictions(asked, Faster(curves, factor_of), there, listed or [most], transports, other)
+    if as_json:
+        rows = [one.plain() for one in found]
+        for row, before in zip(rows, usual, strict=True) if factor_of else ():
+            row["as_it_is_ns"] = before.plain()["predicted_ns"]
+        print(json.dumps(rows, indent=1))
+    else:
+        print_predictions(found, bound_of=system, as_it_is=usual if factor_of else None)
+
+
+def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int]:
+    """A run's curves, the transports that it has, and its number of ranks. UsageError where it has no messages'."""
+    from linkgauge.expect.application import known_transports
+    from linkgauge.expect.curves import CurvesOfRun
+    from linkgauge.view.results import Results
+
+    rows = Results(source).rows
+    known = known_transports(rows)
+    if not known:
+        raise UsageError(
+            f"{source.path}: no pingpong: expected curves, as 'linkgauge run --plan applications' measures"
+        )
+    return CurvesOfRun(rows, statistic), known, max(len(row["devices"]) for row in rows)
+
+
+def _of_system(name: str, latency_ns: Mapping[str, float], between_nodes: bool) -> tuple[Curves, list[str], int]:
+    """What a system's links allow, by MPI directly and by way of the host, and how many devices a node has."""
+    from linkgauge.expect.curves import CurvesOfSystem
+    from linkgauge.system import catalog
+
+    described = catalog.load(name)
+    most = 2 if between_nodes else len(described.devices)
+    return CurvesOfSystem(described, latency_ns, between_nodes), ["mpi", "staging"], most
+
+
+def _by_kind(
+    flag_name: str, words: Sequence[str], read: Callable[[str], float], more: tuple[str, ...]
+) -> dict[str, float]:
+    """KIND=VALUE of an option that may be repeated."""
+    from linkgauge.expect.curves import MOVING
+
+    found = {}
+    for word in words:
+        kind, equals, text = word.partition("=")
+        if not equals or kind not in (*MOVING, *more):
+            raise UsageError(f"{flag_name} '{word}': expected KIND=VALUE, of {', '.join((*MOVING, *more))}")
+        found[kind] = read(text)
+    return found
+
+
+def _factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 1e-6 <= factor <= 1e6:
+        raise UsageError(f"--faster: '{text}': expected a factor of 1e-6 to 1e6, as 2")
+    return factor

@@ -11,7 +11,7 @@ import click
 
 from linkgauge.app.command_line import Decorated, option
 from linkgauge.apps import catalogue
-from linkgauge.errors import UsageError
+from linkgauge.errors import UsageError, one_line
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.dimension import Value, unique
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
@@ -21,6 +21,9 @@ from linkgauge.plan.environment import split_values
 from linkgauge.plan.jobs import named_jobs
 from linkgauge.plan.model import CaseTable, LaunchTable, Plan, narrowed, side_by_side
 from linkgauge.run.mpi_library import MpiInstallation, resolve
+
+_COUNT = re.compile(r"[0-9]{1,9}")
+_MOST_COUNTS = 1000
 
 
 def whole(least: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
@@ -47,6 +50,25 @@ def dimension_options(function: Decorated) -> Decorated:
                      help=dimension.help + choices)  # fmt: skip
         function = add(function)
     return function
+
+
+def counts(option_name: str, text: str) -> list[int]:
+    """Whole numbers from 1 of a list with ranges, as 64,1024 or 8:4096:x2. UsageError naming the option."""
+    found: list[int] = []
+    for part in text.split(","):
+        ends = part.strip().split(":")
+        step = ends[2][1:] if len(ends) == 3 and ends[2][:1] == "x" else "2" if len(ends) == 2 else "0"
+        if not 1 <= len(ends) <= 3 or not all(_COUNT.fullmatch(end) for end in (*ends[:2], step)):
+            raise UsageError(f"{option_name}: '{one_line(part[:40])}' is no count or range; write 64,1024 or 8:4096:x2")
+        first, last = int(ends[0]), int(ends[1] if len(ends) > 1 else ends[0])
+        if first < 1 or last < first or (len(ends) > 1 and int(step) < 2):
+            raise UsageError(
+                f"{option_name}: '{one_line(part[:40])}': expected such as 8:4096:x2, the smaller count first"
+            )
+        while first <= last and len(found) <= _MOST_COUNTS:
+            found.append(first)
+            first = first * int(step) if int(step) > 1 else last + 1
+    return found
 
 
 def dimension_values(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[Value, ...]]:

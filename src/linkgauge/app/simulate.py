@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json as json_module
-import re
 from pathlib import Path
 
 import click
 
 from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option
-from linkgauge.errors import UsageError, one_line
+from linkgauge.errors import UsageError
 
-_COUNT = re.compile(r"[0-9]{1,9}")
 _MOST_GPUS = 10_000_000
 
 
@@ -89,7 +87,7 @@ def simulate_command(
         raise UsageError("name a system (linkgauge system lists the described ones), or ask for --figures")
     fabric = of_system(catalog.load(system), dict(parse_setting(text) for text in settings))
     request = Request(pattern, parse_size(size), algorithm, distribution, root, seed)
-    counts = _counts(gpus, fabric.nodes * (gpus_per_node or fabric.gpus))
+    gpu_counts = _counts(gpus, fabric.nodes * (gpus_per_node or fabric.gpus))
     rules = parse_rules(routing, fabric)
     where = parse_placement(placement, seed)
     if (beside and background) or (pessimistic and not beside):
@@ -104,7 +102,7 @@ def simulate_command(
 
         factor = calibrated(load(calibrate), fabric, request)
     found = study(
-        fabric, request, counts, rules, where, per_node=gpus_per_node, factor=factor, what_if=not no_what_if,
+        fabric, request, gpu_counts, rules, where, per_node=gpus_per_node, factor=factor, what_if=not no_what_if,
         others=others,
     )  # fmt: skip
     from linkgauge.view import simulated  # after what may be refused: charts' libraries take long to load
@@ -173,22 +171,13 @@ def _write(path: Path, page: str) -> None:
 def _counts(text: str, most: int) -> list[int]:
     """Counts of GPUs of a list and ranges such as 8:4096:x2; doubling from 8 to all where it is empty."""
     if not text:
-        counts = [8]
-        while counts[-1] * 4 <= min(most, 4096):
-            counts.append(counts[-1] * 4)
-        return sorted({min(count, most) for count in counts} | {min(most, 4096)})
-    found: list[int] = []
-    for part in text.split(","):
-        ends = part.strip().split(":")
-        step = ends[2][1:] if len(ends) == 3 and ends[2][:1] == "x" else "2" if len(ends) == 2 else "0"
-        if not 1 <= len(ends) <= 3 or not all(_COUNT.fullmatch(end) for end in (*ends[:2], step)):
-            raise UsageError(f"--gpus: '{one_line(part[:40])}' is no count or range; write 64,1024 or 8:4096:x2")
-        first, last = int(ends[0]), int(ends[1] if len(ends) > 1 else ends[0])
-        if first < 1 or last < first or (len(ends) > 1 and int(step) < 2):
-            raise UsageError(f"--gpus: '{one_line(part[:40])}': expected such as 8:4096:x2, the smaller count first")
-        while first <= last and len(found) <= 1000:
-            found.append(first)
-            first = first * int(step) if int(step) > 1 else last + 1
+        usual = [8]
+        while usual[-1] * 4 <= min(most, 4096):
+            usual.append(usual[-1] * 4)
+        return sorted({min(count, most) for count in usual} | {min(most, 4096)})
+    from linkgauge.app.run_options import counts
+
+    found = counts("--gpus", text)
     if max(found) > min(most, _MOST_GPUS):
         raise UsageError(f"--gpus: {max(found)} GPUs: there are {most}")
     return found

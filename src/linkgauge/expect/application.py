@@ -1,5 +1,5 @@
-"""What an application takes, from curves that were measured: every rank followed through its steps, each as long as its
-curve says, with what it waits for.
+"""What an application takes, from curves that were measured or that links allow: every rank followed through its steps,
+each as long as its curve says, with what it waits for.
 
 - A message takes the half round trip of its size; a rank sends its messages one after the other, each as long after the
   one before as messages of a window are, and receives them so too (LogGP's L and g: Alexandrov et al. 1995). Where a
@@ -7,22 +7,23 @@ curve says, with what it waits for.
 - Of four ranks or more, messages' curves are those of pairs side by side, where the run has them: that is how ranks
   share what lies between them. Copies that several ranks have at one step are as long as those of all devices at once;
   those within a device as long as alone.
-- A collective begins when its last rank has come, and takes its curve's time. One that was begun without waiting goes
-  on beside what follows where its transport has a processor of its own (ccl), else within the wait.
+- A collective begins when its last rank has come, and takes its curve's time: where it is begun and waited for later,
+  that of such a one, if the run has it (MPI libraries take other algorithms there). One that was begun goes on beside
+  what follows where its transport has a processor of its own (ccl), else within the wait.
 - What is in a queue goes on beside the host thread; copies of one direction, of whichever queues, one after the other.
 """
 
 from __future__ import annotations
 
-import bisect
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.apps.program import AFTER, COLLECTIVE, COMPUTE, COPY, END, LOOP, SEND, SYNC, WAIT, Collective, Program
 from linkgauge.apps.step_file import COPIES
 from linkgauge.errors import UsageError
+from linkgauge.expect.curves import BEGUN, Curve, Curves, Row
 from linkgauge.model.patterns import PATTERNS, sent_and_received
 from linkgauge.model.transports import TRANSPORTS
 
@@ -30,70 +31,6 @@ MOST_STEPS = 2_000_000  # of all ranks
 OWN_PROCESSOR = ("ccl",)
 _COPY_CURVES = {"host_to_device": "host_to_device", "device_to_host": "device_to_host", "within_device": "local_copy"}
 _FIRST_WINDOW = 16
-Row = Mapping[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Curve:
-    """Times in ns at rising sizes in bytes, of one pattern by one mechanism on so many ranks."""
-
-    sizes: tuple[int, ...]
-    times: tuple[float, ...]
-
-    def __call__(self, size: int) -> float:
-        """The time of a size: between two on a line, below the first as that, beyond the last in proportion."""
-        sizes, times = self.sizes, self.times
-        if size <= sizes[0]:
-            return times[0]
-        if size >= sizes[-1]:
-            return times[-1] * size / sizes[-1]
-        high = bisect.bisect_left(sizes, size)
-        low = high - 1
-        part = (size - sizes[low]) / (sizes[high] - sizes[low])
-        return times[low] + part * (times[high] - times[low])
-
-
-class Curves:
-    """The curves of a run's headline rows, of default settings but for those that a case names."""
-
-    def __init__(self, rows: Sequence[Row], statistic: str = "median_ns") -> None:
-        """Keep what a curve can be of; `statistic`: which column of the summary is its time."""
-        points: dict[tuple[Any, ...], dict[int, list[float]]] = {}
-        for row in rows:
-            plain = (
-                row["median_ns"] is not None and not row["app"] and not row["beside"] and row["variant"] == ""
-                and row["groups"] == 1 and row["root"] == 0 and row["distribution"] == "" and not row["in_place"]
-                and row["cadence"] == "isolated" and row["via"] < 0 and row["collectives"] == ""
-            )  # fmt: skip
-            if not plain:
-                continue
-            memory = tuple(kind for kind in (row["source_memory"], row["target_memory"]))
-            key = (row["pattern"], row["transport"], memory, len(row["devices"]), row["window"])
-            points.setdefault(key, {}).setdefault(row["size"], []).append(float(row[statistic]))
-        self._curves = {}
-        for key, of_size in points.items():
-            sizes = sorted(of_size)
-            middles = (sorted(of_size[size])[len(of_size[size]) // 2] for size in sizes)
-            self._curves[key] = Curve(tuple(sizes), tuple(middles))
-
-    def find(
-        self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int], window: int = 1
-    ) -> Curve | None:
-        """The curve of the first of these numbers of ranks that there is one of."""
-        for count in ranks:
-            if (found := self._curves.get((pattern, transport, memory, count, window))) is not None:
-                return found
-        return None
-
-    def need(self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int]) -> Curve:
-        """The curve; UsageError saying how to measure it where there is none."""
-        found = self.find(pattern, transport, memory, ranks)
-        if found is None:
-            raise UsageError(
-                f"the run has no {pattern} by {transport} on {ranks[0]} device{'' if ranks[0] == 1 else 's'}: expected "
-                f"its curve, as 'linkgauge run --plan applications' measures it"
-            )
-        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,10 +263,11 @@ class _Following:
         return True
 
     def _collective_ns(self, wanted: Collective) -> float:
-        key = (wanted.pattern, len(wanted.ranks))
+        key = (wanted.pattern, len(wanted.ranks), wanted.begun)
         if key not in self._cached:
-            memory = self._by.memory
-            self._cached[key] = self._curves.need(*self._pattern_of(wanted), memory, (len(wanted.ranks),))
+            of = (wanted.pattern, self._by.collectives, self._by.memory, (len(wanted.ranks),))
+            begun = self._curves.find(*of, variant=BEGUN) if wanted.begun else None
+            self._cached[key] = begun or self._curves.need(*of)
         size = wanted.size
         if wanted.distribution and PATTERNS[wanted.pattern].distributed:
             ranks = len(wanted.ranks)
@@ -337,9 +275,6 @@ class _Following:
             even, _ = sent_and_received(wanted.pattern, ranks, size, "")
             size = round(size * max(*sent, *received) / max(even))
         return self._cached[key](size)
-
-    def _pattern_of(self, wanted: Collective) -> tuple[str, str]:
-        return wanted.pattern, self._by.collectives
 
 
 def mechanism_of(row: Row) -> Mechanism:

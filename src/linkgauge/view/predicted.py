@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.apps import catalogue
 from linkgauge.errors import UsageError
-from linkgauge.expect.application import Curves, Mechanism, Predicted, known_transports, mechanism_of, predict
+from linkgauge.expect.application import Mechanism, Predicted, mechanism_of, predict
+from linkgauge.expect.curves import Curves
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.step_times import KINDS, RankSteps, step_times
 from linkgauge.store.schema import IDENTITY
@@ -62,87 +64,102 @@ class Prediction:
 
 
 def predictions(
-    apps: Sequence[str],
-    source: Run,
-    measured: Run,
-    ranks: int | None,
-    transports: list[str] | None,
+    apps: Sequence[Callable[[int], str]],
+    curves: Curves,
+    measured: Run | None,
+    counts: Sequence[int],
+    transports: Sequence[str],
     collectives: str,
     statistic: str = "median_ns",
 ) -> list[Prediction]:
-    """Predict each application under each transport from the curves of `source`, beside what `measured` has of it."""
-    rows = Results(source).rows
-    curves = Curves(rows, statistic)
-    there = Results(measured)
-    told = step_times(measured)
+    """Predict each application, as it is on each number of ranks, under each transport, beside what `measured` has."""
+    there = None if measured is None else Results(measured)
+    told = {} if measured is None else step_times(measured)
     taken = {(row["app"], len(row["devices"]), mechanism_of(row)): row
-             for row in there.rows if PATTERNS[row["pattern"]].scripted}  # fmt: skip
-    count = ranks or max((len(row["devices"]) for row in rows), default=0)
-    chosen = transports or known_transports(rows)
-    if not chosen or not count:
-        raise UsageError(
-            f"{source.path}: no pingpong: expected curves, as 'linkgauge run --plan applications' measures"
-        )
+             for row in (there.rows if there else ()) if PATTERNS[row["pattern"]].scripted}  # fmt: skip
     found = []
-    for app in apps:
-        label = catalogue.label(app)
-        why = catalogue.why_not_here(app, count)
-        for transport in chosen:
-            by = Mechanism(transport, collectives or transport)
-            row = taken.get((app, count, by))
-            answer, reason = None, why
-            if not why:
-                try:
-                    answer = predict(catalogue.program(app, count), curves, by)
-                except UsageError as error:
-                    reason = str(error)
-            ranks_told = told.get(tuple(row[name] for name in IDENTITY), []) if row is not None else []
-            ns = float(row[statistic]) if row is not None and row[statistic] is not None else None
-            found.append(Prediction(label, count, by, answer, reason, ns, ranks_told))
+    for make in apps:
+        for count in counts:
+            app = make(count)
+            label = catalogue.label(app)
+            why = catalogue.why_not_here(app, count)
+            for transport in transports:
+                by = Mechanism(transport, collectives or transport)
+                row = taken.get((app, count, by))
+                answer, reason = None, why
+                if not why:
+                    try:
+                        answer = predict(catalogue.program(app, count), curves, by)
+                    except UsageError as error:
+                        reason = str(error)
+                ranks_told = told.get(tuple(row[name] for name in IDENTITY), []) if row is not None else []
+                ns = float(row[statistic]) if row is not None and row[statistic] is not None else None
+                found.append(Prediction(label, count, by, answer, reason, ns, ranks_told))
     return found
 
 
-def print_predictions(found: Sequence[Prediction]) -> None:
-    """Print a table, a row an application and mechanism, and a line of the errors."""
+def print_predictions(
+    found: Sequence[Prediction], bound_of: str | None = None, as_it_is: Sequence[Prediction] | None = None
+) -> None:
+    """Print a table, a row an application and mechanism, and a line of the errors.
+
+    `bound_of`: the system whose links tell, so that what is predicted is a least time. `as_it_is`: the same predictions
+    without the change that `found` supposes, which then stand beside instead of what was measured.
+    """
     from rich.table import Table
     from rich.text import Text
 
     from linkgauge.view.terminal import console
 
     out = console()
-    known = [one for one in found if one.predicted is not None]
-    table = Table(title="applications: predicted from curves, and measured", title_justify="left", title_style="bold",
-                  box=None, pad_edge=False, header_style="bold")  # fmt: skip
-    for name in (
-        "application",
-        "ranks",
-        "by",
-        "predicted",
-        "measured",
-        "error",
-        "by kind of step: predicted (measured)",
-    ):
-        right = name in ("ranks", "predicted", "measured", "error")
+    known = [(one, before) for one, before in zip(found, as_it_is or found, strict=True)
+             if one.predicted is not None and one.predicted.time_ns]  # fmt: skip
+    several = len({one.ranks for one, _ in known}) > 1
+    told = as_it_is is None and any(one.measured_ns is not None for one, _ in known)
+    time_name = "predicted" if bound_of is None else "at least"
+    title = "predicted from curves" if bound_of is None else f"the least time that the links of {bound_of} allow"
+    table = Table(title=f"applications: {title}{', and measured' if told else ''}", title_justify="left",
+                  title_style="bold", box=None, pad_edge=False, header_style="bold")  # fmt: skip
+    columns = ["application", "ranks", "by", time_name if as_it_is is None else f"{time_name}, as it is"]
+    columns += ["what if", "as fast"] if as_it_is is not None else []
+    columns += ["measured", "error" if bound_of is None else "of that"] if told else []
+    columns += ["as fast as on fewest"] if several else []
+    for name in (*columns, f"by kind of step{': predicted (measured)' if told else ''}"):
+        right = name in columns and name not in ("application", "by")
         table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
-    for one in known:
+    first: dict[tuple[str, Mechanism], float] = {}
+    for one, before in known:
         assert one.predicted is not None
-        by = one.mechanism
+        assert before.predicted is not None
+        by, time_ns = one.mechanism, one.predicted.time_ns
         how = by.transport if by.collectives == by.transport else f"{by.transport}, collectives by {by.collectives}"
-        kinds = [f"{kind} {time_text(mine)}{'' if told is None else f' ({time_text(told)})'}"
-                 for kind, mine, told in one.kinds()[:3]]  # fmt: skip
-        error = "" if one.error is None else f"{one.error:+.0%}"
-        taken = "" if one.measured_ns is None else time_text(one.measured_ns)
-        table.add_row(Text(one.app), str(one.ranks), how, time_text(one.predicted.time_ns), taken, error,
-                      ", ".join(kinds))  # fmt: skip
+        kinds = [f"{kind} {time_text(mine)}{'' if taken is None or not told else f' ({time_text(taken)})'}"
+                 for kind, mine, taken in one.kinds() if told or mine]  # fmt: skip
+        cells: list[Text | str] = [Text(one.app), str(one.ranks), how, time_text(before.predicted.time_ns)]
+        if as_it_is is not None:
+            cells += [time_text(time_ns), f"{before.predicted.time_ns / time_ns:.2f}x"]
+        if told and one.error is not None and one.measured_ns:
+            compared = f"{one.error:+.0%}" if bound_of is None else f"{one.measured_ns / time_ns:.1f}x"
+            cells += [time_text(one.measured_ns), compared]
+        elif told:
+            cells += ["", ""]
+        if several:
+            fewest = first.setdefault((one.app.partition(" ")[0], by), time_ns)
+            cells.append(f"{fewest / time_ns:.2f}x")
+        table.add_row(*cells, ", ".join(kinds[:3]))
     if known:
         out.print(table)
-    reasons = dict.fromkeys(one.why_not for one in found if one.why_not)
-    for reason in reasons:
-        out.print(Text(f"not predicted: {reason}"))
-    errors = [abs(one.error) for one in known if one.error is not None]
-    if errors:
-        ratios = statistics.median(math.exp(abs(math.log(1 + one.error))) for one in known if one.error is not None)
+    nothing = [one for one in found if one.predicted is not None and not one.predicted.time_ns]
+    if nothing:
+        where = ", ".join(dict.fromkeys(f"{one.app} on {one.ranks}" for one in nothing))
+        out.print(Text(f"moves nothing, and takes no time here: {where}"))
+    for reason, count in Counter(one.why_not for one in found if one.why_not).items():
+        out.print(Text(f"not predicted: {reason}{f' ({count} times)' if count > 1 else ''}"))
+    errors = [one.error for one, _ in known if one.error is not None]
+    if errors and told and bound_of is None:
+        ratios = statistics.median(math.exp(abs(math.log(1 + error))) for error in errors)
+        middle, most = statistics.median(map(abs, errors)), max(map(abs, errors))
         out.print(
-            f"{len(errors)} of {len(found)} predicted and measured: error {statistics.median(errors):.0%} in the "
-            f"median, {max(errors):.0%} at most; off by a factor of {ratios:.2f} in the median"
+            f"{len(errors)} of {len(found)} predicted and measured: error {middle:.0%} in the "
+            f"median, {most:.0%} at most; off by a factor of {ratios:.2f} in the median"
         )

@@ -1,0 +1,196 @@
+"""Times of patterns over sizes, by mechanism and number of ranks: those of a run, and those that links allow."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from linkgauge.errors import UsageError
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.system.model import System
+
+BEGUN = "nonblocking"  # MPI's collectives that are begun and waited for
+MOVING = ("message", "collective", "host_to_device", "device_to_host", "within_device")  # kinds of step, with bytes
+_LARGE_BYTES = 1 << 26
+Row = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Times in ns at rising sizes in bytes, of one pattern by one mechanism on so many ranks."""
+
+    sizes: tuple[int, ...]
+    times: tuple[float, ...]
+
+    def __call__(self, size: int) -> float:
+        """The time of a size: between two on a line, below the first as that, beyond the last in proportion."""
+        sizes, times = self.sizes, self.times
+        if size <= sizes[0]:
+            return times[0]
+        if size >= sizes[-1]:
+            return times[-1] * size / sizes[-1] if sizes[-1] else times[-1]
+        high = bisect.bisect_left(sizes, size)
+        low = high - 1
+        part = (size - sizes[low]) / (sizes[high] - sizes[low])
+        return times[low] + part * (times[high] - times[low])
+
+    def faster(self, factor: float) -> Curve:
+        """The same latency, and bytes that move so many times as fast."""
+        first = self.times[0]
+        return Curve(
+            self.sizes, tuple(first + (time - first) / factor if time > first else time for time in self.times)
+        )
+
+
+class Curves(Protocol):
+    """Where the times of an application's steps come from."""
+
+    def find(
+        self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int], window: int = 1,
+        variant: str = "",
+    ) -> Curve | None:  # fmt: skip
+        """The curve of the first of these numbers of ranks that there is one of."""
+
+    def need(self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int]) -> Curve:
+        """The same; UsageError saying what would bring it where there is none."""
+
+
+class CurvesOfRun:
+    """The curves of a run's headline rows, of default settings but for those that a case names."""
+
+    def __init__(self, rows: Sequence[Row], statistic: str = "median_ns") -> None:
+        """Keep what a curve can be of; `statistic`: which column of the summary is its time."""
+        points: dict[tuple[Any, ...], dict[int, list[float]]] = {}
+        for row in rows:
+            plain = (
+                row["median_ns"] is not None and not row["app"] and not row["beside"] and row["variant"] in ("", BEGUN)
+                and row["groups"] == 1 and row["root"] == 0 and row["distribution"] == "" and not row["in_place"]
+                and row["cadence"] == "isolated" and row["via"] < 0 and row["collectives"] == ""
+            )  # fmt: skip
+            if not plain:
+                continue
+            memory = (row["source_memory"], row["target_memory"])
+            key = (row["pattern"], row["transport"], memory, len(row["devices"]), row["window"], row["variant"])
+            points.setdefault(key, {}).setdefault(row["size"], []).append(float(row[statistic]))
+        self._curves = {}
+        for key, of_size in points.items():
+            sizes = sorted(of_size)
+            middles = (sorted(of_size[size])[len(of_size[size]) // 2] for size in sizes)
+            self._curves[key] = Curve(tuple(sizes), tuple(middles))
+
+    def find(
+        self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int], window: int = 1,
+        variant: str = "",
+    ) -> Curve | None:  # fmt: skip
+        """The curve of the first of these numbers of ranks that there is one of."""
+        for count in ranks:
+            if (found := self._curves.get((pattern, transport, memory, count, window, variant))) is not None:
+                return found
+        return None
+
+    def need(self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int]) -> Curve:
+        """The curve; UsageError saying how to measure it where there is none."""
+        found = self.find(pattern, transport, memory, ranks)
+        if found is None:
+            raise UsageError(
+                f"the run has no {pattern} by {transport} on {ranks[0]} device{'' if ranks[0] == 1 else 's'}: expected "
+                f"its curve, as 'linkgauge run --plan applications' measures it"
+            )
+        return found
+
+
+class CurvesOfSystem:
+    """The least times that a described system's links allow, and the latencies that somebody states beside them.
+
+    A time is the payload over the lowest bound of `expect` (where no rule bounds it, over what is typical), and never
+    less than the stated latency of its kind of step. Barriers, which no figure bounds, take that alone.
+    """
+
+    def __init__(self, system: System, latencies_ns: Mapping[str, float], between_nodes: bool) -> None:
+        """Take a system, latencies in ns by kind of step, and whether each rank has a node to itself."""
+        self._system = system
+        self._latencies = dict(latencies_ns)
+        self._between = between_nodes
+        self._found: dict[tuple[Any, ...], Curve | None] = {}
+
+    def find(
+        self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int], window: int = 1,
+        variant: str = "",
+    ) -> Curve | None:  # fmt: skip
+        """What the links allow the first number of ranks; None where no figure says."""
+        if window > 1 or variant:
+            return None
+        for count in ranks:
+            key = (pattern, transport, memory, count)
+            if key not in self._found:
+                self._found[key] = self._curve(*key)
+            if (found := self._found[key]) is not None:
+                return found
+        return None
+
+    def need(self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int]) -> Curve:
+        """The same; UsageError where no figure says."""
+        found = self.find(pattern, transport, memory, ranks)
+        if found is None:
+            raise UsageError(f"no figure of {self._system.name} bounds {pattern} by {transport} on {ranks[0]} ranks")
+        return found
+
+    def _curve(self, pattern: str, transport: str, memory: tuple[str, str], count: int) -> Curve | None:
+        from linkgauge.expect.of_case import ceilings
+
+        traits = PATTERNS[pattern]
+        latency = self._latencies.get(kind_of(pattern), 0.0) / traits.latency_share
+        if traits.latency_only or (count == 1 and traits.collective):
+            return Curve((0,), (latency,))
+        within = kind_of(pattern) not in ("message", "collective")
+        if self._between and not within and traits.side_by_side_of:  # each pair has ports of its own
+            return None
+        # The matrix of an application's alltoallv is applied to its size.
+        asked = "alltoall" if pattern == "alltoallv" else pattern
+        devices = (0,) if self._between else tuple(range(count))
+        found = ceilings(self._system, {"pattern": asked, "transport": transport, "devices": devices,
+                                        "nodes": 1 if within or not self._between else count,
+                                        "source_memory": memory[0], "target_memory": memory[1],
+                                        "size": _LARGE_BYTES})  # fmt: skip
+        rates = {kind: [one.value_bytes_per_s for one in found if one.kind == kind and one.value_bytes_per_s]
+                 for kind in ("bound", "typical")}  # fmt: skip
+        if not (known := rates["bound"] or rates["typical"]):
+            return None
+        ranks_there = len(devices) if within else count
+        payload = float(PATTERNS[asked].payload_bytes(_LARGE_BYTES, ranks_there, 1, ""))
+        rate = min(known)
+        return Curve((0, _LARGE_BYTES), (latency, latency + payload / rate * 1e9))
+
+
+class Faster:
+    """Curves of which some kinds of step move their bytes so many times as fast."""
+
+    def __init__(self, curves: Curves, factors: Mapping[str, float]) -> None:
+        """Take curves, and factors by kind of step (MOVING)."""
+        self._curves, self._factors = curves, factors
+
+    def _made(self, pattern: str, found: Curve) -> Curve:
+        return found.faster(self._factors.get(kind_of(pattern), 1.0))
+
+    def find(
+        self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int], window: int = 1,
+        variant: str = "",
+    ) -> Curve | None:  # fmt: skip
+        """The curve beneath, faster."""
+        found = self._curves.find(pattern, transport, memory, ranks, window, variant)
+        return None if found is None else self._made(pattern, found)
+
+    def need(self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int]) -> Curve:
+        """The curve beneath, faster; UsageError where there is none."""
+        return self._made(pattern, self._curves.need(pattern, transport, memory, ranks))
+
+
+def kind_of(pattern: str) -> str:
+    """The kind of step that a pattern's curve is for: one of MOVING, or `barrier`."""
+    if pattern == "barrier" or pattern in MOVING:
+        return pattern
+    if pattern == "local_copy":
+        return "within_device"
+    return "collective" if PATTERNS[pattern].collective else "message"

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from linkgauge.app import run_options
 from linkgauge.app.command_line import PATH, argument, command, flag, option
 from linkgauge.errors import UsageError
@@ -41,6 +43,36 @@ def apps_command(as_json: bool) -> None:
 def _settings(parameters: object) -> str:
     assert isinstance(parameters, dict)
     return " ".join(f"{name}={value}" for name, value in parameters.items())
+
+
+@command("convert", epilog="Example: linkgauge convert trace.*.json -o mine.toml && linkgauge run --app mine.toml")
+@argument("traces", metavar="TRACE...", type=PATH, nargs=-1, required=True, help="A file a rank, or one for all ranks.")
+@option("-o", "--output", type=PATH, metavar="FILE", help="The step file to write; by default it is printed.")
+def convert_command(traces: Sequence[Path], output: Path | None) -> None:
+    """Traces of a program as an application: what its ranks communicate, in their order.
+
+    PARAM's communication traces, PyTorch's execution traces and profiles, Chakra's traces; packed by gzip or not.
+    """
+    from linkgauge.apps.step_file import as_toml, step_file_of
+    from linkgauge.apps.traces import convert
+    from linkgauge.model.dimension import LONGEST_APP
+    from linkgauge.store.folder import write_atomically
+
+    document, lost = convert(traces)
+    step_file_of(document, str(traces[0]))
+    text = as_toml(document)
+    if len(text) > LONGEST_APP:
+        raise UsageError(
+            f"{traces[0]}: {len(text) >> 10} KiB of steps: expected at most {LONGEST_APP >> 10}, which travel with "
+            "a case; give a trace of fewer iterations"
+        )
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_atomically(output, text.encode())
+        click.echo(f"step file: {output}")
+    for words, count in lost.items():
+        click.echo(f"not in it: {words}{f' ({count} times)' if count > 1 else ''}", err=output is None)
 
 
 @command("predict", epilog="Example: linkgauge predict llh,pipeline --from runs/curves --transport mpi")

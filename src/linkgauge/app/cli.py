@@ -46,6 +46,8 @@ COMMANDS: tuple[CommandEntry, ...] = (
                  _MEASURE),
     CommandEntry("apps", "linkgauge.app.applications", "Applications by what they communicate, a sentence each.",
                  _MEASURE),
+    CommandEntry("convert", "linkgauge.app.applications", "Traces of a program as an application, to run and predict.",
+                 _MEASURE),
     CommandEntry("list", "linkgauge.app.listing", "What is here: devices, transports, patterns, plans, MPI libraries.",
                  _MEASURE),
     CommandEntry("watch", "linkgauge.app.watch", "The same cases again and again over hours, at a low cost.", _MEASURE),

@@ -71,6 +71,35 @@ def written(document: Mapping[str, Any]) -> str:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=True)
 
 
+def as_toml(document: Mapping[str, Any]) -> str:
+    """A document as TOML, a line a step."""
+    lines = [f"{key} = {_inline(value)}" for key, value in document.items() if key != "step"]
+    return "\n".join([*lines, "step = [", *_step_lines(document["step"], "  "), "]"]) + "\n"
+
+
+def _step_lines(steps: list[Mapping[str, Any]], indent: str) -> list[str]:
+    lines = []
+    for step in steps:
+        if "step" not in step:
+            lines.append(f"{indent}{_inline(step)},")
+            continue
+        rest = ", ".join(f"{_key(key)} = {_inline(value)}" for key, value in step.items() if key != "step")
+        lines += [f"{indent}{{ {rest}, step = [", *_step_lines(step["step"], indent + "  "), f"{indent}] }},"]
+    return lines
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_inline(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_inline(one) for one in value) + "]"
+    return json.dumps(value)  # numbers, true, and texts of ASCII with JSON's escapes are the same in TOML
+
+
+def _key(key: str) -> str:
+    return key if _NAME.fullmatch(key) else json.dumps(key)
+
+
 # --- shapes ----------------------------------------------------------------------------------------------------------
 
 

@@ -287,7 +287,7 @@ RANKS = Values(_ranks, _RANKS_EXPECTED)
 
 _APP_EXPECTED = "a name of 'linkgauge apps' or file:PATH, and parameters as NAME=NUMBER"
 _APP = re.compile(r"[A-Za-z0-9_-]{1,64}(@[0-9a-f]{8})?( [A-Za-z][A-Za-z0-9_]{0,31}=[0-9]{1,13})*( \{.*\})?")
-_LONGEST_APP = 1 << 18
+LONGEST_APP = 1 << 18  # bytes of a step file, which travels with its case
 
 
 def _app(item: Any) -> tuple[Value, ...]:
@@ -298,7 +298,7 @@ def _app(item: Any) -> tuple[Value, ...]:
     if isinstance(item, str) and item.startswith(_FILE):
         path, *settings = item[len(_FILE) :].split(" ")
         try:
-            document = parsed_toml(read_file(path, _LONGEST_APP, "a step file's TOML"), path)
+            document = parsed_toml(read_file(path, LONGEST_APP, "a step file's TOML"), path)
         except UsageError as error:
             raise WrongValueError(str(error)) from None
         try:
@@ -309,7 +309,7 @@ def _app(item: Any) -> tuple[Value, ...]:
         item = " ".join([name, *settings, body])
     if item in ("", "default"):
         return ("",)
-    if not isinstance(item, str) or len(item) > _LONGEST_APP or _APP.fullmatch(item) is None:
+    if not isinstance(item, str) or len(item) > LONGEST_APP or _APP.fullmatch(item) is None:
         raise WrongValueError(f"wrong value {_shown(item)[:80]}: expected {_APP_EXPECTED}")
     return (item,)
 

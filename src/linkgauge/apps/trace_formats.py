@@ -1,0 +1,371 @@
+"""Traces' files, each read into what its rank does.
+
+- PARAM's communication traces: a JSON list of `comms`, `in_msg_size`, ... (facebookresearch/param, commsTraceParser).
+- PyTorch's execution traces: JSON, nodes named `record_param_comms`; Chakra's host traces are these.
+- PyTorch's profiles: Kineto's JSON, `traceEvents`, kernels whose arguments have a `Collective name`.
+- Chakra's execution traces: protobuf (mlcommons/chakra, et_def.proto), a length before each message.
+"""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import itertools
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from linkgauge.apps.trace_steps import NOTHING, Group, RankSteps
+from linkgauge.errors import UsageError
+from linkgauge.files import read_file
+
+MOST_BYTES = 1 << 30  # of a trace, unpacked
+_ELEMENT_BYTES = {
+    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "half": 2, "float16": 2, "bfloat16": 2, "short": 2,
+    "int": 4, "int32": 4, "float": 4, "float32": 4, "long": 8, "int64": 8, "double": 8, "float64": 8,
+    "float8_e4m3fn": 1, "float8_e5m2": 1,
+}  # fmt: skip
+_CHAKRA_TYPES = ("allreduce", "reduce", "allgather", "gather", "scatter", "broadcast", "alltoall", "reducescatter",
+                 "reducescatterblock", "barrier")  # fmt: skip
+_COMPUTE_NODE, _SEND_NODE, _RECEIVE_NODE, _COLLECTIVE_NODE = 4, 5, 6, 7
+Entry = Mapping[str, Any]
+
+
+def read(path: Path, rank: RankSteps, number: int | None) -> str:
+    """Fill a rank from its file; what kind of trace it is."""
+    content = read_file(path, MOST_BYTES, "a trace: PARAM's or PyTorch's JSON, or Chakra's protobuf")
+    if content[:2] == b"\x1f\x8b":
+        content = _unpacked(content, path)
+    if content.lstrip()[:1] not in (b"[", b"{"):
+        _of_chakra(_messages(content, path), rank)
+        return "Chakra"
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        raise UsageError(f"{path}: not valid JSON: expected a trace of PARAM or PyTorch") from None
+    if isinstance(document, list) and all(isinstance(one, dict) for one in document):
+        _of_param(document, rank, number)
+        return "PARAM"
+    nodes = document.get("nodes") if isinstance(document, dict) else None
+    events = document.get("traceEvents") if isinstance(document, dict) else None
+    if isinstance(nodes, list) and all(isinstance(one, dict) for one in nodes):
+        _of_execution(nodes, rank)
+        return "PyTorch's execution"
+    if isinstance(events, list) and all(isinstance(one, dict) for one in events):
+        _of_profile(events, rank)
+        return "PyTorch's profiler"
+    raise UsageError(f"{path}: no trace: expected a list with 'comms', or an object with 'nodes' or 'traceEvents'")
+
+
+def _unpacked(content: bytes, path: Path) -> bytes:
+    unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        found = unpacker.decompress(content, MOST_BYTES + 1)
+    except (zlib.error, gzip.BadGzipFile):
+        raise UsageError(f"{path}: a damaged gzip file: expected a trace") from None
+    if len(found) > MOST_BYTES:
+        raise UsageError(f"{path}: more than {MOST_BYTES >> 20} MiB unpacked, too large: expected a trace")
+    return found
+
+
+def _element(rank: RankSteps, name: object) -> int:
+    plain = re.sub(r"^.*[:.(]|\)$", "", str(name).strip().lower().replace("c10::", "")).replace("long int", "long")
+    if plain not in _ELEMENT_BYTES:
+        raise rank.fail(f"dtype {str(name)[:40]!r}: expected one of {', '.join(_ELEMENT_BYTES)}")
+    return _ELEMENT_BYTES[plain]
+
+
+def _list_of_numbers(value: object) -> list[int]:
+    """A list, or the text of one; empty where it is neither."""
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value) if len(value) < 1 << 16 else []
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return []
+    return [one for one in value if isinstance(one, int)] if isinstance(value, list) else []
+
+
+def _group_of(ranks: Sequence[int]) -> Group | None:
+    """First rank, stride and number of equally spaced ranks; None where they are otherwise."""
+    if len(ranks) < 2:
+        return (ranks[0], 1, 1) if ranks else None
+    steps = {after - before for before, after in itertools.pairwise(ranks)}
+    return (ranks[0], ranks[1] - ranks[0], len(ranks)) if len(steps) == 1 and min(steps) > 0 else None
+
+
+def _sub_group(rank: RankSteps, ranks: Sequence[int], of_all: int) -> Group | None:
+    """The group where it is not all ranks."""
+    if not ranks or (of_all and len(ranks) >= of_all):
+        return None
+    group = _group_of(sorted(ranks))
+    if group is None:
+        raise rank.fail(f"a group of ranks {', '.join(map(str, ranks[:8]))}: expected ranks at equal distances")
+    return group
+
+
+# --- PARAM -----------------------------------------------------------------------------------------------------------
+
+
+def _of_param(entries: Sequence[Entry], rank: RankSteps, number: int | None) -> None:
+    waits = any(str(one.get("comms", "")).lower() == "wait" for one in entries)
+    most = max((one["world_size"] for one in entries if isinstance(one.get("world_size"), int)), default=0)
+    for index, entry in enumerate(entries):
+        rank.at(index)
+        if "compute" in entry:
+            rank.lost["compute kernels, whose time PARAM's traces do not have"] += 1
+        if "comms" not in entry:
+            continue
+        name = str(entry["comms"])
+        plain = re.sub(r"[^a-z]", "", name.lower())
+        if plain in ("wait", "barrier", *NOTHING):
+            rank.collective(name, {"in": 0, "out": 0}, None, 0, False)
+            continue
+        element = _element(rank, entry.get("dtype", ""))
+        sizes = {
+            "in": rank.whole(entry, "in_msg_size", 0) * element,
+            "out": rank.whole(entry, "out_msg_size", 0) * element,
+        }
+        if plain in ("send", "isend", "recv", "irecv"):
+            verb, key = ("send", "dst_rank") if "send" in plain else ("receive", "src_rank")
+            rank.message(verb, rank.whole(entry, key), sizes["in"] or sizes["out"])
+            if not plain.startswith("i"):
+                rank.wait()
+            continue
+        ranks = _list_of_numbers(entry.get("global_ranks"))
+        root = rank.whole(entry, "root", 0) if entry.get("root") is not None else 0
+        split = _list_of_numbers(entry.get("in_split"))
+        rank.collective(name, sizes, _sub_group(rank, ranks, most), root, waits, uneven=len(set(split)) > 1)
+    rank.lost["what ranks computed between: PARAM's traces have none"] += 1 if number in (None, 0) else 0
+
+
+# --- PyTorch ---------------------------------------------------------------------------------------------------------
+
+
+def _of_execution(nodes: Sequence[Entry], rank: RankSteps) -> None:
+    """Host traces have no times: collectives in the order of their begin, those without a wait until the end."""
+    by_id = {one.get("id"): one for one in nodes}
+    rank.lost["what was computed between, and when DDP's and FSDP's collectives were waited for: no times in it"] += 1
+    told = [one for one in nodes if one.get("name") == "record_param_comms"]
+    attributes = [_attributes(one) for one in told]
+    # Before schema 1.0.3 a node has no such attributes: what there is stands in its inputs.
+    all_ranks = max((size for one in attributes if isinstance(size := one.get("pg_size"), int)), default=0)
+    for node, found in sorted(zip(told, attributes, strict=True), key=lambda pair: _number(pair[0].get("id"))):
+        rank.at(_number(node.get("id")))
+        if "collective_name" not in found:
+            _of_inputs(node, rank)
+            continue
+        name = str(found["collective_name"])
+        element = _element(rank, found.get("dtype", "float"))
+        sizes = {
+            "in": rank.whole(found, "in_msg_nelems", 0) * element,
+            "out": rank.whole(found, "out_msg_nelems", 0) * element,
+        }
+        parent = by_id.get(node.get("ctrl_deps"), {})
+        plain = name.lower().removesuffix("anysource")
+        if plain in ("send", "recv"):
+            verb, key = ("send", "dst") if plain == "send" else ("receive", "src")
+            rank.message(verb, _argument(rank, parent, key), sizes["in"] or sizes["out"])
+            continue
+        root = _argument(rank, parent, "root_rank", 0)
+        size = rank.whole(found, "pg_size", 0)
+        first, stride = rank.whole(found, "global_rank_start", 0), rank.whole(found, "global_rank_stride", 1)
+        group = (first, stride or 1, size) if 0 < size < all_ranks and name != "wait" else None
+        split = _list_of_numbers(found.get("in_split_size"))
+        rank.collective(name, sizes, group, root, name not in ("wait", "barrier"), uneven=len(set(split)) > 1)
+
+
+def _attributes(node: Entry) -> dict[str, Any]:
+    listed = node.get("attrs")
+    return (
+        {str(one.get("name")): one.get("value") for one in listed if isinstance(one, dict)}
+        if isinstance(listed, list)
+        else {}
+    )
+
+
+def _number(value: object) -> int:
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _of_inputs(node: Entry, rank: RankSteps) -> None:
+    """A node of the schemas before 1.0.3: tensors, ..., the collective's name, ... as inputs."""
+    inputs, outputs = node.get("inputs"), node.get("outputs")
+    values = inputs.get("values", []) if isinstance(inputs, dict) else inputs if isinstance(inputs, list) else []
+    got = outputs.get("values", []) if isinstance(outputs, dict) else outputs if isinstance(outputs, list) else []
+    name = next((one for one in values if isinstance(one, str)), "")
+    if name:
+        rank.collective(name, {"in": _tensor_bytes(values), "out": _tensor_bytes(got)}, None, 0, name != "barrier")
+
+
+def _tensor_bytes(value: object) -> int:
+    """Bytes of the tensors in nested lists: [id, storage, offset, elements, bytes of one, device]."""
+    if not isinstance(value, list):
+        return 0
+    if len(value) == 6 and isinstance(value[5], str) and all(isinstance(one, int) for one in value[:5]):
+        return max(0, int(value[3])) * max(0, int(value[4]))
+    return sum(_tensor_bytes(one) for one in value if isinstance(one, list))
+
+
+def _argument(rank: RankSteps, node: Entry, name: str, default: int | None = None) -> int:
+    """An argument of a c10d operator, by its place in the operator's schema."""
+    schema = str(_attributes(node).get("op_schema", ""))
+    inside = schema.partition("(")[2].partition(") ->")[0]
+    names = [one.strip().split(" ")[-1].split("=")[0] for one in inside.split(",")]
+    inputs = node.get("inputs")
+    values = inputs.get("values", []) if isinstance(inputs, dict) else []
+    if name in names and names.index(name) < len(values):
+        return rank.whole({name: values[names.index(name)]}, name)
+    if default is None:
+        raise rank.fail(f"a message whose operator states no {name}: expected c10d's send and recv_ around it")
+    return default
+
+
+def _of_profile(events: Sequence[Entry], rank: RankSteps) -> None:
+    """Kernels by their begin: other kernels are time, and one that begins after a collective's end waits for it."""
+    kernels = sorted(
+        (one for one in events if one.get("cat") == "kernel" and isinstance(one.get("ts"), int | float)
+         and isinstance(one.get("dur"), int | float)), key=lambda one: float(one["ts"]))  # fmt: skip
+    all_ranks = max((_number(_arguments(one).get("Group size")) for one in kernels), default=0)
+    ends: list[float] = []
+    busy_until = 0.0
+    for index, kernel in enumerate(kernels):
+        rank.at(index)
+        begin, end = float(kernel["ts"]), float(kernel["ts"]) + max(0.0, float(kernel["dur"]))
+        found = _arguments(kernel)
+        if any(one <= begin for one in ends):
+            rank.wait()
+            ends = []
+        if "Collective name" not in found:
+            # What several streams compute at once counts once.
+            rank.compute(round((end - max(begin, busy_until)) * 1e3))
+            busy_until = max(busy_until, end)
+            continue
+        element = _element(rank, found.get("dtype", "float"))
+        sizes = {
+            "in": rank.whole(found, "In msg nelems", 0) * element,
+            "out": rank.whole(found, "Out msg nelems", 0) * element,
+        }
+        ranks = _list_of_numbers(found.get("Process Group Ranks"))
+        split = _list_of_numbers(found.get("In split size"))
+        name = str(found["Collective name"])
+        if name.lower() in ("send", "recv"):
+            verb, key = ("send", "Dst Rank") if name.lower() == "send" else ("receive", "Src Rank")
+            rank.message(verb, rank.whole(found, key), sizes["in"] or sizes["out"])
+        else:
+            rank.collective(name, sizes, _sub_group(rank, ranks, all_ranks), rank.whole(found, "Root", 0), True,
+                            uneven=len(set(split)) > 1)  # fmt: skip
+        ends.append(end)
+    rank.lost["what multiprocessors computing and communicating take from each other: compute is time of the host"] += 1
+
+
+def _arguments(event: Entry) -> Entry:
+    found = event.get("args")
+    return found if isinstance(found, dict) else {}
+
+
+# --- Chakra ----------------------------------------------------------------------------------------------------------
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return number, at
+        if shift > 63:
+            raise ValueError
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Fields of a protobuf message: number, and a number or bytes (protobuf.dev, Encoding)."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        kind = key & 7
+        if kind == 0:
+            value, at = _varint(data, at)
+            yield key >> 3, value
+            continue
+        if kind == 2:
+            length, at = _varint(data, at)
+        else:
+            length = {1: 8, 5: 4}[kind]
+        if at + length > len(data):
+            raise ValueError
+        yield key >> 3, data[at : at + length]
+        at += length
+
+
+def _messages(content: bytes, path: Path) -> Iterator[dict[str, Any]]:
+    """Nodes of a Chakra trace: id, name, type, deps, duration in us, and attributes that are numbers or texts."""
+    at = 0
+    try:
+        first = True
+        while at < len(content):
+            length, at = _varint(content, at)
+            if at + length > len(content):
+                raise ValueError
+            if not first:  # the first is the trace's metadata
+                yield _node(content[at : at + length])
+            first = False
+            at += length
+    except (ValueError, IndexError, KeyError):
+        raise UsageError(f"{path}: no trace of Chakra (damaged at byte {at}): expected its protobuf, or JSON") from None
+
+
+def _node(data: bytes) -> dict[str, Any]:
+    node: dict[str, Any] = {"id": 0, "name": "", "type": 0, "deps": [], "us": 0}
+    for number, value in _fields(data):
+        if isinstance(value, int):
+            key = {1: "id", 3: "type", 7: "us"}.get(number)
+            if key:
+                node[key] = value
+            elif number in (4, 5):
+                node["deps"].append(value)
+        elif number == 2:
+            node["name"] = value.decode(errors="replace")
+        elif number in (4, 5):
+            at = 0
+            while at < len(value):
+                one, at = _varint(value, at)
+                node["deps"].append(one)
+        elif number == 10:
+            fields = dict(_fields(value))
+            name = fields.get(1, b"")
+            held = next((v for k, v in fields.items() if k > 2), 0)
+            if isinstance(name, bytes):
+                node[name.decode(errors="replace")] = held if isinstance(held, int) else held.decode(errors="replace")
+    return node
+
+
+def _of_chakra(nodes: Iterator[dict[str, Any]], rank: RankSteps) -> None:
+    """Nodes by their numbers: kernels are time, and what needs a collective or a message waits for it."""
+    under_way: set[int] = set()
+    for node in sorted(nodes, key=lambda one: one["id"]):
+        rank.at(node["id"])
+        host = bool(node.get("is_cpu_op"))
+        if under_way & set(node["deps"]):
+            rank.wait()
+            under_way = set()
+        if node["type"] == _COMPUTE_NODE and not host:
+            rank.compute(node["us"] * 1000)
+        elif node["type"] in (_SEND_NODE, _RECEIVE_NODE):
+            verb, key = ("send", "comm_dst") if node["type"] == _SEND_NODE else ("receive", "comm_src")
+            rank.message(verb, rank.whole(node, key), rank.whole(node, "comm_size"))
+            under_way.add(node["id"])
+        elif node["type"] == _COLLECTIVE_NODE and not host and "comm_type" in node:
+            kind = rank.whole(node, "comm_type")
+            if kind >= len(_CHAKRA_TYPES):
+                raise rank.fail(f"comm_type {kind}: expected 0 to {len(_CHAKRA_TYPES) - 1}")
+            size = rank.whole(node, "comm_size", 0)
+            rank.collective(
+                _CHAKRA_TYPES[kind], {"in": size, "out": size}, None, rank.whole(node, "comm_root", 0), True
+            )
+            under_way.add(node["id"])
+    rank.lost["order of streams beside each other: steps follow the nodes' numbers and what they need"] += 1

@@ -1,0 +1,165 @@
+"""What one rank of a trace does, gathered step by step; and steps that follow themselves as loops."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from linkgauge.errors import UsageError
+
+# Collectives' many names, without their separators. The second: what a file's size is: that which each rank puts "in",
+# or what it gets "out", a block of it for each rank.
+_PATTERNS = {
+    "allreduce": ("allreduce", "in"), "allreducecoalesced": ("allreduce", "in"), "broadcast": ("broadcast", "in"),
+    "reduce": ("reduce", "in"), "allgather": ("allgather", "in"), "allgatherbase": ("allgather", "in"),
+    "allgatherintotensor": ("allgather", "in"), "allgatherintotensorcoalesced": ("allgather", "in"),
+    "allgathercoalesced": ("allgather", "in"), "allgatherv": ("allgather", "in"),
+    "reducescatter": ("reduce_scatter", "out"), "reducescatterbase": ("reduce_scatter", "out"),
+    "reducescattertensor": ("reduce_scatter", "out"), "reducescattertensorcoalesced": ("reduce_scatter", "out"),
+    "reducescattercoalesced": ("reduce_scatter", "out"), "reducescatterv": ("reduce_scatter", "out"),
+    "reducescatterblock": ("reduce_scatter", "out"),
+    "alltoall": ("alltoall", "in"), "alltoallbase": ("alltoall", "in"), "alltoallsingle": ("alltoall", "in"),
+    "alltoallv": ("alltoall", "in"), "gather": ("gather", "in"), "scatter": ("scatter", "out"),
+}  # fmt: skip
+NOTHING = ("init", "batchisendirecv", "coalescedbegin", "coalescedend", "startcoalescing", "endcoalescing")
+_LONGEST_LOOP = 512
+Group = tuple[int, int, int]
+"""Ranks at equal distances: the first, how far apart, and how many."""
+Steps = list[dict[str, Any]]
+
+
+class RankSteps:
+    """What one rank does, gathered step by step."""
+
+    def __init__(self, where: str, lost: Counter[str]) -> None:
+        """Take the file's name, for errors, and where to count what is lost."""
+        self.where = where
+        self.steps: Steps = []
+        self.lost = lost
+        self.peers = False  # names ranks, so that it is of so many ranks only
+        self.most_ranks = 1
+        self._under_way = False
+        self._entry = 0
+
+    def fail(self, words: str) -> UsageError:
+        """What is wrong with the entry in hand."""
+        return UsageError(f"{self.where}: entry {self._entry}: {words}")
+
+    def at(self, entry: int) -> None:
+        """From now on errors are of this entry."""
+        self._entry = entry
+
+    def whole(self, entry: Mapping[str, Any], key: str, default: int | None = None) -> int:
+        """A whole number of 0 or more; some traces write it as a text."""
+        value = entry.get(key, default)
+        if isinstance(value, str) and value.isdecimal() and len(value) < 19:
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 50:
+            raise self.fail(f"{key} is {str(value)[:40]!r}: expected a whole number of 0 or more")
+        return value
+
+    def compute(self, ns: int) -> None:
+        """Time of the rank's own work, added to what went just before."""
+        if ns > 0:
+            if self.steps and "compute" in self.steps[-1]:
+                self.steps[-1]["compute"] += ns
+            else:
+                self.steps.append({"compute": ns})
+
+    def wait(self) -> None:
+        """Wait for all that is under way, if anything is."""
+        if self._under_way:
+            self.steps.append({"wait": True})
+            self._under_way = False
+
+    def message(self, verb: str, peer: int, size: int) -> None:
+        """A message of so many bytes, which is then under way."""
+        self.peers = True
+        self.most_ranks = max(self.most_ranks, peer + 1)
+        if size:
+            self.steps.append({verb: peer, "bytes": size})
+            self._under_way = True
+
+    def collective(self, name: str, sizes: Mapping[str, int], group: Group | None, root: int,
+                   begun: bool, uneven: bool = False) -> None:  # fmt: skip
+        """Of `sizes` in bytes, `in` and `out`; `group`: None for all."""
+        plain = re.sub(r"[^a-z0-9]", "", name.lower())
+        step: dict[str, Any]
+        if plain == "wait":
+            self.wait()
+            return
+        if plain in NOTHING:
+            return
+        if plain == "barrier":
+            step = {"barrier": True}
+        elif plain not in _PATTERNS:
+            self.lost[f"'{name[:40]}', which is no pattern here"] += 1
+            return
+        else:
+            pattern, side = _PATTERNS[plain]
+            size = sizes[side] or max(sizes.values())
+            if size == 0:
+                return
+            step = {"collective": pattern, "bytes": self._bytes(pattern, size, group)}
+            if uneven:
+                self.lost["uneven shares of an alltoall: each destination gets the mean"] += 1
+            if pattern in ("broadcast", "reduce", "gather", "scatter"):
+                step["root"] = root
+                if root:
+                    self.peers = True
+                    self.most_ranks = max(self.most_ranks, root + 1)
+            if begun:
+                step["begun"] = self._under_way = True
+        if group is not None:
+            step["group"] = _group_formula(*group)
+            self.peers = True
+            self.most_ranks = max(self.most_ranks, group[0] + (group[2] - 1) * group[1] + 1)
+        self.steps.append(step)
+
+    def _bytes(self, pattern: str, size: int, group: Group | None) -> Any:
+        """m of the pattern, of so many bytes of one rank; a formula of `ranks` where all take part."""
+        words = -(-size // 4) * 4
+        if words != size:
+            self.lost["sizes that are no whole 4 bytes: rounded up"] += 1
+        if pattern == "alltoall":
+            if group is not None:
+                return max(4, size // group[2] // 4 * 4)
+            return f"max(4, {words} // ranks // 4 * 4)"
+        if pattern in ("allgather", "reduce_scatter", "gather", "scatter"):
+            return words * group[2] if group is not None else f"{words} * ranks"
+        return words
+
+
+def _group_formula(first: int, stride: int, count: int) -> str:
+    """What is 0 on the ranks of a group, and on each other rank something of its own."""
+    within = f"rank >= {first} and rank < {first + stride * count}"
+    if stride > 1:
+        within += f" and (rank - {first}) % {stride} == 0"
+    return f"0 if {within} else 1 + rank"
+
+
+def looped(steps: Steps) -> Steps:
+    """The same steps, with what follows itself as a loop; the longest stretch that does so first."""
+    keys = [json.dumps(step, sort_keys=True) for step in steps]
+    found: Steps = []
+    at = 0
+    while at < len(steps):
+        best, times = 0, 1
+        for length in range(1, min(_LONGEST_LOOP, (len(steps) - at) // 2) + 1):
+            if keys[at] != keys[at + length] or keys[at : at + length] != keys[at + length : at + 2 * length]:
+                continue
+            turns = 2
+            while keys[at : at + length] == keys[at + turns * length : at + (turns + 1) * length]:
+                turns += 1
+            if (turns - 1) * length > (times - 1) * best:
+                best, times = length, turns
+        if best:
+            found.append({"repeat": times, "step": looped(steps[at : at + best]) if best > 1 else [steps[at]]})
+            at += best * times
+        else:
+            found.append(steps[at])
+            at += 1
+    return found

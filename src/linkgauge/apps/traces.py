@@ -1,0 +1,73 @@
+"""Traces of real programs as step files, a file a rank: what they communicate, in their order, with what is lost said.
+
+One file stands for every rank; of several the numbers in their names say the ranks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from linkgauge.apps.trace_formats import read
+from linkgauge.apps.trace_steps import RankSteps, Steps, looped
+from linkgauge.errors import UsageError
+
+_MOST_RANKS = 4096
+
+
+def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
+    """The step file's document of traces, a file a rank or one for all ranks; and how often what was lost.
+
+    Raises:
+        UsageError: a file cannot be read or is no trace, or one file names ranks that it cannot speak for.
+    """
+    lost: Counter[str] = Counter()
+    if len(paths) > _MOST_RANKS:
+        raise UsageError(f"{len(paths)} traces: expected at most {_MOST_RANKS}")
+    ranks, kinds = [], set()
+    for number, path in enumerate(_in_order(paths)):
+        rank = RankSteps(str(path), lost)
+        kinds.add(read(path, rank, number if len(paths) > 1 else None))
+        rank.wait()
+        rank.steps = looped(rank.steps)
+        ranks.append(rank)
+    if not any("compute" not in step for rank in ranks for step in rank.steps):
+        raise UsageError(f"{paths[0]}: no communication in it: expected a trace of several ranks")
+    count = len(ranks)
+    most = max(rank.most_ranks for rank in ranks)
+    alike = all(rank.steps == ranks[0].steps for rank in ranks)
+    if count == 1 and any("send" in one or "receive" in one for one in _all(ranks[0].steps)):
+        raise UsageError(f"{paths[0]}: one rank's messages say not what the others do: expected a trace of each rank")
+    if count > 1 and most > count:
+        raise UsageError(f"{paths[0]}: rank {most - 1} takes part, and there are {count} traces: expected one a rank")
+    document: dict[str, Any] = {
+        "description": f"{Path(paths[0]).name}{f' and {count - 1} more' if count > 1 else ''}: a trace of "
+                       f"{', '.join(sorted(kinds))}",
+    }  # fmt: skip
+    if count > 1:
+        document["needs"] = {f"ranks == {count}": f"{count} ranks, as the traces have"}
+    elif ranks[0].peers:
+        document["needs"] = {f"ranks >= {most}": f"{most} ranks or more, which the trace names"}
+    if alike:
+        document["step"] = ranks[0].steps
+    else:
+        document["step"] = [{"repeat": 1, "when": f"rank == {number}", "step": rank.steps}
+                            for number, rank in enumerate(ranks) if rank.steps]  # fmt: skip
+    return document, lost
+
+
+def _in_order(paths: Sequence[Path]) -> list[Path]:
+    """By the last number in the names where each has one of its own, else as given."""
+    numbers = [re.findall(r"\d+", path.name.split(".json")[0].split(".et")[0]) for path in paths]
+    if all(numbers) and len({int(found[-1][:9]) for found in numbers}) == len(paths):
+        return [path for _, path in sorted(zip((int(found[-1][:9]) for found in numbers), paths, strict=True))]
+    return list(paths)
+
+
+def _all(steps: Steps) -> Iterator[dict[str, Any]]:
+    for step in steps:
+        yield step
+        yield from _all(step.get("step", []))

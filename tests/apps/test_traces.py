@@ -1,0 +1,193 @@
+"""Traces of other tools become step files that run: sizes, order, groups and waits as the traces have them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linkgauge.app.cli import run_command
+from linkgauge.apps import catalogue
+from linkgauge.apps.program import amounts, program_of
+from linkgauge.apps.step_file import as_toml, step_file_of
+from linkgauge.apps.trace_steps import Steps, looped
+from linkgauge.apps.traces import convert
+from linkgauge.model.shape import parsed_toml
+
+PARAM = [
+    {"comms": "init"},
+    {"comms": "all_reduce", "in_msg_size": 1024, "out_msg_size": 1024, "dtype": "Float", "req": 1, "world_size": 2},
+    {"compute": "gemm", "mm_dim": 64},
+    {"comms": "all_to_allv", "in_msg_size": 4096, "out_msg_size": 4096, "dtype": "half", "in_split": [1024, 3072],
+     "out_split": [1024, 3072], "world_size": 2},
+    {"comms": "wait", "req": 1},
+    {"comms": "reduce_scatter", "in_msg_size": 64, "out_msg_size": 32, "dtype": "long", "world_size": 2},
+    {"comms": "barrier"},
+]  # fmt: skip
+
+
+def written(folder: Path, name: str, content: object) -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return path
+
+
+def moved(document: dict[str, Any], ranks: int, rank: int = 0) -> dict[str, tuple[int, int]]:
+    """How often a rank has what, and how many bytes together."""
+    made = program_of(step_file_of(document, "trace"), {}, ranks)
+    return {name: (one.count, one.total) for name, one in amounts(made, rank).items()}
+
+
+def test_param(tmp_path: Path) -> None:
+    document, lost = convert([written(tmp_path, "0.json", PARAM)])
+    assert moved(document, 2) == {
+        "allreduce": (1, 4096),
+        "alltoall": (1, 4096),
+        "reduce_scatter": (1, 512),
+        "barrier": (1, 0),
+    }
+    assert moved(document, 4)["alltoall"] == (1, 2048)  # of as many bytes of a rank, for more destinations
+    verbs = [next(iter(step)) for step in document["step"]]
+    assert verbs == ["collective", "collective", "wait", "collective", "barrier", "wait"]
+    assert any("uneven" in words for words in lost)
+    assert any("compute kernels" in words for words in lost)
+
+
+def test_messages_need_a_trace_of_each_rank(tmp_path: Path) -> None:
+    sends = {"comms": "isend", "dst_rank": 1, "in_msg_size": 16, "out_msg_size": 16, "dtype": "int"}
+    receives = {"comms": "irecv", "src_rank": 0, "in_msg_size": 16, "out_msg_size": 16, "dtype": "int"}
+    # The tenth trace comes after the second, whatever the shell's order.
+    paths = [written(tmp_path, f"trace.{rank}.json.gz", gzip.compress(json.dumps([one, {"comms": "wait"}]).encode()))
+             for rank, one in ((10, receives), (2, sends))]  # fmt: skip
+    document, _ = convert(paths)
+    assert moved(document, 2, 0) == {"sent": (1, 64)}
+    assert moved(document, 2, 1) == {"received": (1, 64)}
+    assert run_command(["convert", str(paths[1])]) == 2
+
+
+def test_pytorch_execution_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def node(number: int, name: str, elements: int, root: int, **more: object) -> list[dict[str, Any]]:
+        attributes = {"collective_name": name, "dtype": "Float", "in_msg_nelems": elements, "out_msg_nelems": elements,
+                      "in_split_size": "[]", "global_rank_start": 0, "global_rank_stride": 1, "pg_size": 4,
+                      **more}  # fmt: skip
+        schema = f"c10d::{name}_(Tensor[] tensors, ProcessGroup pg, int root_rank, int timeout) -> (Tensor[], Work)"
+        return [
+            {"id": number, "name": f"c10d::{name}_", "ctrl_deps": 1, "inputs": {"values": [[], "<Object>", root, -1]},
+             "attrs": [{"name": "op_schema", "type": "string", "value": schema}]},
+            {"id": number + 1, "name": "record_param_comms", "ctrl_deps": number,
+             "attrs": [{"name": name, "type": "x", "value": value} for name, value in attributes.items()]},
+        ]  # fmt: skip
+
+    nodes = [one for turn in range(3) for one in (*node(10 + 10 * turn, "broadcast", 53, 2),
+                                                  *node(14 + 10 * turn, "wait", 0, 0, pg_size=1),
+                                                  *node(16 + 10 * turn, "allreduce", 1000, 0, pg_size=2))]  # fmt: skip
+    trace = written(tmp_path, "et.json", {"schema": "1.1.0-chakra.0.0.4", "nodes": nodes[::-1]})
+    assert run_command(["convert", str(trace), "-o", str(tmp_path / "et.toml")]) == 0
+    assert "not in it: what was computed between" in capsys.readouterr().out
+    document = parsed_toml((tmp_path / "et.toml").read_text(), "et.toml")
+    assert document["step"][0]["repeat"] == 3
+    assert document["step"][0]["step"][0] == {"collective": "broadcast", "bytes": 212, "root": 2, "begun": True}
+    assert moved(document, 4, 0) == {"broadcast": (3, 636), "allreduce": (3, 12000)}
+    assert moved(document, 4, 3) == {"broadcast": (3, 636)}  # the allreduce is of ranks 0 and 1
+    assert catalogue.why_not_here(f"x {json.dumps(document)}", 2) == "x needs 3 ranks or more, which the trace names"
+
+
+def test_pytorch_profiles_keep_what_went_on_beside(tmp_path: Path) -> None:
+    def kernel(begin: float, length: float, **found: object) -> dict[str, Any]:
+        return {"cat": "kernel", "name": "k", "ts": begin, "dur": length, "args": found}
+
+    reduced: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": 8, "Out msg nelems": 8,
+                               "dtype": "BFloat16", "Group size": 2, "Process Group Ranks": "[0, 1]"}  # fmt: skip
+    events = [
+        kernel(0, 10),
+        kernel(10, 50, **reduced),
+        kernel(12, 20),
+        kernel(20, 20),
+        kernel(70, 5),
+        {"cat": "cpu_op"},
+    ]
+    document, _ = convert([written(tmp_path, "kineto.json", {"traceEvents": events[::-1]})])
+    assert document["step"] == [
+        {"compute": 10_000}, {"collective": "allreduce", "bytes": 16, "begun": True},
+        {"compute": 28_000},  # 12 to 40, on two streams
+        {"wait": True}, {"compute": 5_000},
+    ]  # fmt: skip
+
+
+def varint(number: int) -> bytes:
+    found = b""
+    while number > 127:
+        found, number = found + bytes([number & 127 | 128]), number >> 7
+    return found + bytes([number])
+
+
+def field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def chakra_node(number: int, kind: int, needs: tuple[int, ...] = (), us: int = 0, **attributes: int) -> bytes:
+    data = field(1, number) + field(2, b"node") + field(3, kind) + field(5, b"".join(map(varint, needs))) + field(7, us)
+    for name, value in attributes.items():
+        data += field(10, field(1, name.encode()) + field(27 if name == "is_cpu_op" else 9, value))
+    return varint(len(data)) + data
+
+
+def chakra(*nodes: bytes) -> bytes:
+    metadata = field(1, b"0.0.4")
+    return varint(len(metadata)) + metadata + b"".join(nodes)
+
+
+def test_chakra(tmp_path: Path) -> None:
+    trace = chakra(
+        chakra_node(3, 4, us=7),
+        chakra_node(4, 7, us=99, is_cpu_op=1),  # the host's part of it
+        chakra_node(5, 7, (4,), is_cpu_op=0, comm_type=0, comm_size=400_000),
+        chakra_node(6, 4, us=20, is_cpu_op=0),
+        chakra_node(7, 4, (5,), us=1, is_cpu_op=0),
+    )
+    document, _ = convert([written(tmp_path, "chakra.0.et", trace)])
+    assert document["step"] == [{"compute": 7000}, {"collective": "allreduce", "bytes": 400_000, "begun": True},
+                                {"compute": 20_000}, {"wait": True}, {"compute": 1000}]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=24))
+def test_loops_are_the_same_steps(letters: list[str]) -> None:
+    steps: Steps = [{"send": letter} for letter in letters]
+
+    def unrolled(of: Steps) -> Steps:
+        return [one for step in of for one in (unrolled(step["step"]) * step["repeat"] if "step" in step else [step])]
+
+    assert unrolled(looped(steps)) == steps
+    assert len(looped(steps * 5)) <= max(1, len(steps))
+    document = {"description": "x", "step": [{"repeat": 2, "step": [*steps, {"wait": True}]}]}
+    assert parsed_toml(as_toml(document), "made") == document
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ([1], "no trace: expected"), ({"nodes": 3}, "no trace: expected"), (b"[", "not valid JSON"),
+        (b"\x1f\x8bxxxxxxxxxxxxxxxx", "damaged gzip"), (b"\xff" * 40, "no trace of Chakra"),
+        (chakra(chakra_node(1, 7, comm_type=9))[:-1], "no trace of Chakra"), ([], "no communication in it"),
+        (chakra(chakra_node(1, 7, comm_type=11)), "entry 1: comm_type 11"),
+        ([{"comms": "all_reduce", "in_msg_size": 4, "dtype": "complex"}], "entry 0: dtype 'complex'"),
+        ([{"comms": "all_reduce", "in_msg_size": -4, "dtype": "int"}], "entry 0: in_msg_size is '-4'"),
+        ([{"comms": "all_reduce", "in_msg_size": 4, "dtype": "int", "global_ranks": [0, 1, 3], "world_size": 8}],
+         "expected ranks at equal distances"),
+        ([{"comms": "send", "in_msg_size": 4, "dtype": "int", "dst_rank": 1}], "expected a trace of each rank"),
+    ],
+)  # fmt: skip
+def test_what_is_no_trace_is_told(
+    tmp_path: Path, content: object, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["convert", str(written(tmp_path, "t.json", content))]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert expected in said[0]

@@ -18,17 +18,7 @@ from linkgauge.apps.step_file import as_toml, step_file_of
 from linkgauge.apps.trace_steps import Steps, looped
 from linkgauge.apps.traces import convert
 from linkgauge.model.shape import parsed_toml
-
-PARAM = [
-    {"comms": "init"},
-    {"comms": "all_reduce", "in_msg_size": 1024, "out_msg_size": 1024, "dtype": "Float", "req": 1, "world_size": 2},
-    {"compute": "gemm", "mm_dim": 64},
-    {"comms": "all_to_allv", "in_msg_size": 4096, "out_msg_size": 4096, "dtype": "half", "in_split": [1024, 3072],
-     "out_split": [1024, 3072], "world_size": 2},
-    {"comms": "wait", "req": 1},
-    {"comms": "reduce_scatter", "in_msg_size": 64, "out_msg_size": 32, "dtype": "long", "world_size": 2},
-    {"comms": "barrier"},
-]  # fmt: skip
+from tool_traces import PARAM, chakra, chakra_node, execution_nodes, kernel
 
 
 def written(folder: Path, name: str, content: object) -> Path:
@@ -71,21 +61,11 @@ def test_messages_need_a_trace_of_each_rank(tmp_path: Path) -> None:
 
 
 def test_pytorch_execution_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def node(number: int, name: str, elements: int, root: int, **more: object) -> list[dict[str, Any]]:
-        attributes = {"collective_name": name, "dtype": "Float", "in_msg_nelems": elements, "out_msg_nelems": elements,
-                      "in_split_size": "[]", "global_rank_start": 0, "global_rank_stride": 1, "pg_size": 4,
-                      **more}  # fmt: skip
-        schema = f"c10d::{name}_(Tensor[] tensors, ProcessGroup pg, int root_rank, int timeout) -> (Tensor[], Work)"
-        return [
-            {"id": number, "name": f"c10d::{name}_", "ctrl_deps": 1, "inputs": {"values": [[], "<Object>", root, -1]},
-             "attrs": [{"name": "op_schema", "type": "string", "value": schema}]},
-            {"id": number + 1, "name": "record_param_comms", "ctrl_deps": number,
-             "attrs": [{"name": name, "type": "x", "value": value} for name, value in attributes.items()]},
-        ]  # fmt: skip
-
-    nodes = [one for turn in range(3) for one in (*node(10 + 10 * turn, "broadcast", 53, 2),
-                                                  *node(14 + 10 * turn, "wait", 0, 0, pg_size=1),
-                                                  *node(16 + 10 * turn, "allreduce", 1000, 0, pg_size=2))]  # fmt: skip
+    nodes: list[dict[str, Any]] = []
+    for number in (10, 20, 30):
+        nodes += execution_nodes(number, "broadcast", 53, 2)
+        nodes += execution_nodes(number + 4, "wait", 0, 0, pg_size=1)
+        nodes += execution_nodes(number + 6, "allreduce", 1000, 0, pg_size=2)
     trace = written(tmp_path, "et.json", {"schema": "1.1.0-chakra.0.0.4", "nodes": nodes[::-1]})
     assert run_command(["convert", str(trace), "-o", str(tmp_path / "et.toml")]) == 0
     assert "not in it: what was computed between" in capsys.readouterr().out
@@ -98,9 +78,6 @@ def test_pytorch_execution_traces(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_pytorch_profiles_keep_what_went_on_beside(tmp_path: Path) -> None:
-    def kernel(begin: float, length: float, **found: object) -> dict[str, Any]:
-        return {"cat": "kernel", "name": "k", "ts": begin, "dur": length, "args": found}
-
     reduced: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": 8, "Out msg nelems": 8,
                                "dtype": "BFloat16", "Group size": 2, "Process Group Ranks": "[0, 1]"}  # fmt: skip
     events = [
@@ -117,31 +94,6 @@ def test_pytorch_profiles_keep_what_went_on_beside(tmp_path: Path) -> None:
         {"compute": 28_000},  # 12 to 40, on two streams
         {"wait": True}, {"compute": 5_000},
     ]  # fmt: skip
-
-
-def varint(number: int) -> bytes:
-    found = b""
-    while number > 127:
-        found, number = found + bytes([number & 127 | 128]), number >> 7
-    return found + bytes([number])
-
-
-def field(number: int, value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def chakra_node(number: int, kind: int, needs: tuple[int, ...] = (), us: int = 0, **attributes: int) -> bytes:
-    data = field(1, number) + field(2, b"node") + field(3, kind) + field(5, b"".join(map(varint, needs))) + field(7, us)
-    for name, value in attributes.items():
-        data += field(10, field(1, name.encode()) + field(27 if name == "is_cpu_op" else 9, value))
-    return varint(len(data)) + data
-
-
-def chakra(*nodes: bytes) -> bytes:
-    metadata = field(1, b"0.0.4")
-    return varint(len(metadata)) + metadata + b"".join(nodes)
 
 
 def test_chakra(tmp_path: Path) -> None:

@@ -50,11 +50,17 @@ def _mutators(target: str) -> Callable[[bytes, random.Random], bytes]:
         "stored_plan": _json,
         "journal": _journal,
         "run_folder": _part,
+        "step_file": _toml,
+        "trace": _json_or_bytes,
     }.get(target, _log)
 
 
 def _either(data: bytes, generator: random.Random) -> bytes:
     return _json(data, generator) if data.lstrip()[:1] == b"{" else _toml(data, generator)
+
+
+def _json_or_bytes(data: bytes, generator: random.Random) -> bytes:
+    return _json(data, generator) if data.lstrip()[:1] in (b"[", b"{") else _bytes(data, generator)
 
 
 def _toml(data: bytes, generator: random.Random) -> bytes:

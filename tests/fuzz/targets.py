@@ -21,7 +21,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
+import tool_traces
+from linkgauge.apps import catalogue, matching, program
+from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
+from linkgauge.apps.traces import convert
 from linkgauge.errors import LinkgaugeError
 from linkgauge.exchange.importers import Hints, import_files
 from linkgauge.plan.expand import expand
@@ -272,9 +277,52 @@ def amdsmi_answers(data: bytes) -> None:
         Node("gpu0", "device", identity=said)
 
 
+def step_file(data: bytes) -> None:
+    """A step file: read, put on one to four ranks, followed to its end, and given to the core."""
+    with refusing(), mock.patch.object(program, "MOST_ROWS", 20_000):  # more is no other code, only slower
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return
+        _on_ranks(catalogue.parse(text, "fuzzed"))
+
+
+def _on_ranks(file: StepFile) -> None:
+    for ranks in (1, 2, 4):
+        if program.why_not(file, {}, ranks):
+            continue
+        made = program.program_of(file, {}, ranks)
+        matching.check(made)
+        for rank in range(ranks):
+            program.amounts(made, rank)
+            program.core_program(made, rank)
+    again = catalogue.parse(as_toml(file.document), "fuzzed")
+    assert again.document == file.document, "written and read again it is another file"
+
+
+def trace(data: bytes) -> None:
+    """Another tool's trace, as the only one and as one of two."""
+    path = _file("trace.0", data)
+    for paths in ([path], [path, path]):
+        with refusing(), mock.patch.object(program, "MOST_ROWS", 20_000):
+            document, _ = convert(paths)
+            _on_ranks(step_file_of(document, "converted"))
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     function.__name__: function
-    for function in (plan, system, stored_plan, journal, run_folder, imported_log, machine, amdsmi_answers)
+    for function in (
+        plan,
+        system,
+        stored_plan,
+        journal,
+        run_folder,
+        imported_log,
+        machine,
+        amdsmi_answers,
+        step_file,
+        trace,
+    )
 }
 
 
@@ -363,5 +411,7 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "run_folder": _run_folder_seeds,
     "machine": _machine_seeds,
     "amdsmi_answers": lambda: iter([json.dumps(_AMDSMI).encode()]),
+    "step_file": lambda: _texts(PACKAGE / "applications"),
+    "trace": lambda: iter(tool_traces.seeds()),
     "imported_log": lambda: _texts(HERE.parent / "store" / "logs"),
 }

@@ -23,6 +23,7 @@ from linkgauge.errors import UsageError
 from linkgauge.files import read_file
 
 MOST_BYTES = 1 << 30  # of a trace, unpacked
+_LATEST_US = 1e17  # profiles count from 1970 or later
 _ELEMENT_BYTES = {
     "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "half": 2, "float16": 2, "bfloat16": 2, "short": 2,
     "int": 4, "int32": 4, "float": 4, "float32": 4, "long": 8, "int64": 8, "double": 8, "float64": 8,
@@ -146,7 +147,7 @@ def _of_param(entries: Sequence[Entry], rank: RankSteps, number: int | None) -> 
 
 def _of_execution(nodes: Sequence[Entry], rank: RankSteps) -> None:
     """Host traces have no times: collectives in the order of their begin, those without a wait until the end."""
-    by_id = {one.get("id"): one for one in nodes}
+    by_id = {_number(one.get("id")): one for one in nodes}
     rank.lost["what was computed between, and when DDP's and FSDP's collectives were waited for: no times in it"] += 1
     told = [one for one in nodes if one.get("name") == "record_param_comms"]
     attributes = [_attributes(one) for one in told]
@@ -163,7 +164,7 @@ def _of_execution(nodes: Sequence[Entry], rank: RankSteps) -> None:
             "in": rank.whole(found, "in_msg_nelems", 0) * element,
             "out": rank.whole(found, "out_msg_nelems", 0) * element,
         }
-        parent = by_id.get(node.get("ctrl_deps"), {})
+        parent = by_id.get(_number(node.get("ctrl_deps")), {})
         plain = name.lower().removesuffix("anysource")
         if plain in ("send", "recv"):
             verb, key = ("send", "dst") if plain == "send" else ("receive", "src")
@@ -192,12 +193,17 @@ def _number(value: object) -> int:
 
 def _of_inputs(node: Entry, rank: RankSteps) -> None:
     """A node of the schemas before 1.0.3: tensors, ..., the collective's name, ... as inputs."""
-    inputs, outputs = node.get("inputs"), node.get("outputs")
-    values = inputs.get("values", []) if isinstance(inputs, dict) else inputs if isinstance(inputs, list) else []
-    got = outputs.get("values", []) if isinstance(outputs, dict) else outputs if isinstance(outputs, list) else []
+    values, got = _values(node, "inputs"), _values(node, "outputs")
     name = next((one for one in values if isinstance(one, str)), "")
     if name:
         rank.collective(name, {"in": _tensor_bytes(values), "out": _tensor_bytes(got)}, None, 0, name != "barrier")
+
+
+def _values(node: Entry, end: str) -> list[Any]:
+    """A node's inputs or outputs; of some schemas a list, of others an object that has one."""
+    found = node.get(end)
+    found = found.get("values") if isinstance(found, dict) else found
+    return found if isinstance(found, list) else []
 
 
 def _tensor_bytes(value: object) -> int:
@@ -214,8 +220,7 @@ def _argument(rank: RankSteps, node: Entry, name: str, default: int | None = Non
     schema = str(_attributes(node).get("op_schema", ""))
     inside = schema.partition("(")[2].partition(") ->")[0]
     names = [one.strip().split(" ")[-1].split("=")[0] for one in inside.split(",")]
-    inputs = node.get("inputs")
-    values = inputs.get("values", []) if isinstance(inputs, dict) else []
+    values = _values(node, "inputs")
     if name in names and names.index(name) < len(values):
         return rank.whole({name: values[names.index(name)]}, name)
     if default is None:
@@ -225,16 +230,15 @@ def _argument(rank: RankSteps, node: Entry, name: str, default: int | None = Non
 
 def _of_profile(events: Sequence[Entry], rank: RankSteps) -> None:
     """Kernels by their begin: other kernels are time, and one that begins after a collective's end waits for it."""
-    kernels = sorted(
-        (one for one in events if one.get("cat") == "kernel" and isinstance(one.get("ts"), int | float)
-         and isinstance(one.get("dur"), int | float)), key=lambda one: float(one["ts"]))  # fmt: skip
-    all_ranks = max((_number(_arguments(one).get("Group size")) for one in kernels), default=0)
+    timed = ((number, _us(one.get("ts")), _us(one.get("dur"))) for number, one in enumerate(events)
+             if one.get("cat") == "kernel")  # fmt: skip
+    kernels = sorted((ts, ts + us, number) for number, ts, us in timed if ts is not None and us is not None)
+    all_ranks = max((_number(_arguments(events[number]).get("Group size")) for *_, number in kernels), default=0)
     ends: list[float] = []
     busy_until = 0.0
-    for index, kernel in enumerate(kernels):
-        rank.at(index)
-        begin, end = float(kernel["ts"]), float(kernel["ts"]) + max(0.0, float(kernel["dur"]))
-        found = _arguments(kernel)
+    for begin, end, number in kernels:
+        rank.at(number)
+        found = _arguments(events[number])
         if any(one <= begin for one in ends):
             rank.wait()
             ends = []
@@ -259,6 +263,13 @@ def _of_profile(events: Sequence[Entry], rank: RankSteps) -> None:
                             uneven=len(set(split)) > 1)  # fmt: skip
         ends.append(end)
     rank.lost["what multiprocessors computing and communicating take from each other: compute is time of the host"] += 1
+
+
+def _us(value: object) -> float | None:
+    """A time of a profile in us; None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LATEST_US:
+        return None
+    return float(value)
 
 
 def _arguments(event: Entry) -> Entry:

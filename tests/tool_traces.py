@@ -1,0 +1,71 @@
+"""Small traces as other tools write them (src/linkgauge/apps/trace_formats.py says which)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+PARAM = [
+    {"comms": "init"},
+    {"comms": "all_reduce", "in_msg_size": 1024, "out_msg_size": 1024, "dtype": "Float", "req": 1, "world_size": 2},
+    {"compute": "gemm", "mm_dim": 64},
+    {"comms": "all_to_allv", "in_msg_size": 4096, "out_msg_size": 4096, "dtype": "half", "in_split": [1024, 3072],
+     "out_split": [1024, 3072], "world_size": 2},
+    {"comms": "wait", "req": 1},
+    {"comms": "reduce_scatter", "in_msg_size": 64, "out_msg_size": 32, "dtype": "long", "world_size": 2},
+    {"comms": "barrier"},
+]  # fmt: skip
+
+
+def execution_nodes(number: int, name: str, elements: int, root: int, **more: object) -> list[dict[str, Any]]:
+    attributes = {"collective_name": name, "dtype": "Float", "in_msg_nelems": elements, "out_msg_nelems": elements,
+                  "in_split_size": "[]", "global_rank_start": 0, "global_rank_stride": 1, "pg_size": 4,
+                  **more}  # fmt: skip
+    schema = f"c10d::{name}_(Tensor[] tensors, ProcessGroup pg, int root_rank, int timeout) -> (Tensor[], Work)"
+    return [
+        {"id": number, "name": f"c10d::{name}_", "ctrl_deps": 1, "inputs": {"values": [[], "<Object>", root, -1]},
+         "attrs": [{"name": "op_schema", "type": "string", "value": schema}]},
+        {"id": number + 1, "name": "record_param_comms", "ctrl_deps": number,
+         "attrs": [{"name": name, "type": "x", "value": value} for name, value in attributes.items()]},
+    ]  # fmt: skip
+
+
+def kernel(begin: float, length: float, **found: object) -> dict[str, Any]:
+    return {"cat": "kernel", "name": "k", "ts": begin, "dur": length, "args": found}
+
+
+def varint(number: int) -> bytes:
+    found = b""
+    while number > 127:
+        found, number = found + bytes([number & 127 | 128]), number >> 7
+    return found + bytes([number])
+
+
+def field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def chakra_node(number: int, kind: int, needs: tuple[int, ...] = (), us: int = 0, **attributes: int) -> bytes:
+    data = field(1, number) + field(2, b"node") + field(3, kind) + field(5, b"".join(map(varint, needs))) + field(7, us)
+    for name, value in attributes.items():
+        data += field(10, field(1, name.encode()) + field(27 if name == "is_cpu_op" else 9, value))
+    return varint(len(data)) + data
+
+
+def chakra(*nodes: bytes) -> bytes:
+    metadata = field(1, b"0.0.4")
+    return varint(len(metadata)) + metadata + b"".join(nodes)
+
+
+def seeds() -> list[bytes]:
+    """A trace of each kind."""
+    reduced = {"Collective name": "allreduce", "In msg nelems": 8, "Out msg nelems": 8, "dtype": "BFloat16"}
+    of_json: list[object] = [
+        PARAM,
+        {"schema": "1.1.0-chakra.0.0.4", "nodes": [*execution_nodes(10, "broadcast", 53, 0)] * 3},
+        {"traceEvents": [kernel(0, 10), kernel(10, 50, **reduced), kernel(12, 20), kernel(70, 5)]},
+    ]
+    nodes = (chakra_node(3, 4, us=7), chakra_node(5, 7, (3,), is_cpu_op=0, comm_type=0, comm_size=4000))
+    return [*(json.dumps(one).encode() for one in of_json), chakra(*nodes)]

@@ -9,8 +9,8 @@ import pytest
 
 from thorough import most
 
-# Where a test says no number of its own.
-hypothesis.settings.register_profile("linkgauge", max_examples=most(100, 25))
+# Where a test says no number of its own. No example has a time limit: a test says nothing of the machine's pace.
+hypothesis.settings.register_profile("linkgauge", max_examples=most(100, 25), deadline=None)
 hypothesis.settings.load_profile("linkgauge")
 
 # These kill runs and look at all of this machine for what is left of them, so that none may run beside another.

@@ -81,6 +81,8 @@ def _application(case: Case) -> MemoryNeed:
 
 def memory_need(case: Case) -> MemoryNeed:
     """Upper estimate for a case and its loads, which may be on one device."""
+    if not case.beside:
+        return _need(case)
     needs = [_need(case), *(_need(load.case) for load in loads_of(case.beside))]
     sums = zip(*(dataclasses.astuple(need) for need in needs), strict=True)
     return MemoryNeed(*(sum(values) for values in sums))

@@ -10,7 +10,7 @@ from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
 from linkgauge.stats.distance import stored_switches
 from linkgauge.stats.launches import Places
-from linkgauge.system.switches import Switches
+from linkgauge.system.switches import INFERRED, SWITCH, Switches
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -33,6 +33,25 @@ class Network:
         places = Places(run.launches.to_pylist())
         switches = stored_switches(run.info) if len(places.hosts) > 1 else None
         return None if switches is None else cls(switches, places)
+
+    def way(self, a: str, b: str) -> tuple[Part, ...] | None:
+        """The links' directions from one host to another; None where it is not known."""
+        return self._switches.way(a, b)
+
+    def alone(self, host: str) -> bool:
+        """Whether no other host of the run hangs on its first switch."""
+        own = self._switches.above.get(host, ())[:1]
+        return sum(self._switches.above.get(other, ())[:1] == own for other in self._places.hosts) < 2
+
+    def level(self, a: str, b: str) -> str:
+        """The distance class of two hosts; empty where it is not known.
+
+        Where the switches were inferred from these very pairs, a host on a switch of its own may be one that is slow:
+        it is then taken to be as near as the others' nearest.
+        """
+        if self._switches.source.startswith(INFERRED) and (self.alone(a) or self.alone(b)):
+            return SWITCH
+        return self._switches.distance(a, b)
 
     def taken(self, case: Case, launch: int) -> dict[Part, float] | None:
         """Bytes of one operation over each link's direction; None where it is not known which ways they go.

@@ -26,20 +26,27 @@ _WORDS = {
     "nic": "NIC",
     "trunk": "trunk",
     "node": "node",
+    "switch": "switch",
     "host": "host link",
 }
 
 
+_SPECIFIC = {"link": 0, "port": 1, "host": 1, "nic": 2, "trunk": 3, "device": 4, "node": 5, "switch": 6, "pair": 7}
+_BETWEEN = "between nodes"
 Ways = dict[tuple[int, int], Way | None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Element:
-    """What may be slow. `ends` are devices or names of vertices; `direction` is `out`, `in`, `both` or `a->b`."""
+    """What may be slow. `ends` are devices or names of vertices; `direction` is `out`, `in`, `both` or `a->b`.
+
+    `among`: only in pairs of this class; in all others something else is narrower.
+    """
 
     kind: str
     ends: tuple[int | str, ...]
     direction: str
+    among: Hashable = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +61,7 @@ class _Seen:
 
 
 @rule(
-    "a link, port, device, NIC, node or host link slower than its siblings, from the residuals of all pairs",
+    "a link, port, device, NIC, node, switch or host link slower than its siblings, from the residuals of all pairs",
     faults=True,
     tells=SLOW,
 )
@@ -99,9 +106,10 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
     measures = [pairs[pair] for pair in kept]
     classes = [_class(facts, pair, ways[pair]) for pair in kept]
     both = one.pattern != "unidirectional"
-    key = ("elements", tuple(kept), both, over_host(one.transport, one.case.path))
+    among = _widest(measures, classes)
+    key = ("elements", tuple(kept), both, over_host(one.transport, one.case.path), among)
     if key not in facts.kept:
-        facts.kept[key] = _elements(facts, kept, ways, both)
+        facts.kept[key] = _elements(facts, kept, ways, both, among)
     elements: dict[Hashable, list[int]] = facts.kept[key]
     found = solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures])
     result = []
@@ -125,7 +133,7 @@ def _filled(
     rates = []
     for pair in kept:
         way = ways[pair]
-        rates.append(way.rate if way is not None else nic_rate(facts, pair) if _between(facts, pair) else None)
+        rates.append(way.rate if way is not None else _rate_between(facts, pair) if _between(facts, pair) else None)
     full = filled(facts, [pairs[pair] for pair in kept], [_class(facts, pair, ways[pair]) for pair in kept], rates)
     return [pair for pair, is_full in zip(kept, full, strict=True) if is_full]
 
@@ -134,28 +142,56 @@ def _between(facts: Facts, pair: tuple[int, int]) -> bool:
     return facts.host_of(pair[0]) != facts.host_of(pair[1])
 
 
+def _rate_between(facts: Facts, pair: tuple[int, int]) -> float | None:
+    """The narrowest of the NICs and the links between switches; None where one of these is not stated."""
+    nics = nic_rate(facts, pair)
+    way = facts.network.way(*map(facts.host_of, pair)) if facts.network else None
+    if facts.network is None or nics is None or not way:
+        return nics
+    known = facts.network.rates(way[1:-1])
+    return min((nics, *known.values())) if len(known) == len(way[1:-1]) else None
+
+
+def _widest(measures: list[Measure], classes: list[Hashable]) -> Hashable:
+    """The fastest class between nodes, where the others are slower as a whole, so that something narrower is on their
+    way than what a node has; None where they are alike."""
+    levels = {label: median(m.goodput or 0.0 for m, mine in zip(measures, classes, strict=True) if mine == label)
+              for label in dict.fromkeys(classes) if isinstance(label, tuple) and label[0] == _BETWEEN}  # fmt: skip
+    if not levels:
+        return None
+    best = max(levels, key=lambda label: levels[label])
+    return best if min(levels.values()) < 0.85 * levels[best] else None
+
+
 def _class(facts: Facts, pair: tuple[int, int], way: Way | None) -> Hashable:
     if _between(facts, pair):
-        return "between nodes"
+        level = facts.network.level(*map(facts.host_of, pair)) if facts.network else ""
+        return _BETWEEN, level
     return "unknown" if way is None else way.shape
 
 
-def _elements(facts: Facts, pairs: list[tuple[int, int]], ways: Ways, both: bool) -> dict[Hashable, list[int]]:
+def _elements(
+    facts: Facts, pairs: list[tuple[int, int]], ways: Ways, both: bool, among: Hashable
+) -> dict[Hashable, list[int]]:
     """Return candidate elements with the pairs that use them; of those with equal pairs the most specific one.
+
+    Where classes between nodes differ, what is a node's own is a candidate in those of the fastest (`among`) alone too,
+    and what is a switch's in those of each: in others something else is narrower.
 
     Where two ends are equally specific (the only pair of two devices uses a port of each) it is what joins them.
     """
     wiring = facts.wiring
     found: dict[Element, set[int]] = {}
 
-    def add(kind: str, ends: tuple[int | str, ...], direction: str, index: int) -> None:
+    def add(kind: str, ends: tuple[int | str, ...], direction: str, index: int, of: Hashable = None) -> None:
         for way in ("both",) if both else (direction, "both"):
-            found.setdefault(Element(kind, ends, way), set()).add(index)
+            found.setdefault(Element(kind, ends, way, of), set()).add(index)
 
     for index, (source, target) in enumerate(pairs):
         way = ways[(source, target)]
         if _between(facts, (source, target)):
-            _add_between(facts, add, source, target, index)
+            label = _class(facts, (source, target), None) if among is not None else None
+            _add_between(facts, add, (source, target), index, label, among)
             continue
         if way is not None and wiring is not None:
             for arc in way.arcs:
@@ -165,13 +201,15 @@ def _elements(facts: Facts, pairs: list[tuple[int, int]], ways: Ways, both: bool
                 add("pair", (low, high), f"{source}->{target}", index)
         add("device", (source,), "out", index)
         add("device", (target,), "in", index)
-    specific = {"link": 0, "port": 1, "host": 1, "nic": 2, "trunk": 3, "device": 4, "node": 5, "pair": 6}
     unique: dict[frozenset[int], Element] = {}
     for element, members in found.items():
         held = unique.get(frozenset(members))
-        rank = (specific[element.kind], element.direction == "both")
-        if held is None or rank < (specific[held.kind], held.direction == "both"):
+        rank = _specific(element)
+        if held is None or rank < _specific(held):
             unique[frozenset(members)] = element
+        elif element.kind == held.kind == "trunk" and len(joined := set(element.ends) ^ set(held.ends)) == 2:
+            low_name, high_name = sorted(map(str, joined))  # the two links up of two switches that alone hang there
+            unique[frozenset(members)] = Element("trunk", (low_name, high_name), "both", element.among)
         elif element.kind == held.kind and element.ends != held.ends and len(members) == 1:
             source, target = pairs[next(iter(members))]
             low, high = sorted((source, target))
@@ -180,17 +218,36 @@ def _elements(facts: Facts, pairs: list[tuple[int, int]], ways: Ways, both: bool
     return {element: sorted(members) for members, element in unique.items() if members != everything}
 
 
-def _add_between(facts: Facts, add: object, source: int, target: int, index: int) -> None:
-    """Between nodes a pair uses each end's NIC and node."""
+def _specific(element: Element) -> tuple[int, bool, bool]:
+    return _SPECIFIC[element.kind], element.among is not None, element.direction == "both"
+
+
+def _add_between(
+    facts: Facts, add: object, pair: tuple[int, int], index: int, label: Hashable, among: Hashable
+) -> None:
+    """Between nodes a pair uses each end's NIC and node, and of known switches those and the links between them."""
     assert callable(add)
-    for device, direction in ((source, "out"), (target, "in")):
+    for device, direction in zip(pair, ("out", "in"), strict=True):
         host = facts.host_of(device)
         known = facts.devices.get(device)
         nic = facts.wiring.nics.get(known.ordinal) if facts.wiring and known else None
-        if nic:
-            add("nic", (host, nic), direction, index)
-        add("node", (host,), direction, index)
-        add("device", (device,), direction, index)
+        for of in {None, label if label == among else None}:
+            if nic:
+                add("nic", (host, nic), direction, index, of)
+            add("node", (host,), direction, index, of)
+            add("device", (device,), direction, index, of)
+    hosts = [facts.host_of(device) for device in pair]
+    way = facts.network.way(*hosts) if facts.network else None
+    if facts.network is None or not way:
+        return
+    shared = [not facts.network.alone(host) for host in hosts]  # else what is the switch's is the node's
+    for of in {None, label}:
+        for switch in {name for name, several in zip((way[0][1], way[-1][0]), shared, strict=True) if several}:
+            add("switch", (switch,), "both", index, of)
+        for a, b in way[1:-1]:
+            if (shared[0] or a != way[0][1]) and (shared[1] or b != way[-1][0]):
+                low, high = sorted((a, b))
+                add("trunk", (low, high), f"{a}->{b}", index, of)
 
 
 def _add_arc(wiring: Wiring, add: object, arc: tuple[str, str], way: Way, index: int) -> None:
@@ -326,7 +383,7 @@ def _told(
             severity, confidence = "note", 0.5
             sentence += " Only one case shows it: measure it again."
         remedy = _remedy(kind)
-        if kind not in ("nic", "trunk", "node") and facts.are_cores(_devices(ends)):
+        if kind not in ("nic", "trunk", "node", "switch") and facts.are_cores(_devices(ends)):
             severity, remedy = "note", _CORES_REMEDY
             sentence += " Host devices are cores, which other programs share: it need not be the machine's."
         yield Finding(
@@ -410,6 +467,8 @@ def _remedy(kind: str) -> str:
         "counters of errors.",
         "trunk": "Look at the links between these switches: their state, width and error counters.",
         "node": "Every pair of this node is slow: look at its switch port, its routes, and what else runs there.",
+        "switch": "Every pair over this switch is slow: look at its links, their errors and its configuration, and at "
+        "what else goes through it.",
         "host": "Look at the PCIe link as trained (nvidia-smi -q -d PCIE, lspci -vv LnkSta), the slot, the "
         "riser, and the NUMA "
         "node of the buffers (--bind).",

@@ -20,6 +20,8 @@ from linkgauge.system import units
 DEVICE, NODE, SWITCH, GROUP, OTHER_GROUP = "device", "node", "switch", "group", "other group"
 CLASSES = (DEVICE, NODE, SWITCH, GROUP, OTHER_GROUP)
 """From near to far. What is not known of two nodes is said by an empty word."""
+INFERRED = "inferred from"
+"""How the source of switches begins that no one stated."""
 _BEYOND = 3
 _EXPECTED = (
     "expected topology.conf, `scontrol show topology`, ibnetdiscover's output, or lines of a node and its switches"
@@ -246,7 +248,7 @@ def inferred(times: Mapping[tuple[str, str], float], what: str) -> Switches | No
         for node in nodes:  # named by the first node below
             label = int(labels[at[node]])
             above[node] += (names.setdefault(label, f"{('switch', 'group')[level]} of {node}"),)
-    return Switches({node: (*names, "all") for node, names in above.items()}, f"inferred from {what} of all pairs")
+    return Switches({node: (*names, "all") for node, names in above.items()}, f"{INFERRED} {what} of all pairs")
 
 
 def _levels(heights: Iterable[float]) -> list[float]:

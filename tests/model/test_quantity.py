@@ -122,7 +122,14 @@ def test_a_share_is_of_the_whole(percent: Fraction) -> None:
 
 @pytest.mark.parametrize(
     ("ns", "text"),
-    [(250_000, "250 us"), (1_500_000_000, "1.5 s"), (125e9, "2 m 05 s"), (4200e9, "1 h 10 m"), (7, "7 ns")],
+    [
+        (250_000, "250 us"),
+        (999_800, "1 ms"),
+        (1_500_000_000, "1.5 s"),
+        (125e9, "2 m 05 s"),
+        (4200e9, "1 h 10 m"),
+        (7, "7 ns"),
+    ],
 )
 def test_durations_for_reading(ns: float, text: str) -> None:
     assert quantity.format_duration(ns) == text

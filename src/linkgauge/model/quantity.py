@@ -184,6 +184,6 @@ def format_duration(time_ns: float) -> str:
     if seconds >= 60:
         return f"{int(seconds // 60)} m {int(seconds % 60):02d} s"
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * factor >= 1:
+        if seconds * factor >= 0.9995:  # what is rounded to 1000 is 1 of the next unit
             return f"{seconds * factor:.3g} {unit}"
     return f"{time_ns:.3g} ns"

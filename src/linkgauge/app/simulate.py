@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json as json_module
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -12,6 +14,7 @@ from linkgauge.app.command_line import PATH, FiniteRange, argument, command, fla
 from linkgauge.errors import UsageError
 
 _MOST_GPUS = 10_000_000
+_SAID_EVERY_S = 10
 
 
 @command("simulate", help="What a whole cluster would give a pattern, by named routing rules.")
@@ -103,7 +106,7 @@ def simulate_command(
         factor = calibrated(load(calibrate), fabric, request)
     found = study(
         fabric, request, gpu_counts, rules, where, per_node=gpus_per_node, factor=factor, what_if=not no_what_if,
-        others=others,
+        others=others, told=_now_and_then(),
     )  # fmt: skip
     from linkgauge.view import simulated  # after what may be refused: charts' libraries take long to load
 
@@ -160,6 +163,19 @@ def _paper(figure: str, seed: int, *, json: bool, chart: Path | None, html: Path
             console.print(f"{text[0].upper()}{text[1:]}.")
         for line in one.prose:
             console.print(line)
+
+
+def _now_and_then() -> Callable[[str], None]:
+    """Says on stderr how far it is, every 10 s: a thousand draws take minutes."""
+    last = time.monotonic()
+
+    def told(words: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SAID_EVERY_S:
+            last = time.monotonic()
+            click.echo(f"linkgauge: {words}", err=True)
+
+    return told
 
 
 def _write(path: Path, page: str) -> None:

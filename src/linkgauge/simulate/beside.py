@@ -6,7 +6,7 @@ class and its use of a link is the number of its flows there. For one job alone 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -118,12 +118,12 @@ def _flow_bytes(stage: Stage) -> float:
 
 def background(
     fabric: Fabric, gpus: int, request: Request, rule: Rule, placement: Placement, share: float, *, per_node: int = 0,
-    draws: int = DRAWS,
+    draws: int = DRAWS, told: Callable[[str], None] | None = None,
 ) -> Share:  # fmt: skip
     """A job beside jobs drawn to fill `share` of the other nodes: quantiles of its goodput over draws, paced.
 
     Each drawn job has 2 to 128 nodes (the logarithm drawn evenly) anywhere among those free, and does one of
-    BACKGROUND without end. UsageError as for `beside`.
+    BACKGROUND without end; `told` hears of each. UsageError as for `beside`.
     """
     if not 0 < share <= 1 or not 1 <= draws <= 1000:
         raise UsageError("a background of other jobs: expected a share above 0, up to 1, and 1 to 1000 draws")
@@ -144,6 +144,8 @@ def background(
             pace = float(_pace(fabric, [(layout, stage), *others], rule)[0])
             seconds += count * (own / pace + wait)
         found.append(payload / seconds)
+        if told is not None:
+            told(f"{rule}: draw {number + 1} of {draws}")
     low, middle, high = (float(np.quantile(found, q)) for q in (0.05, 0.5, 0.95))
     by_itself = payload / sum(c * (own + wait) for c, own, wait in zip(times, alone, waits, strict=True))
     return Share(str(rule), by_itself, middle, "paced", (low, middle, high))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
@@ -70,8 +70,9 @@ class Study:
 def study(
     fabric: Fabric, request: Request, counts: Sequence[int], rules: Sequence[Rule], placement: Placement | None = None,
     *, per_node: int = 0, factor: Calibration | None = None, what_if: bool = True, others: Others | None = None,
+    told: Callable[[str], None] | None = None,
 ) -> Study:  # fmt: skip
-    """Simulate a pattern over counts of GPUs. UsageError, one line, for what cannot be."""
+    """Simulate a pattern over counts of GPUs; `told` hears how far it is. UsageError, one line, for what cannot be."""
     placement = placement or Placement()
     if not 1 <= len(counts) <= MOST_COUNTS:
         raise UsageError(f"{len(counts)} counts of GPUs: expected 1 to {MOST_COUNTS}")
@@ -91,7 +92,7 @@ def study(
             links.append(_with(grown, request, most, rules, placement, per_node, change))
     beside: list[Share] = []
     if others is not None:
-        beside = _shares(fabric, request, max(counts), rules, placement, per_node, others)
+        beside = _shares(fabric, request, max(counts), rules, placement, per_node, others, told)
     words = "" if others is None else str(others)
     return Study(
         fabric, request, placement, tuple(curves), tuple(elsewhere), tuple(links), factor, tuple(beside), words
@@ -100,7 +101,7 @@ def study(
 
 def _shares(
     fabric: Fabric, request: Request, gpus: int, rules: Sequence[Rule], placement: Placement, per_node: int,
-    others: Others,
+    others: Others, told: Callable[[str], None] | None,
 ) -> list[Share]:  # fmt: skip
     from linkgauge.simulate.beside import background, job_and_loads
     from linkgauge.simulate.beside import beside as beside_loads
@@ -113,7 +114,9 @@ def _shares(
         )
     if others.share:
         return [
-            background(fabric, gpus, request, rule, placement, others.share, per_node=per_node, draws=others.draws)
+            background(
+                fabric, gpus, request, rule, placement, others.share, per_node=per_node, draws=others.draws, told=told
+            )
             for rule in kept
         ]
     layout, placed = job_and_loads(fabric, gpus, others.loads, placement, per_node)

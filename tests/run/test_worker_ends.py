@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -66,3 +69,11 @@ def test_a_full_disk_is_told_as_a_journal_that_cannot_be_written(
             writer.append("end", {})
     with pytest.raises(JournalUnwritableError):
         JournalWriter(tmp_path / "absent" / "a.lgj")
+
+
+def test_a_worker_that_does_not_see_the_run_folder_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "linkgauge.run.worker", str(tmp_path / "launch.json")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, text=True, capture_output=True, check=False, env=environment)
+    assert done.returncode == 1
+    assert f"does not see {tmp_path / 'launch.json'}: expected a run folder on what all nodes share" in done.stderr

@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -427,6 +428,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         spec = WorkerSpec.read(Path(sys.argv[1]))
+    except FileNotFoundError:
+        node = socket.gethostname()
+        sys.exit(f"linkgauge worker: {node} does not see {sys.argv[1]}: expected a run folder on what all nodes share")
     except (OSError, ValueError, KeyError) as error:
         sys.exit(f"linkgauge worker: cannot read {sys.argv[1]}: {error}")
     arm_evidence(spec)

@@ -1,11 +1,12 @@
 """What holds on an emulated, lossless cluster: `simulate` beside what was measured, and jobs beside each other.
 
-    python bench/emulated_cluster.py [simulate] [jobs] [--rate MBIT] [--out FOLDER]        (as root, with iproute2)
+    python bench/emulated_cluster.py [simulate] [jobs] [slow] [--rate MBIT] [--out FOLDER]  (as root, with iproute2)
 
 Each line is a run of linkgauge between namespaces (tests/cluster), MPICH by libfabric's tcp, with the collective's
 algorithm chosen by MPICH's own switch. `simulate`: eight nodes, two a switch, a switch's uplink as narrow as a node's
 link; the library's factor is of the same pattern on two nodes of different switches. That the algorithm was taken is
-told by the bytes that the shapers of a switch's uplink counted. `jobs`: slow-downs beside loads on other nodes.
+told by the bytes that the shapers of a switch's uplink counted. `jobs`: slow-downs beside loads on other nodes. `slow`:
+nine nodes on three switches, of which one node's or one switch's link is slow.
 """
 
 from __future__ import annotations
@@ -145,9 +146,33 @@ def jobs(out: Path, rate: float) -> None:
               f"| {kept} |", flush=True)  # fmt: skip
 
 
+def slow_parts(out: Path, rate: float) -> None:
+    """Print a line a planted part, what is told of it, and what of a sound cluster."""
+    from linkgauge.findings.localise import slow_elements
+    from linkgauge.findings.subjects import load_subjects
+
+    sound = Layout(((3, 3, 3),), rate=rate * MBIT, switch_rate=rate * MBIT)
+    planted = [{}, *({name: share} for share, names in ((0.6, ("n0", "n4", "n8")), (0.5, ("s0", "s1", "s2")))
+                     for name in names)]  # fmt: skip
+    print("| slow | told as a fault |")
+    print("| --- | --- |", flush=True)
+    for number, slow in enumerate(planted):
+        layout = dataclasses.replace(sound, slow=slow)
+        fabric = out / "fabric-slow"
+        fabric.write_text(sound.fabric_file())
+        with Cluster(layout) as cluster:
+            words = ["--pattern", "unidirectional", "--pairs", "all", "--size", "1MiB", "--stop-samples", "3",
+                     "--fabric", str(fabric)]  # fmt: skip
+            run(cluster, out / f"slow-{number}", ",".join(layout.nodes), words)
+        (subject,) = load_subjects([out / f"slow-{number}"])
+        told = [one.sentence for one in slow_elements(subject.facts) if one.severity == "fault"]
+        named = ", ".join(f"{name} at {share:.0%}" for name, share in slow.items()) or "nothing"
+        print(f"| {named} | {' '.join(told) or '-'} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["simulate", "jobs"], help="simulate, jobs")
+    parser.add_argument("what", nargs="*", default=["simulate", "jobs"], help="simulate, jobs, slow")
     parser.add_argument("--rate", type=float, default=100, help="of a node's link, Mb/s")
     parser.add_argument("--out", type=Path, default=Path("runs/emulated_cluster"), help="a folder of runs, not in /tmp")
     asked = parser.parse_args()
@@ -156,6 +181,8 @@ def main() -> None:
         predicted(asked.out, asked.rate)
     if "jobs" in asked.what:
         jobs(asked.out, asked.rate)
+    if "slow" in asked.what:
+        slow_parts(asked.out, asked.rate)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ _WORDS = {
 }
 
 
-_SPECIFIC = {"link": 0, "port": 1, "host": 1, "nic": 2, "trunk": 3, "device": 4, "node": 5, "switch": 6, "pair": 7}
+# Where a node has one device, pairs between nodes do not tell which of both it is: then the node is told.
+_SPECIFIC = {"link": 0, "port": 1, "host": 1, "nic": 2, "trunk": 3, "node": 4, "device": 5, "switch": 6, "pair": 7}
 _BETWEEN = "between nodes"
 Ways = dict[tuple[int, int], Way | None]
 

@@ -38,6 +38,8 @@ const Mechanism kMechanisms[] = {
     {"kernel", "push", Initiator::kSender},      {"kernel", "pull", Initiator::kSender},
     {"staging", "", Initiator::kSender},         {"staging", "pipelined", Initiator::kSender},
     {"staging", "pageable", Initiator::kSender},
+    {"ucx", "", Initiator::kSender},             {"ucx", "put", Initiator::kSender},
+    {"ucx", "get", Initiator::kSender},
 };
 
 CaseSpec case_for(const Mechanism& mechanism, Pattern pattern, int ranks, std::int64_t size) {

@@ -29,7 +29,8 @@ Connections::~Connections() {
   if (worker_->broken()) return;
   try {
     for (const auto& [peer, endpoint] : met_.endpoints) {
-      if (peer != context_.rank()) context_.choose("ways", worker_->ways(endpoint));
+      const std::string ways = worker_->ways(endpoint);
+      if (!ways.empty()) context_.choose("ways", ways);
     }
     context_.choose("ucx", worker_->library().version());
   } catch (const std::exception&) {  // no memory for a note: the case has its samples all the same

@@ -9,6 +9,7 @@
 
 #include "errors.h"
 #include "measure/clock.h"
+#include "transport/agreement.h"
 #include "waiting.h"
 
 namespace linkgauge::ucx {
@@ -83,7 +84,8 @@ RankWorker::Meeting RankWorker::meet(Group& group, const std::vector<int>& peers
   std::vector<std::byte> mine(sizeof turn_ + address_.size());
   std::memcpy(mine.data(), &turn_, sizeof turn_);
   std::memcpy(mine.data() + sizeof turn_, address_.data(), address_.size());
-  const auto all = group.exchange(mine, [this] { (void)progress(); });
+  const Progress progress = [this] { (void)this->progress(); };
+  const auto all = group.exchange(mine, progress);
   Meeting met;
   for (const std::vector<std::byte>& theirs : all) {
     std::uint32_t turn = 0;
@@ -91,6 +93,7 @@ RankWorker::Meeting RankWorker::meet(Group& group, const std::vector<int>& peers
     met.turn = std::max(met.turn, turn);
   }
   turn_ = ++met.turn;
+  std::string reason;
   for (const int peer : peers) {
     const std::vector<std::byte>& theirs = all[static_cast<std::size_t>(peer)];
     const std::string address(reinterpret_cast<const char*>(theirs.data()) + sizeof turn_,
@@ -101,11 +104,17 @@ RankWorker::Meeting RankWorker::meet(Group& group, const std::vector<int>& peers
       parameters.field_mask = EndpointParameters::kRemoteAddress;
       parameters.address = address.data();
       Endpoint endpoint = nullptr;
-      library_->check(calls().ucp_ep_create(worker_, &parameters, &endpoint), "ucp_ep_create");
+      const Status status = calls().ucp_ep_create(worker_, &parameters, &endpoint);
+      if (status != kOk) {
+        reason = "UCX has no way to rank " + std::to_string(peer) + " (" + calls().ucs_status_string(status) +
+                 "); UCX_TLS and UCX_NET_DEVICES, where they are set, must leave one";
+        continue;
+      }
       known = endpoints_.emplace(address, endpoint).first;
     }
     met.endpoints[peer] = known->second;
   }
+  agree_or_throw(group, reason, progress);
   return met;
 }
 
@@ -154,15 +163,15 @@ void RankWorker::wait(const Group& group, const Tally& tally, const char* call) 
 
 std::string RankWorker::ways(Endpoint endpoint) const {
   constexpr unsigned kMost = 64;
-  if (calls().ucp_ep_query == nullptr || !library_->at_least(kFirstMinorWithMemory)) return "";
+  if (calls().ucp_ep_query == nullptr) return "";
   std::vector<Way> found(kMost);
   EndpointFacts facts;
   facts.field_mask = EndpointFacts::kTransports;
   facts.transports = {found.data(), kMost, sizeof(Way)};
   if (calls().ucp_ep_query(endpoint, &facts) != kOk) return "";
   std::set<std::string> names;
-  for (unsigned i = 0; i < std::min(kMost, facts.transports.count); ++i) {
-    names.insert(std::string(found[i].transport) + "/" + found[i].device);
+  for (const Way& way : found) {  // UCX 1.13 knows the call and not the field, and fills none
+    if (way.transport != nullptr && way.device != nullptr) names.insert(std::string(way.transport) + "/" + way.device);
   }
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;

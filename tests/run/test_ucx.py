@@ -1,4 +1,4 @@
-"""Transport `ucx` as a user runs it: by name, in processes and threads, with what it says of itself and of what it lacks."""
+"""Transport `ucx` as a user runs it: by name, in processes and threads, and what it says of what it took and lacks."""
 
 from __future__ import annotations
 

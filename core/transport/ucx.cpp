@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "group/progress.h"
 #include "pattern/operation.h"
 #include "transport/transports.h"
 #include "transport/ucx_channels.h"
@@ -85,7 +86,10 @@ class UcxTransport final : public Transport {
   std::unique_ptr<Operation> collective(const RankContext&, const CaseSpec&) override { return nullptr; }
 
   Progress progress(const RankContext& context) override {
-    return [worker = worker(context)] { (void)worker->progress(); };
+    // Between nodes the group meets by calls of MPI, which hold up the rank: what a peer waits for then goes on.
+    return ProgressOfAnyThread{
+        .begin = [runtime = context.runtime, device = context.device()] { runtime->bind_thread(device); },
+        .advance = [worker = worker(context)] { (void)worker->progress(); }};
   }
 
  private:

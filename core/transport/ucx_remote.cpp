@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "group/progress.h"
 #include "pattern/layout.h"
 #include "transport/agreement.h"
 #include "transport/one_sided.h"
@@ -250,7 +251,8 @@ std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& 
   } catch (const RuntimeCallError& error) {
     reason = error.what();
   }
-  const Progress progress = [&worker] { (void)worker.calls().ucp_worker_progress(worker.get()); };
+  const Progress progress =
+      ProgressOfAnyThread{[] {}, [&worker] { (void)worker.calls().ucp_worker_progress(worker.get()); }};
   agree_or_throw(*context.group, reason, progress);
   const auto all = context.group->exchange(mine, progress);
   std::vector<std::unique_ptr<Channel>> channels(flows.size());

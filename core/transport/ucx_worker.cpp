@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "errors.h"
+#include "group/progress.h"
 #include "measure/clock.h"
 #include "transport/agreement.h"
 #include "waiting.h"
@@ -84,7 +85,7 @@ RankWorker::Meeting RankWorker::meet(Group& group, const std::vector<int>& peers
   std::vector<std::byte> mine(sizeof turn_ + address_.size());
   std::memcpy(mine.data(), &turn_, sizeof turn_);
   std::memcpy(mine.data() + sizeof turn_, address_.data(), address_.size());
-  const Progress progress = [this] { (void)this->progress(); };
+  const Progress progress = ProgressOfAnyThread{[] {}, [this] { (void)this->progress(); }};
   const auto all = group.exchange(mine, progress);
   Meeting met;
   for (const std::vector<std::byte>& theirs : all) {

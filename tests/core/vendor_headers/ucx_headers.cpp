@@ -12,9 +12,8 @@
   static_assert(offsetof(Mine, mine) == offsetof(Theirs, theirs) && sizeof(Mine::mine) == sizeof(Theirs::theirs), \
                 #Mine "::" #mine " differs from " #Theirs "::" #theirs)
 
-#define LINKGAUGE_SAME_VALUE(mine, theirs)                                                                \
-  static_assert(static_cast<std::uint64_t>(mine) == static_cast<std::uint64_t>(theirs), #mine " differs " \
-                                                                                              "from " #theirs)
+#define LINKGAUGE_SAME_VALUE(mine, theirs) \
+  static_assert(static_cast<std::uint64_t>(mine) == static_cast<std::uint64_t>(theirs), #mine)
 
 namespace linkgauge::ucx {
 namespace {

@@ -26,8 +26,8 @@
 #include "measure/statistics.h"
 #include "session.h"
 #include "transport/ccl_api.h"
-#include "transport/ucx_api.h"
 #include "transport/mpi_library.h"
+#include "transport/ucx_api.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a is nanobind's own way

@@ -27,6 +27,7 @@
 #include "session.h"
 #include "transport/ccl_api.h"
 #include "transport/mpi_library.h"
+#include "transport/ucx_api.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a is nanobind's own way
@@ -476,6 +477,13 @@ void bind_session(nb::module_& module) {
         return std::pair(library.version(), library.path());
       },
       "rccl"_a, "library"_a = "", "library_folders"_a = std::vector<std::string>{});
+  module.def(
+      "ucx_version",
+      [](const std::vector<std::string>& folders) {
+        const ucx::Library& library = ucx::Library::load(folders);
+        return std::pair(library.version(), library.path());
+      },
+      "library_folders"_a = std::vector<std::string>{});
   bind_traffic(module);
   module.def("host_clock", [] { return to_python(host_clock()); });
   module.def(

@@ -93,7 +93,7 @@ struct Load;
 struct Program;
 
 struct CaseSpec {
-  std::string transport;  // staging, copy_engine, kernel, ccl, mpi
+  std::string transport;  // staging, copy_engine, kernel, ccl, ucx, mpi
   std::string variant;    // of the transport; "" is its default
   Pattern pattern = Pattern::kPingpong;
   std::int64_t size_bytes = 0;  // m of docs/definitions.md, restated as whole blocks where the pattern cuts blocks

@@ -144,6 +144,7 @@ RankContext Session::context_for(const CaseSpec& spec, Group& group, DeviceRunti
   context.device_of_rank = spec.devices;
   context.libraries = options_.libraries;
   context.keep = &kept_[spec.rank_list];
+  context.lasting = &kept_[{}];  // no case has no ranks
   return context;
 }
 

@@ -98,7 +98,7 @@ def build_cpp_tests() -> bool:
     options += [f"-DLINKGAUGE_CORE={built_core() or ''}", "-DLINKGAUGE_UNITY=ON"]
     # ninja's default of cores + 2 jobs needs more memory than a small machine has.
     # Folders of the vendors' headers, against which the GPU libraries' tables are checked where they are named.
-    names = ("LINKGAUGE_CUDA_INCLUDE", "LINKGAUGE_NCCL_INCLUDE", "LINKGAUGE_HIP_INCLUDE")
+    names = ("LINKGAUGE_CUDA_INCLUDE", "LINKGAUGE_NCCL_INCLUDE", "LINKGAUGE_HIP_INCLUDE", "LINKGAUGE_UCX_INCLUDE")
     options += [f"-D{name}={os.environ[name]}" for name in names if name in os.environ]
     commands = [
         ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", *options],
@@ -117,6 +117,7 @@ def run_cpp_tests(output: IO[bytes]) -> Tally:
     report = BUILD / "ctest.xml"
     # A test that waits for other ranks needs a core for each; half of them at once keeps spinning waits short.
     jobs = str(max(1, (os.cpu_count() or 1) // 2))
+    os.environ.setdefault("LINKGAUGE_TEST_LIBRARY_FOLDERS", f"{sys.prefix}/lib/mpich")  # has a UCX, in MPICH's wheel
     command = ["ctest", "--test-dir", str(BUILD), "--output-on-failure", "--timeout", "600", "-j", jobs]
     return run_runner("ctest", [*command, "--output-junit", str(report)], report, output)
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "errors.h"
+#include "group/progress.h"
 #include "group/region_group.h"
 #include "measure/clock.h"
 
@@ -84,12 +85,15 @@ MultiNodeGroup::MultiNodeGroup(std::unique_ptr<Group> local, int rank, std::vect
   }
 }
 
-// One exchange among the nodes' first ranks.
-std::vector<Bytes> MultiNodeGroup::exchange_leaders(const Bytes& mine) {
+// One exchange among the nodes' first ranks, which blocks until all are there.
+std::vector<Bytes> MultiNodeGroup::exchange_leaders(const Bytes& mine, const Progress& progress) {
   const Bytes message = node_message(kWell, mine.data(), mine.size());
   std::vector<int> ascending = leaders_;
   std::sort(ascending.begin(), ascending.end());
-  const std::vector<Bytes> all = exchange_(message, ascending);
+  const std::vector<Bytes> all = [&] {
+    const WhileHeldUp held(progress);
+    return exchange_(message, ascending);
+  }();
   std::vector<Bytes> by_node(leaders_.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].empty() || all[i].front() == kFailed) {
@@ -132,14 +136,14 @@ void MultiNodeGroup::tell_other_nodes(const std::string& reason) noexcept {
 
 void MultiNodeGroup::barrier(const Progress& progress, Waiting waiting) {
   meet_locally([&] { local_->barrier(progress, waiting); });
-  if (leads()) exchange_leaders({});
+  if (leads()) exchange_leaders({}, progress);
   meet_locally([&] { local_->barrier(progress, waiting); });
 }
 
 bool MultiNodeGroup::agree(bool mine, const Progress& progress) {
   bool all = meet_locally([&] { return local_->agree(mine, progress); });
   if (leads()) {
-    const std::vector<Bytes> votes = exchange_leaders({std::byte{all ? std::uint8_t{1} : std::uint8_t{0}}});
+    const std::vector<Bytes> votes = exchange_leaders({std::byte{all ? std::uint8_t{1} : std::uint8_t{0}}}, progress);
     all = std::all_of(votes.begin(), votes.end(), [](const Bytes& vote) { return vote.front() != std::byte{0}; });
   }
   return meet_locally([&] { return local_->agree(!leads() || all, progress); });
@@ -151,7 +155,7 @@ std::vector<Bytes> MultiNodeGroup::exchange(const Bytes& mine, const Progress& p
   if (leads()) {
     Bytes packed;
     for (const Bytes& message : local) append(packed, message);
-    for (const Bytes& node : exchange_leaders(packed)) append(packed_nodes, node);
+    for (const Bytes& node : exchange_leaders(packed, progress)) append(packed_nodes, node);
   }
   const std::vector<Bytes> told = meet_locally([&] { return local_->exchange(packed_nodes, progress); });
   std::vector<std::vector<Bytes>> by_node;
@@ -202,7 +206,7 @@ std::int64_t MultiNodeGroup::align(std::int64_t lead_ns, std::int64_t offset_ns,
   if (leads()) {
     const std::int64_t mine_ns = now_ns() - clock_->offset_ns + lead_ns + meeting_ns_;
     deadline_ns = mine_ns;
-    for (const Bytes& node : exchange_leaders(bytes_of(mine_ns)))
+    for (const Bytes& node : exchange_leaders(bytes_of(mine_ns), progress))
       deadline_ns = std::max(deadline_ns, value_of<std::int64_t>(node));
   }
   const std::int64_t scheduled_ns = from_leader(deadline_ns, progress) + clock_->offset_ns;
@@ -273,7 +277,7 @@ std::vector<ClockOffset> MultiNodeGroup::offsets_to_first() {
     if (node() >= step && node() < 2 * step) mine = offset_to(parent_of(node()));
   }
   std::vector<ClockOffset> offsets;
-  for (const Bytes& message : exchange_leaders(bytes_of(mine))) {
+  for (const Bytes& message : exchange_leaders(bytes_of(mine), {})) {
     ClockOffset own = value_of<ClockOffset>(message);
     const auto one = static_cast<int>(offsets.size());
     if (one > 0) {

@@ -39,7 +39,7 @@ class MultiNodeGroup final : public Group {
 
  private:
   bool leads() const { return local_->rank() == 0; }
-  std::vector<std::vector<std::byte>> exchange_leaders(const std::vector<std::byte>& mine);
+  std::vector<std::vector<std::byte>> exchange_leaders(const std::vector<std::byte>& mine, const Progress& progress);
   template <typename Meet>
   auto meet_locally(const Meet& meet) -> decltype(meet());
   void tell_other_nodes(const std::string& reason) noexcept;

@@ -193,34 +193,41 @@ OneSidedChannel::OneSidedChannel(const RankContext& context, const FlowFlags& fl
 void OneSidedChannel::put(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) {
   ++messages_;
   if (ends_.sender_starts) {
-    if (ends_.awaits_consumption && !alone()) {
-      wait_for_flag(*flags_.ready, flags_.ready_base + messages_ - 1, *group_, progress_);
-    }
+    if (ends_.awaits_consumption && !alone()) await(messages_ - 1);
     start(target_offset, source_offset, bytes);
   } else if (!alone()) {
-    flags_.ready->store(flags_.ready_base + messages_, std::memory_order_release);
+    tell(messages_);
   }
 }
 
 void OneSidedChannel::get(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) {
   if (!alone()) ++messages_;
   if (ends_.sender_starts) return;
-  if (!alone()) wait_for_flag(*flags_.ready, flags_.ready_base + messages_, *group_, progress_);
+  if (!alone()) await(messages_);
   start(target_offset, source_offset, bytes);
 }
 
 void OneSidedChannel::consumed() {
-  if (!ends_.sender_starts || !ends_.awaits_consumption || alone()) return;
-  flags_.ready->store(flags_.ready_base + messages_, std::memory_order_release);
+  if (ends_.sender_starts && ends_.awaits_consumption && !alone()) tell(messages_);
+}
+
+void OneSidedChannel::tell(std::uint64_t messages) {
+  std::atomic<std::uint64_t>* const flag = starts() ? flags_.done : flags_.ready;
+  flag->store((starts() ? flags_.done_base : flags_.ready_base) + messages, std::memory_order_release);
+}
+
+void OneSidedChannel::await(std::uint64_t messages) {
+  const std::atomic<std::uint64_t>& flag = starts() ? *flags_.ready : *flags_.done;
+  wait_for_flag(flag, (starts() ? flags_.ready_base : flags_.done_base) + messages, *group_, progress_);
 }
 
 void OneSidedChannel::complete(Completion) {
   // What is complete for the rank that started it is at the target, so local and remote completion are the same.
   if (starts()) {
     finish();
-    if (!alone()) flags_.done->store(flags_.done_base + messages_, std::memory_order_release);
+    if (!alone()) tell(messages_);
   } else {
-    wait_for_flag(*flags_.done, flags_.done_base + messages_, *group_, progress_);
+    await(messages_);
     if (ends_.target) arrived();
   }
 }

@@ -1,5 +1,6 @@
-// A channel whose copies one rank starts alone, reaching into the other's memory. The other learns by a counter in
-// shared memory (Group::flag); where the target starts them, another counter tells it that the source is ready.
+// A channel whose copies one rank starts alone, reaching into the other's memory. The other learns by a counter, in
+// shared memory (Group::flag) unless the mechanism has one of its own; where the target starts them, another counter
+// tells it that the source is ready.
 #pragma once
 
 #include <atomic>
@@ -33,6 +34,8 @@ class OneSidedChannel : public Channel {
     bool awaits_consumption = false;  // the source writes only what Channel::consumed has cleared
   };
   OneSidedChannel(const RankContext& context, const FlowFlags& flags, Ends ends, Progress progress);
+  // For a mechanism with counters of its own: tell and await are its.
+  OneSidedChannel(const RankContext& context, Ends ends) : OneSidedChannel(context, {}, ends, {}) {}
 
   void put(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) final;
   void get(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) final;
@@ -44,10 +47,14 @@ class OneSidedChannel : public Channel {
   virtual void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) = 0;
   virtual void finish() = 0;  // returns when all started bytes are at the target
   virtual void arrived() {}   // at the target, once the other side has told of completion
+  // The counters between two ranks: the rank that starts the copies tells how many messages are where they belong, the
+  // other how many are ready or read. Each awaits the other's.
+  virtual void tell(std::uint64_t messages);
+  virtual void await(std::uint64_t messages);
   bool starts() const { return ends_.sender_starts ? ends_.source : ends_.target; }
+  bool alone() const { return ends_.source && ends_.target; }
 
  private:
-  bool alone() const { return ends_.source && ends_.target; }
   Group* group_;
   FlowFlags flags_;
   Ends ends_;

@@ -18,6 +18,7 @@ constexpr auto kTransports = std::to_array<Named>({
     {"copy_engine", make_copy_engine_transport},
     {"kernel", make_kernel_transport},
     {"ccl", make_ccl_transport},
+    {"ucx", make_ucx_transport},
     {"mpi", make_mpi_transport},
 });
 

@@ -35,6 +35,8 @@ struct RankContext {
   LibraryPlaces libraries;
   // What transports keep for this set of ranks from case to case, by name (a communicator); goes before the runtime.
   std::map<std::string, std::shared_ptr<void>>* keep = nullptr;
+  // What they keep for this rank whatever the set (a worker with its connections); goes before the runtime likewise.
+  std::map<std::string, std::shared_ptr<void>>* lasting = nullptr;
   Chosen* chosen = nullptr;  // nullptr: nobody asks
 
   int rank() const { return group->rank(); }

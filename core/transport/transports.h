@@ -12,5 +12,6 @@ std::unique_ptr<Transport> make_copy_engine_transport();  // transport/copy_engi
 std::unique_ptr<Transport> make_kernel_transport();       // transport/kernel.cpp
 std::unique_ptr<Transport> make_mpi_transport();          // transport/mpi.cpp
 std::unique_ptr<Transport> make_ccl_transport();          // transport/ccl.cpp
+std::unique_ptr<Transport> make_ucx_transport();          // transport/ucx.cpp
 
 }  // namespace linkgauge

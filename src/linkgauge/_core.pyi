@@ -239,6 +239,9 @@ class Session:
 def ccl_version(rccl: bool, library: str = "", library_folders: Sequence[str] = []) -> tuple[str, str]:
     """Version and file of NCCL or RCCL, which stays open. Raises Unsupported where it cannot be opened."""
 
+def ucx_version(library_folders: Sequence[str] = []) -> tuple[str, str]:
+    """Version and file of UCX, which stays open: this process's own where it has one. Raises Unsupported."""
+
 def why_not_distributed(pattern: str, distribution: str, ranks: int) -> str:
     """Why the text distributes no bytes of the pattern over so many ranks; empty where it does."""
 

@@ -107,7 +107,8 @@ def goodput(run: Run, pattern: str, size: int) -> float:
 
 def rate_and_way(cluster: Cluster, name: str, *words: str) -> float:
     """The share of the link's rate that one pair reaches at 2 MiB, each way crossing the network."""
-    run = measured(cluster, name, "--hosts", "n0,n1", "--devices", "host:1", *COUNTED, "--pairs", "first", "--pattern",
+    counted = COUNTED[:-2] if "--transport" in words else COUNTED
+    run = measured(cluster, name, "--hosts", "n0,n1", "--devices", "host:1", *counted, "--pairs", "first", "--pattern",
                    "unidirectional", "--window", "2", "--size", "2MiB", *words)  # fmt: skip
     assert {crossing.went_by for crossing in big(run)} == {"network"}
     assert all(1.0 <= crossing.share <= 1.1 for crossing in big(run))
@@ -122,6 +123,12 @@ def test_one_pair_reaches_the_link_and_no_more_by_mpich(cluster: Cluster) -> Non
 @thorough("the same by MPICH")
 def test_one_pair_reaches_the_link_and_no_more_by_open_mpi(cluster: Cluster) -> None:
     assert 0.75 <= rate_and_way(cluster, "openmpi", "--mpi", library("openmpi")) <= 0.98
+
+
+@pytest.mark.parametrize("variant", ["tag", pytest.param("put", marks=thorough("tag meets the same connections"))])
+def test_one_pair_reaches_the_link_and_no_more_by_ucx(cluster: Cluster, variant: str) -> None:
+    words = ["--transport", "ucx", "--variant", variant, "--env", "UCX_TLS=tcp\\,self", "--mpi", library("mpich")]
+    assert 0.75 <= rate_and_way(cluster, f"ucx-{variant}", *words) <= 0.98
 
 
 def test_bytes_that_nodes_pass_through_shared_memory_are_no_figure_of_the_network() -> None:

@@ -2,16 +2,20 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <ostream>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "case_spec.h"
 #include "device/device_runtime.h"
+#include "errors.h"
 #include "fewer.h"
 #include "on_threads.h"
 #include "pattern/operation.h"
+#include "transport/ucx_api.h"
 
 namespace linkgauge {
 
@@ -55,11 +59,33 @@ inline std::shared_ptr<DeviceRuntime> host_devices(int count) {
   return open_runtime(request);
 }
 
+// Where tests look for libraries before the loader does: folders of LINKGAUGE_TEST_LIBRARY_FOLDERS, colons between.
+inline std::vector<std::string> library_folders_of_tests() {
+  std::vector<std::string> folders;
+  if (const char* named = std::getenv("LINKGAUGE_TEST_LIBRARY_FOLDERS"); named != nullptr) {
+    std::istringstream parts(named);
+    for (std::string folder; std::getline(parts, folder, ':');) folders.push_back(folder);
+  }
+  return folders;
+}
+
+// Why UCX is not tested here; "" where it is.
+inline std::string why_no_ucx() {
+  if (kThreadSanitizer) return "the thread sanitizer sees none of what UCX orders";
+  try {
+    (void)ucx::Library::load(library_folders_of_tests());
+  } catch (const Unsupported& reason) {
+    return reason.what();
+  }
+  return "";
+}
+
 inline RankContext context_of(DeviceRuntime& runtime, Group& group, const CaseSpec& spec) {
   RankContext context;
   context.runtime = &runtime;
   context.group = &group;
   context.device_of_rank = spec.devices;
+  context.libraries.folders = library_folders_of_tests();
   runtime.bind_thread(context.device());
   return context;
 }

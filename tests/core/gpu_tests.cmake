@@ -4,6 +4,7 @@ set(LINKGAUGE_CUDA_INCLUDE "" CACHE STRING
   "Folders with cuda.h, nvrtc.h and nvml.h (wheels nvidia-cuda-runtime, nvidia-cuda-nvrtc, nvidia-nvml-dev-cu12)")
 set(LINKGAUGE_NCCL_INCLUDE "" CACHE STRING
   "Folders with nccl.h and what it includes of CUDA (wheels nvidia-nccl-cu13, nvidia-cuda-runtime, -crt, -cccl)")
+set(LINKGAUGE_UCX_INCLUDE "" CACHE STRING "Folder with ucp/api/ucp.h of 1.22 or newer (wheel libucx-cu12)")
 set(LINKGAUGE_HIP_INCLUDE "" CACHE STRING "Folder with hip/hip_runtime_api.h (Debian: libamdhip64-dev, /usr/include)")
 
 set(stand_in_folder ${CMAKE_BINARY_DIR}/stand_in)
@@ -67,6 +68,9 @@ endif()
 if(LINKGAUGE_NCCL_INCLUDE)
   linkgauge_header_check(nccl_header_check "${LINKGAUGE_NCCL_INCLUDE}" tests/core/vendor_headers/nccl_headers.cpp
     tests/core/stand_in/nccl_stand_in.cpp)
+endif()
+if(LINKGAUGE_UCX_INCLUDE)
+  linkgauge_header_check(ucx_header_check "${LINKGAUGE_UCX_INCLUDE}" tests/core/vendor_headers/ucx_headers.cpp)
 endif()
 if(LINKGAUGE_HIP_INCLUDE)
   linkgauge_header_check(hip_header_check "${LINKGAUGE_HIP_INCLUDE}" tests/core/vendor_headers/hip_headers.cpp

@@ -12,10 +12,10 @@
 #include <limits>
 #include <numeric>
 #include <random>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "case_maker.h"
 #include "case_spec.h"
 #include "device/device_runtime.h"
 #include "device/kernel_tuning.h"
@@ -30,10 +30,7 @@ std::shared_ptr<DeviceRuntime> open_named(const std::string& which) {
   RuntimeRequest request;
   request.which = which;
   request.host_devices = 2;
-  if (const char* folders = std::getenv("LINKGAUGE_TEST_LIBRARY_FOLDERS"); folders != nullptr) {
-    std::istringstream parts(folders);
-    for (std::string folder; std::getline(parts, folder, ':');) request.library_folders.push_back(folder);
-  }
+  request.library_folders = library_folders_of_tests();
   return open_runtime(request);
 }
 

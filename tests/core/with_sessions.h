@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "case_maker.h"
 #include "session.h"
 #include "transport/mpi_library.h"
 
@@ -26,6 +27,7 @@ inline void with_sessions(const std::shared_ptr<DeviceRuntime>& runtime, int siz
       options.runtime = runtime;
       options.group = groups[static_cast<std::size_t>(rank)];
       options.host_clock = {20, 1};
+      options.libraries.folders = library_folders_of_tests();
       if (!mpi.empty()) options.mpi = mpi[static_cast<std::size_t>(rank)];
       Session session(options);
       try {

@@ -15,6 +15,7 @@ mpi4py.rc.thread_level = "funneled"
 from mpi4py import MPI  # noqa: E402
 
 from linkgauge import _core  # noqa: E402
+from linkgauge.run.transports import library_folders  # noqa: E402
 
 
 def handles(bits: int) -> dict[str, int]:
@@ -71,7 +72,7 @@ def main() -> None:
     mpi = _core.open_mpi(loaded_library(), request["abi"], handles(32 if request["abi"] == "mpich" else 64))
     runtime = _core.open_runtime("host", host_devices=request["ranks"])
     group = _core.process_group(world.rank, [0] * world.size, request["segment"])
-    session = _core.Session(runtime, group, mpi)
+    session = _core.Session(runtime, group, mpi, library_folders=[str(folder) for folder in library_folders()])
     found = []
     for number, case in enumerate(request["cases"]):
         # Of the first case alone where that is asked for: what comes after it must be measured.

@@ -25,6 +25,7 @@ from linkgauge.expect.query import memory_of
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.simulate.arrays import Floats
 from linkgauge.simulate.fair import Classes, max_min
 from linkgauge.stats.interference import Interference
@@ -193,7 +194,7 @@ def engines(case: Case) -> frozenset[tuple[str, int]] | None:
 
     A copy is the engine's of the device that begins it: the sender's or the receiver's of one-sided copies.
     """
-    if case.transport == "mpi":
+    if TRANSPORTS[case.transport].own_way:
         return None if "device" in (case.source_memory, case.target_memory) else frozenset()
     if case.transport == "ccl":
         return frozenset((MULTIPROCESSORS, device) for device in case.devices)

@@ -37,7 +37,7 @@ from linkgauge.model.dimension import (
 )
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
 from linkgauge.model.traits import having
-from linkgauge.model.transports import TRANSPORTS
+from linkgauge.model.transports import NAMED_ALONE, TRANSPORTS
 
 MEMORY_KINDS = ("device", "pinned", "pageable", "managed")
 CADENCES = ("isolated", "streaming", "gated", "barrier")
@@ -119,7 +119,7 @@ class Case:
 
     # fmt: off
     transport: str = field(metadata=_of(
-        Says.HOW, "Mechanism that moves the bytes.", _WHAT, one_of_or_all(TRANSPORTS, "transport")))
+        Says.HOW, "Mechanism that moves the bytes.", _WHAT, one_of_or_all(TRANSPORTS, "transport", NAMED_ALONE)))
     pattern: str = field(metadata=_of(
         Says.WHAT, "Who sends what to whom.", _WHAT, one_of_or_all(PATTERNS, "pattern", ONLY_BY_NAME)))
     size: int = field(metadata=_of(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from linkgauge.model.traits import having
+
 
 @dataclasses.dataclass(frozen=True)
 class TransportTraits:
@@ -22,9 +24,15 @@ class TransportTraits:
     host_links: bool = False  # reaches host memory by the device's own host links
     by_mpi: bool = False  # measured anew under each MPI library
     needs_processes: bool = False
+    only_by_name: bool = False  # left out where all are asked for
     # What it keeps in /dev/shm for each rank, whatever the case: Open MPI 4 to 5 fast boxes and FIFOs 4 MiB, MPICH's
     # cells a few MiB, NCCL's buffers of 2 channels a peer about 10 MiB. Rounded up.
     shm_bytes_per_rank: int = 0
+
+    @property
+    def own_way(self) -> bool:
+        """Whether its bytes move within the ranks' own calls, over whichever links the library likes."""
+        return self.library and not self.on_fabric
 
 
 _TABLE = (
@@ -35,12 +43,20 @@ _TABLE = (
     TransportTraits("kernel", "kernels on the devices that load and store (on host devices: threads)",
                     one_sided=True, on_fabric=True, host_links=True),
     TransportTraits("ccl", "NCCL or RCCL", library=True, on_fabric=True, shm_bytes_per_rank=32 << 20),
+    # Under most MPI libraries on a network: beside them it says whose a loss is, which not every run asks.
+    TransportTraits("ucx", "UCX's own tagged messages, puts and gets, below MPI", library=True, only_by_name=True,
+                    shm_bytes_per_rank=16 << 20),
     TransportTraits("mpi", "the MPI library, on device or host buffers", library=True, by_mpi=True,
                     needs_processes=True, shm_bytes_per_rank=16 << 20),
 )  # fmt: skip
 
 TRANSPORTS: dict[str, TransportTraits] = {one.name: one for one in _TABLE}
 """By name, in the order in which tables and charts list them."""
+
+
+NAMED_ALONE = having(TRANSPORTS, "only_by_name")
+EVERY_TRANSPORT = tuple(name for name in TRANSPORTS if name not in NAMED_ALONE)
+"""What `all` stands for."""
 
 
 def order_of(transport: str) -> int:

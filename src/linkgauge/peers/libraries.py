@@ -22,7 +22,7 @@ from linkgauge.model.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from linkgauge.run.mpi_library import MpiInstallation
-    from linkgauge.run.transports import CclVersion
+    from linkgauge.run.transports import LibraryVersion
 
 _LDD_TIMEOUT_S = 20
 _MOST_SYMBOLS = 3
@@ -202,7 +202,7 @@ def why_other_nccl(theirs: str, runtime: str) -> str:
 
 
 @functools.lru_cache(maxsize=8)
-def _our_ccl(runtime: str) -> CclVersion:
+def _our_ccl(runtime: str) -> LibraryVersion:
     from linkgauge.run.transports import ccl_version
 
     return ccl_version(runtime)

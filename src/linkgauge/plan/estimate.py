@@ -6,6 +6,7 @@ from linkgauge.apps import catalogue
 from linkgauge.apps.program import amounts
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.model.transports import over_host as over_host_links
 from linkgauge.plan.machine import PlanMachine
 
@@ -28,7 +29,7 @@ def operation_s(case: Case, machine: PlanMachine) -> float:
     share = max(1.0, n / len(case.nodes) / machine.cores) if machine.kind == "host" else 1.0
     over_host = (
         over_host_links(case.transport, case.path)
-        or case.transport == "mpi"
+        or TRANSPORTS[case.transport].own_way
         or {case.source_memory, case.target_memory} != {"device"}
     )
     rate = machine.assumed_bytes_per_s(over_host=over_host)

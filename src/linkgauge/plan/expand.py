@@ -20,7 +20,7 @@ from linkgauge.model.case import Case, StopRule
 from linkgauge.model.dimension import OTHERS
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits, restated_size, why_not_distributed
 from linkgauge.model.traits import having
-from linkgauge.model.transports import TRANSPORTS
+from linkgauge.model.transports import EVERY_TRANSPORT, TRANSPORTS
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
 from linkgauge.plan.estimate import operation_s
 from linkgauge.plan.jobs import exchanged, named_jobs, with_loads
@@ -211,7 +211,7 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
         _check_devices(table, machine)
         _check_pairs(table, machine)
         # "all transports" means those that are here; one that is named is skipped with its reason.
-        everything = set(table.values["transport"]) == set(TRANSPORTS)
+        everything = set(table.values["transport"]) == set(EVERY_TRANSPORT)
         for combination in itertools.product(*(table.values[name] for name in names)):
             if everything and combination[names.index("transport")] in machine.absent:
                 continue

@@ -57,6 +57,8 @@ def library_settings(case: Case, abi: str) -> tuple[Settings, str]:
         return _ccl(case)
     if case.transport == "mpi":
         return _mpi(case, abi)
+    if case.transport == "ucx" and case.path:
+        return (), f"ucx knows no path '{case.path}': leave --path out; --env UCX_TLS=... says what UCX may use"
     return (), ""
 
 

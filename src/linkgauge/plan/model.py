@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from linkgauge.model.dimension import Value, unique
 from linkgauge.model.patterns import SIDE_BY_SIDE
 from linkgauge.model.quantity import Share
+from linkgauge.model.transports import EVERY_TRANSPORT, NAMED_ALONE
 from linkgauge.plan.curves import Until
 
 PAIRS = ("all", "ordered", "first", "root", "nodes", "diagonal")
@@ -82,7 +83,8 @@ def of_kind(table: CaseTable, kind: str) -> bool:
 def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bool, kind: str = "") -> Plan:
     """The plan with the command line's dimensions applied to each of its tables for devices of this kind.
 
-    `transport` and `pattern` choose among what a table has; a table that has none of them goes. Every other dimension
+    `transport` and `pattern` choose among what a table has; a table that has none of them goes, and one that has all
+    transports has those too that are meant only where they are named. Every other dimension
     takes the place of the table's; sizes that are asked for are all measured, full or not. Where no table is left and
     `replace` holds, one table of just what was asked takes the plan's place (`linkgauge run --pattern chase` needs no
     plan that has it).
@@ -94,7 +96,8 @@ def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bo
         values = dict(table.values)
         for name, wanted in chosen.items():
             if name in ("transport", "pattern"):
-                values[name] = tuple(value for value in values[name] if value in wanted)
+                there = (*values[name], *NAMED_ALONE) if values[name] == EVERY_TRANSPORT else values[name]
+                values[name] = tuple(value for value in there if value in wanted)
             else:
                 values[name] = wanted
         if values["transport"] and values["pattern"]:

@@ -75,7 +75,7 @@ class CoreSession:
             versions["MPI library"] = " ".join(self._mpi.version.split())[:300]
             versions["MPI file"] = self._mpi.path
             versions["MPI thread level"] = _granted_thread_level()
-        versions |= self._ccl_versions()
+        versions |= self._ccl_versions() | self._ucx_versions()
         return {"clock": self._core.host_clock(), "versions": versions}
 
     def _ccl_versions(self) -> dict[str, str]:
@@ -88,6 +88,16 @@ class CoreSession:
             return {}  # each case says why
         name = RUNTIMES[self._spec.runtime].ccl.lower()
         return {name: version, f"{name} file": file}
+
+    def _ucx_versions(self) -> dict[str, str]:
+        """Version and file of UCX, where the launch has a case of it and it can be opened."""
+        if all(entry.case.transport != "ucx" for entry in self._spec.cases):
+            return {}
+        try:
+            version, file = self._core.ucx_version(self._ccl_places[1])
+        except self._core.Unsupported:
+            return {}  # each case says why
+        return {"ucx": version, "ucx file": file}
 
     def measure(self, case: Case) -> RankOutcome:
         """Measure one case, and turn whatever the core raises into an outcome."""

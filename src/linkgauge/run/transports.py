@@ -13,6 +13,7 @@ from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import TRANSPORTS
 
 _VERSION_TIMEOUT_S = 60
+UCX_FILE = "libucp.so.0"
 
 
 def ccl_library(kind: str) -> Path | None:
@@ -25,51 +26,62 @@ def ccl_library(kind: str) -> Path | None:
 
 
 def library_folders() -> list[Path]:
-    """Folders of libraries in NVIDIA's wheels of this Python (nvidia/*/lib), and those that the user's loader knows."""
+    """Folders of libraries in wheels of this Python (nvidia/*/lib, libucx/lib), and those that the user's loader knows.
+
+    Last the folder in which MPICH's wheel brings a UCX.
+    """
     found: list[Path] = []
-    spec = importlib.util.find_spec("nvidia")
-    for place in (spec.submodule_search_locations or []) if spec is not None else []:
-        found += sorted(path for path in Path(place).glob("*/lib") if path.is_dir())
+    for package, libraries in (("nvidia", "*/lib"), ("libucx", "lib")):
+        spec = importlib.util.find_spec(package)
+        for place in (spec.submodule_search_locations or []) if spec is not None else []:
+            found += sorted(path for path in Path(place).glob(libraries) if path.is_dir())
     found += [Path(word) for word in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if word]
     for variable in ("CUDA_HOME", "ROCM_PATH", "NCCL_HOME"):
         if variable in os.environ:
             found += [Path(os.environ[variable]) / sub for sub in ("lib64", "lib")]
-    found += [Path("/usr/local/cuda/lib64"), Path("/opt/rocm/lib")]
+    found += [Path("/usr/local/cuda/lib64"), Path("/opt/rocm/lib"), Path(sys.prefix) / "lib/mpich"]
     return [path for path in found if path.is_dir()]
 
 
 @dataclasses.dataclass(frozen=True)
-class CclVersion:
-    """NCCL or RCCL as the loader gives it: version and file, or why there is none."""
+class LibraryVersion:
+    """A library as the loader gives it: version and file, or why there is none."""
 
     version: str = ""
     file: str = ""
     reason: str = ""
 
 
-def ccl_version(kind: str) -> CclVersion:
-    """The version and the file of NCCL (`kind` cuda) or RCCL (hip) that a run would use.
+def ccl_version(kind: str) -> LibraryVersion:
+    """The version and the file of NCCL (`kind` cuda) or RCCL (hip) that a run would use."""
+    return _asked("ccl_version(sys.argv[1] == 'hip', str(ccl_library(sys.argv[1]) or ''), folders)", kind)
 
-    Asked in a child process: opening the library takes 0.3 s and 200 MB of memory.
-    """
+
+def ucx_version() -> LibraryVersion:
+    """The version and the file of UCX that ranks use whose MPI library has not brought one."""
+    return _asked("ucx_version(folders)")
+
+
+def _asked(call: str, *words: str) -> LibraryVersion:
+    """What a call of the core says, in a child process: opening NCCL takes 0.3 s and 200 MB of memory."""
     from linkgauge.run.launchers.base import package_environment
 
     program = (
         "import sys; from linkgauge import _core; from linkgauge.run.transports import ccl_library, library_folders\n"
-        "try: print(*_core.ccl_version(sys.argv[1] == 'hip', str(ccl_library(sys.argv[1]) or ''), "
-        "[str(folder) for folder in library_folders()]), sep='\\n')\n"
+        "folders = [str(folder) for folder in library_folders()]\n"
+        f"try: print(*_core.{call}, sep='\\n')\n"
         "except Exception as error: sys.exit(str(error))"
     )
     try:
-        done = subprocess.run([sys.executable, "-c", program, kind], capture_output=True, text=True, errors="replace",
+        done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, errors="replace",
                               timeout=_VERSION_TIMEOUT_S, check=False, env=package_environment(),
                               stdin=subprocess.DEVNULL)  # fmt: skip
     except subprocess.TimeoutExpired:
-        return CclVersion(reason=f"the library did not say its version within {_VERSION_TIMEOUT_S} s")
+        return LibraryVersion(reason=f"the library did not say its version within {_VERSION_TIMEOUT_S} s")
     said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     if done.returncode != 0 or len(said) < 2:
-        return CclVersion(reason=said[-1] if said else f"asking it ended with status {done.returncode}")
-    return CclVersion(said[-2], said[-1])
+        return LibraryVersion(reason=said[-1] if said else f"asking it ended with status {done.returncode}")
+    return LibraryVersion(said[-2], said[-1])
 
 
 def _loads(name: str) -> bool:
@@ -89,6 +101,8 @@ def absent_transports(kind: str, device_count: int, *, mpi: str = "", threads: b
         runtime = RUNTIMES[kind]
         if ccl_library(kind) is None and not _loads(runtime.ccl_file):
             absent["ccl"] = f"{runtime.ccl_file} was not found; remedy: {runtime.ccl_remedy}"
+    if not any((folder / UCX_FILE).is_file() for folder in library_folders()) and not _loads(UCX_FILE):
+        absent["ucx"] = f"{UCX_FILE} was not found; remedy: pip install libucx-cu12"
     if mpi:
         absent["mpi"] = mpi
     elif threads:

@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.model.case import Case
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import LeftOut, Point
 from linkgauge.run import evidence, nccl_log
 from linkgauge.run import heartbeat as beat
@@ -121,7 +122,7 @@ class Recorder:
 
 def is_oversubscribed(spec: WorkerSpec, case: Case) -> bool:
     """Whether a node's ranks, and on host devices the threads of their streams, are more than the cores there."""
-    threads = 2 if spec.runtime == "host" and case.transport != "mpi" else 1
+    threads = 2 if spec.runtime == "host" and not TRANSPORTS[case.transport].own_way else 1
     ranks = [rank for job in job_ranks(case, spec.devices) for rank in job]
     for node, cores in enumerate(spec.node_cores or (spec.available_cores,)):
         here = [rank for rank in ranks if not spec.node_of or spec.node_of[rank] == node]

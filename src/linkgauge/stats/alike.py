@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from linkgauge.model.place import Place
-from linkgauge.model.transports import over_host
+from linkgauge.model.transports import TRANSPORTS, over_host
 from linkgauge.stats.basics import NORMAL_MAD, median
 from linkgauge.stats.launches import launch_devices
 from linkgauge.system.classes import Classes, Scope
@@ -102,7 +102,8 @@ def scope_of_case(dims: Mapping[str, Any]) -> Scope | None:
         return "host"
     if len(set(dims["devices"])) == 1:
         return "device"
-    return "node" if dims.get("transport") == "mpi" else None  # which way a library takes is its own affair
+    traits = TRANSPORTS.get(str(dims.get("transport", "")))
+    return "node" if traits is not None and traits.own_way else None
 
 
 @dataclasses.dataclass(frozen=True)

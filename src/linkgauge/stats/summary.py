@@ -316,5 +316,7 @@ def _launch_facts(run: Run) -> tuple[dict[int, str], dict[int, dict[str, str]]]:
         for library in ("nccl", "rccl"):
             if versions.get(library):
                 known["ccl"] = f"{library.upper()} {versions[library]}"
+        if versions.get("ucx"):
+            known["ucx"] = f"UCX {versions['ucx']}"
         libraries[row["launch"]] = known
     return keys, libraries

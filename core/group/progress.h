@@ -1,0 +1,33 @@
+// Progress while a rank's thread is held up in a blocking call of a library that knows nothing of what is under way.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "group/group.h"
+
+namespace linkgauge {
+
+// A Progress that another thread may call while the rank's own does not: `begin` first, then `advance` again and again.
+struct ProgressOfAnyThread {
+  std::function<void()> begin;
+  std::function<void()> advance;
+  void operator()() const { advance(); }
+};
+
+// As long as it lives a thread of its own drives `progress`, where that is one of any thread; it costs some 50 us then,
+// and nothing otherwise.
+class WhileHeldUp {
+ public:
+  explicit WhileHeldUp(const Progress& progress);
+  ~WhileHeldUp();
+  WhileHeldUp(const WhileHeldUp&) = delete;
+  WhileHeldUp& operator=(const WhileHeldUp&) = delete;
+
+ private:
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+}  // namespace linkgauge

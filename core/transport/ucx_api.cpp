@@ -1,0 +1,63 @@
+#include "transport/ucx_api.h"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "errors.h"
+
+namespace linkgauge::ucx {
+namespace {
+
+constexpr const char* kFile = "libucp.so.0";
+
+std::vector<std::string> files_to_try(const std::vector<std::string>& folders) {
+  if (void* const there = dlopen(kFile, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD); there != nullptr) {
+    (void)dlclose(there);  // counts uses: it stays
+    return {kFile};
+  }
+  std::vector<std::string> files;
+  for (const std::string& folder : folders) files.push_back(folder + "/" + kFile);
+  files.emplace_back(kFile);
+  return files;
+}
+
+}  // namespace
+
+Library::Library(const std::vector<std::string>& folders) : library_(files_to_try(folders)) {
+  if (!library_) throw Unsupported("UCX (libucp.so.0) was not found; remedy: pip install libucx-cu12");
+  const std::vector<SymbolEntry> entries = {
+#define LINKGAUGE_UCX_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&table_.name), true},
+#define LINKGAUGE_UCX_OPTIONAL(name, ...) {#name, reinterpret_cast<void**>(&table_.name), false},
+      LINKGAUGE_UCX_API(LINKGAUGE_UCX_REQUIRED, LINKGAUGE_UCX_OPTIONAL)
+#undef LINKGAUGE_UCX_REQUIRED
+#undef LINKGAUGE_UCX_OPTIONAL
+  };
+  const std::string missing = bind_symbols(library_, entries);
+  if (!missing.empty()) throw Unsupported("UCX at " + library_.path() + " is too old: it lacks " + missing);
+  table_.ucp_get_version(&major_, &minor_, &patch_);
+  if (major_ != kApiMajor || minor_ < kApiMinor) {
+    throw Unsupported("UCX at " + library_.path() + " is " + version() +
+                      ", expected 1.10 or a later 1.x; remedy: pip " + "install libucx-cu12");
+  }
+}
+
+const Library& Library::load(const std::vector<std::string>& folders) {
+  static std::mutex mutex;
+  static std::unique_ptr<Library> loaded;  // one in a process, whatever the folders
+  const std::lock_guard lock(mutex);
+  if (!loaded) loaded.reset(new Library(folders));
+  return *loaded;
+}
+
+std::string Library::version() const {
+  return std::to_string(major_) + "." + std::to_string(minor_) + "." + std::to_string(patch_);
+}
+
+void Library::fail(Status status, const char* call) const {
+  throw RuntimeCallError(call, "UCX status", status, -1, table_.ucs_status_string(status));
+}
+
+}  // namespace linkgauge::ucx

@@ -1,0 +1,90 @@
+// The table for UCX against UCX's own header (1.22; every structure has grown at its end only). Nothing runs: a
+// difference does not compile.
+#include "transport/ucx_api.h"
+//
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <type_traits>
+
+// Fields that are restated lie where the header has them, and are as large.
+#define LINKGAUGE_SAME_FIELD(Mine, mine, Theirs, theirs)                                                          \
+  static_assert(offsetof(Mine, mine) == offsetof(Theirs, theirs) && sizeof(Mine::mine) == sizeof(Theirs::theirs), \
+                #Mine "::" #mine " differs from " #Theirs "::" #theirs)
+
+#define LINKGAUGE_SAME_VALUE(mine, theirs) \
+  static_assert(static_cast<std::uint64_t>(mine) == static_cast<std::uint64_t>(theirs), #mine)
+
+namespace linkgauge::ucx {
+namespace {
+
+LINKGAUGE_SAME_FIELD(Parameters, field_mask, ucp_params_t, field_mask);
+LINKGAUGE_SAME_FIELD(Parameters, features, ucp_params_t, features);
+LINKGAUGE_SAME_FIELD(Parameters, tag_sender_mask, ucp_params_t, tag_sender_mask);
+LINKGAUGE_SAME_FIELD(Parameters, mt_workers_shared, ucp_params_t, mt_workers_shared);
+LINKGAUGE_SAME_FIELD(Parameters, estimated_num_ppn, ucp_params_t, estimated_num_ppn);
+LINKGAUGE_SAME_FIELD(WorkerParameters, field_mask, ucp_worker_params_t, field_mask);
+LINKGAUGE_SAME_FIELD(WorkerParameters, thread_mode, ucp_worker_params_t, thread_mode);
+LINKGAUGE_SAME_FIELD(WorkerParameters, cpu_mask, ucp_worker_params_t, cpu_mask);
+LINKGAUGE_SAME_FIELD(WorkerParameters, flags, ucp_worker_params_t, flags);
+LINKGAUGE_SAME_FIELD(EndpointParameters, field_mask, ucp_ep_params_t, field_mask);
+LINKGAUGE_SAME_FIELD(EndpointParameters, address, ucp_ep_params_t, address);
+static_assert(sizeof(EndpointParameters) >= sizeof(ucp_ep_params_t));
+LINKGAUGE_SAME_FIELD(RequestParameters, op_attr_mask, ucp_request_param_t, op_attr_mask);
+LINKGAUGE_SAME_FIELD(RequestParameters, callback, ucp_request_param_t, cb);
+LINKGAUGE_SAME_FIELD(RequestParameters, user_data, ucp_request_param_t, user_data);
+LINKGAUGE_SAME_FIELD(RequestParameters, memory_type, ucp_request_param_t, memory_type);
+LINKGAUGE_SAME_FIELD(RequestParameters, memory, ucp_request_param_t, memh);
+LINKGAUGE_SAME_FIELD(MapParameters, field_mask, ucp_mem_map_params_t, field_mask);
+LINKGAUGE_SAME_FIELD(MapParameters, address, ucp_mem_map_params_t, address);
+LINKGAUGE_SAME_FIELD(MapParameters, length, ucp_mem_map_params_t, length);
+LINKGAUGE_SAME_FIELD(MapParameters, memory_type, ucp_mem_map_params_t, memory_type);
+LINKGAUGE_SAME_FIELD(ContextFacts, field_mask, ucp_context_attr_t, field_mask);
+LINKGAUGE_SAME_FIELD(ContextFacts, memory_types, ucp_context_attr_t, memory_types);
+static_assert(sizeof(ContextFacts) >= sizeof(ucp_context_attr_t));
+LINKGAUGE_SAME_FIELD(EndpointFacts, field_mask, ucp_ep_attr_t, field_mask);
+LINKGAUGE_SAME_FIELD(EndpointFacts, transports, ucp_ep_attr_t, transports);
+static_assert(sizeof(EndpointFacts) >= sizeof(ucp_ep_attr_t));
+LINKGAUGE_SAME_FIELD(Ways, entries, ucp_transports_t, entries);
+LINKGAUGE_SAME_FIELD(Ways, count, ucp_transports_t, num_entries);
+LINKGAUGE_SAME_FIELD(Ways, entry_bytes, ucp_transports_t, entry_size);
+LINKGAUGE_SAME_FIELD(Way, transport, ucp_transport_entry_t, transport_name);
+LINKGAUGE_SAME_FIELD(Way, device, ucp_transport_entry_t, device_name);
+
+LINKGAUGE_SAME_VALUE(Parameters::kFeatures, UCP_PARAM_FIELD_FEATURES);
+static_assert(kFeatureTag == UCP_FEATURE_TAG && kFeatureRma == UCP_FEATURE_RMA);
+LINKGAUGE_SAME_VALUE(WorkerParameters::kThreadMode, UCP_WORKER_PARAM_FIELD_THREAD_MODE);
+LINKGAUGE_SAME_VALUE(WorkerParameters::kFlags, UCP_WORKER_PARAM_FIELD_FLAGS);
+LINKGAUGE_SAME_VALUE(WorkerParameters::kThreadSerialized, UCS_THREAD_MODE_SERIALIZED);
+LINKGAUGE_SAME_VALUE(WorkerParameters::kIgnoreRequestLeak, UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK);
+LINKGAUGE_SAME_VALUE(EndpointParameters::kRemoteAddress, UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
+LINKGAUGE_SAME_VALUE(RequestParameters::kCallback, UCP_OP_ATTR_FIELD_CALLBACK);
+LINKGAUGE_SAME_VALUE(RequestParameters::kUserData, UCP_OP_ATTR_FIELD_USER_DATA);
+LINKGAUGE_SAME_VALUE(RequestParameters::kMemoryType, UCP_OP_ATTR_FIELD_MEMORY_TYPE);
+LINKGAUGE_SAME_VALUE(RequestParameters::kMemory, UCP_OP_ATTR_FIELD_MEMH);
+LINKGAUGE_SAME_VALUE(RequestParameters::kMultiSend, UCP_OP_ATTR_FLAG_MULTI_SEND);
+LINKGAUGE_SAME_VALUE(MapParameters::kAddress, UCP_MEM_MAP_PARAM_FIELD_ADDRESS);
+LINKGAUGE_SAME_VALUE(MapParameters::kLength, UCP_MEM_MAP_PARAM_FIELD_LENGTH);
+LINKGAUGE_SAME_VALUE(MapParameters::kMemoryType, UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE);
+LINKGAUGE_SAME_VALUE(ContextFacts::kMemoryTypes, UCP_ATTR_FIELD_MEMORY_TYPES);
+LINKGAUGE_SAME_VALUE(EndpointFacts::kTransports, UCP_EP_ATTR_FIELD_TRANSPORTS);
+static_assert(kHostMemory == UCS_MEMORY_TYPE_HOST && kCudaMemory == UCS_MEMORY_TYPE_CUDA);
+static_assert(kCudaManagedMemory == UCS_MEMORY_TYPE_CUDA_MANAGED);
+static_assert(kRocmMemory == UCS_MEMORY_TYPE_ROCM && kRocmManagedMemory == UCS_MEMORY_TYPE_ROCM_MANAGED);
+static_assert(kOk == UCS_OK && kLastError == UCS_ERR_LAST && sizeof(Status) == sizeof(ucs_status_t));
+
+// Every function that is called through the table takes as many arguments, of the same sizes.
+template <typename Mine, typename Theirs>
+struct SameCall : std::false_type {};
+template <typename R, typename S, typename... As, typename... Bs>
+requires(sizeof...(As) == sizeof...(Bs)) struct SameCall<R(As...), S(Bs...)>
+    : std::bool_constant<(std::is_void_v<R> == std::is_void_v<S>)&&(
+          (sizeof(As) == sizeof(Bs) && std::is_pointer_v<As> == std::is_pointer_v<Bs>)&&...)> {
+};
+#define LINKGAUGE_COMPARE(name, ...)                                                    \
+  static_assert(SameCall<__VA_ARGS__, std::remove_pointer_t<decltype(&::name)>>::value, \
+                #name " differs from the header");
+LINKGAUGE_UCX_API(LINKGAUGE_COMPARE, LINKGAUGE_COMPARE)
+
+}  // namespace
+}  // namespace linkgauge::ucx

@@ -1,0 +1,88 @@
+"""Transport `ucx` as a user runs it: by name, in processes and threads, and what it says of what it took and lacks."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from linkgauge.model.case import DIMENSIONS
+from linkgauge.run import transports
+from linkgauge.run.transports import absent_transports
+from linkgauge.store.run import Run, load
+from thorough import thorough
+
+needs_ucx = pytest.mark.skipif(
+    importlib.util.find_spec("linkgauge._core") is None or "ucx" in absent_transports("host", 2),
+    reason="the core is not built, or there is no UCX",
+)
+PLAN = """
+[[case]]
+transport = "ucx"
+variant = ["tag", "put", "get"]
+pattern = ["pingpong", "reduce"]
+size = ["8", "1MiB"]
+pairs = "first"
+"""
+QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--out", "run")
+
+
+def linkgauge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False,
+                          timeout=200, cwd=cwd, env=environment, stdin=subprocess.DEVNULL)  # fmt: skip
+
+
+def measured(cwd: Path, *words: str) -> Run:
+    done = linkgauge("run", *words, *QUICK, cwd=cwd)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return load(cwd / "run")
+
+
+@needs_ucx
+@pytest.mark.parametrize(
+    "threads", [False, pytest.param(True, marks=thorough("tests/core has every pattern in threads"))]
+)
+def test_it_runs_by_name_and_says_what_it_took(tmp_path: Path, threads: bool) -> None:
+    (tmp_path / "plan.toml").write_text(PLAN)
+    run = measured(tmp_path, "--plan", "plan.toml", "--devices", "host:3", *(["--threads"] if threads else []))
+    rows = list(run.rows())
+    assert {row.case.variant for row in rows} == {"tag", "put", "get"}
+    assert {(row.status, row.record["verified"]) for row in rows} == {("ok", True)}
+    (launch,) = run.launches.to_pylist()
+    versions = json.loads(launch["versions"])
+    assert Path(versions["ucx file"]).name.startswith("libucp.so")
+    for row in rows:
+        chosen = json.loads(row.record["evidence"])["chosen"]
+        assert chosen["ucx"] == versions["ucx"]
+        if row.case.ranks > 1 and tuple(map(int, versions["ucx"].split(".")))[1] >= 14:
+            assert re.search(r"\w+/\w+", chosen["ways"])
+
+
+@needs_ucx
+def test_where_its_settings_leave_no_way_the_case_is_skipped_with_that_reason(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(PLAN)
+    done = linkgauge("run", "--plan", "plan.toml", "--pattern", "pingpong", "--size", "8", "--devices", "host:2",
+                     "--env", "UCX_TLS=self", *QUICK, cwd=tmp_path)  # fmt: skip
+    rows = list(load(tmp_path / "run").rows())
+    assert {row.status for row in rows} == {"skipped"}, done.stderr
+    assert all("no way to rank" in row.reason and "UCX_TLS" in row.reason for row in rows)
+
+
+def test_all_leaves_it_out_and_a_path_is_refused(tmp_path: Path) -> None:
+    assert "ucx" not in DIMENSIONS["transport"].from_text("all")
+    words = ["--transport", "ucx", "--pattern", "pingpong", "--size", "8", "--devices", "host:2", "--path", "direct"]
+    done = linkgauge("run", "--dry-run", *words, cwd=tmp_path)
+    assert "ucx knows no path 'direct'" in done.stdout + done.stderr
+
+
+def test_what_would_bring_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transports, "library_folders", list)
+    monkeypatch.setattr(transports, "_loads", lambda name: False)
+    assert absent_transports("host", 2)["ucx"] == "libucp.so.0 was not found; remedy: pip install libucx-cu12"

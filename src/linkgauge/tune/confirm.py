@@ -1,0 +1,147 @@
+"""A candidate measured afresh: launches in pairs with the default, none of which the search has seen before.
+
+What chose the candidate does not count, so having looked at many settings cannot make a gain; at most LOOKS candidates
+are confirmed, and each has to be as sure as to be right for all of them together (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from linkgauge.stats.compare import Shift
+from linkgauge.stats.paired import p_of_less, paired_shift
+from linkgauge.tune.record import DEFAULT, Bench, Config, Outcome, Record, SpentError, merged
+from linkgauge.tune.search import LEAST_GAIN, Factor, Search, heeded
+
+LOOKS = 2
+LEVEL = 0.05 / LOOKS
+MOST_PAIRS = 15
+LEAST_PAIRS = 7
+"""Fewer cannot be sure enough of a sign: 2^-7 is below LEVEL, and one odd pair is allowed for."""
+_CONTRIBUTION_PAIRS = 6  # rounds in which each variable is left out in turn
+ALLOWED = 0.01
+"""By so much other cases may become slower."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Confirmed:
+    """What fresh pairs say of a candidate. Shifts are of times against the default, but `contributions`.
+
+    `contributions`: by variable how much longer all takes without it alone (and what is of it alone), the others as
+    they are. `problem`: why it is not proved; empty where its gain holds.
+    """
+
+    config: Config
+    gain: Shift | None
+    by_case: Mapping[str, Shift]
+    guards: Mapping[str, Shift]
+    contributions: Mapping[str, Shift]
+    pairs: int
+    p_value: float
+    problem: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What came of a search. `confirmed`: those measured afresh, the proved first."""
+
+    confirmed: Sequence[Confirmed]
+    candidates: Sequence[Config]
+    record: Record
+    survivors: Sequence[str]
+
+    @property
+    def best(self) -> Confirmed | None:
+        """The proved one."""
+        return next((one for one in self.confirmed if not one.problem), None)
+
+
+def tune(factors: Sequence[Factor], bench: Bench, seed: int = 0, allowed: float = ALLOWED) -> Found:
+    """Search, and confirm the best candidates until one holds. The same outcomes ask for the same launches."""
+    search = Search(factors, bench, seed)
+    record = search.record
+    candidates = search.explore()
+    confirmed: list[Confirmed] = []
+    for config in candidates[:LOOKS]:
+        if not record.allowed(config):
+            continue
+        one = confirm(record, config, factors, allowed)
+        if one is not None:
+            confirmed.append(one)
+        if one is None or not one.problem:
+            break
+    confirmed.sort(key=lambda one: bool(one.problem))
+    return Found(confirmed, candidates, record, search.survivors)
+
+
+def confirm(record: Record, config: Config, factors: Sequence[Factor], allowed: float = ALLOWED) -> Confirmed | None:
+    """Pairs of default and candidate, in turn the one and the other first; None where not one could be measured.
+
+    A variable is left out with those that are of it alone.
+    """
+    known = {factor.name: factor for factor in factors}
+    pairs: list[tuple[Outcome, Outcome]] = []
+    without: dict[str, list[tuple[Outcome, Outcome]]] = {name: [] for name, _ in config if len(config) > 1}
+    try:
+        for number in range(MOST_PAIRS):
+            order = (DEFAULT, config) if number % 2 == 0 else (config, DEFAULT)
+            both = {one: record.launch(one, guards=True) for one in order}
+            if bad := next((one.bad for one in both.values() if one.bad), ""):
+                return _judged(config, pairs, without, allowed, bad)
+            pairs.append((both[DEFAULT], both[config]))
+            if number < _CONTRIBUTION_PAIRS:
+                for name in without:
+                    less = record.launch(heeded(merged(config, {name: None}), known))
+                    if not less.bad:
+                        without[name].append((both[config], less))
+    except SpentError:
+        pass
+    return _judged(config, pairs, without, allowed, "") if pairs else None
+
+
+def _judged(
+    config: Config,
+    pairs: Sequence[tuple[Outcome, Outcome]],
+    without: Mapping[str, Sequence[tuple[Outcome, Outcome]]],
+    allowed: float,
+    bad: str,
+) -> Confirmed:
+    ratios = _means(pairs)
+    cases = sorted(pairs[0][0].times) if pairs else []
+    by_case = {case: paired_shift([np.log(b.times[case] / a.times[case]) for a, b in pairs]) for case in cases}
+    shared = [case for case in (sorted(pairs[0][0].guards) if pairs else [])
+              if all(case in a.guards and case in b.guards for a, b in pairs)]  # fmt: skip
+    guards = {case: paired_shift([np.log(b.guards[case] / a.guards[case]) for a, b in pairs]) for case in shared}
+    lost = [case for case in (pairs[0][0].guards if pairs else {}) if any(case not in b.guards for _, b in pairs)]
+    p_value = p_of_less(ratios, LEAST_GAIN)
+    worse = {case: one for case, one in _judging(pairs).items() if one.low > allowed}
+    problem = bad
+    if not problem and len(pairs) < LEAST_PAIRS:
+        problem = f"{len(pairs)} fresh pairs: at least {LEAST_PAIRS} are needed, give it a larger budget"
+    if not problem and lost:
+        problem = f"{lost[0]} has no time with it"
+    if not problem and p_value > LEVEL:
+        problem = f"a gain above {LEAST_GAIN:.0%} may be chance (p = {p_value:.2g}, needed {LEVEL:g})"
+    if not problem and worse:
+        case = max(worse, key=lambda name: worse[name].share)
+        problem = f"it makes {case} slower by {worse[case].share:.1%}, {allowed:.0%} is allowed"
+    contributions = {name: paired_shift(_means(some)) for name, some in without.items() if some}
+    gain = paired_shift(ratios) if pairs else None
+    return Confirmed(config, gain, by_case, guards, contributions, len(pairs), p_value, problem)
+
+
+def _means(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[float]:
+    return [float(np.mean([np.log(b.times[case] / a.times[case]) for case in sorted(a.times)])) for a, b in pairs]
+
+
+def _judging(pairs: Sequence[tuple[Outcome, Outcome]]) -> dict[str, Shift]:
+    """Each case's shift with an interval that is right for all of them together."""
+    if not pairs:
+        return {}
+    both = [({**a.guards, **a.times}, {**b.guards, **b.times}) for a, b in pairs]
+    cases = [case for case in both[0][0] if all(case in a and case in b for a, b in both)]
+    sure = 1 - 0.05 / max(len(cases), 1)
+    return {case: paired_shift([np.log(b[case] / a[case]) for a, b in both], sure) for case in cases}

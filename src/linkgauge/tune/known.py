@@ -34,12 +34,14 @@ class Known:
 
     `values`: those of the table that it takes. `told`: how each is seen to be read, `0 -> 7 (MPI_T)`; empty where the
     library does not tell before it is used. `refused`: why the setting, or by value why that one, is left out.
+    `usual`: what the library has without it, as it says.
     """
 
     setting: Setting
     values: tuple[str, ...]
     told: Mapping[str, str]
     refused: Mapping[str, str]
+    usual: str = ""
 
 
 def asked_of_mpi(library: Library, settings: Sequence[Setting], mpi: MpiInstallation) -> list[Known]:
@@ -70,7 +72,7 @@ def asked_of_mpi(library: Library, settings: Sequence[Setting], mpi: MpiInstalla
                 refused[value] = f"{mpi.title} takes it as what it has without ({usual[name] or 'empty'})"
             else:
                 told[value] = f"{name} {usual[name] or 'empty'} -> {after[name]} (MPI_T)"
-        found.append(Known(setting, tuple(told), told, refused))
+        found.append(Known(setting, tuple(told), told, refused, usual[name]))
     return found
 
 

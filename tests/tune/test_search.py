@@ -107,3 +107,20 @@ def test_a_default_that_fails_leaves_nothing_to_find() -> None:
             return Outcome({}, bad="failed: no such library")
 
     assert tune(TWO, Broken(())).candidates == []
+
+
+def test_what_corrupts_while_it_is_confirmed_is_not_proved() -> None:
+    class Late(Fixed):
+        """Wrong data in the fifth launch with guard cases."""
+
+        guarded = 0
+
+        def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+            self.guarded += guards and bool(config)
+            if guards and config and self.guarded == 5:
+                return Outcome({}, bad="corrupt: 3 wrong bytes")
+            return super().measure(config, guards=guards)
+
+    found = tune(TWO[:1], Late((("A", "2"),)))
+    assert found.best is None
+    assert found.confirmed[0].problem == "corrupt: 3 wrong bytes"

@@ -21,7 +21,7 @@ LEVEL = 0.05 / LOOKS
 MOST_PAIRS = 15
 LEAST_PAIRS = 7
 """Fewer cannot be sure enough of a sign: 2^-7 is below LEVEL, and one odd pair is allowed for."""
-_CONTRIBUTION_PAIRS = 6  # rounds in which each variable is left out in turn
+_CONTRIBUTION_PAIRS = 6  # further ones, in which each variable is left out in turn
 ALLOWED = 0.01
 """By so much other cases may become slower."""
 
@@ -89,17 +89,20 @@ def confirm(record: Record, config: Config, factors: Sequence[Factor], allowed: 
         for number in range(MOST_PAIRS):
             order = (DEFAULT, config) if number % 2 == 0 else (config, DEFAULT)
             both = {one: record.launch(one, guards=True) for one in order}
-            if bad := next((one.bad for one in both.values() if one.bad), ""):
-                return _judged(config, pairs, without, allowed, bad)
+            if not record.allowed(config):
+                break
+            if any(one.bad for one in both.values()):  # what is no fault of the candidate's: no pair
+                continue
             pairs.append((both[DEFAULT], both[config]))
-            if number < _CONTRIBUTION_PAIRS:
+            if 0 <= number + 1 - LEAST_PAIRS < _CONTRIBUTION_PAIRS:
                 for name in without:
                     less = record.launch(heeded(merged(config, {name: None}), known))
                     if not less.bad:
                         without[name].append((both[config], less))
     except SpentError:
         pass
-    return _judged(config, pairs, without, allowed, "") if pairs else None
+    bad = record.why_not(config)
+    return _judged(config, pairs, without, allowed, bad) if pairs or bad else None
 
 
 def _judged(

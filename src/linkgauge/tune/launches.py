@@ -88,6 +88,7 @@ class FolderBench:
         self._of: dict[tuple[Config, bool], list[int]] = {}
         self._asked: dict[tuple[Config, bool], int] = {}
         self._numbers: dict[int, list[int]] = {}  # planned number -> those of its launches
+        self._partial: dict[tuple[Config, bool], tuple[PlannedLaunch, int]] = {}
         self._highest = -1
         if stored:
             self._read_back()
@@ -100,6 +101,7 @@ class FolderBench:
         relaunched = {int(a): int(b) for a, b in self._folder.info.get("relaunched", {}).items()}
         run = load(self._folder.path)
         done: dict[int, int] = {}
+        attempts: dict[int, int] = {}
         for row in run.rows():
             self._highest = max(self._highest, row.launch)
             planned = relaunched.get(row.launch, row.launch)
@@ -107,10 +109,13 @@ class FolderBench:
             if row.launch not in self._numbers[planned]:
                 self._numbers[planned].append(row.launch)
             done[planned] = done.get(planned, 0) + (row.status is not None)
+            attempts[planned] = max(attempts.get(planned, -1), row.attempt)
         self._highest = max([self._highest, len(self._launches) - 1, *relaunched])
         for launch in self._launches:
             if done.get(launch.number, 0) >= len(launch.cases):
                 self._of.setdefault(self._config_of(launch), []).append(launch.number)
+            else:  # it was under way when the search was killed: measured anew as a whole
+                self._partial[self._config_of(launch)] = (launch, attempts.get(launch.number, -1) + 1)
 
     def _config_of(self, launch: PlannedLaunch) -> tuple[Config, bool]:
         mine = dict(self._wanted.settings.env)
@@ -133,7 +138,7 @@ class FolderBench:
         self._replayed_s = None
         if self._spent_s() + _SLOWER * self._usual_s() + _LAST_S > self._budget_s:
             return None
-        fresh = self._start(env, place, key[1])
+        fresh = self._start(env, key[1])
         if fresh is None:
             return None
         known.append(fresh)
@@ -157,22 +162,18 @@ class FolderBench:
 
     # --- one launch ---------------------------------------------------------------------------------------------------
 
-    def _start(self, env: Sequence[tuple[str, str]], repeat: int, guards: bool) -> int | None:
+    def _start(self, env: Sequence[tuple[str, str]], guards: bool) -> int | None:
         """Measure a launch; its planned number, or None where the time was up before all its cases were measured."""
-        number = len(self._launches)
-        settings = dataclasses.replace(
-            self._wanted.settings, env=tuple(sorted({**dict(self._wanted.settings.env), **dict(env)}.items()))
-        )
-        cases = [*self._wanted.cases, *(self._wanted.guards if guards else ())]
-        planned = PlannedLaunch(number, repeat, settings, tuple(shuffled(cases, self._wanted.prepared.seed, number)))
-        self._launches.append(planned)
-        write_launches(self._folder.path, tuple(self._launches))
+        planned, attempt = self._partial.pop((tuple(env), guards), (None, 0))
+        if planned is None:
+            planned = self._planned(env, guards)
+        number = planned.number
         actual = self._highest = self._highest + 1
         if actual != number:
             self._folder.update_info(
                 {"relaunched": {**self._folder.info.get("relaunched", {}), str(actual): number}, "end": None}
             )
-        entries = [CaseEntry(case, 0, index) for index, case in enumerate(planned.cases)]
+        entries = [CaseEntry(case, attempt, index) for index, case in enumerate(planned.cases)]
         ends = self._origin + self._budget_s
         prepared = dataclasses.replace(
             self._wanted.prepared,
@@ -194,6 +195,19 @@ class FolderBench:
         self.measured_here += 1
         complete = sum(row.status is not None for row in load(self._folder.path, self._numbers[number]).rows())
         return number if complete >= len(planned.cases) else None
+
+    def _planned(self, env: Sequence[tuple[str, str]], guards: bool) -> PlannedLaunch:
+        """A new launch, the next repeat of its setting with guard cases or without; stored before it is started."""
+        number = len(self._launches)
+        settings = dataclasses.replace(
+            self._wanted.settings, env=tuple(sorted({**dict(self._wanted.settings.env), **dict(env)}.items()))
+        )
+        repeat = sum(launch.settings.env == settings.env for launch in self._launches)
+        cases = [*self._wanted.cases, *(self._wanted.guards if guards else ())]
+        planned = PlannedLaunch(number, repeat, settings, tuple(shuffled(cases, self._wanted.prepared.seed, number)))
+        self._launches.append(planned)
+        write_launches(self._folder.path, tuple(self._launches))
+        return planned
 
     def _outcome(self, number: int) -> Outcome:
         """What a launch of the folder gave: medians by case in words, or what went wrong, the worst case's words."""

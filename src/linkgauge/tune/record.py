@@ -22,6 +22,7 @@ NOT_READ = "the library does not read it"
 _NEAREST = 3  # default launches that make a reference: one that was disturbed is not heeded
 _USUAL_NOISE = 0.02  # until there are launches enough to tell
 _LEAST_NOISE = 0.002
+_OFTEN = 2  # launches with too few samples in their time, which a busy machine may make: then it is ruled out
 _DISTURBED = 4.0  # noises that two launches lie apart, for the slower to be taken as disturbed
 
 
@@ -82,7 +83,9 @@ class Record:
         self._bench = bench
         self.launched: list[Launched] = []
         self.ruled_out: dict[frozenset[tuple[str, str]], str] = {}
+        self.default_bad = ""  # what the default's last launch that does not count went wrong by
         self._cases: tuple[str, ...] = ()
+        self._late: dict[Config, int] = {}
         self._of: dict[Config, list[int]] = {}
         self._effects: dict[Config, Effect] = {}  # as of the launches so far
         self._noise: float | None = None
@@ -95,10 +98,14 @@ class Record:
         if not self._cases and outcome.times:
             self._cases = tuple(sorted(outcome.times))
         missing = [case for case in self._cases if case not in outcome.times]
-        if missing and not outcome.bad:
+        late = bool(missing) and not outcome.bad
+        if late:
             outcome = dataclasses.replace(outcome, bad=f"{missing[0]} has no time")
+            self._late[config] = self._late.get(config, 0) + 1
         if outcome.bad:
-            self.ruled_out.setdefault(frozenset(config), outcome.bad)
+            if config != DEFAULT and not (late and self._late[config] < _OFTEN):
+                self.ruled_out.setdefault(frozenset(config), outcome.bad)
+            self.default_bad = self.default_bad if config else outcome.bad
             return outcome
         self._effects, self._noise = {}, None
         logs = np.log([outcome.times[case] for case in self._cases])
@@ -117,8 +124,12 @@ class Record:
 
     def allowed(self, config: Config) -> bool:
         """Whether neither it nor a part of it was bad."""
+        return not self.why_not(config)
+
+    def why_not(self, config: Config) -> str:
+        """What was bad with it or a part of it; empty where nothing was."""
         items = frozenset(config)
-        return not any(bad <= items for bad in self.ruled_out)
+        return next((why for bad, why in self.ruled_out.items() if bad <= items), "")
 
     def known(self) -> list[Config]:
         """Settings that were measured, but the default, that are not ruled out."""

@@ -18,6 +18,8 @@ from linkgauge.tune.record import DEFAULT, Bench, Config, Record, SpentError, me
 LEAST_GAIN = 0.01
 """A gain below this is none: not looked for, not recommended."""
 _RESERVE = 0.3  # of the budget, for confirming
+_MOST_RESERVE = 0.6
+_TO_CONFIRM = 32  # launches' time: 20 launches, of which guard cases make each take half as long again
 _ROUND = 4  # settings beside one default
 _HOPELESS = 0.3  # slower than the default by this alone: not tried with others
 _MOST_SURVIVORS = 6
@@ -126,7 +128,7 @@ class Search:
             part = [DEFAULT, *wanted[start : start + _ROUND]]
             self._random.shuffle(part)
             for config in part:
-                if self.record.left() <= _RESERVE:
+                if self.record.left() <= self._reserve():
                     raise SpentError
                 if config == DEFAULT or self.record.allowed(config):
                     self.record.launch(config)
@@ -166,9 +168,13 @@ class Search:
         return self._launches_affordable() * 0.5 >= singles * (1 + 1 / _ROUND)
 
     def _launches_affordable(self) -> float:
-        done = len(self.record.launched)
-        spent = 1 - self.record.left()
-        return (self.record.left() - _RESERVE) * done / spent if spent > 0 and done else float("inf")
+        spent, done = 1 - self.record.left(), len(self.record.launched)
+        return (self.record.left() - self._reserve()) * done / spent if spent > 0 and done else float("inf")
+
+    def _reserve(self) -> float:
+        """The share of the budget that confirming may need, as long as launches have taken so far."""
+        spent, done = 1 - self.record.left(), len(self.record.launched)
+        return max(_RESERVE, min(_MOST_RESERVE, _TO_CONFIRM * spent / done)) if done else _RESERVE
 
     def _active(self, singles: dict[str, list[Config]]) -> tuple[str, ...]:
         """Variables that did something, to either side, those that help first: two that do harm may help together."""

@@ -110,7 +110,16 @@ class Search:
     def candidates(self) -> list[Config]:
         """Settings that seem to gain, the best first: by their effect less half of what noise may have given them."""
         ranked: list[Config] = sorted(self.record.known(), key=lambda config: (self._cautious(config), config))
-        return [config for config in ranked if self._cautious(config) < -LEAST_GAIN]
+        gaining = [config for config in ranked if self._cautious(config) < -LEAST_GAIN]
+        simple = [self._simplest(config, gaining) for config in gaining[:1]]
+        return list(dict.fromkeys([*simple, *gaining]))
+
+    def _simplest(self, config: Config, known: Sequence[Config]) -> Config:
+        """The least part of it that was measured to do as well: a variable that gives nothing may cost elsewhere."""
+        slack = max(LEAST_GAIN / 2, self.record.noise() / 4)
+        parts = [one for one in known if {*one} < {*config} and self.record.count(one) > 2
+                 and self._change(one) <= self._change(config) + slack]  # fmt: skip
+        return min(parts, key=lambda one: (len(one), self._change(one)), default=config)
 
     def _cautious(self, config: Config) -> float:
         found = self.record.effect(config)

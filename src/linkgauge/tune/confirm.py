@@ -115,17 +115,18 @@ def _judged(
     ratios = _means(pairs)
     cases = sorted(pairs[0][0].times) if pairs else []
     by_case = {case: paired_shift([np.log(b.times[case] / a.times[case]) for a, b in pairs]) for case in cases}
-    shared = [case for case in (sorted(pairs[0][0].guards) if pairs else [])
-              if all(case in a.guards and case in b.guards for a, b in pairs)]  # fmt: skip
-    guards = {case: paired_shift([np.log(b.guards[case] / a.guards[case]) for a, b in pairs]) for case in shared}
-    lost = [case for case in (pairs[0][0].guards if pairs else {}) if any(case not in b.guards for _, b in pairs)]
+    with_guards = {case: [(a, b) for a, b in pairs if case in a.guards and case in b.guards]
+                   for case in sorted({case for a, _ in pairs for case in a.guards})}  # fmt: skip
+    guards = {case: paired_shift([np.log(b.guards[case] / a.guards[case]) for a, b in some])
+              for case, some in with_guards.items() if some}  # fmt: skip
+    lost = [case for case, some in with_guards.items() if 2 * len(some) < sum(case in a.guards for a, _ in pairs)]
     p_value = p_of_less(ratios, LEAST_GAIN)
     worse = {case: one for case, one in _judging(pairs).items() if one.low > allowed}
     problem = bad
     if not problem and len(pairs) < LEAST_PAIRS:
         problem = f"{len(pairs)} fresh pairs: at least {LEAST_PAIRS} are needed, give it a larger budget"
     if not problem and lost:
-        problem = f"{lost[0]} has no time with it"
+        problem = f"{lost[0]} mostly has no time with it"
     if not problem and p_value > LEVEL:
         problem = f"a gain above {LEAST_GAIN:.0%} may be chance (p = {p_value:.2g}, needed {LEVEL:g})"
     if not problem and worse:
@@ -145,6 +146,7 @@ def _judging(pairs: Sequence[tuple[Outcome, Outcome]]) -> dict[str, Shift]:
     if not pairs:
         return {}
     both = [({**a.guards, **a.times}, {**b.guards, **b.times}) for a, b in pairs]
-    cases = [case for case in both[0][0] if all(case in a and case in b for a, b in both)]
-    sure = 1 - 0.05 / max(len(cases), 1)
-    return {case: paired_shift([np.log(b[case] / a[case]) for a, b in both], sure) for case in cases}
+    ratios = {case: [float(np.log(b[case] / a[case])) for a, b in both if case in a and case in b]
+              for case in {case: None for a, _ in both for case in a}}  # fmt: skip
+    sure = 1 - 0.05 / max(len(ratios), 1)
+    return {case: paired_shift(some, sure) for case, some in ratios.items() if some}

@@ -46,7 +46,7 @@ class Confirmed:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What came of a search. `confirmed`: those measured afresh, the proved first."""
+    """What came of a search. `confirmed`: those measured afresh, the proved first, of these that of fewer variables."""
 
     confirmed: Sequence[Confirmed]
     candidates: Sequence[Config]
@@ -60,21 +60,34 @@ class Found:
 
 
 def tune(factors: Sequence[Factor], bench: Bench, seed: int = 0, allowed: float = ALLOWED) -> Found:
-    """Search, and confirm the best candidates until one holds. The same outcomes ask for the same launches."""
+    """Search, and confirm candidates until one holds; that one once more without variables that it does not need.
+
+    The same outcomes ask for the same launches.
+    """
     search = Search(factors, bench, seed)
     record = search.record
     candidates = search.explore()
     confirmed: list[Confirmed] = []
-    for config in candidates[:LOOKS]:
+    queue = list(candidates)
+    while queue and len(confirmed) < LOOKS:
+        config = queue.pop(0)
         if not record.allowed(config):
             continue
         one = confirm(record, config, factors, allowed)
-        if one is not None:
-            confirmed.append(one)
-        if one is None or not one.problem:
+        if one is None:
             break
-    confirmed.sort(key=lambda one: bool(one.problem))
+        confirmed.append(one)
+        if not one.problem:
+            simpler = _without_idle(one, factors)
+            queue = [simpler] if simpler not in (config, DEFAULT) else []
+    confirmed.sort(key=lambda one: (bool(one.problem), len(one.config)))
     return Found(confirmed, candidates, record, search.survivors)
+
+
+def _without_idle(one: Confirmed, factors: Sequence[Factor]) -> Config:
+    """The setting without the variables that seem to give nothing where each is left out alone."""
+    idle = {name: None for name, shift in one.contributions.items() if shift.share < LEAST_GAIN / 2}
+    return heeded(merged(one.config, idle), {factor.name: factor for factor in factors})
 
 
 def confirm(record: Record, config: Config, factors: Sequence[Factor], allowed: float = ALLOWED) -> Confirmed | None:

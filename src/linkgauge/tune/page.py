@@ -38,9 +38,11 @@ def page(found: Found, choice: Choice, subject: str) -> str:
     lines = [sentence(found, subject), ""]
     best = found.best
     for one in found.confirmed:
-        lines += _confirmed(one, choice, found) if one is best else [
-            f"Unproved: {shown(one.config)}: {_percent(one.gain)} over {one.pairs} pairs; {one.problem}.", ""
-        ]  # fmt: skip
+        if one is best:
+            lines += _confirmed(one, choice, found)
+        else:
+            how = f"Unproved, {one.problem}" if one.problem else "Also proved"
+            lines += [f"{how}: {shown(one.config)}: {_percent(one.gain)} over {one.pairs} pairs.", ""]
     lines += _tried(found, choice)
     return "\n".join(lines).rstrip() + "\n"
 

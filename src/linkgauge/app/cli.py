@@ -55,6 +55,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
                  _MEASURE),
     CommandEntry("against", "linkgauge.app.against", "An installed peer and us in turn, by the peer's own estimator.",
                  _MEASURE),
+    CommandEntry("tune", "linkgauge.app.tune", "Which settings to export, searched for here, with proof.", _MEASURE),
     CommandEntry("show", "linkgauge.app.show", "A run's results as tables.", _READ),
     CommandEntry("report", "linkgauge.app.show", "A run's report: one HTML file that opens offline.", _READ),
     CommandEntry("plot", "linkgauge.app.show", "One figure of a run, fit to print.", _READ),

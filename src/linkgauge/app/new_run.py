@@ -51,13 +51,13 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         expected = Expected(asked.system)
         if asked.from_run is not None or asked.devices != "auto":
             raise UsageError("--dry-run --system plans for that system's devices: leave out --from and --devices")
-        plan = _asked_plan(asked, given, described_devices(expected.system).kind)
+        plan = asked_plan(asked, given, described_devices(expected.system).kind)
         print_plan(plan.name, prepare_on(plan, expected.system, given), as_json=as_json, expected=expected)
         return 0
     devices = find_devices(asked.devices)
     reporter = reporter_for()
     nodes = Nodes(devices, reporter.note, switches=_switches(asked.fabric))
-    plan = _asked_plan(asked, given, devices.kind)
+    plan = asked_plan(asked, given, devices.kind)
     prepared = _prepared(asked, plan, devices, given, None if dry_run else nodes)
     if dry_run:
         from linkgauge.app.dry_run import print_plan
@@ -164,7 +164,7 @@ def _prepared(
     return prepare_from(load(asked.from_run), words, plan, devices, given, nodes)
 
 
-def _asked_plan(asked: Asked, given: list[MpiInstallation], kind: str) -> Plan:
+def asked_plan(asked: Asked, given: list[MpiInstallation], kind: str) -> Plan:
     """What is asked for; of the cases of an earlier run only how they are launched."""
     if asked.from_run is not None:
         return _launched(asked, builtin_plan("default"), given)

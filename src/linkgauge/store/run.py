@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from linkgauge.errors import RunFolderError
 from linkgauge.model.case import Case
@@ -18,7 +19,7 @@ from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,16 +48,18 @@ class Run:
     one line, where the folder holds what no run writes.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open the run folder `path`."""
+    def __init__(self, path: str | os.PathLike[str], launches: Collection[int] | None = None) -> None:
+        """Open the run folder `path`; with `launches` only their cases and samples are read."""
         self._folder = RunFolder.open(path)
+        self._only = launches
         self.path: Path = self._folder.path
         self.info: dict[str, Any] = self._folder.info
 
     @functools.cached_property
     def cases(self) -> pa.Table:
         """One row a (case_key, launch, repeat, attempt): all dimensions, status, reason (docs/run-folder.md)."""
-        return door.checked("cases", compaction.cases_of(self._folder, self._told), str(self.path))
+        found = door.checked("cases", compaction.cases_of(self._folder, self._told), str(self.path))
+        return found if self._only is None else found.filter(pc.field("launch").isin(list(self._only)))
 
     @functools.cached_property
     def launches(self) -> pa.Table:
@@ -82,7 +85,7 @@ class Run:
         A run folder as this Linkgauge writes it has the samples of one row in one part; others may scatter them.
         """
         journals = self._journals  # before the files: what is moved meanwhile is met twice, and left out here
-        paths, covered = tables.files_of(self.path, "samples")
+        paths, covered = tables.files_of(self.path, "samples", self._only)
         new = [record for record in _uncovered(journals, covered) if record.kind == "case" and record.columns]
         self._check_whole("samples", covered | compaction.launches_in(journals))
         added = [tables.samples_table(new, str(self.path)).select(columns)] if new else []
@@ -137,6 +140,9 @@ def _uncovered(records: list[Record], covered: set[int]) -> list[Record]:
     return [record for record in records if record.header.get("launch") not in covered]
 
 
-def load(path: str | os.PathLike[str]) -> Run:
-    """Open the run folder `path` for reading. RunFolderError where it is none, or of a version that cannot be read."""
-    return Run(path)
+def load(path: str | os.PathLike[str], launches: Collection[int] | None = None) -> Run:
+    """Open the run folder `path` for reading. RunFolderError where it is none, or of a version that cannot be read.
+
+    With `launches` only their cases and samples are read: a reader after each of many launches does not read them all.
+    """
+    return Run(path, launches)

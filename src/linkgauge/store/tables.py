@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -177,15 +177,16 @@ def missing_file(folder: Path, name: str, launch: int) -> Path | None:
     return None if os.path.lexists(path) or launch in covered_launches(folder, name) else path
 
 
-def files_of(folder: Path, name: str) -> tuple[list[Path], set[int]]:
+def files_of(folder: Path, name: str, only: Collection[int] | None = None) -> tuple[list[Path], set[int]]:
     """Return the files of a table of a file a launch, and the numbers of the launches that they cover.
 
-    The file of a run that format 1 began comes first; what it covers is read from nowhere else.
+    The file of a run that format 1 began comes first; what it covers is read from nowhere else. With `only` the files
+    of other launches are left out, which count as covered.
     """
     whole = folder / f"{name}.parquet"
     covered = covered_launches(folder, name)
     parts = launch_files(folder / name, "parquet")
-    paths = [path for launch, path in parts.items() if launch not in covered]
+    paths = [path for launch, path in parts.items() if launch not in covered and (only is None or launch in only)]
     return [whole, *paths] if os.path.lexists(whole) else paths, covered | set(parts)
 
 

@@ -1,0 +1,267 @@
+"""`linkgauge tune`: which settings to export for a pattern, searched for on this machine, with proof."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.app.command_line import FiniteRange, command, flag, option
+from linkgauge.app.run import Asked, refuse_ranks, run_command, typed_dimensions
+from linkgauge.errors import Exit, UsageError
+from linkgauge.model.quantity import format_size, parse_duration
+
+if TYPE_CHECKING:
+    from linkgauge.model.case import Case
+    from linkgauge.run.devices import DeviceSet
+    from linkgauge.tune.choice import Choice
+    from linkgauge.tune.launches import FolderBench, Wanted
+
+_NOT_OF_A_SEARCH = (
+    "from_run", "cases", "resume", "retry", "force", "repeat", "time_limit", "peers", "library_choices", "report",
+    "dry_run", "as_json", "full", "quick", "plan", "threads", "system", "exchanged", "concurrent_pairs", "max_failures",
+)  # fmt: skip
+_SEARCH = "The search"
+_UNSAID: dict[str, Any] = {
+    "from_run": None, "cases": (), "resume": None, "retry": None, "force": False, "repeat": None, "time_limit": None,
+    "full": False, "quick": False, "plan": None, "threads": False, "max_failures": 3,
+}  # fmt: skip
+
+
+@command(
+    "tune",
+    epilog="Example: linkgauge tune --pattern allreduce --size 8:1MiB:x8 --transport mpi --devices host:2 --budget 5m",
+)
+@option("--budget", default="10m", metavar="TIME", panel=_SEARCH, help="Of wall time, over all sittings.")
+@option(
+    "--settings",
+    "among",
+    metavar="WHICH",
+    panel=_SEARCH,
+    help="Libraries or variables to choose among, comma-separated; by default those of the library in use.",
+)
+@option(
+    "--guard",
+    "guards",
+    multiple=True,
+    metavar='"PATTERN SIZE"',
+    panel=_SEARCH,
+    help="A case that must not suffer; may be repeated. By default sizes below and above, and another pattern.",
+)
+@option(
+    "--allow",
+    type=FiniteRange(min=0, max=100),
+    default=1.0,
+    metavar="PERCENT",
+    panel=_SEARCH,
+    help="By so much other cases may become slower.",
+)
+@option(
+    "--list",
+    "listed",
+    is_flag=False,
+    flag_value="all",
+    metavar="[LIBRARY]",
+    panel=_SEARCH,
+    help="Print the table of settings, in short, and search nothing.",
+)
+@flag("--json", "as_json", panel=_SEARCH, help="The answer, or with --list the table, as JSON.")
+def tune_command(
+    budget: str, among: str | None, guards: tuple[str, ...], allow: float, listed: str | None, as_json: bool,
+    **words: Any,
+) -> int:  # fmt: skip
+    """Which settings to export for a pattern: a search among a library's own, with proof, into a run folder.
+
+    The same command with the same --out goes on with a search that was ended, and measures nothing twice.
+    """
+    if listed is not None:
+        _list(listed, as_json)
+        return 0
+    refuse_ranks(os.environ)
+    began = time.monotonic()
+    budget_s = parse_duration(budget) / 1e9
+    if budget_s < 5:
+        raise UsageError(f"--budget {budget}: expected 5 s or more")
+    dimensions = typed_dimensions(words)
+    if not ({"pattern", "app"} & {*dimensions}) or ("app" not in dimensions and "transport" not in dimensions):
+        raise UsageError("a search needs what it is for: expected --pattern and --transport, or --app")
+    asked = Asked(**words, **_UNSAID, dimensions=dimensions)
+    asked.check()
+    chosen = tuple(word for word in (among or "").split(",") if word)
+    return _search(asked, chosen, guards, allow / 100, budget_s, began, as_json)
+
+
+tune_command.params += [parameter for parameter in run_command.params if parameter.name not in _NOT_OF_A_SEARCH]
+
+
+def _search(
+    asked: Asked, words: Sequence[str], guards: Sequence[str], allowed: float, budget_s: float, began: float,
+    as_json: bool,
+) -> int:  # fmt: skip
+    from linkgauge.app import run_options
+    from linkgauge.app.progress import reporter_for
+    from linkgauge.run.devices import find_devices
+    from linkgauge.tune.choice import choose
+    from linkgauge.tune.confirm import tune
+    from linkgauge.tune.launches import InterruptedSearchError
+    from linkgauge.tune.page import page, plain, with_proof
+
+    given = run_options.resolve_mpis(asked.mpi)
+    devices = find_devices(asked.devices)
+    wanted = _wanted(asked, guards, devices, given)
+    choice = choose(words, wanted.cases, wanted.settings, wanted.prepared)
+    reporter = reporter_for()
+    factors = choice.factors()
+    grid = 1
+    for one in factors:
+        grid *= len(one.values) + 1
+    subject = _subject(wanted.cases)
+    reporter.note(f"{subject}: {len(factors)} settings with {grid:,} combinations, {budget_s:.0f} s")
+    if not words:
+        for why in choice.refused.values():
+            if "does not read it" in why:
+                reporter.note(why)
+    bench = _bench(asked, wanted, choice, devices, budget_s, began, reporter)
+    try:
+        found = with_proof(tune(factors, bench, wanted.prepared.seed, allowed), choice)
+    except InterruptedSearchError:
+        reporter.note(f"ended; the same command with --out {bench.path} goes on")
+        return Exit.INTERRUPTED
+    text, data = page(found, choice, subject), plain(found, choice, subject)
+    best = found.best
+    _hand_out(bench.path, text, data, choice.environment(best.config) if best else {}, wanted)
+    print(data if as_json else text, end="")
+    if not as_json:
+        print(f"run folder: {bench.path}; what to export: {bench.path / 'tuned'}")
+    return Exit.DONE if found.record.last_defaults() else Exit.SOME_FAILED
+
+
+def _wanted(asked: Asked, guards: Sequence[str], devices: DeviceSet, given: Any) -> Wanted:
+    """The cases of the search and its guard cases, which are under the same kind of launch."""
+    import dataclasses
+
+    from linkgauge.app.new_run import asked_plan
+    from linkgauge.run.nodes import Nodes
+    from linkgauge.run.prepare import prepare
+    from linkgauge.tune.launches import Wanted
+
+    nodes = Nodes(devices, lambda text: None)
+
+    def planned(dimensions: Mapping[str, Sequence[str]]) -> Any:
+        plan = asked_plan(dataclasses.replace(asked, dimensions=dimensions), given, devices.kind)
+        return prepare(dataclasses.replace(plan, time_limit_ns=None, repeat=1), devices, given, nodes)
+
+    prepared = planned(asked.dimensions)
+    launches = [one for one in prepared.launches if one.cases]
+    if not launches:
+        why = next((reason for one in prepared.launches for _, reason in one.skipped), "the plan has no case")
+        raise UsageError(f"nothing can be tuned: {why}")
+    if len(launches) > 1:
+        raise UsageError(
+            f"a search is of one kind of launch, here are {len(launches)}: give one --mpi and no --env lists"
+        )
+    settings, cases = launches[0].settings, launches[0].cases
+    if settings.threads:
+        raise UsageError("a search starts processes with an environment each, and here are threads only: give --mpi")
+    found = {case.case_key: case for case in cases}
+    kept: dict[str, Case] = {}
+    for dimensions in _guards(asked.dimensions, guards, cases):
+        for launch in planned(dimensions).launches:
+            if launch.settings == settings:
+                kept |= {case.case_key: case for case in launch.cases if case.case_key not in found}
+    return Wanted(prepared, settings, cases, tuple(kept.values()))
+
+
+def _guards(
+    typed: Mapping[str, Sequence[str]], guards: Sequence[str], cases: Sequence[Case]
+) -> list[Mapping[str, Sequence[str]]]:
+    """The dimensions of guard cases: those asked for, else sizes beside those of the search, and another pattern."""
+    found: list[Mapping[str, Sequence[str]]] = []
+    if guards:
+        for text in guards:
+            pattern, _, size = text.partition(" ")
+            if not size:
+                raise UsageError(f'--guard "{text}": expected a pattern and a size, such as "alltoall 64KiB"')
+            found.append({**typed, "pattern": [pattern], "size": [size.strip()]})
+        return found
+    if "app" in typed:
+        return []
+    sizes = sorted(case.size_asked for case in cases)
+    beside = [size for size in (sizes[0] // 8, min(sizes[-1] * 8, 64 << 20)) if size and size not in sizes]
+    other = "alltoall" if any(case.pattern == "allreduce" for case in cases) else "allreduce"
+    found = [{**typed, "pattern": [other], "size": [format_size(sizes[len(sizes) // 2])]}]
+    found += [{**typed, "size": [format_size(size)]} for size in beside]
+    return found
+
+
+def _subject(cases: Sequence[Case]) -> str:
+    sizes = sorted({case.size_asked for case in cases})
+    span = format_size(sizes[0]) + (f" to {format_size(sizes[-1])}" if len(sizes) > 1 else "")
+    patterns = ", ".join(sorted({case.pattern for case in cases}))
+    return f"{cases[0].transport} {patterns} of {span} on {cases[0].ranks} ranks"
+
+
+def _bench(
+    asked: Asked, wanted: Wanted, choice: Choice, devices: DeviceSet, budget_s: float, began: float, reporter: Any
+) -> FolderBench:
+    from linkgauge.app.new_run import warn
+    from linkgauge.run.info import run_info
+    from linkgauge.run.measure import check_out, default_out
+    from linkgauge.store.folder import RunFolder
+    from linkgauge.tune.launches import KEY, FolderBench, open_again
+
+    out = asked.out or default_out("tune")
+    what = json.dumps([[case.case_key for case in (*wanted.cases, *wanted.guards)], sorted(wanted.settings.env),
+                       wanted.settings.mpi, [[name, *one.values] for name, one in choice.known.items()],
+                       wanted.prepared.seed])  # fmt: skip
+    if (out / "run.json").exists():
+        folder = RunFolder.open(out)
+        open_again(folder, reporter)
+    else:
+        check_out(out)
+        prepared = wanted.prepared
+        info = run_info(arguments=sys.argv[1:], plan_name="tune", asked={"devices": asked.devices}, devices=devices,
+                        mpis=list(prepared.mpis.values()), seed=prepared.seed,
+                        absent=prepared.machine.absent)  # fmt: skip
+        folder = RunFolder.create(Path(out), {**info, KEY: {"asked": what, "spent_s": []}})
+        warn(devices, prepared, reporter)
+    return FolderBench(folder, wanted, choice.environment, what, budget_s, began, reporter.note)
+
+
+def _hand_out(path: Path, text: str, data: str, environment: Mapping[str, str], wanted: Wanted) -> None:
+    from linkgauge.store.folder import write_atomically
+    from linkgauge.tune.exports import files
+
+    mpi = wanted.prepared.mpis.get(wanted.settings.mpi)
+    folder = path / "tuned"
+    folder.mkdir(exist_ok=True)
+    kind = mpi.launcher_kind if mpi is not None else ""
+    found = {"page.txt": text, "tuned.json": data}
+    if environment:
+        found |= files(environment, wanted.cases, kind, max(len(wanted.settings.hosts), 1))
+    for name, content in found.items():
+        write_atomically(folder / name, content.encode())
+
+
+def _list(which: str, as_json: bool) -> None:
+    from linkgauge.app.listing import print_table
+    from linkgauge.tune.table import SEEN, libraries, library
+
+    chosen = list(libraries().values()) if which == "all" else [library(which)]
+    rows = []
+    for one in chosen:
+        for setting in one.settings:
+            values = f"{setting.values[0]} .. {setting.values[-1]}" if setting.ordered else " ".join(setting.values)
+            rows.append({
+                "library": one.name, "setting": setting.name, "values": values, "scale": setting.scale,
+                "default": setting.default, "what": setting.what, "patterns": " ".join(setting.patterns),
+                "risk": setting.risk, "seen by": SEEN[one.seen], "evidence": one.evidence,
+                "relaunch": setting.relaunch, "conflicts": " ".join(setting.conflicts),
+                "needs": " ".join(f"{name}={value}" for name, value in setting.needs),
+                "only with": " ".join(f"{name}={value}" for name, value in setting.only_with),
+            })  # fmt: skip
+    print_table("settings", ("setting", "default", "values", "what"), rows, as_json)

@@ -1,0 +1,128 @@
+"""Which settings of the table a search is among: those of the libraries that carry the cases, and that these read."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.model.case import Case
+from linkgauge.plan.launches import LaunchSettings
+from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.prepared import Prepared
+from linkgauge.tune.known import Known, asked_of_ccl, asked_of_mpi, asked_of_ucx
+from linkgauge.tune.record import Config
+from linkgauge.tune.search import Factor
+from linkgauge.tune.table import Library, Setting, libraries, library
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The settings of a search, as the libraries here have them. `refused`: by variable or NAME=VALUE why not."""
+
+    known: Mapping[str, Known]
+    refused: Mapping[str, str]
+
+    def factors(self) -> list[Factor]:
+        """What the search goes over."""
+        return [_factor(one, self.known) for one in self.known.values()]
+
+    def environment(self, config: Config) -> dict[str, str]:
+        """What a launch of the setting is started with."""
+        found: dict[str, str] = {}
+        for name, value in config:
+            found |= self.known[name].setting.environment(value)
+        return found
+
+    def told(self, config: Config) -> dict[str, str]:
+        """By variable how it is seen to be read; empty where that is not seen."""
+        return {name: self.known[name].told.get(value, "") for name, value in config}
+
+
+def choose(words: Sequence[str], cases: Sequence[Case], settings: LaunchSettings, prepared: Prepared) -> Choice:
+    """The settings that `words` name (libraries or variables; none: the library of the cases' transport).
+
+    UsageError for a word that is neither, a name that the library does not read, or where nothing is left.
+    """
+    transports = {case.transport for case in cases}
+    if len(transports) != 1:
+        raise UsageError(f"a search is of one transport, here are {', '.join(sorted(transports))}: give --transport")
+    mpi = prepared.mpis.get(settings.mpi)
+    vendor = mpi.vendor if mpi is not None and transports == {"mpi"} else prepared.devices.kind
+    own = [one for one in libraries().values() if transports & {*one.transports} and vendor in one.vendors]
+    usual = [one for one in own if one.name != "ucx"]
+    named = {setting.name for one in own for setting in one.settings}
+    asked: dict[str, list[Setting]] = {}
+    for word in words or [one.name for one in usual]:
+        if word in named:
+            setting = next(one.setting(word) for one in own if any(s.name == word for s in one.settings))
+            asked.setdefault(setting.library, []).append(setting)
+        elif word in libraries():
+            table = library(word)
+            if table not in own:
+                raise UsageError(f"--settings {word}: {table.title} does not carry these cases: expected one of "
+                                 f"{', '.join(one.name for one in own) or 'none'}")  # fmt: skip
+            asked.setdefault(word, []).extend(_of_cases(table, cases, settings, prepared, mpi))
+        else:
+            for one in usual:
+                one.setting(word)  # names whose it is
+            raise UsageError(f"--settings {word}: expected a library or a variable of 'linkgauge tune --list'")
+    known: dict[str, Known] = {}
+    refused: dict[str, str] = {}
+    for name, some in asked.items():
+        for found in _asked(library(name), some, mpi):
+            refused |= {f"{found.setting.name}={value}" if value else found.setting.name: why
+                        for value, why in found.refused.items()}  # fmt: skip
+            if found.values:
+                known[found.setting.name] = found
+    if not known:
+        why = next(iter(refused.values()), "no setting of the table is of these cases, see 'linkgauge tune --list'")
+        raise UsageError(f"nothing is left to tune: {why}")
+    return Choice(known, refused)
+
+
+def _of_cases(
+    table: Library, cases: Sequence[Case], settings: LaunchSettings, prepared: Prepared, mpi: MpiInstallation | None
+) -> list[Setting]:
+    patterns = {case.pattern for case in cases}
+    nodes, gpus = len(settings.hosts) > 1, prepared.devices.kind != "host"
+    version = mpi.version if mpi is not None and table.seen == "mpi_t" else ""
+    return [
+        one
+        for one in table.settings
+        if (not one.patterns or patterns & {*one.patterns})
+        and (nodes or not one.nodes)
+        and (gpus or not one.gpus)
+        and one.is_of(version)
+    ]
+
+
+def _asked(table: Library, settings: Sequence[Setting], mpi: MpiInstallation | None) -> list[Known]:
+    if table.seen == "mpi_t" and mpi is not None:
+        return asked_of_mpi(table, settings, mpi)
+    if table.seen == "ucx_info":
+        return asked_of_ucx(settings)
+    if table.seen == "nccl_log":
+        from linkgauge.run.transports import ccl_version
+
+        found = ccl_version(table.vendors[0])
+        if found.reason:
+            raise EnvironmentLackingError(f"{table.title}: {found.reason}")
+        return asked_of_ccl(settings, table.title, found.version, found.file)
+    return [Known(one, one.values, {}, {}) for one in settings]
+
+
+def _factor(known: Known, others: Mapping[str, Known]) -> Factor:
+    setting = known.setting
+    usual = next((int(word) for word in (known.usual, setting.default) if word.isdigit()), None)
+    home = None
+    if setting.ordered and usual is not None:
+        home = sum(int(value) < usual for value in known.values)
+    return Factor(
+        name=setting.name,
+        values=known.values,
+        ordered=setting.ordered,
+        home=home,
+        only_with=setting.only_with,
+        conflicts=tuple(name for name in setting.conflicts if name in others),
+    )

@@ -1,0 +1,147 @@
+"""What a search found, on one page of text: what to export, what it gains and how that is known, what was rejected."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import statistics
+
+from linkgauge.model.quantity import format_duration
+from linkgauge.stats.compare import Shift
+from linkgauge.tune.choice import Choice
+from linkgauge.tune.confirm import LEVEL, LOOKS, Confirmed, Found
+from linkgauge.tune.record import DEFAULT, NOT_READ, Config
+from linkgauge.tune.search import LEAST_GAIN
+
+_MOST_REJECTED = 40
+
+
+def shown(config: Config) -> str:
+    """A setting in words."""
+    return " ".join(f"{name}={value}" for name, value in config) or "default"
+
+
+def with_proof(found: Found, choice: Choice) -> Found:
+    """What was found, of which nothing counts as proved that is not seen to be read."""
+    confirmed = []
+    for one in found.confirmed:
+        unseen = [name for name, told in choice.told(one.config).items() if not told]
+        problem = one.problem or (f"{', '.join(unseen)}: not seen to be read" if unseen else "")
+        confirmed.append(dataclasses.replace(one, problem=problem))
+    confirmed.sort(key=lambda one: bool(one.problem))
+    return dataclasses.replace(found, confirmed=confirmed)
+
+
+def page(found: Found, choice: Choice, subject: str) -> str:
+    """The whole page; the first sentence is the answer."""
+    lines = [sentence(found, subject), ""]
+    best = found.best
+    for one in found.confirmed:
+        if one is best:
+            lines += _confirmed(one, choice, found)
+        else:
+            how = f"Unproved, {one.problem}" if one.problem else "Also proved"
+            lines += [f"{how}: {shown(one.config)}: {_percent(one.gain)} over {one.pairs} pairs.", ""]
+    lines += _tried(found, choice)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def sentence(found: Found, subject: str) -> str:
+    """The answer in a sentence."""
+    launches = len(found.record.launched)
+    best = found.best
+    if best is None or best.gain is None:
+        why = f": {found.confirmed[0].problem}" if found.confirmed else ""
+        return f"{subject}: nothing to export is proved to be faster than the default{why} ({launches} launches)."
+    return (
+        f"{subject}: {_less(best.gain)} with {len(best.config)} variable{'s' if len(best.config) > 1 else ''} "
+        f"({best.pairs} fresh pairs, p = {best.p_value:.2g}; {launches} launches)."
+    )
+
+
+def _less(shift: Shift) -> str:
+    return f"{-shift.share:.1%} less time ({-shift.high:.1%} to {-shift.low:.1%})"
+
+
+def _percent(shift: Shift | None) -> str:
+    return "no time" if shift is None else f"{shift.share:+.1%} ({shift.low:+.1%} to {shift.high:+.1%})"
+
+
+def _confirmed(one: Confirmed, choice: Choice, found: Found) -> list[str]:
+    medians = {case: statistics.median(launch.outcome.times[case] for launch in found.record.last_defaults())
+               for case in one.by_case}  # fmt: skip
+    lines = [
+        "export " + " ".join(f"{name}={value}" for name, value in sorted(choice.environment(one.config).items())),
+        "",
+    ]
+    width = max(map(len, [*one.by_case, *one.guards]), default=0)
+    lines.append("Time against the default, with 95 % intervals:")
+    for case, shift in one.by_case.items():
+        before = medians[case]
+        after = before * (1 + shift.share)
+        lines.append(f"  {case:<{width}}  {format_duration(before)} -> {format_duration(after)}  {_percent(shift)}")
+    if one.guards:
+        lines.append("Guard cases, which the search did not look at:")
+        lines += [f"  {case:<{width}}  {_percent(shift)}" for case, shift in one.guards.items()]
+    lines.append("How it is known:")
+    for name, told in choice.told(one.config).items():
+        part = one.contributions.get(name)
+        gives = f"; without it alone {_percent(part)}" if part else ""
+        setting = choice.known[name].setting
+        risk = f"; risk: {setting.risk}" if setting.risk else ""
+        lines.append(f"  read: {told}{gives}{risk}")
+    lines.append(
+        f"  a gain above {LEAST_GAIN:.0%} on launches that chose nothing: p = {one.p_value:.2g} where {LEVEL:g} is "
+        f"needed ({LOOKS} candidates may be confirmed)"
+    )
+    lines.append("  data of every launch verified")
+    return [*lines, ""]
+
+
+def _tried(found: Found, choice: Choice) -> list[str]:
+    record = found.record
+    active = ", ".join(found.survivors) or "none"
+    lines = [
+        f"Tried beside the default ({record.count(DEFAULT)} launches), noise of a launch {record.noise():.1%}; "
+        f"active: {active}"
+    ]
+    best = found.best.config if found.best else None
+    known = sorted(record.known(), key=lambda config: record.effect(config).change)
+    for config in known[:_MOST_REJECTED]:
+        if config != best:
+            effect = record.effect(config)
+            lines.append(f"  {math.expm1(effect.change):+7.1%}  {effect.launches:3} launches  {shown(config)}")
+    if len(known) > _MOST_REJECTED:
+        lines.append(f"  and {len(known) - _MOST_REJECTED} slower ones")
+    lines += [f"  rejected  {shown(tuple(sorted(bad)))}: {why}" for bad, why in record.ruled_out.items()]
+    if choice.refused:
+        lines.append("Not tried:")
+        lines += [f"  {what}: {why}" if "=" in what else f"  {why}" for what, why in choice.refused.items()]
+    return lines
+
+
+def plain(found: Found, choice: Choice, subject: str) -> str:
+    """The same as JSON, for programs."""
+
+    def shift(one: Shift | None) -> dict[str, float] | None:
+        return None if one is None else dataclasses.asdict(one)
+
+    confirmed = [
+        {
+            "environment": choice.environment(one.config), "proved": not one.problem, "problem": one.problem,
+            "change": shift(one.gain), "pairs": one.pairs, "p_value": one.p_value, "read": choice.told(one.config),
+            "cases": {case: shift(part) for case, part in one.by_case.items()},
+            "guards": {case: shift(part) for case, part in one.guards.items()},
+            "without": {name: shift(part) for name, part in one.contributions.items()},
+        }
+        for one in found.confirmed
+    ]  # fmt: skip
+    record = found.record
+    tried = [
+        {"environment": dict(one), "change": math.expm1(record.effect(one).change), "launches": record.count(one)}
+        for one in record.known()
+    ]
+    rejected = [{"environment": dict(bad), "why": why} for bad, why in record.ruled_out.items() if why != NOT_READ]
+    return json.dumps({"subject": subject, "confirmed": confirmed, "tried": tried, "rejected": rejected,
+                       "refused": dict(choice.refused)}, indent=1) + "\n"  # fmt: skip

@@ -1,0 +1,178 @@
+"""What a search has measured: launches in their order, how each setting compares with the default, what is ruled out.
+
+A launch has one number a case: its median time. Effects are means over cases of logarithms of time, against the default
+launches that lie nearest in time: -0.1 is a tenth less time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Config = tuple[tuple[str, str], ...]
+"""Variables and values, sorted by name; empty: the default, nothing is set."""
+DEFAULT: Config = ()
+NOT_READ = "the library does not read it"
+_NEAREST = 3  # default launches that make a reference: one that was disturbed is not heeded
+_USUAL_NOISE = 0.02  # until there are launches enough to tell
+_LEAST_NOISE = 0.002
+_OFTEN = 2  # launches with too few samples in their time, which a busy machine may make: then it is ruled out
+_DISTURBED = 4.0  # noises that two launches lie apart, for the slower to be taken as disturbed
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """A launch's medians in ns by case, of the objective and of guard cases; or why it does not count."""
+
+    times: Mapping[str, float]
+    guards: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    bad: str = ""  # corrupt, hung, ...: one sentence
+
+
+class Bench(Protocol):
+    """Who measures. The search knows nothing of processes."""
+
+    def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+        """A fresh launch of the cases, with guard cases if asked; None where the budget does not allow another."""
+
+    def left(self) -> float:
+        """The share of the budget that is left, from 1 to 0."""
+
+    def unread(self, config: Config) -> frozenset[str]:
+        """Which of its variables the library does not read, as far as it tells."""
+
+
+class SpentError(Exception):
+    """The budget is spent."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Launched:
+    """A launch that was measured; `logs`: logarithms of its times, a number a case, in the cases' order."""
+
+    config: Config
+    outcome: Outcome
+    logs: npt.NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class Effect:
+    """How a setting compares with the default, over `launches` of it."""
+
+    change: float
+    launches: int
+
+
+def merged(config: Config, changes: Mapping[str, str | None]) -> Config:
+    """The setting with some variables set, or unset by None."""
+    found: dict[str, str | None] = {**dict(config), **changes}
+    return tuple(sorted((name, value) for name, value in found.items() if value is not None))
+
+
+class Record:
+    """Launches so far, and the door to more of them."""
+
+    def __init__(self, bench: Bench) -> None:
+        """Nothing is measured yet."""
+        self._bench = bench
+        self.launched: list[Launched] = []
+        self.ruled_out: dict[frozenset[tuple[str, str]], str] = {}
+        self.default_bad = ""  # what the default's last launch that does not count went wrong by
+        self._cases: tuple[str, ...] = ()
+        self._late: dict[Config, int] = {}
+        self._of: dict[Config, list[int]] = {}
+        self._effects: dict[Config, Effect] = {}  # as of the launches so far
+        self._noise: float | None = None
+
+    def launch(self, config: Config, *, guards: bool = False) -> Outcome:
+        """Measure a setting once. SpentError where the budget is spent; a bad outcome rules it out, and what has it."""
+        outcome = self._bench.measure(config, guards=guards)
+        if outcome is None:
+            raise SpentError
+        if not self._cases and outcome.times:
+            self._cases = tuple(sorted(outcome.times))
+        missing = [case for case in self._cases if case not in outcome.times]
+        late = bool(missing) and not outcome.bad
+        if late:
+            outcome = dataclasses.replace(outcome, bad=f"{missing[0]} has no time")
+            self._late[config] = self._late.get(config, 0) + 1
+        if outcome.bad:
+            if config != DEFAULT and not (late and self._late[config] < _OFTEN):
+                self.ruled_out.setdefault(frozenset(config), outcome.bad)
+            self.default_bad = self.default_bad if config else outcome.bad
+            return outcome
+        self._effects, self._noise = {}, None
+        logs = np.log([outcome.times[case] for case in self._cases])
+        self._of.setdefault(config, []).append(len(self.launched))
+        self.launched.append(Launched(config, outcome, logs))
+        return outcome
+
+    def left(self) -> float:
+        """The share of the budget that is left."""
+        return self._bench.left()
+
+    def rule_out_unread(self, config: Config) -> None:
+        """Rule out each variable of it, at the value that it has there, that the library does not read."""
+        for name in self._bench.unread(config):
+            self.ruled_out.setdefault(frozenset({(name, dict(config)[name])}), NOT_READ)
+
+    def allowed(self, config: Config) -> bool:
+        """Whether neither it nor a part of it was bad."""
+        return not self.why_not(config)
+
+    def why_not(self, config: Config) -> str:
+        """What was bad with it or a part of it; empty where nothing was."""
+        items = frozenset(config)
+        return next((why for bad, why in self.ruled_out.items() if bad <= items), "")
+
+    def known(self) -> list[Config]:
+        """Settings that were measured, but the default, that are not ruled out."""
+        return [config for config in self._of if config and self.allowed(config)]
+
+    def count(self, config: Config) -> int:
+        """Launches of it that count."""
+        return len(self._of.get(config, ()))
+
+    def effect(self, config: Config) -> Effect:
+        """Its median over its launches, of the mean over cases, against the nearest default launches."""
+        if config not in self._effects:
+            changes = sorted(self._against_default(index) for index in self._of.get(config, ()))
+            apart = len(changes) == 2 and changes[1] - changes[0] > _DISTURBED * self.noise()
+            middle = changes[0] if apart else statistics.median(changes or [0.0])
+            self._effects[config] = Effect(middle, len(changes))
+        return self._effects[config]
+
+    def _against_default(self, index: int) -> float:
+        defaults = self._of.get(DEFAULT, [])
+        if not defaults:
+            return 0.0
+        near = sorted(defaults, key=lambda other: (abs(other - index), other))[:_NEAREST]
+        reference = np.median([self.launched[other].logs for other in near], axis=0)
+        return float(np.mean(self.launched[index].logs - reference))
+
+    def noise(self) -> float:
+        """Standard deviation of one launch's effect, from how launches of one setting differ, robustly."""
+        if self._noise is None:
+            self._noise = self._robust_noise()
+        return self._noise
+
+    def _robust_noise(self) -> float:
+        gaps: list[float] = []
+        for indices in self._of.values():
+            gaps += [
+                abs(float(np.mean(self.launched[a].logs - self.launched[b].logs)))
+                for a, b in itertools.pairwise(indices)
+            ]
+        if len(gaps) < 3:
+            return _USUAL_NOISE
+        return max(1.4826 * statistics.median(gaps) / 2**0.5, _LEAST_NOISE)
+
+    def last_defaults(self) -> Sequence[Launched]:
+        """The default's launches."""
+        return [self.launched[index] for index in self._of.get(DEFAULT, ())]

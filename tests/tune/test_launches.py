@@ -1,0 +1,144 @@
+"""A search over real launches of a fake core: one run folder, gone on with where it was ended, within its budget."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from linkgauge.errors import UsageError
+from linkgauge.plan.expand import expand
+from linkgauge.plan.launches import plan_run
+from linkgauge.plan.machine import PlanMachine
+from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run.devices import DeviceSet
+from linkgauge.run.prepared import Prepared
+from linkgauge.run.reporter import Reporter
+from linkgauge.store.folder import RunFolder
+from linkgauge.store.run import load
+from linkgauge.tune.confirm import tune
+from linkgauge.tune.launches import KEY, FolderBench, Wanted, open_again
+from linkgauge.tune.record import Config
+from linkgauge.tune.search import Factor
+from thorough import thorough
+
+WORKER = (sys.executable, str(Path(__file__).parents[1] / "run" / "fake_worker.py"))
+# The fake core's times are those of a link that its environment describes: latency in ns, bytes per ns.
+LINK = Factor("LINKGAUGE_TEST_LINK", ("2000,8", "700,8", "1000,4"))
+BROKEN = Factor("LINKGAUGE_TEST_CANNOT_START", ("1",))
+PLAN = """
+[[case]]
+transport = "kernel"
+pattern = "pingpong"
+pairs = "first"
+size = ["8", "64"]
+stop_rule = "count"
+stop_samples = 3
+[[launch]]
+threads = true
+"""
+
+
+@pytest.fixture
+def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wanted:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("LINKGAUGE_TEST_LINK", "1000,8")
+    machine = PlanMachine("host", 2, 8 << 30, 8 << 30, 8 << 30, 2)
+    infos = tuple({"ordinal": number, "kind": "host", "name": "fake", "numa_node": -1} for number in range(2))
+    devices = DeviceSet("host", (0, 1), infos)
+    plan = parse_plan(PLAN, "test", "test")
+    (launch,) = plan_run(plan, expand(plan, machine), machine)
+    prepared = Prepared((), devices, machine, {}, seed=1, worker=WORKER)
+    small, large = sorted(launch.cases, key=lambda case: case.size)
+    return Wanted(prepared, launch.settings, (small,), (large,))
+
+
+def bench_in(path: Path, wanted: Wanted, budget_s: float = 1000.0, asked: str = "this") -> FolderBench:
+    if path.exists():
+        folder = RunFolder.open(path)
+        open_again(folder, Reporter())
+    else:
+        folder = RunFolder.create(path, {"seed": 1, KEY: {"asked": "this", "spent_s": []}})
+    return FolderBench(folder, wanted, dict, asked, budget_s, time.monotonic())
+
+
+def asked_of(path: Path) -> list[tuple[Config, int]]:
+    """Environment and repeat of each launch of the folder, in their order."""
+    from linkgauge.run.stored_plan import read_launches
+
+    return [(launch.settings.env, launch.repeat) for launch in read_launches(path)]
+
+
+A, B = (("LINKGAUGE_TEST_LINK", "2000,8"),), (("LINKGAUGE_TEST_LINK", "700,8"),)
+ORDER: list[tuple[Config, bool]] = [((), False), (A, False), ((), True), (A, False), (B, True), ((), True), (B, False)]
+
+
+def test_a_search_that_was_killed_goes_on_and_measures_nothing_twice(wanted: Wanted, tmp_path: Path) -> None:
+    path = tmp_path / "search"
+    first = bench_in(path, wanted)
+    told = [first.measure(config, guards=guards) for config, guards in ORDER[:4]]
+    first._planned(B, guards=True)  # killed when the fifth was stored, and nothing of it measured
+    del first  # lets go of the folder, as the end of its process does
+    before = {row.identity for row in load(path).rows()}
+    samples = {file.name: file.read_bytes() for file in (path / "samples").iterdir()}
+    second = bench_in(path, wanted)
+    again = [second.measure(config, guards=guards) for config, guards in ORDER]
+    assert again[:4] == told
+    assert second.measured_here == 3
+    assert again[4] is not None
+    assert again[4].guards == {"kernel pingpong 64 0-1": pytest.approx(708)}
+    launches = asked_of(path)
+    assert len({*launches}) == len(launches) == len(ORDER)  # a further launch of a setting is its next repeat
+    assert before < {row.identity for row in load(path).rows()}
+    assert all((path / "samples" / name).read_bytes() == content for name, content in samples.items())
+    left = second.left()
+    del second
+    assert bench_in(path, wanted, budget_s=2000.0).left() > left
+
+
+@thorough("every part of it is in other tests; sixty launches take a minute")
+def test_the_best_of_real_launches_is_found_and_proved(wanted: Wanted, tmp_path: Path) -> None:
+    found = tune([LINK, BROKEN], bench_in(tmp_path / "search", wanted))
+    assert found.best is not None, [one.problem for one in found.confirmed]
+    assert found.best.config == B
+    assert found.best.by_case["kernel pingpong 8 0-1"].share == pytest.approx(-0.3, abs=0.01)
+    assert found.best.guards["kernel pingpong 64 0-1"].share == pytest.approx(-0.3, abs=0.01)
+    assert [*found.record.ruled_out] == [frozenset({("LINKGAUGE_TEST_CANNOT_START", "1")})]
+
+
+def test_a_budget_is_kept_and_one_that_is_too_small_proves_nothing(wanted: Wanted, tmp_path: Path) -> None:
+    path = tmp_path / "search"
+    found = tune([LINK], bench_in(path, wanted, budget_s=3.0))
+    spent = [one for one in load(path).info[KEY]["spent_s"] if one is not None]
+    assert spent == sorted(spent)
+    assert found.best is None or spent[-1] <= 3.0 * 1.05 + 1.0
+
+
+def test_another_search_or_a_run_is_not_gone_on_with(wanted: Wanted, tmp_path: Path) -> None:
+    bench_in(tmp_path / "search", wanted)
+    with pytest.raises(UsageError, match="holds another search"):
+        bench_in(tmp_path / "search", wanted, asked="that")
+    folder = RunFolder.create(tmp_path / "run", {"seed": 1})
+    with pytest.raises(UsageError, match="is not of a search"):
+        FolderBench(folder, wanted, dict, "this", 10.0, time.monotonic())
+
+
+def test_a_setting_is_the_environment_of_its_launch_beside_what_was_asked_for(wanted: Wanted, tmp_path: Path) -> None:
+    kept = dataclasses.replace(wanted, settings=dataclasses.replace(wanted.settings, env=(("UCX_TLS", "tcp"),)))
+    bench = bench_in(tmp_path / "search", kept)
+    slow = bench.measure((("LINKGAUGE_TEST_LINK", "5000,8"),), guards=False)
+    usual = bench.measure((), guards=True)
+    assert slow is not None
+    assert usual is not None
+    assert slow.times == {"kernel pingpong 8 0-1": pytest.approx(5001)}
+    assert usual.times == {"kernel pingpong 8 0-1": pytest.approx(1001)}
+    assert [*usual.guards] == ["kernel pingpong 64 0-1"]
+    assert asked_of(tmp_path / "search") == [
+        ((("LINKGAUGE_TEST_LINK", "5000,8"), ("UCX_TLS", "tcp")), 0),
+        ((("UCX_TLS", "tcp"),), 0),
+    ]

@@ -1,0 +1,126 @@
+"""The search on stand-in libraries of which the best is known: it is found, by few launches, or nothing is."""
+
+from __future__ import annotations
+
+import pytest
+
+from linkgauge.tune.confirm import Found, tune
+from linkgauge.tune.record import Config, Outcome, merged
+from linkgauge.tune.search import Factor
+from thorough import most
+from tune.planted import FACTORS, GRID, PlantedBench, Surface, interaction, nothing_helps, one_optimum, optimum
+
+LAUNCHES = 600
+SEEDS = most(20, 3)
+ALLOWED_MISSES = SEEDS // 20  # 19 of 20
+assert LAUNCHES <= GRID / 10
+
+
+def found_by(surface: Surface, seed: int) -> tuple[Found, PlantedBench]:
+    bench = PlantedBench(surface, seed, LAUNCHES)
+    return tune(FACTORS, bench, seed), bench
+
+
+@pytest.mark.parametrize("surface", [one_optimum, interaction])
+def test_the_optimum_is_found_within_a_fiftieth(surface: Surface) -> None:
+    best, missed = optimum(surface), []
+    for seed in range(SEEDS):
+        found, bench = found_by(surface, seed)
+        assert len(bench.asked) <= LAUNCHES
+        config = found.best.config if found.best else ()
+        assert not {"FAST", "UNREAD"} & {name for name, _ in config}, seed
+        if surface(dict(config)) > 1.02 * best:
+            missed.append((seed, config))
+    assert len(missed) <= ALLOWED_MISSES, missed
+
+
+def test_nothing_is_recommended_where_nothing_helps() -> None:
+    recommended = [seed for seed in range(SEEDS) if found_by(nothing_helps, seed)[0].best]
+    assert len(recommended) <= ALLOWED_MISSES, recommended
+
+
+def test_what_is_promised_is_what_there_is_and_each_variable_has_its_part() -> None:
+    found, _ = found_by(one_optimum, 1)
+    best = found.best
+    assert best is not None
+    assert best.gain is not None
+    truth = one_optimum(dict(best.config)) / one_optimum({}) - 1
+    assert best.gain.low <= truth <= best.gain.high
+    assert {*best.contributions} == {name for name, _ in best.config}
+    for name, shift in best.contributions.items():
+        without = one_optimum(dict(merged(best.config, {name: None}))) / one_optimum(dict(best.config)) - 1
+        assert shift.low - 0.02 <= without <= shift.high + 0.02
+
+
+def test_the_same_outcomes_ask_for_the_same_launches_which_are_all_legal() -> None:
+    (_, first), (_, second) = found_by(interaction, 5), found_by(interaction, 5)
+    assert first.asked == second.asked
+    legal = {one.name: one for one in FACTORS}
+    for config in first.asked:
+        for name, value in config:
+            assert value in legal[name].values
+            assert legal[name].fits(config)
+
+
+class Fixed:
+    """A bench without noise; some settings end badly, guard cases may suffer."""
+
+    def __init__(self, faster: Config, *, guard: float = 1.0, bad: Config = ()) -> None:
+        self.faster, self.guard, self.bad, self.count = {*faster}, guard, {*bad}, 0
+
+    def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+        self.count += 1
+        if self.bad and self.bad <= {*config}:
+            return Outcome({}, bad="hung: no progress within 10 s")
+        hit = self.faster <= {*config}
+        return Outcome({"8 B": 800.0 if hit else 1000.0 + self.count % 3}, {"big": 5e3 * (self.guard if hit else 1.0)})
+
+    def left(self) -> float:
+        return 1 - self.count / 500
+
+    def unread(self, config: Config) -> frozenset[str]:
+        return frozenset()
+
+
+TWO = (Factor("A", ("1", "2"), conflicts=("B",)), Factor("B", ("1", "2"), conflicts=("A",)))
+
+
+def test_what_makes_a_guard_case_slower_is_not_proved() -> None:
+    found = tune(TWO, Fixed((("A", "2"),), guard=1.2))
+    assert found.best is None
+    assert "makes big slower by 20.0%" in found.confirmed[0].problem
+    assert tune(TWO, Fixed((("A", "2"),), guard=1.2), allowed=0.25).best is not None
+
+
+def test_what_hangs_is_asked_once_and_excluding_variables_never_together() -> None:
+    bench = Fixed((("A", "1"),), bad=(("B", "1"),))
+    found = tune(TWO, bench)
+    assert found.best is not None
+    assert found.best.config == (("A", "1"),)
+    assert found.record.ruled_out == {frozenset({("B", "1")}): "hung: no progress within 10 s"}
+    assert all(len(one.config) < 2 for one in found.record.launched)
+
+
+def test_a_default_that_fails_leaves_nothing_to_find() -> None:
+    class Broken(Fixed):
+        def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+            return Outcome({}, bad="failed: no such library")
+
+    assert tune(TWO, Broken(())).candidates == []
+
+
+def test_what_corrupts_while_it_is_confirmed_is_not_proved() -> None:
+    class Late(Fixed):
+        """Wrong data in the fifth launch with guard cases."""
+
+        guarded = 0
+
+        def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+            self.guarded += guards and bool(config)
+            if guards and config and self.guarded == 5:
+                return Outcome({}, bad="corrupt: 3 wrong bytes")
+            return super().measure(config, guards=guards)
+
+    found = tune(TWO[:1], Late((("A", "2"),)))
+    assert found.best is None
+    assert found.confirmed[0].problem == "corrupt: 3 wrong bytes"

@@ -96,7 +96,9 @@ def _lines(
     layers = [band, line, points.add_params(picked) if picking else points]
     if limits:
         # Of no bytes goodput is 0, which an axis of powers has no place for.
-        values = [value for value in (*(row[field] for row in data), *(limit["value"] for limit in limits)) if value > 0]
+        values = [
+            value for value in (*(row[field] for row in data), *(limit["value"] for limit in limits)) if value > 0
+        ]
         layers = [*_dashed(limits, x, math.log10(max(values) / min(values))), *layers]
     return alt.layer(*layers)
 

@@ -15,12 +15,13 @@ from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.devices import DeviceSet
+from linkgauge.run.measure import whole_again
 from linkgauge.run.prepared import Prepared
 from linkgauge.run.reporter import Reporter
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.tune.confirm import tune
-from linkgauge.tune.launches import KEY, FolderBench, Wanted, open_again
+from linkgauge.tune.launches import KEY, FolderBench, Wanted
 from linkgauge.tune.record import Config
 from linkgauge.tune.search import Factor
 from thorough import thorough
@@ -61,7 +62,8 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wanted:
 def bench_in(path: Path, wanted: Wanted, budget_s: float = 1000.0, asked: str = "this") -> FolderBench:
     if path.exists():
         folder = RunFolder.open(path)
-        open_again(folder, Reporter())
+        folder.hold()
+        whole_again(folder, Reporter())
     else:
         folder = RunFolder.create(path, {"seed": 1, KEY: {"asked": "this", "spent_s": []}})
     return FolderBench(folder, wanted, dict, asked, budget_s, time.monotonic())

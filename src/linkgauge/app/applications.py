@@ -1,4 +1,4 @@
-"""`linkgauge apps` and `linkgauge predict`: the applications there are, and what each takes by a run's curves."""
+"""`linkgauge apps`, `convert` and `predict`: the applications there are, from traces too, and what each takes."""
 
 from __future__ import annotations
 
@@ -130,10 +130,9 @@ def predict_command(
     if system is not None and not between_nodes and max(listed, default=1) > most:
         raise UsageError(f"--ranks: {max(listed)} ranks: {system} has {most} devices a node; see --between-nodes")
     transports = [str(one) for one in DIMENSIONS["transport"].from_text(transport)] if transport else known
-    usual = predictions(asked, curves, there, listed or [most], transports, other, f"{statistic}_ns")
-    found = usual
-    if factor_of:
-        found = predictions(asked, Faster(curves, factor_of), there, listed or [most], transports, other)
+    of = (there, listed or [most], transports, other, f"{statistic}_ns")
+    usual = predictions(asked, curves, *of)
+    found = predictions(asked, Faster(curves, factor_of), *of) if factor_of else usual
     if as_json:
         rows = [one.plain() for one in found]
         for row, before in zip(rows, usual, strict=True) if factor_of else ():

@@ -19,7 +19,7 @@ from linkgauge.run.devices import find_devices
 from linkgauge.run.fallback import started_in, taken_of
 from linkgauge.run.hosts import asked_hosts, hosts_of_job
 from linkgauge.run.info import now, run_info
-from linkgauge.run.measure import clean_up, measure
+from linkgauge.run.measure import measure, whole_again
 from linkgauge.run.nodes import Nodes
 from linkgauge.run.prepare import changes, known_curves, machine_of, resumed_mpis, resumed_pending
 from linkgauge.run.prepared import Prepared
@@ -67,11 +67,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     if changed and not asked.force:
         raise UsageError(f"{path} cannot be resumed as it was: {'; '.join(changed)}; --force goes on all the same")
     reporter = reporter_for()
-    clean_up(reporter)  # before the journals are read: ranks of a killed parent may be writing to them still
-    folder.clear_unfinished()
-    folder.confirm_unjudged()
-    folder.close()
-    folder.compact()
+    whole_again(folder, reporter)
     relaunched = folder.info.get("relaunched", {})
     run = load(path)
     pending = resumed_pending(launches, run, relaunched, retry)

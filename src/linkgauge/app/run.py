@@ -20,6 +20,7 @@ from linkgauge.model.quantity import parse_duration, parse_share
 from linkgauge.plan.model import CHOICES, PAIRS, THREAD_LEVELS, Plan
 
 _PLAN, _LAUNCH, _RUN = "What to measure", "How it is launched", "The run"
+_MAX_FAILURES = 3
 
 
 def refuse_ranks(environment: Mapping[str, str]) -> None:
@@ -132,7 +133,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
 @option(
     "--max-failures",
     callback=run_options.whole(1),
-    default="3",
+    default=str(_MAX_FAILURES),
     metavar="NUMBER",
     panel=_RUN,
     help="Failures of a transport's cases after which its rest is skipped.",
@@ -193,34 +194,34 @@ def _in_an_allocation(asked: Asked) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """The command line of `run`, as typed."""
+    """The command line of `run`, as typed; what another command has no word for is as where nothing was typed."""
 
-    plan: str | None
-    quick: bool
-    full: bool
-    from_run: Path | None
-    cases: tuple[str, ...]
-    resume: Path | None
-    retry: str | None
-    force: bool
-    devices: str
-    threads: bool
-    mpi: tuple[str, ...]
-    env: tuple[str, ...]
-    bind: str | None
-    peer_access: bool | None
-    thread_level: str | None
-    launcher_args: str | None
-    nodes: str | None
-    hosts: str | None
-    fabric: Path | None
-    repeat: int | None
-    seed: int | None
-    out: Path | None
-    time_limit: str | None
-    memory_limit: str | None
-    max_failures: int
     dimensions: Mapping[str, Sequence[str]]
+    plan: str | None = None
+    quick: bool = False
+    full: bool = False
+    from_run: Path | None = None
+    cases: tuple[str, ...] = ()
+    resume: Path | None = None
+    retry: str | None = None
+    force: bool = False
+    devices: str = "auto"
+    threads: bool = False
+    mpi: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    bind: str | None = None
+    peer_access: bool | None = None
+    thread_level: str | None = None
+    launcher_args: str | None = None
+    nodes: str | None = None
+    hosts: str | None = None
+    fabric: Path | None = None
+    repeat: int | None = None
+    seed: int | None = None
+    out: Path | None = None
+    time_limit: str | None = None
+    memory_limit: str | None = None
+    max_failures: int = _MAX_FAILURES
     system: str | None = None
     concurrent_pairs: bool = False
     exchanged: bool = False

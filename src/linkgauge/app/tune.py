@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -26,10 +27,6 @@ _NOT_OF_A_SEARCH = (
     "dry_run", "as_json", "full", "quick", "plan", "threads", "system", "exchanged", "concurrent_pairs", "max_failures",
 )  # fmt: skip
 _SEARCH = "The search"
-_UNSAID: dict[str, Any] = {
-    "from_run": None, "cases": (), "resume": None, "retry": None, "force": False, "repeat": None, "time_limit": None,
-    "full": False, "quick": False, "plan": None, "threads": False, "max_failures": 3,
-}  # fmt: skip
 
 
 @command(
@@ -89,7 +86,7 @@ def tune_command(
     dimensions = typed_dimensions(words)
     if not ({"pattern", "app"} & {*dimensions}) or ("app" not in dimensions and "transport" not in dimensions):
         raise UsageError("a search needs what it is for: expected --pattern and --transport, or --app")
-    asked = Asked(**words, **_UNSAID, dimensions=dimensions)
+    asked = Asked(**words, dimensions=dimensions)
     asked.check()
     chosen = tuple(word for word in (among or "").split(",") if word)
     return _search(asked, chosen, guards, allow / 100, budget_s, began, as_json)
@@ -116,9 +113,7 @@ def _search(
     choice = choose(words, wanted.cases, wanted.settings, wanted.prepared)
     reporter = reporter_for()
     factors = choice.factors()
-    grid = 1
-    for one in factors:
-        grid *= len(one.values) + 1
+    grid = math.prod(len(one.values) + 1 for one in factors)
     subject = _subject(wanted.cases)
     reporter.note(f"{subject}: {len(factors)} settings with {grid:,} combinations, {budget_s:.0f} s")
     if not words:
@@ -210,9 +205,9 @@ def _bench(
 ) -> FolderBench:
     from linkgauge.app.new_run import warn
     from linkgauge.run.info import run_info
-    from linkgauge.run.measure import check_out, default_out
+    from linkgauge.run.measure import check_out, default_out, whole_again
     from linkgauge.store.folder import RunFolder
-    from linkgauge.tune.launches import KEY, FolderBench, open_again
+    from linkgauge.tune.launches import KEY, FolderBench
 
     out = asked.out or default_out("tune")
     what = json.dumps([[case.case_key for case in (*wanted.cases, *wanted.guards)], sorted(wanted.settings.env),
@@ -220,7 +215,8 @@ def _bench(
                        wanted.prepared.seed])  # fmt: skip
     if (out / "run.json").exists():
         folder = RunFolder.open(out)
-        open_again(folder, reporter)
+        folder.hold()
+        whole_again(folder, reporter)
     else:
         check_out(out)
         prepared = wanted.prepared

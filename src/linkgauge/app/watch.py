@@ -36,14 +36,11 @@ def watch_command(every: str, for_: str, **words: Any) -> int:
     dimensions = typed_dimensions(words)
     if not (words["plan"] or dimensions):
         words["quick"] = True
-    asked = Asked(**words, **_UNSAID, dimensions=dimensions, repeat=rounds, every_s=every_s)
+    asked = Asked(**words, dimensions=dimensions, repeat=rounds, every_s=every_s)
     asked.check()
     from linkgauge.app.new_run import new_run
 
     return new_run(asked, dry_run=False, as_json=False, report=True)
 
 
-_UNSAID: dict[str, Any] = {
-    "from_run": None, "cases": (), "resume": None, "retry": None, "force": False, "time_limit": None, "full": False,
-}  # fmt: skip
 watch_command.params += [parameter for parameter in run_command.params if parameter.name not in _NOT_OF_A_WATCH]

@@ -11,10 +11,10 @@ from linkgauge.errors import UsageError
 def scaled(app: str, weak: str | None, fewest: int) -> Callable[[int], str]:
     """The canonical text of `app` by the number of ranks: always the same (strong scaling), or with the parameter
     `weak` in proportion to the ranks, as it is set on the fewest. UsageError where it has no such parameter."""
-    if not weak:
-        text = catalogue.asked(app).text
-        return lambda ranks: text
     found = catalogue.asked(app)
+    if not weak:
+        text = found.text
+        return lambda ranks: text
     parameters = {**found.file.parameters, **found.settings}
     if weak not in parameters:
         raise UsageError(

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import ast
-import gzip
 import itertools
 import json
 import re
@@ -33,10 +32,19 @@ _CHAKRA_TYPES = ("allreduce", "reduce", "allgather", "gather", "scatter", "broad
                  "reducescatterblock", "barrier")  # fmt: skip
 _COMPUTE_NODE, _SEND_NODE, _RECEIVE_NODE, _COLLECTIVE_NODE = 4, 5, 6, 7
 Entry = Mapping[str, Any]
+NOT_IN = {
+    "PARAM": "what ranks computed between: PARAM's traces have none",
+    "PyTorch's execution":
+        "what was computed between, and when DDP's and FSDP's collectives were waited for: no times in it",
+    "PyTorch's profiler":
+        "what multiprocessors computing and communicating take from each other: compute is time of the host",
+    "Chakra": "order of streams beside each other: steps follow the nodes' numbers and what they need",
+}  # fmt: skip
+"""What no trace of a kind has, or what a step file cannot say of it."""
 
 
-def read(path: Path, rank: RankSteps, number: int | None) -> str:
-    """Fill a rank from its file; what kind of trace it is."""
+def read(path: Path, rank: RankSteps) -> str:
+    """Fill a rank from its file; what kind of trace it is, one of NOT_IN."""
     content = read_file(path, MOST_BYTES, "a trace: PARAM's or PyTorch's JSON, or Chakra's protobuf")
     if content[:2] == b"\x1f\x8b":
         content = _unpacked(content, path)
@@ -48,7 +56,7 @@ def read(path: Path, rank: RankSteps, number: int | None) -> str:
     except (ValueError, RecursionError):
         raise UsageError(f"{path}: not valid JSON: expected a trace of PARAM or PyTorch") from None
     if isinstance(document, list) and all(isinstance(one, dict) for one in document):
-        _of_param(document, rank, number)
+        _of_param(document, rank)
         return "PARAM"
     nodes = document.get("nodes") if isinstance(document, dict) else None
     events = document.get("traceEvents") if isinstance(document, dict) else None
@@ -65,11 +73,17 @@ def _unpacked(content: bytes, path: Path) -> bytes:
     unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
         found = unpacker.decompress(content, MOST_BYTES + 1)
-    except (zlib.error, gzip.BadGzipFile):
+    except zlib.error:
         raise UsageError(f"{path}: a damaged gzip file: expected a trace") from None
     if len(found) > MOST_BYTES:
         raise UsageError(f"{path}: more than {MOST_BYTES >> 20} MiB unpacked, too large: expected a trace")
     return found
+
+
+def _sizes(rank: RankSteps, entry: Entry, sent: str, received: str, usual: str = "") -> dict[str, int]:
+    """Bytes that a rank puts in and gets out, by the numbers of elements under these keys; `usual`: without a dtype."""
+    element = _element(rank, entry.get("dtype", usual))
+    return {"in": rank.whole(entry, sent, 0) * element, "out": rank.whole(entry, received, 0) * element}
 
 
 def _element(rank: RankSteps, name: object) -> int:
@@ -110,7 +124,7 @@ def _sub_group(rank: RankSteps, ranks: Sequence[int], of_all: int) -> Group | No
 # --- PARAM -----------------------------------------------------------------------------------------------------------
 
 
-def _of_param(entries: Sequence[Entry], rank: RankSteps, number: int | None) -> None:
+def _of_param(entries: Sequence[Entry], rank: RankSteps) -> None:
     waits = any(str(one.get("comms", "")).lower() == "wait" for one in entries)
     most = max((one["world_size"] for one in entries if isinstance(one.get("world_size"), int)), default=0)
     for index, entry in enumerate(entries):
@@ -124,11 +138,7 @@ def _of_param(entries: Sequence[Entry], rank: RankSteps, number: int | None) -> 
         if plain in ("wait", "barrier", *NOTHING):
             rank.collective(name, {"in": 0, "out": 0}, None, 0, False)
             continue
-        element = _element(rank, entry.get("dtype", ""))
-        sizes = {
-            "in": rank.whole(entry, "in_msg_size", 0) * element,
-            "out": rank.whole(entry, "out_msg_size", 0) * element,
-        }
+        sizes = _sizes(rank, entry, "in_msg_size", "out_msg_size")
         if plain in ("send", "isend", "recv", "irecv"):
             verb, key = ("send", "dst_rank") if "send" in plain else ("receive", "src_rank")
             rank.message(verb, rank.whole(entry, key), sizes["in"] or sizes["out"])
@@ -137,9 +147,9 @@ def _of_param(entries: Sequence[Entry], rank: RankSteps, number: int | None) -> 
             continue
         ranks = _list_of_numbers(entry.get("global_ranks"))
         root = rank.whole(entry, "root", 0) if entry.get("root") is not None else 0
-        split = _list_of_numbers(entry.get("in_split"))
-        rank.collective(name, sizes, _sub_group(rank, ranks, most), root, waits, uneven=len(set(split)) > 1)
-    rank.lost["what ranks computed between: PARAM's traces have none"] += 1 if number in (None, 0) else 0
+        rank.collective(
+            name, sizes, _sub_group(rank, ranks, most), root, waits, _list_of_numbers(entry.get("in_split"))
+        )
 
 
 # --- PyTorch ---------------------------------------------------------------------------------------------------------
@@ -148,7 +158,6 @@ def _of_param(entries: Sequence[Entry], rank: RankSteps, number: int | None) -> 
 def _of_execution(nodes: Sequence[Entry], rank: RankSteps) -> None:
     """Host traces have no times: collectives in the order of their begin, those without a wait until the end."""
     by_id = {_number(one.get("id")): one for one in nodes}
-    rank.lost["what was computed between, and when DDP's and FSDP's collectives were waited for: no times in it"] += 1
     told = [one for one in nodes if one.get("name") == "record_param_comms"]
     attributes = [_attributes(one) for one in told]
     # Before schema 1.0.3 a node has no such attributes: what there is stands in its inputs.
@@ -159,11 +168,7 @@ def _of_execution(nodes: Sequence[Entry], rank: RankSteps) -> None:
             _of_inputs(node, rank)
             continue
         name = str(found["collective_name"])
-        element = _element(rank, found.get("dtype", "float"))
-        sizes = {
-            "in": rank.whole(found, "in_msg_nelems", 0) * element,
-            "out": rank.whole(found, "out_msg_nelems", 0) * element,
-        }
+        sizes = _sizes(rank, found, "in_msg_nelems", "out_msg_nelems", "float")
         parent = by_id.get(_number(node.get("ctrl_deps")), {})
         plain = name.lower().removesuffix("anysource")
         if plain in ("send", "recv"):
@@ -174,8 +179,8 @@ def _of_execution(nodes: Sequence[Entry], rank: RankSteps) -> None:
         size = rank.whole(found, "pg_size", 0)
         first, stride = rank.whole(found, "global_rank_start", 0), rank.whole(found, "global_rank_stride", 1)
         group = (first, stride or 1, size) if 0 < size < all_ranks and name != "wait" else None
-        split = _list_of_numbers(found.get("in_split_size"))
-        rank.collective(name, sizes, group, root, name not in ("wait", "barrier"), uneven=len(set(split)) > 1)
+        shares = _list_of_numbers(found.get("in_split_size"))
+        rank.collective(name, sizes, group, root, name not in ("wait", "barrier"), shares)
 
 
 def _attributes(node: Entry) -> dict[str, Any]:
@@ -247,22 +252,17 @@ def _of_profile(events: Sequence[Entry], rank: RankSteps) -> None:
             rank.compute(round((end - max(begin, busy_until)) * 1e3))
             busy_until = max(busy_until, end)
             continue
-        element = _element(rank, found.get("dtype", "float"))
-        sizes = {
-            "in": rank.whole(found, "In msg nelems", 0) * element,
-            "out": rank.whole(found, "Out msg nelems", 0) * element,
-        }
+        sizes = _sizes(rank, found, "In msg nelems", "Out msg nelems", "float")
         ranks = _list_of_numbers(found.get("Process Group Ranks"))
-        split = _list_of_numbers(found.get("In split size"))
+        shares = _list_of_numbers(found.get("In split size"))
         name = str(found["Collective name"])
         if name.lower() in ("send", "recv"):
             verb, key = ("send", "Dst Rank") if name.lower() == "send" else ("receive", "Src Rank")
             rank.message(verb, rank.whole(found, key), sizes["in"] or sizes["out"])
         else:
             rank.collective(name, sizes, _sub_group(rank, ranks, all_ranks), rank.whole(found, "Root", 0), True,
-                            uneven=len(set(split)) > 1)  # fmt: skip
+                            shares)  # fmt: skip
         ends.append(end)
-    rank.lost["what multiprocessors computing and communicating take from each other: compute is time of the host"] += 1
 
 
 def _us(value: object) -> float | None:
@@ -379,4 +379,3 @@ def _of_chakra(nodes: Iterator[dict[str, Any]], rank: RankSteps) -> None:
                 _CHAKRA_TYPES[kind], {"in": size, "out": size}, None, rank.whole(node, "comm_root", 0), True
             )
             under_way.add(node["id"])
-    rank.lost["order of streams beside each other: steps follow the nodes' numbers and what they need"] += 1

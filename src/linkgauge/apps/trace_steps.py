@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.model.patterns import PATTERNS
 
 # Collectives' many names, without their separators. The second: what a file's size is: that which each rank puts "in",
 # or what it gets "out", a block of it for each rank.
@@ -84,8 +85,8 @@ class RankSteps:
             self._under_way = True
 
     def collective(self, name: str, sizes: Mapping[str, int], group: Group | None, root: int,
-                   begun: bool, uneven: bool = False) -> None:  # fmt: skip
-        """Of `sizes` in bytes, `in` and `out`; `group`: None for all."""
+                   begun: bool, shares: Sequence[int] = ()) -> None:  # fmt: skip
+        """Of `sizes` in bytes, `in` and `out`; `group`: None for all; `shares`: what each rank gets, where said."""
         plain = re.sub(r"[^a-z0-9]", "", name.lower())
         step: dict[str, Any]
         if plain == "wait":
@@ -104,9 +105,9 @@ class RankSteps:
             if size == 0:
                 return
             step = {"collective": pattern, "bytes": self._bytes(pattern, size, group)}
-            if uneven:
+            if len(set(shares)) > 1:
                 self.lost["uneven shares of an alltoall: each destination gets the mean"] += 1
-            if pattern in ("broadcast", "reduce", "gather", "scatter"):
+            if PATTERNS[pattern].rooted:
                 step["root"] = root
                 if root:
                     self.peers = True
@@ -124,11 +125,11 @@ class RankSteps:
         words = -(-size // 4) * 4
         if words != size:
             self.lost["sizes that are no whole 4 bytes: rounded up"] += 1
-        if pattern == "alltoall":
+        if PATTERNS[pattern].per_peer:
             if group is not None:
                 return max(4, size // group[2] // 4 * 4)
             return f"max(4, {words} // ranks // 4 * 4)"
-        if pattern in ("allgather", "reduce_scatter", "gather", "scatter"):
+        if PATTERNS[pattern].blocks:
             return words * group[2] if group is not None else f"{words} * ranks"
         return words
 

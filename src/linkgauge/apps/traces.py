@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from linkgauge.apps.trace_formats import read
+from linkgauge.apps.trace_formats import NOT_IN, read
 from linkgauge.apps.trace_steps import RankSteps, Steps, looped
 from linkgauge.errors import UsageError
 
@@ -28,14 +28,15 @@ def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
     if len(paths) > _MOST_RANKS:
         raise UsageError(f"{len(paths)} traces: expected at most {_MOST_RANKS}")
     ranks, kinds = [], set()
-    for number, path in enumerate(_in_order(paths)):
+    for path in _in_order(paths):
         rank = RankSteps(str(path), lost)
-        kinds.add(read(path, rank, number if len(paths) > 1 else None))
+        kinds.add(read(path, rank))
         rank.wait()
         rank.steps = looped(rank.steps)
         ranks.append(rank)
     if not any("compute" not in step for rank in ranks for step in rank.steps):
         raise UsageError(f"{paths[0]}: no communication in it: expected a trace of several ranks")
+    lost.update(NOT_IN[kind] for kind in sorted(kinds))
     count = len(ranks)
     most = max(rank.most_ranks for rank in ranks)
     alike = all(rank.steps == ranks[0].steps for rank in ranks)

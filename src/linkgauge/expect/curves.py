@@ -145,7 +145,7 @@ class CurvesOfSystem:
         if traits.latency_only or (count == 1 and traits.collective):
             return Curve((0,), (latency,))
         within = kind_of(pattern) not in ("message", "collective")
-        if self._between and not within and traits.side_by_side_of:  # each pair has ports of its own
+        if self._between and traits.side_by_side_of:  # each pair has ports of its own
             return None
         # The matrix of an application's alltoallv is applied to its size.
         asked = "alltoall" if pattern == "alltoallv" else pattern

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,9 @@ class Network:
         """Take which switches nodes hang on, and where the ranks of each launch were."""
         self._switches = switches
         self._places = places
+        # Asked of each pair of nodes, of which there are many.
+        self._below = collections.Counter(switches.above.get(host, ())[:1] for host in places.hosts)
+        self._rates: dict[Part, float | None] = {}
 
     @classmethod
     def of_run(cls, run: Run) -> Network | None:
@@ -40,8 +44,7 @@ class Network:
 
     def alone(self, host: str) -> bool:
         """Whether no other host of the run hangs on its first switch."""
-        own = self._switches.above.get(host, ())[:1]
-        return sum(self._switches.above.get(other, ())[:1] == own for other in self._places.hosts) < 2
+        return self._below[self._switches.above.get(host, ())[:1]] < 2
 
     def level(self, a: str, b: str) -> str:
         """The distance class of two hosts; empty where it is not known.
@@ -81,5 +84,10 @@ class Network:
 
     def rates(self, parts: Iterable[Part]) -> dict[Part, float]:
         """What each of these links carries, in bytes per second; none of those that no one stated."""
-        known = {part: self._switches.rate(*part) for part in parts}
-        return {part: rate for part, rate in known.items() if rate is not None}
+        found = {}
+        for part in parts:
+            if part not in self._rates:
+                self._rates[part] = self._switches.rate(*part)
+            if (rate := self._rates[part]) is not None:
+                found[part] = rate
+        return found

@@ -110,7 +110,7 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
     among = _widest(measures, classes)
     key = ("elements", tuple(kept), both, over_host(one.transport, one.case.path), among)
     if key not in facts.kept:
-        facts.kept[key] = _elements(facts, kept, ways, both, among)
+        facts.kept[key] = _elements(facts, kept, classes, ways, both, among)
     elements: dict[Hashable, list[int]] = facts.kept[key]
     found = solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures])
     result = []
@@ -172,7 +172,7 @@ def _class(facts: Facts, pair: tuple[int, int], way: Way | None) -> Hashable:
 
 
 def _elements(
-    facts: Facts, pairs: list[tuple[int, int]], ways: Ways, both: bool, among: Hashable
+    facts: Facts, pairs: list[tuple[int, int]], classes: list[Hashable], ways: Ways, both: bool, among: Hashable
 ) -> dict[Hashable, list[int]]:
     """Return candidate elements with the pairs that use them; of those with equal pairs the most specific one.
 
@@ -191,7 +191,7 @@ def _elements(
     for index, (source, target) in enumerate(pairs):
         way = ways[(source, target)]
         if _between(facts, (source, target)):
-            label = _class(facts, (source, target), None) if among is not None else None
+            label = classes[index] if among is not None else None
             _add_between(facts, add, (source, target), index, label, among)
             continue
         if way is not None and wiring is not None:

@@ -69,6 +69,15 @@ def clean_up(reporter: Reporter) -> None:
         reporter.note(f"removed what {len(removed)} ended runs had left in {', '.join(map(str, removed))}")
 
 
+def whole_again(folder: RunFolder, reporter: Reporter) -> None:
+    """Make a held folder whole that a run left, however that was ended: what its journals have is in its files."""
+    clean_up(reporter)  # before the journals are read: ranks of a killed parent may be writing to them still
+    folder.clear_unfinished()
+    folder.confirm_unjudged()
+    folder.close()
+    folder.compact()
+
+
 def _close_quietly(folder: RunFolder) -> None:
     try:
         folder.close()

@@ -20,7 +20,7 @@ from linkgauge.model.case import Case
 from linkgauge.model.shape import each, maybe, number, table, text, whole
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.plan.order import shuffled
-from linkgauge.run.measure import clean_up, measure
+from linkgauge.run.measure import measure
 from linkgauge.run.prepared import Pending, Prepared
 from linkgauge.run.reporter import Reporter, case_text
 from linkgauge.run.spec import CaseEntry
@@ -244,13 +244,3 @@ def _stored(folder: RunFolder, asked: str) -> list[float | None]:
     if not os.path.lexists(folder.path / "plan.json"):
         return []
     return list(stored["spent_s"]) or [None]
-
-
-def open_again(folder: RunFolder, reporter: Reporter) -> None:
-    """Make a folder whole that a search left, however it was ended."""
-    folder.hold()
-    clean_up(reporter)
-    folder.clear_unfinished()
-    folder.confirm_unjudged()
-    folder.close()
-    folder.compact()

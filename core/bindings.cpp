@@ -272,8 +272,11 @@ nb::dict to_python(const CaseResult& result) {
   for (const auto& [name, value] : result.chosen) chosen[name.c_str()] = value;
   fields["chosen"] = chosen;
   nb::dict step_times;
-  for (const StepTime& one : result.step_times) step_times[one.kind] = one.ns;
+  for (const StepTime& one : result.steps.times) step_times[one.kind] = one.ns;
   fields["step_times"] = step_times;
+  nb::list step_spans;
+  for (const StepSpan& one : result.steps.spans) step_spans.append(nb::make_tuple(one.kind, one.begin_ns, one.end_ns));
+  fields["step_spans"] = step_spans;
   fields["load"] = result.load.number == 0 ? nb::object(nb::none()) : nb::object(to_python(result.load));
   return fields;
 }

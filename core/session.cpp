@@ -361,8 +361,8 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
         result.measurement = measure_beside(*operation, job, settings);
         const auto timed = [](const Sample& one) { return one.phase == Phase::kSample; };
         const std::vector<Sample>& samples = result.measurement.samples;
-        result.step_times =
-            operation->step_times(static_cast<std::size_t>(std::count_if(samples.begin(), samples.end(), timed)));
+        result.steps =
+            operation->step_report(static_cast<std::size_t>(std::count_if(samples.begin(), samples.end(), timed)));
         compare_clocks("after");
       }
       if (jobs > 1) job.everyone->barrier({}, Waiting::kSleep);  // where all hear of it if another job failed

@@ -43,8 +43,8 @@ struct CaseResult {
   std::vector<ClockComparison> clocks;
   std::vector<std::string> lanes;
   Chosen chosen;
-  std::vector<StepTime> step_times;  // of an application
-  LoadReport load;                   // of a rank that played a load; its measurement is empty then
+  StepReport steps;  // of an application
+  LoadReport load;   // of a rank that played a load; its measurement is empty then
 };
 
 class Session {

@@ -28,6 +28,7 @@ constexpr std::array<const char*, 8> kStepKinds = {"compute", "host_to_device", 
                                                    "message", "collective",     "barrier",        "sync"};
 enum SpentOn : std::uint8_t { kOnCompute, kOnCopies, kOnMessages = 4, kOnCollectives, kOnBarriers, kOnSyncs };
 constexpr std::size_t kKeptIterations = 1 << 14;
+constexpr std::size_t kMostSpans = 256;
 using Spent = std::array<std::int64_t, kStepKinds.size()>;
 
 // A collective of the program, with ranks, communicator and operation of its own.
@@ -60,11 +61,14 @@ class Application final : public Operation {
       connect();
       make_collectives();
       spent_.resize(kKeptIterations);
+      spans_.reserve(kMostSpans);
       group().barrier(progress_, Waiting::kSleep);
     });
   }
 
   void fill(std::uint64_t seed) override {
+    spans_.clear();
+    keeps_spans_ = true;  // a checked iteration is none that is timed
     for (const ProgramArrival& one : program_->arrivals) data_->poison(target_, piece_of(one), seed);
     data_->fill(source_, {0, program_->source_bytes, context_.rank(), 0, false}, false, seed);
     for (std::size_t way = 0; way < kCopyDirections; ++way) {
@@ -96,6 +100,7 @@ class Application final : public Operation {
     });
     spent_[iterations_++ % kKeptIterations] = now_;
     under_way_ = false;
+    keeps_spans_ = false;
   }
 
   VerifyResult verify(std::uint64_t seed) override {
@@ -159,11 +164,12 @@ class Application final : public Operation {
     }
   }
 
-  std::vector<StepTime> step_times(std::size_t iterations) const override {
+  StepReport step_report(std::size_t iterations) const override {
+    StepReport result;
+    result.spans = spans_;
     const std::size_t known = std::min(iterations_, kKeptIterations);
-    if (known < 2) return {};
+    if (known < 2) return result;
     const std::size_t count = std::min(iterations, known - 1);
-    std::vector<StepTime> result;
     std::vector<std::int64_t> times(count);
     for (std::size_t kind = 0; kind < kStepKinds.size() && count > 0; ++kind) {
       for (std::size_t back = 0; back < count; ++back) {
@@ -171,7 +177,7 @@ class Application final : public Operation {
       }
       const auto middle = times.begin() + static_cast<std::ptrdiff_t>(count / 2);
       std::nth_element(times.begin(), middle, times.end());
-      result.push_back({kStepKinds[kind], *middle});
+      result.times.push_back({kStepKinds[kind], *middle});
     }
     return result;
   }
@@ -342,7 +348,16 @@ class Application final : public Operation {
   void spend(std::size_t kind) {
     const std::int64_t now = now_ns();
     now_[kind] += now - last_ns_;
+    if (keeps_spans_) keep_span(kStepKinds[kind], now);
     last_ns_ = now;
+  }
+
+  void keep_span(const char* kind, std::int64_t now) {
+    if (!spans_.empty() && spans_.back().kind == kind && spans_.back().end_ns == last_ns_) {
+      spans_.back().end_ns = now;
+    } else if (spans_.size() < kMostSpans) {
+      spans_.push_back({kind, last_ns_, now});
+    }
   }
 
   void run() {
@@ -489,6 +504,8 @@ class Application final : public Operation {
   std::vector<Spent> spent_;  // by iteration, the last so many
   Spent now_{};
   std::int64_t last_ns_ = 0;
+  std::vector<StepSpan> spans_;  // of the iteration that was checked last
+  bool keeps_spans_ = false;
 };
 
 }  // namespace

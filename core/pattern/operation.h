@@ -30,6 +30,18 @@ struct StepTime {
   std::int64_t ns;
 };
 
+// Steps of one kind that followed each other, of the iteration that was checked last; this rank's clock, in ns.
+struct StepSpan {
+  const char* kind;
+  std::int64_t begin_ns;
+  std::int64_t end_ns;
+};
+
+struct StepReport {
+  std::vector<StepTime> times;
+  std::vector<StepSpan> spans;  // the first so many
+};
+
 class Operation {
  public:
   virtual ~Operation() = default;
@@ -58,8 +70,9 @@ class Operation {
   virtual std::vector<DeviceQueue> queues() const { return {}; }
   // Commands that one post() puts into one of them, at most: a held queue takes so many and no more.
   virtual int commands_per_post() const { return 1; }
-  // Of an application: over the `iterations` before the last one, which is the final check. Empty for other patterns.
-  virtual std::vector<StepTime> step_times(std::size_t /*iterations*/) const { return {}; }
+  // Of an application: its times over the `iterations` before the last one, which is the final check. Empty for other
+  // patterns.
+  virtual StepReport step_report(std::size_t /*iterations*/) const { return {}; }
   // The library's own barrier for cadence `barrier`; falls back on the group's.
   virtual void library_barrier() = 0;
 };

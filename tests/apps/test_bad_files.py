@@ -59,6 +59,10 @@ BAD = {
     "loops nine deep": (
         "step = [" + "{ repeat = 1, step = [" * 9 + "{ wait = true }" + "] }" * 9 + "]", "nest deeper than 8"),
     "a taken name": ('step = [{ repeat = 2, index = "rank", step = [{ wait = true }] }]', "is no name"),
+    "a preset of no parameter": (
+        "parameters = { n = 1 }\npresets = { big = { m = 2 } }\nstep = [{ wait = true }]", "no parameter 'm'"),
+    "a preset without a name": (
+        'parameters = { n = 1 }\npresets = { "a b" = { n = 2 } }\nstep = [{ wait = true }]', "is no name"),
     "no TOML": ("step = [", "not valid TOML"),
     "a date": ("step = [{ compute = 1979-05-27 }]", "dates or times"),
 }  # fmt: skip
@@ -88,6 +92,24 @@ def test_a_plan_names_applications_too(tmp_path: Path, capsys: pytest.CaptureFix
     plan.write_text('[[case]]\napp = "gups turn=3"\n')
     assert run_command(["run", "--plan", str(plan), "--devices", "host:2", "--threads", "--dry-run"]) == 2
     assert "no parameter 'turn'" in capsys.readouterr().err
+
+
+def test_a_preset_is_the_parameters_that_it_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = "parameters = { n = 1, m = 1 }\nstep = [{ compute = 'n + m' }]\n"
+    presets = '[presets]\n"8x2.B" = { n = 5, m = 6 }\n'
+    without, file = (catalogue.parse(f'description = "x"\n{one}', "made") for one in (steps, steps + presets))
+    assert without.digest == file.digest  # so that cases of a file before it had presets are cases of it still
+    assert catalogue.Asked(file, {}, True).text == catalogue.Asked(without, {}, True).text
+    assert catalogue.asked("tensor_parallel layers=3 8B tokens=7").settings == {
+        "layers": 3, "hidden": 4096, "tokens": 7
+    }  # fmt: skip
+    assert catalogue.label(catalogue.asked("tensor_parallel 70B").text) == "tensor_parallel hidden=8192 layers=80"
+    (tmp_path / "mine.toml").write_text(f'description = "x"\n{steps}{presets}')
+    words = ["run", "--app", str(tmp_path / "mine.toml"), "--devices", "host:2", "--threads", "--dry-run"]
+    assert run_command([*words, "--set", "8x2.B", "--transport", "kernel"]) == 0
+    assert "kernel mine m=6 n=5 0-1" in capsys.readouterr().out
+    assert run_command([*words, "--set", "8x3"]) == 2
+    assert "no preset '8x3': expected NAME=NUMBER or one of 8x2.B" in capsys.readouterr().err
 
 
 def test_what_a_file_needs_is_a_reason_to_skip(capsys: pytest.CaptureFixture[str]) -> None:

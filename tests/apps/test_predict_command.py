@@ -40,7 +40,7 @@ def test_a_system_tells_strong_and_weak_scaling_and_what_if(capsys: pytest.Captu
     assert run_command([*words, "--json"]) == 0
     strong = {one["ranks"]: one["predicted_ns"] for one in json.loads(capsys.readouterr().out)}
     assert list(strong) == [2, 4, 8]
-    assert run_command([*words, "--json", "--weak", "rows", "--faster", "collective=2"]) == 0
+    assert run_command([*words, "--json", "--set", "rows=128*ranks", "--faster", "collective=2"]) == 0
     weak = {one["ranks"]: one for one in json.loads(capsys.readouterr().out)}
     assert [weak[ranks]["app"] for ranks in weak] == ["mam", "mam rows=512", "mam rows=1024"]
     assert weak[2]["as_it_is_ns"] == pytest.approx(strong[2])
@@ -88,7 +88,7 @@ def test_predictions_stand_beside_what_was_measured(tmp_path: Path, capsys: pyte
         (["predict", "llh", "--system", "sumit"], "did you mean 'summit'?"),
         (["predict", "llh", "--system", "summit", "--ranks", "8"], "summit has 6 devices a node; see --between-nodes"),
         (["predict", "llh", "--system", "summit", "--ranks", "0"], "--ranks: '0'"),
-        (["predict", "llh", "--system", "summit", "--weak", "m"], "llh has no such parameter: expected one of n"),
+        (["predict", "llh", "--system", "summit", "--set", "m=4*ranks"], "llh: no parameter 'm'"),
         (["predict", "llh", "--system", "summit", "--latency", "messages=1us"], "expected KIND=VALUE, of message"),
         (["predict", "llh", "--system", "summit", "--latency", "message=1"], "'1' is not a time"),
         (["predict", "llh", "--system", "summit", "--faster", "message=0"], "expected a factor of 1e-6 to 1e6"),

@@ -229,3 +229,29 @@ def test_transforms_and_solvers() -> None:
     assert of("krylov turns=10", 4)["allreduce"] == Amount(20, 160)
     assert of("gups", 4)["alltoallv"].total == 50 * 1024 * 8 // 4
     assert of("graph_frontier", 4)["allreduce"] == Amount(7, 56)
+
+
+# Llama 3 (8B, 70B) and Mixtral 8x22B, as their configurations have them: layers, hidden, feed-forward, vocabulary,
+# experts; 8 heads of 128 for keys and values in each.
+MODELS = {
+    "8B": (32, 4096, 14336, 128256, 0),
+    "70B": (80, 8192, 28672, 128256, 0),
+    "8x22B": (56, 6144, 16384, 32768, 8),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_presets_are_the_published_models(model: str) -> None:
+    layers, hidden, feed_forward, words, experts = MODELS[model]
+    attention = 2 * hidden * hidden + 2 * hidden * 8 * 128
+    rest = 3 * hidden * feed_forward * max(1, experts) + experts * hidden + 2 * hidden
+    layer = attention + rest
+    every = layers * layer + 2 * words * hidden + hidden
+    fsdp = of(f"fsdp {model}", 8)
+    assert fsdp["allgather"] == Amount(2 * layers, 2 * layers * 2 * layer)
+    assert fsdp["reduce_scatter"] == Amount(layers, layers * 2 * layer)
+    assert of(f"data_parallel {model}", 2)["allreduce"].total == 2 * every
+    assert of(f"tensor_parallel {model}", 2)["allreduce"] == Amount(2 * layers, 2 * layers * 2 * hidden)
+    assert of(f"pipeline {model} microbatches=1", 2)["sent"] == Amount(1, 8192 * hidden * 2)
+    pages = of(f"kv_cache {model}", 2)["sent"]
+    assert pages == Amount(8192 // 16 * layers * 2, 8192 * layers * 2 * 8 * 128 * 2)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from linkgauge.apps import catalogue
 from linkgauge.apps.program import core_program
-from linkgauge.stats.step_times import step_times
+from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.run import load
 from thorough import ALL
 
@@ -69,9 +70,57 @@ step = [ { compute = 3000000 }, { copy = "host_to_device", bytes = 65536 },
         assert set(one.ns) >= {"compute", "host_to_device", "message"}
         assert one.ns["compute"] >= 3_000_000
         assert sum(one.ns.values()) <= 1.5 * max(samples)
+    # The iteration step by step is that of the same file, and of no more time than it took.
+    (spans,) = step_spans(found).values()
+    for rank in (0, 1):
+        own = [one for one in spans if one.rank == rank]
+        kinds = [one.kind for one in own]
+        assert kinds[:3] == ["compute", "host_to_device", "message"]
+        assert kinds.count("compute") == kinds.count("host_to_device") == 1
+        assert own[0].end_ns - own[0].begin_ns >= 3_000_000
+        assert all(one.end_ns == after.begin_ns for one, after in pairwise(own))
     (tmp_path / "mine.toml").unlink()  # the run folder needs it no more
     assert catalogue.asked(row.case.app).file.description == "a compute, a copy and a message"
     assert catalogue.label(row.case.app) == "mine"
+
+
+def test_pictures_of_applications(tmp_path: Path) -> None:
+    pytest.importorskip("altair")
+    from linkgauge.view import charts
+    from linkgauge.view.ceilings import Ceilings
+    from linkgauge.view.figures import Selection, draw
+    from linkgauge.view.report import report_html
+    from linkgauge.view.results import Results
+
+    asked = ("--app", "brq,csm", "--transport", "copy_engine,staging", "--ranks", "1,2")
+    found, _ = run(tmp_path, *asked, "--devices", "host:2", "--threads")
+    results, ceilings = Results(found), Ceilings(found)
+    spec, _ = draw(results, ceilings, "scaling", Selection())
+    values = [one for part in spec["datasets"].values() for one in part]
+    assert {(one["asked"], one["ranks"], one["mechanism"]) for one in values} == {
+        (name, ranks, by) for name in ("brq", "csm") for ranks in (1, 2) for by in ("copy_engine", "staging")
+    }
+    spec, _ = draw(results, ceilings, "kinds", Selection())
+    (bars,) = spec["datasets"].values()
+    by_case: dict[str, float] = {}
+    for one in bars:
+        by_case[one["case"]] = by_case.get(one["case"], 0.0) + one["share"]
+    assert len(by_case) == 8
+    for name in ("brq · 1", "brq · 2", "csm · 1", "csm · 2"):
+        assert max(share for case, share in by_case.items() if case.startswith(name)) == pytest.approx(100, abs=0.1)
+    spec, note = draw(results, ceilings, "ranks", Selection(transports=("staging",)))
+    (spans,) = spec["datasets"].values()
+    assert {one["rank"] for one in spans} == {0, 1}
+    assert min(one["begin"] for one in spans) == 0
+    assert note == "3 more by --case"
+    with charts.drawing():
+        page = report_html(found)
+    for words in (
+        "time of the busiest rank by kind of step",
+        "csm: an iteration over ranks",
+        "the last iteration that",
+    ):
+        assert words in page
 
 
 PENDING = """description = "messages under way while their sender is at a collective"

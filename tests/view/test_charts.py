@@ -211,11 +211,15 @@ def test_figures_are_files(rich: Results, rich_run: Run, tmp_path: Any) -> None:
     pytest.importorskip("vl_convert")
     ceilings = TenGigabytes(rich_run)
     starts = {".pdf": b"%PDF", ".svg": b"<svg", ".png": b"\x89PNG"}
-    for number, name in enumerate(FIGURES):
+    of_applications = ("scaling", "kinds", "ranks")  # tests/apps/test_run.py
+    for number, name in enumerate(name for name in FIGURES if name not in of_applications):
         spec, _ = draw(rich, ceilings, name, Selection())
         suffix = list(starts)[number % 3]
         write_figure(spec, tmp_path / f"{name}{suffix}")
         assert (tmp_path / f"{name}{suffix}").read_bytes().startswith(starts[suffix])
+    for name in of_applications:
+        with pytest.raises(UsageError, match="linkgauge run --app"):
+            draw(rich, ceilings, name, Selection())
     with pytest.raises(UsageError, match="expected one of goodput"):
         draw(rich, ceilings, "pie", Selection())
     with pytest.raises(UsageError, match="mechanisms staging"):

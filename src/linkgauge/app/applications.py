@@ -15,6 +15,7 @@ from linkgauge.errors import UsageError
 from linkgauge.model.quantity import parse_duration
 
 if TYPE_CHECKING:
+    from linkgauge.apps.step_file import StepFile
     from linkgauge.expect.curves import Curves
     from linkgauge.store.run import Run
 
@@ -28,21 +29,21 @@ def apps_command(as_json: bool) -> None:
 
     files = [builtin(name) for name in names()]
     if as_json:
-        rows = [{"name": one.name, "what": one.description, "parameters": dict(one.parameters),
+        rows = [{"name": one.name, "what": one.description, "parameters": one.parameters, "presets": one.presets,
                  "source": one.document.get("source", ""), "digest": one.digest} for one in files]  # fmt: skip
         print(json.dumps(rows, indent=1))
         return
     print_table(
         "applications",
         ("name", "what", "parameters"),
-        [{"name": one.name, "what": one.description, "parameters": _settings(one.parameters)} for one in files],
+        [{"name": one.name, "what": one.description, "parameters": _settings(one)} for one in files],
         False,
     )
 
 
-def _settings(parameters: object) -> str:
-    assert isinstance(parameters, dict)
-    return " ".join(f"{name}={value}" for name, value in parameters.items())
+def _settings(file: StepFile) -> str:
+    told = " ".join(f"{name}={value}" for name, value in file.parameters.items())
+    return f"{told} or {', '.join(file.presets)}" if file.presets else told
 
 
 @command("convert", epilog="Example: linkgauge convert trace.*.json -o mine.toml && linkgauge run --app mine.toml")
@@ -80,9 +81,10 @@ def convert_command(traces: Sequence[Path], output: Path | None) -> None:
 @option("--from", "from_run", type=PATH, metavar="RUN", help="The run whose curves tell; 'run --plan applications'.")
 @option("--system", metavar="NAME|FILE", help="Instead of a run: the least time that a described system's links allow.")
 @option("--measured", type=PATH, metavar="RUN", help="A run that measured them; by default the one of --from.")
-@option("--set", "settings", multiple=True, metavar="NAME=NUMBER", help="A parameter; may be repeated.")
+@option(
+    "--set", "settings", multiple=True, metavar="NAME=NUMBER", help="A parameter, as n=64, or n=32*ranks; a preset."
+)
 @option("--ranks", default="", metavar="LIST", help="How many, as 4 or 1:8:x2; by default all of the run or system.")
-@option("--weak", metavar="NAME", help="A parameter that grows with the ranks: it is as set on the fewest.")
 @option("--transport", help="Only these; by default all that the run has, of a system mpi and staging.")
 @option("--collectives", default="", help="Mechanism of collectives; by default that of messages.")
 @flag("--between-nodes", help="With --system: each rank on a node of its own.")
@@ -95,11 +97,11 @@ def convert_command(traces: Sequence[Path], output: Path | None) -> None:
 @flag("--json", "as_json", help="As JSON: times in ns.")
 def predict_command(
     app: str, from_run: Path | None, system: str | None, measured: Path | None, settings: tuple[str, ...], ranks: str,
-    weak: str | None, transport: str | None, collectives: str, between_nodes: bool, latencies: tuple[str, ...],
+    transport: str | None, collectives: str, between_nodes: bool, latencies: tuple[str, ...],
     factors: tuple[str, ...], statistic: str, as_json: bool,
 ) -> None:  # fmt: skip
     """What an application takes, from a run's curves or a described system's links, beside what was measured."""
-    from linkgauge.apps.scaling import scaled
+    from linkgauge.apps import catalogue
     from linkgauge.expect.curves import Faster
     from linkgauge.model.case import DIMENSIONS
     from linkgauge.store.run import load
@@ -114,7 +116,8 @@ def predict_command(
     texts: Any = run_options.application_texts({"app": [app]}, settings)["app"]
     named = [str(DIMENSIONS["app"].from_text(text)[0]) for text in texts]
     listed = run_options.counts("--ranks", ranks) if ranks else []
-    asked = [scaled(one, weak, min(listed, default=1)) for one in named]
+    for one in named:
+        catalogue.asked(one, max(listed, default=1))
     other = str(DIMENSIONS["collectives"].from_text(collectives)[0]) if collectives else ""
     if statistic not in ("median", "q1", "p5", "min"):
         raise UsageError(f"--statistic '{statistic}': expected median, q1, p5 or min")
@@ -131,8 +134,8 @@ def predict_command(
         raise UsageError(f"--ranks: {max(listed)} ranks: {system} has {most} devices a node; see --between-nodes")
     transports = [str(one) for one in DIMENSIONS["transport"].from_text(transport)] if transport else known
     of = (there, listed or [most], transports, other, f"{statistic}_ns")
-    usual = predictions(asked, curves, *of)
-    found = predictions(asked, Faster(curves, factor_of), *of) if factor_of else usual
+    usual = predictions(named, curves, *of)
+    found = predictions(named, Faster(curves, factor_of), *of) if factor_of else usual
     if as_json:
         rows = [one.plain() for one in found]
         for row, before in zip(rows, usual, strict=True) if factor_of else ():

@@ -67,7 +67,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     multiple=True,
     metavar="NAME=NUMBER",
     panel=_PLAN,
-    help="With --app: a parameter of it; may be repeated.",
+    help="With --app: a parameter of it, or one that grows with the ranks as n=32*ranks, or a preset; may be repeated.",
 )
 @option("--from", "from_run", type=PATH, panel=_PLAN, help="Measure cases of this run again, into a new one.")
 @option("--cases", multiple=True, panel=_PLAN, help="With --from: failed, or case keys.")

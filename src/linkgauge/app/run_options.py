@@ -85,8 +85,10 @@ def application_texts(texts: Mapping[str, Sequence[str]], settings: Sequence[str
     if settings and "app" not in found:
         raise UsageError("--set is of an application: give --app NAME or --app FILE too")
     for word in settings:
-        if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*=[0-9]{1,13}", word) is None:
-            raise UsageError(f"--set '{word}': expected NAME=NUMBER, as n=64")
+        if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*=[0-9]{1,13}(\*ranks)?|[A-Za-z0-9][A-Za-z0-9_.-]*", word) is None:
+            raise UsageError(
+                f"--set '{word}': expected NAME=NUMBER, as n=64, NAME=NUMBER*ranks, or a preset of 'linkgauge apps'"
+            )
     if "app" in found:
         asked = [word.strip() for text in found["app"] for word in text.split(",")]
         asked = [name for word in asked for name in (catalogue.names() if word == "all" else [word])]

@@ -1,4 +1,5 @@
-"""Which applications there are, and what a case's dimension `app` says: NAME[@DIGEST] [NAME=NUMBER ...] [{file}]."""
+"""Which applications there are, and what a case's dimension `app` says: NAME[@DIGEST] [PRESET] [NAME=NUMBER ...]
+[{file}]; NAME=NUMBER*ranks grows with them. In canonical form, which cases have, there are numbers only."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from linkgauge.errors import UsageError, nearest
 from linkgauge.model.shape import parsed_toml, read_toml
 
 FOLDER = Path(__file__).parent.parent / "applications"
+PER_RANK = "*ranks"
 
 
 def names() -> list[str]:
@@ -56,8 +58,11 @@ class Asked:
 
 
 @functools.lru_cache(maxsize=64)
-def asked(app: str) -> Asked:
-    """What the dimension's text says. UsageError for an unknown name or parameter, or a file that is none."""
+def asked(app: str, ranks: int | None = None) -> Asked:
+    """What the dimension's text says on so many ranks; None: of a case's, which is of its own number of them.
+
+    UsageError for an unknown name or parameter, or a file that is none.
+    """
     head, brace, body = app.partition(" {")
     name, *words = head.split(" ")
     name, _, digest = name.partition("@")
@@ -71,7 +76,18 @@ def asked(app: str) -> Asked:
         file = builtin(name)
     if digest and digest != file.digest:
         raise UsageError(f"application {name} is {file.digest} here, and the case has {digest}: expected the same file")
-    settings = {key: int(value) for key, _, value in (word.partition("=") for word in words)}
+    settings: dict[str, int] = {}
+    for preset in (word for word in words if "=" not in word):
+        if preset not in file.presets:
+            known = ", ".join(file.presets) or "none"
+            raise UsageError(f"{name}: no preset '{preset}': expected NAME=NUMBER or one of {known}")
+        settings |= file.presets[preset]
+    for key, equals, value in (word.partition("=") for word in words):
+        number, times, _ = value.partition(PER_RANK)
+        if times and ranks is None:
+            raise UsageError(f"{name}: {key}={value}: expected the number of ranks to be known")
+        if equals:
+            settings[key] = int(number) * (ranks or 0 if times else 1)
     parameters_of(file, settings)
     return Asked(file, settings, bool(brace))
 

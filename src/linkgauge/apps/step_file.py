@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from linkgauge.apps.formula import Formula, FormulaError, formula
@@ -28,6 +28,7 @@ COLLECTIVES = tuple(
 )
 OWN_NAMES = ("rank", "ranks")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+_PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")  # model/dimension.py, what --app takes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +50,10 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class StepFile:
-    """An application. `document`: what the file holds, as it travels with a case."""
+    """An application. `document`: what the file holds, as it travels with a case, so without presets.
+
+    `presets`: parameters that are set together, by name.
+    """
 
     name: str
     description: str
@@ -59,6 +63,7 @@ class StepFile:
     steps: tuple[Step, ...]
     queues: tuple[str, ...]
     document: Mapping[str, Any]
+    presets: Mapping[str, Mapping[str, int]]
 
     @property
     def digest(self) -> str:
@@ -116,8 +121,15 @@ def _name(value: Any, at: str) -> str:
     return str(value)
 
 
+def _preset_name(value: Any, at: str) -> str:
+    if _PRESET.fullmatch(text(value, at)) is None:
+        raise MisshapenError(f"{at}: '{value[:40]}' is no name: expected letters, digits, and _ . - behind the first")
+    return str(value)
+
+
+_PARAMETERS = mapping(whole(0, LARGEST_PARAMETER), _name)
 FILE: dict[str, Shape] = {
-    "description": text, "source": text, "parameters": mapping(whole(0, LARGEST_PARAMETER), _name),
+    "description": text, "source": text, "parameters": _PARAMETERS, "presets": mapping(_PARAMETERS, _preset_name),
     "values": mapping(_formula, _name), "needs": mapping(text), "step": tables,
 }  # fmt: skip
 _COMMON: dict[str, Shape] = {"when": _formula}
@@ -150,6 +162,11 @@ def step_file_of(document: Mapping[str, Any], name: str) -> StepFile:
             raise UsageError(f"{name}: values.{value_name}: the name is taken: expected another")
         _check_names(value, known, f"{name}: values.{value_name}")
         known.add(value_name)
+    presets: dict[str, dict[str, int]] = said.get("presets", {})
+    for preset, settings in presets.items():
+        unknown = sorted(settings.keys() - parameters.keys())
+        if unknown:
+            raise UsageError(f"{name}: presets.{preset}: no parameter '{unknown[0]}': {_one_of(parameters)}")
     needs = {}
     for words, said_of_it in said.get("needs", {}).items():
         needs[words] = (_formula(words, f"{name}: needs"), said_of_it)
@@ -163,7 +180,12 @@ def step_file_of(document: Mapping[str, Any], name: str) -> StepFile:
     queues: dict[str, None] = {}
     _find_queues(steps, queues)
     _check_queues(steps, queues)
-    return StepFile(name, said["description"], parameters, values, needs, steps, tuple(queues), document)
+    own = {key: value for key, value in document.items() if key != "presets"}
+    return StepFile(name, said["description"], parameters, values, needs, steps, tuple(queues), own, presets)
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return f"expected one of {', '.join(names) or 'none'}"
 
 
 def _check_names(value: Formula, known: set[str], where: str) -> None:

@@ -285,8 +285,12 @@ def _ranks(item: Any) -> tuple[Value, ...]:
 RANKS = Values(_ranks, _RANKS_EXPECTED)
 
 
-_APP_EXPECTED = "a name of 'linkgauge apps' or file:PATH, and parameters as NAME=NUMBER"
-_APP = re.compile(r"[A-Za-z0-9_-]{1,64}(@[0-9a-f]{8})?( [A-Za-z][A-Za-z0-9_]{0,31}=[0-9]{1,13})*( \{.*\})?")
+_APP_EXPECTED = (
+    "a name of 'linkgauge apps' or file:PATH, a preset of it, and parameters as NAME=NUMBER or NAME=NUMBER*ranks"
+)
+_APP = re.compile(
+    r"[A-Za-z0-9_-]{1,64}(@[0-9a-f]{8})?( [A-Za-z0-9][A-Za-z0-9_.-]{0,31}(=[0-9]{1,13}(\*ranks)?)?)*( \{.*\})?"
+)
 LONGEST_APP = 1 << 18  # bytes of a step file, which travels with its case
 
 

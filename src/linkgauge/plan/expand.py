@@ -442,7 +442,7 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
     size, reason = restated_size(pattern, size_asked, len(devices) // groups if whole else len(devices), datatype)
     fields["size"] = size
     if pattern.scripted:
-        fields["app"] = catalogue.asked(fields.get("app", "")).text
+        fields["app"] = catalogue.asked(fields.get("app", ""), len(devices)).text
         reason = catalogue.why_not_here(fields["app"], len(devices))
         if not reason:
             catalogue.program(fields["app"], len(devices))  # what cannot be is a mistake, said before anything runs

@@ -276,19 +276,22 @@ def load_rows(load: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-STEPS = "steps"
+STEPS, SPANS = "steps", "timeline"
 
 
-def step_rows(case: Case, place: int, times: Mapping[str, int]) -> list[Row]:
+def step_rows(case: Case, place: int, times: Mapping[str, int], spans: Iterable[tuple[str, int, int]]) -> list[Row]:
     """Rows of what an application's iteration is on a rank: of each kind of step how many, how many bytes, and the
-    median of the host's time in them, in ns."""
+    median of the host's time in them, in ns; and when it was in which, in the iteration that was checked last."""
     told = [(f"{kind}_time", float(ns), "ns") for kind, ns in times.items() if ns > 0]
     for name, one in amounts(catalogue.program(case.app, case.ranks), place).items():
         quantity, unit = ("ns", "ns") if name == "compute" else ("bytes", "B")
         told += [(f"{name}_count", float(one.count), ""), (f"{name}_{quantity}", float(one.total), unit)]
     when_ns = time.monotonic_ns()
-    return [{"rank": place, "subject": STEPS, "moment": "after", "when_ns": when_ns, "name": name, "value": value,
-             "unit": unit} for name, value, unit in told]  # fmt: skip
+    rows: list[Row] = [{"rank": place, "subject": STEPS, "moment": "after", "when_ns": when_ns, "name": name,
+                        "value": value, "unit": unit} for name, value, unit in told]  # fmt: skip
+    rows += [{"rank": place, "subject": SPANS, "moment": "after", "when_ns": begin_ns, "name": kind,
+              "value": float(end_ns - begin_ns), "unit": "ns"} for kind, begin_ns, end_ns in spans]  # fmt: skip
+    return rows
 
 
 class Observer:

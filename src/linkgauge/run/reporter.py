@@ -7,8 +7,10 @@ import sys
 import time
 from typing import TextIO
 
+from linkgauge.apps.catalogue import label
 from linkgauge.model.beside import beside_text
 from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_duration, format_size
 from linkgauge.plan.curves import FULL
 
@@ -21,6 +23,9 @@ def case_text(case: Case) -> str:
     if len(case.devices) == 1:
         devices = f"on {case.devices[0]}"
     transport = f"{case.transport}/{case.variant}" if case.variant else case.transport
+    if PATTERNS[case.pattern].scripted:
+        collectives = f" collectives={case.collectives}" if case.collectives else ""
+        return f"{transport}{collectives} {label(case.app)} {devices}"
     size = "full" if case.size_asked == FULL else format_size(case.size_asked)
     return f"{transport} {case.pattern} {size} {devices}{beside_text(case.beside)}"
 

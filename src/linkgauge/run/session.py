@@ -154,7 +154,7 @@ class CoreSession:
             reason = f"{self._counted(samples)} samples within twice the stop rule's time and one sample more"
         rows = clock_rows(result["clocks"], place)
         if case.app:
-            rows += step_rows(case, place, result["step_times"])
+            rows += step_rows(case, place, result["step_times"], result["step_spans"])
         return RankOutcome(self.rank, status, reason, facts, samples, observations=rows)
 
     @staticmethod

@@ -1,11 +1,12 @@
-"""Where the time of an application's iteration went, rank by rank, as its case stored it (subject `steps`)."""
+"""Where the time of an application's iteration went, rank by rank, as its case stored it (`run/observe.py`)."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from linkgauge.run.observe import STEPS
+from linkgauge.run.observe import SPANS, STEPS
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -25,16 +26,16 @@ class RankSteps:
     counts: dict[str, int]
     bytes: dict[str, int]
 
+    @property
+    def total_ns(self) -> float:
+        """All kinds together."""
+        return sum(self.ns.values())
+
 
 def step_times(run: Run) -> dict[Identity, list[RankSteps]]:
     """By row identity what its ranks told, in the order of ranks; cases without are left out."""
-    import pyarrow.compute as pc
-
-    table = run.observations
-    rows = table.filter(pc.equal(table["subject"], STEPS)).to_pylist()
     found: dict[Identity, dict[int, RankSteps]] = {}
-    for row in rows:
-        identity = (row["case_key"], row["launch"], row["repeat"], row["attempt"])
+    for identity, row in _told(run, STEPS):
         one = found.setdefault(identity, {}).setdefault(row["rank"], RankSteps(row["rank"], {}, {}, {}))
         name, _, quantity = str(row["name"]).rpartition("_")
         if quantity == "time" and name in KINDS:
@@ -42,3 +43,37 @@ def step_times(run: Run) -> dict[Identity, list[RankSteps]]:
         elif quantity in ("count", "bytes"):
             (one.counts if quantity == "count" else one.bytes)[name] = int(row["value"])
     return {identity: [ranks[rank] for rank in sorted(ranks)] for identity, ranks in found.items()}
+
+
+def busiest(ranks: Sequence[RankSteps]) -> RankSteps | None:
+    """The rank with most time of its own: that in which it may have waited for others is left out of account."""
+    waits = ("message", "collective", "barrier")
+    return max(ranks, key=lambda one: sum(ns for kind, ns in one.ns.items() if kind not in waits), default=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """Steps of one kind that followed each other on a rank; ns of its node's clock."""
+
+    rank: int
+    kind: str
+    begin_ns: int
+    end_ns: int
+
+
+def step_spans(run: Run) -> dict[Identity, list[Span]]:
+    """By row identity the iteration that was checked last, rank by rank; of a long one its beginning."""
+    found: dict[Identity, list[Span]] = {}
+    for identity, row in _told(run, SPANS):
+        begin, kind = int(row["when_ns"]), str(row["name"])
+        if kind in KINDS and row["value"] >= 0:
+            found.setdefault(identity, []).append(Span(row["rank"], kind, begin, begin + int(row["value"])))
+    return {identity: sorted(spans, key=lambda one: (one.rank, one.begin_ns)) for identity, spans in found.items()}
+
+
+def _told(run: Run, subject: str) -> Iterator[tuple[Identity, dict[str, Any]]]:
+    import pyarrow.compute as pc
+
+    table = run.observations
+    for row in table.filter(pc.equal(table["subject"], subject)).to_pylist():
+        yield (row["case_key"], row["launch"], row["repeat"], row["attempt"]), row

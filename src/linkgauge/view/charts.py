@@ -203,12 +203,17 @@ def mechanism_encoding(results: Results, shown: Sequence[str] | None = None) -> 
 
     `shown` are the labels of the chart; the colour of one never depends on which others are there.
     """
+    every = list(results.mechanisms.values())
+    return encoding_of(every, [label for label in every if shown is None or label in shown])
+
+
+def encoding_of(every: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
+    """Return `mechanism_encoding` of these labels, each a transport and more, among all that may be drawn."""
     alt = altair()
-    labels = [label for label in results.mechanisms.values() if shown is None or label in shown]
     colours, dashes, shapes = [], [], []
     for label in labels:
         transport = transport_of(label)
-        place = [one for one in results.mechanisms.values() if transport_of(one) == transport].index(label)
+        place = [one for one in every if transport_of(one) == transport].index(label)
         colours.append(colour_of(transport))
         dashes.append(_DASHES[place % len(_DASHES)])
         shapes.append(_SHAPES[(order_of(transport) + place) % len(_SHAPES)])
@@ -223,9 +228,9 @@ def mechanism_encoding(results: Results, shown: Sequence[str] | None = None) -> 
     )
     field = "mechanism:N"
     return {
-        "color": alt.Color(field, scale=alt.Scale(domain=labels, range=colours), legend=legend),
-        "strokeDash": alt.StrokeDash(field, scale=alt.Scale(domain=labels, range=dashes), legend=legend),
-        "shape": alt.Shape(field, scale=alt.Scale(domain=labels, range=shapes), legend=legend),
+        "color": alt.Color(field, scale=alt.Scale(domain=list(labels), range=colours), legend=legend),
+        "strokeDash": alt.StrokeDash(field, scale=alt.Scale(domain=list(labels), range=dashes), legend=legend),
+        "shape": alt.Shape(field, scale=alt.Scale(domain=list(labels), range=shapes), legend=legend),
     }
 
 

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from linkgauge.apps.catalogue import label
 from linkgauge.errors import UsageError
+from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.folder import write_atomically
-from linkgauge.view import charts, charts_pairs, charts_scale, charts_size, charts_spread
+from linkgauge.view import charts, charts_apps, charts_pairs, charts_scale, charts_size, charts_spread
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.charts import Chart
 from linkgauge.view.noisy import series_of_rows
@@ -195,6 +197,38 @@ def _shares(source: _Source) -> Drawn:
     return Drawn(chart.properties(width=460), "best goodput over the least bound")
 
 
+def _applications(source: _Source) -> list[Row]:
+    rows = [row for row in charts_apps.measured(source.results.rows) if source.keeps(row, by_size=False)]
+    if not rows:
+        raise UsageError("no application of this run is in the selection: 'linkgauge run --app' measures them")
+    return rows
+
+
+def _scaling(source: _Source) -> Drawn:
+    rows = _applications(source)
+    if len({len(row["devices"]) for row in rows}) < 2:
+        raise UsageError("the applications of the selection were measured on one number of ranks: expected several")
+    return Drawn(charts_apps.over_ranks_of_each(source.results, rows), "time of an iteration over ranks")
+
+
+def _kinds(source: _Source) -> Drawn:
+    chart = charts_apps.kinds_of_steps(source.results, _applications(source), step_times(source.results.run))
+    if chart is None:
+        raise UsageError("this run does not say where its applications' time went")
+    return Drawn(chart.properties(width=420), "time of the busiest rank, by kind of step")
+
+
+def _ranks(source: _Source) -> Drawn:
+    spans = step_spans(source.results.run)
+    rows = [row for row in _applications(source) if charts_apps.identity_of(row) in spans]
+    if not rows:
+        raise UsageError("this run has no iteration of an application step by step")
+    row = max(rows, key=lambda row: (len(row["devices"]), -row["median_ns"]))
+    chart = charts_apps.ranks_over_time(source.results, row, spans[charts_apps.identity_of(row)])
+    title = f"{label(row['app'])} · {charts_apps.way_of(source.results, row)} · one iteration"
+    return Drawn(chart.properties(width=560), title, f"{len(rows) - 1} more by --case" if len(rows) > 1 else "")
+
+
 FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
     "goodput": (_over_size(charts_size.goodput_figure), "goodput over size, ceilings dashed, small sizes beside it"),
     "latency": (_latency, "time over size"),
@@ -206,6 +240,9 @@ FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
     "timeline": (_timeline, "every sample of a case in order"),
     "distribution": (_distribution, "cumulative distribution of a case's times"),
     "shares": (_shares, "shares of what the links allow"),
+    "scaling": (_scaling, "applications over the number of ranks"),
+    "kinds": (_kinds, "where the time of applications goes, by kind of step"),
+    "ranks": (_ranks, "one iteration of an application, rank by rank"),
 }
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.apps import catalogue
@@ -64,7 +64,7 @@ class Prediction:
 
 
 def predictions(
-    apps: Sequence[Callable[[int], str]],
+    apps: Sequence[str],
     curves: Curves,
     measured: Run | None,
     counts: Sequence[int],
@@ -72,15 +72,15 @@ def predictions(
     collectives: str,
     statistic: str = "median_ns",
 ) -> list[Prediction]:
-    """Predict each application, as it is on each number of ranks, under each transport, beside what `measured` has."""
+    """Predict each application on each number of ranks, under each transport, beside what `measured` has."""
     there = None if measured is None else Results(measured)
     told = {} if measured is None else step_times(measured)
     taken = {(row["app"], len(row["devices"]), mechanism_of(row)): row
              for row in (there.rows if there else ()) if PATTERNS[row["pattern"]].scripted}  # fmt: skip
     found = []
-    for make in apps:
+    for asked in apps:
         for count in counts:
-            app = make(count)
+            app = catalogue.asked(asked, count).text
             label = catalogue.label(app)
             why = catalogue.why_not_here(app, count)
             for transport in transports:

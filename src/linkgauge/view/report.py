@@ -86,6 +86,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | 
     _uses(page, run)
     _chosen(page, results)
     _beside(page, run)
+    report_charts.applications(page, results)
     report_charts.patterns(page, results, ceilings, unit)
     _loads(page, results)
     _rounds(page, results)

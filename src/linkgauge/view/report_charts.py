@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from linkgauge.apps import catalogue
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.view import charts_pairs, charts_scale, charts_size, charts_spread
+from linkgauge.stats.step_times import step_spans, step_times
+from linkgauge.view import charts_apps, charts_pairs, charts_scale, charts_size, charts_spread
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.noisy import noisiest
 from linkgauge.view.page import Page
 from linkgauge.view.results import Results
 from linkgauge.view.row import Row
 from linkgauge.view.units import size_text
+
+_MOST_BARS = 60
 
 
 def patterns(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
@@ -23,7 +27,8 @@ def patterns(page: Page, results: Results, ceilings: Ceilings, unit: str) -> Non
         name = title.replace(" · ", "-").replace(" ", "_")
         page.heading(3, title)
         page.html('<div class="charts">')
-        if len({row["size"] for row in rows}) > 1:
+        sizes = {row["size"] for row in rows}
+        if len(sizes) > 1:
             page.chart(
                 charts_size.latency_over_size(results, rows, unit, ceilings),
                 "time over size",
@@ -36,12 +41,41 @@ def patterns(page: Page, results: Results, ceilings: Ceilings, unit: str) -> Non
             if len({row["size"] for row in rows if row["size"] <= charts_size.SMALL_BYTES}) > 1:
                 small = charts_size.small_sizes(results, rows, unit)
                 page.chart(small, "small sizes, on a straight axis from zero", f"{name}-small", height=300)
-        box = charts_spread.boxes(results, rows, unit)
+        box = charts_spread.boxes(results, rows, unit, None if len(sizes) > 1 else sizes.pop())
         caption = "spread: quartiles, 5th to 95th percentile, notch: 95 % interval of the median, diamond: mean"
         page.chart(
             box, caption, f"{name}-spread", height=280, max_width=160 + 130 * len({results.label(row) for row in rows})
         )
         page.html("</div>")
+
+
+def applications(page: Page, results: Results) -> None:
+    """Add where applications' time goes, how it changes over ranks, and an iteration of each, rank by rank."""
+    rows = charts_apps.measured(results.rows)
+    if not rows:
+        return
+    page.heading(2, "Applications", "applications")
+    quickest: dict[str, Row] = {}
+    for row in sorted(rows, key=lambda row: (-len(row["devices"]), row["median_ns"])):
+        quickest.setdefault(charts_apps.name_of(row), row)
+    shown = rows if len(rows) <= _MOST_BARS else list(quickest.values())
+    kinds = charts_apps.kinds_of_steps(results, shown, step_times(results.run))
+    if kinds is not None:
+        whose = "each case" if shown is rows else "the quickest mechanism of each"
+        page.chart(kinds, f"time of the busiest rank by kind of step, {whose}", "kinds", max_width=900)
+    several = [row for row in rows if len({len(r["devices"]) for r in rows if charts_apps.alike(r, row)}) > 1]
+    spans = step_spans(results.run)
+    page.html('<div class="charts">')
+    for name, row in sorted(quickest.items()):
+        own = [one for one in several if charts_apps.alike(one, row)]
+        if own:
+            page.chart(charts_apps.over_ranks(results, own), f"{name}: an iteration over ranks", f"{name}-scaling")
+        told = spans.get(charts_apps.identity_of(row))
+        if told:
+            which = f"{catalogue.label(row['app'])} by {charts_apps.way_of(results, row)}"
+            caption = f"{which}: the last iteration that was checked"
+            page.chart(charts_apps.ranks_over_time(results, row, told), caption, f"{name}-ranks")
+    page.html("</div>")
 
 
 def pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:

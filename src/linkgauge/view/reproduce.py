@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError, nearest
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.papers import Figure, figures
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ class Row:
 def measured(run: Run, figure: Figure) -> list[Row]:
     """Return a run's cases as the figure's paper would print them: its estimator, its unit."""
     from linkgauge.findings.compare_runs import words_of
-    from linkgauge.model.patterns import pattern
     from linkgauge.stats.attempts import counted
     from linkgauge.stats.series import HEADLINE
 
@@ -64,12 +64,12 @@ def measured(run: Run, figure: Figure) -> list[Row]:
         time = row[ESTIMATORS[figure.estimator]]
         value = None
         if time and figure.unit == "us":
-            value = time / _UNITS["us"] * pattern(row["pattern"]).latency_share
+            value = time / _UNITS["us"] * PATTERNS[row["pattern"]].latency_share
         elif time and row["goodput_bytes_per_s"]:
             # Goodput scales with the estimator's time; of collectives Li et al. print bus bandwidth.
             value = row["goodput_bytes_per_s"] * row["median_ns"] / time / _UNITS[figure.unit]
             if figure.paper == "tartan":
-                value *= float(pattern(row["pattern"]).bus_factor(row["ranks"] // row["groups"]))
+                value *= float(PATTERNS[row["pattern"]].bus_factor(row["ranks"] // row["groups"]))
         rows.append(Row(words_of(row), value, str(row["status"]), str(row["reason"] or "")))
     return rows
 
@@ -113,10 +113,14 @@ def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> li
 
 
 def _tasks(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
-    """Return the rows by what a picture must not mix, in words: the pattern, and the memories but devices' own."""
+    """Return the rows by what a picture must not mix, in words: the pattern, and the memories but devices' own.
+
+    An application's memories are ways to do the same, which its pictures compare.
+    """
     tasks: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
         memories = (row["source_memory"], row["target_memory"])
-        words = (row["pattern"], *(memories if memories != ("device", "device") else ()))
+        apart = memories != ("device", "device") and not PATTERNS[row["pattern"]].scripted
+        words = (row["pattern"], *(memories if apart else ()))
         tasks.setdefault(words, []).append(row)
     return tasks

@@ -182,6 +182,27 @@ def test_what_the_log_says_was_chosen_is_observed(tmp_path: Path) -> None:
     assert all(row["value"] == (0 if row["name"] == "multicast" else operations[row["case_key"]]) for row in rows)
 
 
+@thorough("a search of a minute and a half; that variables are read from a log has tests of its own")
+def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path) -> None:
+    # Of the three the library reads two; by the third nothing can be gained, nor by the protocol.
+    words = ("tune", "--devices", "cuda", "--transport", "ccl", "--pattern", "allreduce", "--size", "24KiB",
+             "--settings", "NCCL_ALGO,NCCL_PROTO,NCCL_NTHREADS", "--guard", "allgather 24KiB", "--allow", "50",
+             "--threads", "--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--out", "tuned")  # fmt: skip
+    done = linkgauge(*words, "--budget", "170s", "--json", cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2",
+                     LINKGAUGE_STAND_IN_NCCL_NO_TREE_US="3000")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    best = found["confirmed"][0]
+    assert best["proved"], best["problem"]
+    assert best["environment"] == {"NCCL_ALGO": "Tree"}
+    assert best["read"] == {"NCCL_ALGO": "NCCL_ALGO=Tree (its log: set by environment)"}
+    assert best["change"]["share"] < -0.5
+    # Other algorithms were read too, and took as long as the default.
+    assert "does not read it" not in (tmp_path / "tuned" / "tuned" / "page.txt").read_text()
+    assert not any("NCCL_NTHREADS" in one["environment"] for one in found["confirmed"])
+    assert (tmp_path / "tuned" / "tuned" / "export.sh").read_text().endswith("export NCCL_ALGO=Tree\n")
+
+
 SHARED = """
 [[case]]
 transport = ["kernel", "copy_engine"]

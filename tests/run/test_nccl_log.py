@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.nccl_log import NcclLog, choices
+from linkgauge.run.nccl_log import SUBJECT, NcclLog, choices, chosen, variables_read
 
 HEAD = "node1:4242:4250 [0] NCCL INFO "
 # The format strings of NCCL 2.28.9 (src/enqueue.cc:741, src/scheduler/symmetric_sched.cc:229) and of 2.27.3, filled in.
@@ -85,3 +85,19 @@ def test_a_case_is_told_of_its_own_lines_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("environment", [{}, {"NCCL_DEBUG": "INFO"}, {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": "/x"}])
 def test_without_a_log_nothing_is_read(environment: dict[str, str]) -> None:
     assert NcclLog.from_environment(environment) is None
+
+
+def test_variables_that_were_read_are_no_choice() -> None:
+    lines = [
+        HEAD + "NCCL_ALGO set by environment to Tree",
+        HEAD + "NCCL_NTHREADS set by environment to 256.",
+        HEAD + "NCCL_TOPO_FILE set by environment to /a b/c=d.xml",
+        HEAD + "NCCL_ALGO set by environment to ",
+        "NCCL_PROTO set by environment to LL",
+    ]
+    values = choices(lines, "allreduce")
+    rows = [{"subject": SUBJECT, "name": one.name, "value": one.value} for one in values]
+    assert variables_read(rows) == {"NCCL_ALGO": "Tree", "NCCL_NTHREADS": "256", "NCCL_TOPO_FILE": "/a b/c=d.xml"}
+    assert chosen(rows) == {}
+    ring = {"subject": SUBJECT, "name": "algorithm RING", "value": 3.0}
+    assert chosen([*rows, ring])["chosen"]["algorithm"] == "RING"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NOT_OF_A_SEARCH = (
     "from_run", "cases", "resume", "retry", "force", "repeat", "time_limit", "peers", "library_choices", "report",
-    "dry_run", "as_json", "full", "quick", "plan", "threads", "system", "exchanged", "concurrent_pairs", "max_failures",
+    "dry_run", "as_json", "full", "quick", "plan", "system", "exchanged", "concurrent_pairs", "max_failures",
 )  # fmt: skip
 _SEARCH = "The search"
 
@@ -122,10 +122,12 @@ def _search(
                 reporter.note(why)
     bench = _bench(asked, wanted, choice, devices, budget_s, began, reporter)
     try:
-        found = with_proof(tune(factors, bench, wanted.prepared.seed, allowed), choice)
+        found = tune(factors, bench, wanted.prepared.seed, allowed)
     except InterruptedSearchError:
         reporter.note(f"ended; the same command with --out {bench.path} goes on")
         return Exit.INTERRUPTED
+    choice = choice.with_read(bench.read_in_launches)
+    found = with_proof(found, choice)
     text, data = page(found, choice, subject), plain(found, choice, subject)
     best = found.best
     _hand_out(bench.path, text, data, choice.environment(best.config) if best else {}, wanted)
@@ -140,6 +142,7 @@ def _wanted(asked: Asked, guards: Sequence[str], devices: DeviceSet, given: Any)
     import dataclasses
 
     from linkgauge.app.new_run import asked_plan
+    from linkgauge.run.library_choice import LOG_VARIABLES
     from linkgauge.run.nodes import Nodes
     from linkgauge.run.prepare import prepare
     from linkgauge.tune.launches import Wanted
@@ -160,15 +163,16 @@ def _wanted(asked: Asked, guards: Sequence[str], devices: DeviceSet, given: Any)
             f"a search is of one kind of launch, here are {len(launches)}: give one --mpi and no --env lists"
         )
     settings, cases = launches[0].settings, launches[0].cases
-    if settings.threads:
-        raise UsageError("a search starts processes with an environment each, and here are threads only: give --mpi")
+    if settings.threads and any(case.transport == "mpi" for case in cases):
+        raise UsageError("a search of an MPI library's settings needs processes, and here are threads only: give --mpi")
     found = {case.case_key: case for case in cases}
     kept: dict[str, Case] = {}
     for dimensions in _guards(asked.dimensions, guards, cases):
         for launch in planned(dimensions).launches:
             if launch.settings == settings:
                 kept |= {case.case_key: case for case in launch.cases if case.case_key not in found}
-    return Wanted(prepared, settings, cases, tuple(kept.values()))
+    log = any(case.transport == "ccl" for case in cases) and not {name for name, _ in settings.env} & {*LOG_VARIABLES}
+    return Wanted(dataclasses.replace(prepared, variables_read=log), settings, cases, tuple(kept.values()))
 
 
 def _guards(

@@ -18,16 +18,16 @@ from linkgauge.run.nccl_log import FUNCTIONS, NcclLog
 from linkgauge.run.spec import CaseEntry
 
 CHOSEN = "chosen"
+LOG_VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
 _STATUS_KEYS = ("case_key", "launch", "repeat", "attempt", "case", "status", "reason", "evidence")
 
 
-def log_environment(folder: Path) -> dict[str, str]:
-    """What makes NCCL write its choices, and nothing else, into a file for each process in `folder`."""
-    return {
-        "NCCL_DEBUG": "INFO",
-        "NCCL_DEBUG_SUBSYS": "TUNING",
-        "NCCL_DEBUG_FILE": str(folder / "nccl.%h.%p"),
-    }
+def log_environment(folder: Path, told: str = "TUNING") -> dict[str, str]:
+    """What makes NCCL write its choices, and nothing else, into a file for each process in `folder`.
+
+    `told`: its subsystem; ENV are the variables that it reads, told once, so that a measured launch may have it.
+    """
+    return dict(zip(LOG_VARIABLES, ("INFO", told, str(folder / "nccl.%h.%p")), strict=True))
 
 
 def untimed(case: Case) -> Case:

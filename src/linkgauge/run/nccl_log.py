@@ -8,7 +8,12 @@ time, such a launch is one of its own. These lines are read, and no other:
 - `AllReduce [Symmetric]: 1048576 Bytes -> Kernel AllReduce_AGxLLMC_R nchannels 8 nthreads 512 nWorks 1`
   (scheduler/symmetric_sched.cc of 2.28; 2.27 has it without nWorks)
 
-Older versions write numbers or nothing. A line of another form is left out, never guessed at.
+Older versions write numbers or nothing. With NCCL_DEBUG_SUBSYS=ENV it writes a line for each variable that it read from
+the environment, once in a process, which costs nothing later (param.cc and others of NCCL 2.4 to 2.32):
+
+- `NCCL_ALGO set by environment to Tree`
+
+A line of another form is left out, never guessed at.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from typing import Any
 from linkgauge.run.observe import Value
 
 SUBJECT = "nccl"
+_LONGEST_VALUE = 100
 _OPERATIONS = "operations"  # how many lines said so: the unit of a choice
 _PREFIX = r"NCCL INFO (?P<function>[A-Za-z]+)"
 _TUNED = re.compile(
@@ -33,6 +39,8 @@ _SYMMETRIC = re.compile(
     _PREFIX + r" \[Symmetric\]: \d+ Bytes -> Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,4}) nthreads \d+"
     r"(?: nWorks \d+)?\s*$"
 )
+_READ = re.compile(r"NCCL INFO (?P<name>(?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to (?P<value>\S.*?)\.?\s*$")
+_READ_AS = "read"  # what an observation of it begins with
 FUNCTIONS = {
     "allreduce": "AllReduce", "allgather": "AllGather", "reduce_scatter": "ReduceScatter",
     "broadcast": "Broadcast", "reduce": "Reduce",
@@ -46,11 +54,16 @@ def choices(lines: Iterable[str], pattern: str) -> list[Value]:
 
     `algorithm X`, `protocol X`, `channels N` and `kernel X` (of symmetric memory) each have the number of operations
     that a line says it of; `multicast` that of those whose algorithm or kernel uses NVLink multicast, 0 being none.
+    `read NAME=VALUE` is a variable that NCCL took from the environment.
     """
     function = FUNCTIONS.get(pattern)
     found: Counter[str] = Counter()
+    read: dict[str, str] = {}
     operations = multicast = 0
     for line in lines:
+        if variable := _READ.search(line):
+            read[variable["name"]] = variable["value"][:_LONGEST_VALUE]
+            continue
         tuned, symmetric = _TUNED.search(line), _SYMMETRIC.search(line)
         if tuned and tuned["function"] == function:
             if tuned["algorithm"] not in _ALGORITHMS or tuned["protocol"] not in _PROTOCOLS:
@@ -68,8 +81,9 @@ def choices(lines: Iterable[str], pattern: str) -> list[Value]:
         found.update([*names, f"channels {channels}"])
         operations += 1
         multicast += uses
-    values = [Value(name, float(count), _OPERATIONS) for name, count in sorted(found.items())]
-    return [*values, Value("multicast", float(multicast), _OPERATIONS)] if operations else []
+    values = [Value(f"{_READ_AS} {name}={value}", 1.0, "") for name, value in sorted(read.items())]
+    values += [Value(name, float(count), _OPERATIONS) for name, count in sorted(found.items())]
+    return [*values, Value("multicast", float(multicast), _OPERATIONS)] if operations else values
 
 
 def chosen(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -80,7 +94,7 @@ def chosen(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """
     most: dict[str, tuple[float, str]] = {}
     for row in rows:
-        if row["subject"] == SUBJECT:
+        if row["subject"] == SUBJECT and not str(row["name"]).startswith(f"{_READ_AS} "):
             what, _, which = str(row["name"]).partition(" ")
             most[what] = max(most.get(what, (-1.0, "")), (float(row["value"]), which))
     if not most:
@@ -90,6 +104,12 @@ def chosen(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         found["channels"] = int(found["channels"])
     found["multicast"] = most.get("multicast", (0.0, ""))[0] > 0
     return {"chosen": found}
+
+
+def variables_read(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What NCCL took from the environment, by observations: variables with their values."""
+    told = (str(row["name"]).partition(" ") for row in rows if row["subject"] == SUBJECT)
+    return dict(rest.split("=", 1) for what, _, rest in told if what == _READ_AS and "=" in rest)
 
 
 class NcclLog:

@@ -283,6 +283,8 @@ class Runner:
 
     def _run_launch(self, one: Pending) -> LaunchEnd:
         spec, mpi, env, folders = self._prepare(one)
+        if self._prepared.variables_read:
+            env = {**env, **log_environment(folders.temporary, "ENV")}
         one.launched = True
         end = self._follow(
             Launch(spec, mpi, env, one.planned.settings, self._prepared, self._folders, folders),

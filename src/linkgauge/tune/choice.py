@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.case import Case
@@ -33,6 +33,14 @@ class Choice:
         for name, value in config:
             found |= self.known[name].setting.environment(value)
         return found
+
+    def with_read(self, read: Iterable[tuple[str, str]]) -> Choice:
+        """The same, with what launches told of what they read."""
+        known = dict(self.known)
+        for name, value in read:
+            told = {**known[name].told, value: f"{name}={value} (its log: set by environment)"}
+            known[name] = dataclasses.replace(known[name], told=told)
+        return dataclasses.replace(self, known=known)
 
     def told(self, config: Config) -> dict[str, str]:
         """By variable how it is seen to be read; empty where that is not seen."""

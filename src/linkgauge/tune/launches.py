@@ -21,6 +21,7 @@ from linkgauge.model.shape import each, maybe, number, table, text, whole
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.plan.order import shuffled
 from linkgauge.run.measure import measure
+from linkgauge.run.nccl_log import variables_read
 from linkgauge.run.prepared import Pending, Prepared
 from linkgauge.run.reporter import Reporter, case_text
 from linkgauge.run.spec import CaseEntry
@@ -96,6 +97,7 @@ class FolderBench:
         self._origin = began - before_s
         self._replayed_s: float | None = 0.0 if stored else None
         self.measured_here = 0
+        self.read_in_launches: set[tuple[str, str]] = set()
 
     def _read_back(self) -> None:
         relaunched = {int(a): int(b) for a, b in self._folder.info.get("relaunched", {}).items()}
@@ -149,8 +151,20 @@ class FolderBench:
         return max(0.0, 1 - self._spent_s() / self._budget_s)
 
     def unread(self, config: Config) -> frozenset[str]:
-        """None: what does not read a name was left out before the search."""
-        return frozenset()
+        """Those that NCCL's log does not name; other libraries were asked before the search."""
+        if not self._wanted.prepared.variables_read:
+            return frozenset()
+        self.read_in_launches |= self._read_in(config)
+        return frozenset(name for name, value in config if (name, value) not in self.read_in_launches)
+
+    def _read_in(self, config: Config) -> set[tuple[str, str]]:
+        """Variables of the setting that were read in its last launch, with their values."""
+        env = tuple(sorted(self._environment(config).items()))
+        numbers = sorted(number for guards in (False, True) for number in self._of.get((env, guards), ()))
+        last = {actual for number in numbers[-1:] for actual in self._numbers.get(number, [number])}
+        rows = load(self._folder.path, sorted(last)).observations.to_pylist()
+        told = variables_read(row for row in rows if row["launch"] in last)
+        return {(name, value) for name, value in config if told.get(name, "").lower() == value.lower()}
 
     def _spent_s(self) -> float:
         return time.monotonic() - self._origin if self._replayed_s is None else self._replayed_s

@@ -26,6 +26,7 @@
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -348,24 +349,50 @@ void run_messages(const std::shared_ptr<Shared>& shared, int rank, const std::ve
 
 stand_in::Stream* stream_of(cudaStream_t stream) { return reinterpret_cast<stand_in::Stream*>(stream); }
 
-// The line by which NCCL 2.28 tells what it chose (enqueue.cc), in the file that is asked for.
-void tell_choice(const Call& call, int rank) {
+// A line of NCCL's log in the file that is asked for, where this subsystem is.
+void tell(const std::string& subsystem, const std::string& words) {
   const char* level = std::getenv("NCCL_DEBUG");
   const char* pattern = std::getenv("NCCL_DEBUG_FILE");
-  if (rank != 0 || level == nullptr || std::string(level) != "INFO" || pattern == nullptr) return;
-  static constexpr const char* kFunctions[] = {"AllReduce",     "Reduce",   "Broadcast", "AllGather",
-                                               "ReduceScatter", "AlltoAll", "Gather",    "Scatter"};
+  const char* asked = std::getenv("NCCL_DEBUG_SUBSYS");
+  if (level == nullptr || std::string(level) != "INFO" || pattern == nullptr) return;
+  if (asked != nullptr && std::string(asked).find(subsystem) == std::string::npos) return;
   std::string path = pattern;
-  if (std::getenv("LINKGAUGE_STAND_IN_LOG_DIES") != nullptr) std::abort();
   char host[256] = {};
   gethostname(host, sizeof host - 1);
   const std::string short_name = std::string(host).substr(0, std::string(host).find('.'));
   for (const auto& [word, meaning] : {std::pair{"%p", std::to_string(getpid())}, std::pair{"%h", short_name}}) {
     if (const std::size_t place = path.find(word); place != std::string::npos) path.replace(place, 2, meaning);
   }
-  std::ofstream(path, std::ios::app) << "host:1:2 [0] NCCL INFO " << kFunctions[static_cast<int>(call.kind)] << ": "
-                                     << call.count * bytes_of(call.type)
-                                     << " Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..3}\n";
+  std::ofstream(path, std::ios::app) << "host:1:2 [0] NCCL INFO " << words << "\n";
+}
+
+// The variables that this library reads, and NCCL_NTHREADS, of which it has the name alone.
+void tell_variables() {
+  for (const char* name : {"NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && std::string(name) != "NCCL_NTHREADS") {
+      tell("ENV", std::string(name) + " set by environment to " + value);
+    }
+  }
+}
+
+// Planted: so many us that a collective takes longer unless NCCL_ALGO is Tree.
+void wait_unless_tree() {
+  const char* late = std::getenv("LINKGAUGE_STAND_IN_NCCL_NO_TREE_US");
+  const char* algorithm = std::getenv("NCCL_ALGO");
+  if (late == nullptr || (algorithm != nullptr && std::string(algorithm) == "Tree")) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(std::atoi(late)));
+}
+
+// The line by which NCCL 2.28 tells what it chose (enqueue.cc).
+void tell_choice(const Call& call, int rank) {
+  if (rank != 0 || std::getenv("NCCL_DEBUG_FILE") == nullptr) return;
+  static constexpr const char* kFunctions[] = {"AllReduce",     "Reduce",   "Broadcast", "AllGather",
+                                               "ReduceScatter", "AlltoAll", "Gather",    "Scatter"};
+  if (std::getenv("LINKGAUGE_STAND_IN_LOG_DIES") != nullptr) std::abort();
+  tell("TUNING", std::string(kFunctions[static_cast<int>(call.kind)]) + ": " +
+                     std::to_string(call.count * bytes_of(call.type)) +
+                     " Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..3}");
 }
 
 ncclResult_t queue_collective(const Call& call, ncclComm_t communicator, cudaStream_t stream) {
@@ -376,8 +403,10 @@ ncclResult_t queue_collective(const Call& call, ncclComm_t communicator, cudaStr
     return code(ncclInvalidArgument);
   }
   tell_choice(call, communicator->rank);
-  stream_of(stream)->push(
-      [shared = communicator->shared, rank = communicator->rank, call] { run_collective(shared, rank, call); });
+  stream_of(stream)->push([shared = communicator->shared, rank = communicator->rank, call] {
+    wait_unless_tree();
+    run_collective(shared, rank, call);
+  });
   return code(0);
 }
 
@@ -471,6 +500,7 @@ STAND_IN(ncclCommInitRank)(ncclComm_t* communicator, int ranks, ncclUniqueId id,
   if (!await(*shared, lock, [&] { return shared->joined == ranks; })) return code(shared->wrong);
   *communicator = new ncclComm{shared, rank, 0, {}, {}, {}};
   ++communicators;
+  tell_variables();
   return code(0);
 }
 STAND_IN(ncclCommDestroy)(ncclComm_t communicator) {

@@ -187,7 +187,8 @@ def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path) -> None:
     # Of the three the library reads two; by the third nothing can be gained, nor by the protocol.
     words = ("tune", "--devices", "cuda", "--transport", "ccl", "--pattern", "allreduce", "--size", "24KiB",
              "--settings", "NCCL_ALGO,NCCL_PROTO,NCCL_NTHREADS", "--guard", "allgather 24KiB", "--allow", "50",
-             "--threads", "--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--out", "tuned")  # fmt: skip
+             "--threads", "--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s",
+             "--out", "tuned")  # fmt: skip
     done = linkgauge(*words, "--budget", "170s", "--json", cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2",
                      LINKGAUGE_STAND_IN_NCCL_NO_TREE_US="3000")  # fmt: skip
     assert done.returncode == 0, done.stderr

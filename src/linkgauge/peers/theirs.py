@@ -61,8 +61,8 @@ def look_at_peer(request: Request, rows: Sequence[Row]) -> tuple[list[PeerLaunch
 
     EnvironmentLackingError where nothing can be.
     """
-    reasons: Reasons = {}
-    found = launches_of(request, rows, reasons)
+    reasons: Reasons = {row.key: why for row in rows if (why := request.why_not_placed(row))}
+    found = launches_of(request, [row for row in rows if row.key not in reasons], reasons)
     if not found:
         raise EnvironmentLackingError(next(iter(reasons.values()), "nothing is left to compare"))
     return found, reasons

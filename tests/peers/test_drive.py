@@ -213,6 +213,10 @@ def test_messages_in_flight_are_asked_of_both_sides_where_they_are_not_the_peers
     bandwidth, latency = (list(one.command) for one in launches_of(request, request.rows, {}))
     assert bandwidth[-4:] == ["-m", "8:8", "-W", "2"]
     assert "-W" not in latency
+    said = "# OSU MPI Bandwidth Test v7.4\\n# Size      Bandwidth (MB/s)\\n8 16.00"
+    one = launch.PeerLaunch(bandwidth_rows := (rows[0],), (sys.executable, "-c", f"print('{said}')"))
+    monkeypatch.setattr("linkgauge.peers.theirs.launches_of", lambda request, rows, reasons: [one])
+    assert measure_peer(request, bandwidth_rows, 0) == ({rows[0].key: pytest.approx(1000)}, {})  # 16 bytes at 16 MB/s
     windows = [table.get("window") for table in tomllib.loads(plan_text(request, request.rows))["case"]]
     assert windows == [2, None]
 

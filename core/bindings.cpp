@@ -27,6 +27,7 @@
 #include "session.h"
 #include "transport/ccl_api.h"
 #include "transport/mpi_library.h"
+#include "transport/ofi_api.h"
 #include "transport/ucx_api.h"
 
 namespace nb = nanobind;
@@ -480,13 +481,17 @@ void bind_session(nb::module_& module) {
         return std::pair(library.version(), library.path());
       },
       "rccl"_a, "library"_a = "", "library_folders"_a = std::vector<std::string>{});
-  module.def(
-      "ucx_version",
-      [](const std::vector<std::string>& folders) {
-        const ucx::Library& library = ucx::Library::load(folders);
-        return std::pair(library.version(), library.path());
-      },
-      "library_folders"_a = std::vector<std::string>{});
+  const auto say_version = [&module]<typename Library>(const char* name, const Library* /*of*/) {
+    module.def(
+        name,
+        [](const std::vector<std::string>& folders) {
+          const Library& library = Library::load(folders);
+          return std::pair(library.version(), library.path());
+        },
+        "library_folders"_a = std::vector<std::string>{});
+  };
+  say_version("ucx_version", static_cast<const ucx::Library*>(nullptr));
+  say_version("ofi_version", static_cast<const ofi::Library*>(nullptr));
   bind_traffic(module);
   module.def("host_clock", [] { return to_python(host_clock()); });
   module.def(

@@ -93,7 +93,7 @@ struct Load;
 struct Program;
 
 struct CaseSpec {
-  std::string transport;  // staging, copy_engine, kernel, ccl, ucx, mpi
+  std::string transport;  // staging, copy_engine, kernel, ccl, ucx, ofi, mpi
   std::string variant;    // of the transport; "" is its default
   Pattern pattern = Pattern::kPingpong;
   std::int64_t size_bytes = 0;  // m of docs/definitions.md, restated as whole blocks where the pattern cuts blocks
@@ -117,7 +117,7 @@ struct CaseSpec {
   bool in_place = false;
   std::string distribution;  // of alltoallv and halo (traffic/distribution.h); "" the default
   std::string path;          // direct, pcie, host; "" the library's default
-  std::string buffer;        // ccl: plain, allocated, registered, symmetric; "" is plain
+  std::string buffer;        // ccl: plain, allocated, registered, symmetric; ucx, ofi: plain, registered; "" is plain
   std::string algorithm;     // "" the transport's default
   Initiator initiator = Initiator::kSender;
   std::string host_leg;          // staging: "mpi" or "memcpy"

@@ -1,32 +1,14 @@
 #include "transport/ucx_api.h"
 
-#include <dlfcn.h>
-
-#include <map>
 #include <memory>
 #include <mutex>
 
 #include "errors.h"
+#include "transport/one_a_process.h"
 
 namespace linkgauge::ucx {
-namespace {
 
-constexpr const char* kFile = "libucp.so.0";
-
-std::vector<std::string> files_to_try(const std::vector<std::string>& folders) {
-  if (void* const there = dlopen(kFile, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD); there != nullptr) {
-    (void)dlclose(there);  // counts uses: it stays
-    return {kFile};
-  }
-  std::vector<std::string> files;
-  for (const std::string& folder : folders) files.push_back(folder + "/" + kFile);
-  files.emplace_back(kFile);
-  return files;
-}
-
-}  // namespace
-
-Library::Library(const std::vector<std::string>& folders) : library_(files_to_try(folders)) {
+Library::Library(const std::vector<std::string>& folders) : library_(one_a_process("libucp.so.0", folders)) {
   if (!library_) throw Unsupported("UCX (libucp.so.0) was not found; remedy: pip install libucx-cu12");
   const std::vector<SymbolEntry> entries = {
 #define LINKGAUGE_UCX_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&table_.name), true},

@@ -242,6 +242,9 @@ def ccl_version(rccl: bool, library: str = "", library_folders: Sequence[str] = 
 def ucx_version(library_folders: Sequence[str] = []) -> tuple[str, str]:
     """Version and file of UCX, which stays open: this process's own where it has one. Raises Unsupported."""
 
+def ofi_version(library_folders: Sequence[str] = []) -> tuple[str, str]:
+    """Version of libfabric's API, and its file, as ucx_version."""
+
 def why_not_distributed(pattern: str, distribution: str, ranks: int) -> str:
     """Why the text distributes no bytes of the pattern over so many ranks; empty where it does."""
 

@@ -126,9 +126,12 @@ def test_one_pair_reaches_the_link_and_no_more_by_open_mpi(cluster: Cluster) -> 
 
 
 @pytest.mark.parametrize("variant", ["tag", pytest.param("put", marks=thorough("tag meets the same connections"))])
-def test_one_pair_reaches_the_link_and_no_more_by_ucx(cluster: Cluster, variant: str) -> None:
-    words = ["--transport", "ucx", "--variant", variant, "--env", "UCX_TLS=tcp\\,self", "--mpi", library("mpich")]
-    assert 0.75 <= rate_and_way(cluster, f"ucx-{variant}", *words) <= 0.98
+@pytest.mark.parametrize(("transport", "setting"), [("ucx", "UCX_TLS=tcp\\,self"), ("ofi", "FI_PROVIDER=tcp")])
+def test_one_pair_reaches_the_link_and_no_more_below_mpi(
+    cluster: Cluster, transport: str, setting: str, variant: str
+) -> None:
+    words = ["--transport", transport, "--variant", variant, "--env", setting, "--mpi", library("mpich")]
+    assert 0.75 <= rate_and_way(cluster, f"{transport}-{variant}", *words) <= 0.98
 
 
 def test_bytes_that_nodes_pass_through_shared_memory_are_no_figure_of_the_network() -> None:

@@ -5,6 +5,7 @@ set(LINKGAUGE_CUDA_INCLUDE "" CACHE STRING
 set(LINKGAUGE_NCCL_INCLUDE "" CACHE STRING
   "Folders with nccl.h and what it includes of CUDA (wheels nvidia-nccl-cu13, nvidia-cuda-runtime, -crt, -cccl)")
 set(LINKGAUGE_UCX_INCLUDE "" CACHE STRING "Folder with ucp/api/ucp.h of 1.22 or newer (wheel libucx-cu12)")
+set(LINKGAUGE_OFI_INCLUDE "" CACHE STRING "Folder with rdma/fabric.h of 1.17 or newer (Debian: libfabric-dev)")
 set(LINKGAUGE_HIP_INCLUDE "" CACHE STRING "Folder with hip/hip_runtime_api.h (Debian: libamdhip64-dev, /usr/include)")
 
 set(stand_in_folder ${CMAKE_BINARY_DIR}/stand_in)
@@ -71,6 +72,9 @@ if(LINKGAUGE_NCCL_INCLUDE)
 endif()
 if(LINKGAUGE_UCX_INCLUDE)
   linkgauge_header_check(ucx_header_check "${LINKGAUGE_UCX_INCLUDE}" tests/core/vendor_headers/ucx_headers.cpp)
+endif()
+if(LINKGAUGE_OFI_INCLUDE)
+  linkgauge_header_check(ofi_header_check "${LINKGAUGE_OFI_INCLUDE}" tests/core/vendor_headers/ofi_headers.cpp)
 endif()
 if(LINKGAUGE_HIP_INCLUDE)
   linkgauge_header_check(hip_header_check "${LINKGAUGE_HIP_INCLUDE}" tests/core/vendor_headers/hip_headers.cpp

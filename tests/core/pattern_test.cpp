@@ -34,11 +34,19 @@ constexpr Pattern kBetweenRanks[] = {Pattern::kPingpong,
                                      Pattern::kBarrier};
 
 const Mechanism kMechanisms[] = {
-    {"copy_engine", "", Initiator::kSender},     {"copy_engine", "", Initiator::kReceiver},
-    {"kernel", "push", Initiator::kSender},      {"kernel", "pull", Initiator::kSender},
-    {"staging", "", Initiator::kSender},         {"staging", "pipelined", Initiator::kSender},
-    {"staging", "pageable", Initiator::kSender}, {"ucx", "", Initiator::kSender},
-    {"ucx", "put", Initiator::kSender},          {"ucx", "get", Initiator::kSender},
+    {"copy_engine", "", Initiator::kSender},
+    {"copy_engine", "", Initiator::kReceiver},
+    {"kernel", "push", Initiator::kSender},
+    {"kernel", "pull", Initiator::kSender},
+    {"staging", "", Initiator::kSender},
+    {"staging", "pipelined", Initiator::kSender},
+    {"staging", "pageable", Initiator::kSender},
+    {"ucx", "", Initiator::kSender},
+    {"ucx", "put", Initiator::kSender},
+    {"ucx", "get", Initiator::kSender},
+    {"ofi", "", Initiator::kSender},
+    {"ofi", "put", Initiator::kSender},
+    {"ofi", "get", Initiator::kSender},
 };
 
 CaseSpec case_for(const Mechanism& mechanism, Pattern pattern, int ranks, std::int64_t size) {
@@ -113,8 +121,7 @@ TEST(Ends, MixedKindsArriveWholeBothWays) {
 class EveryMechanism : public testing::TestWithParam<Mechanism> {
  protected:
   void SetUp() override {
-    if (std::string_view(GetParam().transport) != "ucx") return;
-    if (const std::string reason = why_no_ucx(); !reason.empty()) GTEST_SKIP() << reason;
+    if (const std::string reason = why_not_tested(GetParam().transport); !reason.empty()) GTEST_SKIP() << reason;
   }
 };
 

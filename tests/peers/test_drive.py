@@ -24,7 +24,7 @@ from linkgauge.peers.ours import plan_text
 from linkgauge.peers.ratio import MAX_PAIRS, MIN_PAIRS
 from linkgauge.peers.request import Request, Row, rows_of
 from linkgauge.peers.show import row_of, untold
-from linkgauge.peers.theirs import Figures, Reasons, launches_of, measure_peer
+from linkgauge.peers.theirs import Figures, Reasons, launches_of, look_at_peer, measure_peer
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run import mpi_library
 from linkgauge.run.devices import DeviceSet
@@ -167,6 +167,58 @@ def test_each_launcher_is_told_in_its_own_words_how_to_start_and_bind(
     request = request_of("osu", tmp_path, tmp_path, "osu_latency", mpi="x", bind=bind)
     (one,) = launches_of(request, request.rows, {})
     assert list(one.command[: len(words) + 4]) == ["/x/launcher", *words, "-n", "2", f"{tmp_path}/osu_latency"]
+
+
+HYDRA_ON = ["-hosts", "a,b", "-ppn", "1", "-wdir", "/", "-n", "2"]
+OPEN_MPI_ON = ["--host", "a:1,b:1", "--map-by", "ppr:1:node", "-x", "PYTHONPATH", "-n", "2"]
+SLURM_ON = ["--nodes=2", "--nodelist=a,b", "--ntasks-per-node=1", "--distribution=block", "--overcommit", "-n", "2"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "abi", "words"),
+    [("hydra", "mpich", HYDRA_ON), ("openmpi", "openmpi", OPEN_MPI_ON), ("srun", "mpich", SLURM_ON)],
+)
+def test_between_nodes_a_pair_is_of_the_first_two_and_a_collective_of_every_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, abi: str, words: list[str]
+) -> None:
+    osu_on("host", monkeypatch)
+    host = DeviceSet("host", (0, 1), ())
+    monkeypatch.setattr("linkgauge.run.devices.find_devices", lambda asked: host)
+    mpi = MpiInstallation("x", abi, "4", abi, Path("/x/libmpi.so"), Path("/x/launcher"), kind, "--mpi")
+    monkeypatch.setattr(mpi_library, "resolve", lambda name: mpi)
+    for name in ("osu_bw", "osu_alltoall"):
+        (tmp_path / name).touch(mode=0o755)
+    request = request_of(
+        "osu", tmp_path, tmp_path, "osu_bw", "osu_alltoall", ranks=(4, 6), mpi="x", hosts=("a", "b", "c")
+    )
+    (pair, collective), reasons = look_at_peer(request, request.rows)
+    at = pair.command.index(f"{tmp_path}/osu_bw")
+    assert list(pair.command[at - len(words) : at]) == words
+    assert (
+        "a,b,c" in collective.command or "a:2,b:2,c:2" in collective.command or "--nodelist=a,b,c" in collective.command
+    )
+    assert "6" in collective.command
+    assert list(reasons.values()) == ["4 ranks: on these hosts expected 6, one a device"]
+
+
+def test_messages_in_flight_are_asked_of_both_sides_where_they_are_not_the_peers_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    osu_on("host", monkeypatch)
+    rows, _ = rows_of("osu", [one.with_window(2) for one in peer_tests("osu", ("osu_bw", "osu_latency"))], (2,),
+                      (("device", "device"),), (8,))  # fmt: skip
+    for name in ("osu_bw", "osu_latency"):
+        (tmp_path / name).touch(mode=0o755)
+    request = Request("osu", tmp_path, rows, "x", "host:2", tmp_path)
+    bandwidth, latency = (list(one.command) for one in launches_of(request, request.rows, {}))
+    assert bandwidth[-4:] == ["-m", "8:8", "-W", "2"]
+    assert "-W" not in latency
+    said = "# OSU MPI Bandwidth Test v7.4\\n# Size      Bandwidth (MB/s)\\n8 16.00"
+    one = launch.PeerLaunch(bandwidth_rows := (rows[0],), (sys.executable, "-c", f"print('{said}')"))
+    monkeypatch.setattr("linkgauge.peers.theirs.launches_of", lambda request, rows, reasons: [one])
+    assert measure_peer(request, bandwidth_rows, 0) == ({rows[0].key: pytest.approx(1000)}, {})  # 16 bytes at 16 MB/s
+    windows = [table.get("window") for table in tomllib.loads(plan_text(request, request.rows))["case"]]
+    assert windows == [2, None]
 
 
 def test_osu_is_told_its_first_and_last_size_and_doubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,11 @@ _KINDS = ("device", "pageable", "pinned", "managed")
 @option("--warmup", type=click.IntRange(min=0), help="Operations before.")
 @option("--mpi", default="", help="The MPI library of both; without it threads of one process.")
 @option("--devices", default="auto", help="As in linkgauge run.")
+@option("--hosts", metavar="A,B|FILE", help="OSU between these nodes, as in linkgauge run: a pair is of the first two.")
+@option("--nodes", metavar="NUMBER", help="So many nodes of this job's or of --hosts, or 'all', as in linkgauge run.")
+@option(
+    "--window", type=click.IntRange(min=1), help="osu_bw, osu_bibw: messages in flight on both sides, instead of 64."
+)
 @option(
     "--memory",
     multiple=True,
@@ -71,6 +76,9 @@ def against_command(
     warmup: int | None,
     mpi: str,
     devices: str,
+    hosts: str | None,
+    nodes: str | None,
+    window: int | None,
     memory: tuple[str, ...],
     buffer: str,
     bind: str,
@@ -89,6 +97,7 @@ def against_command(
     from linkgauge.peers.drive import Outcome, alternate
     from linkgauge.peers.request import Request, rows_of
     from linkgauge.peers.show import named_peer, print_rows, row_of, untold, write_rows
+    from linkgauge.run.hosts import asked_hosts
 
     name, folder = named_peer(peer)
     if bind not in ("none", "core"):
@@ -97,9 +106,15 @@ def against_command(
         raise UsageError(f"--buffer '{buffer}': expected allocated or plain")
     if name == "osu" and not mpi:
         raise UsageError("OSU's tests are started by an MPI library: expected --mpi, one of 'linkgauge list mpi'")
+    if name != "osu" and (hosts or nodes or window):
+        raise UsageError(f"--hosts, --nodes and --window are of OSU's tests: leave them out with {name}")
+    places = asked_hosts(nodes, hosts)
+    if places and bind != "none":
+        raise UsageError("--bind core is of one node's cores: leave it out with --hosts and --nodes")
+    chosen = peer_tests(name, tuple(word for word in tests.split(",") if word))
     rows, cannot = rows_of(
         name,
-        peer_tests(name, tuple(word for word in tests.split(",") if word)),
+        tuple(test.with_window(window) for test in chosen) if window else chosen,
         _ranks(ranks),
         [_memory(text) for text in memory or ["device,device"]],
         [size_bytes for word in size.split(",") for size_bytes in parse_sizes(word)],
@@ -112,6 +127,7 @@ def against_command(
         rows=rows,
         mpi=mpi,
         devices=devices,
+        hosts=places,
         out=out,
         iterations=iterations,
         large_iterations=large_iterations,

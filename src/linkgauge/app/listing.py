@@ -80,10 +80,10 @@ def list_transports(devices: str, as_json: bool) -> None:
     """Each transport: where it can run, else the reason why it cannot."""
     from linkgauge.errors import EnvironmentLackingError
     from linkgauge.model.runtimes import RUNTIMES
-    from linkgauge.model.transports import TRANSPORTS
+    from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
     from linkgauge.run.devices import find_devices
     from linkgauge.run.mpi_library import default_installation
-    from linkgauge.run.transports import LibraryVersion, absent_transports, ccl_version, ucx_version
+    from linkgauge.run.transports import LibraryVersion, absent_transports, ccl_version, nic_version
 
     found = find_devices(devices)
     try:
@@ -93,11 +93,11 @@ def list_transports(devices: str, as_json: bool) -> None:
         without_mpi = str(error)
     absent = absent_transports(found.kind, found.count, mpi=without_mpi)
     ccl = LibraryVersion() if "ccl" in absent else ccl_version(found.kind)
-    ucx = LibraryVersion() if "ucx" in absent else ucx_version()
-    absent = {**absent, **{name: one.reason for name, one in (("ccl", ccl), ("ucx", ucx)) if one.reason}}
-    libraries = {
-        "ccl": f"{RUNTIMES[found.kind].ccl} {ccl.version} at {ccl.file}",
-        "ucx": f"UCX {ucx.version} at {ucx.file}, or what the MPI library brings",
+    nics = {name: LibraryVersion() if name in absent else nic_version(name) for name in NIC_LIBRARIES}
+    absent = {**absent, **{name: one.reason for name, one in {"ccl": ccl, **nics}.items() if one.reason}}
+    libraries = {"ccl": f"{RUNTIMES[found.kind].ccl} {ccl.version} at {ccl.file}"} | {
+        name: f"{NIC_LIBRARIES[name].name} {one.version} at {one.file}, or what the MPI library brings"
+        for name, one in nics.items()
     }
     rows = [
         {

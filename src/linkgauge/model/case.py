@@ -169,7 +169,7 @@ class Case:
     path: str = field(default="", metadata=_of(
         Says.HOW, "Path asked of the library: direct, pcie, host; 'default' is its own.", _WHAT, WORD))
     buffer: str = field(default="", metadata=_of(
-        Says.HOW, "ccl: who makes its buffers, and how the library knows them.", _WHAT,
+        Says.HOW, "ccl: who makes its buffers, and how the library knows them; ucx, ofi: plain or registered.", _WHAT,
         one_of(("plain", "allocated", "registered", "symmetric"), blank="plain")))
     algorithm: str = field(default="", metadata=_of(
         Says.HOW, "Algorithm asked of the library; 'default' is its own.", _WHAT, WORD))

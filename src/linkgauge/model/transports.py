@@ -11,6 +11,16 @@ from linkgauge.model.traits import having
 
 
 @dataclasses.dataclass(frozen=True)
+class NicLibrary:
+    """The library of a transport that is a network library below MPI."""
+
+    name: str
+    file: str  # as the loader looks for it
+    remedy: str  # what brings it
+    ways_by: str  # the variable that says which ways it may take
+
+
+@dataclasses.dataclass(frozen=True)
 class TransportTraits:
     """One row of the table of transports."""
 
@@ -28,6 +38,7 @@ class TransportTraits:
     # What it keeps in /dev/shm for each rank, whatever the case: Open MPI 4 to 5 fast boxes and FIFOs 4 MiB, MPICH's
     # cells a few MiB, NCCL's buffers of 2 channels a peer about 10 MiB. Rounded up.
     shm_bytes_per_rank: int = 0
+    nic_library: NicLibrary | None = None
 
     @property
     def own_way(self) -> bool:
@@ -45,7 +56,12 @@ _TABLE = (
     TransportTraits("ccl", "NCCL or RCCL", library=True, on_fabric=True, shm_bytes_per_rank=32 << 20),
     # Under most MPI libraries on a network: beside them it says whose a loss is, which not every run asks.
     TransportTraits("ucx", "UCX's own tagged messages, puts and gets, below MPI", library=True, only_by_name=True,
-                    shm_bytes_per_rank=16 << 20),
+                    shm_bytes_per_rank=16 << 20,
+                    nic_library=NicLibrary("UCX", "libucp.so.0", "pip install libucx-cu12", "UCX_TLS")),
+    TransportTraits("ofi", "libfabric's own tagged messages, puts and gets, below MPI", library=True, only_by_name=True,
+                    shm_bytes_per_rank=16 << 20,
+                    nic_library=NicLibrary("libfabric", "libfabric.so.1", "install libfabric (Debian: libfabric1)",
+                                           "FI_PROVIDER")),
     TransportTraits("mpi", "the MPI library, on device or host buffers", library=True, by_mpi=True,
                     needs_processes=True, shm_bytes_per_rank=16 << 20),
 )  # fmt: skip
@@ -54,6 +70,8 @@ TRANSPORTS: dict[str, TransportTraits] = {one.name: one for one in _TABLE}
 """By name, in the order in which tables and charts list them."""
 
 
+NIC_LIBRARIES = {name: one.nic_library for name, one in TRANSPORTS.items() if one.nic_library is not None}
+"""By transport: libraries of network cards below MPI."""
 NAMED_ALONE = having(TRANSPORTS, "only_by_name")
 EVERY_TRANSPORT = tuple(name for name in TRANSPORTS if name not in NAMED_ALONE)
 """What `all` stands for."""

@@ -13,6 +13,7 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
 
+_OSU_WINDOW = 64  # of osu_bw and osu_bibw, unless -W says another
 _ONE_DEVICE = ("host_to_device", "device_to_host", "local_copy")
 
 
@@ -51,6 +52,15 @@ class PeerTest:
     def blocks(self) -> bool:
         """Whether the size is a total that is cut into a block for each rank."""
         return PATTERNS[self.case["pattern"]].blocks
+
+    @property
+    def windowed(self) -> bool:
+        """Whether its messages in flight are others than the peer's own number, so that the peer is told."""
+        return int(self.case.get("window", _OSU_WINDOW)) != _OSU_WINDOW
+
+    def with_window(self, window: int) -> PeerTest:
+        """The same test with so many messages in flight, where it has several; itself where it has one."""
+        return dataclasses.replace(self, case={**self.case, "window": window}) if "window" in self.case else self
 
     def tolerance_at(self, size: int) -> float:
         """The tolerance at a size in bytes."""
@@ -143,8 +153,19 @@ _BACK_TO_BACK = {"cadence": "isolated", "arrival": "free"}
 _TESTS: dict[str, tuple[PeerTest, ...]] = {
     "osu": (
         _osu("osu_latency", "pingpong", "mean_of_rank_0", "time", 0.05, **_BACK_TO_BACK),
-        _osu("osu_bw", "unidirectional", "mean_of_rank_0", "rate", 0.05, window=64, cadence="streaming", batch=1),
-        _osu("osu_bibw", "bidirectional", "mean_of_rank_0", "rate", 0.05, window=64, cadence="streaming", batch=1),
+        _osu(
+            "osu_bw", "unidirectional", "mean_of_rank_0", "rate", 0.05, window=_OSU_WINDOW, cadence="streaming", batch=1
+        ),
+        _osu(
+            "osu_bibw",
+            "bidirectional",
+            "mean_of_rank_0",
+            "rate",
+            0.05,
+            window=_OSU_WINDOW,
+            cadence="streaming",
+            batch=1,
+        ),
         _osu("osu_allreduce", "allreduce", "mean_of_rank_means", "time", 0.05, **_BARRIER),
         _osu("osu_alltoall", "alltoall", "mean_of_rank_means", "time", 0.05, **_BARRIER),
         _osu("osu_bcast", "broadcast", "mean_of_rank_means", "time", 0.05, **_BARRIER),

@@ -179,10 +179,16 @@ def _asked(request: Request) -> dict[str, object]:
         "counts": [request.iterations, request.large_iterations, request.warmup],
         **({"sizes_apart": True} if request.sizes_apart else {}),
         **({"buffer": request.buffer} if request.peer == "nccl-tests" and request.buffer != "plain" else {}),
+        **({"hosts": list(request.hosts)} if request.hosts else {}),
+        **({"windows": windows} if (windows := _windows(request.rows)) else {}),
         "mpi": request.mpi,
         "devices": request.devices,
         "bind": request.bind,
     }
+
+
+def _windows(rows: Sequence[Row]) -> list[int]:
+    return sorted({int(row.test.case["window"]) for row in rows if row.test.windowed})
 
 
 def _store(

@@ -59,7 +59,7 @@ def started(
     command, environment = [str(program), *arguments], dict(found.environment)
     if mpi is not None:
         launcher = launcher_for(mpi)
-        asked = LaunchRequest(rows[0].ranks, command, environment, bind=request.bind)
+        asked = LaunchRequest(rows[0].ranks, command, environment, bind=request.bind, hosts=request.hosts_of(rows[0]))
         command, environment = launcher.command(asked), {**launcher.environment(asked), **environment}
     return PeerLaunch(tuple(rows), tuple(command), environment, found.said)
 

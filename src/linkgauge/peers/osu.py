@@ -42,6 +42,7 @@ def _arguments(request: Request, rows: Sequence[Row], own_counts: bool) -> list[
     # A host device's memory is the host's, which is what OSU takes without a word.
     source, target = ("H" if request.runtime == "host" else _MEMORY[kind] for kind in rows[0].memory)
     if PATTERNS[test.case["pattern"]].pair:
+        words += ["-W", str(test.case["window"])] if test.windowed else []
         return words + ([source, target] if {source, target} != {"H"} else [])
     if max(sizes) * ranks > _MEMORY_LIMIT:
         words += ["-M", str(max(sizes) * ranks)]

@@ -37,6 +37,7 @@ def measure_ours(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
     command = [sys.executable, "-m", "linkgauge", "run", "--plan", str(plan), "--out", str(out), "--no-report"]
     command += ["--devices", request.devices]
     command += ["--mpi", request.mpi, "--bind", _binding(request)] if request.mpi else ["--threads"]
+    command += ["--hosts", ",".join(request.hosts)] if request.hosts else []
     command += ["--thread-level", "single"] if request.peer == "osu" else []  # as MPI_Init, which OSU calls
     failure = run_logged(command, request.out / f"ours-{number:02d}.txt", {})
     if not out.is_dir():

@@ -46,7 +46,8 @@ class Request:
     `iterations`, `large_iterations` and `warmup`: operations that each side times and those before; None: the peer's
     usual counts. `time_limit_s`: no round begins that would end later, by the longest so far; None: no limit.
     `buffer`: whose memory our NCCL cases use, as the dimension of that name. nccl-tests has its own from ncclMemAlloc
-    wherever it was built with NCCL 2.19 or newer (AllocateBuffs of its src/common.cu).
+    wherever it was built with NCCL 2.19 or newer (AllocateBuffs of its src/common.cu). On several hosts a pair is the
+    first device of the first two, and a collective is of every device of each.
     """
 
     peer: str
@@ -63,6 +64,7 @@ class Request:
     time_limit_s: float | None = None
     sizes_apart: bool = False  # a process of the peer's for each size
     buffer: str = "allocated"  # allocated | plain
+    hosts: tuple[str, ...] = ()  # the nodes, by name; none: this one
 
     @property
     def ranks(self) -> int:
@@ -75,6 +77,19 @@ class Request:
         from linkgauge.run.devices import find_devices
 
         return find_devices(self.devices).kind
+
+    def hosts_of(self, row: Row) -> tuple[str, ...]:
+        """The nodes that a row's ranks are on, as many on each."""
+        return self.hosts[: row.ranks] if PATTERNS[row.test.case["pattern"]].pair else self.hosts
+
+    def why_not_placed(self, row: Row) -> str:
+        """Why the row's ranks are not those of our own cases on these hosts; empty where they are."""
+        if not self.hosts or PATTERNS[row.test.case["pattern"]].pair:
+            return ""
+        from linkgauge.run.devices import find_devices
+
+        wanted = len(self.hosts) * find_devices(self.devices).count
+        return "" if row.ranks == wanted else f"{row.ranks} ranks: on these hosts expected {wanted}, one a device"
 
     def counts(self, row: Row) -> Counts:
         """How many operations both sides time of a row, and how many come before them."""

@@ -30,9 +30,11 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
     for count, launch in enumerate(launches_of(request, rows, reasons)):
         log = request.out / f"peer-{number:02d}-{count}.txt"
         failure = run_logged(launch.command, log, launch.environment)
-        # nvbandwidth does not print the size that it was told.
-        size = launch.rows[0].size if request.peer == "nvbandwidth" else None
-        said = _read(log, Hints(ranks=launch.rows[0].ranks, size_bytes=size))
+        # nvbandwidth does not print the size that it was told, OSU not how many messages are in flight.
+        first = launch.rows[0]
+        size = first.size if request.peer == "nvbandwidth" else None
+        window = int(first.test.case["window"]) if first.test.windowed else None
+        said = _read(log, Hints(ranks=first.ranks, size_bytes=size, window=window))
         cases = said.cases if said is not None else []
         named = said.versions.get("nccl", "") if said is not None else ""
         if named and (reason := why_other_nccl(named, request.runtime)):
@@ -61,8 +63,8 @@ def look_at_peer(request: Request, rows: Sequence[Row]) -> tuple[list[PeerLaunch
 
     EnvironmentLackingError where nothing can be.
     """
-    reasons: Reasons = {}
-    found = launches_of(request, rows, reasons)
+    reasons: Reasons = {row.key: why for row in rows if (why := request.why_not_placed(row))}
+    found = launches_of(request, [row for row in rows if row.key not in reasons], reasons)
     if not found:
         raise EnvironmentLackingError(next(iter(reasons.values()), "nothing is left to compare"))
     return found, reasons

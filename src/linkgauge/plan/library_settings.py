@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
+from linkgauge.model.transports import NIC_LIBRARIES
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -57,8 +58,10 @@ def library_settings(case: Case, abi: str) -> tuple[Settings, str]:
         return _ccl(case)
     if case.transport == "mpi":
         return _mpi(case, abi)
-    if case.transport == "ucx" and case.path:
-        return (), f"ucx knows no path '{case.path}': leave --path out; --env UCX_TLS=... says what UCX may use"
+    library = NIC_LIBRARIES.get(case.transport)
+    if library is not None and case.path:
+        return (), (f"{case.transport} knows no path '{case.path}': leave --path out; --env {library.ways_by}=... says "
+                    f"what {library.name} may use")  # fmt: skip
     return (), ""
 
 

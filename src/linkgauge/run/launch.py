@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -118,6 +119,7 @@ class Launch:
             if self._spec_path is not None:
                 with contextlib.suppress(OSError):  # of a folder that vanished or became read-only
                     self._spec_path.unlink(missing_ok=True)
+                shutil.rmtree(self._spec_path.with_suffix(".links"), ignore_errors=True)
             if self._other_nodes is not None:
                 self._other_nodes.close()
             self._folders.remove_launch(self._own)
@@ -134,7 +136,10 @@ class Launch:
             raise EnvironmentLackingError(f"cannot write {error.filename or spec_path}: {error.strerror}") from None
         own = worker_environment(self._own)
         if self._mpi is not None:
-            own |= library_environment(self._mpi, self._own.temporary)
+            # A link to the library is to be there on every node: beside the journal, as what the ranks read.
+            links = spec_path.with_suffix(".links") if self._settings.hosts else self._own.temporary
+            links.mkdir(exist_ok=True)
+            own |= library_environment(self._mpi, links)
         request = LaunchRequest(
             ranks=self._spec.ranks,
             command=[*self._prepared.worker, str(spec_path)],

@@ -18,6 +18,7 @@ from linkgauge.errors import UsageError
 from linkgauge.model.beside import loads_of, written
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
+from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.run.gathering import Link, MpiLink, Ranks
 from linkgauge.run.observe import clock_rows, load_rows, step_rows
 from linkgauge.run.outcome import RankOutcome
@@ -75,7 +76,7 @@ class CoreSession:
             versions["MPI library"] = " ".join(self._mpi.version.split())[:300]
             versions["MPI file"] = self._mpi.path
             versions["MPI thread level"] = _granted_thread_level()
-        versions |= self._ccl_versions() | self._ucx_versions()
+        versions |= self._ccl_versions() | self._nic_versions()
         return {"clock": self._core.host_clock(), "versions": versions}
 
     def _ccl_versions(self) -> dict[str, str]:
@@ -89,15 +90,16 @@ class CoreSession:
         name = RUNTIMES[self._spec.runtime].ccl.lower()
         return {name: version, f"{name} file": file}
 
-    def _ucx_versions(self) -> dict[str, str]:
-        """Version and file of UCX, where the launch has a case of it and it can be opened."""
-        if all(entry.case.transport != "ucx" for entry in self._spec.cases):
-            return {}
-        try:
-            version, file = self._core.ucx_version(self._ccl_places[1])
-        except self._core.Unsupported:
-            return {}  # each case says why
-        return {"ucx": version, "ucx file": file}
+    def _nic_versions(self) -> dict[str, str]:
+        """Version and file of UCX and libfabric, where the launch has a case of it and it can be opened."""
+        found: dict[str, str] = {}
+        for name in NIC_LIBRARIES.keys() & {entry.case.transport for entry in self._spec.cases}:
+            try:
+                version, file = getattr(self._core, f"{name}_version")(self._ccl_places[1])
+            except self._core.Unsupported:
+                continue  # each case says why
+            found |= {name: version, f"{name} file": file}
+        return found
 
     def measure(self, case: Case) -> RankOutcome:
         """Measure one case, and turn whatever the core raises into an outcome."""

@@ -10,10 +10,9 @@ import sys
 from pathlib import Path
 
 from linkgauge.model.runtimes import RUNTIMES
-from linkgauge.model.transports import TRANSPORTS
+from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
 
 _VERSION_TIMEOUT_S = 60
-UCX_FILE = "libucp.so.0"
 
 
 def ccl_library(kind: str) -> Path | None:
@@ -28,7 +27,7 @@ def ccl_library(kind: str) -> Path | None:
 def library_folders() -> list[Path]:
     """Folders of libraries in wheels of this Python (nvidia/*/lib, libucx/lib), and those that the user's loader knows.
 
-    Last the folder in which MPICH's wheel brings a UCX.
+    Last the folder in which MPICH's wheel brings a UCX and a libfabric.
     """
     found: list[Path] = []
     for package, libraries in (("nvidia", "*/lib"), ("libucx", "lib")):
@@ -57,9 +56,9 @@ def ccl_version(kind: str) -> LibraryVersion:
     return _asked("ccl_version(sys.argv[1] == 'hip', str(ccl_library(sys.argv[1]) or ''), folders)", kind)
 
 
-def ucx_version() -> LibraryVersion:
-    """The version and the file of UCX that ranks use whose MPI library has not brought one."""
-    return _asked("ucx_version(folders)")
+def nic_version(transport: str) -> LibraryVersion:
+    """The version and the file of `ucx`'s or `ofi`'s library that ranks use whose MPI library has not brought one."""
+    return _asked(f"{transport}_version(folders)")
 
 
 def _asked(call: str, *words: str) -> LibraryVersion:
@@ -101,8 +100,9 @@ def absent_transports(kind: str, device_count: int, *, mpi: str = "", threads: b
         runtime = RUNTIMES[kind]
         if ccl_library(kind) is None and not _loads(runtime.ccl_file):
             absent["ccl"] = f"{runtime.ccl_file} was not found; remedy: {runtime.ccl_remedy}"
-    if not any((folder / UCX_FILE).is_file() for folder in library_folders()) and not _loads(UCX_FILE):
-        absent["ucx"] = f"{UCX_FILE} was not found; remedy: pip install libucx-cu12"
+    for transport, library in NIC_LIBRARIES.items():
+        if not any((folder / library.file).is_file() for folder in library_folders()) and not _loads(library.file):
+            absent[transport] = f"{library.file} was not found; remedy: {library.remedy}"
     if mpi:
         absent["mpi"] = mpi
     elif threads:

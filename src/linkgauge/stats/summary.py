@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from linkgauge.model.patterns import PATTERNS, PatternTraits
+from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.stats import series
 from linkgauge.stats.basics import median
 from linkgauge.stats.distance import Distances
@@ -316,7 +317,8 @@ def _launch_facts(run: Run) -> tuple[dict[int, str], dict[int, dict[str, str]]]:
         for library in ("nccl", "rccl"):
             if versions.get(library):
                 known["ccl"] = f"{library.upper()} {versions[library]}"
-        if versions.get("ucx"):
-            known["ucx"] = f"UCX {versions['ucx']}"
+        for transport, nic in NIC_LIBRARIES.items():
+            if versions.get(transport):
+                known[transport] = f"{nic.name} {versions[transport]}"
         libraries[row["launch"]] = known
     return keys, libraries

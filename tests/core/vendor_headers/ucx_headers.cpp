@@ -4,16 +4,7 @@
 //
 #include <ucp/api/ucp.h>
 
-#include <cstddef>
-#include <type_traits>
-
-// Fields that are restated lie where the header has them, and are as large.
-#define LINKGAUGE_SAME_FIELD(Mine, mine, Theirs, theirs)                                                          \
-  static_assert(offsetof(Mine, mine) == offsetof(Theirs, theirs) && sizeof(Mine::mine) == sizeof(Theirs::theirs), \
-                #Mine "::" #mine " differs from " #Theirs "::" #theirs)
-
-#define LINKGAUGE_SAME_VALUE(mine, theirs) \
-  static_assert(static_cast<std::uint64_t>(mine) == static_cast<std::uint64_t>(theirs), #mine)
+#include "same_layout.h"
 
 namespace linkgauge::ucx {
 namespace {
@@ -73,17 +64,6 @@ static_assert(kCudaManagedMemory == UCS_MEMORY_TYPE_CUDA_MANAGED);
 static_assert(kRocmMemory == UCS_MEMORY_TYPE_ROCM && kRocmManagedMemory == UCS_MEMORY_TYPE_ROCM_MANAGED);
 static_assert(kOk == UCS_OK && kLastError == UCS_ERR_LAST && sizeof(Status) == sizeof(ucs_status_t));
 
-// Every function that is called through the table takes as many arguments, of the same sizes.
-template <typename Mine, typename Theirs>
-struct SameCall : std::false_type {};
-template <typename R, typename S, typename... As, typename... Bs>
-requires(sizeof...(As) == sizeof...(Bs)) struct SameCall<R(As...), S(Bs...)>
-    : std::bool_constant<(std::is_void_v<R> == std::is_void_v<S>)&&(
-          (sizeof(As) == sizeof(Bs) && std::is_pointer_v<As> == std::is_pointer_v<Bs>)&&...)> {
-};
-#define LINKGAUGE_COMPARE(name, ...)                                                    \
-  static_assert(SameCall<__VA_ARGS__, std::remove_pointer_t<decltype(&::name)>>::value, \
-                #name " differs from the header");
 LINKGAUGE_UCX_API(LINKGAUGE_COMPARE, LINKGAUGE_COMPARE)
 
 }  // namespace

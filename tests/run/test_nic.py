@@ -1,4 +1,4 @@
-"""Transport `ucx` as a user runs it: by name, in processes and threads, and what it says of what it took and lacks."""
+"""Transports `ucx` and `ofi` as a user runs them: by name, in processes and threads; what each took and lacks."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from pathlib import Path
 import pytest
 
 from linkgauge.model.case import DIMENSIONS
+from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.run import transports
 from linkgauge.run.transports import absent_transports
 from linkgauge.store.run import Run, load
 from thorough import thorough
 
-needs_ucx = pytest.mark.skipif(
-    importlib.util.find_spec("linkgauge._core") is None or "ucx" in absent_transports("host", 2),
-    reason="the core is not built, or there is no UCX",
-)
+built = importlib.util.find_spec("linkgauge._core") is not None
+absent = absent_transports("host", 2)
+of_each = pytest.mark.parametrize(
+    "transport",
+    [pytest.param(name, marks=pytest.mark.skipif(not built or name in absent, reason="no core, or no such library"))
+     for name in NIC_LIBRARIES],
+)  # fmt: skip
 PLAN = """
 [[case]]
-transport = "ucx"
+transport = "TRANSPORT"
 variant = ["tag", "put", "get"]
 pattern = ["pingpong", "reduce"]
 size = ["8", "1MiB"]
@@ -45,44 +49,62 @@ def measured(cwd: Path, *words: str) -> Run:
     return load(cwd / "run")
 
 
-@needs_ucx
+@of_each
 @pytest.mark.parametrize(
     "threads", [False, pytest.param(True, marks=thorough("tests/core has every pattern in threads"))]
 )
-def test_it_runs_by_name_and_says_what_it_took(tmp_path: Path, threads: bool) -> None:
-    (tmp_path / "plan.toml").write_text(PLAN)
+def test_it_runs_by_name_and_says_what_it_took(tmp_path: Path, transport: str, threads: bool) -> None:
+    (tmp_path / "plan.toml").write_text(PLAN.replace("TRANSPORT", transport))
     run = measured(tmp_path, "--plan", "plan.toml", "--devices", "host:3", *(["--threads"] if threads else []))
     rows = list(run.rows())
     assert {row.case.variant for row in rows} == {"tag", "put", "get"}
     assert {(row.status, row.record["verified"]) for row in rows} == {("ok", True)}
     (launch,) = run.launches.to_pylist()
     versions = json.loads(launch["versions"])
-    assert Path(versions["ucx file"]).name.startswith("libucp.so")
+    assert Path(versions[f"{transport} file"]).name.startswith(NIC_LIBRARIES[transport].file)
     for row in rows:
         chosen = json.loads(row.record["evidence"])["chosen"]
-        assert chosen["ucx"] == versions["ucx"]
-        if row.case.ranks > 1 and tuple(map(int, versions["ucx"].split(".")))[1] >= 14:
+        assert chosen[transport] == versions[transport]
+        tells = transport != "ucx" or tuple(map(int, versions["ucx"].split(".")))[1] >= 14
+        if row.case.ranks > 1 and tells:
             assert re.search(r"\w+/\w+", chosen["ways"])
 
 
-@needs_ucx
-def test_where_its_settings_leave_no_way_the_case_is_skipped_with_that_reason(tmp_path: Path) -> None:
-    (tmp_path / "plan.toml").write_text(PLAN)
+@of_each
+def test_where_its_settings_leave_no_way_the_case_is_skipped_with_that_reason(tmp_path: Path, transport: str) -> None:
+    setting, said = {"ucx": ("UCX_TLS=self", "no way to rank"), "ofi": ("FI_PROVIDER=no_such", "has no provider")}[
+        transport
+    ]
+    (tmp_path / "plan.toml").write_text(PLAN.replace("TRANSPORT", transport))
     done = linkgauge("run", "--plan", "plan.toml", "--pattern", "pingpong", "--size", "8", "--devices", "host:2",
-                     "--env", "UCX_TLS=self", *QUICK, cwd=tmp_path)  # fmt: skip
+                     "--env", setting, *QUICK, cwd=tmp_path)  # fmt: skip
     rows = list(load(tmp_path / "run").rows())
     assert {row.status for row in rows} == {"skipped"}, done.stderr
-    assert all("no way to rank" in row.reason and "UCX_TLS" in row.reason for row in rows)
+    assert all(said in row.reason and NIC_LIBRARIES[transport].ways_by in row.reason for row in rows)
 
 
-def test_all_leaves_it_out_and_a_path_is_refused(tmp_path: Path) -> None:
-    assert "ucx" not in DIMENSIONS["transport"].from_text("all")
-    words = ["--transport", "ucx", "--pattern", "pingpong", "--size", "8", "--devices", "host:2", "--path", "direct"]
+@of_each
+def test_all_leaves_it_out_and_a_path_is_refused(tmp_path: Path, transport: str) -> None:
+    assert transport not in DIMENSIONS["transport"].from_text("all")
+    words = [
+        "--transport",
+        transport,
+        "--pattern",
+        "pingpong",
+        "--size",
+        "8",
+        "--devices",
+        "host:2",
+        "--path",
+        "direct",
+    ]
     done = linkgauge("run", "--dry-run", *words, cwd=tmp_path)
-    assert "ucx knows no path 'direct'" in done.stdout + done.stderr
+    assert f"{transport} knows no path 'direct'" in done.stdout + done.stderr
 
 
 def test_what_would_bring_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transports, "library_folders", list)
     monkeypatch.setattr(transports, "_loads", lambda name: False)
-    assert absent_transports("host", 2)["ucx"] == "libucp.so.0 was not found; remedy: pip install libucx-cu12"
+    said = absent_transports("host", 2)
+    assert said["ucx"] == "libucp.so.0 was not found; remedy: pip install libucx-cu12"
+    assert said["ofi"] == "libfabric.so.1 was not found; remedy: install libfabric (Debian: libfabric1)"

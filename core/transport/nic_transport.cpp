@@ -1,0 +1,104 @@
+#include "transport/nic_transport.h"
+
+#include <set>
+#include <utility>
+
+#include "errors.h"
+#include "pattern/operation.h"
+#include "transport/nic_channels.h"
+
+namespace linkgauge::nic {
+namespace {
+
+bool reaches_memory(const CaseSpec& spec) { return spec.variant == "put" || spec.variant == "get"; }
+
+}  // namespace
+
+Connections::Connections(const RankContext& context, std::shared_ptr<Worker> worker, const std::vector<Flow>& flows,
+                         bool ahead)
+    : context_(context), worker_(std::move(worker)), ahead_(ahead) {
+  std::set<int> peers;
+  for (const Flow& flow : flows) {
+    if (flow.source == context.rank()) peers.insert(flow.target);
+    if (flow.target == context.rank()) peers.insert(flow.source);
+  }
+  met_ = worker_->meet(*context.group, {peers.begin(), peers.end()});
+}
+
+Connections::~Connections() {
+  if (context_.group->aborted()) worker_->mark_broken();
+  if (worker_->broken()) return;
+  try {
+    for (const auto& [rank, peer] : met_.peers) {
+      const std::string ways = worker_->ways(peer);
+      if (!ways.empty()) context_.choose("ways", ways);
+    }
+    context_.choose(worker_->name(), worker_->version());
+  } catch (const std::exception&) {  // no memory for a note: the case has its samples all the same
+  }
+}
+
+Region Connections::region(const Buffer& buffer) const {
+  return {buffer.data(), buffer.size(), memory_type_of(*context_.runtime, buffer.kind()), buffer.device()};
+}
+
+const Memory& Connections::registered(const Buffer& buffer) {
+  std::unique_ptr<Memory>& known = registered_[&buffer];
+  if (!known) known = worker_->registered(region(buffer));
+  return *known;
+}
+
+const Memory* Connections::memory_of(const Buffer& buffer) {
+  return ahead_ || worker_->registers(region(buffer)) ? &registered(buffer) : nullptr;
+}
+
+std::unique_ptr<Link> Connections::link(int rank, const Buffer& own) {
+  return worker_->link(*context_.group, peer(rank), region(own), memory_of(own));
+}
+
+std::string NicTransport::supports(const RankContext& context, const CaseSpec& spec) const {
+  const std::string name(this->name());
+  if (!spec.variant.empty() && spec.variant != "tag" && !reaches_memory(spec)) {
+    return name + " has no variant '" + spec.variant + "'; its variants are tag, put and get";
+  }
+  if (!spec.algorithm.empty()) return name + " has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
+  if (spec.via >= 0) return name + " chooses its own path; leave --via out";
+  if (!spec.buffer.empty() && spec.buffer != "plain" && spec.buffer != "registered") {
+    return name + " knows buffer = plain and registered, not '" + spec.buffer + "'";
+  }
+  try {
+    for (const MemoryKind kind : {spec.source_memory, spec.target_memory}) {
+      const MemoryType type = memory_type_of(*context.runtime, kind);
+      if (type == MemoryType::kHost) continue;
+      if (const std::string reason = why_not_memory(context, type); !reason.empty()) return reason;
+    }
+    return why_not(context, spec);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::vector<std::unique_ptr<Channel>> NicTransport::connect(const RankContext& context, const CaseSpec& spec,
+                                                            const std::vector<Flow>& flows) {
+  const auto connections = std::make_shared<Connections>(context, worker(context), flows, spec.buffer == "registered");
+  if (reaches_memory(spec)) return remote_memory_channels(context, spec, flows, connections);
+  return tag_channels(context, flows, connections);
+}
+
+std::unique_ptr<Operation> NicTransport::collective(const RankContext&, const CaseSpec&) { return nullptr; }
+
+Progress NicTransport::progress(const RankContext& context) {
+  // Between nodes the group meets by calls of MPI, which hold up the rank: what a peer waits for then goes on.
+  return ProgressOfAnyThread{
+      .begin = [runtime = context.runtime, device = context.device()] { runtime->bind_thread(device); },
+      .advance = [worker = worker(context)] { (void)worker->progress(); }};
+}
+
+std::shared_ptr<Worker> NicTransport::worker(const RankContext& context) const {
+  std::shared_ptr<void>& kept = context.lasting == nullptr ? own_ : (*context.lasting)[std::string(name())];
+  if (kept && static_cast<Worker*>(kept.get())->broken()) kept.reset();
+  if (!kept) kept = make_worker(context);
+  return std::static_pointer_cast<Worker>(kept);
+}
+
+}  // namespace linkgauge::nic

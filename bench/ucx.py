@@ -67,13 +67,15 @@ def theirs(run: Runner, address: str, words: list[str], environment: dict[str, s
     return float(line.split()[place])
 
 
-def ours(run: Runner, where: str, out: Path, words: list[str], environment: dict[str, str]) -> dict[str, Any]:
+def ours(
+    run: Runner, where: str, out: Path, words: list[str], environment: dict[str, str], transport: str = "ucx"
+) -> dict[str, Any]:
     """One launch of linkgauge; the one row of its one case."""
     from linkgauge.stats.summary import summarise
     from linkgauge.store.run import load
 
     escaped = (f"{name}={value}".replace(",", "\\,") for name, value in environment.items())
-    command = [sys.executable, "-m", "linkgauge", "run", "--no-report", "--transport", "ucx", "--pairs", "first",
+    command = [sys.executable, "-m", "linkgauge", "run", "--no-report", "--transport", transport, "--pairs", "first",
                "--out", str(out), *words, *(word for pair in escaped for word in ("--env", pair))]  # fmt: skip
     run(where, command, {"PYTHONPATH": os.pathsep.join(sys.path)})
     rows = [row for row in summarise(load(out)).to_pylist() if row["lane"] == -1 and row["status"] == "ok"]

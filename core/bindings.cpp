@@ -27,6 +27,7 @@
 #include "session.h"
 #include "transport/ccl_api.h"
 #include "transport/mpi_library.h"
+#include "transport/nixl_api.h"
 #include "transport/ucx_api.h"
 
 namespace nb = nanobind;
@@ -483,6 +484,9 @@ void bind_session(nb::module_& module) {
         const ucx::Library& library = ucx::Library::load(folders);
         return std::pair(library.version(), library.path());
       },
+      "library_folders"_a = std::vector<std::string>{});
+  module.def(
+      "nixl_file", [](const std::vector<std::string>& folders) { return nixl::Library::load(folders).path(); },
       "library_folders"_a = std::vector<std::string>{});
   bind_traffic(module);
   module.def("host_clock", [] { return to_python(host_clock()); });

@@ -19,6 +19,7 @@ constexpr auto kTransports = std::to_array<Named>({
     {"kernel", make_kernel_transport},
     {"ccl", make_ccl_transport},
     {"ucx", make_ucx_transport},
+    {"nixl", make_nixl_transport},
     {"mpi", make_mpi_transport},
 });
 

@@ -1,7 +1,5 @@
 #include "transport/ucx_worker.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -16,8 +14,6 @@
 namespace linkgauge::ucx {
 namespace {
 
-constexpr int kTurnsBeforeYield = 800;    // as the waits of a group
-constexpr int kTurnsPerAbortCheck = 256;  // some 10 us
 constexpr std::int64_t kCloseNs = 200'000'000;
 
 void over(void* request, Status status, void* user_data) {
@@ -145,14 +141,6 @@ RequestParameters RankWorker::receive_for(Tally* tally) {
     over(request, status, user_data);
   };
   return parameters;
-}
-
-void RankWorker::idle(const Group& group) {
-  ++idle_turns_;
-  if (idle_turns_ % kTurnsPerAbortCheck == 0 && group.aborted()) {
-    throw PeerError("another rank gave up while this one waited for a message of UCX");
-  }
-  if (idle_turns_ >= kTurnsBeforeYield) sched_yield();
 }
 
 void RankWorker::wait(const Group& group, const Tally& tally, const char* call) {

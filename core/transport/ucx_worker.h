@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "group/group.h"
+#include "transport/idling.h"
 #include "transport/transport.h"
 #include "transport/ucx_api.h"
 
@@ -80,7 +81,6 @@ class RankWorker {
   bool broken() const { return broken_; }
 
  private:
-  void idle(const Group& group);
   void release() noexcept;
 
   const Library* library_;
@@ -93,7 +93,7 @@ class RankWorker {
   std::vector<std::shared_ptr<void>> retired_;
   std::deque<Tally> tallies_;
   std::vector<Tally*> free_tallies_;
-  int idle_turns_ = 0;
+  Idling idling_;
   bool broken_ = false;
 };
 
@@ -101,12 +101,12 @@ template <typename Over>
 void RankWorker::drive_until(const Group& group, const Over& over) {
   while (!over()) {
     if (progress() == 0) {
-      idle(group);
+      idling_.turn(group, "a message of UCX");
     } else {
-      idle_turns_ = 0;
+      idling_.over();
     }
   }
-  idle_turns_ = 0;
+  idling_.over();
 }
 
 // This rank's worker, made where there is none or it broke. Kept in `context.lasting`, or in `own` where the context

@@ -7,6 +7,7 @@
 #include <ostream>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "case_spec.h"
@@ -15,6 +16,7 @@
 #include "fewer.h"
 #include "on_threads.h"
 #include "pattern/operation.h"
+#include "transport/nixl_api.h"
 #include "transport/ucx_api.h"
 
 namespace linkgauge {
@@ -69,11 +71,13 @@ inline std::vector<std::string> library_folders_of_tests() {
   return folders;
 }
 
-// Why UCX is not tested here; "" where it is.
-inline std::string why_no_ucx() {
+// Why a transport is not tested here; "" where it is.
+inline std::string why_not_here(std::string_view transport) {
+  if (transport != "ucx" && transport != "nixl") return "";
   if (kThreadSanitizer) return "the thread sanitizer sees none of what UCX orders";
   try {
-    (void)ucx::Library::load(library_folders_of_tests());
+    if (transport == "ucx") (void)ucx::Library::load(library_folders_of_tests());
+    if (transport == "nixl") (void)nixl::Library::load(library_folders_of_tests());
   } catch (const Unsupported& reason) {
     return reason.what();
   }

@@ -113,8 +113,7 @@ TEST(Ends, MixedKindsArriveWholeBothWays) {
 class EveryMechanism : public testing::TestWithParam<Mechanism> {
  protected:
   void SetUp() override {
-    if (std::string_view(GetParam().transport) != "ucx") return;
-    if (const std::string reason = why_no_ucx(); !reason.empty()) GTEST_SKIP() << reason;
+    if (const std::string reason = why_not_here(GetParam().transport); !reason.empty()) GTEST_SKIP() << reason;
   }
 };
 

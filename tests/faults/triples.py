@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import random
 
-LAUNCHED = ("staging", "copy_engine", "kernel", "mpi", "ucx")  # one process a rank, under mpiexec
+LAUNCHED = ("staging", "copy_engine", "kernel", "mpi", "ucx", "nixl")  # one process a rank, under mpiexec
 # The stand-in for NCCL knows ranks of one process only: its launches are of threads, without MPI and mpiexec.
 THREADED = ("ccl",)
 TRANSPORTS = (*LAUNCHED, *THREADED)
@@ -49,7 +49,7 @@ FAULTS = (
     Fault("call", "an error from the runtime's next call", "failed", ("prepare", "check", "time", "verify"),
           ("staging", "copy_engine", "kernel")),
     Fault("call", "an error from the runtime's next call", "failed", ("prepare", "verify"),
-          ("mpi", "ccl", "ucx")),
+          ("mpi", "ccl", "ucx", "nixl")),
     Fault("library", "an error from a call of NCCL", "failed", ("check", "warm up", "time", "verify"), ("ccl",)),
     # On a host device the kernel is this process' own code; on a GPU see also test_gpu_fault.py.
     Fault("address", "a kernel's illegal address", "crashed", ("check", "time", "verify"),

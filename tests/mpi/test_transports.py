@@ -14,6 +14,7 @@ from linkgauge.run.transports import absent_transports
 from thorough import thorough
 
 STAGING_OF_THREE = pytest.param("staging", 3, marks=thorough("of two ranks it is here, and of three mpi is"))
+NIXL_OF_THREE = pytest.param("nixl", 3, marks=thorough("of two ranks it is here"))
 UCX_OF_THREE = pytest.param("ucx", 3, marks=thorough("of two ranks it is here, and of three in threads"))
 RunCases = Callable[..., list[dict[str, Any]]]
 
@@ -60,15 +61,16 @@ def expect_verified(cases: list[dict[str, Any]], results: list[dict[str, Any]]) 
 
 
 @pytest.mark.parametrize(
-    ("transport", "ranks"), [("mpi", 2), ("mpi", 3), ("staging", 2), STAGING_OF_THREE, ("ucx", 2), UCX_OF_THREE]
+    ("transport", "ranks"),
+    [("mpi", 2), ("mpi", 3), ("staging", 2), STAGING_OF_THREE, ("ucx", 2), UCX_OF_THREE, ("nixl", 2), NIXL_OF_THREE],
 )
 def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, transport: str, ranks: int) -> None:
     patterns = (PAIRS if ranks == 2 else ()) + OTHERS + COLLECTIVES
     cases = [case(transport, pattern, ranks, size) for pattern in patterns for size in sizes(pattern, ranks)]
     cases += [case(transport, pattern, ranks, 4 * ranks * 50, root=ranks - 1) for pattern in OTHERS + COLLECTIVES]
     cases += [case(transport, pattern, ranks, 4 * ranks * 50, in_place=True) for pattern in IN_PLACE]
-    if transport == "ucx":
-        if absent := absent_transports("host", ranks).get("ucx"):
+    if transport in ("ucx", "nixl"):
+        if absent := absent_transports("host", ranks).get(transport):
             pytest.skip(absent)
         several = [one for one in cases if one["size_bytes"] == sizes(one["pattern"], ranks)[-1]]
         cases += [{**one, "variant": variant} for one in several for variant in ("put", "get")]

@@ -54,8 +54,11 @@ def test_of_several_ends_that_a_launcher_tells_of_the_cause_is_one_that_is_not_i
     """Intel's Hydra, of ranks 0 and 2 that it killed when rank 1 had died."""
 
     def told(*signals: int) -> list[str]:
-        return [line for rank, number in enumerate(signals)
-                for line in (f"=   RANK {rank} PID 2935{rank} RUNNING AT vm", f"=   KILLED BY SIGNAL: {number} (X)")]  # fmt: skip
+        return [
+            line
+            for rank, number in enumerate(signals)
+            for line in (f"=   RANK {rank} PID 2935{rank} RUNNING AT vm", f"=   KILLED BY SIGNAL: {number} (X)")
+        ]
 
     ranks = [{"rank": rank, "pid": 29350 + rank} for rank in range(3)]
     assert evidence.told_rank(told(9, 11, 9), ranks) == 1

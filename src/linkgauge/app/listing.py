@@ -83,7 +83,7 @@ def list_transports(devices: str, as_json: bool) -> None:
     from linkgauge.model.transports import TRANSPORTS
     from linkgauge.run.devices import find_devices
     from linkgauge.run.mpi_library import default_installation
-    from linkgauge.run.transports import LibraryVersion, absent_transports, ccl_version, ucx_version
+    from linkgauge.run.transports import LibraryVersion, absent_transports, ccl_version, nixl_version, ucx_version
 
     found = find_devices(devices)
     try:
@@ -94,10 +94,13 @@ def list_transports(devices: str, as_json: bool) -> None:
     absent = absent_transports(found.kind, found.count, mpi=without_mpi)
     ccl = LibraryVersion() if "ccl" in absent else ccl_version(found.kind)
     ucx = LibraryVersion() if "ucx" in absent else ucx_version()
-    absent = {**absent, **{name: one.reason for name, one in (("ccl", ccl), ("ucx", ucx)) if one.reason}}
+    nixl = LibraryVersion() if "nixl" in absent else nixl_version()
+    asked = (("ccl", ccl), ("ucx", ucx), ("nixl", nixl))
+    absent = {**absent, **{name: one.reason for name, one in asked if one.reason}}
     libraries = {
         "ccl": f"{RUNTIMES[found.kind].ccl} {ccl.version} at {ccl.file}",
         "ucx": f"UCX {ucx.version} at {ucx.file}, or what the MPI library brings",
+        "nixl": f"NIXL {nixl.version} at {nixl.file}",
     }
     rows = [
         {

@@ -197,9 +197,9 @@ def mpi_with_gpus(readers: Readers) -> Result:
         return not_checked(f"{readers.mpi.name} does not say")
     if knows:
         return ok(f"{readers.mpi.name} says that it does")
+    wheel = "; pip install --prefix FOLDER impi-rt, then --mpi FOLDER" if gpus[0].vendor == "nvidia" else ""
     return Result(WARNING, f"{readers.mpi.name} has no GPU support", "mpi on device buffers is skipped or crashes; "
-                  "staging still measures host buffers", "--mpi PREFIX of a GPU-aware build"
-                  + ("; pip install --prefix FOLDER impi-rt, then --mpi FOLDER" if gpus[0].vendor == "nvidia" else ""))  # fmt: skip
+                  "staging still measures host buffers", "--mpi PREFIX of a GPU-aware build" + wheel)  # fmt: skip
 
 
 @check("UCX was built for the GPUs", quick=False)

@@ -268,7 +268,7 @@ def _advice(facts: Facts, part: Sequence[tuple[int, list[_Pooled], set[str]]]) -
 
 
 def _exports(facts: Facts, measure: Measure) -> tuple[tuple[str, str], ...]:
-    """Return the variables that make a library do what was measured: those of its memory, the launch's, path and algorithm."""
+    """Return the variables that make a library do what was measured: its memory's, the launch's, path and algorithm."""
     launch = _launch(facts, measure)
     env = json_object(launch.get("env")) if TRANSPORTS[measure.transport].library else {}
     asked = [(name, value) for name, value in env.items() if not is_secret(name)]  # of those the value is not known

@@ -46,6 +46,9 @@ _TABLE = (
     # Under most MPI libraries on a network: beside them it says whose a loss is, which not every run asks.
     TransportTraits("ucx", "UCX's own tagged messages, puts and gets, below MPI", library=True, only_by_name=True,
                     shm_bytes_per_rank=16 << 20),
+    # What inference frameworks move KV caches by; it stands on UCX.
+    TransportTraits("nixl", "NIXL's transfers between registered memory, by descriptors", library=True,
+                    only_by_name=True, shm_bytes_per_rank=16 << 20),
     TransportTraits("mpi", "the MPI library, on device or host buffers", library=True, by_mpi=True,
                     needs_processes=True, shm_bytes_per_rank=16 << 20),
 )  # fmt: skip

@@ -41,8 +41,8 @@ _MPI_PATHS: dict[str, dict[str, Settings]] = {
 }
 # Of vendors whose libraries have an ABI of another's, and variables of their own (Intel MPI developer reference).
 _DIALECTS = ("intel",)
-# What a library must be told before it takes a GPU's pointers. Intel's ends its process where it is told so and finds no
-# driver, and it looks for a name of that which only a toolkit's or a container's links have.
+# What a library must be told before it takes a GPU's pointers. Intel's ends its process where it is told so and finds
+# no driver, and it looks for a name of that which only a toolkit's or a container's links have.
 _MPI_ON_DEVICES: dict[tuple[str, str], Settings] = {
     ("intel", "cuda"): (
         ("I_MPI_OFFLOAD", "1"), ("I_MPI_OFFLOAD_MODE", "cuda"), ("I_MPI_OFFLOAD_CUDA_LIBRARY", "libcuda.so.1"),
@@ -72,8 +72,11 @@ def library_settings(case: Case, dialect: str) -> tuple[Settings, str]:
         return _ccl(case)
     if case.transport == "mpi":
         return _mpi(case, dialect)
-    if case.transport == "ucx" and case.path:
-        return (), f"ucx knows no path '{case.path}': leave --path out; --env UCX_TLS=... says what UCX may use"
+    if case.transport in ("ucx", "nixl") and case.path:
+        return (
+            (),
+            f"{case.transport} knows no path '{case.path}': leave --path out; --env UCX_TLS=... says what UCX may use",
+        )
     return (), ""
 
 

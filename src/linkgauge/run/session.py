@@ -22,7 +22,7 @@ from linkgauge.run.gathering import Link, MpiLink, Ranks
 from linkgauge.run.observe import clock_rows, load_rows, step_rows
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.spec import WorkerSpec, core_case, job_ranks, rank_list
-from linkgauge.run.transports import ccl_library, library_folders
+from linkgauge.run.transports import ccl_library, library_folders, version_of_nixl
 
 
 class Session(Protocol):
@@ -75,7 +75,7 @@ class CoreSession:
             versions["MPI library"] = " ".join(self._mpi.version.split())[:300]
             versions["MPI file"] = self._mpi.path
             versions["MPI thread level"] = _granted_thread_level()
-        versions |= self._ccl_versions() | self._ucx_versions()
+        versions |= self._ccl_versions() | self._ucx_versions() | self._nixl_versions()
         return {"clock": self._core.host_clock(), "versions": versions}
 
     def _ccl_versions(self) -> dict[str, str]:
@@ -98,6 +98,16 @@ class CoreSession:
         except self._core.Unsupported:
             return {}  # each case says why
         return {"ucx": version, "ucx file": file}
+
+    def _nixl_versions(self) -> dict[str, str]:
+        """Version and file of NIXL, where the launch has a case of it and it can be opened."""
+        if all(entry.case.transport != "nixl" for entry in self._spec.cases):
+            return {}
+        try:
+            file = self._core.nixl_file(self._ccl_places[1])
+        except self._core.Unsupported:
+            return {}  # each case says why
+        return {"nixl": version_of_nixl(file), "nixl file": file}
 
     def measure(self, case: Case) -> RankOutcome:
         """Measure one case, and turn whatever the core raises into an outcome."""

@@ -14,6 +14,8 @@ from linkgauge.model.transports import TRANSPORTS
 
 _VERSION_TIMEOUT_S = 60
 UCX_FILE = "libucp.so.0"
+NIXL_FILE = "libnixl_capi.so"
+_NIXL_PACKAGES = ("nixl_cu13", "nixl_cu12")
 
 
 def ccl_library(kind: str) -> Path | None:
@@ -26,12 +28,13 @@ def ccl_library(kind: str) -> Path | None:
 
 
 def library_folders() -> list[Path]:
-    """Folders of libraries in wheels of this Python (nvidia/*/lib, libucx/lib), and those that the user's loader knows.
+    """Folders of libraries in wheels of this Python (nvidia/*/lib, libucx/lib, NIXL's), and those of the user's loader.
 
     Last the folder in which MPICH's wheel brings a UCX.
     """
     found: list[Path] = []
-    for package, libraries in (("nvidia", "*/lib"), ("libucx", "lib")):
+    nixl = ((package, f"../.{package}.mesonpy.libs") for package in _NIXL_PACKAGES)
+    for package, libraries in (("nvidia", "*/lib"), ("libucx", "lib"), *nixl):
         spec = importlib.util.find_spec(package)
         for place in (spec.submodule_search_locations or []) if spec is not None else []:
             found += sorted(path for path in Path(place).glob(libraries) if path.is_dir())
@@ -62,6 +65,19 @@ def ucx_version() -> LibraryVersion:
     return _asked("ucx_version(folders)")
 
 
+def nixl_version() -> LibraryVersion:
+    """The version and the file of NIXL that a run would use."""
+    found = _asked("nixl_file(folders)")
+    return dataclasses.replace(found, version=version_of_nixl(found.file))
+
+
+def version_of_nixl(file: str) -> str:
+    """The version of the wheel that a file is of, since NIXL's C API tells none; empty where it is of none."""
+    facts = sorted(Path(file).parents[1].glob("nixl_cu1*.dist-info"))
+    named = {path.name.split("-")[0]: path.name.removesuffix(".dist-info").split("-")[1] for path in facts}
+    return next((version for name, version in named.items() if f".{name}." in file), "")
+
+
 def _asked(call: str, *words: str) -> LibraryVersion:
     """What a call of the core says, in a child process: opening NCCL takes 0.3 s and 200 MB of memory."""
     from linkgauge.run.launchers.base import package_environment
@@ -69,8 +85,9 @@ def _asked(call: str, *words: str) -> LibraryVersion:
     program = (
         "import sys; from linkgauge import _core; from linkgauge.run.transports import ccl_library, library_folders\n"
         "folders = [str(folder) for folder in library_folders()]\n"
-        f"try: print(*_core.{call}, sep='\\n')\n"
-        "except Exception as error: sys.exit(str(error))"
+        f"try: said = _core.{call}\n"
+        "except Exception as error: sys.exit(str(error))\n"
+        "print(*(said if isinstance(said, tuple) else ('unknown', said)), sep='\\n')"
     )
     try:
         done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, errors="replace",
@@ -103,6 +120,10 @@ def absent_transports(kind: str, device_count: int, *, mpi: str = "", threads: b
             absent["ccl"] = f"{runtime.ccl_file} was not found; remedy: {runtime.ccl_remedy}"
     if not any((folder / UCX_FILE).is_file() for folder in library_folders()) and not _loads(UCX_FILE):
         absent["ucx"] = f"{UCX_FILE} was not found; remedy: pip install libucx-cu12"
+    if not any((folder / NIXL_FILE).is_file() for folder in library_folders()) and not _loads(NIXL_FILE):
+        absent["nixl"] = (
+            f"{NIXL_FILE} was not found; remedy: pip install --no-deps nixl-cu13 (or -cu12, for a driver of CUDA 12)"
+        )
     if mpi:
         absent["mpi"] = mpi
     elif threads:

@@ -318,5 +318,7 @@ def _launch_facts(run: Run) -> tuple[dict[int, str], dict[int, dict[str, str]]]:
                 known["ccl"] = f"{library.upper()} {versions[library]}"
         if versions.get("ucx"):
             known["ucx"] = f"UCX {versions['ucx']}"
+        if versions.get("nixl"):
+            known["nixl"] = f"NIXL {versions['nixl']}"
         libraries[row["launch"]] = known
     return keys, libraries

@@ -27,6 +27,7 @@
 #include "session.h"
 #include "transport/ccl_api.h"
 #include "transport/mpi_library.h"
+#include "transport/nixl_api.h"
 #include "transport/ofi_api.h"
 #include "transport/ucx_api.h"
 
@@ -492,6 +493,7 @@ void bind_session(nb::module_& module) {
   };
   say_version("ucx_version", static_cast<const ucx::Library*>(nullptr));
   say_version("ofi_version", static_cast<const ofi::Library*>(nullptr));
+  say_version("nixl_version", static_cast<const nixl::Library*>(nullptr));
   bind_traffic(module);
   module.def("host_clock", [] { return to_python(host_clock()); });
   module.def(

@@ -93,7 +93,7 @@ struct Load;
 struct Program;
 
 struct CaseSpec {
-  std::string transport;  // staging, copy_engine, kernel, ccl, ucx, ofi, mpi
+  std::string transport;  // staging, copy_engine, kernel, ccl, ucx, ofi, nixl, mpi
   std::string variant;    // of the transport; "" is its default
   Pattern pattern = Pattern::kPingpong;
   std::int64_t size_bytes = 0;  // m of docs/definitions.md, restated as whole blocks where the pattern cuts blocks
@@ -120,9 +120,10 @@ struct CaseSpec {
   std::string buffer;        // ccl: plain, allocated, registered, symmetric; ucx, ofi: plain, registered; "" is plain
   std::string algorithm;     // "" the transport's default
   Initiator initiator = Initiator::kSender;
-  std::string host_leg;          // staging: "mpi" or "memcpy"
-  std::int64_t chunk_bytes = 0;  // pipelined variants; 0: chosen by the transport
-  int blocks = 0;                // kernel: thread blocks; 0: chosen by measurement
+  std::string host_leg;  // staging: "mpi" or "memcpy"
+  std::int64_t chunk_bytes =
+      0;           // pipelined variants; 0: chosen by the transport. nixl: of a descriptor; 0: a message each
+  int blocks = 0;  // kernel: thread blocks; 0: chosen by measurement
   ManagedUse managed = ManagedUse::kDefault;
   int source_device = -1;  // stream_copy: whose memory it reads; -1: each device its own
   int target_device = -1;  // stream_copy: whose memory it writes

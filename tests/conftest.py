@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import hypothesis
 import pytest
 
 from thorough import most
+
+# A NIXL that lies nowhere where one is looked for: the folder of its libnixl_capi.so.
+if nixl := os.environ.get("LINKGAUGE_TEST_NIXL"):
+    os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [nixl, os.environ.get("LD_LIBRARY_PATH")]))
 
 # Where a test says no number of its own. No example has a time limit: a test says nothing of the machine's pace.
 hypothesis.settings.register_profile("linkgauge", max_examples=most(100, 25), deadline=None)

@@ -117,7 +117,9 @@ def run_cpp_tests(output: IO[bytes]) -> Tally:
     report = BUILD / "ctest.xml"
     # A test that waits for other ranks needs a core for each; half of them at once keeps spinning waits short.
     jobs = str(max(1, (os.cpu_count() or 1) // 2))
-    os.environ.setdefault("LINKGAUGE_TEST_LIBRARY_FOLDERS", f"{sys.prefix}/lib/mpich")  # has a UCX, in MPICH's wheel
+    # MPICH's wheel has a UCX.
+    folders = filter(None, [f"{sys.prefix}/lib/mpich", os.environ.get("LINKGAUGE_TEST_NIXL")])
+    os.environ.setdefault("LINKGAUGE_TEST_LIBRARY_FOLDERS", os.pathsep.join(folders))
     command = ["ctest", "--test-dir", str(BUILD), "--output-on-failure", "--timeout", "600", "-j", jobs]
     return run_runner("ctest", [*command, "--output-junit", str(report)], report, output)
 

@@ -24,9 +24,19 @@
 namespace linkgauge {
 namespace {
 
-constexpr std::array<const char*, 8> kStepKinds = {"compute", "host_to_device", "device_to_host", "within_device",
-                                                   "message", "collective",     "barrier",        "sync"};
-enum SpentOn : std::uint8_t { kOnCompute, kOnCopies, kOnMessages = 4, kOnCollectives, kOnBarriers, kOnSyncs };
+// The last is the part of `message` that is posting, not waiting.
+constexpr std::array<const char*, 9> kStepKinds = {"compute",       "host_to_device", "device_to_host",
+                                                   "within_device", "message",        "collective",
+                                                   "barrier",       "sync",           "posting"};
+enum SpentOn : std::uint8_t {
+  kOnCompute,
+  kOnCopies,
+  kOnMessages = 4,
+  kOnCollectives,
+  kOnBarriers,
+  kOnSyncs,
+  kOnPosting
+};
 constexpr std::size_t kKeptIterations = 1 << 14;
 constexpr std::size_t kMostSpans = 256;
 using Spent = std::array<std::int64_t, kStepKinds.size()>;
@@ -345,11 +355,13 @@ class Application final : public Operation {
     return {offset, bytes, context_.rank(), (static_cast<std::uint64_t>(way + 1) << 40) + offset, false};
   }
 
-  void spend(std::size_t kind) {
+  std::int64_t spend(std::size_t kind) {
     const std::int64_t now = now_ns();
-    now_[kind] += now - last_ns_;
+    const std::int64_t spent = now - last_ns_;
+    now_[kind] += spent;
     if (keeps_spans_) keep_span(kStepKinds[kind], now);
     last_ns_ = now;
+    return spent;
   }
 
   void keep_span(const char* kind, std::int64_t now) {
@@ -390,10 +402,10 @@ class Application final : public Operation {
         } else {
           copy(static_cast<std::size_t>(CopyDirection::kWithinDevice), step);
         }
-        return spend(kOnCompute);
+        return (void)spend(kOnCompute);
       case ProgramKind::kCopy:
         copy(which, step);
-        return spend(kOnCopies + which);
+        return (void)spend(kOnCopies + which);
       case ProgramKind::kSend:
       case ProgramKind::kReceive: {
         FlowEnd& end = flows_[which];
@@ -405,7 +417,8 @@ class Application final : public Operation {
         } else {
           end.channel->get(end.flow.target_base + place, end.flow.source_base + place, bytes);
         }
-        return spend(kOnMessages);
+        now_[kOnPosting] += spend(kOnMessages);
+        return;
       }
       case ProgramKind::kWait:
         return wait();
@@ -415,17 +428,17 @@ class Application final : public Operation {
         one.operation->post();
         one.begun = true;
         if (!program_->collectives[which].begun) complete(one);
-        return spend(one.spec.pattern == Pattern::kBarrier ? kOnBarriers : kOnCollectives);
+        return (void)spend(one.spec.pattern == Pattern::kBarrier ? kOnBarriers : kOnCollectives);
       }
       case ProgramKind::kSync:
         if (step.queue < 0) return synchronize_all();
         queues_[static_cast<std::size_t>(step.queue)].stream.synchronize();
-        return spend(kOnSyncs);
+        return (void)spend(kOnSyncs);
       case ProgramKind::kAfter: {
         Queue& before = queues_[which];
         context_.runtime->record(before.event, before.stream.handle());
         context_.runtime->wait(queues_[static_cast<std::size_t>(step.queue)].stream.handle(), before.event);
-        return spend(kOnSyncs);
+        return (void)spend(kOnSyncs);
       }
       case ProgramKind::kLoop:
       case ProgramKind::kEnd:
@@ -468,7 +481,7 @@ class Application final : public Operation {
       flows_[i].pending = false;
       flows_[i].channel->complete(Completion::kLocal);
     }
-    spend(kOnMessages);
+    (void)spend(kOnMessages);
     bool any = false;
     for (ApplicationCollective& one : nested_) {
       any = any || one.begun;

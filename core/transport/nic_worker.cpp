@@ -1,7 +1,5 @@
 #include "transport/nic_worker.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -10,12 +8,6 @@
 #include "transport/agreement.h"
 
 namespace linkgauge::nic {
-namespace {
-
-constexpr int kTurnsBeforeYield = 800;    // as the waits of a group
-constexpr int kTurnsPerAbortCheck = 256;  // some 10 us
-
-}  // namespace
 
 MemoryType memory_type_of(const DeviceRuntime& runtime, MemoryKind kind) {
   const bool managed = kind == MemoryKind::kManaged;
@@ -82,14 +74,6 @@ Tally* Worker::tally() {
 
 void Worker::give_back(Tally* tally) {
   if (tally->under_way == 0) free_tallies_.push_back(tally);
-}
-
-void Worker::idle(const Group& group) {
-  ++idle_turns_;
-  if (idle_turns_ % kTurnsPerAbortCheck == 0 && group.aborted()) {
-    throw PeerError(std::string("another rank gave up while this one waited for a message of ") + name());
-  }
-  if (idle_turns_ >= kTurnsBeforeYield) sched_yield();
 }
 
 }  // namespace linkgauge::nic

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "group/group.h"
+#include "transport/idling.h"
 #include "transport/transport.h"
 
 namespace linkgauge::nic {
@@ -144,13 +145,13 @@ class Worker {
       if (progress() == 0) {
         idle(group);
       } else {
-        idle_turns_ = 0;
+        idling_.over();
       }
     }
-    idle_turns_ = 0;
+    idling_.over();
   }
   // One turn of a wait in which nothing moved.
-  void idle(const Group& group);
+  void idle(const Group& group) { idling_.turn(group, "a message"); }
 
   // Nothing of this worker is to be used for a further case.
   void mark_broken() { broken_ = true; }
@@ -171,7 +172,7 @@ class Worker {
   std::vector<std::shared_ptr<void>> retired_;
   std::deque<Tally> tallies_;
   std::vector<Tally*> free_tallies_;
-  int idle_turns_ = 0;
+  Idling idling_;
   bool broken_ = false;
 };
 

@@ -20,6 +20,7 @@ constexpr auto kTransports = std::to_array<Named>({
     {"ccl", make_ccl_transport},
     {"ucx", make_ucx_transport},
     {"ofi", make_ofi_transport},
+    {"nixl", make_nixl_transport},
     {"mpi", make_mpi_transport},
 });
 

@@ -14,5 +14,6 @@ std::unique_ptr<Transport> make_mpi_transport();          // transport/mpi.cpp
 std::unique_ptr<Transport> make_ccl_transport();          // transport/ccl.cpp
 std::unique_ptr<Transport> make_ucx_transport();          // transport/ucx.cpp
 std::unique_ptr<Transport> make_ofi_transport();          // transport/ofi.cpp
+std::unique_ptr<Transport> make_nixl_transport();         // transport/nixl.cpp
 
 }  // namespace linkgauge

@@ -66,7 +66,9 @@ step = [ { compute = 3000000 }, { copy = "host_to_device", bytes = 65536 },
     (row,) = found.rows()
     samples = [one["ns"] for one in found.samples.to_pylist() if one["phase"] == "sample"]
     (ranks,) = step_times(found).values()
+    posting = {row["rank"]: row["value"] for row in found.observations.to_pylist() if row["name"] == "posting_time"}
     for one in ranks:
+        assert 0 < posting[one.rank] <= one.ns["message"]
         assert set(one.ns) >= {"compute", "host_to_device", "message"}
         assert one.ns["compute"] >= 3_000_000
         assert sum(one.ns.values()) <= 1.5 * max(samples)

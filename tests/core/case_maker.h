@@ -16,6 +16,7 @@
 #include "fewer.h"
 #include "on_threads.h"
 #include "pattern/operation.h"
+#include "transport/nixl_api.h"
 #include "transport/ofi_api.h"
 #include "transport/ucx_api.h"
 
@@ -71,13 +72,14 @@ inline std::vector<std::string> library_folders_of_tests() {
   return folders;
 }
 
-// Why a transport over a library that may be absent (ucx, ofi) is not tested here; "" where it is, and of others.
+// Why a transport over a library that may be absent (ucx, ofi, nixl) is not tested here; "" where it is, and of others.
 inline std::string why_not_tested(std::string_view transport) {
-  if (transport != "ucx" && transport != "ofi") return "";
+  if (transport != "ucx" && transport != "ofi" && transport != "nixl") return "";
   if (kThreadSanitizer) return "the thread sanitizer sees none of what UCX and libfabric order";
   try {
     if (transport == "ucx") (void)ucx::Library::load(library_folders_of_tests());
     if (transport == "ofi") (void)ofi::Library::load(library_folders_of_tests());
+    if (transport == "nixl") (void)nixl::Library::load(library_folders_of_tests());
   } catch (const Unsupported& reason) {
     return reason.what();
   }

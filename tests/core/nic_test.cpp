@@ -1,5 +1,5 @@
-// UCX and libfabric in sessions: what each keeps from case to case, what a failure leaves of it, and what it says of
-// itself.
+// UCX, libfabric and NIXL in sessions: what each keeps from case to case, what a failure leaves of it, and what it says
+// of itself.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -16,10 +16,8 @@ extern "C" const char* __lsan_default_suppressions() { return "leak:ucs_posix_me
 namespace linkgauge {
 namespace {
 
-CaseSpec nic_case(const char* transport, const char* variant, Pattern pattern, std::vector<int> ranks,
-                  std::int64_t size) {
-  CaseSpec spec = case_of(transport, pattern, 0, size);
-  spec.variant = variant;
+CaseSpec nic_case(const Mechanism& mechanism, Pattern pattern, std::vector<int> ranks, std::int64_t size) {
+  CaseSpec spec = case_of(mechanism, pattern, 0, size);
   spec.rank_list = ranks;
   spec.devices = std::move(ranks);
   spec.warmup = 1;
@@ -34,22 +32,26 @@ void expect_right(const std::optional<CaseResult>& result) {
   EXPECT_TRUE(result->load.number > 0 ? result->load.verify.ok : result->measurement.verified);
 }
 
-// By transport and variant, and by the phase at which a rank fails.
-class NicSession : public testing::TestWithParam<std::tuple<const char*, const char*, const char*>> {
+// By mechanism, and by the phase at which a rank fails.
+class NicSession : public testing::TestWithParam<std::tuple<Mechanism, const char*>> {
  protected:
   void SetUp() override {
     if (const std::string reason = why_not_tested(transport()); !reason.empty()) GTEST_SKIP() << reason;
   }
-  const char* transport() const { return std::get<0>(GetParam()); }
-  const char* variant() const { return std::get<1>(GetParam()); }
-  const char* phase() const { return std::get<2>(GetParam()); }
+  const Mechanism& mechanism() const { return std::get<0>(GetParam()); }
+  const char* transport() const { return mechanism().transport; }
+  const char* phase() const { return std::get<1>(GetParam()); }
   CaseSpec of(Pattern pattern, std::vector<int> ranks, std::int64_t size) const {
-    return nic_case(transport(), variant(), pattern, std::move(ranks), size);
+    return nic_case(mechanism(), pattern, std::move(ranks), size);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Failures, NicSession,
-                         testing::Combine(testing::Values("ucx", "ofi"), testing::Values("tag", "put", "get"),
-                                          testing::Values("prepare", "check", "time", "final_check")));
+constexpr Initiator kSends = Initiator::kSender;
+constexpr Mechanism kOfUcxAndOfi[] = {{"ucx", "tag", kSends}, {"ucx", "put", kSends}, {"ucx", "get", kSends},
+                                      {"ofi", "tag", kSends}, {"ofi", "put", kSends}, {"ofi", "get", kSends}};
+constexpr Mechanism kOfNixl[] = {{"nixl", "put", kSends}, {"nixl", "get", kSends}};
+const auto kPhases = testing::Values("prepare", "check", "time", "final_check");
+INSTANTIATE_TEST_SUITE_P(Failures, NicSession, testing::Combine(testing::ValuesIn(kOfUcxAndOfi), kPhases));
+INSTANTIATE_TEST_SUITE_P(NixlFails, NicSession, testing::Combine(testing::ValuesIn(kOfNixl), kPhases));
 
 // The rank that took no part keeps its worker, with a connection to workers that are gone; 1 MiB goes by rendezvous.
 TEST_P(NicSession, AFailureReachesTheOthersAndLeavesAllUsable) {
@@ -69,10 +71,13 @@ TEST_P(NicSession, AFailureReachesTheOthersAndLeavesAllUsable) {
   });
 }
 
+class Library : public NicSession {};
+INSTANTIATE_TEST_SUITE_P(Variants, Library, testing::Combine(testing::ValuesIn(kOfUcxAndOfi), testing::Values("")));
+INSTANTIATE_TEST_SUITE_P(Nixl, Library, testing::Combine(testing::ValuesIn(kOfNixl), testing::Values("")));
 class Nic : public NicSession {};
-INSTANTIATE_TEST_SUITE_P(Variants, Nic,
-                         testing::Combine(testing::Values("ucx", "ofi"), testing::Values("tag", "put", "get"),
-                                          testing::Values("")));
+INSTANTIATE_TEST_SUITE_P(Variants, Nic, testing::Combine(testing::ValuesIn(kOfUcxAndOfi), testing::Values("")));
+class Nixl : public NicSession {};
+INSTANTIATE_TEST_SUITE_P(Variants, Nixl, testing::Combine(testing::ValuesIn(kOfNixl), testing::Values("")));
 
 TEST_P(Nic, SaysItsVersionAndItsWays) {
   with_sessions(host_devices(2), 2, [&](Session& session, Group&) {
@@ -88,7 +93,23 @@ TEST_P(Nic, SaysItsVersionAndItsWays) {
   });
 }
 
-TEST_P(Nic, KeepsWindowsBatchesAndLoadsApart) {
+// Each page of a message is a descriptor of its own, the last one short; what is under way of one shape has requests of
+// its own.
+TEST_P(Nixl, TakesPagesOfOneMessageAtOnce) {
+  with_sessions(host_devices(2), 2, [&](Session& session, Group&) {
+    for (const std::int64_t page : {1, 96, 4096, 100'000}) {
+      CaseSpec spec = of(Pattern::kBidirectional, {0, 1}, 10'000);
+      spec.chunk_bytes = page;
+      spec.window = 3;
+      const auto result = session.measure(spec);
+      expect_right(result);
+      EXPECT_EQ(result->chosen.at("backend"), "UCX");
+      EXPECT_EQ(result->chosen.at("descriptors"), std::to_string((10'000 + page - 1) / page) + " a message");
+    }
+  });
+}
+
+TEST_P(Library, KeepsWindowsBatchesAndLoadsApart) {
   with_sessions(host_devices(4), 4, [&](Session& session, Group&) {
     CaseSpec spec = of(Pattern::kUnidirectional, {0, 1}, 10'000);
     spec.window = 64;
@@ -113,14 +134,20 @@ TEST_P(Nic, TakesBuffersThatAreRegisteredAhead) {
   });
 }
 
-TEST_P(Nic, NamesWhatItCannotDo) {
+TEST_P(Nic, NamesTheBuffersThatItTakes) {
   with_sessions(host_devices(2), 2, [&](Session& session, Group&) {
-    CaseSpec spec = nic_case(transport(), "shove", Pattern::kPingpong, {0, 1}, 8);
-    EXPECT_NE(session.supports(spec).find("tag, put and get"), std::string::npos);
-    spec = of(Pattern::kPingpong, {0, 1}, 8);
+    CaseSpec spec = of(Pattern::kPingpong, {0, 1}, 8);
     spec.buffer = "symmetric";
     EXPECT_NE(session.supports(spec).find("plain and registered"), std::string::npos);
-    spec.buffer.clear();
+  });
+}
+
+TEST_P(Library, NamesWhatItCannotDo) {
+  with_sessions(host_devices(2), 2, [&](Session& session, Group&) {
+    CaseSpec spec = of(Pattern::kPingpong, {0, 1}, 8);
+    spec.variant = "shove";
+    EXPECT_NE(session.supports(spec).find("put and get"), std::string::npos);
+    spec = of(Pattern::kPingpong, {0, 1}, 8);
     spec.algorithm = "ring";
     EXPECT_NE(session.supports(spec).find("leave --algorithm out"), std::string::npos);
     spec.algorithm.clear();

@@ -209,6 +209,16 @@ def test_a_condition_is_found_with_its_cost_and_remedy(
     assert result.remedy
 
 
+def test_intels_mpi_is_told_of_gpus_and_offered_where_the_library_here_has_none() -> None:
+    intel = dataclasses.replace(MPICH, vendor="intel")
+    said = found(FakeReaders(mpi=intel, mpi_gpus=None))["mpi_with_gpus"]
+    assert said.status == "ok"
+    assert "I_MPI_OFFLOAD=1" in said.finding
+    assert "impi-rt" in found(FakeReaders(mpi_gpus=False))["mpi_with_gpus"].remedy
+    amd = changed(dataclasses.replace(GPU, vendor="amd"))
+    assert "impi-rt" not in found(FakeReaders(mpi_gpus=False, gpus=amd))["mpi_with_gpus"].remedy
+
+
 def test_an_mps_daemon_that_answers_is_well() -> None:
     for place, environment in (("/tmp/nvidia-mps", {}), ("/run/mps", {"CUDA_MPS_PIPE_DIRECTORY": "/run/mps"})):
         readers = FakeReaders(environment={"HOME": "/root", **environment}, commands={"sh": "4711"},

@@ -12,6 +12,7 @@ from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.devices import find_devices
 from linkgauge.run.measure import measure
+from linkgauge.run.mpi_library import resolve
 from linkgauge.run.prepare import named_mpis, new_pending, plan_machine, resumed_mpis, resumed_pending
 from linkgauge.run.prepared import Prepared
 from linkgauge.run.reporter import Reporter
@@ -38,7 +39,8 @@ def main(folder: Path) -> int:
         run_folder.update_info({"relaunched": {**relaunched, **named}})
         mpis, _ = resumed_mpis(launches, [], path, {})
     else:
-        plan, mpis = named_mpis(parse_plan(job["plan"], "faults", "faults"), [])
+        given = [resolve(job["mpi"])] if job.get("mpi") else []
+        plan, mpis = named_mpis(parse_plan(job["plan"], "faults", "faults"), given)
         planned = plan_run(plan, expand(plan, machine), machine)
         run_folder = RunFolder.create(path, {"seed": 1})
         write_launches(path, planned)

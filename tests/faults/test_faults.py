@@ -64,6 +64,10 @@ CHAINS = [
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 HERE = Path(__file__).parent
 FIRST_SIZE = 4096
+# Further MPI libraries, whose launchers end ranks, and tell of their end, in ways of their own.
+OTHER_LIBRARIES = [prefix for prefix in os.environ.get("LINKGAUGE_TEST_MPI", "").split(os.pathsep) if prefix]
+TO_OTHERS = {"kill": "time", "segv": "warm up", "stop": "time", "hang": "verify", "throw": "check", "abort": "time",
+             "launcher": "time"}  # fmt: skip
 
 
 def on_stand_ins(triples: list[Triple]) -> bool:
@@ -99,10 +103,11 @@ def faults_of(triples: list[Triple], folder: Path) -> dict[str, Any]:
     return {"planter": str(HERE / "planter.py"), "folder": str(folder), "faults": faults}
 
 
-def run(triples: list[Triple], folder: Path) -> int:
-    """Measure in a process of its own, which a fault may kill; returns its exit status."""
+def run(triples: list[Triple], folder: Path, mpi: str = "") -> int:
+    """Measure in a process of its own, which a fault may kill; returns its exit status. `mpi`: its library's prefix."""
     gpus = on_stand_ins(triples)
-    job = {"plan": plan_text(triples), "fault": faults_of(triples, folder), "devices": "cuda:0,1" if gpus else "host:2"}
+    job = {"plan": plan_text(triples), "fault": faults_of(triples, folder), "mpi": mpi,
+           "devices": "cuda:0,1" if gpus else "host:2"}  # fmt: skip
     (folder / "job.json").write_text(json.dumps(job))
     (folder / "tmp").mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -244,6 +249,19 @@ def need_stand_ins(triples: list[Triple]) -> None:
 def test_each_fault_costs_its_case_only(runs: Runs, triples: list[Triple]) -> None:
     need_stand_ins(triples)
     folder, status = runs.result(triples)
+    expect_each_cost_its_case(triples, folder, status)
+
+
+@pytest.mark.parametrize("prefix", OTHER_LIBRARIES)
+def test_each_fault_costs_its_case_only_under_another_mpi_library(prefix: str, tmp_path: Path) -> None:
+    triples = [triple for triple in TRIPLES if triple.transport == "mpi"
+               and TO_OTHERS.get(triple.fault.kind) == triple.phase]  # fmt: skip
+    before = shared_memory()
+    expect_each_cost_its_case(triples, tmp_path, run(triples, tmp_path, prefix))
+    assert new_shared_memory(before) == set()
+
+
+def expect_each_cost_its_case(triples: list[Triple], folder: Path, status: int) -> None:
     log = (folder / "output.log").read_text()
     rows = {(row.case.transport, row.case.size_asked): row for row in load(folder / "run").rows()}
     wrong = []

@@ -6,7 +6,11 @@ import dataclasses
 import itertools
 import random
 
-LAUNCHED = ("staging", "copy_engine", "kernel", "mpi", "ucx", "ofi")  # one process a rank, under mpiexec
+from linkgauge.run.transports import absent_transports
+
+# One process a rank, under mpiexec. NIXL is in no wheel that the tests need.
+NIXL = () if "nixl" in absent_transports("host", 2) else ("nixl",)
+LAUNCHED = ("staging", "copy_engine", "kernel", "mpi", "ucx", "ofi", *NIXL)
 # The stand-in for NCCL knows ranks of one process only: its launches are of threads, without MPI and mpiexec.
 THREADED = ("ccl",)
 TRANSPORTS = (*LAUNCHED, *THREADED)
@@ -49,7 +53,7 @@ FAULTS = (
     Fault("call", "an error from the runtime's next call", "failed", ("prepare", "check", "time", "verify"),
           ("staging", "copy_engine", "kernel")),
     Fault("call", "an error from the runtime's next call", "failed", ("prepare", "verify"),
-          ("mpi", "ccl", "ucx", "ofi")),
+          ("mpi", "ccl", "ucx", "ofi", *NIXL)),
     Fault("library", "an error from a call of NCCL", "failed", ("check", "warm up", "time", "verify"), ("ccl",)),
     # On a host device the kernel is this process' own code; on a GPU see also test_gpu_fault.py.
     Fault("address", "a kernel's illegal address", "crashed", ("check", "time", "verify"),

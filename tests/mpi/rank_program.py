@@ -85,6 +85,9 @@ def main() -> None:
         )
     session.close()
     world.Barrier()
+    MPI.Finalize()
+    # As the worker does: where NIXL and Open MPI have each brought a libnl, one's destructor faults when both go.
+    os._exit(0)
 
 
 main()

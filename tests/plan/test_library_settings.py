@@ -29,7 +29,8 @@ def environments(text: str, abi: str = "openmpi") -> list[dict[str, str]]:
 
 def test_without_path_and_algorithm_nothing_is_set() -> None:
     for transport in ("ccl", "mpi", "kernel", "staging"):
-        assert library_settings(case_of(transport), "openmpi") == ((), "")
+        for dialect in ("openmpi", "mpich", "intel"):
+            assert library_settings(case_of(transport), dialect) == ((), "")
 
 
 def test_direct_and_host_exclude_each_other() -> None:
@@ -69,13 +70,15 @@ def test_multicast_on_and_off_are_launches_of_their_own_and_the_default_sets_not
         ("openmpi", "host", "UCX_TLS"),
         ("mpich", "direct", "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD"),
         ("mpich", "host", "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD"),
+        ("intel", "direct", "I_MPI_OFFLOAD_IPC"),
+        ("intel", "host", "I_MPI_OFFLOAD_IPC"),
     ],
 )
 def test_mpi_is_told_in_its_own_words(abi: str, path: str, variable: str) -> None:
     text = f'[[case]]\ntransport="mpi"\npattern="pingpong"\nsize="8"\npairs="first"\npath="{path}"'
     (found,) = environments(text, abi)
     assert variable in found
-    assert ("ipc" in found[variable]) == (path == "direct") or abi == "mpich"
+    assert ("ipc" in found[variable] or found[variable] == "1") == (path == "direct") or abi == "mpich"
     settings, reason = library_settings(case_of("mpi", path=path), "another")
     assert settings == ()
     assert path in reason
@@ -106,3 +109,26 @@ def test_messages_are_the_transports_own_and_need_no_launch_of_their_own() -> No
 def test_a_protocol_goes_with_its_algorithm() -> None:
     (found,) = environments('[[case]]\ntransport="ccl"\npattern="allreduce"\nsize="64"\nalgorithm="tree+LL128"')
     assert found == {"NCCL_ALGO": "tree", "NCCL_PROTO": "LL128"}
+
+
+def test_intels_algorithms_are_its_own_numbers() -> None:
+    case = case_of("mpi", "broadcast", algorithm="4")
+    assert library_settings(case, "intel") == ((("I_MPI_ADJUST_BCAST", "4"),), "")
+    assert library_settings(case, "mpich") == ((("MPIR_CVAR_BCAST_INTRA_ALGORITHM", "4"),), "")
+
+
+def test_intels_mpi_is_told_of_gpus_where_their_memory_is_given_to_it_and_unless_told_otherwise() -> None:
+    cases = (
+        '[[case]]\ntransport=["mpi","staging"]\npattern="pingpong"\nsize="8"\npairs="first"\n'
+        '[[case]]\ntransport="mpi"\npattern="pingpong"\nsize="16"\npairs="first"\nsource_memory="pinned"\n'
+        'target_memory="pinned"\n'
+    )
+    told = {"I_MPI_OFFLOAD": "1", "I_MPI_OFFLOAD_MODE": "cuda", "I_MPI_OFFLOAD_CUDA_LIBRARY": "libcuda.so.1"}
+    assert environments(cases, "intel") == [told, {}]
+    assert environments(cases, "mpich") == [{}]
+    plan = parse_plan(cases, "test", "test")
+    others = PlanMachine("host", 4, 8 * GIB, 8 * GIB, 8 * GIB, 16)
+    run = plan_run(plan, expand(plan, others), others, lambda _: "intel")
+    assert all(launch.settings.derived_env == () for launch in run)
+    off, _ = environments('[[launch]]\nenv={ I_MPI_OFFLOAD = "0" }\n' + cases, "intel")
+    assert off["I_MPI_OFFLOAD"] == "0"

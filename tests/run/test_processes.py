@@ -48,3 +48,20 @@ def test_a_launchers_message_names_the_rank_by_its_process() -> None:
     assert evidence.told_rank(["=   PID 157 RUNNING AT vm"], ranks) is None
     assert evidence.told_rank(["mpirun noticed that process rank 1 exited on signal 9"], ranks) is None
     assert evidence.told_rank(said, [{"rank": 0, "pid": 0}]) is None
+
+
+def test_of_several_ends_that_a_launcher_tells_of_the_cause_is_one_that_is_not_its_own_work() -> None:
+    """Intel's Hydra, of ranks 0 and 2 that it killed when rank 1 had died."""
+
+    def told(*signals: int) -> list[str]:
+        return [
+            line
+            for rank, number in enumerate(signals)
+            for line in (f"=   RANK {rank} PID 2935{rank} RUNNING AT vm", f"=   KILLED BY SIGNAL: {number} (X)")
+        ]
+
+    ranks = [{"rank": rank, "pid": 29350 + rank} for rank in range(3)]
+    assert evidence.told_rank(told(9, 11, 9), ranks) == 1
+    assert evidence.how_it_ended(255, told(9, 11, 9), "")["signal"] == 11
+    assert evidence.told_rank(told(9, 9, 9), ranks) is None
+    assert evidence.told_rank(told(9), ranks) == 0

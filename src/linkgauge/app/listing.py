@@ -95,10 +95,10 @@ def list_transports(devices: str, as_json: bool) -> None:
     ccl = LibraryVersion() if "ccl" in absent else ccl_version(found.kind)
     nics = {name: LibraryVersion() if name in absent else nic_version(name) for name in NIC_LIBRARIES}
     absent = {**absent, **{name: one.reason for name, one in {"ccl": ccl, **nics}.items() if one.reason}}
-    libraries = {"ccl": f"{RUNTIMES[found.kind].ccl} {ccl.version} at {ccl.file}"} | {
-        name: f"{NIC_LIBRARIES[name].name} {one.version} at {one.file}, or what the MPI library brings"
-        for name, one in nics.items()
-    }
+    libraries = {"ccl": f"{RUNTIMES[found.kind].ccl} {ccl.version} at {ccl.file}"}
+    for name, one in nics.items():
+        brought = ", or what the MPI library brings" if NIC_LIBRARIES[name].with_mpi else ""
+        libraries[name] = f"{NIC_LIBRARIES[name].name} {one.version} at {one.file}{brought}"
     rows = [
         {
             "transport": transport,

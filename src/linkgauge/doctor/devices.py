@@ -8,6 +8,8 @@ from collections import Counter
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
 from linkgauge.doctor.nvml import GpuFacts
 from linkgauge.doctor.readers import Readers
+from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
+from linkgauge.plan.library_settings import mpi_on_devices
 from linkgauge.run.binding import parse_core_list
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
@@ -174,7 +176,7 @@ def mps(readers: Readers) -> Result:
 @check("the MPI library takes device buffers", quick=False)
 def mpi_with_gpus(readers: Readers) -> Result:
     """What the library says; on Cray MPICH, whether its GPU transport library is preloaded."""
-    _, none = _gpus(readers)
+    gpus, none = _gpus(readers)
     if none:
         return none
     if readers.mpi is None:
@@ -187,13 +189,17 @@ def mpi_with_gpus(readers: Readers) -> Result:
         return Result(FAILING, "Cray MPICH without its GPU transport library", "MPI on device buffers crashes",
                       "--env LD_PRELOAD=$PE_MPICH_GTL_DIR/libmpi_gtl_cuda.so (or _hsa), "
                       "--env MPICH_GPU_SUPPORT_ENABLED=1")  # fmt: skip
+    kind = next((kind for kind in GPU_RUNTIMES if RUNTIMES[kind].vendor == gpus[0].vendor), "")
+    if settings := mpi_on_devices(kind, readers.mpi.dialect):
+        return ok(f"{readers.mpi.name} does where it is told to, as runs tell it ({settings[0][0]}={settings[0][1]})")
     knows = readers.mpi_knows_gpus()
     if knows is None:
         return not_checked(f"{readers.mpi.name} does not say")
     if knows:
         return ok(f"{readers.mpi.name} says that it does")
+    wheel = "; pip install --prefix FOLDER impi-rt, then --mpi FOLDER" if gpus[0].vendor == "nvidia" else ""
     return Result(WARNING, f"{readers.mpi.name} has no GPU support", "mpi on device buffers is skipped or crashes; "
-                  "staging still measures host buffers", "--mpi PREFIX of a GPU-aware build")  # fmt: skip
+                  "staging still measures host buffers", "--mpi PREFIX of a GPU-aware build" + wheel)  # fmt: skip
 
 
 @check("UCX was built for the GPUs", quick=False)

@@ -11,7 +11,7 @@ from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.environment import is_secret
-from linkgauge.plan.library_settings import library_settings
+from linkgauge.plan.library_settings import dialect, library_settings, runtime_settings
 from linkgauge.stats.alike import class_rows, members_text, scope_of_case
 from linkgauge.stats.launches import json_object
 
@@ -268,13 +268,16 @@ def _advice(facts: Facts, part: Sequence[tuple[int, list[_Pooled], set[str]]]) -
 
 
 def _exports(facts: Facts, measure: Measure) -> tuple[tuple[str, str], ...]:
-    """Return the variables that make a library do what was measured: the launch's, and those of path and algorithm."""
+    """Return the variables that make a library do what was measured: its memory's, the launch's, path and algorithm."""
     launch = _launch(facts, measure)
     env = json_object(launch.get("env")) if TRANSPORTS[measure.transport].library else {}
     asked = [(name, value) for name, value in env.items() if not is_secret(name)]  # of those the value is not known
     record = facts.records.get(measure.case_key)
     if record is None:
         return tuple(asked)
-    abi = str(json_object(launch.get("mpi")).get("abi") or "")
-    settings, _ = library_settings(Case.from_dimensions(dict(record)), abi)
-    return tuple(dict([*asked, *settings]).items())
+    mpi = json_object(launch.get("mpi"))
+    words = dialect(str(mpi.get("vendor") or ""), str(mpi.get("abi") or ""))
+    case = Case.from_dimensions(dict(record))
+    settings, _ = library_settings(case, words)
+    kind = next((str(rank["device_kind"]) for rank in launch.get("ranks") or ()), "host")
+    return tuple(dict([*runtime_settings(case, kind, words), *asked, *settings]).items())

@@ -179,7 +179,8 @@ class Case:
         Says.HOW, "staging: how bytes cross between hosts' buffers; default by mode.", _WHAT,
         one_of(("default", "mpi", "memcpy"), blank="default")))
     chunk: int = field(default=0, metadata=_of(
-        Says.HOW, "Pipelined variants: chunk size; 0 lets the transport choose.", _WHAT, SIZE, core="chunk_bytes"))
+        Says.HOW, "Pipelined variants: chunk size; 0 lets the transport choose. nixl: bytes of a descriptor; 0: a "
+        "message's.", _WHAT, SIZE, core="chunk_bytes"))
     blocks: int = field(default=0, metadata=_of(
         Says.HOW, "kernel: thread blocks; 0 lets the transport choose.", _WHAT, count(0, 1 << 20)))
     via: int = field(default=-1, metadata=_of(

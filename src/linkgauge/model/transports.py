@@ -18,6 +18,7 @@ class NicLibrary:
     file: str  # as the loader looks for it
     remedy: str  # what brings it
     ways_by: str  # the variable that says which ways it may take
+    with_mpi: bool = True  # MPI libraries may bring one, which ranks then use
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +63,11 @@ _TABLE = (
                     shm_bytes_per_rank=16 << 20,
                     nic_library=NicLibrary("libfabric", "libfabric.so.1", "install libfabric (Debian: libfabric1)",
                                            "FI_PROVIDER")),
+    # What inference frameworks move KV caches by; it stands on UCX.
+    TransportTraits("nixl", "NIXL's transfers between registered memory, by descriptors", library=True,
+                    only_by_name=True, shm_bytes_per_rank=16 << 20,
+                    nic_library=NicLibrary("NIXL", "libnixl_capi.so", "pip install --no-deps nixl-cu13 (or -cu12, for "
+                                           "a driver of CUDA 12)", "UCX_TLS", with_mpi=False)),
     TransportTraits("mpi", "the MPI library, on device or host buffers", library=True, by_mpi=True,
                     needs_processes=True, shm_bytes_per_rank=16 << 20),
 )  # fmt: skip

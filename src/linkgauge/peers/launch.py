@@ -49,6 +49,7 @@ def started(
 
     `ccl`: it uses NCCL or RCCL. EnvironmentLackingError where it cannot be made to load what our side loads.
     """
+    from linkgauge.plan.library_settings import mpi_on_devices
     from linkgauge.run.launchers import launcher_for
     from linkgauge.run.launchers.base import LaunchRequest
     from linkgauge.run.mpi_library import resolve
@@ -58,6 +59,7 @@ def started(
     found = shared(program, [one for one in ours if one is not None])
     command, environment = [str(program), *arguments], dict(found.environment)
     if mpi is not None:
+        environment |= mpi_on_devices(request.runtime, mpi.dialect)
         launcher = launcher_for(mpi)
         asked = LaunchRequest(rows[0].ranks, command, environment, bind=request.bind, hosts=request.hosts_of(rows[0]))
         command, environment = launcher.command(asked), {**launcher.environment(asked), **environment}

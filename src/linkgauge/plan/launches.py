@@ -38,7 +38,7 @@ class LaunchSettings:
 
     mpi: str
     env: tuple[tuple[str, str], ...]
-    derived_env: tuple[tuple[str, str], ...]  # from path and algorithm
+    derived_env: tuple[tuple[str, str], ...]  # from path, algorithm and what the memory needs
     launcher_args: tuple[str, ...]
     bind: str
     threads: bool
@@ -116,11 +116,11 @@ def group(
     plan: Plan,
     planned: Sequence[PlannedCase],
     machine: PlanMachine,
-    abi_of: Callable[[str], str],
+    dialect_of: Callable[[str], str],
 ) -> list[tuple[LaunchSettings, list[Case], list[tuple[Case, str]]]]:
     """Launch settings with the cases to measure and those to skip under them, in the plan's order.
 
-    `abi_of` gives an installation's ABI word, which `path` and `algorithm` are translated for.
+    `dialect_of` gives an installation's, which `path`, `algorithm` and device memory are translated for.
     """
     _check_count(plan, len(planned))
     groups: dict[LaunchSettings, tuple[dict[str, Case], dict[str, tuple[Case, str]]]] = {}
@@ -133,7 +133,7 @@ def group(
                 again = not table.threads and table.mpi != first_mpi and not env and not one.launch
                 if again and not TRANSPORTS[one.case.transport].by_mpi:
                     continue
-                _place(groups, one, table, env, machine, abi_of(table.mpi))
+                _place(groups, one, table, env, machine, dialect_of(table.mpi))
     return [(settings, list(cases.values()), list(skips.values())) for settings, (cases, skips) in groups.items()]
 
 
@@ -143,11 +143,11 @@ def _place(
     table: LaunchTable,
     env: tuple[tuple[str, str], ...],
     machine: PlanMachine,
-    abi: str,
+    dialect: str,
 ) -> None:
     case = one.case
-    derived, unknown = library_settings(case, abi)
-    derived += tuple(one for one in runtime_settings(case, machine.kind) if one[0] not in dict(env))
+    derived, unknown = library_settings(case, dialect)
+    derived += tuple(one for one in runtime_settings(case, machine.kind, dialect) if one[0] not in dict(env))
     per_device = beside.ranks_per_device(case)
     reason = one.skip or wrong_mode_reason(case, table, machine) or unknown
     settings = LaunchSettings(
@@ -173,7 +173,7 @@ def _place(
 
 
 def with_other_mpi(
-    settings: LaunchSettings, cases: Sequence[Case], mpi: str, abi: str, machine: PlanMachine
+    settings: LaunchSettings, cases: Sequence[Case], mpi: str, dialect: str, machine: PlanMachine
 ) -> tuple[LaunchSettings, dict[str, str]]:
     """What a launch of these cases is started with under another MPI library, or in threads where `mpi` is empty.
 
@@ -192,7 +192,7 @@ def with_other_mpi(
     )
     groups: dict[LaunchSettings, tuple[dict[str, Case], dict[str, tuple[Case, str]]]] = {}
     for case in cases:
-        _place(groups, PlannedCase(case), table, settings.env, machine, abi)
+        _place(groups, PlannedCase(case), table, settings.env, machine, dialect)
     reasons = {key: reason for _, skips in groups.values() for key, (_, reason) in skips.items()}
     return next((one for one, (kept, _) in groups.items() if kept), settings), reasons
 
@@ -212,13 +212,13 @@ def plan_run(
     plan: Plan,
     planned: Sequence[PlannedCase],
     machine: PlanMachine,
-    abi_of: Callable[[str], str] = lambda _: "",
+    dialect_of: Callable[[str], str] = lambda _: "",
 ) -> tuple[PlannedLaunch, ...]:
     """The launches of a run: `plan.repeat` fresh ones of each group, cases shuffled, cut to the time limit by value.
 
     With a time limit the most telling cases of every group come first and those beyond the limit are left out.
     """
-    groups = [found for found in group(plan, planned, machine, abi_of) if found[1] or found[2]]
+    groups = [found for found in group(plan, planned, machine, dialect_of) if found[1] or found[2]]
     steps = {one.case.case_key: one.step for one in planned if one.step is not None}
     kept = _within_time(groups, plan, machine)
     launches: list[PlannedLaunch] = []

@@ -28,7 +28,7 @@ _CCL_MESSAGES = "send_recv"
 _CCL_MESSAGE_PATTERNS = ("alltoall", "gather", "scatter")
 _CCL_ALGORITHMS = ("ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
 
-# How each ABI's libraries are told which way device buffers go inside a node.
+# How each dialect's libraries are told which way device buffers go inside a node.
 _MPI_PATHS: dict[str, dict[str, Settings]] = {
     "openmpi": {
         "direct": (("UCX_TLS", "self,sm,cuda_copy,cuda_ipc,rocm_copy,rocm_ipc"),),
@@ -38,7 +38,17 @@ _MPI_PATHS: dict[str, dict[str, Settings]] = {
         "direct": (("MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD", "1"), ("MPICH_GPU_IPC_ENABLED", "1")),
         "host": (("MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD", "-1"), ("MPICH_GPU_IPC_ENABLED", "0")),
     },
+    "intel": {"direct": (("I_MPI_OFFLOAD_IPC", "1"),), "host": (("I_MPI_OFFLOAD_IPC", "0"),)},
 }
+# Of vendors whose libraries have an ABI of another's, and variables of their own (Intel MPI developer reference).
+_DIALECTS = ("intel",)
+# What a library must be told before it takes a GPU's pointers. Intel's ends its process where it is told so and finds
+# no driver, and it looks for a name of that which only a toolkit's or a container's links have.
+_MPI_ON_DEVICES: dict[tuple[str, str], Settings] = {
+    ("intel", "cuda"): (
+        ("I_MPI_OFFLOAD", "1"), ("I_MPI_OFFLOAD_MODE", "cuda"), ("I_MPI_OFFLOAD_CUDA_LIBRARY", "libcuda.so.1"),
+    ),
+}  # fmt: skip
 # MPI_T control variables of collectives: pattern -> name of the collective in each library.
 _MPI_COLLECTIVES = {
     "allreduce": "allreduce", "allgather": "allgather", "alltoall": "alltoall", "broadcast": "bcast",
@@ -46,18 +56,23 @@ _MPI_COLLECTIVES = {
 }  # fmt: skip
 
 
-def library_settings(case: Case, abi: str) -> tuple[Settings, str]:
+def dialect(vendor: str, abi: str) -> str:
+    """Whose words an MPI library is told in: its vendor's where that has its own, else its ABI's ("mpich", ...)."""
+    return vendor if vendor in _DIALECTS else abi
+
+
+def library_settings(case: Case, dialect: str) -> tuple[Settings, str]:
     """The environment that follows from the case's path and algorithm, and the reason where none is known.
 
-    `abi` is the MPI library's ("mpich", "openmpi", ...), which decides how it is told. An unknown word is a reason to
-    skip, not an error: another machine's library may know it.
+    `dialect` is the MPI library's, which decides how it is told. An unknown word is a reason to skip, not an error:
+    another machine's library may know it.
     """
     if not case.path and not case.algorithm:
         return (), ""
     if case.transport == "ccl":
         return _ccl(case)
     if case.transport == "mpi":
-        return _mpi(case, abi)
+        return _mpi(case, dialect)
     library = NIC_LIBRARIES.get(case.transport)
     if library is not None and case.path:
         return (), (f"{case.transport} knows no path '{case.path}': leave --path out; --env {library.ways_by}=... says "
@@ -65,9 +80,19 @@ def library_settings(case: Case, abi: str) -> tuple[Settings, str]:
     return (), ""
 
 
-def runtime_settings(case: Case, kind: str) -> Settings:
-    """The environment that the devices' runtime needs for the case's use of managed memory; empty on CUDA and hosts."""
-    return tuple((name, value) for use, name, value in RUNTIMES[kind].managed_env if use == case.managed)
+def runtime_settings(case: Case, kind: str, dialect: str) -> Settings:
+    """The environment that the case's memory needs on devices of that kind.
+
+    For its use of managed memory, by the runtime (none on CUDA and hosts); for MPI on device memory, by the library.
+    """
+    settings = tuple((name, value) for use, name, value in RUNTIMES[kind].managed_env if use == case.managed)
+    on_devices = case.transport == "mpi" and {case.source_memory, case.target_memory} & {"device", "managed"}
+    return settings + (mpi_on_devices(kind, dialect) if on_devices else ())
+
+
+def mpi_on_devices(kind: str, dialect: str) -> Settings:
+    """What an MPI library must be told before it takes memory of devices of that kind; none for most."""
+    return _MPI_ON_DEVICES.get((dialect, kind), ())
 
 
 def _ccl(case: Case) -> tuple[Settings, str]:
@@ -94,10 +119,10 @@ def _ccl(case: Case) -> tuple[Settings, str]:
     return settings, ""
 
 
-def _mpi(case: Case, abi: str) -> tuple[Settings, str]:
+def _mpi(case: Case, dialect: str) -> tuple[Settings, str]:
     settings: Settings = ()
     if case.path:
-        known = _MPI_PATHS.get(abi, {})
+        known = _MPI_PATHS.get(dialect, {})
         if case.path not in known:
             return (), f"no setting of this MPI library is known for path '{case.path}': expected one of " + (
                 ", ".join(known) or "none"
@@ -107,9 +132,11 @@ def _mpi(case: Case, abi: str) -> tuple[Settings, str]:
         collective = _MPI_COLLECTIVES.get(case.pattern)
         if collective is None:
             return (), f"mpi's {case.pattern} has no algorithm to choose"
-        if abi == "mpich":
+        if dialect == "mpich":
             settings += ((f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM", case.algorithm),)
-        elif abi == "openmpi":
+        elif dialect == "intel":
+            settings += ((f"I_MPI_ADJUST_{collective.upper()}", case.algorithm),)
+        elif dialect == "openmpi":
             settings += (
                 ("OMPI_MCA_coll_tuned_use_dynamic_rules", "1"),
                 (f"OMPI_MCA_coll_tuned_{collective}_algorithm", case.algorithm),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import itertools
 import json
 import os
 import re
@@ -33,6 +34,7 @@ MAX_STACK_CHARACTERS = 16_000
 _STACK_WAIT_S = 1.0
 _PYSPY_TIMEOUT_S = 10
 
+_ENDS_OTHERS = (signal.SIGKILL, signal.SIGTERM)  # by which launchers end the ranks beside one that has ended
 _NUMBERS = {signal.strsignal(one): int(one) for one in signal.Signals}
 
 # A line that says what is wrong: launchers frame it with rules, and others print all of their help after it.
@@ -183,12 +185,13 @@ def how_it_ended(return_code: int, output: list[str], stacks: str) -> dict[str, 
     text = "\n".join(output)
     found: dict[str, Any] = {"launcher_status": return_code}
     patterns = [pattern for one in FAMILIES for pattern in one.signal_patterns]
-    numbers = [int(match[1]) for pattern in patterns if (match := re.search(pattern, text))]
+    numbers = [int(number) for pattern in patterns for number in re.findall(pattern, text)]
     by_name = [one.signal_names_pattern for one in FAMILIES if one.signal_names_pattern]
     named = [name for pattern in by_name for name in re.findall(pattern, text, flags=re.MULTILINE)]
     numbers += [number for name in named if (number := _NUMBERS.get(name)) is not None]
     if numbers:
-        return found | {"signal": numbers[0], "signal_name": signal_name(numbers[0]), "by": "launcher"}
+        number = next((one for one in numbers if one not in _ENDS_OTHERS), numbers[0])
+        return found | {"signal": number, "signal_name": signal_name(number), "by": "launcher"}
     match = re.search(r"Fatal Python error: (.+)", stacks)
     number = _NUMBERS.get(match[1].strip()) if match else None
     if number is not None:
@@ -214,12 +217,21 @@ def _is_signal(number: int) -> bool:
 
 
 def told_rank(output: list[str], ranks: Sequence[Mapping[str, Any]]) -> int | None:
-    """The rank of whose end the launcher's message tells, by the process id that some print; else None."""
+    """The rank of whose end the launcher's message tells, by the process id that some print; else None.
+
+    Intel's Hydra tells of every rank, those that it ended itself too: of several the one whose end is not such.
+    """
     from linkgauge.run.launchers import FAMILIES
 
     text = "\n".join(output)
-    matches = (re.search(one.pid_pattern, text) for one in FAMILIES if one.pid_pattern)
-    pid = next((int(match[1]) for match in matches if match), 0)
+    told: list[tuple[int, bool]] = []  # process, whether the launcher may have ended it
+    for one in FAMILIES:
+        starts = list(re.finditer(one.pid_pattern, text)) if one.pid_pattern else []
+        for this, after in itertools.zip_longest(starts, starts[1:]):
+            words = text[this.start() : after.start() if after else None]
+            signals = (re.search(pattern, words) for pattern in one.signal_patterns)
+            told.append((int(this[1]), any(int(match[1]) in _ENDS_OTHERS for match in signals if match)))
+    pid = told[0][0] if len(told) == 1 else next((one for one, ended in told if not ended), 0)
     return next((int(rank["rank"]) for rank in ranks if pid and rank["pid"] == pid), None)
 
 

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, UsageError, nearest
+from linkgauge.plan.library_settings import dialect
 from linkgauge.run.launchers import FAMILIES, in_allocation
 from linkgauge.run.launchers.base import Launcher
 
@@ -44,6 +45,7 @@ _LIBRARY_NAMES = {
     "openmpi": ("libmpi.so.40", "libmpi.so.80", "libmpi.so"),
     "mpich": ("libmpi.so.12", "libmpich.so.12", "libmpi_cray.so.12", "libmpi_gnu.so.12", "libmpi.so"),
 }
+_WHEELS = {name: _LIBRARY_NAMES.get(name, _LIBRARY_NAMES["mpich"]) for name in ("mpich", "openmpi", "impi-rt")}
 _VENDORS = {"mpich": "MPICH", "openmpi": "Open MPI", "intel": "Intel MPI", "cray": "Cray MPICH", "mvapich": "MVAPICH"}
 _DEBIAN_FOLDERS = ("openmpi/lib", "mpich/lib", "")
 
@@ -73,6 +75,11 @@ class MpiInstallation:
         """Its vendor's name, version and where it was found: `MPICH 5.0.2 (wheel)`."""
         known = _VENDORS.get(self.vendor, "")
         return f"{known} {self.version} ({self.source})" if known else f"{self.name} ({self.source})"
+
+    @property
+    def dialect(self) -> str:
+        """Whose words its settings are in (plan/library_settings.py)."""
+        return dialect(self.vendor, self.abi)
 
     @property
     def build(self) -> str:
@@ -224,7 +231,7 @@ def _wheel_files() -> Iterator[tuple[Path, Path, str]]:
     """(launcher, library, distribution) of the MPI wheels of this Python."""
     from importlib import metadata
 
-    for distribution, names in (("mpich", _LIBRARY_NAMES["mpich"]), ("openmpi", _LIBRARY_NAMES["openmpi"])):
+    for distribution, names in _WHEELS.items():
         try:
             files = metadata.distribution(distribution).files or []
         except metadata.PackageNotFoundError:

@@ -115,7 +115,7 @@ def made_for(
     without: str = "",
 ) -> Prepared:
     """The cases of a plan in launches. EnvironmentLackingError where all need an MPI library and there is none."""
-    launches = plan_run(plan, cases, machine, lambda name: mpis[name].abi if name in mpis else "")
+    launches = plan_run(plan, cases, machine, lambda name: mpis[name].dialect if name in mpis else "")
     if without and not any(launch.cases for launch in launches):
         raise EnvironmentLackingError(without)
     return Prepared(

@@ -64,8 +64,10 @@ class Pending:
         Where none can it stays as it is, and false is returned, unless `may_hold_all`.
         """
         entries = [*self.entries.values(), *(entry for entry, _ in self.held.values())]
-        name, abi = (mpi.name, mpi.abi) if mpi is not None else ("", "")
-        settings, reasons = with_other_mpi(self.planned.settings, [entry.case for entry in entries], name, abi, machine)
+        name, dialect = (mpi.name, mpi.dialect) if mpi is not None else ("", "")
+        settings, reasons = with_other_mpi(
+            self.planned.settings, [entry.case for entry in entries], name, dialect, machine
+        )
         if len(reasons) == len(entries) and not may_hold_all:
             return False
         self.give_back()

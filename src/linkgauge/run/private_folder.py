@@ -29,8 +29,8 @@ _SEGMENTS = "segments.json"
 _NAMELESS = ".new-"  # in the making, or being removed
 _YOUNG_S = 600.0  # whose process cannot be told
 _ATTEMPTS = 20
-# How MPICH, UCX and NCCL begin the names of theirs: no setting of MPICH's and NCCL's gives them another place.
-_LIBRARIES_SEGMENTS = ("mpich_shm_", "ucx_shm_posix_", "nccl-")
+# How MPICH, Intel MPI, UCX and NCCL begin the names of theirs: no setting but UCX's gives them another place.
+_LIBRARIES_SEGMENTS = ("mpich_shm_", "Intel_MPI_", "ucx_shm_posix_", "nccl-")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,7 @@ from linkgauge.run.gathering import Link, MpiLink, Ranks
 from linkgauge.run.observe import clock_rows, load_rows, step_rows
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.spec import WorkerSpec, core_case, job_ranks, rank_list
-from linkgauge.run.transports import ccl_library, library_folders
+from linkgauge.run.transports import ccl_library, library_folders, version_of_nixl
 
 
 class Session(Protocol):
@@ -91,14 +91,14 @@ class CoreSession:
         return {name: version, f"{name} file": file}
 
     def _nic_versions(self) -> dict[str, str]:
-        """Version and file of UCX and libfabric, where the launch has a case of it and it can be opened."""
+        """Version and file of each network library that the launch has a case of and that can be opened."""
         found: dict[str, str] = {}
         for name in NIC_LIBRARIES.keys() & {entry.case.transport for entry in self._spec.cases}:
             try:
                 version, file = getattr(self._core, f"{name}_version")(self._ccl_places[1])
             except self._core.Unsupported:
                 continue  # each case says why
-            found |= {name: version, f"{name} file": file}
+            found |= {name: version or version_of_nixl(file), f"{name} file": file}
         return found
 
     def measure(self, case: Case) -> RankOutcome:

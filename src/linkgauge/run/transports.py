@@ -13,6 +13,7 @@ from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
 
 _VERSION_TIMEOUT_S = 60
+_NIXL_PACKAGES = ("nixl_cu13", "nixl_cu12")
 
 
 def ccl_library(kind: str) -> Path | None:
@@ -25,12 +26,13 @@ def ccl_library(kind: str) -> Path | None:
 
 
 def library_folders() -> list[Path]:
-    """Folders of libraries in wheels of this Python (nvidia/*/lib, libucx/lib), and those that the user's loader knows.
+    """Folders of libraries in wheels of this Python (nvidia/*/lib, libucx/lib, NIXL's), and those of the user's loader.
 
     Last the folder in which MPICH's wheel brings a UCX and a libfabric.
     """
     found: list[Path] = []
-    for package, libraries in (("nvidia", "*/lib"), ("libucx", "lib")):
+    nixl = ((package, f"../.{package}.mesonpy.libs") for package in _NIXL_PACKAGES)
+    for package, libraries in (("nvidia", "*/lib"), ("libucx", "lib"), *nixl):
         spec = importlib.util.find_spec(package)
         for place in (spec.submodule_search_locations or []) if spec is not None else []:
             found += sorted(path for path in Path(place).glob(libraries) if path.is_dir())
@@ -57,8 +59,16 @@ def ccl_version(kind: str) -> LibraryVersion:
 
 
 def nic_version(transport: str) -> LibraryVersion:
-    """The version and the file of `ucx`'s or `ofi`'s library that ranks use whose MPI library has not brought one."""
-    return _asked(f"{transport}_version(folders)")
+    """The version and the file of a network library that ranks use whose MPI library has not brought one."""
+    found = _asked(f"{transport}_version(folders)")
+    return found if found.version else dataclasses.replace(found, version=version_of_nixl(found.file))
+
+
+def version_of_nixl(file: str) -> str:
+    """The version of the wheel that a file is of, since NIXL's C API tells none; empty where it is of none."""
+    facts = sorted(Path(file).parents[1].glob("nixl_cu1*.dist-info"))
+    named = {path.name.split("-")[0]: path.name.removesuffix(".dist-info").split("-")[1] for path in facts}
+    return next((version for name, version in named.items() if f".{name}." in file), "")
 
 
 def _asked(call: str, *words: str) -> LibraryVersion:
@@ -68,8 +78,9 @@ def _asked(call: str, *words: str) -> LibraryVersion:
     program = (
         "import sys; from linkgauge import _core; from linkgauge.run.transports import ccl_library, library_folders\n"
         "folders = [str(folder) for folder in library_folders()]\n"
-        f"try: print(*_core.{call}, sep='\\n')\n"
-        "except Exception as error: sys.exit(str(error))"
+        f"try: said = _core.{call}\n"
+        "except Exception as error: sys.exit(str(error))\n"
+        "print(*(said if isinstance(said, tuple) else ('unknown', said)), sep='\\n')"
     )
     try:
         done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, errors="replace",

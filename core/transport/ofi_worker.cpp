@@ -24,8 +24,14 @@ class Registered final : public nic::Memory {
       asked.iface = kRocmMemory;
     }
     Registration* made = nullptr;
-    worker.library().check(worker.domain_->registration->regattr(&worker.domain_->object, &asked, 0, &made),
-                           "fi_mr_regattr");
+    const auto status = worker.domain_->registration->regattr(&worker.domain_->object, &asked, 0, &made);
+    // A provider may offer device memory (FI_HMEM) in a libfabric that was built without that device's runtime.
+    if (status != 0 && region.type != nic::MemoryType::kHost) {
+      throw Unsupported("libfabric's provider " + std::string(worker.info_->fabric_attr->prov_name) +
+                        " registers no memory of this device (fi_mr_regattr says " + std::to_string(status) +
+                        "): it takes a libfabric that was built for it");
+    }
+    worker.library().check(status, "fi_mr_regattr");
     registration_.reset(made);
     if ((mode & kMrEndpoint) != 0) {
       const ObjectCalls& calls = *made->object.calls;

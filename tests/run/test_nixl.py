@@ -67,6 +67,7 @@ def test_it_runs_by_name_and_says_what_it_took(tmp_path: Path) -> None:
         assert chosen.get("descriptors") == ("32 a message" if row.case.chunk else None)
 
 
+@needs_nixl
 def test_all_leaves_it_out_and_a_path_is_refused(tmp_path: Path) -> None:
     assert "nixl" not in DIMENSIONS["transport"].from_text("all")
     words = ["--transport", "nixl", "--pattern", "pingpong", "--size", "8", "--devices", "host:2", "--path", "direct"]

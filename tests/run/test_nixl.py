@@ -61,6 +61,7 @@ def test_it_runs_by_name_and_says_what_it_took(tmp_path: Path) -> None:
     (launch,) = run.launches.to_pylist()
     versions = json.loads(launch["versions"])
     assert Path(versions["nixl file"]).name == "libnixl_capi.so"
+    assert transports.nic_version("nixl").version == versions["nixl"]
     for row in rows:
         chosen = json.loads(row.record["evidence"]).get("chosen", {})
         assert chosen.get("backend") == "UCX", row.case
@@ -85,4 +86,4 @@ def test_what_would_bring_it_is_named_and_its_version_is_its_wheels(
         (tmp_path / f"nixl_cu{number}-1.{number}.0.dist-info").mkdir()
         file = tmp_path / f".nixl_cu{number}.mesonpy.libs" / "libnixl_capi.so"
         assert version_of_nixl(str(file)) == f"1.{number}.0"
-    assert version_of_nixl("/opt/nvidia/nixl/lib/libnixl_capi.so") == ""
+    assert version_of_nixl("/opt/nvidia/nixl/lib/libnixl_capi.so") == version_of_nixl("libnixl_capi.so") == ""

@@ -13,6 +13,7 @@ from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
 
 _VERSION_TIMEOUT_S = 60
+_UNKNOWN = "unknown"
 _NIXL_PACKAGES = ("nixl_cu13", "nixl_cu12")
 
 
@@ -61,12 +62,14 @@ def ccl_version(kind: str) -> LibraryVersion:
 def nic_version(transport: str) -> LibraryVersion:
     """The version and the file of a network library that ranks use whose MPI library has not brought one."""
     found = _asked(f"{transport}_version(folders)")
-    return found if found.version else dataclasses.replace(found, version=version_of_nixl(found.file))
+    if found.version != _UNKNOWN:
+        return found
+    return dataclasses.replace(found, version=version_of_nixl(found.file) or _UNKNOWN)
 
 
 def version_of_nixl(file: str) -> str:
     """The version of the wheel that a file is of, since NIXL's C API tells none; empty where it is of none."""
-    facts = sorted(Path(file).parents[1].glob("nixl_cu1*.dist-info"))
+    facts = sorted(Path(file).parent.parent.glob("nixl_cu1*.dist-info"))
     named = {path.name.split("-")[0]: path.name.removesuffix(".dist-info").split("-")[1] for path in facts}
     return next((version for name, version in named.items() if f".{name}." in file), "")
 
@@ -80,7 +83,7 @@ def _asked(call: str, *words: str) -> LibraryVersion:
         "folders = [str(folder) for folder in library_folders()]\n"
         f"try: said = _core.{call}\n"
         "except Exception as error: sys.exit(str(error))\n"
-        "print(*(said if isinstance(said, tuple) else ('unknown', said)), sep='\\n')"
+        f"print(said[0] or '{_UNKNOWN}', said[1], sep='\\n')"
     )
     try:
         done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, errors="replace",

@@ -9,7 +9,11 @@ import pytest
 
 from linkgauge.app import cli
 from linkgauge.model.case import Case
+from linkgauge.tune.confirm import tune
 from linkgauge.tune.exports import files, launcher_line, tuner_rows
+from linkgauge.tune.page import sentence
+from linkgauge.tune.record import Config, Outcome
+from linkgauge.tune.search import Factor
 
 FOR = ["tune", "--pattern", "allreduce", "--transport", "mpi", "--devices", "host:2"]
 ASKED = [*FOR, "--size", "8"]
@@ -68,3 +72,21 @@ def test_a_tuner_table_has_a_row_a_collective_over_its_sizes() -> None:
     assert tuner_rows(environment, cases, 1) == ["allreduce,8,1048576,nvls_tree,simple,8,1,4,-1,-1"]
     assert tuner_rows({**environment, "NCCL_BUFFSIZE": "8388608"}, cases, 1) == []
     assert tuner_rows({"NCCL_MIN_CTAS": "8"}, cases, 1) == []
+
+
+class NothingIsMeasured:
+    """A bench of which no launch counts."""
+
+    def measure(self, config: Config, *, guards: bool) -> Outcome:
+        return Outcome({}, {}, "skipped: ccl moves data between ranks")
+
+    def left(self) -> float:
+        return 1.0
+
+    def unread(self, config: Config) -> frozenset[str]:
+        return frozenset()
+
+
+def test_why_nothing_could_be_measured_is_the_answer() -> None:
+    found = tune([Factor("NCCL_ALGO", ("Ring", "Tree"), False)], NothingIsMeasured())
+    assert sentence(found, "this") == ("this: no launch of the default counts: skipped: ccl moves data between ranks.")

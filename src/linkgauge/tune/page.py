@@ -51,6 +51,8 @@ def sentence(found: Found, subject: str) -> str:
     """The answer in a sentence."""
     launches = len(found.record.launched)
     best = found.best
+    if not launches and found.record.default_bad:
+        return f"{subject}: no launch of the default counts: {found.record.default_bad}."
     if best is None or best.gain is None:
         why = f": {found.confirmed[0].problem}" if found.confirmed else ""
         return f"{subject}: nothing to export is proved to be faster than the default{why} ({launches} launches)."

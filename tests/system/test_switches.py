@@ -155,6 +155,16 @@ def test_where_all_pairs_are_alike_nothing_is_inferred(seed: int) -> None:
     assert inferred(measured(layout, seed, noise=0.03, levels={"switch": 1.0}), "latency") is None
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_slow_nodes_are_no_switches_of_their_own(seed: int) -> None:
+    chance = random.Random(seed)
+    layout = Layout(((chance.randint(4, 12),),))
+    slow = set(chance.sample(layout.nodes, chance.randint(1, 2)))
+    times = measured(layout, seed, noise=0.03, levels={"switch": 1.0})
+    factor = chance.uniform(1.3, 4)
+    assert inferred({pair: time * (factor if slow & {*pair} else 1) for pair, time in times.items()}, "latency") is None
+
+
 def test_pairs_that_lack_or_too_few_nodes_infer_nothing() -> None:
     times = measured(LAYOUT, 1, noise=0.0, levels={"switch": 1.0, "group": 2.0, "other group": 4.0})
     lacking = {pair: time for pair, time in times.items() if set(pair) != {"n0", "n7"}}

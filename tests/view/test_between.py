@@ -11,6 +11,7 @@ import pytest
 from cluster.layout import Layout
 from linkgauge.stats.summary import summarise
 from linkgauge.store.run import Run, load
+from linkgauge.view import charts, charts_pairs
 from linkgauge.view.between import distance_lines, places_line
 from linkgauge.view.results import Results
 from synthetic import make_case, make_run
@@ -70,3 +71,29 @@ def test_on_one_node_nothing_is_said(tmp_path: Path) -> None:
     assert distance_lines(results, "GB/s") == []
     assert places_line(results.kinds) == ""
     assert results.crossings == {}
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_matrix_of_many_nodes_is_of_their_switches_and_shows_the_worst(stored: bool, tmp_path: Path) -> None:
+    pytest.importorskip("altair")
+    hosts = [f"n{number}" for number in range(40)]
+    cases = [make_case("mpi", "unidirectional", SIZE, pair) for pair in itertools.permutations(range(40), 2)]
+    above = {host: [f"s{number // 5}", "core"] for number, host in enumerate(hosts)}
+
+    def time_ns(case: Any) -> float:
+        return SIZE / (5e9 if 17 in case.devices else 10e9) * 1e9
+
+    info = {"switches": {"source": "rack.txt", "above": above}} if stored else {}
+    make_run(tmp_path / "run", cases=cases, samples=2, time_ns=time_ns, hosts=hosts, info=info)
+    results = Results(load(tmp_path / "run"))
+    ((_, rows),) = results.matrices
+    spec = charts.spec_of(charts.themed(charts_pairs.pair_matrix(results, rows, "GB/s")))
+    (cells,) = spec["datasets"].values()
+    names = [f"s{number}" for number in range(8)] if stored else [f"{at} to {at + 1}" for at in range(0, 40, 2)]
+    assert {cell["from"] for cell in cells} == {cell["to"] for cell in cells} == set(names)
+    assert sum(cell["pairs"] for cell in cells) == 40 * 39
+    slow = "s3" if stored else "16 to 17"
+    for cell in cells:
+        assert cell["value"] == pytest.approx(5 if slow in (cell["from"], cell["to"]) else 10, rel=0.05)
+        assert ("17" in cell["pair"].split(" to ")) == (slow in (cell["from"], cell["to"]))
+    assert spec["layer"][0]["width"] <= 900 if "width" in spec["layer"][0] else spec["width"] <= 900

@@ -215,7 +215,8 @@ def inferred(times: Mapping[tuple[str, str], float], what: str) -> Switches | No
     `times`: of each two nodes, in either order or both, a latency or the time of a message, the lower the nearer. Nodes
     are joined by average linkage (scipy) of the logarithms; the joins' heights, sorted, fall into levels where one
     is 15 % above the one before and the gap is wider than what levels spread by. The lowest level is a switch, the
-    second a group; what is above is other groups. A tree has two or three levels: with more, or one, nothing is said.
+    second a group; what is above is other groups. A tree has two or three levels: with more, or one, nothing is said,
+    and nothing where a node is alone on its switch: a slow node looks so too.
     `what`: of what the times are, for the source's words.
     """
     import numpy as np
@@ -244,6 +245,8 @@ def inferred(times: Mapping[tuple[str, str], float], what: str) -> Switches | No
     above: dict[str, tuple[str, ...]] = dict.fromkeys(nodes, ())
     for level, cut in enumerate(cuts):
         labels = fcluster(joins, cut, criterion="distance")
+        if level == 0 and min(np.bincount(labels)[1:]) < 2:
+            return None
         names: dict[int, str] = {}
         for node in nodes:  # named by the first node below
             label = int(labels[at[node]])

@@ -14,6 +14,7 @@ from linkgauge.view.row import Row
 from linkgauge.view.units import RATE_UNITS, digits
 
 _LABELLED_ARROWS = 24
+_MOST_CELLS = 32  # a side
 QUANTITIES = ("latency", "goodput", "share", "hops")
 
 
@@ -23,43 +24,56 @@ def pair_matrix(
     """Return the ordered pairs of one pattern, mechanism and size as a heat map, a row a source.
 
     `quantity` is one of QUANTITIES: latency in µs, goodput in `unit`, the share of the least bound in %, or hops: the
-    links on a shortest path of the described system. Pairs that were not measured stay empty.
+    links on a shortest path of the described system. Pairs that were not measured stay empty. Of very many devices a
+    cell is a switch's by a switch's, or else a block's by a block's, and shows its worst pair, which the middle hides.
     """
     alt = charts.altair()
     value, name = _quantity(results, quantity, unit, ceilings)
-    devices = sorted({device for row in rows for device in row["devices"]})
-    data: list[dict[str, Any]] = []
+    reverse = quantity in ("latency", "hops")
+    every = sorted({device for row in rows for device in row["devices"]})
+    ends_are, blocks = _blocks(results, every)
+    devices: list[int] | list[str] = every if blocks is None else list(dict.fromkeys(blocks.values()))
+    if blocks is not None:
+        name = f"{name}, the worst pair"
+    cells_of: dict[tuple[int | str, int | str], list[tuple[float, str]]] = {}
     for row in rows:
         number = value(row)
         if number is not None:
             source, target = pair_of(row)
-            data.append(
-                {
-                    "from": source,
-                    "to": target,
-                    "value": charts.short(number),
-                    "text": str(number) if isinstance(number, int) else digits(number),
-                }
-            )
+            ends = (source, target) if blocks is None else (blocks[source], blocks[target])
+            cells_of.setdefault(ends, []).append((number, f"{source} to {target}"))
+    data: list[dict[str, Any]] = []
+    for (source_words, target_words), numbers in cells_of.items():
+        number, pair = (max if reverse else min)(numbers)
+        data.append(
+            {
+                "from": source_words,
+                "to": target_words,
+                "value": charts.short(number),
+                "text": str(number) if isinstance(number, int) else digits(number),
+                **({"pair": pair, "pairs": len(numbers)} if blocks is not None else {}),
+            }
+        )
     low = min((item["value"] for item in data), default=0)
     high = max((item["value"] for item in data), default=1)
     # The diagonal, inside one device, is often far from the rest: it may not take the colours from the pairs.
     pairs = [item["value"] for item in data if item["from"] != item["to"]]
     if pairs:
         low, high = min(pairs), max(pairs)
-    reverse = quantity in ("latency", "hops")
     span = high - low
     # Colours that span less than a tenth would paint noise.
     middle = (low + high) / 2
     domain = [low, high] if span > 0.1 * abs(middle) else [0.95 * middle, 1.05 * middle]
     scale = alt.Scale(scheme="viridis", reverse=reverse, domain=domain, clamp=True)
     side = cell_width(len(devices))
-    axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
+    axis = alt.Axis(labelAngle=0 if blocks is None else -50, grid=False, domain=False, ticks=False)
     base = alt.Chart(charts.data(data)).encode(
-        x=alt.X("to:O", title="to device", scale=alt.Scale(domain=devices), axis=axis),
-        y=alt.Y("from:O", title="from device", scale=alt.Scale(domain=devices), axis=axis),
+        x=alt.X("to:O", title=f"to {ends_are}", scale=alt.Scale(domain=devices), axis=axis),
+        y=alt.Y("from:O", title=f"from {ends_are}", scale=alt.Scale(domain=devices), axis=axis),
     )
     tips = [alt.Tooltip("from:O", title="from"), alt.Tooltip("to:O", title="to"), alt.Tooltip("value:Q", title=name)]
+    if blocks is not None:
+        tips += [alt.Tooltip("pair:N", title="devices"), alt.Tooltip("pairs:Q", title="of pairs")]
     cells = base.mark_rect(stroke="white", strokeWidth=1.5).encode(
         color=alt.Color("value:Q", title=name, scale=scale, legend=charts.gradient_legend()),
         tooltip=tips,
@@ -70,6 +84,27 @@ def pair_matrix(
         text=alt.Text("text:N"), color=charts.chosen(alt.ColorValue, dark, "white", "black")
     )
     return alt.layer(cells, text).properties(width=side * len(devices), height=side * 0.75 * len(devices))
+
+
+def _blocks(results: Results, devices: list[int]) -> tuple[str, dict[int, str] | None]:
+    """Return the block that each of very many devices is in, and what blocks are: its first switch, else so many
+    neighbours by number. None for as many as a matrix has room for."""
+    if len(devices) <= _MOST_CELLS:
+        return "device", None
+    switches = results.switches
+    host_of = {device: str(rank.get("host") or "") for device, rank in results.kinds.devices.items()}
+    above = {device: (switches.above.get(host_of.get(device, ""), ()) if switches else ()) for device in devices}
+    if all(above.values()) and 2 <= len({names[0] for names in above.values()}) <= _MOST_CELLS:
+        ordered = sorted(devices, key=lambda device: (above[device][::-1], device))
+        return "switch", {device: above[device][0] for device in ordered}
+    size = -(-len(devices) // _MOST_CELLS)
+    parts = [devices[begin : begin + size] for begin in range(0, len(devices), size)]
+    return "devices", {device: f"{part[0]} to {part[-1]}" for part in parts for device in part}
+
+
+def matrix_width(devices: int) -> int:
+    """Return how wide the cells of a matrix of so many devices are together, in pixels."""
+    return cell_width(devices) * min(devices, _MOST_CELLS)
 
 
 def cell_width(devices: int) -> int:

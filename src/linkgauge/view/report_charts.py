@@ -92,7 +92,7 @@ def pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
         page.html('<div class="charts">')
         small, large = group[0], group[-1]
         count = len({device for row in large[1] for device in row["devices"]})
-        width = 70 + charts_pairs.cell_width(count) * count
+        width = 70 + charts_pairs.matrix_width(count)
         shown = [("latency", small)] if len(group) > 1 or small[0]["size"] < 1 << 16 else []
         if large[0]["goodput_bytes_per_s"] is not None and (len(group) > 1 or not shown):
             shown.append(("goodput", large))

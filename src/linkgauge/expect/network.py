@@ -11,7 +11,7 @@ from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
 from linkgauge.stats.distance import stored_switches
 from linkgauge.stats.launches import Places
-from linkgauge.system.switches import INFERRED, SWITCH, Switches
+from linkgauge.system.switches import Switches
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -47,13 +47,7 @@ class Network:
         return self._below[self._switches.above.get(host, ())[:1]] < 2
 
     def level(self, a: str, b: str) -> str:
-        """The distance class of two hosts; empty where it is not known.
-
-        Where the switches were inferred from these very pairs, a host on a switch of its own may be one that is slow:
-        it is then taken to be as near as the others' nearest.
-        """
-        if self._switches.source.startswith(INFERRED) and (self.alone(a) or self.alone(b)):
-            return SWITCH
+        """The distance class of two hosts; empty where it is not known."""
         return self._switches.distance(a, b)
 
     def taken(self, case: Case, launch: int) -> dict[Part, float] | None:

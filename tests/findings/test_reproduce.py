@@ -101,8 +101,16 @@ def test_tasks_that_a_paper_draws_apart_are_drawn_apart(tmp_path: Path) -> None:
 def test_what_no_plan_repeats_is_listed_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["reproduce", "tartan"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "not repeated: 32, 33" in shown
-    assert "it runs no applications" in shown
+    assert "not repeated: table 3: the list of its applications" in shown
+    assert "tartan:36 36, 38" in shown
+
+
+def test_an_applications_memories_are_in_one_picture_and_a_pairs_are_not() -> None:
+    rows = [{"pattern": pattern, "source_memory": memory, "target_memory": memory}
+            for pattern in ("application", "pingpong") for memory in ("device", "pinned")]  # fmt: skip
+    tasks = reproduce._tasks(rows)
+    assert set(tasks) == {("application",), ("pingpong",), ("pingpong", "pinned", "pinned")}
+    assert len(tasks["application",]) == 2
 
 
 def test_copies_by_way_of_each_device_are_asked_of_those_there_are() -> None:

@@ -198,8 +198,8 @@ def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path) -> None:
     assert best["environment"] == {"NCCL_ALGO": "Tree"}
     assert best["read"] == {"NCCL_ALGO": "NCCL_ALGO=Tree (its log: set by environment)"}
     assert best["change"]["share"] < -0.5
-    # Other algorithms were read too, and took as long as the default. NCCL_NTHREADS is rejected only where noise makes it
-    # seem to do something.
+    # Other algorithms were read too, and took as long as the default. NCCL_NTHREADS is rejected only where noise makes
+    # it seem to do something.
     page = (tmp_path / "tuned" / "tuned" / "page.txt").read_text()
     assert not any(f"NCCL_{name}: the library does not read it" in page for name in ("ALGO=Ring", "PROTO=LL"))
     assert not any("NCCL_NTHREADS" in one["environment"] for one in found["confirmed"])

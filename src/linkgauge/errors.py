@@ -59,6 +59,11 @@ class RunFolderError(UsageError):
     """A run folder that is missing, truncated, of another version, or not a run folder at all."""
 
 
+def brief(word: str) -> str:
+    """A word that was typed, for an error: of a very long one its beginning, and how long it is."""
+    return word if len(word) <= 80 else f"{word[:20]}... ({len(word)} characters)"
+
+
 def nearest(word: str, known: Collection[str]) -> str:
     """` (did you mean 'x'?)` where a known word is close, else nothing."""
     import difflib

@@ -106,7 +106,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     [
         (["run", "--seed", "9" * 400], ["--seed", "below 2**63", "400 characters"]),
         (["run", "--seed", "9" * 5000], ["--seed", "below 2**63"]),
-        (["run", "--plan", "p" * 5000], ["no plan 'ppp"]),
+        (["run", "--plan", "p" * 5000], ["no plan 'ppp", "(5000 characters)"]),
         (["run", "--plan", "p" * 5000 + ".toml"], ["File name too long"]),
         (["run", "--out", "o" * 5000, "--quick"], ["File name too long"]),
         (["run", "--json", "--quick"], ["--json", "--dry-run"]),

@@ -11,7 +11,7 @@ import click
 
 from linkgauge.app.command_line import Decorated, option
 from linkgauge.apps import catalogue
-from linkgauge.errors import UsageError, one_line
+from linkgauge.errors import UsageError, brief, one_line
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.dimension import Value, unique
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
@@ -35,8 +35,9 @@ def whole(least: int) -> Callable[[click.Context, click.Parameter, str | None], 
         # Python refuses to read thousands of digits; 2**63 has 19.
         number = int(text) if text.isdecimal() and text.isascii() and len(text) <= 40 else -1
         if not least <= number < 1 << 63:
-            shown = text if len(text) <= 40 else f"{text[:20]}... ({len(text)} characters)"
-            raise UsageError(f"{parameter.opts[0]} '{shown}': expected a whole number of at least {least}, below 2**63")
+            raise UsageError(
+                f"{parameter.opts[0]} '{brief(text)}': expected a whole number of at least {least}, below 2**63"
+            )
         return number
 
     return read

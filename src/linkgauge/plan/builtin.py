@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from linkgauge.errors import UsageError, nearest
+from linkgauge.errors import UsageError, brief, nearest
 from linkgauge.plan.model import Plan
 from linkgauge.plan.papers import FOLDER, PAPERS, paper_plans
 from linkgauge.plan.plan_file import read_plan
@@ -40,4 +40,6 @@ def plan_of(asked: str) -> Plan:
         return read_plan(path)
     if asked in names():
         return builtin_plan(asked)
-    raise UsageError(f"no plan '{asked}'{nearest(asked, names())}: expected a TOML file or one of {', '.join(names())}")
+    raise UsageError(
+        f"no plan '{brief(asked)}'{nearest(asked, names())}: expected a TOML file or one of {', '.join(names())}"
+    )

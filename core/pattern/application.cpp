@@ -355,13 +355,11 @@ class Application final : public Operation {
     return {offset, bytes, context_.rank(), (static_cast<std::uint64_t>(way + 1) << 40) + offset, false};
   }
 
-  std::int64_t spend(std::size_t kind) {
+  void spend(std::size_t kind) {
     const std::int64_t now = now_ns();
-    const std::int64_t spent = now - last_ns_;
-    now_[kind] += spent;
+    now_[kind] += now - last_ns_;
     if (keeps_spans_) keep_span(kStepKinds[kind], now);
     last_ns_ = now;
-    return spent;
   }
 
   void keep_span(const char* kind, std::int64_t now) {
@@ -402,10 +400,10 @@ class Application final : public Operation {
         } else {
           copy(static_cast<std::size_t>(CopyDirection::kWithinDevice), step);
         }
-        return (void)spend(kOnCompute);
+        return spend(kOnCompute);
       case ProgramKind::kCopy:
         copy(which, step);
-        return (void)spend(kOnCopies + which);
+        return spend(kOnCopies + which);
       case ProgramKind::kSend:
       case ProgramKind::kReceive: {
         FlowEnd& end = flows_[which];
@@ -417,7 +415,9 @@ class Application final : public Operation {
         } else {
           end.channel->get(end.flow.target_base + place, end.flow.source_base + place, bytes);
         }
-        now_[kOnPosting] += spend(kOnMessages);
+        const std::int64_t before = last_ns_;
+        spend(kOnMessages);
+        now_[kOnPosting] += last_ns_ - before;
         return;
       }
       case ProgramKind::kWait:
@@ -428,17 +428,17 @@ class Application final : public Operation {
         one.operation->post();
         one.begun = true;
         if (!program_->collectives[which].begun) complete(one);
-        return (void)spend(one.spec.pattern == Pattern::kBarrier ? kOnBarriers : kOnCollectives);
+        return spend(one.spec.pattern == Pattern::kBarrier ? kOnBarriers : kOnCollectives);
       }
       case ProgramKind::kSync:
         if (step.queue < 0) return synchronize_all();
         queues_[static_cast<std::size_t>(step.queue)].stream.synchronize();
-        return (void)spend(kOnSyncs);
+        return spend(kOnSyncs);
       case ProgramKind::kAfter: {
         Queue& before = queues_[which];
         context_.runtime->record(before.event, before.stream.handle());
         context_.runtime->wait(queues_[static_cast<std::size_t>(step.queue)].stream.handle(), before.event);
-        return (void)spend(kOnSyncs);
+        return spend(kOnSyncs);
       }
       case ProgramKind::kLoop:
       case ProgramKind::kEnd:
@@ -481,7 +481,7 @@ class Application final : public Operation {
       flows_[i].pending = false;
       flows_[i].channel->complete(Completion::kLocal);
     }
-    (void)spend(kOnMessages);
+    spend(kOnMessages);
     bool any = false;
     for (ApplicationCollective& one : nested_) {
       any = any || one.begun;

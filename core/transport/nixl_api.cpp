@@ -1,9 +1,9 @@
 #include "transport/nixl_api.h"
 
 #include <memory>
-#include <mutex>
 
 #include "errors.h"
+#include "transport/one_a_process.h"
 
 namespace linkgauge::nixl {
 namespace {
@@ -55,11 +55,7 @@ Library::Library(const std::vector<std::string>& folders) : library_(files_to_tr
 }
 
 const Library& Library::load(const std::vector<std::string>& folders) {
-  static std::mutex mutex;
-  static std::unique_ptr<Library> loaded;  // one in a process, whatever the folders
-  const std::lock_guard lock(mutex);
-  if (!loaded) loaded.reset(new Library(folders));
-  return *loaded;
+  return opened_once<Library>([&] { return std::unique_ptr<Library>(new Library(folders)); });
 }
 
 void Library::fail(Status status, const char* call) const {

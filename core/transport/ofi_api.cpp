@@ -1,7 +1,6 @@
 #include "transport/ofi_api.h"
 
 #include <cstdlib>
-#include <mutex>
 
 #include "errors.h"
 #include "transport/one_a_process.h"
@@ -24,11 +23,7 @@ Library::Library(const std::vector<std::string>& folders) : library_(one_a_proce
 }
 
 const Library& Library::load(const std::vector<std::string>& folders) {
-  static std::mutex mutex;
-  static std::unique_ptr<Library> loaded;  // one in a process, whatever the folders
-  const std::lock_guard lock(mutex);
-  if (!loaded) loaded.reset(new Library(folders));
-  return *loaded;
+  return opened_once<Library>([&] { return std::unique_ptr<Library>(new Library(folders)); });
 }
 
 std::string Library::version() const {

@@ -18,7 +18,11 @@ _KINDS = ("device", "pageable", "pinned", "managed")
     epilog="Example: linkgauge against osu=/opt/osu --tests osu_latency --size 8:1MiB:x2 --mpi openmpi-4.1.4 "
     "--devices host:2",
 )
-@argument("peer", metavar="PEER=FOLDER", help="osu, nccl-tests or nvbandwidth, and where it lies.")
+@argument(
+    "peer",
+    metavar="PEER=FOLDER",
+    help="osu, nccl-tests, nvbandwidth; ucx_perftest, fabtests, perftest (ib_*); and where it lies.",
+)
 @option("--tests", default="", help="Its tests, comma-separated; all by default.")
 @option("--size", default="8,1MiB", help="Sizes: 8, 64KiB, or a range 8:1GiB:x8.")
 @option("--ranks", default="2", help="How many ranks; several: 2,4.")
@@ -34,10 +38,14 @@ _KINDS = ("device", "pageable", "pinned", "managed")
 @option("--warmup", type=click.IntRange(min=0), help="Operations before.")
 @option("--mpi", default="", help="The MPI library of both; without it threads of one process.")
 @option("--devices", default="auto", help="As in linkgauge run.")
-@option("--hosts", metavar="A,B|FILE", help="OSU between these nodes, as in linkgauge run: a pair is of the first two.")
+@option(
+    "--hosts",
+    metavar="A,B|FILE",
+    help="OSU and what is below MPI between these nodes, as in linkgauge run; a pair: the first two.",
+)
 @option("--nodes", metavar="NUMBER", help="So many nodes of this job's or of --hosts, or 'all', as in linkgauge run.")
 @option(
-    "--window", type=click.IntRange(min=1), help="osu_bw, osu_bibw: messages in flight on both sides, instead of 64."
+    "--window", type=click.IntRange(min=1), help="Tests of bandwidth: messages in flight on both sides, instead of 64."
 )
 @option(
     "--memory",
@@ -64,6 +72,7 @@ _KINDS = ("device", "pageable", "pinned", "managed")
     default=Path("against"),
     help="Folder for both sides' results; one of this comparison is gone on with.",
 )
+@option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Set for both sides. May be repeated.")
 @flag("--json", "as_json", help="Print the table as JSON.")
 def against_command(
     peer: str,
@@ -85,6 +94,7 @@ def against_command(
     pairs: int,
     time_limit: str,
     out: Path,
+    variables: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Measure an installed peer and our same cases in turn; show both, the ratio and its interval.
@@ -93,7 +103,7 @@ def against_command(
     so far is written after each round.
     """
     from linkgauge.model.quantity import parse_duration, parse_sizes
-    from linkgauge.peers.catalogue import peer_tests
+    from linkgauge.peers.catalogue import BETWEEN_NODES, peer_tests
     from linkgauge.peers.drive import Outcome, alternate
     from linkgauge.peers.request import Request, rows_of
     from linkgauge.peers.show import named_peer, print_rows, row_of, untold, write_rows
@@ -104,10 +114,11 @@ def against_command(
         raise UsageError(f"--bind '{bind}': expected none or core")
     if buffer not in ("allocated", "plain"):
         raise UsageError(f"--buffer '{buffer}': expected allocated or plain")
-    if name == "osu" and not mpi:
-        raise UsageError("OSU's tests are started by an MPI library: expected --mpi, one of 'linkgauge list mpi'")
-    if name != "osu" and (hosts or nodes or window):
-        raise UsageError(f"--hosts, --nodes and --window are of OSU's tests: leave them out with {name}")
+    if name in BETWEEN_NODES and not mpi:
+        raise UsageError(f"{name} is started by an MPI library's launcher: expected --mpi, one of 'linkgauge list mpi'")
+    if name not in BETWEEN_NODES and (hosts or nodes or window):
+        known = ", ".join(BETWEEN_NODES)
+        raise UsageError(f"--hosts, --nodes and --window are of {known}: leave them out with {name}")
     places = asked_hosts(nodes, hosts)
     if places and bind != "none":
         raise UsageError("--bind core is of one node's cores: leave it out with --hosts and --nodes")
@@ -135,6 +146,7 @@ def against_command(
         buffer=buffer,
         warmup=warmup,
         bind=bind,
+        env=dict(_variable(text) for text in variables),
         max_pairs=pairs,
         time_limit_s=parse_duration(time_limit) / 1e9 if time_limit else None,
     )
@@ -162,6 +174,13 @@ def _ranks(text: str) -> list[int]:
     if not all(word.isdecimal() and 0 < int(word) < 1 << 20 for word in words):
         raise UsageError(f"--ranks '{text}': expected whole numbers, such as 4 or 2,4")
     return sorted({int(word) for word in words})
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"--env '{text}': expected NAME=VALUE")
+    return name, value
 
 
 def _memory(text: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
 
-_OSU_WINDOW = 64  # of osu_bw and osu_bibw, unless -W says another
+_WINDOW = 64  # of osu_bw and osu_bibw, unless -W says another; of others as we ask for it
 _ONE_DEVICE = ("host_to_device", "device_to_host", "local_copy")
 
 
@@ -56,7 +56,7 @@ class PeerTest:
     @property
     def windowed(self) -> bool:
         """Whether its messages in flight are others than the peer's own number, so that the peer is told."""
-        return int(self.case.get("window", _OSU_WINDOW)) != _OSU_WINDOW
+        return int(self.case.get("window", _WINDOW)) != _WINDOW
 
     def with_window(self, window: int) -> PeerTest:
         """The same test with so many messages in flight, where it has several; itself where it has one."""
@@ -77,8 +77,10 @@ class Counts:
 
 
 # What each peer repeats unless told otherwise, for small and for large sizes, and above which size that is. OSU 7.4's
-# own (its osu_util.h); nccl-tests' own 20 leave small sizes too noisy to compare within 5 %.
-_LARGE_ABOVE = {"osu": 8192, "nccl-tests": (1 << 20) - 1}
+# own (its osu_util.h), which those below MPI are told, too; nccl-tests' own 20 leave small sizes too noisy to compare
+# within 5 %.
+_OSU_LARGE_ABOVE = 8192
+_NCCL_LARGE_ABOVE = (1 << 20) - 1
 _OSU_LATENCY = (Counts(10000, 100), Counts(1000, 10, large=True))
 _OSU_WINDOWS = (Counts(100, 10), Counts(20, 2, large=True))
 _OSU_COLLECTIVE = (Counts(1000, 100), Counts(100, 10, large=True))
@@ -87,12 +89,23 @@ _NCCL_TESTS = (Counts(100, 5), Counts(100, 5, large=True))
 
 def usual_counts(peer: str, test: PeerTest, size: int) -> Counts:
     """What the peer itself times at a size in bytes unless it is told otherwise."""
-    if peer == "osu":
+    if peer in BETWEEN_NODES:
         pattern = test.case["pattern"]
         usual = _OSU_LATENCY if pattern == "pingpong" else _OSU_WINDOWS if PATTERNS[pattern].pair else _OSU_COLLECTIVE
-    else:
-        usual = _NCCL_TESTS
-    return usual[size > _LARGE_ABOVE.get(peer, size)]
+        return usual[size > _OSU_LARGE_ABOVE]
+    return _NCCL_TESTS[size > _NCCL_LARGE_ABOVE]
+
+
+def _below_mpi(name: str, transport: str, pattern: str, *, median: bool = False, **case: Any) -> PeerTest:
+    """A test of UCX, libfabric or verbs: a round trip of messages, or windows of them one way.
+
+    Round trips of puts are left out: these programs watch the data's last byte, ours has a word behind the data.
+    """
+    latency = PATTERNS[pattern].pair and not PATTERNS[pattern].windowed
+    timing = _BACK_TO_BACK if latency else {"window": _WINDOW, "cadence": "streaming", "batch": 1}
+    table = {"transport": transport, "pattern": pattern, **timing, **case}
+    estimator = "median_of_rank_0" if median else "mean_of_rank_0"
+    return PeerTest(name, table, estimator, "time" if latency else "rate", 0.05, 0.05)
 
 
 def _osu(
@@ -150,19 +163,18 @@ def _nvbandwidth_latency(name: str, ranks: int, source_memory: str) -> PeerTest:
 _BARRIER = {"cadence": "barrier"}
 # OSU 7 reads the clock before and after each round trip of its loop and adds the differences up; the ranks never meet.
 _BACK_TO_BACK = {"cadence": "isolated", "arrival": "free"}
+_PUT, _GET = {"variant": "put"}, {"variant": "get"}
 _TESTS: dict[str, tuple[PeerTest, ...]] = {
     "osu": (
         _osu("osu_latency", "pingpong", "mean_of_rank_0", "time", 0.05, **_BACK_TO_BACK),
-        _osu(
-            "osu_bw", "unidirectional", "mean_of_rank_0", "rate", 0.05, window=_OSU_WINDOW, cadence="streaming", batch=1
-        ),
+        _osu("osu_bw", "unidirectional", "mean_of_rank_0", "rate", 0.05, window=_WINDOW, cadence="streaming", batch=1),
         _osu(
             "osu_bibw",
             "bidirectional",
             "mean_of_rank_0",
             "rate",
             0.05,
-            window=_OSU_WINDOW,
+            window=_WINDOW,
             cadence="streaming",
             batch=1,
         ),
@@ -186,6 +198,24 @@ _TESTS: dict[str, tuple[PeerTest, ...]] = {
         _nccl("gather_perf", "gather"),
         _nccl("scatter_perf", "scatter"),
     ),
+    "ucx_perftest": (
+        _below_mpi("tag_lat", "ucx", "pingpong", median=True),
+        _below_mpi("tag_bw", "ucx", "unidirectional"),
+        _below_mpi("ucp_put_bw", "ucx", "unidirectional", **_PUT),
+        _below_mpi("ucp_get", "ucx", "unidirectional", **_GET),
+    ),
+    "fabtests": (
+        _below_mpi("fi_pingpong", "ofi", "pingpong"),
+        _below_mpi("fi_rdm_tagged_pingpong", "ofi", "pingpong"),
+        _below_mpi("fi_rdm_tagged_bw", "ofi", "unidirectional"),
+        _below_mpi("fi_rma_bw", "ofi", "unidirectional", **_PUT),
+    ),
+    "perftest": (
+        _below_mpi("ib_send_lat", "ucx", "pingpong", median=True),
+        _below_mpi("ib_send_bw", "ucx", "unidirectional"),
+        _below_mpi("ib_write_bw", "ucx", "unidirectional", **_PUT),
+        _below_mpi("ib_read_bw", "ucx", "unidirectional", **_GET),
+    ),
     "nvbandwidth": (
         _nvbandwidth("device_to_device_memcpy_read_ce", "copy_engine", "unidirectional", initiator="receiver"),
         _nvbandwidth("device_to_device_memcpy_write_ce", "copy_engine", "unidirectional", initiator="sender"),
@@ -207,6 +237,10 @@ _TESTS: dict[str, tuple[PeerTest, ...]] = {
     ),
 }
 PEERS = tuple(_TESTS)
+TWO_ENDED = ("ucx_perftest", "fabtests", "perftest")
+"""Peers whose programs are a server and a client."""
+BETWEEN_NODES = ("osu", *TWO_ENDED)
+"""Peers that are started on several nodes, by an MPI library's launcher."""
 
 
 def peer_tests(peer: str, names: tuple[str, ...] = ()) -> tuple[PeerTest, ...]:

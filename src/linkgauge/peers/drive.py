@@ -181,6 +181,7 @@ def _asked(request: Request) -> dict[str, object]:
         **({"buffer": request.buffer} if request.peer == "nccl-tests" and request.buffer != "plain" else {}),
         **({"hosts": list(request.hosts)} if request.hosts else {}),
         **({"windows": windows} if (windows := _windows(request.rows)) else {}),
+        **({"env": dict(request.env)} if request.env else {}),
         "mpi": request.mpi,
         "devices": request.devices,
         "bind": request.bind,

@@ -18,6 +18,12 @@ def mean_of_rank_0_ns(samples: Samples) -> float:
     return float(samples["ns"][first].sum() / samples["iterations"][first].sum())
 
 
+def median_of_rank_0_ns(samples: Samples) -> float:
+    """ucx_perftest's and ib_*'s latencies: median on rank 0, of a round trip (they print half of it)."""
+    first = samples["rank"] == samples["rank"].min()
+    return float(statistics.median((samples["ns"][first] / samples["iterations"][first]).tolist()))
+
+
 def mean_of_rank_means_ns(samples: Samples) -> float:
     """OSU's collectives (cadence barrier) and nccl-tests (a queued batch): mean over ranks of each rank's mean."""
     means = []
@@ -46,6 +52,7 @@ def _median_of_three(samples: Samples, chosen: Any) -> float:
 
 ESTIMATORS: dict[str, Callable[[Samples], float]] = {
     "mean_of_rank_0": mean_of_rank_0_ns,
+    "median_of_rank_0": median_of_rank_0_ns,
     "mean_of_rank_means": mean_of_rank_means_ns,
     "nvbandwidth": nvbandwidth_ns,
     "nvbandwidth_sum": nvbandwidth_sum_ns,

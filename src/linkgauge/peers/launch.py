@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.peers.libraries import our_ccl, our_mpi, shared
+from linkgauge.peers.libraries import Ours, our_mpi, shared
 from linkgauge.peers.request import Request, Row
 from linkgauge.run import guard
 from linkgauge.run.evidence import last_words
@@ -43,11 +43,11 @@ def find_program(folder: Path, name: str) -> Path:
 
 
 def started(
-    request: Request, rows: Sequence[Row], program: Path, arguments: Sequence[str], *, ccl: bool = False
+    request: Request, rows: Sequence[Row], program: Path, words: Sequence[str], library: Ours | None = None
 ) -> PeerLaunch:
-    """A start of `program` with our libraries: under the launcher of the request's MPI library where there is one.
+    """A start of `words`, which run `program`: under the launcher of the request's MPI library where there is one.
 
-    `ccl`: it uses NCCL or RCCL. EnvironmentLackingError where it cannot be made to load what our side loads.
+    `library`: what it loads besides that. EnvironmentLackingError where it cannot be made to load what our side loads.
     """
     from linkgauge.plan.library_settings import mpi_on_devices
     from linkgauge.run.launchers import launcher_for
@@ -55,9 +55,9 @@ def started(
     from linkgauge.run.mpi_library import resolve
 
     mpi = resolve(request.mpi) if request.mpi else None
-    ours = [our_ccl(request.runtime) if ccl else None, our_mpi(mpi) if mpi is not None else None]
+    ours = [library, our_mpi(mpi) if mpi is not None else None]
     found = shared(program, [one for one in ours if one is not None])
-    command, environment = [str(program), *arguments], dict(found.environment)
+    command, environment = list(words), {**request.env, **found.environment}
     if mpi is not None:
         environment |= mpi_on_devices(request.runtime, mpi.dialect)
         launcher = launcher_for(mpi)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.runtimes import RUNTIMES
+from linkgauge.model.transports import NIC_LIBRARIES
 
 if TYPE_CHECKING:
     from linkgauge.run.mpi_library import MpiInstallation
@@ -65,6 +66,35 @@ def our_ccl(runtime: str) -> Ours | None:
     if ours.reason:
         raise EnvironmentLackingError(f"our side has no {name}: {ours.reason}")
     return Ours(f"{name} {ours.version}", Path(ours.file), r"lib[nr]ccl\.so[.\d]*", "p?nccl", ours.version)
+
+
+def our_nic(transport: str, mpi: MpiInstallation) -> Ours:
+    """UCX (`ucx`) or libfabric (`ofi`) as our ranks load it: what the MPI library is linked to, else what is found.
+
+    EnvironmentLackingError where there is none.
+    """
+    from linkgauge.run.transports import nic_version
+
+    library = NIC_LIBRARIES[transport]
+    stem = re.escape(library.file.split(".so")[0])
+    ours = Ours(library.name, mpi.library, rf"{stem}\.so[.\d]*", "(?:uc[psmt]|fi)_")
+    linked = _linked(mpi.library, ours)
+    if linked is not None and linked[1] is not None:
+        return dataclasses.replace(ours, file=linked[1])
+    found = nic_version(transport)
+    if found.reason:
+        raise EnvironmentLackingError(f"our side has no {library.name}: {found.reason}")
+    return dataclasses.replace(ours, title=f"{library.name} {found.version}", file=Path(found.file))
+
+
+def why_other_nic(ours: Ours, loaded: str) -> str:
+    """Why the file that our ranks say to have loaded is not what the peer was given; empty where it is."""
+    if not loaded or _same_file(Path(loaded), ours.file):
+        return ""
+    return (
+        f"the MPI library of our ranks has brought {loaded}, the peer loads {ours.file}: expected one on both sides; "
+        f"remedy: LD_LIBRARY_PATH={Path(loaded).parent}"
+    )
 
 
 def shared(program: Path, libraries: Sequence[Ours]) -> Shared:

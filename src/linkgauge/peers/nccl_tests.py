@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.peers.launch import PeerLaunch, find_program, started
+from linkgauge.peers.libraries import our_ccl
 from linkgauge.peers.request import Request, Row
 
 
@@ -48,10 +49,11 @@ def _launch(request: Request, rows: Sequence[Row], factor: int) -> PeerLaunch:
     common = ["-b", str(rows[0].peer_size), "-e", str(rows[-1].peer_size), "-f", str(factor)]
     common += ["-n", str(counts.iterations), "-w", str(counts.warmup), "-c", "1", "-d", "float"]
     if not request.mpi:
-        own = ["-t", str(rows[0].ranks), "-g", "1"]
-        return started(request, rows, find_program(request.folder, test.name), [*own, *common], ccl=True)
-    try:
-        program = find_program(request.folder, test.name + "_mpi")
-    except EnvironmentLackingError:
-        program = find_program(request.folder, test.name)  # as older makefiles name it
-    return started(request, rows, program, ["-g", "1", *common], ccl=True)
+        program, own = find_program(request.folder, test.name), ["-t", str(rows[0].ranks), "-g", "1"]
+    else:
+        try:
+            program = find_program(request.folder, test.name + "_mpi")
+        except EnvironmentLackingError:
+            program = find_program(request.folder, test.name)  # as older makefiles name it
+        own = ["-g", "1"]
+    return started(request, rows, program, [str(program), *own, *common], our_ccl(request.runtime))

@@ -21,4 +21,6 @@ def launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
         by_size[row.size].append(row)
     for size, some in by_size.items():
         tests = [row.test.name for row in some]
-        yield PeerLaunch(tuple(some), (str(program), "-b", str(size >> 20), "-i", str(SAMPLES), "-t", *tests))
+        yield PeerLaunch(
+            tuple(some), (str(program), "-b", str(size >> 20), "-i", str(SAMPLES), "-t", *tests), request.env
+        )

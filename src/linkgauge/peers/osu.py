@@ -29,7 +29,7 @@ def launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
         groups[(row.test.name, row.ranks, row.memory, apart, counts and counts.iterations)].append(row)
     for some in groups.values():
         program = find_program(request.folder, some[0].test.name)
-        yield started(request, some, program, _arguments(request, some, own_counts))
+        yield started(request, some, program, [str(program), *_arguments(request, some, own_counts)])
 
 
 def _arguments(request: Request, rows: Sequence[Row], own_counts: bool) -> list[str]:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers import nvbandwidth
-from linkgauge.peers.catalogue import Counts
+from linkgauge.peers.catalogue import TWO_ENDED, Counts
 from linkgauge.peers.estimators import ESTIMATORS
 from linkgauge.peers.launch import run_logged
+from linkgauge.peers.libraries import our_nic, why_other_nic
 from linkgauge.peers.request import Request, Row
 from linkgauge.peers.theirs import Figures, Reasons
+from linkgauge.stats.launches import json_object
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Row as StoredRow
@@ -38,11 +40,15 @@ def measure_ours(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
     command += ["--devices", request.devices]
     command += ["--mpi", request.mpi, "--bind", _binding(request)] if request.mpi else ["--threads"]
     command += ["--hosts", ",".join(request.hosts)] if request.hosts else []
+    for name, value in request.env.items():
+        command += ["--env", f"{name}={value}".replace(",", "\\,")]
     command += ["--thread-level", "single"] if request.peer == "osu" else []  # as MPI_Init, which OSU calls
     failure = run_logged(command, request.out / f"ours-{number:02d}.txt", {})
     if not out.is_dir():
         raise EnvironmentLackingError(f"our side did not run: {failure}")
     run = load(out)
+    if request.peer in TWO_ENDED and (reason := _other_library(request, run)):
+        return {}, {row.key: reason for row in rows}
     figures: Figures = {}
     reasons: Reasons = {row.key: failure or "the plan has no such case" for row in rows}
     for measured in run.rows():
@@ -53,6 +59,16 @@ def measure_ours(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
             elif row.key not in figures:
                 reasons[row.key] = f"ours: {measured.status}: {measured.reason}"
     return figures, reasons
+
+
+def _other_library(request: Request, run: Run) -> str:
+    """Why what our ranks loaded is not what the peer's programs are given; empty where it is, or none was loaded."""
+    from linkgauge.run.mpi_library import resolve
+
+    transport = str(request.rows[0].test.case["transport"])
+    ours = our_nic(transport, resolve(request.mpi))
+    loaded = (json_object(text).get(f"{transport} file") for text in run.launches["versions"].to_pylist())
+    return next((reason for file in loaded if (reason := why_other_nic(ours, str(file or "")))), "")
 
 
 def _estimate(run: Run, measured: StoredRow, row: Row) -> float:

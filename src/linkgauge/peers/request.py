@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.peers.catalogue import Counts, PeerTest, usual_counts
+from linkgauge.peers.catalogue import TWO_ENDED, Counts, PeerTest, usual_counts
 from linkgauge.peers.ratio import MAX_PAIRS
 
 _NCCL_BLOCK_BYTES = 16  # nccl-tests cuts blocks of whole 16 bytes
+# From where on an acknowledgement a window, which we and fi_rdm_tagged_bw have and the others do not, is nothing beside
+# its bytes.
+_NO_ACKNOWLEDGEMENT = ("tag_bw", "ucp_put_bw", "ucp_get", "fi_rma_bw", "ib_send_bw", "ib_write_bw", "ib_read_bw")
+_LEAST_OF_THEM = 64 << 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Request:
     sizes_apart: bool = False  # a process of the peer's for each size
     buffer: str = "allocated"  # allocated | plain
     hosts: tuple[str, ...] = ()  # the nodes, by name; none: this one
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what both sides have besides this process' own
 
     @property
     def ranks(self) -> int:
@@ -130,6 +135,10 @@ def _cannot(peer: str, row: Row) -> str:
         return "OSU's host buffers are pageable"
     if peer == "osu" and not PATTERNS[row.test.case["pattern"]].pair and row.memory[0] != row.memory[1]:
         return "OSU's collectives send from and receive into one kind of memory"
+    if peer in TWO_ENDED and (len(set(row.memory)) > 1 or "pinned" in row.memory):
+        return f"{peer}'s ends have one kind of memory, which is not pinned by CUDA or HIP"
+    if row.test.name in _NO_ACKNOWLEDGEMENT and row.size < _LEAST_OF_THEM:
+        return "it goes on without an acknowledgement of each window, which counts below 64 KiB"
     if peer == "nvbandwidth" and row.size % (1 << 20):
         return "nvbandwidth takes whole MiB"
     if peer == "nccl-tests":

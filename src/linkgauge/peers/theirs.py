@@ -8,7 +8,8 @@ from pathlib import Path
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog
 from linkgauge.exchange.importers import read_log
-from linkgauge.peers import nccl_tests, nvbandwidth, osu
+from linkgauge.peers import nccl_tests, nvbandwidth, osu, two_ended
+from linkgauge.peers.catalogue import TWO_ENDED
 from linkgauge.peers.launch import PeerLaunch, run_logged
 from linkgauge.peers.libraries import why_other_nccl
 from linkgauge.peers.request import Request, Row
@@ -20,6 +21,7 @@ _LAUNCHES: dict[str, Callable[[Request, Sequence[Row]], Iterator[PeerLaunch]]] =
     "osu": osu.launches,
     "nccl-tests": nccl_tests.launches,
     "nvbandwidth": nvbandwidth.launches,
+    **dict.fromkeys(TWO_ENDED, two_ended.launches),
 }
 
 
@@ -30,6 +32,14 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
     for count, launch in enumerate(launches_of(request, rows, reasons)):
         log = request.out / f"peer-{number:02d}-{count}.txt"
         failure = run_logged(launch.command, log, launch.environment)
+        if request.peer in TWO_ENDED:
+            (row,) = launch.rows
+            figure = two_ended.read_figure(request, row, log.read_text(errors="replace"))
+            if figure is not None and not failure:
+                figures[row.key] = figure
+            else:
+                reasons[row.key] = failure or f"{log.name} has no figure of {row.test.name}"
+            continue
         # nvbandwidth does not print the size that it was told, OSU not how many messages are in flight.
         first = launch.rows[0]
         size = first.size if request.peer == "nvbandwidth" else None

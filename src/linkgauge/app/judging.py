@@ -118,6 +118,7 @@ def compare_command(
 @_system
 @option("--junit", type=PATH, metavar="FILE", help="Write a JUnit file.")
 @option("--prometheus", type=PATH, metavar="FILE", help="Write Prometheus' textfile format.")
+@option("--page", type=PATH, metavar="FILE", help="Write a page of the fleet: who stands apart, at what, since when.")
 @_limit
 @_json
 def check_command(
@@ -129,21 +130,31 @@ def check_command(
     system: str,
     junit: Path | None,
     prometheus: Path | None,
+    page: Path | None,
     limit: int,
     json: bool,
 ) -> int:
     """Judge runs, name what falls short worst first, and return the exit status."""
     from linkgauge.findings import exporters
     from linkgauge.findings.check import check
+    from linkgauge.findings.fleet import LEAST_NODES
     from linkgauge.findings.subjects import load_subjects, uncollected
     from linkgauge.view import terminal
 
+    if page is not None and len(runs) < LEAST_NODES:
+        raise UsageError(f"--page is of a fleet: expected {LEAST_NODES} runs or more, {len(runs)} given")
     with uncollected():
-        result = check(load_subjects(runs, system), against, tolerance=tolerance, margin=margin, with_findings=findings)
+        subjects = load_subjects(runs, system)
+        result = check(subjects, against, tolerance=tolerance, margin=margin, with_findings=findings)
     if junit is not None:
         exporters.write(junit, exporters.as_junit(result.checked))
     if prometheus is not None:
         exporters.write(prometheus, exporters.as_prometheus(result.checked, result.findings))
+    if page is not None:
+        from linkgauge.findings.baseline import times_of
+        from linkgauge.view.fleet_page import write_fleet
+
+        write_fleet(page, subjects, result, times_of(against))
     if json:
         click.echo(exporters.as_json(result.checked, result.findings))
     else:

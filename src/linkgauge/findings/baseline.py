@@ -131,6 +131,15 @@ def read_baseline(path: Path) -> Baseline:
     return Baseline(str(path), tuple(data["runs"]), tuple(data["hosts"]), uuids, cases)
 
 
+def times_of(against: str) -> dict[Key, float]:
+    """Return each case's middle time in ns over a baseline's runs; empty where `against` names no baseline."""
+    path = Path(against)
+    if not path.is_file() or not is_baseline(path):
+        return {}
+    cases = read_baseline(path).cases
+    return {key: float(np.median(entry.medians_ns)) for key, entry in cases.items() if entry.medians_ns}
+
+
 def check_baseline(
     subject: Subject, baseline: Baseline, level: float = 0.05, margin: float | None = None
 ) -> tuple[list[Verdict], list[str], int]:

@@ -228,8 +228,7 @@ def _quantity(verdict: Verdict, value: float | None) -> str:
 def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None:
     """Print nodes and devices of a fleet, outliers first."""
     outliers = sum(one.outlier for one in standings)
-    nodes = sum(one.kind == "node" for one in standings)
-    devices = sum(one.kind == "device" for one in standings)
+    nodes, devices = (len({one.name for one in standings if one.kind == kind}) for kind in ("node", "device"))
     out.print(Text(f"The fleet: {nodes} nodes, {devices} devices, {outliers} outliers.", style="bold"))
     table = _table("", "kind", "slower", "deviations", "cases", "identity", "run")
     for one in standings[: max(outliers, min(limit, 10))]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,9 @@ import pytest
 from linkgauge.app import cli
 from linkgauge.errors import UsageError
 from linkgauge.run.mpi_library import MpiInstallation, find_all
-from linkgauge.tune.known import asked_of_ccl, asked_of_mpi, asked_of_ucx
-from linkgauge.tune.table import Setting, libraries, library, read_library
+from linkgauge.run.transports import absent_transports
+from linkgauge.tune.known import asked_of_ccl, asked_of_itself, by_mpi_t, by_network_library
+from linkgauge.tune.table import SEEN, Setting, libraries, library, read_library
 
 USABLE = {one.vendor: one for one in reversed(find_all()) if not one.problem}
 
@@ -74,7 +74,9 @@ def test_an_mpi_library_tells_which_settings_it_reads(vendor: str) -> None:
         next(one for one in own.settings if "allreduce" in one.patterns), values=("no_such_algorithm",)
     )
     right = [one for one in own.settings if one.patterns == ("alltoall",) and one.is_of(mpi.version)]
-    found = {one.setting.name: one for one in asked_of_mpi(own, [*right, wrong, foreign], mpi)}
+    found = {
+        one.setting.name: one for one in asked_of_itself([*right, wrong, foreign], by_mpi_t(mpi), mpi.title, "MPI_T")
+    }
     assert found[foreign.name].values == ()
     assert "does not read it" in found[foreign.name].refused[""]
     assert found[wrong.name].values == ()  # a word that the library does not know
@@ -98,13 +100,21 @@ def test_a_library_file_is_looked_through_for_whole_names(tmp_path: Path) -> Non
     assert peer.refused[""] == "NCCL_NCHANNELS_PER_PEER is RCCL's; NCCL 2.28 does not read it"
 
 
-@pytest.mark.skipif(shutil.which("ucx_info") is None, reason="UCX's tools are not here")
-def test_ucx_tells_which_settings_it_reads() -> None:
-    rails = library("ucx").setting("UCX_MAX_EAGER_RAILS")
-    nothing = dataclasses.replace(rails, name="UCX_NO_SUCH_THING")
-    known, unknown = asked_of_ucx([dataclasses.replace(rails, values=("2",)), nothing])
-    assert known.told["2"] == "UCX_MAX_EAGER_RAILS 1 -> 2 (ucx_info -c)"
-    assert unknown.values == ()
+@pytest.mark.parametrize("mpi", USABLE.values(), ids=USABLE)
+def test_ucx_and_libfabric_tell_which_settings_they_read(mpi: MpiInstallation) -> None:
+    for transport, table, name, value, told in (
+        ("ucx", "ucx", "UCX_MAX_EAGER_RAILS", "2", "UCX_MAX_EAGER_RAILS 1 -> 2 (its own table of options)"),
+        ("ofi", "libfabric", "FI_TCP_NODELAY", "1", "FI_TCP_NODELAY empty -> 1 (fi_getparams)"),
+    ):
+        if absent := absent_transports("host", 2).get(transport):
+            pytest.skip(absent)
+        one = dataclasses.replace(library(table).setting(name), values=(value,))
+        nothing = dataclasses.replace(one, name=f"{name.partition('_')[0]}_NO_SUCH_THING")
+        known, unknown = asked_of_itself([one, nothing], by_network_library(transport, mpi), table, SEEN[transport])
+        assert known.told[value] == told
+        assert unknown.values == ()
+        every = asked_of_itself(library(table).settings, by_network_library(transport, mpi), table, SEEN[transport])
+        assert sum(bool(found.values) for found in every) >= len(every) / 2  # the others are of what is not built in
 
 
 def test_the_list_is_short_and_a_wrong_library_is_told(capsys: pytest.CaptureFixture[str]) -> None:

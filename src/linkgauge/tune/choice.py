@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.case import Case
+from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.prepared import Prepared
-from linkgauge.tune.known import Known, asked_of_ccl, asked_of_mpi, asked_of_ucx
+from linkgauge.tune.known import Known, asked_of_ccl, asked_of_itself, by_mpi_t, by_network_library
 from linkgauge.tune.record import Config
 from linkgauge.tune.search import Factor
-from linkgauge.tune.table import Library, Setting, libraries, library
+from linkgauge.tune.table import SEEN, Library, Setting, libraries, library
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +58,9 @@ def choose(words: Sequence[str], cases: Sequence[Case], settings: LaunchSettings
         raise UsageError(f"a search is of one transport, here are {', '.join(sorted(transports))}: give --transport")
     mpi = prepared.mpis.get(settings.mpi)
     vendor = mpi.vendor if mpi is not None and transports == {"mpi"} else prepared.devices.kind
-    own = [one for one in libraries().values() if transports & {*one.transports} and vendor in one.vendors]
-    usual = [one for one in own if one.name != "ucx"]
+    own = [one for one in libraries().values()
+           if transports & {*one.transports} and (vendor in one.vendors or transports & {*NIC_LIBRARIES})]  # fmt: skip
+    usual = [one for one in own if transports != {"mpi"} or one.seen not in NIC_LIBRARIES]
     named = {setting.name for one in own for setting in one.settings}
     asked: dict[str, list[Setting]] = {}
     for word in words or [one.name for one in usual]:
@@ -107,9 +109,9 @@ def _of_cases(
 
 def _asked(table: Library, settings: Sequence[Setting], mpi: MpiInstallation | None) -> list[Known]:
     if table.seen == "mpi_t" and mpi is not None:
-        return asked_of_mpi(table, settings, mpi)
-    if table.seen == "ucx_info":
-        return asked_of_ucx(settings)
+        return asked_of_itself(settings, by_mpi_t(mpi), mpi.title, "MPI_T")
+    if table.seen in NIC_LIBRARIES:
+        return asked_of_itself(settings, by_network_library(table.seen, mpi), table.title, SEEN[table.seen])
     if table.seen == "nccl_log":
         from linkgauge.run.transports import ccl_version
 

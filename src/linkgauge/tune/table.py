@@ -37,7 +37,8 @@ SCALES = ("names", "list", "linear", "log2")
 SEEN = {
     "mpi_t": "MPI_T",
     "nccl_log": "its log, 'set by environment'",
-    "ucx_info": "ucx_info -c",
+    "ucx": "its own table of options",
+    "ofi": "fi_getparams",
     "no": "it does not tell",
 }
 """How a library is seen to have read a name."""

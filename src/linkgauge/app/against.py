@@ -117,8 +117,8 @@ def against_command(
     if name in BETWEEN_NODES and not mpi:
         raise UsageError(f"{name} is started by an MPI library's launcher: expected --mpi, one of 'linkgauge list mpi'")
     if name not in BETWEEN_NODES and (hosts or nodes or window):
-        known = ", ".join(BETWEEN_NODES)
-        raise UsageError(f"--hosts, --nodes and --window are of {known}: leave them out with {name}")
+        theirs = ", ".join(BETWEEN_NODES)
+        raise UsageError(f"--hosts, --nodes and --window are of {theirs}: leave them out with {name}")
     places = asked_hosts(nodes, hosts)
     if places and bind != "none":
         raise UsageError("--bind core is of one node's cores: leave it out with --hosts and --nodes")

@@ -106,6 +106,7 @@ def _search(
     from linkgauge.tune.confirm import tune
     from linkgauge.tune.launches import InterruptedSearchError
     from linkgauge.tune.page import page, plain, with_proof
+    from linkgauge.tune.record import DEFAULT
 
     given = run_options.resolve_mpis(asked.mpi)
     devices = find_devices(asked.devices)
@@ -128,8 +129,9 @@ def _search(
         return Exit.INTERRUPTED
     choice = choice.with_read(bench.read_in_launches)
     found = with_proof(found, choice)
-    text, data = page(found, choice, subject), plain(found, choice, subject)
     best = found.best
+    chosen = (bench.chosen(DEFAULT), bench.chosen(best.config)) if best else ({}, {})
+    text, data = page(found, choice, subject, chosen), plain(found, choice, subject, chosen)
     _hand_out(bench.path, text, data, choice.environment(best.config) if best else {}, wanted)
     print(data if as_json else text, end="")
     if not as_json:

@@ -96,14 +96,14 @@ def usual_counts(peer: str, test: PeerTest, size: int) -> Counts:
     return _NCCL_TESTS[size > _NCCL_LARGE_ABOVE]
 
 
-def _below_mpi(name: str, transport: str, pattern: str, *, median: bool = False, **case: Any) -> PeerTest:
+def _below_mpi(name: str, transport: str, pattern: str, variant: str = "", *, median: bool = False) -> PeerTest:
     """A test of UCX, libfabric or verbs: a round trip of messages, or windows of them one way.
 
     Round trips of puts are left out: these programs watch the data's last byte, ours has a word behind the data.
     """
     latency = PATTERNS[pattern].pair and not PATTERNS[pattern].windowed
     timing = _BACK_TO_BACK if latency else {"window": _WINDOW, "cadence": "streaming", "batch": 1}
-    table = {"transport": transport, "pattern": pattern, **timing, **case}
+    table = {"transport": transport, "pattern": pattern, "variant": variant, **timing}
     estimator = "median_of_rank_0" if median else "mean_of_rank_0"
     return PeerTest(name, table, estimator, "time" if latency else "rate", 0.05, 0.05)
 
@@ -163,7 +163,6 @@ def _nvbandwidth_latency(name: str, ranks: int, source_memory: str) -> PeerTest:
 _BARRIER = {"cadence": "barrier"}
 # OSU 7 reads the clock before and after each round trip of its loop and adds the differences up; the ranks never meet.
 _BACK_TO_BACK = {"cadence": "isolated", "arrival": "free"}
-_PUT, _GET = {"variant": "put"}, {"variant": "get"}
 _TESTS: dict[str, tuple[PeerTest, ...]] = {
     "osu": (
         _osu("osu_latency", "pingpong", "mean_of_rank_0", "time", 0.05, **_BACK_TO_BACK),
@@ -201,20 +200,20 @@ _TESTS: dict[str, tuple[PeerTest, ...]] = {
     "ucx_perftest": (
         _below_mpi("tag_lat", "ucx", "pingpong", median=True),
         _below_mpi("tag_bw", "ucx", "unidirectional"),
-        _below_mpi("ucp_put_bw", "ucx", "unidirectional", **_PUT),
-        _below_mpi("ucp_get", "ucx", "unidirectional", **_GET),
+        _below_mpi("ucp_put_bw", "ucx", "unidirectional", "put"),
+        _below_mpi("ucp_get", "ucx", "unidirectional", "get"),
     ),
     "fabtests": (
         _below_mpi("fi_pingpong", "ofi", "pingpong"),
         _below_mpi("fi_rdm_tagged_pingpong", "ofi", "pingpong"),
         _below_mpi("fi_rdm_tagged_bw", "ofi", "unidirectional"),
-        _below_mpi("fi_rma_bw", "ofi", "unidirectional", **_PUT),
+        _below_mpi("fi_rma_bw", "ofi", "unidirectional", "put"),
     ),
     "perftest": (
         _below_mpi("ib_send_lat", "ucx", "pingpong", median=True),
         _below_mpi("ib_send_bw", "ucx", "unidirectional"),
-        _below_mpi("ib_write_bw", "ucx", "unidirectional", **_PUT),
-        _below_mpi("ib_read_bw", "ucx", "unidirectional", **_GET),
+        _below_mpi("ib_write_bw", "ucx", "unidirectional", "put"),
+        _below_mpi("ib_read_bw", "ucx", "unidirectional", "get"),
     ),
     "nvbandwidth": (
         _nvbandwidth("device_to_device_memcpy_read_ce", "copy_engine", "unidirectional", initiator="receiver"),

@@ -33,12 +33,12 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
         log = request.out / f"peer-{number:02d}-{count}.txt"
         failure = run_logged(launch.command, log, launch.environment)
         if request.peer in TWO_ENDED:
-            (row,) = launch.rows
-            figure = two_ended.read_figure(request, row, log.read_text(errors="replace"))
+            (only,) = launch.rows
+            figure = two_ended.read_figure(request, only, log.read_text(errors="replace"))
             if figure is not None and not failure:
-                figures[row.key] = figure
+                figures[only.key] = figure
             else:
-                reasons[row.key] = failure or f"{log.name} has no figure of {row.test.name}"
+                reasons[only.key] = failure or f"{log.name} has no figure of {only.test.name}"
             continue
         # nvbandwidth does not print the size that it was told, OSU not how many messages are in flight.
         first = launch.rows[0]

@@ -27,6 +27,8 @@ from linkgauge.run.reporter import Reporter, case_text
 from linkgauge.run.spec import CaseEntry
 from linkgauge.run.stored_plan import read_launches, write_launches
 from linkgauge.run.time_limit import TimeLimit
+from linkgauge.stats.chosen import chosen_words
+from linkgauge.stats.launches import json_object
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.tune.record import Config, Outcome
@@ -166,6 +168,34 @@ class FolderBench:
         told = variables_read(row for row in rows if row["launch"] in last)
         return {(name, value) for name, value in config if told.get(name, "").lower() == value.lower()}
 
+    def chosen(self, config: Config) -> dict[str, str]:
+        """What the library or transport chose for each case of the objective under a setting, in words.
+
+        NCCL tells it in a log that takes time: it is asked in one more launch, which the search does not see, and not
+        at all where the budget lacks time for it.
+        """
+        env = tuple(sorted(self._environment(config).items()))
+        known = self._of.setdefault((env, False), [])
+        found = self._told_chosen(known[-1]) if known else {}
+        by_log = any(case.transport == "ccl" for case in self._wanted.cases)
+        if found or not by_log or self._spent_s() + 2 * _SLOWER * self._usual_s() + _LAST_S > self._budget_s:
+            return found
+        self._replayed_s = None
+        fresh = self._start(env, guards=False, choices=True)
+        if fresh is None:
+            return {}
+        known.append(fresh)
+        return self._told_chosen(fresh)
+
+    def _told_chosen(self, number: int) -> dict[str, str]:
+        found = {}
+        wanted = {case.case_key: case_text(case) for case in self._wanted.cases}
+        for row in load(self.path, self._numbers.get(number, [number])).rows():
+            words = chosen_words(json_object(row.record.get("evidence"))) if row.case_key in wanted else ""
+            if words:
+                found[wanted[row.case_key]] = words
+        return found
+
     def _spent_s(self) -> float:
         return time.monotonic() - self._origin if self._replayed_s is None else self._replayed_s
 
@@ -176,8 +206,11 @@ class FolderBench:
 
     # --- one launch ---------------------------------------------------------------------------------------------------
 
-    def _start(self, env: Sequence[tuple[str, str]], guards: bool) -> int | None:
-        """Measure a launch; its planned number, or None where the time was up before all its cases were measured."""
+    def _start(self, env: Sequence[tuple[str, str]], guards: bool, *, choices: bool = False) -> int | None:
+        """Measure a launch; its planned number, or None where the time was up before all its cases were measured.
+
+        `choices`: NCCL is asked afterwards what it chose.
+        """
         planned, attempt = self._partial.pop((tuple(env), guards), (None, 0))
         if planned is None:
             planned = self._planned(env, guards)
@@ -195,6 +228,7 @@ class FolderBench:
             time_limit=TimeLimit(ends, ends),
             max_failures=2,
             hung_after_s=_HUNG_AFTER_S,
+            library_choices=choices,
         )
         with contextlib.suppress(EnvironmentLackingError):  # a setting with which no launch starts: its cases failed
             status = measure(prepared, self._folder, _Quiet())

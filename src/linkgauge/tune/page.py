@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import statistics
+from collections.abc import Mapping
 
 from linkgauge.model.quantity import format_duration
 from linkgauge.stats.compare import Shift
@@ -33,13 +34,17 @@ def with_proof(found: Found, choice: Choice) -> Found:
     return dataclasses.replace(found, confirmed=confirmed)
 
 
-def page(found: Found, choice: Choice, subject: str) -> str:
+Chosen = tuple[Mapping[str, str], Mapping[str, str]]
+"""By case what the library chose by default and with the best setting, in words, as far as it tells."""
+
+
+def page(found: Found, choice: Choice, subject: str, chosen: Chosen = ({}, {})) -> str:
     """The whole page; the first sentence is the answer."""
     lines = [sentence(found, subject), ""]
     best = found.best
     for one in found.confirmed:
         if one is best:
-            lines += _confirmed(one, choice, found)
+            lines += _confirmed(one, choice, found, chosen)
         else:
             how = f"Unproved, {one.problem}" if one.problem else "Also proved"
             lines += [f"{how}: {shown(one.config)}: {_percent(one.gain)} over {one.pairs} pairs.", ""]
@@ -70,7 +75,7 @@ def _percent(shift: Shift | None) -> str:
     return "no time" if shift is None else f"{shift.share:+.1%} ({shift.low:+.1%} to {shift.high:+.1%})"
 
 
-def _confirmed(one: Confirmed, choice: Choice, found: Found) -> list[str]:
+def _confirmed(one: Confirmed, choice: Choice, found: Found, chosen: Chosen) -> list[str]:
     medians = {case: statistics.median(launch.outcome.times[case] for launch in found.record.last_defaults())
                for case in one.by_case}  # fmt: skip
     lines = [
@@ -93,12 +98,25 @@ def _confirmed(one: Confirmed, choice: Choice, found: Found) -> list[str]:
         setting = choice.known[name].setting
         risk = f"; risk: {setting.risk}" if setting.risk else ""
         lines.append(f"  read: {told}{gives}{risk}")
+    lines += _effects(chosen)
     lines.append(
         f"  a gain above {LEAST_GAIN:.0%} on launches that chose nothing: p = {one.p_value:.2g} where {LEVEL:g} is "
         f"needed ({LOOKS} candidates may be confirmed)"
     )
     lines.append("  data of every launch verified")
     return [*lines, ""]
+
+
+def _effects(chosen: Chosen) -> list[str]:
+    """What the library chose of either, the cases of one change on one line."""
+    before, after = chosen
+    changes: dict[str, list[str]] = {}
+    for case in before:
+        if case in after:
+            same = before[case] == after[case]
+            words = f"{before[case]} either way" if same else f"{before[case]} -> {after[case]}"
+            changes.setdefault(words, []).append(case)
+    return [f"  chosen: {words} ({', '.join(cases)})" for words, cases in changes.items()]
 
 
 def _tried(found: Found, choice: Choice) -> list[str]:
@@ -123,7 +141,7 @@ def _tried(found: Found, choice: Choice) -> list[str]:
     return lines
 
 
-def plain(found: Found, choice: Choice, subject: str) -> str:
+def plain(found: Found, choice: Choice, subject: str, chosen: Chosen = ({}, {})) -> str:
     """The same as JSON, for programs."""
 
     def shift(one: Shift | None) -> dict[str, float] | None:
@@ -145,5 +163,6 @@ def plain(found: Found, choice: Choice, subject: str) -> str:
         for one in record.known()
     ]
     rejected = [{"environment": dict(bad), "why": why} for bad, why in record.ruled_out.items() if why != NOT_READ]
-    return json.dumps({"subject": subject, "confirmed": confirmed, "tried": tried, "rejected": rejected,
+    told = {"default": dict(chosen[0]), "best": dict(chosen[1])}
+    return json.dumps({"subject": subject, "confirmed": confirmed, "chosen": told, "tried": tried, "rejected": rejected,
                        "refused": dict(choice.refused)}, indent=1) + "\n"  # fmt: skip

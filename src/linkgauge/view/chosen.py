@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from linkgauge.stats.chosen import chosen_words
 from linkgauge.stats.launches import json_object
 from linkgauge.view.results import Results
 from linkgauge.view.row import Row
 from linkgauge.view.units import size_text
 
 _MOST_STRETCHES = 4
-_OURS = ("grid", "way", "chunk")  # of a choice of the core's own transports
 
 
 def chosen_text(row: Row) -> str:
-    """Return what was chosen for one case: `RING SIMPLE, 24 channels, multicast`; empty where it is not known."""
-    chosen = json_object(row.get("evidence")).get("chosen", {})
-    words = " ".join(chosen[name] for name in ("algorithm", "protocol", "kernel") if chosen.get(name))
-    ours = (f"{name} {chosen[name]}" for name in _OURS if chosen.get(name))
-    words = ", ".join(part for part in (words, *ours) if part)
-    channels = chosen.get("channels")
-    parts = [words, f"{channels} channel{'s' if channels != 1 else ''}" if channels else ""]
-    parts.append("multicast" if chosen.get("multicast") else "")
-    return ", ".join(part for part in parts if part)
+    """Return what was chosen for one case, in words; empty where it is not known."""
+    return chosen_words(json_object(row.get("evidence")))
 
 
 def chosen_ranges(results: Results, rows: list[Row]) -> Iterator[tuple[str, str, str]]:

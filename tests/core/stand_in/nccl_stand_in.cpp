@@ -376,11 +376,15 @@ void tell_variables() {
   }
 }
 
+bool asked_for_tree() {
+  const char* algorithm = std::getenv("NCCL_ALGO");
+  return algorithm != nullptr && std::string(algorithm) == "Tree";
+}
+
 // Planted: so many us that a collective takes longer unless NCCL_ALGO is Tree.
 void wait_unless_tree() {
   const char* late = std::getenv("LINKGAUGE_STAND_IN_NCCL_NO_TREE_US");
-  const char* algorithm = std::getenv("NCCL_ALGO");
-  if (late == nullptr || (algorithm != nullptr && std::string(algorithm) == "Tree")) return;
+  if (late == nullptr || asked_for_tree()) return;
   std::this_thread::sleep_for(std::chrono::microseconds(std::atoi(late)));
 }
 
@@ -392,7 +396,7 @@ void tell_choice(const Call& call, int rank) {
   if (std::getenv("LINKGAUGE_STAND_IN_LOG_DIES") != nullptr) std::abort();
   tell("TUNING", std::string(kFunctions[static_cast<int>(call.kind)]) + ": " +
                      std::to_string(call.count * bytes_of(call.type)) +
-                     " Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..3}");
+                     " Bytes -> Algo " + (asked_for_tree() ? "TREE" : "RING") + " proto LL128 channel{Lo..Hi}={0..3}");
 }
 
 ncclResult_t queue_collective(const Call& call, ncclComm_t communicator, cudaStream_t stream) {

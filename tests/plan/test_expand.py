@@ -438,7 +438,7 @@ def test_migrating_and_zero_copy_are_launches_of_their_own_on_hip(kind: str, wan
     assert found == {use: wanted.get(use) for use in ("default", "migrate", "zero_copy", "prefetch")}
 
 
-def test_fewer_ranks_are_neighbours_or_spread() -> None:
+def test_fewer_ranks_are_the_first_or_evenly_apart() -> None:
     eight = dataclasses.replace(MACHINE, device_count=8)
     text = STREAM + "ranks=[1, 2, 4, 8]\n"
 
@@ -446,9 +446,9 @@ def test_fewer_ranks_are_neighbours_or_spread() -> None:
         found = expand(plan_of(text + f'choose="{choose}"'), eight)
         return {one.case.devices for one in found if one.case.ranks > 1}
 
-    assert sets("neighbours") == {(0, 1), (0, 1, 2, 3), tuple(range(8))}
-    assert sets("spread") == {(0, 4), (0, 2, 4, 6), tuple(range(8))}
-    assert sets("both") == sets("neighbours") | sets("spread")
+    assert sets("linear") == {(0, 1), (0, 1, 2, 3), tuple(range(8))}
+    assert sets("interleaved") == {(0, 4), (0, 2, 4, 6), tuple(range(8))}
+    assert sets("both") == sets("linear") | sets("interleaved")
 
 
 def test_cpu_stream_is_a_matrix_of_the_nodes_that_are_there() -> None:

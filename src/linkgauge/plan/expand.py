@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from linkgauge.model.dimension import OTHERS
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits, restated_size, why_not_distributed
 from linkgauge.model.traits import having
 from linkgauge.model.transports import EVERY_TRANSPORT, TRANSPORTS
+from linkgauge.plan.choice import chosen_ranks
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
 from linkgauge.plan.estimate import operation_s
 from linkgauge.plan.jobs import exchanged, named_jobs, with_loads
@@ -73,41 +73,26 @@ def device_sets(
     table: CaseTable,
     ranks: int | None,
     all_ranks: Sequence[int],
-    per_node: int = 1 << 62,
-    seed: int = 0,
+    machine: PlanMachine,
+    seed: int,
 ) -> list[tuple[int, ...]]:
     """The tuples of devices, or numbers of places, one entry a rank, that a pattern runs on.
 
     Pair patterns: ordered pairs among the subset as `table.pairs` says, a diagonal entry being one rank with itself.
     Pairs side by side: all of the subset at once, each case another pairing.
     Single-device patterns: each alone; a chase also the pairs, or only sets of as many ranks as are asked for. Host
-    patterns: each alone, then all together. Others: the whole subset. A node has `per_node` devices; subsets are of
-    each node's.
+    patterns: each alone, then all together. Others: the whole subset. Subsets are of each node's devices.
     """
+    per_node = machine.device_count
     subsets = [tuple(rank for rank in all_ranks if rank % per_node in subset) for subset in table.devices]
     subsets = subsets or [tuple(all_ranks)]
     found: dict[tuple[int, ...], None] = {}
     for subset in subsets:
-        for chosen in _chosen(subset, ranks, table.choose, seed):
+        for chosen in chosen_ranks(subset, ranks, table, machine, seed):
             for devices in _sets_of(pattern, table, chosen, per_node):
                 if pattern.ranks != "1 or 2" or ranks in (None, len(devices)):
                     found[devices] = None
     return list(found)
-
-
-def _chosen(subset: tuple[int, ...], ranks: int | None, choose: str, seed: int) -> Iterator[tuple[int, ...]]:
-    """The ranks that take part: the first so many, which PCI order puts on one package where packages hold several
-    devices, so many evenly spread over all, or so many in an order drawn by the seed, the same for all cases."""
-    if choose == "random":
-        yield tuple(random.Random(seed).sample(subset, len(subset) if ranks is None else ranks))
-        return
-    if ranks is None:
-        yield subset
-        return
-    if choose in ("neighbours", "both"):
-        yield subset[:ranks]
-    if choose in ("spread", "both"):
-        yield tuple(subset[place * len(subset) // ranks] for place in range(ranks))
 
 
 def _sets_of(
@@ -262,7 +247,7 @@ def _cases_of(
             f"{table.where}: {ranks} ranks on {machine.places} {machine.kind} devices: expected at most "
             f"{len(all_ranks)}; see --ranks-per-device and --devices"
         )
-    for devices in device_sets(pattern, table, ranks, all_ranks, machine.device_count, plan.seed):
+    for devices in device_sets(pattern, table, ranks, all_ranks, machine, plan.seed):
         # Host memory is no other device's: a chase through it is each device's own.
         if pattern.ranks == "1 or 2" and len(devices) == 2 and values.get("source_memory", "device") != "device":
             continue

@@ -66,5 +66,11 @@ def test_a_job_has_its_service_classs_part_of_an_uplink_however_many_flows_the_o
     others = dict.fromkeys(("n1", "n2", "n4", "n5"), 1)
     layout = Layout(((3, 3),), rate=RATE, switch_rate=RATE, lossless=True, classes=others, weights=weights)
     with Cluster(layout) as cluster:
-        found, _ = beside(cluster, "classes", "n0,n3,n1,n4,n2,n5", "mpi ring_shift 256KiB on=2,3+4,5")
+        found, share = beside(cluster, "classes", "n0,n3,n1,n4,n2,n5",
+                              "mpi ring_shift 256KiB on=2,3+4,5 service_class=1", "--service-class", "0",
+                              "--class-weights", f"0={weights[0]},1={weights[1]}")  # fmt: skip
+        assert share.low == pytest.approx(sum(weights) / weights[0], rel=0.1)
+        shown = linkgauge(cluster, "show", "classes", environment={"COLUMNS": "200"}).stdout
+        assert "service class 0: not proved in 1 case, since cards here count no bytes by priority" in shown
+        assert share.by_weights == f" by weights {weights[0]:g} of class 0 and {weights[1]:g} of class 1"
         assert 1 / found.slow_downs[0].factor == pytest.approx(weights[0] / sum(weights), abs=0.10)

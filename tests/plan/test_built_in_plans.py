@@ -51,6 +51,7 @@ def contents(plan: Plan, launches: tuple[PlannedLaunch, ...]) -> list[object]:
 def _on_no_hosts(settings: LaunchTable | LaunchSettings) -> dict[str, object]:
     plain = dataclasses.asdict(settings)
     assert plain.pop("hosts") == ()
+    assert plain.pop("job_env", ()) == ()  # of launches alone
     return plain
 
 

@@ -84,6 +84,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
             "memory_limit": str(plan.memory_limit),
             "library_choices": plan.library_choices,
             "every_s": asked.every_s,
+            **({"class_weights": dict(plan.class_weights)} if plan.class_weights else {}),
         },
         devices=devices,
         mpis=list(prepared.mpis.values()),

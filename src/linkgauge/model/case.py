@@ -23,6 +23,7 @@ from linkgauge.model.dimension import (
     DISTRIBUTION,
     NODE,
     RANKS,
+    SERVICE_CLASS,
     SIZE,
     SIZES,
     WORD,
@@ -205,6 +206,9 @@ class Case:
     beside: str = field(default="", metadata=_of(
         Says.WHAT, "Loads that go on beside it: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] ..., apart by '; '.", _WHAT,
         BESIDE, later=True, core=""))
+    service_class: str = field(default="", metadata=_of(
+        Says.HOW, "Class of its messages on the network: a service level, dscp:N or Slingshot's; default its own.",
+        _WHAT, SERVICE_CLASS, later=True, core=""))
     app: str = field(default="", metadata=_of(
         Says.WHAT, "application: a name of 'linkgauge apps' or file:PATH, and its parameters: 'llh n=64'.", _WHAT, APP,
         later=True, core=""))

@@ -72,6 +72,7 @@ class Plan:
     time_limit_ns: int | None = None
     memory_limit: Share = HALF
     jobs: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # loads by name, as text
+    class_weights: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of the network's service classes
     library_choices: bool = False  # ask NCCL what it chose, in launches whose times do not count
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from linkgauge.stats.alike import numbers_text
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.distance import by_distance
+from linkgauge.stats.service_class import Effect, effect_of
 from linkgauge.system.switches import CLASSES, GROUP, OTHER_GROUP, SWITCH
 from linkgauge.view.alike import Kinds
 from linkgauge.view.results import Results, is_pair
@@ -46,6 +47,19 @@ def between_lines(crossings: Iterable[Crossing]) -> list[str]:
         if others:
             lines.append(f"between nodes: {_cases(len(others))} {way}: no figures of the network")
     return lines
+
+
+def class_lines(crossings: Iterable[Crossing]) -> list[str]:
+    """Return in which cases service classes took effect, and why that is not proved of others."""
+    groups: dict[tuple[str, Effect], int] = {}
+    for one in crossings:
+        if effect := effect_of(one):
+            groups[one.service_class, effect] = groups.get((one.service_class, effect), 0) + 1
+    return [
+        f"service class {name}: {'proved' if effect.proved else 'not proved'} in {_cases(count)}, "
+        f"{effect.words if effect.proved else f'since {effect.words}'}"
+        for (name, effect), count in groups.items()
+    ]
 
 
 def distance_lines(results: Results, unit: str) -> list[str]:

@@ -124,6 +124,9 @@ def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, nam
         return plan
     if "beside" in values:  # what is wrong in it is the flag's, not the plan's
         values = {**values, "beside": named_jobs(values["beside"], plan.jobs, "--beside")}
+    # A device that is typed is to be there.
+    typed = any(name in values for name in ("beside", "via", "source_device", "target_device"))
+    plan = dataclasses.replace(plan, any_machine=plan.any_machine and not typed)
     chosen = narrowed(plan, values, replace=not named, kind=kind)
     if not chosen.cases:
         for name in ("transport", "pattern"):

@@ -23,7 +23,7 @@ from linkgauge.model.transports import EVERY_TRANSPORT, TRANSPORTS
 from linkgauge.plan.choice import chosen_ranks
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
 from linkgauge.plan.estimate import operation_s
-from linkgauge.plan.jobs import exchanged, named_jobs, with_loads
+from linkgauge.plan.jobs import AbsentDeviceError, exchanged, named_jobs, with_loads
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, Plan, of_kind
@@ -85,7 +85,7 @@ def device_sets(
     """
     per_node = machine.device_count
     subsets = [tuple(rank for rank in all_ranks if rank % per_node in subset) for subset in table.devices]
-    subsets = subsets or [tuple(all_ranks)]
+    subsets = [subset or tuple(all_ranks[:1]) for subset in subsets] or [tuple(all_ranks)]  # skipped, if none is here
     found: dict[tuple[int, ...], None] = {}
     for subset in subsets:
         for chosen in chosen_ranks(subset, ranks, table, machine, seed):
@@ -193,7 +193,8 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
         count = math.prod(len(table.values[name]) for name in names)
         if count > _MOST_MADE:
             raise UsageError(f"{table.where}: stands for {count} combinations: expected at most {_MOST_MADE}")
-        _check_devices(table, machine)
+        if _absent_device(table, machine) and not plan.any_machine:
+            raise UsageError(f"{table.where}: {_absent_device(table, machine)}")
         _check_pairs(table, machine)
         # "all transports" means those that are here; one that is named is skipped with its reason.
         everything = set(table.values["transport"]) == set(EVERY_TRANSPORT)
@@ -207,14 +208,14 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
     return list(planned.values())
 
 
-def _check_devices(table: CaseTable, machine: PlanMachine) -> None:
+def _absent_device(table: CaseTable, machine: PlanMachine) -> str:
+    """Which device that a table names is not here; empty where all are."""
     named = [value for name in ("via", "source_device", "target_device") for value in table.values.get(name, ())]
     for device in (*itertools.chain.from_iterable(table.devices), *named):
         if isinstance(device, int) and device >= machine.device_count:
-            raise UsageError(
-                f"{table.where}: no device {device}: expected 0 to {machine.device_count - 1} "
-                f"({machine.device_count} {machine.kind} devices are used)"
-            )
+            used = f"{machine.device_count} {machine.kind} device{' is' if machine.device_count == 1 else 's are'} used"
+            return f"no device {device}: expected 0 to {machine.device_count - 1} ({used})"
+    return ""
 
 
 def _check_pairs(table: CaseTable, machine: PlanMachine) -> None:
@@ -257,9 +258,15 @@ def _cases_of(
             if ladder is not None:
                 placed = {**placed, "size": _likely_size(placed, pattern, devices, ladder, machine)}
             case, reason = _case(placed, pattern, devices, machine.device_count)
+            reason = _absent_device(table, machine) or reason
             if case.beside:
                 of_load = functools.partial(_job, table=table, machine=machine)
-                case, unplaced = with_loads(case, table.where, machine, of_load)
+                try:
+                    case, unplaced = with_loads(case, machine, of_load)
+                except AbsentDeviceError as absent:
+                    if not plan.any_machine:
+                        raise UsageError(f"{table.where}: {absent}") from None
+                    case, unplaced = dataclasses.replace(case, beside=""), str(absent)
                 reason = reason or unplaced
             if ladder is not None:
                 if ladder.curve == curve_id(case):

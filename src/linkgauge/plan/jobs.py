@@ -40,11 +40,15 @@ MakeJob = Callable[[dict[str, Any], tuple[int, ...]], tuple[Case, str]]
 """A load's case, of its values on these devices, and why it cannot be; empty where it can."""
 
 
-def with_loads(case: Case, where: str, machine: PlanMachine, make: MakeJob) -> tuple[Case, str]:
+class AbsentDeviceError(Exception):
+    """A load is on a device that is not there; the message says which, not where that was written."""
+
+
+def with_loads(case: Case, machine: PlanMachine, make: MakeJob) -> tuple[Case, str]:
     """The case with its loads in canonical form, and why one of them cannot run here; empty where all can.
 
-    A load of a pattern of one device, given several, is one load on each. UsageError, beginning with `where`, for a
-    device that is not there; what is written was read by `named_jobs`.
+    A load of a pattern of one device, given several, is one load on each. What is written was read by `named_jobs`.
+    AbsentDeviceError for a device that is not there.
     """
     loads: list[LoadCase] = []
     reason = ""
@@ -52,7 +56,7 @@ def with_loads(case: Case, where: str, machine: PlanMachine, make: MakeJob) -> t
         devices = _devices(load.where, case, machine)
         absent = next((device for device in devices if device >= machine.places), None)
         if absent is not None:
-            raise UsageError(f"{where}: load {number}: no device {absent}: expected 0 to {machine.places - 1}")
+            raise AbsentDeviceError(f"load {number}: no device {absent}: expected 0 to {machine.places - 1}")
         if not devices:
             used = len(set(case.devices))
             share = f"all {used}" if used == machine.places else f"{used} of {machine.places}"

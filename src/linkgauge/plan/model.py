@@ -71,6 +71,7 @@ class Plan:
     seed: int = 1
     time_limit_ns: int | None = None
     memory_limit: Share = HALF
+    any_machine: bool = False  # a built-in one: what names devices that are not here is skipped, and no mistake
     jobs: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # loads by name, as text
     class_weights: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of the network's service classes
     library_choices: bool = False  # ask NCCL what it chose, in launches whose times do not count

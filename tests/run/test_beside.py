@@ -89,6 +89,19 @@ def test_jobs_of_two_service_classes_go_on_side_by_side_and_only_the_cases_own_s
     assert drawn.series.size - drawn.cut == 40 - int(drawn.row["warmup_cut"] or 0) > 0
 
 
+def test_streams_of_host_memory_go_on_beside_a_copy_and_their_rates_are_known(tmp_path: Path) -> None:
+    core = min(os.sched_getaffinity(0))
+    loads = [f"kernel cpu_stream 1MiB on=1 variant={work} cpu_cores={core}" for work in ("copy", "triad", "read")]
+    run, _ = measured(tmp_path, "--devices", "host:2", "--pattern", "local_copy", "--transport", "kernel", "--size",
+                      "64KiB", "--ranks", "1", *(word for one in loads for word in ("--beside", one)))  # fmt: skip
+    alone = {loads_of(one.case.beside)[0].case.variant: one.loads[0].alone_ns for one in interferences(run)}
+    assert set(alone) == {"copy", "triad", "read"}
+    rates = {work: (1 << 20) / ns for work, ns in alone.items() if ns}
+    assert all(0.1 < rate < 1000 for rate in rates.values()), rates  # GB/s
+    (loads_core,) = {loads_of(row.case.beside)[0].case.cpu_cores for row in run.rows()}
+    assert loads_core == str(core)
+
+
 def test_a_ranks_job_says_what_it_sets_before_it_loads_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = dataclasses.replace(spec_of(4, []), job_env=(((0, 2), {"UCX_IB_SL": "3"}), ((1,), {"UCX_IB_SL": "0"})))
     assert [spec.env_of(rank).get("UCX_IB_SL") for rank in range(4)] == ["3", "0", "3", None]

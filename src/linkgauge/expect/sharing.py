@@ -24,7 +24,8 @@ from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.graph import FABRIC, NODE, Wires, wires
 from linkgauge.expect.network import Network, Part
 from linkgauge.expect.paths import loads
-from linkgauge.expect.query import memory_of
+from linkgauge.expect.query import hosts_for, memory_of
+from linkgauge.expect.streams import passes_of_cores
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
@@ -177,6 +178,8 @@ def taken(system: System, case: Case) -> dict[Part, float] | None:
         return None
     if info.host_ways and not info.alone:
         return _over_host_links(system, case, names)
+    if case.pattern == "cpu_stream":
+        return _of_cores(system, case, names[case.devices[0]])
     if case.pattern == "local_copy":
         memories = (memory_of(system, names[device]).name for device in case.devices)
         return _summed(((memory, ""), 2.0 * case.size) for memory in memories)
@@ -224,6 +227,8 @@ def engines(case: Case) -> frozenset[tuple[str, int]] | None:
     """
     if TRANSPORTS[case.transport].own_way:
         return None if "device" in (case.source_memory, case.target_memory) else frozenset()
+    if case.pattern == "cpu_stream":
+        return frozenset()  # of no device
     if case.transport == "ccl":
         return frozenset((MULTIPROCESSORS, device) for device in case.devices)
     busy = set(case.devices)
@@ -261,6 +266,15 @@ def _over_host_links(system: System, case: Case, names: Mapping[int, str]) -> di
                 return None
             total += routed.items()
     return _summed(total)
+
+
+def _of_cores(system: System, case: Case, device: str) -> dict[Part, float] | None:
+    """What the host's cores read and write in each memory; None where it is not known which that is."""
+    nodes = {"source": case.source_node, "target": case.target_node}
+    hosts = [hosts_for(system, device, nodes[end]) for end in passes_of_cores(case.variant)]
+    if any(len(found) != 1 for found in hosts):
+        return None
+    return _summed(((found[0], ""), float(case.size)) for found in hosts)
 
 
 def _summed(parts: Iterable[tuple[Part, float]]) -> dict[Part, float]:

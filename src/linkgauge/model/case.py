@@ -19,6 +19,7 @@ from typing import Any, Literal
 from linkgauge.model.dimension import (
     APP,
     BESIDE,
+    CORES,
     DEVICE,
     DISTRIBUTION,
     NODE,
@@ -206,6 +207,9 @@ class Case:
     beside: str = field(default="", metadata=_of(
         Says.WHAT, "Loads that go on beside it: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] ..., apart by '; '.", _WHAT,
         BESIDE, later=True, core=""))
+    cpu_cores: str = field(default="", metadata=_of(
+        Says.WHAT, "cpu_stream: the cores that move the bytes, 0-3,8; default those of cpu_node.", _WHERE, CORES,
+        later=True))
     service_class: str = field(default="", metadata=_of(
         Says.HOW, "Class of its messages on the network: a service level, dscp:N or Slingshot's; default its own.",
         _WHAT, SERVICE_CLASS, later=True, core=""))

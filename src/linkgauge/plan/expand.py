@@ -377,8 +377,6 @@ def _placed(
 
 def _nowhere(case: Case, machine: PlanMachine) -> str:
     """Why a case's nodes or devices are not to be had here; empty where they are."""
-    if case.pattern == "cpu_stream" and machine.kind != "host":
-        return "cpu_stream is of the host's cores; run it with --devices host"
     for node, known, what in (
         (case.cpu_node, machine.core_nodes, "cores"),
         (case.source_node, machine.memory_nodes, "memory"),

@@ -47,7 +47,8 @@ class AbsentDeviceError(Exception):
 def with_loads(case: Case, machine: PlanMachine, make: MakeJob) -> tuple[Case, str]:
     """The case with its loads in canonical form, and why one of them cannot run here; empty where all can.
 
-    A load of a pattern of one device, given several, is one load on each. What is written was read by `named_jobs`.
+    A load of a pattern of one device, given several, is one load on each; the host's cores have the first. What is
+    written was read by `named_jobs`.
     AbsentDeviceError for a device that is not there.
     """
     loads: list[LoadCase] = []
@@ -64,7 +65,8 @@ def with_loads(case: Case, machine: PlanMachine, make: MakeJob) -> tuple[Case, s
             return dataclasses.replace(case, beside=""), why
         ranks = PATTERNS[load.values["pattern"]].ranks
         alone = ranks in ("1", "1 or 2", "first")
-        for chosen in [(device,) for device in devices] if alone else [devices[:2] if ranks == "2" else devices]:
+        devices = devices[: {"first": 1, "2": 2}.get(ranks, len(devices))]
+        for chosen in [(device,) for device in devices] if alone else [devices]:
             one, unfit = make(load.values, chosen)
             reason = reason or (f"load {number}: {unfit}" if unfit else "")
             loads.append(LoadCase(one, load.pace))
@@ -133,7 +135,8 @@ def wrong_mode_reason(case: Case, launch: LaunchTable, machine: PlanMachine) -> 
     if launch.threads:
         bound = next((job.transport for job in jobs if TRANSPORTS[job.transport].needs_processes), "")
         return f"{bound} needs processes: threads mode has no MPI; leave out --threads" if bound else ""
-    used = [device for job in jobs for device in set(job.devices)] if len(jobs) > 1 and machine.kind != "host" else []
+    driving = [job for job in jobs if job.pattern != "cpu_stream"]  # which leaves its device alone
+    used = [device for job in driving for device in set(job.devices)] if machine.kind != "host" else []
     shared = next((device for device in used if used.count(device) > 1), None)
     if shared is None:
         return ""

@@ -241,13 +241,17 @@ def _cases_of(
     all_ranks = rank_devices(machine.places, per_device)
     most = min([len(subset) * per_device * machine.nodes for subset in table.devices] or [len(all_ranks)])
     ranks = _ranks_of(values.get("ranks"), most)
+    lacking = _absent_device(table, machine)
     if ranks is not None and ranks > most:
         if any(isinstance(other, int) and other <= most for other in table.values["ranks"]):
             return  # of 1, 2, 4, 8 those that are here
-        raise UsageError(
-            f"{table.where}: {ranks} ranks on {machine.places} {machine.kind} devices: expected at most "
-            f"{len(all_ranks)}; see --ranks-per-device and --devices"
+        lacking = (
+            f"{ranks} ranks on {machine.places} {machine.kind} devices: expected at most {len(all_ranks)}; see "
+            "--ranks-per-device and --devices"
         )
+        if not plan.any_machine:
+            raise UsageError(f"{table.where}: {lacking}")
+        ranks = None
     for devices in device_sets(pattern, table, ranks, all_ranks, machine, plan.seed):
         # Host memory is no other device's: a chase through it is each device's own.
         if pattern.ranks == "1 or 2" and len(devices) == 2 and values.get("source_memory", "device") != "device":
@@ -258,7 +262,7 @@ def _cases_of(
             if ladder is not None:
                 placed = {**placed, "size": _likely_size(placed, pattern, devices, ladder, machine)}
             case, reason = _case(placed, pattern, devices, machine.device_count)
-            reason = _absent_device(table, machine) or reason
+            reason = lacking or reason
             if case.beside:
                 of_load = functools.partial(_job, table=table, machine=machine)
                 try:

@@ -172,6 +172,10 @@ def test_classes_are_launches_of_their_own_and_jobs_have_each_their_own() -> Non
     own, both = (launch.settings for launch in plan_run(plan, expand(plan, GPUS), GPUS, lambda _: "openmpi"))
     assert (own.derived_env, both.derived_env, both.job_env) == ((), (("NCCL_IB_SL", "3"),), ())
     assert own.job_env == (((0, 1), (("NCCL_IB_SL", "1"),)), ((2, 3), (("NCCL_IB_SL", "3"),)))
+    copies = jobs.format(threads="true").replace('"ccl"\npattern="alltoall"', '"copy_engine"\npattern="local_copy"')
+    plan = parse_plan(copies.replace("service_class=3\n[[case]]", 'on="same"\n[[case]]'), "test", "test")
+    settings = [launch.settings for launch in plan_run(plan, expand(plan, GPUS), GPUS)]
+    assert [(one.derived_env, one.job_env) for one in settings] == [((("NCCL_IB_SL", n),), ()) for n in "13"]
     plan = parse_plan(jobs.format(threads="true"), "test", "test")
     reasons = [reason for launch in plan_run(plan, expand(plan, GPUS), GPUS) for _, reason in launch.skipped]
     assert reasons == ["jobs of different service classes need processes: leave out --threads"]

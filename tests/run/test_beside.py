@@ -16,6 +16,7 @@ import pytest
 
 from linkgauge.model.beside import loads_of
 from linkgauge.run import worker
+from linkgauge.run.stored_plan import read_launches, unsafe_settings
 from linkgauge.stats.interference import interferences
 from linkgauge.store.run import load
 from linkgauge.view.noisy import noisiest
@@ -84,6 +85,9 @@ def test_jobs_of_two_service_classes_go_on_side_by_side_and_only_the_cases_own_s
     (launch,) = run.launches.to_pylist()
     told = [{"devices": [0, 1], "env": {"UCX_IB_SL": "3"}}, {"devices": [2, 3], "env": {"UCX_IB_SL": "0"}}]
     assert json.loads(launch["extra"])["job_env"] == told
+    (stored,) = read_launches(tmp_path / "run")  # what --resume goes on with
+    assert [{"devices": list(devices), "env": dict(env)} for devices, env in stored.settings.job_env] == told
+    assert unsafe_settings(stored, frozenset()) == ""
     assert run.info["asked"]["class_weights"] == {"0": 1.0, "3": 3.0}
     (drawn,) = noisiest(Results(run))
     assert drawn.series.size - drawn.cut == 40 - int(drawn.row["warmup_cut"] or 0) > 0

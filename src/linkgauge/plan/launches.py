@@ -180,13 +180,15 @@ def _place(
 def _classes(case: Case, table: LaunchTable, dialect: str) -> tuple[Settings, tuple[Any, ...], str]:
     """What all ranks are told of a service class that all jobs have, else what each job is, and why it cannot be.
 
-    An environment is of a process: jobs of different classes share neither a process nor a device.
+    An environment is of a process: jobs of different classes share neither a process nor a device. What stays in a node
+    has none.
     """
-    jobs = [case, *(load.case for load in beside.loads_of(case.beside))]
+    every = [case, *(load.case for load in beside.loads_of(case.beside))]
+    jobs = [job for job in every if job.service_class or not TRANSPORTS[job.transport].one_sided]
     told = [class_settings(job, dialect) for job in jobs]
     reason = next((why for _, why in told if why), "")
-    if reason or len({settings for settings, _ in told}) == 1:
-        return told[0][0], (), reason
+    if reason or len({settings for settings, _ in told}) < 2:
+        return told[0][0] if told else (), (), reason
     devices = [device for job in jobs for device in set(job.devices)]
     shared = next((device for device in devices if devices.count(device) > 1), None)
     if table.threads:

@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.run.nic_counters import OF_PRIORITY, RECEIVED, SENT, SUBJECT
 from linkgauge.stats.launches import Places, nodes_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
 NETWORK, SHARED_MEMORY, PARTLY = "network", "shared_memory", "partly"
-SENT, RECEIVED = "nic_sent", "nic_received"
-_OF_PRIORITY = "_priority_"
-_CARD = "nic "
 # Of what must cross: from this on all has, up to that none.
 _ALL, _NONE = 0.9, 0.1
 LEAST_BYTES, LEAST_EACH = 1 << 20, 1 << 16
@@ -163,10 +161,10 @@ def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, tuple[
     values: dict[Identity, dict[tuple[int, str], dict[str, dict[tuple[str, str], float]]]] = {}
     for row in observations:
         subject = str(row["subject"])
-        way, _, priority = str(row["name"]).partition(_OF_PRIORITY)
-        if subject.startswith(_CARD) and way in (SENT, RECEIVED):
+        way, _, priority = str(row["name"]).partition(OF_PRIORITY)
+        if subject.startswith(SUBJECT) and way in (SENT, RECEIVED) and (priority.isdecimal() or not priority):
             of_case = values.setdefault(_identity(row), {})
-            of_card = of_case.setdefault((int(row["rank"]), subject.removeprefix(_CARD)), {})
+            of_card = of_case.setdefault((int(row["rank"]), subject.removeprefix(SUBJECT)), {})
             of_card.setdefault(priority, {})[str(row["moment"]), way] = float(row["value"])
     found: dict[Identity, tuple[_Moved, dict[int, int]]] = {}
     for identity, of_case in values.items():

@@ -240,6 +240,7 @@ constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
     {"source_device", plain<&CaseSpec::source_device>},
     {"target_device", plain<&CaseSpec::target_device>},
     {"cpu_node", plain<&CaseSpec::cpu_node>},
+    {"cpu_cores", plain<&CaseSpec::cpu_cores>},
     {"via", plain<&CaseSpec::via>},
     {"verify_each", plain<&CaseSpec::verify_each>},
     {"seed", plain<&CaseSpec::seed>},

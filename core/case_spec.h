@@ -128,6 +128,7 @@ struct CaseSpec {
   int source_device = -1;  // stream_copy: whose memory it reads; -1: each device its own
   int target_device = -1;  // stream_copy: whose memory it writes
   int cpu_node = -1;       // cpu_stream: the NUMA node whose cores move the bytes; -1: the device's
+  std::string cpu_cores;   // cpu_stream: the cores that move them, as 0-3,8; "" those of cpu_node
   int via = -1;            // routed copies: the device that data goes through
   bool verify_each = false;
   std::uint64_t seed = 0;   // of the case: data patterns

@@ -17,19 +17,26 @@
 namespace linkgauge {
 namespace {
 
-enum class Work : std::uint8_t { kCopy, kRead, kWrite };
+enum class Work : std::uint8_t { kCopy, kRead, kWrite, kTriad };
 
 constexpr std::size_t kLineBytes = 64;
-constexpr std::int64_t kAwakeNs = 1'000'000'000;  // that a thread looks for an operation which was announced
-constexpr std::size_t kUnroll = 8;                // 64-bit words that a read sums side by side: one line
+constexpr std::int64_t kAwakeNs = 1'000'000'000;          // that a thread looks for an operation which was announced
+constexpr std::size_t kUnroll = 8;                        // 64-bit words that a read sums side by side: one line
+constexpr std::uint64_t kFactor = 3;                      // STREAM's own scalar
+constexpr std::uint64_t kOtherSeed = 0x9e3779b97f4a7c15;  // between the two arrays that a triad reads
 
 std::string why_not_work(const std::string& variant) {
-  if (variant.empty() || variant == "copy" || variant == "read" || variant == "write") return "";
-  return "cpu_stream has no variant '" + variant + "'; its variants are copy, read and write";
+  for (const char* known : {"", "copy", "read", "write", "triad"}) {
+    if (variant == known) return "";
+  }
+  return "cpu_stream has no variant '" + variant + "'; its variants are copy, read, write and triad";
 }
 
 Work work_of(const std::string& variant) {
-  return variant == "read" ? Work::kRead : variant == "write" ? Work::kWrite : Work::kCopy;
+  return variant == "read"    ? Work::kRead
+         : variant == "write" ? Work::kWrite
+         : variant == "triad" ? Work::kTriad
+                              : Work::kCopy;
 }
 
 std::vector<int> cores_of(int node) {
@@ -38,6 +45,29 @@ std::vector<int> cores_of(int node) {
     if (std::max(numa_node_of_core(core), 0) == node) cores.push_back(core);
   }
   return cores;
+}
+
+// Of those that are asked for in `list` the ones that may be used here, in its order.
+std::vector<int> cores_listed(const std::string& list) {
+  const std::vector<int> usable = usable_cores();
+  std::vector<int> cores = parse_cpu_list(list);
+  std::erase_if(cores, [&](int core) { return std::find(usable.begin(), usable.end(), core) == usable.end(); });
+  return cores;
+}
+
+// STREAM's triad, in whole numbers, whose sums are exact: as many loads and stores. The bytes beyond the last word too.
+template <typename Number>
+void triad(Number* target, const Number* source, const Number* other, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) target[i] = static_cast<Number>(source[i] + kFactor * other[i]);
+}
+
+void triad_of(std::byte* target, const std::byte* source, const std::byte* other, std::size_t bytes) {
+  const std::size_t words = bytes / sizeof(std::uint64_t);
+  triad(reinterpret_cast<std::uint64_t*>(target), reinterpret_cast<const std::uint64_t*>(source),
+        reinterpret_cast<const std::uint64_t*>(other), words);
+  const std::size_t at = words * sizeof(std::uint64_t);
+  triad(reinterpret_cast<unsigned char*>(target + at), reinterpret_cast<const unsigned char*>(source + at),
+        reinterpret_cast<const unsigned char*>(other + at), bytes - at);
 }
 
 std::uint64_t sum_of(const std::byte* data, std::size_t bytes) {
@@ -68,6 +98,7 @@ class CpuStream final : public DevicePattern {
     const Piece piece{0, size(), rank(), 0, false};
     if (work_ != Work::kRead) data().poison(target_, piece, seed);
     if (work_ != Work::kWrite) data().fill(source_, piece, false, seed);
+    if (work_ == Work::kTriad) data().fill(other_, piece, false, seed ^ kOtherSeed);
     written_ = static_cast<unsigned char>(seed | 1);
     if (work_ == Work::kWrite) std::memset(target_.data(), ~written_ & 0xff, size());
     for (Share& share : shares_) share.sum = 0;
@@ -97,6 +128,7 @@ class CpuStream final : public DevicePattern {
     if (work_ == Work::kCopy) data().check(target_, {0, size(), rank(), 0, false}, seed, result);
     if (work_ == Work::kRead) check_sums(result);
     if (work_ == Work::kWrite) check_written(result);
+    if (work_ == Work::kTriad) check_triad(result);
     return result;
   }
   std::vector<DeviceQueue> queues() const override { return {}; }  // the host's threads are no device's queue
@@ -119,8 +151,10 @@ class CpuStream final : public DevicePattern {
       return make(MemoryKind::kPageable, options);
     };
     if (work_ != Work::kWrite) source_ = on_node(spec().source_options);
+    if (work_ == Work::kTriad) other_ = on_node(spec().source_options);
     if (work_ != Work::kRead) target_ = on_node(spec().target_options);
-    std::vector<int> cores = cores_of(spec().cpu_node < 0 ? own : spec().cpu_node);
+    std::vector<int> cores = spec().cpu_cores.empty() ? cores_of(spec().cpu_node < 0 ? own : spec().cpu_node)
+                                                      : cores_listed(spec().cpu_cores);
     if (spec().blocks > 0) cores.resize(std::min(cores.size(), static_cast<std::size_t>(spec().blocks)));
     const std::size_t lines = (size() + kLineBytes - 1) / kLineBytes;
     shares_ = std::vector<Share>(std::min(cores.size(), lines));
@@ -133,6 +167,7 @@ class CpuStream final : public DevicePattern {
   void free_buffers() noexcept override {
     end_threads();
     source_ = Buffer();
+    other_ = Buffer();
     target_ = Buffer();
   }
 
@@ -200,6 +235,9 @@ class CpuStream final : public DevicePattern {
       case Work::kWrite:
         std::memset(target_.at(share.begin), written_, bytes);
         break;
+      case Work::kTriad:
+        triad_of(target_.at(share.begin), source_.at(share.begin), other_.at(share.begin), bytes);
+        break;
     }
   }
 
@@ -217,22 +255,35 @@ class CpuStream final : public DevicePattern {
     }
   }
   void check_written(VerifyResult& result) const {
-    const auto* bytes = static_cast<const unsigned char*>(target_.data());
-    for (std::size_t at = 0; at < size(); ++at) {
-      if (bytes[at] == written_) continue;
-      if (result.ok) {
-        result.first_bad_offset = at;
-        result.expected = written_;
-        result.found = bytes[at];
-        result.where = "what the threads wrote";
+    for (std::size_t at = 0; at < size(); ++at) check_byte(at, written_, "what the threads wrote", result);
+  }
+  // Line by line: what is due takes no buffer of the operation's size.
+  void check_triad(VerifyResult& result) const {
+    std::byte due[kLineBytes];
+    for (std::size_t begin = 0; begin < size(); begin += kLineBytes) {
+      const std::size_t bytes = std::min(kLineBytes, size() - begin);
+      triad_of(due, source_.at(begin), other_.at(begin), bytes);
+      for (std::size_t at = 0; at < bytes; ++at) {
+        check_byte(begin + at, std::to_integer<unsigned char>(due[at]), "what the threads added up", result);
       }
-      result.ok = false;
-      ++result.bad_bytes;
     }
+  }
+  void check_byte(std::size_t at, unsigned char due, const char* where, VerifyResult& result) const {
+    const unsigned char found = static_cast<const unsigned char*>(target_.data())[at];
+    if (found == due) return;
+    if (result.ok) {
+      result.first_bad_offset = at;
+      result.expected = due;
+      result.found = found;
+      result.where = where;
+    }
+    result.ok = false;
+    ++result.bad_bytes;
   }
 
   Work work_ = Work::kCopy;
   Buffer source_;
+  Buffer other_;  // what a triad multiplies
   Buffer target_;
   unsigned char written_ = 0;
   std::vector<Share> shares_;
@@ -252,13 +303,15 @@ std::string listed(const std::vector<int>& numbers) {
 
 }  // namespace
 
-std::string why_not_cpu_stream(const RankContext& context, const CaseSpec& spec) {
-  if (context.runtime->name() != "host") return "cpu_stream is of the host's cores; run it with --devices host";
+std::string why_not_cpu_stream(const CaseSpec& spec) {
   if (spec.transport != "kernel") return "cpu_stream is a kernel of the host's cores; its transport is kernel";
   if (spec.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
   if (std::string reason = why_not_work(spec.variant); !reason.empty()) return reason;
   if (spec.clock == ClockKind::kEvent || spec.cadence == Cadence::kGated) {
     return "the host's threads are timed by the host's clock; use clock host, and cadence isolated or streaming";
+  }
+  if (!spec.cpu_cores.empty() && cores_listed(spec.cpu_cores).size() != parse_cpu_list(spec.cpu_cores).size()) {
+    return "not all of the cores " + spec.cpu_cores + " may be used here; those that may: " + listed(usable_cores());
   }
   if (spec.cpu_node >= 0 && cores_of(spec.cpu_node).empty()) {
     return "no core of NUMA node " + std::to_string(spec.cpu_node) + " may be used here";

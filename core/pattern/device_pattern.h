@@ -81,7 +81,7 @@ class DevicePattern : public Operation {
 
 // pattern/cpu_stream.cpp
 std::unique_ptr<Operation> make_cpu_stream(const RankContext& context, const CaseSpec& spec);
-std::string why_not_cpu_stream(const RankContext& context, const CaseSpec& spec);
+std::string why_not_cpu_stream(const CaseSpec& spec);
 
 // pattern/device_latency.cpp
 std::unique_ptr<Operation> make_chase(const RankContext& context, const CaseSpec& spec);

@@ -298,7 +298,7 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
   }
   if (spec.pattern == Pattern::kFlagPingpong) return why_not_flag_pingpong(context, spec);
   if (spec.pattern == Pattern::kFloor) return "";
-  if (spec.pattern == Pattern::kCpuStream) return why_not_cpu_stream(context, spec);
+  if (spec.pattern == Pattern::kCpuStream) return why_not_cpu_stream(spec);
   if (spec.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
   if (spec.transport == "kernel") {
     if (std::string reason = why_not_reached(context, spec); !reason.empty()) return reason;

@@ -24,6 +24,9 @@ std::string why_not_meant(const CaseSpec& spec) {
   if ((spec.source_device >= 0 || spec.target_device >= 0) && spec.pattern != Pattern::kStreamCopy) {
     return "source_device and target_device are of stream_copy, not of " + pattern;
   }
+  if (!spec.cpu_cores.empty() && spec.pattern != Pattern::kCpuStream) {
+    return "cpu_cores is of cpu_stream, not of " + pattern;
+  }
   if (spec.cpu_node >= 0 && spec.pattern != Pattern::kCpuStream) return "cpu_node is of cpu_stream, not of " + pattern;
   return "";
 }

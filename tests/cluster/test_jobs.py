@@ -24,12 +24,12 @@ RATE = 50 * MBIT
 BY_TCP = ("MPIR_CVAR_CH4_NETMOD=ofi", "FI_PROVIDER=tcp", "MPIR_CVAR_NOLOCAL=1")  # UCX's halves what goes both ways
 
 
-def beside(cluster: Cluster, name: str, hosts: str, beside: str) -> tuple[Interference, FairShare]:
-    """A flow between the first two hosts beside a load, and what fair shares make of it."""
+def beside(cluster: Cluster, name: str, hosts: str, beside: str, *more: str) -> tuple[Interference, FairShare]:
+    """A flow between two hosts, the first ones, beside a load, and what fair shares make of it."""
     (cluster.folder / "fabric").write_text(cluster.layout.fabric_file())
     run = measured(cluster, name, "--hosts", hosts, "--devices", "host:1", "--mpi", library("mpich"), "--ranks", "2",
                    "--transport", "mpi", "--pattern", "ring_shift", "--size", "256KiB", "--beside", beside, "--fabric",
-                   "fabric", "--stop-rule", "count", "--stop-samples", "18", "--stop-time-ns", "60s",
+                   "fabric", *more, "--stop-rule", "count", "--stop-samples", "18", "--stop-time-ns", "60s",
                    *(word for one in BY_TCP for word in ("--env", one)))  # fmt: skip
     assert {row.status for row in run.rows()} == {"ok"}
     assert {one.went_by for one in crossings(run).values()} == {"network"}  # on nodes that no load has
@@ -40,12 +40,12 @@ def beside(cluster: Cluster, name: str, hosts: str, beside: str) -> tuple[Interf
     return found, share
 
 
-def test_jobs_on_their_own_switches_lose_nothing_and_interleaved_ones_half_of_the_uplink_that_is_named() -> None:
+def test_jobs_packed_on_their_own_switches_lose_nothing_and_spread_ones_half_of_the_uplink_that_is_named() -> None:
     layout = Layout(((2, 2),), rate=RATE, switch_rate=RATE, lossless=True)
     with Cluster(layout) as cluster:
-        apart, explained = beside(cluster, "linear", "n0,n1,n2,n3", "mpi ring_shift 256KiB on=2,3")
+        apart, explained = beside(cluster, "packed", "n0,n2,n1,n3", "mpi ring_shift 256KiB", "--choose", "packed")
         assert (explained.low, explained.high, explained.part) == (1.0, 1.0, None)
-        shared, halved = beside(cluster, "interleaved", "n0,n2,n1,n3", "mpi ring_shift 256KiB on=2,3")
+        shared, halved = beside(cluster, "spread", "n0,n1,n2,n3", "mpi ring_shift 256KiB", "--choose", "spread")
         assert halved.low <= 2.0 * 1.1
         assert halved.high >= 1.8
         assert halved.part is not None
@@ -53,7 +53,7 @@ def test_jobs_on_their_own_switches_lose_nothing_and_interleaved_ones_half_of_th
         # By turns in each run, so that both factors are of the same minutes; the machine's own load is in both.
         assert shared.slow_downs[0].factor == pytest.approx(halved.high, rel=0.15)
         assert apart.slow_downs[0].factor < 1.15
-        shown = linkgauge(cluster, "show", "interleaved", environment={"COLUMNS": "200"}).stdout
+        shown = linkgauge(cluster, "show", "spread", environment={"COLUMNS": "200"}).stdout
         assert halved.words in " ".join(shown.split())
         assert cluster.dropped() == 0
 
@@ -66,5 +66,11 @@ def test_a_job_has_its_service_classs_part_of_an_uplink_however_many_flows_the_o
     others = dict.fromkeys(("n1", "n2", "n4", "n5"), 1)
     layout = Layout(((3, 3),), rate=RATE, switch_rate=RATE, lossless=True, classes=others, weights=weights)
     with Cluster(layout) as cluster:
-        found, _ = beside(cluster, "classes", "n0,n3,n1,n4,n2,n5", "mpi ring_shift 256KiB on=2,3+4,5")
+        found, share = beside(cluster, "classes", "n0,n3,n1,n4,n2,n5",
+                              "mpi ring_shift 256KiB on=2,3+4,5 service_class=1", "--service-class", "0",
+                              "--class-weights", f"0={weights[0]},1={weights[1]}")  # fmt: skip
+        assert share.low == pytest.approx(sum(weights) / weights[0], rel=0.1)
+        shown = linkgauge(cluster, "show", "classes", environment={"COLUMNS": "200"}).stdout
+        assert "service class 0: not proved in 1 case, since cards here count no bytes by priority" in shown
+        assert share.by_weights == f" by weights {weights[0]:g} of class 0 and {weights[1]:g} of class 1"
         assert 1 / found.slow_downs[0].factor == pytest.approx(weights[0] / sum(weights), abs=0.10)

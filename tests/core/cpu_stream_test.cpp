@@ -29,7 +29,7 @@ std::string refusal(const CaseSpec& spec) {
 }
 
 TEST(CpuStream, EveryWorkIsVerifiedOnOddSizes) {
-  for (const char* work : {"", "copy", "read", "write"}) {
+  for (const char* work : {"", "copy", "read", "write", "triad"}) {
     for (const std::int64_t size : {1, 7, 63, 64, 65, 4097, 1'000'003}) {
       for (const int threads : {0, 1, 3}) {
         CaseSpec spec = stream_case(work, size);
@@ -43,7 +43,7 @@ TEST(CpuStream, EveryWorkIsVerifiedOnOddSizes) {
 
 // Without an operation nothing arrives: what was there before must not pass for the work's result.
 TEST(CpuStream, WhatWasNotDoneIsCaught) {
-  for (const char* work : {"copy", "read", "write"}) {
+  for (const char* work : {"copy", "read", "write", "triad"}) {
     EXPECT_FALSE(run_case(stream_case(work, 100'003), 1, 0).front().ok) << work;
   }
 }
@@ -91,6 +91,20 @@ TEST(CpuStream, EveryNodeWithMemoryIsReached) {
   }
 }
 
+TEST(CpuStream, StatedCoresMoveTheBytes) {
+  for (const int core : usable_cores()) {
+    CaseSpec spec = stream_case("triad", 1 << 20);
+    spec.cpu_cores = std::to_string(core);
+    EXPECT_TRUE(run_case(spec).front().ok) << core;
+  }
+  CaseSpec absent = stream_case("copy", 4096);
+  absent.cpu_cores = "0,9000";
+  EXPECT_NE(refusal(absent).find("not all of the cores 0,9000 may be used here; those that may: "), std::string::npos);
+  CaseSpec elsewhere = case_of("kernel", Pattern::kLocalCopy, 1, 4096);
+  elsewhere.cpu_cores = "0";
+  EXPECT_NE(refusal(elsewhere).find("cpu_cores is of cpu_stream"), std::string::npos);
+}
+
 TEST(CpuStream, NodesThatAreNotThereAreNamed) {
   CaseSpec spec = stream_case("copy", 4096);
   spec.cpu_node = 900;
@@ -98,7 +112,7 @@ TEST(CpuStream, NodesThatAreNotThereAreNamed) {
   spec.cpu_node = -1;
   spec.source_options.numa_node = 901;
   EXPECT_NE(refusal(spec).find("no memory on NUMA node 901"), std::string::npos);
-  EXPECT_NE(refusal(stream_case("triad", 4096)).find("copy, read and write"), std::string::npos);
+  EXPECT_NE(refusal(stream_case("scale", 4096)).find("copy, read, write and triad"), std::string::npos);
   CaseSpec gated = stream_case("copy", 4096);
   gated.cadence = Cadence::kGated;
   EXPECT_NE(refusal(gated).find("clock host"), std::string::npos);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 
@@ -33,7 +34,7 @@ def seen(own: Case, alone_s: float, loads: list[tuple[Case, float]]) -> Interfer
     """A case that was measured beside loads, each with the time of its operation alone."""
     beside = written(tuple(LoadCase(one, Pace()) for one, _ in loads))
     rates = tuple(LoadRate(k, s * 1e9, None) for k, (_, s) in enumerate(loads, 1))
-    full = case(own.pattern, own.devices, own.size, window=own.window, beside=beside)
+    full = dataclasses.replace(own, beside=beside)
     values = {"of_means": 1.0} if "of_means" in Interference.__dataclass_fields__ else {}
     return Interference(full, ("k", 0, 0, 0), alone_s * 1e9, alone_s * 1e9, 9, (), loads=rates, **values)  # type: ignore[arg-type]
 
@@ -115,3 +116,43 @@ def test_every_pair_of_a_window_counts() -> None:
     assert one is not None
     assert four == {part: 4 * moved for part, moved in one.items()}
     assert set(one) == set(itertools.pairwise(("n0", "s0", "g0", "s1", "n3")))
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "weights", "expected"),
+    [
+        ("0", ["3"], {"0": 1, "3": 3}, 4.0),  # a quarter of the uplink
+        ("3", ["0"], {"0": 1, "3": 3}, 4 / 3),
+        ("3", ["0", "0", "0"], {"0": 1, "3": 3}, 4 / 3),  # however many flows the other class has
+        ("0", ["0", "3"], {"0": 1, "3": 1}, 4.0),  # half of the class's half
+        ("0", ["3"], {"0": 1}, 2.0),  # a weight is missing: as without classes
+        ("", ["3"], {"0": 1, "3": 3}, 2.0),
+    ],
+)
+def test_classes_share_an_uplink_by_weight(
+    own: str, others: list[str], weights: dict[str, float], expected: float
+) -> None:
+    layout = Layout(((4, 4),), rate=80 * MB, switch_rate=80 * MB)
+    links = network(layout)
+    links.class_weights = weights
+    alone = (1 << 20) / 10e6
+    loads = [(case("ring_shift", (k, k + 4), service_class=name), alone) for k, name in enumerate(others, 1)]
+    share = share_of(None, seen(case("ring_shift", (0, 4), service_class=own), alone, loads), links)
+    assert share is not None
+    assert share.low == pytest.approx(expected)
+    by_class = bool(own) and {own, *others} <= set(weights)
+    assert share.by_weights == (
+        " by weights " + " and ".join(f"{weights[name]:g} of class {name}" for name in sorted({own, *others}))
+        if by_class else ""
+    )  # fmt: skip
+
+
+def test_what_a_class_does_not_ask_for_is_the_others() -> None:
+    """Of an uplink of 10 MB/s the load of class 3 asks for 2: 8 are left to class 0, whatever the weights."""
+    links = network(Layout(((2, 2),), rate=80 * MB, switch_rate=80 * MB))
+    links.class_weights = {"0": 1.0, "3": 3.0}
+    alone = (1 << 20) / 10e6
+    slow = (case("ring_shift", (1, 3), service_class="3"), 5 * alone)
+    share = share_of(None, seen(case("ring_shift", (0, 2), service_class="0"), alone, [slow]), links)
+    assert share is not None
+    assert share.low == pytest.approx(10 / 8)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linkgauge.expect.sharing import USUAL_SHARE, _shares, fair_share, taken
+from linkgauge.expect.sharing import USUAL_SHARE, _shares, engines_in_common, fair_share, taken
+from linkgauge.model.beside import LoadCase, Pace, written
 from linkgauge.model.case import Case
 from linkgauge.system import catalog
 
@@ -110,7 +111,9 @@ def filled(demands: list[float], capacity: float) -> np.ndarray:
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.floats(0.01, 2.0), min_size=1, max_size=5), st.floats(0.2, 4.0))
 def test_shares_are_as_by_filling(demands: list[float], capacity: float) -> None:
-    np.testing.assert_allclose(_shares(demands, capacity), filled(demands, capacity), atol=2e-3 * capacity + 1e-9)
+    np.testing.assert_allclose(
+        _shares(demands, [1.0] * len(demands), capacity), filled(demands, capacity), atol=2e-3 * capacity + 1e-9
+    )
 
 
 @settings(deadline=None, max_examples=40)
@@ -126,3 +129,20 @@ def test_another_load_never_helps(loads: list[tuple[int, int, float]]) -> None:
         assert found.high >= worst - 1e-9
         assert found.high <= (count + 1) / USUAL_SHARE
         worst = found.high
+
+
+@pytest.mark.parametrize(("variant", "passes"), [("copy", 2), ("read", 1), ("write", 1), ("triad", 3)])
+def test_a_host_stream_and_copies_to_a_device_share_the_hosts_memory(variant: str, passes: int) -> None:
+    """The stream takes `passes` times its goodput of a memory of 100 GB/s, the copy reads it once."""
+    system = catalog.load("hgx-h200-8")
+    (host,) = system.nearest("gpu0", "host", over_fabric=False)
+    rate = dataclasses.replace(next(n.memory_rate for n in system.nodes if n.memory_rate is not None), value=100e9)
+    nodes = (dataclasses.replace(n, memory_rate=rate) if n.name == host else n for n in system.nodes)
+    rated = dataclasses.replace(system, nodes=tuple(nodes))
+    stream = case("cpu_stream", 0, variant=variant, source_memory="pageable", target_memory="pageable")
+    assert taken(rated, stream) == {(host, ""): float(passes * M)}
+    found = fair_share(rated, TO_DEVICE, at(55.4e9), [(stream, at(80e9 / passes))])
+    assert found is not None
+    assert found.words == f"memory of {host}"
+    assert found.low == pytest.approx(55.4 / 50)  # each has half
+    assert engines_in_common(dataclasses.replace(TO_DEVICE, beside=written((LoadCase(stream, Pace()),)))) == ()

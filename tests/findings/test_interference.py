@@ -13,12 +13,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from cluster.layout import Layout
+from expect.test_network import case as between
+from expect.test_network import network
+from expect.test_network import seen as seen_between
 from linkgauge.findings import rules
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding
 from linkgauge.model.beside import LoadCase, Pace, written
 from linkgauge.model.case import Case
-from linkgauge.stats.interference import Interference, LoadRate, slow_down
+from linkgauge.stats.interference import Interference, LoadRate, SlowDown, slow_down
 from linkgauge.system import catalog
 
 M = 256 << 20
@@ -200,3 +204,21 @@ def test_what_is_said_reads_well() -> None:
     assert finding.severity == "loss"
     load = written((LoadCase(planted.load, Pace()),))
     assert f"beside {load}: what they share of links and memories can carry both; both use the" in finding.sentence
+
+
+def test_classes_by_whose_weights_ports_share_are_named() -> None:
+    """Class 0 has a quarter of an uplink beside class 3: that it takes four times as long is its share."""
+    links = network(Layout(((2, 2),), rate=80e6, switch_rate=80e6))
+    alone = (1 << 20) / 10e6
+    own, load = (between("ring_shift", ends, service_class=name) for ends, name in (((0, 2), "0"), ((1, 3), "3")))
+    for weights, words in (
+        ({"0": 1.0, "3": 3.0}, "whose fair share by weights 1 of class 0 and 3 of class 3 explains 4 to 4"),
+        ({}, "which engines a library of theirs uses is not known"),
+    ):
+        links.class_weights = weights
+        found = dataclasses.replace(seen_between(own, alone, [(load, alone)]),
+                                    slow_downs=(SlowDown(0.5, 3.9, (3.8, 4.0)),))  # fmt: skip
+        (finding,) = rules.apply(Facts([], network=links, interferences=lambda found=found: [found]),
+                                 only=["interference"])  # fmt: skip
+        assert finding.rule == ("slowed_by_share" if weights else "slowed_unexplained")
+        assert words in finding.sentence

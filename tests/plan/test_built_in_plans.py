@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from approved import approve
+from linkgauge.app.run_options import apply_dimensions
+from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan, names
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, plan_run
@@ -51,6 +53,7 @@ def contents(plan: Plan, launches: tuple[PlannedLaunch, ...]) -> list[object]:
 def _on_no_hosts(settings: LaunchTable | LaunchSettings) -> dict[str, object]:
     plain = dataclasses.asdict(settings)
     assert plain.pop("hosts") == ()
+    assert plain.pop("job_env", ()) == ()  # of launches alone
     return plain
 
 
@@ -63,3 +66,18 @@ def test_what_the_built_in_plans_come_to_is_as_approved(name: str) -> None:
         cases, skipped = sum(len(one.cases) for one in launches), sum(len(one.skipped) for one in launches)
         lines.append(f"{plan.name}: {len(launches)} launches, {cases} cases, {skipped} skipped: {digest}\n")
     approve(Path(__file__).parent / "approved" / f"built-in-plans.{name}.txt", "".join(lines))
+
+
+@pytest.mark.parametrize("kind", ["cuda", "hip", "host"])
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_on_few_devices_built_in_plans_skip_what_needs_more(kind: str, devices: int) -> None:
+    few = PlanMachine(kind, devices, 64 * GIB, 64 * GIB, 8 * GIB, 16)
+    for plan in map(builtin_plan, names()):
+        for one in expand(plan, few):
+            assert one.skip or max(one.case.devices) < devices
+    skips = {one.skip for one in expand(builtin_plan("interference"), few)}
+    lacking = {reason for reason in skips if "no device 1: expected 0 to 0" in reason}
+    assert bool(lacking) == (devices == 1 and kind != "host")
+    typed = apply_dimensions(builtin_plan("quick"), {"beside": ("kernel local_copy 8 on=7",)}, named=True)
+    with pytest.raises(UsageError, match="load 1: no device 7: expected 0 to"):
+        expand(typed, few)

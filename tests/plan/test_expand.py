@@ -394,11 +394,13 @@ def test_a_case_without_the_later_dimensions_keeps_the_key_of_before_them() -> N
     case = Case("kernel", "stream_copy", 8, 8, (0,))
     before = {name: value for name, value in case.dimensions().items()
               if name not in ("managed", "source_device", "target_device", "cpu_node", "groups",
-                              "distribution", "beside", "devices_per_node", "app", "collectives")}  # fmt: skip
+                              "distribution", "beside", "devices_per_node", "app", "collectives",
+                              "service_class", "cpu_cores")}  # fmt: skip
     text = json.dumps(before, sort_keys=True, separators=(",", ":"))
     assert case.case_key == hashlib.sha256(text.encode()).hexdigest()[:16]
     for later in ({"managed": "prefetch"}, {"source_device": 0}, {"target_device": 0}, {"cpu_node": 0},
-                  {"distribution": "2x2"}, {"devices_per_node": 1}):  # fmt: skip
+                  {"distribution": "2x2"}, {"devices_per_node": 1}, {"service_class": "0"},
+                  {"cpu_cores": "0"}):  # fmt: skip
         assert dataclasses.replace(case, **later).case_key != case.case_key  # type: ignore[arg-type]
 
 
@@ -438,7 +440,7 @@ def test_migrating_and_zero_copy_are_launches_of_their_own_on_hip(kind: str, wan
     assert found == {use: wanted.get(use) for use in ("default", "migrate", "zero_copy", "prefetch")}
 
 
-def test_fewer_ranks_are_neighbours_or_spread() -> None:
+def test_fewer_ranks_are_the_first_or_evenly_apart() -> None:
     eight = dataclasses.replace(MACHINE, device_count=8)
     text = STREAM + "ranks=[1, 2, 4, 8]\n"
 
@@ -446,9 +448,9 @@ def test_fewer_ranks_are_neighbours_or_spread() -> None:
         found = expand(plan_of(text + f'choose="{choose}"'), eight)
         return {one.case.devices for one in found if one.case.ranks > 1}
 
-    assert sets("neighbours") == {(0, 1), (0, 1, 2, 3), tuple(range(8))}
-    assert sets("spread") == {(0, 4), (0, 2, 4, 6), tuple(range(8))}
-    assert sets("both") == sets("neighbours") | sets("spread")
+    assert sets("linear") == {(0, 1), (0, 1, 2, 3), tuple(range(8))}
+    assert sets("interleaved") == {(0, 4), (0, 2, 4, 6), tuple(range(8))}
+    assert sets("both") == sets("linear") | sets("interleaved")
 
 
 def test_cpu_stream_is_a_matrix_of_the_nodes_that_are_there() -> None:
@@ -467,7 +469,7 @@ def test_cpu_stream_is_a_matrix_of_the_nodes_that_are_there() -> None:
     assert all("NUMA node 1 has no" in one.skip for one in asked if one.skip)
     gpus = dataclasses.replace(MACHINE, kind="cuda")
     assert {one.skip for one in expand(plan_of(text), gpus)} == {
-        "cpu_stream is of the host's cores; run it with --devices host"
+        ""  # a GPU's node has cores too
     }
 
 

@@ -7,7 +7,7 @@ import pytest
 from linkgauge.model.case import Case
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
-from linkgauge.plan.library_settings import library_settings
+from linkgauge.plan.library_settings import class_settings, library_settings
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
 
@@ -132,3 +132,50 @@ def test_intels_mpi_is_told_of_gpus_where_their_memory_is_given_to_it_and_unless
     assert all(launch.settings.derived_env == () for launch in run)
     off, _ = environments('[[launch]]\nenv={ I_MPI_OFFLOAD = "0" }\n' + cases, "intel")
     assert off["I_MPI_OFFLOAD"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("transport", "dialect", "asked", "told"),
+    [
+        ("ccl", "", "3", ("NCCL_IB_SL", "3")),
+        ("ccl", "", "dscp:26", ("NCCL_IB_TC", "104")),
+        ("ucx", "", "0", ("UCX_IB_SL", "0")),
+        ("nixl", "", "dscp:0", ("UCX_IB_TRAFFIC_CLASS", "0")),
+        ("mpi", "openmpi", "15", ("UCX_IB_SL", "15")),
+        ("staging", "mpich", "dscp:63", ("UCX_IB_TRAFFIC_CLASS", "252")),
+        ("mpi", "mpich", "low_latency", ("MPICH_OFI_DEFAULT_TCLASS", "TC_LOW_LATENCY")),
+    ],
+)
+def test_a_service_class_is_a_variable_of_the_library(transport: str, dialect: str, asked: str, told: object) -> None:
+    assert class_settings(case_of(transport, service_class=asked), dialect) == ((told,), "")
+
+
+@pytest.mark.parametrize(
+    ("transport", "dialect", "asked"),
+    [("ofi", "", "3"), ("copy_engine", "", "dscp:3"), ("ccl", "", "bulk_data"), ("mpi", "openmpi", "best_effort")],
+)
+def test_a_class_without_a_variable_is_a_reason(transport: str, dialect: str, asked: str) -> None:
+    settings, reason = class_settings(case_of(transport, service_class=asked), dialect)
+    assert settings == ()
+    assert f"service class '{asked}'" in reason
+
+
+def test_classes_are_launches_of_their_own_and_jobs_have_each_their_own() -> None:
+    text = '[[case]]\ntransport="ccl"\npattern="allreduce"\nsize="8"\nservice_class=[0, 3, "default"]'
+    assert environments(text) == [{"NCCL_IB_SL": "0"}, {"NCCL_IB_SL": "3"}, {}]
+    jobs = (
+        '[[launch]]\nthreads={threads}\n[[job]]\nname="other"\ntransport="ccl"\npattern="alltoall"\nsize="64KiB"\n'
+        'service_class=3\n[[case]]\ntransport="ccl"\npattern="allreduce"\nsize="8"\nranks=2\nbeside="other"\n'
+        "service_class=[1, 3]"
+    )
+    plan = parse_plan(jobs.format(threads="false"), "test", "test")
+    own, both = (launch.settings for launch in plan_run(plan, expand(plan, GPUS), GPUS, lambda _: "openmpi"))
+    assert (own.derived_env, both.derived_env, both.job_env) == ((), (("NCCL_IB_SL", "3"),), ())
+    assert own.job_env == (((0, 1), (("NCCL_IB_SL", "1"),)), ((2, 3), (("NCCL_IB_SL", "3"),)))
+    copies = jobs.format(threads="true").replace('"ccl"\npattern="alltoall"', '"copy_engine"\npattern="local_copy"')
+    plan = parse_plan(copies.replace("service_class=3\n[[case]]", 'on="same"\n[[case]]'), "test", "test")
+    settings = [launch.settings for launch in plan_run(plan, expand(plan, GPUS), GPUS)]
+    assert [(one.derived_env, one.job_env) for one in settings] == [((("NCCL_IB_SL", n),), ()) for n in "13"]
+    plan = parse_plan(jobs.format(threads="true"), "test", "test")
+    reasons = [reason for launch in plan_run(plan, expand(plan, GPUS), GPUS) for _, reason in launch.skipped]
+    assert reasons == ["jobs of different service classes need processes: leave out --threads"]

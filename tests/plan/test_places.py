@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterable
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.case import Case
+from linkgauge.model.taking import BY_SWITCH
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
@@ -139,3 +142,64 @@ def test_pairs_of_nodes_are_skipped_on_one_with_what_to_give() -> None:
     plan = parse_plan(f"[[case]]\n{text}", "test.toml", "test")
     reasons = {one.case.pattern: one.skip for one in expand(plan, machine(1, 2))}
     assert reasons == {"pingpong": "pairs of nodes need several: give --hosts or --nodes", "alltoall": ""}
+
+
+SHIFT = 'transport="mpi"\npattern="ring_shift"\nsize="8"\n'
+ABOVE = {
+    "a": ("s0", "g0"),
+    "b": ("s1", "g0"),
+    "c": ("s0", "g0"),
+    "d": ("s2", "g1"),
+    "e": ("s2", "g1"),
+    "f": ("s1", "g0"),
+}
+
+
+def nodes_of(choose: str, ranks: int, above: dict[str, tuple[str, ...]] | None = ABOVE, devices: int = 2) -> list[int]:
+    """The nodes of a case of so many ranks on six nodes, a device each time."""
+    six = dataclasses.replace(machine(6, devices), above=above)
+    plan = parse_plan(f'seed=3\n[[case]]\n{SHIFT}ranks={ranks}\nchoose="{choose}"', "test.toml", "test")
+    (one,) = expand(plan, six)
+    return [one.case.node_of(device) for device in one.case.devices]
+
+
+def test_jobs_get_whole_nodes_in_the_order_that_their_placement_says() -> None:
+    assert nodes_of("linear", 6) == [0, 0, 1, 1, 2, 2]
+    assert nodes_of("interleaved", 6) == [0, 0, 2, 2, 4, 4]
+    assert nodes_of("interleaved", 5) == [0, 0, 2, 2, 4]
+    drawn, shuffled = nodes_of("random", 8), nodes_of("shuffled", 8)
+    assert drawn == sorted(shuffled) != shuffled
+    assert len(set(drawn)) == 4
+    # g0 has four nodes, two on each switch; s2 of g1 has two.
+    assert nodes_of("packed", 4) == [0, 0, 2, 2]
+    assert nodes_of("packed", 12) == [node for node in (0, 2, 1, 5, 3, 4) for _ in range(2)]
+    assert nodes_of("spread", 12)[::2] == [0, 3, 1, 4, 2, 5]
+    of_one_group = {node: (names[0], "g0") for node, names in ABOVE.items()}
+    assert nodes_of("spread", 6, of_one_group) == [0, 0, 1, 1, 3, 3]
+
+
+def test_placements_by_switches_that_no_one_knows_are_one_line() -> None:
+    with pytest.raises(UsageError, match=r"test.toml: \[\[case\]\] 1: choose packed: which switch .* --fabric FILE"):
+        nodes_of("packed", 4, None)
+    with pytest.raises(UsageError, match="no switch of node d is known: give --fabric FILE"):
+        nodes_of("spread", 4, {**ABOVE, "d": ()})
+    with pytest.raises(UsageError, match="here is one node: give --hosts or --nodes"):
+        cases_of(SHIFT + 'ranks=2\nchoose="packed"', 1, 4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=12), st.integers(1, 12))
+def test_packed_takes_the_fewest_groups_and_spread_the_most(where: list[tuple[int, int]], count: int) -> None:
+    """By brute force over all choices of so many nodes: groups, and where there is one group its switches."""
+    count = min(count, len(where))
+    levels = [np.array([group for group, _ in where]), np.array([3 * group + switch for group, switch in where])]
+    chosen = {name: [where[place] for place in take(levels)[:count]] for name, take in BY_SWITCH.items()}
+    sets = list(itertools.combinations(where, count))
+
+    def groups(nodes: Iterable[tuple[int, int]]) -> int:
+        return len({group for group, _ in nodes})
+
+    assert groups(chosen["packed"]) == min(map(groups, sets))
+    assert groups(chosen["spread"]) == max(map(groups, sets))
+    if groups(where) == 1:
+        assert len(set(chosen["packed"])) == min(len(set(nodes)) for nodes in sets)
+        assert len(set(chosen["spread"])) == max(len(set(nodes)) for nodes in sets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -14,8 +15,13 @@ from typing import Any
 import pytest
 
 from linkgauge.model.beside import loads_of
+from linkgauge.run import worker
+from linkgauge.run.stored_plan import read_launches, unsafe_settings
 from linkgauge.stats.interference import interferences
 from linkgauge.store.run import load
+from linkgauge.view.noisy import noisiest
+from linkgauge.view.results import Results
+from run.test_spec import spec_of
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 TESTS = Path(__file__).parents[1]
@@ -61,6 +67,52 @@ def test_every_transport_goes_on_beside_another(tmp_path: Path, threads: bool) -
     assert phases(run)["alone"] == phases(run)["sample"] > 0
     assert "slow-down" in said
     assert "beside" in said
+
+
+def test_jobs_of_two_service_classes_go_on_side_by_side_and_only_the_cases_own_samples_are_drawn(
+    tmp_path: Path,
+) -> None:
+    done = linkgauge(
+        tmp_path, "run", "--out", "run", "--devices", "host:4", "--pattern", "ring_shift", "--ranks", "2",
+        "--transport", "mpi", "--size", "64KiB", "--service-class", "3", "--beside",
+        "mpi ring_shift 64KiB service_class=0", "--class-weights", "0=1,3=3", "--stop-rule", "count",
+        "--stop-samples", "40", "--stop-time-ns", "20s", "--no-report",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = load(tmp_path / "run")
+    (row,) = run.rows()
+    assert (row.status, row.case.service_class) == ("ok", "3")
+    (launch,) = run.launches.to_pylist()
+    told = [{"devices": [0, 1], "env": {"UCX_IB_SL": "3"}}, {"devices": [2, 3], "env": {"UCX_IB_SL": "0"}}]
+    assert json.loads(launch["extra"])["job_env"] == told
+    (stored,) = read_launches(tmp_path / "run")  # what --resume goes on with
+    assert [{"devices": list(devices), "env": dict(env)} for devices, env in stored.settings.job_env] == told
+    assert unsafe_settings(stored, frozenset()) == ""
+    assert run.info["asked"]["class_weights"] == {"0": 1.0, "3": 3.0}
+    (drawn,) = noisiest(Results(run))
+    assert drawn.series.size - drawn.cut == 40 - int(drawn.row["warmup_cut"] or 0) > 0
+
+
+def test_streams_of_host_memory_go_on_beside_a_copy_and_their_rates_are_known(tmp_path: Path) -> None:
+    core = min(os.sched_getaffinity(0))
+    loads = [f"kernel cpu_stream 1MiB on=1 variant={work} cpu_cores={core}" for work in ("copy", "triad", "read")]
+    run, _ = measured(tmp_path, "--devices", "host:2", "--pattern", "local_copy", "--transport", "kernel", "--size",
+                      "64KiB", "--ranks", "1", *(word for one in loads for word in ("--beside", one)))  # fmt: skip
+    alone = {loads_of(one.case.beside)[0].case.variant: one.loads[0].alone_ns for one in interferences(run)}
+    assert set(alone) == {"copy", "triad", "read"}
+    rates = {work: (1 << 20) / ns for work, ns in alone.items() if ns}
+    assert all(0.1 < rate < 1000 for rate in rates.values()), rates  # GB/s
+    (loads_core,) = {loads_of(row.case.beside)[0].case.cpu_cores for row in run.rows()}
+    assert loads_core == str(core)
+
+
+def test_a_ranks_job_says_what_it_sets_before_it_loads_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = dataclasses.replace(spec_of(4, []), job_env=(((0, 2), {"UCX_IB_SL": "3"}), ((1,), {"UCX_IB_SL": "0"})))
+    assert [spec.env_of(rank).get("UCX_IB_SL") for rank in range(4)] == ["3", "0", "3", None]
+    monkeypatch.setenv("UCX_IB_SL", "7")
+    monkeypatch.setenv("PMI_RANK", "1")
+    assert worker._set_environment(spec) == 1
+    assert os.environ["UCX_IB_SL"] == "0"
 
 
 def test_a_load_is_on_the_rest_or_the_same_or_on_devices_that_are_there(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -127,8 +128,8 @@ def test_the_help_shows_options_in_the_groups_of_the_table_of_dimensions(capsys:
     assert "[default: report]" in " ".join(sections["The run"].split())
 
 
-def planned_devices(*words: str, capsys: pytest.CaptureFixture[str]) -> set[tuple[int, ...]]:
-    common = ("--dry-run", "--json", "--devices", "host:4", "--threads", "--size", "64KiB")
+def planned_devices(*words: str, capsys: pytest.CaptureFixture[str], how: str = "--threads") -> set[tuple[int, ...]]:
+    common = ("--dry-run", "--json", "--devices", "host:4", how, "--size", "64KiB")
     assert cli.run_command(["run", *common, *words]) == 0
     launches = json.loads(capsys.readouterr().out)["launches"]
     return {tuple(case["devices"]) for launch in launches for case in launch["cases"]}
@@ -140,8 +141,19 @@ def test_flags_choose_pairs_and_devices_in_place_of_the_plans_tables(capsys: pyt
     assert planned_devices(*pingpong, "--pairs", "root", capsys=capsys) == {(0, 1), (0, 2), (0, 3)}
     assert planned_devices(*pingpong, "--pairs", "diagonal", capsys=capsys) == {(0,), (1,), (2,), (3,)}
     shift = ("--transport", "copy_engine", "--pattern", "ring_shift", "--ranks", "2")
-    assert planned_devices(*shift, "--choose", "spread", capsys=capsys) == {(0, 2)}
+    assert planned_devices(*shift, "--choose", "interleaved", capsys=capsys) == {(0, 2)}
     assert planned_devices(*shift, "--choose", "both", capsys=capsys) == {(0, 1), (0, 2)}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
+def test_nodes_are_chosen_by_the_switches_of_the_fabric_that_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fabric").write_text("a s0 g0\nb s1 g0\nc s0 g0\n")
+    words = ("--transport", "mpi", "--pattern", "ring_shift", "--ranks", "8", "--fabric", str(tmp_path / "fabric"))
+    for choose, nodes in (("packed", (0, 2)), ("spread", (0, 1))):
+        found = planned_devices(*words, "--choose", choose, how="--hosts=a,b,c", capsys=capsys)
+        assert found == {tuple(4 * node + device for node in nodes for device in range(4))}
 
 
 def test_lists_fold_no_name_and_leave_out_empty_columns(

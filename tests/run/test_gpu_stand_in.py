@@ -19,6 +19,7 @@ from linkgauge.model.case import MANAGED_USES, Case
 from linkgauge.peers.catalogue import peer_tests
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.request import Request, rows_of
+from linkgauge.stats.interference import interferences
 from linkgauge.stats.summary import summarise
 from linkgauge.store.run import load
 from thorough import most, thorough
@@ -545,3 +546,21 @@ def test_every_test_of_nvbandwidth_has_a_case_of_ours(tmp_path: Path, monkeypatc
     figures, reasons = measure_ours(request, rows, 0)
     assert reasons == {}
     assert set(figures) == {row.key for row in rows}
+
+
+@pytest.mark.parametrize("threads", [PROCESSES, True])
+def test_a_stream_of_host_memory_goes_on_beside_a_gpus_copies(tmp_path: Path, threads: bool) -> None:
+    """On a rank of its own, which leaves the device alone: in processes too."""
+    plan = """
+[[case]]
+transport = "copy_engine"
+pattern = "host_to_device"
+size = "64KiB"
+devices = [[0]]
+beside = ["kernel cpu_stream 256KiB on=same variant=triad", "kernel cpu_stream 256KiB on=same variant=write"]
+"""
+    status, found = run_plan(tmp_path, plan, *(["--threads"] if threads else []))
+    assert (status, [(what, why) for _, what, why in found]) == (0, [("ok", "")] * 2)
+    rates = [one.loads[0].alone_ns for one in interferences(load(tmp_path / "run"))]
+    assert len(rates) == 2
+    assert all(rates)

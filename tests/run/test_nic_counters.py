@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from linkgauge.run.ethtool import statistics
 from linkgauge.run.nic_counters import NicCounters, tells_of_nics
 from linkgauge.run.observe import Observer
 
@@ -87,3 +88,30 @@ def test_cards_are_read_last_before_a_case_and_first_after_it(tmp_path: Path) ->
     observer.look("after", 0, nics=True)
     observer.look("after", 0)
     assert seen == ["before cuda:0", "before nic eth0", "after nic eth0", "after cuda:0", "after cuda:0"]
+
+
+def test_bytes_by_priority_are_read_where_they_are_asked_for(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"eth0": (10, 20), "eth1": (0, 0)}, hardware=("eth0", "eth1"))
+    device = root / "sys/class/infiniband/mlx5_0"
+    (device / "device/net/eth0").mkdir(parents=True)
+    files = device / "ports/1/hw_counters"
+    files.mkdir(parents=True)
+    (files / "rx_prio5_bytes").write_text("7\n")
+    (files / "out_of_sequence").write_text("3\n")
+    by_driver = {"eth0": {"tx_prio3_bytes": 30, "rx_prio3_bytes": 31, "rx_prio3_packets": 2, "tx_prio3_pause": 1},
+                 "eth1": {"tx_bytes_pri4": 40, "tx_bytes": 50}}  # fmt: skip
+    counters = NicCounters(root, by_driver.__getitem__)
+    assert values(counters) == {"nic mlx5_0": [20, 10], "nic eth1": [0, 0]}
+    found = {subject: {one.name: one.value for one in read} for subject, read in counters.read(priorities=True)}
+    totals = {"nic_sent": 20, "nic_received": 10}
+    of_card = {"nic_sent_priority_3": 30, "nic_received_priority_3": 31, "nic_received_priority_5": 7}
+    assert found["nic mlx5_0"] == {**totals, **of_card}
+    assert found["nic eth1"] == {"nic_sent": 0, "nic_received": 0, "nic_sent_priority_4": 40}
+
+
+def test_a_drivers_statistics_are_those_of_the_kernel() -> None:
+    """Where an interface here has some: their names are words and their values no garbage; lo has none."""
+    assert statistics("lo") == {}
+    assert statistics("no-such-interface") == {}
+    for name, found in ((path.name, statistics(path.name)) for path in Path("/sys/class/net").iterdir()):
+        assert all(word and word.isprintable() and 0 <= value < 1 << 64 for word, value in found.items()), name

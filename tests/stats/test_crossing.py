@@ -12,7 +12,8 @@ from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes, restated_size
 from linkgauge.stats.crossing import LEAST_BYTES, Crossing, crossings_of, must_cross
 from linkgauge.stats.launches import Places
-from linkgauge.view.between import between_lines
+from linkgauge.stats.service_class import effect_of, priority_of
+from linkgauge.view.between import between_lines, class_lines
 
 BETWEEN = [name for name, traits in PATTERNS.items()
            if not traits.latency_only and (traits.collective or traits.ranks in ("2", "pairs"))]  # fmt: skip
@@ -62,15 +63,22 @@ RANKS = [{"rank": rank, "host": host, "device_ordinal": 0} for rank, host in enu
 
 
 def counted(
-    sent: dict[tuple[int, str], int], *, operations: int = 10, size: int = 1 << 20, beside: str = ""
+    sent: dict[tuple[int, str], int],
+    *,
+    operations: int = 10,
+    size: int = 1 << 20,
+    priorities: dict[tuple[int, str, int], int] | None = None,
+    **words: str,
 ) -> Crossing | None:
-    """The crossing of a ping-pong whose ranks' cards sent, and received, so many bytes."""
-    case = Case("mpi", "pingpong", size, size, (0, 1), devices_per_node=1, beside=beside)
+    """The crossing of a ping-pong whose ranks' cards sent, and received, so many bytes, some of them by priority."""
+    case = Case("mpi", "pingpong", size, size, (0, 1), devices_per_node=1, **words)  # type: ignore[arg-type]
+    bytes_of = {(rank, card, ""): moved for (rank, card), moved in sent.items()}
+    bytes_of |= {(rank, card, f"_priority_{at}"): moved for (rank, card, at), moved in (priorities or {}).items()}
     identity = {"case_key": case.case_key, "launch": 0, "repeat": 0, "attempt": 0}
     row: dict[str, Any] = {**identity, **case.dimensions(), "status": "ok", "operations_total": operations}
     rows = [
-        {**identity, "rank": rank, "subject": f"nic {card}", "name": name, "moment": moment, "value": 5e12 + value}
-        for (rank, card), moved in sent.items()
+        {**identity, "rank": rank, "subject": f"nic {card}", "name": name + of, "moment": moment, "value": 5e12 + value}
+        for (rank, card, of), moved in bytes_of.items()
         for name in ("nic_sent", "nic_received")
         for moment, value in (("before", 0), ("after", moved))
     ]
@@ -122,3 +130,53 @@ def test_rails_are_the_cards_that_carried_payload() -> None:
     (line,) = between_lines([one])
     assert line.endswith("1.10 of the bytes that must cross; 1 card a node: eth0")
     assert "1 to 2 cards a node" in between_lines([one, two])[0]
+
+
+EACH = 10 << 20  # sent by each of two nodes, and received
+
+
+@pytest.mark.parametrize(
+    ("service_class", "by_priority", "proved", "words"),
+    [
+        ("3", {0: 0.02, 3: 1.01}, True, "by what cards counted on priority 3"),
+        ("0", {0: 1.02, 3: 0.0}, True, "priority 0"),
+        ("11", {3: 0.95}, True, "priority 3"),
+        ("dscp:26", {3: 0.95}, True, "priority 3"),
+        ("3", {0: 1.01, 3: 0.0}, False, "counted most on priority 0, not on 3"),
+        ("3", {0: 0.1, 3: 0.5}, False, "too few of its bytes on priority 3"),
+        ("3", {}, False, "count no bytes by priority"),
+        ("low_latency", {0: 1.0}, False, "no counter of Slingshot's classes is known"),
+    ],
+)
+def test_a_class_took_effect_where_cards_counted_its_bytes_on_its_priority(
+    service_class: str, by_priority: dict[int, float], proved: bool, words: str
+) -> None:
+    """The nodes' other card counts by no priority, and carries next to nothing."""
+    sent = {(rank, card): moved for rank in (0, 1) for card, moved in (("mlx5_0", EACH), ("eth0", 4000))}
+    priorities = {(rank, "mlx5_0", at): int(share * EACH) for rank in (0, 1) for at, share in by_priority.items()}
+    found = counted(sent, priorities=priorities, service_class=service_class)
+    assert found is not None
+    effect = effect_of(found)
+    assert effect is not None
+    assert effect.proved == proved
+    assert words in effect.words
+    (line,) = class_lines([found, *([found] if proved else [])])
+    assert line.startswith(
+        f"service class {service_class}: {'proved in 2 cases' if proved else 'not proved in 1 case'},"
+    )
+
+
+def test_no_class_and_no_network_prove_nothing() -> None:
+    none = counted({(0, "eth0"): EACH, (1, "eth0"): EACH})
+    assert none is not None
+    assert effect_of(none) is None
+    assert class_lines([none]) == []
+    at_three = {(rank, "eth0", 3): EACH for rank in (0, 1)}
+    for more in ({"beside": "mpi ring_shift 1MiB on=0,1"}, {"size": 8}):
+        load = counted({(0, "eth0"): EACH, (1, "eth0"): EACH}, priorities=at_three, service_class="3", **more)  # type: ignore[arg-type]
+        assert load is not None
+        effect = effect_of(load)
+        assert effect is not None
+        assert not effect.proved
+        assert "too few of its own bytes" in effect.words
+    assert [priority_of(f"dscp:{number}") for number in (0, 8, 46, 63)] == [0, 1, 5, 7]

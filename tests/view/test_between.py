@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,11 @@ import pytest
 from cluster.layout import Layout
 from linkgauge.stats.summary import summarise
 from linkgauge.store.run import Run, load
+from linkgauge.system.switches import of_text
 from linkgauge.view import charts, charts_pairs
 from linkgauge.view.between import distance_lines, places_line
 from linkgauge.view.results import Results
-from synthetic import make_case, make_run
+from synthetic import Noise, make_case, make_run
 
 LAYOUT = Layout(((2, 2), (2, 2)))
 RATES = {"switch": 12e9, "group": 6e9, "other group": 3e9}
@@ -48,10 +51,24 @@ def test_distances_are_read_or_inferred_and_rates_are_shown_by_them(stored: bool
     (line,) = distance_lines(results, "GB/s")
     told = "rack.txt" if stored else "inferred from the time of large messages of all pairs"
     assert line.startswith("unidirectional by mpi at 1 MiB: same switch ")
-    assert line.endswith(f"(32 pairs); the network {told}")
-    assert "(8 pairs); other switch " in line
-    assert "(16 pairs); other group " in line
+    assert re.search(r"\(32 pairs, spread up to [0-9.]+ %\); the network " + told + "$", line)
+    assert "(8 pairs, spread up to " in line.partition("; other switch ")[0]
+    assert "(16 pairs, spread up to " in line.partition("; other group ")[0]
     assert places_line(results.kinds) == "devices are " + ", ".join(f"{k} on n{k}" for k in range(8))
+
+
+def test_service_classes_are_told_each_with_the_spread_of_its_pairs(tmp_path: Path) -> None:
+    """Quartiles of normal noise are 1.35 deviations apart: 6.7 % of the median where the deviation is 5 %."""
+    cases = [dataclasses.replace(make_case("mpi", "unidirectional", SIZE, pair), service_class=name)
+             for pair in itertools.permutations(range(8), 2) for name in ("0", "1")]  # fmt: skip
+    make_run(tmp_path / "run", cases=cases, samples=200, noise=Noise(sigma=0.05), hosts=LAYOUT.nodes,
+             info={"switches": of_text(LAYOUT.fabric_file(), "rack.txt").plain()})  # fmt: skip
+    lines = distance_lines(Results(load(tmp_path / "run")), "GB/s")
+    assert [line.partition("service_class ")[2][0] for line in sorted(lines)] == ["0", "1"]
+    for line in lines:
+        told = [float(number) for number in re.findall(r"spread up to ([0-9.]+) %", line)]
+        assert len(told) == 3
+        assert all(5.5 < number < 12 for number in told), line
 
 
 def test_pairs_that_are_unlike_far_are_never_one_row(tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ def print_plan(name: str, prepared: Prepared, *, as_json: bool, expected: Expect
         settings = launch.settings
         words = ["threads" if settings.threads else settings.mpi, f"{settings.ranks} ranks"]
         words += [f"{name}={value}" for name, value in shown((*settings.env, *settings.derived_env)).items()]
+        words += [f"{name}={value} on {','.join(map(str, devices))}" for devices, env in settings.job_env
+                  for name, value in env]  # fmt: skip
         print(f"launch {launch.number} (repeat {launch.repeat}): {', '.join(words)}: {len(launch.cases)} cases")
         curves = curve_lines(launch)
         for case in launch.cases:

@@ -56,9 +56,9 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         return 0
     devices = find_devices(asked.devices)
     reporter = reporter_for()
-    nodes = Nodes(devices, reporter.note, switches=_switches(asked.fabric))
+    nodes = Nodes(devices, reporter.note, switches=_switches(asked.fabric), look=not dry_run)
     plan = asked_plan(asked, given, devices.kind)
-    prepared = _prepared(asked, plan, devices, given, None if dry_run else nodes)
+    prepared = _prepared(asked, plan, devices, given, nodes)
     if dry_run:
         from linkgauge.app.dry_run import print_plan
 
@@ -84,6 +84,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
             "memory_limit": str(plan.memory_limit),
             "library_choices": plan.library_choices,
             "every_s": asked.every_s,
+            **({"class_weights": dict(plan.class_weights)} if plan.class_weights else {}),
         },
         devices=devices,
         mpis=list(prepared.mpis.values()),
@@ -153,9 +154,7 @@ def warn(devices: DeviceSet, prepared: Prepared, reporter: Any) -> None:
         reporter.note(f"warning: {text}")
 
 
-def _prepared(
-    asked: Asked, plan: Plan, devices: DeviceSet, given: list[MpiInstallation], nodes: Nodes | None
-) -> Prepared:
+def _prepared(asked: Asked, plan: Plan, devices: DeviceSet, given: list[MpiInstallation], nodes: Nodes) -> Prepared:
     if asked.from_run is None:
         return prepare(plan, devices, given, nodes)
     from linkgauge.store.run import load

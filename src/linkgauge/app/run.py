@@ -48,6 +48,12 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
 @option(
     "--choose", metavar="WHICH", panel=_PLAN, help="Which of more devices --ranks takes: " + ", ".join(CHOICES) + "."
 )
+@option(
+    "--class-weights",
+    metavar="0=1,3=3",
+    panel=_PLAN,
+    help="With --service-class: how the network's ports share between classes, for what fair shares explain.",
+)
 @flag("--exchanged", panel=_PLAN, help="With --beside: each load also as the measured job, beside the case.")
 @flag(
     "--concurrent-pairs",
@@ -228,6 +234,7 @@ class Asked:
     peers: tuple[str, ...] = ()
     pairs: str | None = None
     choose: str | None = None
+    class_weights: str | None = None
     library_choices: bool | None = None
     every_s: float = 0.0  # of `linkgauge watch`
 
@@ -279,6 +286,8 @@ class Asked:
             values["time_limit_ns"] = _positive_time(self.time_limit)
         if self.memory_limit is not None:
             values["memory_limit"] = parse_share(self.memory_limit)
+        if self.class_weights is not None:
+            values["class_weights"] = run_options.asked_class_weights(self.class_weights)
         if self.library_choices is not None:
             values["library_choices"] = self.library_choices
         return dataclasses.replace(plan, **values)

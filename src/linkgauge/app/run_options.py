@@ -20,6 +20,7 @@ from linkgauge.plan.builtin import builtin_plan, plan_of
 from linkgauge.plan.environment import split_values
 from linkgauge.plan.jobs import named_jobs
 from linkgauge.plan.model import CaseTable, LaunchTable, Plan, narrowed, side_by_side
+from linkgauge.plan.plan_file import class_weights
 from linkgauge.run.mpi_library import MpiInstallation, resolve
 
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -123,6 +124,9 @@ def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, nam
         return plan
     if "beside" in values:  # what is wrong in it is the flag's, not the plan's
         values = {**values, "beside": named_jobs(values["beside"], plan.jobs, "--beside")}
+    # A device that is typed is to be there.
+    typed = any(name in values for name in ("beside", "via", "source_device", "target_device", "ranks"))
+    plan = dataclasses.replace(plan, any_machine=plan.any_machine and not typed)
     chosen = narrowed(plan, values, replace=not named, kind=kind)
     if not chosen.cases:
         for name in ("transport", "pattern"):
@@ -144,6 +148,18 @@ def apply_choices(plan: Plan, *, pairs: str | None, choose: str | None, exchange
         for table in plan.cases
     ]  # fmt: skip
     return dataclasses.replace(plan, cases=tuple(tables))
+
+
+def asked_class_weights(text: str) -> dict[str, float]:
+    """Weights by service class of a flag's text, `0=1,3=3`. UsageError naming the flag."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, weight = part.partition("=")
+        try:
+            found[name.strip()] = float(weight)
+        except ValueError:
+            raise UsageError(f"--class-weights '{text}': expected a class and its weight, as in 0=1,3=3") from None
+    return class_weights(found, "--class-weights")
 
 
 def apply_concurrent_pairs(plan: Plan) -> Plan:

@@ -81,7 +81,7 @@ def _load(q: Query) -> list[Ceiling]:
     """Return the bound of a dependent load: its pointer comes from wherever the ring lies."""
     walker = q.names[0]
     if q.source_memory in HOST_MEMORY:
-        found = _across(q.graph(HOST), hosts_for(q, walker, q.source_node), [walker], _WORD_BYTES)
+        found = _across(q.graph(HOST), hosts_for(q.system, walker, q.source_node), [walker], _WORD_BYTES)
     elif q.source_memory == "device" and len(q.names) > 1:
         found = _across(q.graph(q.outer), [q.names[-1]], [walker], _WORD_BYTES)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from linkgauge.errors import LinkgaugeError
@@ -23,8 +23,9 @@ Part = tuple[str, str]
 class Network:
     """The links between a run's nodes: of a node to its switch, of a switch to the one above it, each way."""
 
-    def __init__(self, switches: Switches, places: Places) -> None:
-        """Take which switches nodes hang on, and where the ranks of each launch were."""
+    def __init__(self, switches: Switches, places: Places, class_weights: Mapping[str, float] | None = None) -> None:
+        """Take which switches nodes hang on, where the ranks of each launch were, and weights of service classes."""
+        self.class_weights = class_weights or {}
         self._switches = switches
         self._places = places
         # Asked of each pair of nodes, of which there are many.
@@ -36,7 +37,8 @@ class Network:
         """The network of a run; None where it is of one node, or its switches are not known."""
         places = Places(run.launches.to_pylist())
         switches = stored_switches(run.info) if len(places.hosts) > 1 else None
-        return None if switches is None else cls(switches, places)
+        weights = run.info.get("asked", {}).get("class_weights")
+        return None if switches is None else cls(switches, places, weights)
 
     def way(self, a: str, b: str) -> tuple[Part, ...] | None:
         """The links' directions from one host to another; None where it is not known."""

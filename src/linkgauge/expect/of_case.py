@@ -119,7 +119,9 @@ def _pair(q: Query) -> list[Ceiling]:
 
 def _host_copy(q: Query) -> list[Ceiling]:
     """Return half of the memory rate where both host buffers lie on one host."""
-    ends = [hosts_for(q, name, node) for name, node in ((q.names[0], q.source_node), (q.names[-1], q.target_node))]
+    ends = [
+        hosts_for(q.system, name, node) for name, node in ((q.names[0], q.source_node), (q.names[-1], q.target_node))
+    ]
     if len(ends[0]) != 1 or ends[0] != ends[1]:
         return []
     rate = q.system.node(ends[0][0]).memory_rate

@@ -108,9 +108,9 @@ def _ends(q: Query, rank: int, memory: str, node: int) -> tuple[str, ...]:
     ordinal = q.devices[min(rank, len(q.devices) - 1)]
     device = next(d.name for d in q.system.devices if d.ordinal == ordinal)
     if memory in HOST_MEMORY:
-        return hosts_for(q, device, node)
+        return hosts_for(q.system, device, node)
     if memory == "managed":
-        return (device, *hosts_for(q, device, node))
+        return (device, *hosts_for(q.system, device, node))
     return (device,)
 
 
@@ -157,7 +157,7 @@ def _staged(
     basis = ", ".join(f"{name} {show_rate(rate)}" for name, rate in known.items())
     add("staging_pipelined", min(known.values(), default=None), basis)
     add("staging_legs", serial(out, back), f"{show_rate(out)} out, {show_rate(back)} back")
-    near = hosts_for(q, source, -1)
+    near = hosts_for(q.system, source, -1)
     copy = q.system.node(near[0]).copy_rate if near else None
     if copy is not None:
         words = f"{show_rate(out)} out, host copy {show_rate(copy.value)}"
@@ -222,7 +222,7 @@ def _hosts(q: Query, graph: Wires) -> list[str]:
     bound."""
     vertices = set(graph.vertices)
     node = q.source_node if q.source_node >= 0 else q.target_node
-    stated = hosts_for(q, q.names[0], node) if node >= 0 else tuple(host.name for host in q.system.hosts)
+    stated = hosts_for(q.system, q.names[0], node) if node >= 0 else tuple(host.name for host in q.system.hosts)
     return [name for name in stated if name in vertices]
 
 

@@ -195,12 +195,12 @@ def _node(value: object) -> int:
     return -1 if value is None else int(value)  # type: ignore[call-overload]
 
 
-def hosts_for(q: Query, device: str, node: int) -> tuple[str, ...]:
+def hosts_for(system: System, device: str, node: int) -> tuple[str, ...]:
     """Return the hosts where a case's host memory for this device may be: the NUMA node it states, or the nearest."""
     if node >= 0:
-        stated = tuple(host.name for host in q.system.hosts if (host.numa if host.numa is not None else -1) == node)
-        return stated or tuple(h.name for i, h in enumerate(q.system.hosts) if i == node)
-    return q.system.nearest(device, "host", over_fabric=False)
+        stated = tuple(host.name for host in system.hosts if (host.numa if host.numa is not None else -1) == node)
+        return stated or tuple(h.name for i, h in enumerate(system.hosts) if i == node)
+    return system.nearest(device, "host", over_fabric=False)
 
 
 def show(names: Sequence[str]) -> str:

@@ -7,6 +7,9 @@ nothing that they share costs them anything; else each gets a max-min fair share
 What a part can carry is known no better than between two figures: its nominal rate, and what the measured job was seen
 to take of it alone, or three quarters of the nominal rate where that is more. So a fair slow-down is a range. Not what
 another took: a mechanism that fills the same wire with less payload has half of the wire, not of the other's payload.
+
+Between nodes ports may serve service classes by weight. Where the weights are stated and each job on a part has a class
+with one, classes share it by weighted max-min fairness first, and a class's jobs what is the class's.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.graph import FABRIC, NODE, Wires, wires
 from linkgauge.expect.network import Network, Part
 from linkgauge.expect.paths import loads
-from linkgauge.expect.query import memory_of
+from linkgauge.expect.query import hosts_for, memory_of
+from linkgauge.expect.streams import passes_of_cores
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
@@ -47,11 +51,18 @@ class FairShare:
     high: float
     part: Part | None
     unknown: Part | None = None
+    weights: Mapping[str, float] = dataclasses.field(default_factory=dict)  # by service class, where shares go by them
 
     @property
     def words(self) -> str:
         """The part: `gpu0 to nvswitch`, `memory of gpu1`."""
         return part_words(self.part)
+
+    @property
+    def by_weights(self) -> str:
+        """How shares go by service classes: ` by weights 3 of class 0 and 1 of class 3`; empty where they do not."""
+        words = " and ".join(f"{weight:g} of class {name}" for name, weight in self.weights.items())
+        return f" by weights {words}" if words else ""
 
 
 def part_words(part: Part | None) -> str:
@@ -83,7 +94,8 @@ def _on_network(network: Network, found: Interference, others: Sequence[tuple[Ca
     own = network.taken(found.case, launch)
     theirs = [(network.taken(case, launch), ns) for case, ns in others]
     parts = set(own or {}).union(*(one or {} for one, _ in theirs))
-    return explained(own, found.alone_ns, theirs, network.rates(parts))
+    classes = [case.service_class for case in (found.case, *(case for case, _ in others))]
+    return explained(own, found.alone_ns, theirs, network.rates(parts), classes, network.class_weights)
 
 
 def fair_share(
@@ -100,9 +112,12 @@ def fair_share(
 
 def explained(
     own: Mapping[Part, float] | None, alone_ns: float, others: Sequence[tuple[Mapping[Part, float] | None, float]],
-    rates: Mapping[Part, float],
+    rates: Mapping[Part, float], classes: Sequence[str] = (), weights: Mapping[str, float] | None = None,
 ) -> FairShare | None:  # fmt: skip
-    """The same from bytes of one operation over each part; None where those of any job are not known."""
+    """The same from bytes of one operation over each part; None where those of any job are not known.
+
+    `classes`: of each job, the measured one first, its service class; `weights`: by class, as far as they are stated.
+    """
     if own is None or any(theirs is None for theirs, _ in others):
         return None
     worst = FairShare(1.0, 1.0, None)
@@ -116,19 +131,33 @@ def explained(
             worst = dataclasses.replace(worst, unknown=part)
             continue
         seen = min(nominal, max(USUAL_SHARE * nominal, demands[0]))
-        low, high = (demands[0] / _shares(demands, capacity)[0] for capacity in (max(nominal, seen), seen))
+        here = [name for name, demand in zip(classes, demands, strict=False) if demand > 0]
+        stated = {name: (weights or {})[name] for name in sorted(set(here))} if set(here) <= set(weights or {}) else {}
+        of = classes if stated else [""] * len(demands)
+        low, high = (demands[0] / _own_share(demands, of, stated, most) for most in (max(nominal, seen), seen))
         if high > max(worst.high, 1.0 + 1e-9):
-            worst = FairShare(float(low), float(high), part, worst.unknown)
+            worst = FairShare(float(low), float(high), part, worst.unknown, stated)
     return worst
 
 
-def _shares(demands: Sequence[float], capacity: float) -> Floats:
-    """Max-min fair shares of one part, none larger than what is asked of it."""
-    wanted = np.array(demands)
-    count = len(wanted)
-    one = Classes(csr_matrix(np.ones((count, 1))), np.ones(count), np.full(count, np.inf), np.array([capacity]))
+def _own_share(
+    demands: Sequence[float], classes: Sequence[str], weights: Mapping[str, float], capacity: float
+) -> float:
+    """What the first job has of a part: of its class's share by weight a max-min fair one."""
+    asked: dict[str, list[float]] = {}
+    for name, demand in zip(classes, demands, strict=True):
+        asked.setdefault(name, []).append(demand)
+    of_classes = _shares([sum(each) for each in asked.values()], [weights.get(name, 1.0) for name in asked], capacity)
+    own = asked[classes[0]]
+    return float(_shares(own, [1.0] * len(own), float(of_classes[0]))[0])
+
+
+def _shares(demands: Sequence[float], weights: Sequence[float], capacity: float) -> Floats:
+    """Weighted max-min fair shares of one part, none larger than what is asked of it: a weight is as many flows."""
+    wanted, count = np.array(demands), np.array(weights, dtype=float)
+    flows = Classes(csr_matrix(np.ones((len(count), 1))), count, np.full(len(count), np.inf), np.array([capacity]))
     asking = wanted > 0
-    return np.asarray(np.where(asking, max_min(one, asking, np.where(asking, wanted, np.inf)), 0.0))
+    return np.asarray(count * np.where(asking, max_min(flows, asking, np.where(asking, wanted / count, np.inf)), 0.0))
 
 
 def _rates(system: System) -> dict[Part, float]:
@@ -149,6 +178,8 @@ def taken(system: System, case: Case) -> dict[Part, float] | None:
         return None
     if info.host_ways and not info.alone:
         return _over_host_links(system, case, names)
+    if case.pattern == "cpu_stream":
+        return _of_cores(system, case, names[case.devices[0]])
     if case.pattern == "local_copy":
         memories = (memory_of(system, names[device]).name for device in case.devices)
         return _summed(((memory, ""), 2.0 * case.size) for memory in memories)
@@ -196,6 +227,8 @@ def engines(case: Case) -> frozenset[tuple[str, int]] | None:
     """
     if TRANSPORTS[case.transport].own_way:
         return None if "device" in (case.source_memory, case.target_memory) else frozenset()
+    if case.pattern == "cpu_stream":
+        return frozenset()  # of no device
     if case.transport == "ccl":
         return frozenset((MULTIPROCESSORS, device) for device in case.devices)
     busy = set(case.devices)
@@ -233,6 +266,15 @@ def _over_host_links(system: System, case: Case, names: Mapping[int, str]) -> di
                 return None
             total += routed.items()
     return _summed(total)
+
+
+def _of_cores(system: System, case: Case, device: str) -> dict[Part, float] | None:
+    """What the host's cores read and write in each memory; None where it is not known which that is."""
+    nodes = {"source": case.source_node, "target": case.target_node}
+    hosts = [hosts_for(system, device, nodes[end]) for end in passes_of_cores(case.variant)]
+    if any(len(found) != 1 for found in hosts):
+        return None
+    return _summed(((found[0], ""), float(case.size)) for found in hosts)
 
 
 def _summed(parts: Iterable[tuple[Part, float]]) -> dict[Part, float]:

@@ -77,10 +77,16 @@ def _of_peer(q: Query, other: int, *, inwards: bool) -> list[Ceiling]:
     return [dataclasses.replace(least, value_bytes_per_s=value, basis=basis)]
 
 
+def passes_of_cores(variant: str) -> tuple[str, ...]:
+    """Return by which ends each byte of a cpu_stream passes a memory, without what caches add of their own."""
+    ways = {"read": ("source",), "write": ("target",), "triad": ("source", "source", "target")}
+    return ways.get(variant, ("source", "target"))
+
+
 def _of_cores(q: Query, variant: str) -> list[Ceiling]:
     """Return what the memory of the case's nodes allows the cores: a copy within one memory passes it twice."""
-    ends = {"read": (q.source_node,), "write": (q.target_node,)}.get(variant, (q.source_node, q.target_node))
-    hosts = [hosts_for(q, q.names[0], node) for node in ends]
+    ends = {"source": q.source_node, "target": q.target_node}
+    hosts = [hosts_for(q.system, q.names[0], ends[end]) for end in passes_of_cores(variant)]
     if any(len(found) != 1 for found in hosts) or not beyond_cache(q, [found[0] for found in hosts]):
         return []
     result = []
@@ -89,6 +95,7 @@ def _of_cores(q: Query, variant: str) -> list[Ceiling]:
         if rate is None:
             continue
         passes = sum(found[0] == name for found in hosts)
-        words = f"memory of {name}: {show_rate(rate.value)}" + (", passed twice" if passes == 2 else "")
+        words = f"memory of {name}: {show_rate(rate.value)}"
+        words += {1: "", 2: ", passed twice", 3: ", passed three times"}[passes]
         result.append(ceiling("memory", rate.value / passes, words))
     return result

@@ -101,7 +101,8 @@ def _finding(facts: Facts, told: str, shared: str, losses: Sequence[_Loss]) -> F
     rest = (evidence, 0.95, _REMEDIES[worst.remedy], 1.0 - 1.0 / worst.factor, devices)
     if told == "slowed_by_share":
         assert worst.share is not None
-        why = f"both go through {shared}, whose fair share explains {worst.share.low:.3g} to {worst.share.high:.3g}"
+        fair = f"whose fair share{worst.share.by_weights} explains {worst.share.low:.3g} to {worst.share.high:.3g}"
+        why = f"both go through {shared}, {fair}"
         return Finding("slowed_by_share", "note", shared, f"{words}: {why}.{more}", *rest)
     links = _what_shares_explain(worst.share)
     if told == "slowed_by_engines":
@@ -117,7 +118,7 @@ def _what_shares_explain(share: FairShare | None) -> str:
         return ""
     if share.part is None:
         return "what they share of links and memories can carry both; "
-    return f"a fair share of {share.words} explains {share.low:.3g} to {share.high:.3g} of it; "
+    return f"a fair share{share.by_weights} of {share.words} explains {share.low:.3g} to {share.high:.3g} of it; "
 
 
 def _evidence(loss: _Loss) -> Evidence:

@@ -19,10 +19,12 @@ from typing import Any, Literal
 from linkgauge.model.dimension import (
     APP,
     BESIDE,
+    CORES,
     DEVICE,
     DISTRIBUTION,
     NODE,
     RANKS,
+    SERVICE_CLASS,
     SIZE,
     SIZES,
     WORD,
@@ -205,6 +207,12 @@ class Case:
     beside: str = field(default="", metadata=_of(
         Says.WHAT, "Loads that go on beside it: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] ..., apart by '; '.", _WHAT,
         BESIDE, later=True, core=""))
+    cpu_cores: str = field(default="", metadata=_of(
+        Says.WHAT, "cpu_stream: the cores that move the bytes, 0-3,8; default those of cpu_node.", _WHERE, CORES,
+        later=True))
+    service_class: str = field(default="", metadata=_of(
+        Says.HOW, "Class of its messages on the network: a service level, dscp:N or Slingshot's; default its own.",
+        _WHAT, SERVICE_CLASS, later=True, core=""))
     app: str = field(default="", metadata=_of(
         Says.WHAT, "application: a name of 'linkgauge apps' or file:PATH, and its parameters: 'llh n=64'.", _WHAT, APP,
         later=True, core=""))

@@ -258,6 +258,39 @@ def _distribution(item: Any) -> tuple[Value, ...]:
 _DISTRIBUTION_EXPECTED = "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, or a grid as 2x2 or ring"
 DISTRIBUTION = Values(_distribution, _DISTRIBUTION_EXPECTED, splits=False)
 DEVICE = Values(_device, "own, others or a device")
+_CORES_EXPECTED = "cores such as 0-3,8"
+
+
+def _cores(item: Any) -> tuple[Value, ...]:
+    """A list of cores, as text; which are there is for the core to say."""
+    text = str(item) if type(item) is int else item
+    if not isinstance(text, str) or len(text) > 1 << 12 or not re.fullmatch(r"(\d{1,5}(-\d{1,5})?(,|$))*", text):
+        raise WrongValueError(f"wrong value {_shown(item)}: expected {_CORES_EXPECTED}")
+    return (text.rstrip(","),)
+
+
+CORES = Values(_cores, _CORES_EXPECTED, splits=False)
+SLINGSHOT_CLASSES = ("dedicated_access", "low_latency", "bulk_data", "best_effort")
+MOST_LEVEL, MOST_DSCP = 15, 63
+_CLASS_EXPECTED = (
+    f"default, a service level 0 to {MOST_LEVEL}, dscp:0 to dscp:{MOST_DSCP}, or Slingshot's "
+    f"{', '.join(SLINGSHOT_CLASSES)}"
+)
+
+
+def _service_class(item: Any) -> tuple[Value, ...]:
+    """A service level, a DSCP or a traffic class, as text; what libraries are told is plan/library_settings.py's."""
+    text = str(item) if type(item) is int else item
+    if text in ("", "default"):
+        return ("",)
+    match = re.fullmatch(r"(dscp:)?(\d{1,2})", text) if isinstance(text, str) else None
+    most = MOST_DSCP if match and match[1] else MOST_LEVEL
+    if not (match and int(match[2]) <= most) and text not in SLINGSHOT_CLASSES:
+        raise WrongValueError(f"wrong value {_shown(item)}: expected {_CLASS_EXPECTED}")
+    return (f"{match[1] or ''}{int(match[2])}" if match else text,)
+
+
+SERVICE_CLASS = Values(_service_class, _CLASS_EXPECTED)
 _BESIDE_EXPECTED = "none, or loads such as 'copy_engine host_to_device 64MiB on=2,3', apart by '; '"
 
 

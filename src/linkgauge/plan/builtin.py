@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def builtin_plan(name: str) -> Plan:
     if name not in names():
         raise UsageError(f"unknown plan '{name}'{nearest(name, names())}: expected one of {', '.join(names())}")
     figure = paper_plans().get(name)
-    return figure.load() if figure else read_plan(file_of(name))
+    return dataclasses.replace(figure.load() if figure else read_plan(file_of(name)), any_machine=True)
 
 
 def plan_of(asked: str) -> Plan:

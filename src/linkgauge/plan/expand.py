@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,9 +20,10 @@ from linkgauge.model.dimension import OTHERS
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits, restated_size, why_not_distributed
 from linkgauge.model.traits import having
 from linkgauge.model.transports import EVERY_TRANSPORT, TRANSPORTS
+from linkgauge.plan.choice import chosen_ranks
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
 from linkgauge.plan.estimate import operation_s
-from linkgauge.plan.jobs import exchanged, named_jobs, with_loads
+from linkgauge.plan.jobs import AbsentDeviceError, exchanged, named_jobs, with_loads
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, Plan, of_kind
@@ -73,41 +73,26 @@ def device_sets(
     table: CaseTable,
     ranks: int | None,
     all_ranks: Sequence[int],
-    per_node: int = 1 << 62,
-    seed: int = 0,
+    machine: PlanMachine,
+    seed: int,
 ) -> list[tuple[int, ...]]:
     """The tuples of devices, or numbers of places, one entry a rank, that a pattern runs on.
 
     Pair patterns: ordered pairs among the subset as `table.pairs` says, a diagonal entry being one rank with itself.
     Pairs side by side: all of the subset at once, each case another pairing.
     Single-device patterns: each alone; a chase also the pairs, or only sets of as many ranks as are asked for. Host
-    patterns: each alone, then all together. Others: the whole subset. A node has `per_node` devices; subsets are of
-    each node's.
+    patterns: each alone, then all together. Others: the whole subset. Subsets are of each node's devices.
     """
+    per_node = machine.device_count
     subsets = [tuple(rank for rank in all_ranks if rank % per_node in subset) for subset in table.devices]
-    subsets = subsets or [tuple(all_ranks)]
+    subsets = [subset or tuple(all_ranks[:1]) for subset in subsets] or [tuple(all_ranks)]  # skipped, if none is here
     found: dict[tuple[int, ...], None] = {}
     for subset in subsets:
-        for chosen in _chosen(subset, ranks, table.choose, seed):
+        for chosen in chosen_ranks(subset, ranks, table, machine, seed):
             for devices in _sets_of(pattern, table, chosen, per_node):
                 if pattern.ranks != "1 or 2" or ranks in (None, len(devices)):
                     found[devices] = None
     return list(found)
-
-
-def _chosen(subset: tuple[int, ...], ranks: int | None, choose: str, seed: int) -> Iterator[tuple[int, ...]]:
-    """The ranks that take part: the first so many, which PCI order puts on one package where packages hold several
-    devices, so many evenly spread over all, or so many in an order drawn by the seed, the same for all cases."""
-    if choose == "random":
-        yield tuple(random.Random(seed).sample(subset, len(subset) if ranks is None else ranks))
-        return
-    if ranks is None:
-        yield subset
-        return
-    if choose in ("neighbours", "both"):
-        yield subset[:ranks]
-    if choose in ("spread", "both"):
-        yield tuple(subset[place * len(subset) // ranks] for place in range(ranks))
 
 
 def _sets_of(
@@ -208,7 +193,8 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
         count = math.prod(len(table.values[name]) for name in names)
         if count > _MOST_MADE:
             raise UsageError(f"{table.where}: stands for {count} combinations: expected at most {_MOST_MADE}")
-        _check_devices(table, machine)
+        if _absent_device(table, machine) and not plan.any_machine:
+            raise UsageError(f"{table.where}: {_absent_device(table, machine)}")
         _check_pairs(table, machine)
         # "all transports" means those that are here; one that is named is skipped with its reason.
         everything = set(table.values["transport"]) == set(EVERY_TRANSPORT)
@@ -222,14 +208,14 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
     return list(planned.values())
 
 
-def _check_devices(table: CaseTable, machine: PlanMachine) -> None:
+def _absent_device(table: CaseTable, machine: PlanMachine) -> str:
+    """Which device that a table names is not here; empty where all are."""
     named = [value for name in ("via", "source_device", "target_device") for value in table.values.get(name, ())]
     for device in (*itertools.chain.from_iterable(table.devices), *named):
         if isinstance(device, int) and device >= machine.device_count:
-            raise UsageError(
-                f"{table.where}: no device {device}: expected 0 to {machine.device_count - 1} "
-                f"({machine.device_count} {machine.kind} devices are used)"
-            )
+            used = f"{machine.device_count} {machine.kind} device{' is' if machine.device_count == 1 else 's are'} used"
+            return f"no device {device}: expected 0 to {machine.device_count - 1} ({used})"
+    return ""
 
 
 def _check_pairs(table: CaseTable, machine: PlanMachine) -> None:
@@ -255,14 +241,18 @@ def _cases_of(
     all_ranks = rank_devices(machine.places, per_device)
     most = min([len(subset) * per_device * machine.nodes for subset in table.devices] or [len(all_ranks)])
     ranks = _ranks_of(values.get("ranks"), most)
+    lacking = _absent_device(table, machine)
     if ranks is not None and ranks > most:
         if any(isinstance(other, int) and other <= most for other in table.values["ranks"]):
             return  # of 1, 2, 4, 8 those that are here
-        raise UsageError(
-            f"{table.where}: {ranks} ranks on {machine.places} {machine.kind} devices: expected at most "
-            f"{len(all_ranks)}; see --ranks-per-device and --devices"
+        lacking = (
+            f"{ranks} ranks on {machine.places} {machine.kind} devices: expected at most {len(all_ranks)}; see "
+            "--ranks-per-device and --devices"
         )
-    for devices in device_sets(pattern, table, ranks, all_ranks, machine.device_count, plan.seed):
+        if not plan.any_machine:
+            raise UsageError(f"{table.where}: {lacking}")
+        ranks = None
+    for devices in device_sets(pattern, table, ranks, all_ranks, machine, plan.seed):
         # Host memory is no other device's: a chase through it is each device's own.
         if pattern.ranks == "1 or 2" and len(devices) == 2 and values.get("source_memory", "device") != "device":
             continue
@@ -272,9 +262,15 @@ def _cases_of(
             if ladder is not None:
                 placed = {**placed, "size": _likely_size(placed, pattern, devices, ladder, machine)}
             case, reason = _case(placed, pattern, devices, machine.device_count)
+            reason = lacking or reason
             if case.beside:
                 of_load = functools.partial(_job, table=table, machine=machine)
-                case, unplaced = with_loads(case, table.where, machine, of_load)
+                try:
+                    case, unplaced = with_loads(case, machine, of_load)
+                except AbsentDeviceError as absent:
+                    if not plan.any_machine:
+                        raise UsageError(f"{table.where}: {absent}") from None
+                    case, unplaced = dataclasses.replace(case, beside=""), str(absent)
                 reason = reason or unplaced
             if ladder is not None:
                 if ladder.curve == curve_id(case):
@@ -385,8 +381,6 @@ def _placed(
 
 def _nowhere(case: Case, machine: PlanMachine) -> str:
     """Why a case's nodes or devices are not to be had here; empty where they are."""
-    if case.pattern == "cpu_stream" and machine.kind != "host":
-        return "cpu_stream is of the host's cores; run it with --devices host"
     for node, known, what in (
         (case.cpu_node, machine.core_nodes, "cores"),
         (case.source_node, machine.memory_nodes, "memory"),

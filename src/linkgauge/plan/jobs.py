@@ -40,11 +40,16 @@ MakeJob = Callable[[dict[str, Any], tuple[int, ...]], tuple[Case, str]]
 """A load's case, of its values on these devices, and why it cannot be; empty where it can."""
 
 
-def with_loads(case: Case, where: str, machine: PlanMachine, make: MakeJob) -> tuple[Case, str]:
+class AbsentDeviceError(Exception):
+    """A load is on a device that is not there; the message says which, not where that was written."""
+
+
+def with_loads(case: Case, machine: PlanMachine, make: MakeJob) -> tuple[Case, str]:
     """The case with its loads in canonical form, and why one of them cannot run here; empty where all can.
 
-    A load of a pattern of one device, given several, is one load on each. UsageError, beginning with `where`, for a
-    device that is not there; what is written was read by `named_jobs`.
+    A load of a pattern of one device, given several, is one load on each; the host's cores have the first. What is
+    written was read by `named_jobs`.
+    AbsentDeviceError for a device that is not there.
     """
     loads: list[LoadCase] = []
     reason = ""
@@ -52,7 +57,7 @@ def with_loads(case: Case, where: str, machine: PlanMachine, make: MakeJob) -> t
         devices = _devices(load.where, case, machine)
         absent = next((device for device in devices if device >= machine.places), None)
         if absent is not None:
-            raise UsageError(f"{where}: load {number}: no device {absent}: expected 0 to {machine.places - 1}")
+            raise AbsentDeviceError(f"load {number}: no device {absent}: expected 0 to {machine.places - 1}")
         if not devices:
             used = len(set(case.devices))
             share = f"all {used}" if used == machine.places else f"{used} of {machine.places}"
@@ -60,7 +65,8 @@ def with_loads(case: Case, where: str, machine: PlanMachine, make: MakeJob) -> t
             return dataclasses.replace(case, beside=""), why
         ranks = PATTERNS[load.values["pattern"]].ranks
         alone = ranks in ("1", "1 or 2", "first")
-        for chosen in [(device,) for device in devices] if alone else [devices[:2] if ranks == "2" else devices]:
+        devices = devices[: {"first": 1, "2": 2}.get(ranks, len(devices))]
+        for chosen in [(device,) for device in devices] if alone else [devices]:
             one, unfit = make(load.values, chosen)
             reason = reason or (f"load {number}: {unfit}" if unfit else "")
             loads.append(LoadCase(one, load.pace))
@@ -129,7 +135,8 @@ def wrong_mode_reason(case: Case, launch: LaunchTable, machine: PlanMachine) -> 
     if launch.threads:
         bound = next((job.transport for job in jobs if TRANSPORTS[job.transport].needs_processes), "")
         return f"{bound} needs processes: threads mode has no MPI; leave out --threads" if bound else ""
-    used = [device for job in jobs for device in set(job.devices)] if len(jobs) > 1 and machine.kind != "host" else []
+    driving = [job for job in jobs if job.pattern != "cpu_stream"]  # which leaves its device alone
+    used = [device for job in driving for device in set(job.devices)] if machine.kind != "host" else []
     shared = next((device for device in used if used.count(device) > 1), None)
     if shared is None:
         return ""

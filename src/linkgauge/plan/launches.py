@@ -24,7 +24,7 @@ from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, case_s
 from linkgauge.plan.expand import MOST_CASES, PlannedCase, outlasts, rank_devices
 from linkgauge.plan.jobs import wrong_mode_reason
-from linkgauge.plan.library_settings import library_settings, runtime_settings
+from linkgauge.plan.library_settings import Settings, class_settings, library_settings, runtime_settings
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import USUAL_THREAD_LEVEL, LaunchTable, Plan
 from linkgauge.plan.order import bucket_of, shuffled, value_rounds
@@ -49,6 +49,8 @@ class LaunchSettings:
     mixed_memory: bool = False  # for cases that _is_mixed alone; no part of the key: what is asked for is the same
     mpi_asked: bool = dataclasses.field(default=True, compare=False)  # else another may take the place of `mpi`
     hosts: tuple[str, ...] = ()  # the run's nodes in their order, each with as many ranks; none: not asked for
+    # By the devices of each job what its ranks alone are told, where jobs have service classes of their own.
+    job_env: tuple[tuple[tuple[int, ...], Settings], ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -148,8 +150,10 @@ def _place(
     case = one.case
     derived, unknown = library_settings(case, dialect)
     derived += tuple(one for one in runtime_settings(case, machine.kind, dialect) if one[0] not in dict(env))
+    classes, job_env, untold = _classes(case, table, dialect)
+    derived += classes
     per_device = beside.ranks_per_device(case)
-    reason = one.skip or wrong_mode_reason(case, table, machine) or unknown
+    reason = one.skip or wrong_mode_reason(case, table, machine) or unknown or untold
     settings = LaunchSettings(
         mpi="" if table.threads else table.mpi,
         env=env,
@@ -164,12 +168,34 @@ def _place(
         mixed_memory=not reason and not table.threads and machine.kind != "host" and _is_mixed(case),
         mpi_asked=table.mpi_asked,
         hosts=table.hosts,
+        job_env=() if reason else job_env,
     )
     cases, skips = groups.setdefault(settings, ({}, {}))
     if reason:
         skips.setdefault(case.case_key, (case, reason))
     else:
         cases.setdefault(case.case_key, case)
+
+
+def _classes(case: Case, table: LaunchTable, dialect: str) -> tuple[Settings, tuple[Any, ...], str]:
+    """What all ranks are told of a service class that all jobs have, else what each job is, and why it cannot be.
+
+    An environment is of a process: jobs of different classes share neither a process nor a device. What stays in a node
+    has none.
+    """
+    every = [case, *(load.case for load in beside.loads_of(case.beside))]
+    jobs = [job for job in every if job.service_class or not TRANSPORTS[job.transport].one_sided]
+    told = [class_settings(job, dialect) for job in jobs]
+    reason = next((why for _, why in told if why), "")
+    if reason or len({settings for settings, _ in told}) < 2:
+        return told[0][0] if told else (), (), reason
+    devices = [device for job in jobs for device in set(job.devices)]
+    shared = next((device for device in devices if devices.count(device) > 1), None)
+    if table.threads:
+        return (), (), "jobs of different service classes need processes: leave out --threads"
+    if shared is not None:
+        return (), (), f"device {shared} is of two jobs, and their service classes are of processes: use other devices"
+    return (), tuple((job.devices, settings) for job, (settings, _) in zip(jobs, told, strict=True) if settings), ""
 
 
 def with_other_mpi(

@@ -1,14 +1,14 @@
-"""What `path` and `algorithm` of a case mean as settings of the library that is to follow them.
+"""What `path`, `algorithm` and `service_class` of a case mean as settings of the library that is to follow them.
 
-For ccl and mpi both are chosen by environment variables that the library reads when it starts, so cases that differ in
-them belong to different launches. For the other transports they are the transport's own business.
+They are environment variables that the library reads when it starts, so cases that differ in them belong to different
+launches. Path and algorithm are ccl's and mpi's; for the other transports they are the transport's own business.
 """
 
 from __future__ import annotations
 
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
-from linkgauge.model.transports import NIC_LIBRARIES
+from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -49,6 +49,12 @@ _MPI_ON_DEVICES: dict[tuple[str, str], Settings] = {
         ("I_MPI_OFFLOAD", "1"), ("I_MPI_OFFLOAD_MODE", "cuda"), ("I_MPI_OFFLOAD_CUDA_LIBRARY", "libcuda.so.1"),
     ),
 }  # fmt: skip
+# Variables that name the class of a library's messages, by how a class is written: a service level of InfiniBand (on
+# RoCE a priority), a DSCP, which is the upper six bits of a traffic class, or a word of Slingshot's (NCCL user guide;
+# UCX's FAQ; Cray MPICH's intro_mpi). MPI libraries are told through UCX, which most use; libfabric has no variable.
+_SL, _TC = {"ccl": "NCCL_IB_SL", "ucx": "UCX_IB_SL"}, {"ccl": "NCCL_IB_TC", "ucx": "UCX_IB_TRAFFIC_CLASS"}
+_BY_UCX = ("ucx", "nixl", "mpi", "staging")
+_SLINGSHOT = {"mpich": "MPICH_OFI_DEFAULT_TCLASS"}
 # MPI_T control variables of collectives: pattern -> name of the collective in each library.
 _MPI_COLLECTIVES = {
     "allreduce": "allreduce", "allgather": "allgather", "alltoall": "alltoall", "broadcast": "bcast",
@@ -78,6 +84,27 @@ def library_settings(case: Case, dialect: str) -> tuple[Settings, str]:
         return (), (f"{case.transport} knows no path '{case.path}': leave --path out; --env {library.ways_by}=... says "
                     f"what {library.name} may use")  # fmt: skip
     return (), ""
+
+
+def class_settings(case: Case, dialect: str) -> tuple[Settings, str]:
+    """The environment that follows from the case's service class, and the reason where none is known.
+
+    Whether the library and the network follow it is for counters to say: stats/service_class.py.
+    """
+    asked, by_mpi = case.service_class, TRANSPORTS[case.transport].by_mpi
+    library = "ucx" if case.transport in _BY_UCX else case.transport
+    if not asked:
+        return (), ""
+    if asked.startswith("dscp:"):
+        variable, value = _TC.get(library), str(int(asked.removeprefix("dscp:")) << 2)
+    elif asked.isdecimal():
+        variable, value = _SL.get(library), asked
+    else:
+        variable, value = _SLINGSHOT.get(dialect) if by_mpi else None, f"TC_{asked.upper()}"
+    if variable is None:
+        told = f"{case.transport} of this MPI library" if by_mpi else case.transport
+        return (), f"no variable is known that gives messages of {told} the service class '{asked}'"
+    return ((variable, value),), ""
 
 
 def runtime_settings(case: Case, kind: str, dialect: str) -> Settings:

@@ -25,6 +25,7 @@ class PlanMachine:
     memory_nodes: tuple[int, ...] = (0,)  # NUMA nodes with memory
     core_nodes: tuple[int, ...] = (0,)  # NUMA nodes with cores
     nodes: int = 1  # of the run, each with as many devices; all else is of the node that has least
+    above: Mapping[str, tuple[str, ...]] | None = None  # by node in their order the switches above it; None: not known
 
     @property
     def places(self) -> int:

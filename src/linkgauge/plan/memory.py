@@ -106,6 +106,7 @@ def _need(case: Case) -> MemoryNeed:
             per_rank_host += size
     if case.transport == "staging":
         per_rank_host += source + target
+    per_rank_host += source if case.pattern == "cpu_stream" and case.variant == "triad" else 0
     per_rank_device += scratch
     # Each flow has its slots there; pipelined ones are fewer bytes than the message, or no more than small.
     flows = {"bidirectional": 2, "pingpong": 2, "ring_shift": ranks}.get(case.pattern, 1)

@@ -12,7 +12,7 @@ from linkgauge.model.transports import EVERY_TRANSPORT, NAMED_ALONE
 from linkgauge.plan.curves import Until
 
 PAIRS = ("all", "ordered", "first", "root", "nodes", "diagonal")
-CHOICES = ("neighbours", "spread", "both", "random")
+CHOICES = ("linear", "interleaved", "both", "random", "shuffled", "packed", "spread")
 BINDINGS = ("nearest", "none")
 KINDS = ("all", "gpu", "host")  # of devices, that a table is of
 THREAD_LEVELS = ("single", "funneled", "serialized", "multiple")
@@ -31,8 +31,8 @@ class CaseTable:
 
     values: Mapping[str, tuple[Value, ...]]
     devices: tuple[tuple[int, ...], ...] = ()
-    # Of fewer ranks than there are: the first so many, evenly spread, a case of each, or drawn by the plan's seed.
-    choose: str = "neighbours"
+    # Which of more ranks take part, of CHOICES, as plan/choice.py says; both: linear, and interleaved too.
+    choose: str = "linear"
     # all ordered pairs and the diagonal | ordered | first | root (root to each other) | nodes (one for each two nodes)
     # | diagonal
     pairs: str = "all"
@@ -71,7 +71,9 @@ class Plan:
     seed: int = 1
     time_limit_ns: int | None = None
     memory_limit: Share = HALF
+    any_machine: bool = False  # a built-in one: what names devices that are not here is skipped, and no mistake
     jobs: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # loads by name, as text
+    class_weights: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of the network's service classes
     library_choices: bool = False  # ask NCCL what it chose, in launches whose times do not count
 
 

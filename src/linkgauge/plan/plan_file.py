@@ -26,6 +26,7 @@ from linkgauge.model.shape import (
     each,
     flag,
     mapping,
+    number,
     one_of,
     one_or_more,
     only,
@@ -127,10 +128,16 @@ def _on(value: Any, at: str) -> str:
     return "+".join(",".join(map(str, subset)) for subset in _devices(value, at))
 
 
+def class_weights(value: Any, at: str) -> dict[str, float]:
+    """Weights by service class."""
+    return {str(DIMENSIONS["service_class"].from_toml(name, at)[0]): weight
+            for name, weight in mapping(number(1e-6, 1e6))(value, at).items()}  # fmt: skip
+
+
 PLAN: dict[str, Shape] = {
     "name": text, "description": text, "repeat": whole(1, MOST_REPEATS), "seed": whole(),
     "time_limit": parsed_by(quantity.parse_duration), "memory_limit": parsed_by(quantity.parse_share),
-    "library_choices": flag, "case": tables, "launch": tables, "job": tables,
+    "library_choices": flag, "class_weights": class_weights, "case": tables, "launch": tables, "job": tables,
 }  # fmt: skip
 CASE: dict[str, Shape] = {
     **{name: dimension.from_toml for name, dimension in DIMENSIONS.items()}, "size": _size, "devices": _devices,
@@ -166,16 +173,16 @@ def plan_of_tables(document: Mapping[str, Any], file: str, default_name: str, in
     source, prefix = (f"{file}: [{inside}]", f"{inside}.") if inside else (file, "")
     said = checked(document, only(PLAN), source)
     launches = tuple(
-        LaunchTable(**checked(table, only(LAUNCH), f"{file}: [[{prefix}launch]] {number}"))
-        for number, table in enumerate(said.pop("launch", ()), 1)
+        LaunchTable(**checked(table, only(LAUNCH), f"{file}: [[{prefix}launch]] {place}"))
+        for place, table in enumerate(said.pop("launch", ()), 1)
     )
     cases = tuple(
-        _case_table(table, f"{file}: [[{prefix}case]] {number}") for number, table in enumerate(said.pop("case", ()), 1)
+        _case_table(table, f"{file}: [[{prefix}case]] {place}") for place, table in enumerate(said.pop("case", ()), 1)
     )
     if not cases:
         raise UsageError(f"{source}: no [[case]] table: expected at least one")
     said["jobs"] = dict(
-        _job(table, f"{file}: [[{prefix}job]] {number}") for number, table in enumerate(said.pop("job", ()), 1)
+        _job(table, f"{file}: [[{prefix}job]] {place}") for place, table in enumerate(said.pop("job", ()), 1)
     )
     names = [launch.name for launch in launches]
     for table in cases:

@@ -7,21 +7,28 @@ port_rcv_data of /sys/class/infiniband, in units of 4 bytes). Ethernet's count R
 InfiniBand's all of it, so that of either the larger is taken.
 
 One reading takes some 40 us and 10 us more a port, of the first rank of a case on each node, outside of all timed
-parts.
+parts. Of cases with a service class bytes by priority are read too, where the card's driver counts them (mlx5, bnxt_en:
+on Ethernet; InfiniBand's service levels are counted where none but root reads), or a file of its RDMA ports does.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from linkgauge.run.ethtool import statistics
 from linkgauge.run.observe import Value
 
 SUBJECT = "nic "
 """What the subjects of these observations begin with; the card's name follows."""
 SENT, RECEIVED = "nic_sent", "nic_received"
+OF_PRIORITY = "_priority_"
+"""What follows in the names of bytes of one priority alone, before its number: `nic_sent_priority_3`."""
+_BY_PRIORITY = re.compile(r"(tx|rx)_(?:prio(\d)_bytes|bytes_pri(\d))")
+_WAYS = {"tx": SENT, "rx": RECEIVED}
 
 Counts = tuple[int, int]
 
@@ -35,10 +42,11 @@ class _Card:
 
 
 class NicCounters:
-    """The cards of this node, found once. `root` is that of the file system, of tests only."""
+    """The cards of this node, found once. `root` is that of the file system, of tests only, as is `statistics`."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = Path("/"), statistics: Callable[[str], Mapping[str, int]] = statistics) -> None:
         """Find the cards: those that are hardware; where none is, as in a container, all that leave this node."""
+        self._statistics = statistics
         self._dev = root / ("proc/net/dev" if root != Path("/") else "proc/self/net/dev")
         self.cards = _cards(root / "sys/class", self._interfaces())
 
@@ -53,14 +61,25 @@ class NicCounters:
                     found[name.strip()] = int(words[8]), int(words[0])
         return found
 
-    def read(self) -> list[tuple[str, list[Value]]]:
-        """Subjects and their values of this moment: bytes since the counters began."""
+    def read(self, *, priorities: bool = False) -> list[tuple[str, list[Value]]]:
+        """Subjects and their values of this moment: bytes since the counters began; of each priority too, if asked."""
         interfaces = self._interfaces()
         found = []
         for name, card in self.cards.items():
             sent, received = map(max, _sum(interfaces.get(one, (0, 0)) for one in card.interfaces), _rdma(card.ports))
-            found.append((SUBJECT + name, [Value(SENT, sent, "B"), Value(RECEIVED, received, "B")]))
+            of_priorities = self._of_priorities(card) if priorities else []
+            found.append((SUBJECT + name, [Value(SENT, sent, "B"), Value(RECEIVED, received, "B"), *of_priorities]))
         return found
+
+    def _of_priorities(self, card: _Card) -> list[Value]:
+        sums: dict[str, int] = {}
+        counters = [item for one in card.interfaces for item in self._statistics(one).items()]
+        counters += [(file.name, _number(file)) for port in card.ports for file in _listed(port.parent / "hw_counters")]
+        for name, value in counters:
+            if match := _BY_PRIORITY.fullmatch(name):
+                named = f"{_WAYS[match[1]]}{OF_PRIORITY}{match[2] or match[3]}"
+                sums[named] = sums.get(named, 0) + value
+        return [Value(name, sums[name], "B") for name in sorted(sums)]
 
 
 def _sum(counts: Iterable[Counts]) -> Counts:

@@ -82,11 +82,15 @@ class Nodes:
         tell: Callable[[str], None],
         before: Sequence[str] = (),
         switches: Switches | None = None,
+        *,
+        look: bool = True,
     ) -> None:
         """Take this node's devices, who is told how nodes differ, and which switches nodes hang on where it was given.
 
-        `before`, of tests only: what the ranks' command begins with. Nodes are then always looked at.
+        `before`, of tests only: what the ranks' command begins with. Nodes are then always looked at. Without `look`
+        nothing is started, and they are taken to be as this one.
         """
+        self._look = look
         self._devices = devices
         self._switches = switches
         self._tell = tell
@@ -107,7 +111,7 @@ class Nodes:
         `hosts` and `folders` as `words_of_ranks` takes them. EnvironmentLackingError that names node and device where a
         node lacks one of the run's, or that says what is wrong where hosts are asked for and ranks are not so on them.
         """
-        if mpi is None or not (self._before or hosts or launcher_for(mpi).may_leave(launcher_args)):
+        if not self._look or mpi is None or not (self._before or hosts or launcher_for(mpi).may_leave(launcher_args)):
             return ()
         key = (mpi.launcher, ranks, tuple(launcher_args), tuple(hosts))
         if key not in self._known:
@@ -132,6 +136,12 @@ class Nodes:
             return self._switches
         found = of_addresses({node.host: node.switch_address for node in nodes}) or _scontrol(os.environ)
         return found if found is not None and all(node.host in found.above for node in nodes) else None
+
+    def above(self, nodes: Sequence[Node], hosts: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+        """Of each of these nodes, or of `hosts` where none was looked at, its switches; None where nobody says."""
+        names = [node.host for node in nodes] or hosts
+        switches = self.switches(nodes) if len(names) > 1 else None
+        return None if switches is None else {name: switches.above.get(name, ()) for name in names}
 
     def _note(self, text: str) -> None:
         if text not in self._told:

@@ -62,8 +62,8 @@ class Reader(Protocol):
 class NicReader(Protocol):
     """Reads all network cards of a node."""
 
-    def read(self) -> list[tuple[str, list[Value]]]:
-        """Subjects and their values of this moment."""
+    def read(self, *, priorities: bool = False) -> list[tuple[str, list[Value]]]:
+        """Subjects and their values of this moment; of each priority too, if asked."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -303,14 +303,16 @@ class Observer:
         self._nics = nics
         self._rows: list[Row] = []
 
-    def look(self, moment: str, place: int, *, nics: bool = False) -> None:
+    def look(self, moment: str, place: int, *, nics: bool = False, priorities: bool = False) -> None:
         """Read the device. `moment`: before or after; `place`: the rank's in the case, below 0 where it has none.
 
-        `nics`: the node's network cards too, last before the case and first after it.
+        `nics`: the node's network cards too, last before the case and first after it, with their `priorities`.
         """
         looks = [(self._reader.subject, self._reader.read)] if self._reader is not None and place >= 0 else []
         if nics and self._nics is not None:
-            looks += [(subject, functools.partial(list, values)) for subject, values in self._nics.read()]
+            looks += [
+                (subject, functools.partial(list, values)) for subject, values in self._nics.read(priorities=priorities)
+            ]
         for subject, read in looks if moment == "before" else reversed(looks):
             self.note(moment, place, subject, read)
 

@@ -101,7 +101,8 @@ def machine_of(
     if nodes is not None:
         for one in launches:
             ranks = devices.count * max(len(one.hosts), 1)
-            machine = least(machine, nodes.of(mpis.get(one.mpi), ranks, one.launcher_args, one.hosts))
+            found = nodes.of(mpis.get(one.mpi), ranks, one.launcher_args, one.hosts)
+            machine = dataclasses.replace(least(machine, found), above=nodes.above(found, one.hosts) or machine.above)
     return machine
 
 

@@ -379,6 +379,7 @@ class Runner:
             end_by=None if limit is None else time.time() + self._turn_ends - time.monotonic(),
             estimates_s=() if limit is None else tuple(case_s(entry.case, self._machine) for entry in entries),
             curves=self._curves_of(one).to_plain(),
+            job_env=tuple((devices, dict(env)) for devices, env in settings.job_env),
         )
         return spec, mpi, {**dict(settings.env), **dict(settings.derived_env)}, folders
 
@@ -392,6 +393,7 @@ class Runner:
             "mpi": described,
             "env": shown(settings.env),
             "derived_env": shown(settings.derived_env),
+            "job_env": [{"devices": devices, "env": dict(env)} for devices, env in settings.job_env],
             "launch_key_contents": settings.key_contents(build),
             "settings": settings_of({**dict(settings.env), **dict(settings.derived_env)}),
             "started": now(),

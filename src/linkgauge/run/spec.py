@@ -88,10 +88,16 @@ class WorkerSpec:
     node_of: tuple[int, ...] = ()  # of each rank, an index of `node_cores`; empty: all are on the parent's node
     node_cores: tuple[int, ...] = ()  # in place of `available_cores`
     curves: dict[str, Any] = dataclasses.field(default_factory=dict)  # Curves.to_plain: what is known of them
+    # Variables that ranks set before they load MPI, by the devices that they drive, as `devices` has them.
+    job_env: tuple[tuple[tuple[int, ...], dict[str, str]], ...] = ()
 
     def device_of(self, rank: int) -> int:
         """The device that a rank drives, on its own node: an index of `ordinals`."""
         return self.devices[rank] % len(self.ordinals)
+
+    def env_of(self, rank: int) -> dict[str, str]:
+        """The variables that a rank has for itself."""
+        return next((env for devices, env in self.job_env if self.devices[rank] in devices), {})
 
     def write(self, path: Path) -> None:
         """Write the file."""
@@ -117,7 +123,8 @@ class WorkerSpec:
         )  # fmt: skip
         values = {**plain, "cases": cases, "devices": tuple(plain["devices"]), "ordinals": tuple(plain["ordinals"]),
                   "estimates_s": tuple(plain["estimates_s"]), "node_of": tuple(plain["node_of"]),
-                  "node_cores": tuple(plain["node_cores"])}  # fmt: skip
+                  "node_cores": tuple(plain["node_cores"]),
+                  "job_env": tuple((tuple(devices), env) for devices, env in plain["job_env"])}  # fmt: skip
         return cls(**values)
 
 

@@ -54,6 +54,7 @@ def write_launches(folder: Path, launches: tuple[PlannedLaunch, ...]) -> None:
                 **{name: getattr(launch.settings, name) for name in _SETTINGS},
                 "env": shown(launch.settings.env),
                 "derived_env": shown(launch.settings.derived_env),
+                "job_env": [{"devices": devices, "env": dict(env)} for devices, env in launch.settings.job_env],
             },
             "cases": [case.dimensions() for case in launch.cases],
             "later": [case.dimensions() for case in launch.later],
@@ -101,11 +102,13 @@ _SETTINGS = {
     "mpi": exact, "mpi_asked": flag, "env": _VARIABLES, "derived_env": _VARIABLES, "launcher_args": each(exact),
     "bind": exact, "threads": flag, "ranks_per_device": _NUMBER, "peer_access": flag, "devices": each(_NUMBER),
     "thread_level": one_of(THREAD_LEVELS), "hosts": each(exact),
+    "job_env": each(table({"devices": each(_NUMBER), "env": _VARIABLES}, needed=("devices", "env"))),
 }  # fmt: skip
 _LATER_SETTINGS = {
     "mpi_asked": True,
     "thread_level": USUAL_THREAD_LEVEL,
     "hosts": (),
+    "job_env": (),
 }  # came after the first plans were stored
 _STEP = table({"curve": text, "gain": number(), "time_ns": whole(), "no_room": text}, needed=("curve",))
 _LAUNCH = {
@@ -127,6 +130,7 @@ def _launch(plain: dict[str, Any]) -> PlannedLaunch:
     settings = {name: plain["settings"].get(name, _LATER_SETTINGS.get(name)) for name in _SETTINGS}
     settings |= {"env": tuple(sorted(settings["env"].items())), "derived_env": tuple(settings["derived_env"].items())}
     settings |= {name: tuple(settings[name]) for name in ("launcher_args", "devices", "hosts")}
+    settings["job_env"] = tuple((tuple(job["devices"]), tuple(job["env"].items())) for job in settings["job_env"])
     steps = {key: Step.of_plain(one) for key, one in plain.get("steps", {}).items()}
     return PlannedLaunch(
         plain["number"],
@@ -176,7 +180,8 @@ def unsafe_settings(launch: PlannedLaunch, given: frozenset[str]) -> str:
 
     `given`: names of variables that the command line's --env sets.
     """
-    for name, value in (*launch.settings.env, *launch.settings.derived_env):
+    of_jobs = (pair for _, env in launch.settings.job_env for pair in env)
+    for name, value in (*launch.settings.env, *launch.settings.derived_env, *of_jobs):
         if not safe_variable(name, value) and name not in given:
             return f"environment variable {name}={shown({name: value})[name]}"
     if launch.settings.hosts and "--hosts" not in given:

@@ -215,13 +215,14 @@ def _measure(
     ranks = rank_list(entry.case, spec.devices)
     place = ranks.index(rank) if rank in ranks else -1
     tells = tells_of_nics(spec.node_of, ranks, rank)
-    observer.look("before", place, nics=tells)
+    classes = bool(entry.case.service_class)
+    observer.look("before", place, nics=tells, priorities=classes)
     # Rank 0 of a communicator is the one whose NCCL tells.
     asks = log is not None and place == 0 and entry.case.transport == "ccl"
     if log is not None and asks:
         log.begin()
     outcome = session.measure(entry.case)
-    observer.look("after", place, nics=tells)
+    observer.look("after", place, nics=tells, priorities=classes)
     if log is not None and asks:
         observer.note("after", place, nccl_log.SUBJECT, functools.partial(log.choices, entry.case.pattern))
     outcome.observations += observer.taken()
@@ -330,6 +331,7 @@ def run_process(spec: WorkerSpec) -> None:
     """Be one rank under a launcher."""
     import mpi4py
 
+    told = _set_environment(spec) if spec.job_env else None
     # One thread calls MPI. The level asked for counts: from `funneled` on Open MPI 4.1 takes half as long again at 8 B.
     mpi4py.rc.thread_level = spec.thread_level
     try:
@@ -342,6 +344,10 @@ def run_process(spec: WorkerSpec) -> None:
     evidence.say_segments(Path(spec.evidence))
     world = MPI.COMM_WORLD
     rank = world.Get_rank()
+    if told not in (None, rank):
+        _note(spec, rank, f"the launcher calls this rank {told}, the MPI library {rank}: no service class a job",
+              NoteKind.START)  # fmt: skip
+        _end_now(EXIT_START)
     if world.Get_size() != spec.ranks:
         shown = f"{spec.ranks} ranks were started, the MPI library shows {world.Get_size()}"
         remedy = "launcher and library are of different installations; remedy: --mpi PREFIX of one installation"
@@ -368,6 +374,18 @@ def run_process(spec: WorkerSpec) -> None:
         # Give rank 0 time to be seen ending first: its journal is complete.
         time.sleep(0.05 if rank else 0)
         _end_now(EXIT_FATAL)
+
+
+def _set_environment(spec: WorkerSpec) -> int:
+    """Set what this rank's job is told, which libraries read when they start. Returns the rank by the launcher."""
+    from linkgauge.run.launchers import started_by
+
+    started = started_by(os.environ)
+    if started is None:
+        _note(spec, -1, "the launcher tells ranks no number, by which jobs get their service classes", NoteKind.START)
+        _end_now(EXIT_START)
+    os.environ.update(spec.env_of(int(started[1])))
+    return int(started[1])
 
 
 def _on_this_node(spec: WorkerSpec, world: Any, nodes: Sequence[int]) -> tuple[WorkerSpec, tuple[int, ...]]:

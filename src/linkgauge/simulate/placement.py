@@ -9,16 +9,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from linkgauge.errors import UsageError, nearest, one_line
+from linkgauge.model.taking import BY_SWITCH
 from linkgauge.simulate.arrays import Ints, Mask
 from linkgauge.simulate.fabric import Fabric
 
 PLACEMENTS = {
-    "packed": "the fewest groups: those with most free nodes first, filled switch by switch",
+    "packed": "the fewest groups, and in them the fewest switches: those with most free nodes first",
     "linear": "the next free nodes in the fabric's order",
     "random": "free nodes anywhere, drawn by the seed; ranks follow the fabric's order, as batch systems list nodes",
     "shuffled": "the same nodes, ranks in the order drawn",
     "interleaved": "jobs together take a linear run and share it out in turn, node by node",
-    "spread": "one node of each group in turn",
+    "spread": "one node of each group in turn, of a group's one of each switch in turn",
     "groups": "groups:64,64,32: so many of the first free nodes of the first, second, third group",
     "over": "over:K: as evenly as can be over K groups, nodes in them drawn by the seed",
     "nodes": "nodes:LIST: the nodes named, as Slurm writes them (lrdn[0001-0016]) or by number (0-15,32)",
@@ -92,17 +93,11 @@ def _one(fabric: Fabric, count: int, placement: Placement, free: Mask, drawn: np
     if name == "nodes":
         return _listed(fabric, count, placement.detail, free)
     group = fabric.group_of(there)
-    if name == "packed":
-        left = np.bincount(group, minlength=fabric.groups)
-        rank = np.empty(fabric.groups, dtype=np.int64)
-        rank[np.argsort(-left, kind="stable")] = np.arange(fabric.groups)
-        # The last group need not be the fullest that is left: the smallest that holds the rest leaves larger ones.
-        return there[np.argsort(rank[group], kind="stable")][:count]
-    within = np.arange(len(there)) - np.searchsorted(group, group, side="left")  # place among its group's free nodes
-    if name == "spread":
-        return there[np.lexsort((group, within))][:count]
+    if name in BY_SWITCH:
+        return there[BY_SWITCH[name]((group, fabric.leaf_of(there)[:, 0]))][:count]
     if name == "groups":
         wanted = _wanted(fabric, count, placement.detail)
+        within = np.arange(len(there)) - np.searchsorted(group, group, side="left")  # place among its group's free
         taken = there[within < wanted[group]]
         if len(taken) < count:
             raise UsageError(f"placement groups:{one_line(placement.detail[:60])}: groups have too few free nodes")

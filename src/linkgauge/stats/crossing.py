@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.run.nic_counters import OF_PRIORITY, RECEIVED, SENT, SUBJECT
 from linkgauge.stats.launches import Places, nodes_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
 NETWORK, SHARED_MEMORY, PARTLY = "network", "shared_memory", "partly"
-SENT, RECEIVED = "nic_sent", "nic_received"
-_CARD = "nic "
 # Of what must cross: from this on all has, up to that none.
 _ALL, _NONE = 0.9, 0.1
 LEAST_BYTES, LEAST_EACH = 1 << 20, 1 << 16
@@ -41,7 +40,7 @@ class Crossing:
 
     `went_by`: NETWORK, SHARED_MEMORY or PARTLY; empty where too few bytes had to cross to tell, or loads' may be among
     those counted. `payload_bytes` must cross; `counted_bytes` is the mean of what cards sent and received. `cards`: by
-    node and card what it sent and got.
+    node and card what it sent and got. `priorities`: the same mean of each priority, of cards that count by these.
     """
 
     identity: Identity
@@ -49,6 +48,8 @@ class Crossing:
     payload_bytes: int
     counted_bytes: int
     cards: Mapping[str, Mapping[str, tuple[int, int]]]
+    service_class: str = ""
+    priorities: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -114,7 +115,7 @@ def crossings_of(
     found: dict[Identity, Crossing] = {}
     for row in cases:
         identity = _identity(row)
-        moved = counted.get(identity)
+        moved, by_priority = counted.get(identity, ({}, {}))
         there = places.of_row(row)
         if not moved or row["status"] not in ("ok", "timeout") or len(nodes_of(there)) < 2:
             continue
@@ -134,7 +135,7 @@ def crossings_of(
             went_by = ""  # it may be the ranks' own talk that was counted; too few bytes are conclusive at any size
         if went_by in (NETWORK, PARTLY) and _loads_there(case, row["launch"], places) & set(nodes):
             went_by = ""  # it may be a load's bytes that were counted; too few are conclusive here too
-        found[identity] = Crossing(identity, went_by, payload, both_ways, cards)
+        found[identity] = Crossing(identity, went_by, payload, both_ways, cards, case.service_class, by_priority)
     return found
 
 
@@ -152,19 +153,33 @@ def _identity(row: Mapping[str, Any]) -> Identity:
     return row["case_key"], row["launch"], row["repeat"], row["attempt"]
 
 
-def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, dict[tuple[int, str], tuple[int, int]]]:
-    """By case, and by the rank that looked and the card, how many bytes were sent and received meanwhile."""
-    values: dict[Identity, dict[tuple[int, str], dict[tuple[str, str], float]]] = {}
+_Moved = dict[tuple[int, str], tuple[int, int]]  # by the rank that looked and the card: bytes sent and received
+
+
+def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, tuple[_Moved, dict[int, int]]]:
+    """By case what its cards counted meanwhile, and of each priority the mean of all that they sent and received."""
+    values: dict[Identity, dict[tuple[int, str], dict[str, dict[tuple[str, str], float]]]] = {}
     for row in observations:
         subject = str(row["subject"])
-        if subject.startswith(_CARD) and row["name"] in (SENT, RECEIVED):
+        way, _, priority = str(row["name"]).partition(OF_PRIORITY)
+        if subject.startswith(SUBJECT) and way in (SENT, RECEIVED) and (priority.isdecimal() or not priority):
             of_case = values.setdefault(_identity(row), {})
-            key = int(row["rank"]), subject.removeprefix(_CARD)
-            of_case.setdefault(key, {})[str(row["moment"]), str(row["name"])] = float(row["value"])
-    found: dict[Identity, dict[tuple[int, str], tuple[int, int]]] = {}
+            of_card = of_case.setdefault((int(row["rank"]), subject.removeprefix(SUBJECT)), {})
+            of_card.setdefault(priority, {})[str(row["moment"]), way] = float(row["value"])
+    found: dict[Identity, tuple[_Moved, dict[int, int]]] = {}
     for identity, of_case in values.items():
-        for key, one in of_case.items():
-            if len(one) == 4:
-                sent, received = (int(one["after", name] - one["before", name]) for name in (SENT, RECEIVED))
-                found.setdefault(identity, {})[key] = max(sent, 0), max(received, 0)
+        moved = {key: both for key, of_card in of_case.items() if (both := _between(of_card.get("", {}))) is not None}
+        sums: dict[int, int] = {}
+        for of_card in of_case.values():
+            for priority in of_card.keys() - {""}:
+                sums[int(priority)] = sums.get(int(priority), 0) + sum(_between(of_card[priority]) or (0, 0))
+        found[identity] = moved, {priority: both // 2 for priority, both in sorted(sums.items())}
     return found
+
+
+def _between(looks: Mapping[tuple[str, str], float]) -> tuple[int, int] | None:
+    """Bytes sent and received between two looks; None where one is missing. A counter that began anew has none."""
+    if len(looks) < 4:
+        return None
+    sent, received = (max(0, int(looks["after", name] - looks["before", name])) for name in (SENT, RECEIVED))
+    return sent, received

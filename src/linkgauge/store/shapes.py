@@ -28,10 +28,12 @@ TEXTS = mapping(text)
 DEVICE = whole(0, (1 << 20) - 1)
 NUMBER_OF_LAUNCH = whole(-1, (1 << 31) - 1)
 
+WEIGHT = number(1e-6, 1e6)
+
 _FELL_BACK = table(dict.fromkeys(("mpi", "title", "reason", "taken", "when"), text))
 INFO = table(
     {
-        "asked": table({"library_choices": flag, "every_s": number(0, 1e7)}),
+        "asked": table({"library_choices": flag, "every_s": number(0, 1e7), "class_weights": mapping(WEIGHT)}),
         "machine": OBJECT,
         "devices": table(
             {

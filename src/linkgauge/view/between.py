@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from linkgauge.stats.alike import numbers_text
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.distance import by_distance
+from linkgauge.stats.service_class import Effect, effect_of
 from linkgauge.system.switches import CLASSES, GROUP, OTHER_GROUP, SWITCH
 from linkgauge.view.alike import Kinds
 from linkgauge.view.results import Results, is_pair
@@ -48,10 +49,24 @@ def between_lines(crossings: Iterable[Crossing]) -> list[str]:
     return lines
 
 
+def class_lines(crossings: Iterable[Crossing]) -> list[str]:
+    """Return in which cases service classes took effect, and why that is not proved of others."""
+    groups: dict[tuple[str, Effect], int] = {}
+    for one in crossings:
+        if effect := effect_of(one):
+            groups[one.service_class, effect] = groups.get((one.service_class, effect), 0) + 1
+    return [
+        f"service class {name}: {'proved' if effect.proved else 'not proved'} in {_cases(count)}, "
+        f"{effect.words if effect.proved else f'since {effect.words}'}"
+        for (name, effect), count in groups.items()
+    ]
+
+
 def distance_lines(results: Results, unit: str) -> list[str]:
     """Return what pairs between nodes reach by how far they are from each other; nothing where that is not known.
 
-    Of the pattern and mechanism with most pairs, at their largest size.
+    Of the pattern and mechanism with most pairs, at their largest size; and of this mechanism's other service classes.
+    With each the spread of the pair whose times spread most: its quartiles' distance over the median.
     """
     groups: dict[tuple[str, str, int], list[Row]] = {}
     for row in results.rows:
@@ -59,15 +74,27 @@ def distance_lines(results: Results, unit: str) -> list[str]:
             groups.setdefault((row["pattern"], results.label(row), row["size"]), []).append(row)
     if not groups:
         return []
-    (pattern, mechanism, size), rows = max(groups.items(), key=lambda item: (len(item[1]), item[0][2], item[0][0]))
+    best, rows = max(groups.items(), key=lambda item: (len(item[1]), item[0][2], item[0][0]))
+    alike = {best: rows}
+    if rows[0]["service_class"]:
+        there = (item for item in groups.items() if (item[0][0], item[0][2]) == (best[0], best[2]))
+        alike = {key: found for key, found in there if found[0]["transport"] == rows[0]["transport"]}
+    source = results.switches.source if results.switches is not None else ""
+    return [
+        f"{pattern} by {mechanism} at {size_text(size)}: {'; '.join(_of_classes(found, unit))}; the network {source}"
+        for (pattern, mechanism, size), found in alike.items()
+    ]
+
+
+def _of_classes(rows: Sequence[Row], unit: str) -> Iterator[str]:
+    """Give the words of each distance class, the nearest first."""
     classes = by_distance(rows)
-    words = []
     for name in (one for one in CLASSES if one in classes):
         rates = sorted(float(row["goodput_bytes_per_s"]) for row in classes[name])
         ends = dict.fromkeys(rate_text(rate, unit) for rate in (rates[0], rates[-1]))
-        words.append(f"{_WORDS[name]} {' to '.join(ends)} {unit} ({count_text(len(rates), 'pair')})")
-    source = results.switches.source if results.switches is not None else ""
-    return [f"{pattern} by {mechanism} at {size_text(size)}: {'; '.join(words)}; the network {source}"]
+        spread = max((row["q3_ns"] - row["q1_ns"]) / row["median_ns"] for row in classes[name])
+        pairs = f"{count_text(len(rates), 'pair')}, spread up to {100 * spread:.2g} %"
+        yield f"{_WORDS[name]} {' to '.join(ends)} {unit} ({pairs})"
 
 
 def _cases(count: int) -> str:

@@ -80,7 +80,7 @@ def _fair(share: FairShare | None) -> str:
         return ""
     ends = dict.fromkeys(_factor(value) for value in (share.low, share.high))
     beside = f", {part_words(share.unknown)} not known" if share.unknown else ""
-    return f"{' to '.join(ends)}{f', {share.words}' if share.part else ''}{beside}"
+    return f"{' to '.join(ends)}{f', {share.words}{share.by_weights}' if share.part else ''}{beside}"
 
 
 def _factor(value: float) -> str:

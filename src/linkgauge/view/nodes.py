@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 NODE_NOTE = (
     "A row is where the cores are, a column where the memory is. Payload is counted once; in brackets what STREAM "
-    "counts for a copy, each byte read and written."
+    "counts: a copy's bytes read and written, a triad's two read and one written."
 )
+_STREAM_COUNTS = {"copy": 2, "triad": 3}
 _NODES = ("cpu_node", "source_node", "target_node")
 
 
@@ -45,6 +46,7 @@ def node_matrices(results: Results, unit: str) -> list[NodeMatrix]:
         rates = {(row["cpu_node"], row["source_node"]): row["goodput_bytes_per_s"] for row in rows}
         work = rows[0]["variant"] or "copy"
         threads = f" · {rows[0]['blocks']} threads" if rows[0]["blocks"] else ""
+        threads += f" · cores {rows[0]['cpu_cores']}" if rows[0]["cpu_cores"] else ""
         cells = tuple(tuple(_cell(rates.get((core, node)), work, unit) for node in memory) for core in cores)
         title = f"cpu_stream · {work} · {size_text(rows[0]['size'])}{threads} · goodput, {unit}"
         found.append(NodeMatrix(title, cores, memory, cells))
@@ -54,7 +56,8 @@ def node_matrices(results: Results, unit: str) -> list[NodeMatrix]:
 def _cell(rate: float | None, work: str, unit: str) -> str:
     if rate is None:
         return "-"
-    return f"{rate_text(rate, unit)} ({rate_text(2 * rate, unit)})" if work == "copy" else rate_text(rate, unit)
+    counted = _STREAM_COUNTS.get(work)
+    return rate_text(rate, unit) + (f" ({rate_text(counted * rate, unit)})" if counted else "")
 
 
 def node_tables(results: Results, unit: str) -> list[Table | Text]:

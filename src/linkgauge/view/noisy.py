@@ -47,7 +47,7 @@ def series_of_rows(results: Results, named: list[tuple[Row, str]]) -> list[Noisy
         row, name = identities[identity]
         info = pattern(row["pattern"])
         keeping = (info, row["ranks"], row["root"], nodes.get(row["launch"], True), row["groups"])
-        every, _ = series.headline(block, *keeping)
+        every, _ = series.headline(block.only(~block.alone), *keeping)
         measured, _ = series.headline(block.only(block.measured), *keeping)
         found[name] = Noisy(row, name, every, every.size - measured.size + int(row["warmup_cut"] or 0))
         if len(found) == len(identities):

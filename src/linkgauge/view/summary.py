@@ -9,7 +9,7 @@ from rich.text import Text
 
 from linkgauge.view.answer import first_answers
 from linkgauge.view.applications import application_tables
-from linkgauge.view.between import between_lines, distance_lines, places_line
+from linkgauge.view.between import between_lines, class_lines, distance_lines, places_line
 from linkgauge.view.first import FirstLook
 from linkgauge.view.judged import findings_of
 from linkgauge.view.loads import interference_tables
@@ -54,6 +54,7 @@ def print_head(look: FirstLook, findings: Sequence[Any], console: Console, unit:
     for line in apart_lines(look.answers, unit):
         console.print(Text(line, style="yellow"))
     places = places_line(look.results.kinds)
-    said = (*between_lines(look.results.crossings.values()), *distance_lines(look.results, unit))
+    crossings = look.results.crossings.values()
+    said = (*between_lines(crossings), *class_lines(crossings), *distance_lines(look.results, unit))
     for line in (*([places] if places else []), *said):
         console.print(Text(line))

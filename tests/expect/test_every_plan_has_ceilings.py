@@ -78,7 +78,7 @@ def test_every_case_has_a_ceiling(system: System, plan: str) -> None:
         assert all((c.value_bytes_per_s or 0) > 0 or (c.latency_ns or 0) > 0 for c in found)
         if not found:
             lacking[case.transport, case.pattern, case.devices, case.size] += 1
-    assert cases
+    assert cases or all(table.pairs == "nodes" for table in builtin_plan(plan).cases)  # of which one node has none
     assert not lacking
 
 

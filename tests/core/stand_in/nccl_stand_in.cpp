@@ -395,8 +395,8 @@ void tell_choice(const Call& call, int rank) {
                                                "ReduceScatter", "AlltoAll", "Gather",    "Scatter"};
   if (std::getenv("LINKGAUGE_STAND_IN_LOG_DIES") != nullptr) std::abort();
   tell("TUNING", std::string(kFunctions[static_cast<int>(call.kind)]) + ": " +
-                     std::to_string(call.count * bytes_of(call.type)) +
-                     " Bytes -> Algo " + (asked_for_tree() ? "TREE" : "RING") + " proto LL128 channel{Lo..Hi}={0..3}");
+                     std::to_string(call.count * bytes_of(call.type)) + " Bytes -> Algo " +
+                     (asked_for_tree() ? "TREE" : "RING") + " proto LL128 channel{Lo..Hi}={0..3}");
 }
 
 ncclResult_t queue_collective(const Call& call, ncclComm_t communicator, cudaStream_t stream) {

@@ -222,6 +222,7 @@ struct Grid {
   std::vector<int> extents;  // ranks along each dimension, of two and more
   bool open = false;         // at the boundary nobody is the neighbour
   bool all = false;          // neighbours over edges and corners too
+  int shift = 0;             // not 0: no grid, each sends to the one so many places on, round all ranks
 };
 
 // As even as can be, in up to three dimensions, the largest first.
@@ -240,10 +241,18 @@ std::vector<int> balanced(int ranks) {
   return best;
 }
 
-constexpr const char* kGridWords = "a grid of the ranks such as 2x2 or ring, with :open and :all as wanted";
+constexpr const char* kGridWords =
+    "a grid of the ranks such as 2x2 or ring, with :open and :all as wanted, or shift:PLACES, of 1 to all ranks but "
+    "one";
 
 std::optional<Grid> grid_of(const std::string& text, int ranks) {
   Grid grid;
+  if (text.starts_with("shift:")) {
+    const auto places = number_in<int>(std::string_view(text).substr(6), 1, ranks - 1);
+    if (!places) return {};
+    grid.shift = *places;
+    return grid;
+  }
   bool given = false;
   for (const std::string_view word : split(text, ':')) {
     if (word == "open") {
@@ -379,6 +388,11 @@ AlltoallvShare alltoallv_share(const Traffic& traffic, int rank) {
 HaloShare halo_share(const Traffic& traffic, int rank) {
   const std::optional<Grid> grid = grid_of(traffic.distribution, traffic.ranks);
   if (!grid) refuse(traffic);
+  if (grid->shift > 0) {
+    const int next = (rank + grid->shift) % traffic.ranks;
+    const int before = (rank - grid->shift + traffic.ranks) % traffic.ranks;
+    return {{{next, traffic.bytes, 0, 0}}, {{before, traffic.bytes, 0, 0}}, traffic.bytes};
+  }
   const std::vector<Direction> directions = directions_of(*grid);
   const std::size_t last = directions.size() - 1;
   HaloShare share;

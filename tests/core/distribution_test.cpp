@@ -118,7 +118,8 @@ TEST(Distribution, WhatIsNoneIsRefusedByItsWords) {
     EXPECT_THROW((void)alltoallv_share(traffic(Pattern::kAlltoallv, 4, 8, wrong), 0), CallerError);
   }
   EXPECT_NE(why_not_distributed(Pattern::kAlltoallv, "5,0;0,5", 2).find("sends nothing"), std::string::npos);
-  for (const char* wrong : {"3x2", "2x2x2", "2x2:closed", "2:2", "2x2:2x2", "x", "2x", "0x4", "1x1x1x1x4x", ":"}) {
+  for (const char* wrong : {"3x2", "2x2x2", "2x2:closed", "2:2", "2x2:2x2", "x", "2x", "0x4", "1x1x1x1x4x", ":",
+                            "shift:0", "shift:4", "shift:", "shift:1:open"}) {
     EXPECT_NE(why_not_distributed(Pattern::kHalo, wrong, 4).find("expected a grid"), std::string::npos) << wrong;
   }
   EXPECT_NE(why_not_distributed(Pattern::kAlltoall, "zipf:1", 4), "");
@@ -177,6 +178,22 @@ TEST(Halo, NeighboursAreThoseOfTheGrid) {
 TEST(Halo, TwoRanksAlongADimensionAreNeighboursTwice) {
   EXPECT_EQ(edges(2, 5, ""), (std::multiset<Edge>{{0, 1, 5}, {0, 1, 5}, {1, 0, 5}, {1, 0, 5}}));
   EXPECT_EQ(edges(2, 5, "open"), (std::multiset<Edge>{{0, 1, 5}, {1, 0, 5}}));
+}
+
+TEST(Halo, ShiftsTogetherAreEachOrderedPairOnce) {
+  std::multiset<Edge> all;
+  for (int places = 1; places < 5; ++places) {
+    const std::multiset<Edge> one = edges(5, 77, "shift:" + std::to_string(places));
+    EXPECT_EQ(one.size(), 5U);  // each rank sends one message and receives one
+    all.insert(one.begin(), one.end());
+  }
+  std::multiset<Edge> expected;
+  for (int from = 0; from < 5; ++from) {
+    for (int to = 0; to < 5; ++to) {
+      if (from != to) expected.emplace(from, to, 77);
+    }
+  }
+  EXPECT_EQ(all, expected);
 }
 
 TEST(Halo, EdgesAndCornersAreOfTheSameBox) {

@@ -142,6 +142,7 @@ TEST_P(EveryMechanism, DistributesAsAsked) {
                                                      {Pattern::kAlltoallv, 4, "moe:8:2:9:1:3"},
                                                      {Pattern::kHalo, 4, "open"},
                                                      {Pattern::kHalo, 4, "2x2:all"},
+                                                     {Pattern::kHalo, 4, "shift:3"},
                                                      {Pattern::kHalo, 2, ""},
                                                      {Pattern::kHalo, 4, "4:open"}}) {
     for (const std::int64_t size : {7, 4096}) {

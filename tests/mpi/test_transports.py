@@ -85,7 +85,7 @@ def test_distributions_and_forms_of_collectives(mpi: MpiInstallation, run_cases:
              for transport, variant in (("mpi", ""), ("mpi", "composed"), ("staging", ""),
                                         ("staging", "pipelined"))]  # fmt: skip
     cases += [case("mpi", "halo", 4, 4096, distribution=distribution, variant=variant)
-              for distribution in ("", "4:open", "2x2:all", "2x2:open:all")
+              for distribution in ("", "4:open", "2x2:all", "2x2:open:all", "shift:3")
               for variant in ("", "neighborhood")]  # fmt: skip
     cases += [case("mpi", "halo", 4, 1001, window=5, batch=3, cadence="streaming", distribution="all")]
     cases += [case("mpi", pattern, 4, 4 * 4 * 250, variant="nonblocking", cadence=cadence)

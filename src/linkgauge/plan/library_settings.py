@@ -40,6 +40,8 @@ _MPI_PATHS: dict[str, dict[str, Settings]] = {
     },
     "intel": {"direct": (("I_MPI_OFFLOAD_IPC", "1"),), "host": (("I_MPI_OFFLOAD_IPC", "0"),)},
 }
+# NVSHMEM binds all its memory to NVLink multicast when it begins, for collectives that no case has.
+_NVSHMEM: Settings = (("NVSHMEM_DISABLE_NVLS", "1"),)
 # Of vendors whose libraries have an ABI of another's, and variables of their own (Intel MPI developer reference).
 _DIALECTS = ("intel",)
 # What a library must be told before it takes a GPU's pointers. Intel's ends its process where it is told so and finds
@@ -81,11 +83,14 @@ def library_settings(case: Case, dialect: str) -> tuple[Settings, str]:
 
 
 def runtime_settings(case: Case, kind: str, dialect: str) -> Settings:
-    """The environment that the case's memory needs on devices of that kind.
+    """The environment that the case needs on devices of that kind, where the launch does not say otherwise.
 
-    For its use of managed memory, by the runtime (none on CUDA and hosts); for MPI on device memory, by the library.
+    For its use of managed memory, by the runtime (none on CUDA and hosts); for MPI on device memory, by the library;
+    for NVSHMEM.
     """
     settings = tuple((name, value) for use, name, value in RUNTIMES[kind].managed_env if use == case.managed)
+    if case.transport == "nvshmem":
+        settings += _NVSHMEM
     on_devices = case.transport == "mpi" and {case.source_memory, case.target_memory} & {"device", "managed"}
     return settings + (mpi_on_devices(kind, dialect) if on_devices else ())
 

@@ -128,7 +128,7 @@ class NvshmemTransport final : public Transport {
       return "NVSHMEM's memory is the devices'; leave --source-memory and --target-memory out";
     }
     if (traits_of(spec.pattern).kind == PatternKind::kDevice) {
-      return "nvshmem moves data between ranks: " + std::string(to_string(spec.pattern)) + " is within one device";
+      return "nvshmem moves messages between ranks, of which " + std::string(to_string(spec.pattern)) + " has none";
     }
     if (spec.pattern == Pattern::kApplication && spec.collectives.empty()) {
       return "nvshmem carries an application's messages; name what carries its collectives, as in --collectives ccl";

@@ -99,8 +99,8 @@ void Pe::grow(std::size_t bytes) {
   heap_bytes_ = 0;
   heap_ = static_cast<std::byte*>(calls().nvshmem_malloc(bytes));
   if (heap_ == nullptr) {
-    throw MemoryError("NVSHMEM gave no " + std::to_string(bytes) + " bytes on device " + std::to_string(device_) +
-                      ": too little is free, or NVSHMEM_SYMMETRIC_SIZE or NVSHMEM_MAX_MEMORY_PER_GPU is too small");
+    throw MemoryError("nvshmem_malloc gave none of " + std::to_string(bytes) + " bytes on device " +
+                      std::to_string(device_) + "; NVSHMEM_DEBUG=INFO tells why");
   }
   heap_bytes_ = bytes;
 }

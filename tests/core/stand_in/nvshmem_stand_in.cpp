@@ -4,7 +4,7 @@
 // is an error.
 //
 // Settings as machine.h says, of the PE alone that LINKGAUGE_STAND_IN_NVSHMEM_PE names. A call that can return no code
-// ends the process instead, as NVSHMEM's do, and with kHang what it queued never ends.
+// ends the process instead, as NVSHMEM's do; with kHang what it queued never ends, with kWrong its last byte is wrong.
 // LINKGAUGE_STAND_IN_NVSHMEM_VERSION: "3.3.24", or several with commas between, of which a PE takes its own.
 #ifdef LINKGAUGE_VENDOR_HEADERS
 #include <cuda_runtime.h>
@@ -36,6 +36,7 @@ namespace {
 using stand_in::Machine;
 
 constexpr int kMostPes = 64;
+constexpr int kWrong = 98;
 constexpr int kHang = 99;
 // A PE that never comes must not keep a test for ever.
 constexpr auto kPatience = std::chrono::seconds(120);
@@ -108,10 +109,11 @@ void queue_copy(const char* call, void* target, const void* source, std::size_t 
   if (target == nullptr || source == nullptr) refuse(call, "an address that is not symmetric");
   if (stream == nullptr) refuse(call, "no stream");
   const int fault = wrong(call);
-  if (fault != 0 && fault != kHang) refuse(call, "planted");
+  if (fault != 0 && fault != kHang && fault != kWrong) refuse(call, "planted");
   reinterpret_cast<stand_in::Stream*>(stream)->push([=] {
     while (fault == kHang) std::this_thread::sleep_for(kTurn);
     std::memmove(target, source, bytes);
+    if (fault == kWrong) static_cast<std::byte*>(target)[bytes - 1] ^= std::byte{1};
   });
 }
 

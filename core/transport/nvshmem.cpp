@@ -1,8 +1,10 @@
-// NVSHMEM's copies between PEs, started by the host on a stream: by the source's rank (put) or the target's (get). What
-// they reach is memory that NVSHMEM gave. A rank is one PE for the whole session.
+// NVSHMEM's copies between PEs, started by the host on a stream: by the source's rank (put, signal) or the target's
+// (get). What they reach is memory that NVSHMEM gave. A rank is one PE for the whole session.
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "pattern/layout.h"
 #include "pattern/operation.h"
 #include "traffic/patterns.h"
+#include "transport/agreement.h"
 #include "transport/nvshmem_pe.h"
 #include "transport/one_sided.h"
 #include "transport/transports.h"
@@ -19,12 +22,19 @@ namespace linkgauge {
 namespace nvshmem {
 namespace {
 
-// Where a flow's copies begin or end at the rank that does not start them.
-struct RemotePlace {
+constexpr const char* kSignal = "signal";
+// Of the words that tell of messages, for all flows of a rank: 16 bytes each.
+constexpr std::size_t kSignalBytes = std::size_t{64} << 10;
+constexpr int kPollsPerAbortCheck = 1024;  // a poll costs about half a microsecond; an abort may wait a millisecond
+
+// An end of a flow, as its rank tells of it.
+struct FlowEnd {
   std::int32_t source = 0;  // ranks of the case
   std::int32_t target = 0;
+  std::int32_t at_target = 0;
   std::int32_t pe = 0;
-  std::uint64_t offset = 0;  // in what that PE reaches by its own calls
+  std::uint64_t offset = 0;  // of its buffer and, with signals, of its word, in what that PE lends
+  std::uint64_t signal = 0;
 };
 
 class StreamChannel final : public OneSidedChannel {
@@ -71,38 +81,154 @@ class StreamChannel final : public OneSidedChannel {
   linkgauge::Stream stream_;  // of the end that starts the copies
 };
 
-std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context, const CaseSpec& spec,
-                                                      const std::vector<Flow>& flows, const std::shared_ptr<Pe>& pe) {
-  const bool puts = spec.variant != "get";
-  std::vector<RemotePlace> mine;
-  for (const Flow& flow : flows) {
-    if ((puts ? flow.target : flow.source) != context.rank()) continue;
-    const Buffer& exposed = puts ? *flow.target_buffer : *flow.source_buffer;
-    mine.push_back({flow.source, flow.target, pe->number(), pe->offset_of(exposed.data())});
-  }
-  std::map<std::pair<int, int>, std::vector<RemotePlace>> places;  // the flows from one rank to another, in their order
-  for (const std::vector<std::byte>& bytes : context.group->exchange(to_bytes(mine.data(), mine.size()), {})) {
-    for (const RemotePlace& place : from_bytes<RemotePlace>(bytes)) {
-      places[{place.source, place.target}].push_back(place);
+// Each message brings its signal, and who waits does so on a stream, as NVSHMEM's programs do; so it works between
+// nodes too. The target's word counts what has arrived, the source's what was read.
+class SignalChannel final : public Channel {
+ public:
+  struct Place {
+    std::byte* data;
+    Signal* signal;
+    int pe;
+  };
+  SignalChannel(const RankContext& context, std::shared_ptr<Pe> pe, std::shared_ptr<Buffer> words,
+                OneSidedChannel::Ends ends, Place own, Place other)
+      : context_(context),
+        pe_(std::move(pe)),
+        words_(std::move(words)),
+        ends_(ends),
+        own_(own),
+        other_(other),
+        stream_(*context.runtime, context.device()) {}
+  SignalChannel(const SignalChannel&) = delete;
+  SignalChannel& operator=(const SignalChannel&) = delete;
+  // No signal of this operation may come to the words of the next.
+  ~SignalChannel() override {
+    if (context_.group->aborted()) {
+      end_waits();
+    } else {
+      pe_->calls().nvshmemx_quiet_on_stream(stream_.handle());
     }
   }
-  const std::vector<FlowFlags> flags = connect_flags(context, flows);
+
+  void put(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
+    if (ends_.awaits_consumption && !alone()) await(messages_);
+    ++messages_;
+    pe_->calls().nvshmemx_putmem_signal_on_stream(other_.data + target_offset, own_.data + source_offset, bytes,
+                                                  other_.signal, 1, kAdd, other_.pe, stream_.handle());
+  }
+  void get(std::size_t, std::size_t, std::size_t) override {
+    if (!alone()) ++messages_;
+  }
+  void complete(Completion completion) override {
+    if (ends_.target) {
+      pe_->calls().nvshmemx_signal_wait_until_on_stream(other_at_self(), kAtLeast, messages_, stream_.handle());
+    } else if (completion == Completion::kRemote) {
+      pe_->calls().nvshmemx_quiet_on_stream(stream_.handle());
+    }
+    wait();
+  }
+  void consumed() override {
+    if (!ends_.awaits_consumption || alone()) return;
+    pe_->calls().nvshmemx_signal_op_on_stream(other_.signal, 1, kAdd, other_.pe, stream_.handle());
+  }
+  bool completes_first() const override { return ends_.source; }
+  std::vector<DeviceQueue> queues() const override {
+    if (!ends_.source) return {};
+    return {{stream_.handle(), context_.device()}};
+  }
+
+ private:
+  bool alone() const { return ends_.source && ends_.target; }
+  // The word that this rank waits for; where it is both ends, the target's.
+  Signal* other_at_self() const { return alone() ? other_.signal : own_.signal; }
+  void await(Signal messages) {
+    pe_->calls().nvshmemx_signal_wait_until_on_stream(own_.signal, kAtLeast, messages, stream_.handle());
+  }
+  void wait() {
+    for (int polls = 1; !context_.runtime->done(stream_.handle()); ++polls) {
+      if (polls % kPollsPerAbortCheck == 0 && context_.group->aborted()) {
+        throw PeerError("another rank gave up during a transfer of NVSHMEM");
+      }
+    }
+  }
+  // What waits on the stream for a rank that failed would wait for ever.
+  void end_waits() noexcept {
+    constexpr Signal kAll = std::numeric_limits<Signal>::max() / 2;
+    try {
+      context_.runtime->copy_now(other_at_self(), context_.device(), &kAll, -1, sizeof kAll);
+    } catch (const Error&) {  // the device is gone, and what waits there with it
+    }
+  }
+
+  RankContext context_;
+  std::shared_ptr<Pe> pe_;
+  std::shared_ptr<Buffer> words_;  // of all channels that were connected together
+  OneSidedChannel::Ends ends_;
+  Place own_;
+  Place other_;
+  Signal messages_ = 0;
+  linkgauge::Stream stream_;
+};
+
+std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context, const CaseSpec& spec,
+                                                      const std::vector<Flow>& flows, const std::shared_ptr<Pe>& pe) {
+  using Key = std::tuple<int, int, bool>;
+  const bool puts = spec.variant != "get";
+  const bool signals = spec.variant == kSignal;
+  std::shared_ptr<Buffer> words;
+  std::string reason;
+  try {
+    const std::vector<Signal> zeros(2 * flows.size());
+    if (signals && !flows.empty()) {
+      const std::size_t bytes = zeros.size() * sizeof(Signal);
+      words = std::make_shared<Buffer>(pe->take(bytes));
+      context.runtime->copy_now(words->data(), context.device(), zeros.data(), -1, bytes);
+    }
+  } catch (const MemoryError& error) {
+    reason = error.what();
+  }
+  std::vector<FlowEnd> mine;
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    for (const bool at_target : {false, true}) {
+      const Flow& flow = flows[i];
+      if ((at_target ? flow.target : flow.source) != context.rank()) continue;
+      const Buffer& buffer = at_target ? *flow.target_buffer : *flow.source_buffer;
+      const std::size_t word = (2 * i + (at_target ? 1 : 0)) * sizeof(Signal);
+      mine.push_back({flow.source, flow.target, at_target ? 1 : 0, pe->number(), pe->offset_of(buffer.data()),
+                      words ? pe->offset_of(words->at(word)) : 0});
+    }
+  }
+  agree_or_throw(*context.group, reason);
+  std::map<Key, std::vector<FlowEnd>> ends_of;  // of the flows from one rank to another, in their order
+  for (const std::vector<std::byte>& bytes : context.group->exchange(to_bytes(mine.data(), mine.size()), {})) {
+    for (const FlowEnd& end : from_bytes<FlowEnd>(bytes)) {
+      ends_of[{end.source, end.target, end.at_target != 0}].push_back(end);
+    }
+  }
+  const std::vector<FlowFlags> flags = signals ? std::vector<FlowFlags>(flows.size()) : connect_flags(context, flows);
   std::vector<std::unique_ptr<Channel>> channels;
   std::map<std::pair<int, int>, std::size_t> numbers;
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const Flow& flow = flows[i];
     const OneSidedChannel::Ends ends{flow.source == context.rank(), flow.target == context.rank(), puts,
                                      reads_what_arrives(spec.pattern)};
-    const RemotePlace& place = places.at({flow.source, flow.target}).at(numbers[{flow.source, flow.target}]++);
-    std::byte* const remote = pe->at(static_cast<std::size_t>(place.offset));
+    const std::size_t number = numbers[{flow.source, flow.target}]++;
+    const auto place_of = [&](bool at_target) {
+      const FlowEnd& end = ends_of.at({flow.source, flow.target, at_target}).at(number);
+      return SignalChannel::Place{pe->at(end.offset), reinterpret_cast<Signal*>(pe->at(end.signal)), end.pe};
+    };
     const bool starts = puts ? ends.source : ends.target;
-    std::byte* own = nullptr;
+    const SignalChannel::Place own = place_of(puts != starts);
+    const SignalChannel::Place other = place_of(puts == starts);
     if (starts) {
-      own = (puts ? flow.source_buffer : flow.target_buffer)->at(0);
-      const bool direct = pe->calls().nvshmem_ptr(remote, place.pe) != nullptr;
+      const bool direct = pe->calls().nvshmem_ptr(other.data, other.pe) != nullptr;
       context.choose("ways", direct ? "a peer's memory" : "its remote transport");
     }
-    channels.push_back(std::make_unique<StreamChannel>(context, pe, flags[i], ends, own, remote, place.pe));
+    if (signals) {
+      channels.push_back(std::make_unique<SignalChannel>(context, pe, words, ends, own, other));
+    } else {
+      channels.push_back(std::make_unique<StreamChannel>(context, pe, flags[i], ends, own.data, other.data, other.pe));
+    }
   }
   return channels;
 }
@@ -118,8 +244,9 @@ class NvshmemTransport final : public Transport {
   bool one_sided() const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
-    if (!spec.variant.empty() && spec.variant != "put" && spec.variant != "get") {
-      return "nvshmem has no variant '" + spec.variant + "'; its variants are put and get";
+    const bool signals = spec.variant == nvshmem::kSignal;
+    if (!spec.variant.empty() && spec.variant != "put" && spec.variant != "get" && !signals) {
+      return "nvshmem has no variant '" + spec.variant + "'; its variants are put, get and signal";
     }
     if (!spec.algorithm.empty()) return "nvshmem has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
     if (spec.via >= 0) return "NVSHMEM chooses its own path; leave --via out";
@@ -133,15 +260,22 @@ class NvshmemTransport final : public Transport {
     if (spec.pattern == Pattern::kApplication && spec.collectives.empty()) {
       return "nvshmem carries an application's messages; name what carries its collectives, as in --collectives ccl";
     }
-    const auto known = context.lasting->find(kKept);
-    return known == context.lasting->end() ? "" : static_cast<nvshmem::Pe*>(known->second.get())->why_not();
+    if (context.group->node_count() > 1 && !signals) {
+      return "nvshmem's put and get are told of in a node's memory; between nodes --variant signal is";
+    }
+    if (!context.lasting->contains(kKept)) return "";
+    const nvshmem::Pe& pe = *pe_of(context);
+    if (!pe.why_not().empty() || !signals || !pe.takes_turns()) return pe.why_not();
+    return "NVSHMEM lets no rank wait on a stream where ranks share a GPU without MPS; leave --variant signal out, or "
+           "start MPS";
   }
 
   void meet(const RankContext& launch, const CaseSpec& spec, int rank) override {
     if (!(*launch.lasting)[kKept]) (*launch.lasting)[kKept] = std::make_shared<nvshmem::Pe>();
-    const int ranks = static_cast<int>(spec.rank_list.size());
-    pe_of(launch)->meet(launch, rank < 0 ? std::vector<std::size_t>{} : lent_sizes(spec, ranks, rank),
-                        why_no_pe(launch));
+    std::vector<std::size_t> sizes;
+    if (rank >= 0) sizes = lent_sizes(spec, static_cast<int>(spec.rank_list.size()), rank);
+    if (rank >= 0 && spec.variant == nvshmem::kSignal) sizes.push_back(nvshmem::kSignalBytes);
+    pe_of(launch)->meet(launch, sizes, why_no_pe(launch));
   }
 
   Buffer make_buffer(const RankContext& context, const CaseSpec&, MemoryKind, std::size_t bytes,
@@ -169,7 +303,6 @@ class NvshmemTransport final : public Transport {
       return "nvshmem moves data between NVIDIA GPUs: these are " + std::string(context.runtime->name()) + " devices";
     }
     if (context.group->one_process()) return "NVSHMEM has one PE a process; leave out --threads";
-    if (context.group->node_count() > 1) return "nvshmem is measured within one node";
     try {
       (void)nvshmem::Library::load(context.libraries.folders);
     } catch (const Unsupported& error) {

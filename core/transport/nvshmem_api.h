@@ -15,8 +15,12 @@ namespace linkgauge::nvshmem {
 
 using Status = int;  // 0: done
 using Stream = void*;
+using Signal = std::uint64_t;
 
 inline constexpr unsigned kInitWithUniqueId = 1U << 3;  // NVSHMEMX_INIT_WITH_UNIQUEID
+inline constexpr int kSeveralPesInTurn = 3;             // NVSHMEM_STATUS_LIMITED_MPG: they share a GPU without MPS
+inline constexpr int kAdd = 10;                         // NVSHMEM_SIGNAL_ADD
+inline constexpr int kAtLeast = 5;                      // NVSHMEM_CMP_GE
 
 // A type's version as NVSHMEM writes it: which layout, and how many bytes. The first layout is one that all of 3.x
 // take.
@@ -45,17 +49,21 @@ struct InitAttributes {  // nvshmemx_init_attr_v1
 };
 
 // REQUIRED(name, type): the library is too old without it.
-#define LINKGAUGE_NVSHMEM_API(REQUIRED)                                                         \
-  REQUIRED(nvshmemx_vendor_get_version_info, void(int*, int*, int*))                            \
-  REQUIRED(nvshmemx_get_uniqueid, Status(UniqueId*))                                            \
-  REQUIRED(nvshmemx_set_attr_uniqueid_args, Status(int, int, const UniqueId*, InitAttributes*)) \
-  REQUIRED(nvshmemx_hostlib_init_attr, Status(unsigned, InitAttributes*))                       \
-  REQUIRED(nvshmemx_hostlib_finalize, void())                                                   \
-  REQUIRED(nvshmem_malloc, void*(std::size_t))                                                  \
-  REQUIRED(nvshmem_free, void(void*))                                                           \
-  REQUIRED(nvshmem_ptr, void*(const void*, int))                                                \
-  REQUIRED(nvshmemx_putmem_on_stream, void(void*, const void*, std::size_t, int, Stream))       \
-  REQUIRED(nvshmemx_getmem_on_stream, void(void*, const void*, std::size_t, int, Stream))       \
+#define LINKGAUGE_NVSHMEM_API(REQUIRED)                                                                                \
+  REQUIRED(nvshmemx_vendor_get_version_info, void(int*, int*, int*))                                                   \
+  REQUIRED(nvshmemx_get_uniqueid, Status(UniqueId*))                                                                   \
+  REQUIRED(nvshmemx_set_attr_uniqueid_args, Status(int, int, const UniqueId*, InitAttributes*))                        \
+  REQUIRED(nvshmemx_hostlib_init_attr, Status(unsigned, InitAttributes*))                                              \
+  REQUIRED(nvshmemx_init_status, int())                                                                                \
+  REQUIRED(nvshmemx_hostlib_finalize, void())                                                                          \
+  REQUIRED(nvshmem_malloc, void*(std::size_t))                                                                         \
+  REQUIRED(nvshmem_free, void(void*))                                                                                  \
+  REQUIRED(nvshmem_ptr, void*(const void*, int))                                                                       \
+  REQUIRED(nvshmemx_putmem_on_stream, void(void*, const void*, std::size_t, int, Stream))                              \
+  REQUIRED(nvshmemx_getmem_on_stream, void(void*, const void*, std::size_t, int, Stream))                              \
+  REQUIRED(nvshmemx_putmem_signal_on_stream, void(void*, const void*, std::size_t, Signal*, Signal, int, int, Stream)) \
+  REQUIRED(nvshmemx_signal_op_on_stream, void(Signal*, Signal, int, int, Stream))                                      \
+  REQUIRED(nvshmemx_signal_wait_until_on_stream, void(Signal*, int, Signal, Stream))                                   \
   REQUIRED(nvshmemx_quiet_on_stream, void(Stream))
 
 struct Table {

@@ -33,6 +33,8 @@ class Pe {
 
   const Table& calls() const { return library_->calls(); }
   int number() const { return number_; }
+  // Whether PEs take turns on a GPU, where none may wait for another on a stream.
+  bool takes_turns() const { return begun_ && calls().nvshmemx_init_status() == kSeveralPesInTurn; }
   // Memory that all PEs reach, on this rank's device. Throws MemoryError where less was met for.
   Buffer take(std::size_t bytes);
   std::size_t offset_of(const void* data) const;

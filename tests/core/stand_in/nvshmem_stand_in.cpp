@@ -5,6 +5,7 @@
 //
 // Settings as machine.h says, of the PE alone that LINKGAUGE_STAND_IN_NVSHMEM_PE names. A call that can return no code
 // ends the process instead, as NVSHMEM's do; with kHang what it queued never ends, with kWrong its last byte is wrong.
+// With LINKGAUGE_STAND_IN_NVSHMEM_TURNS PEs are said to take turns on a GPU, and none may wait on a stream.
 // LINKGAUGE_STAND_IN_NVSHMEM_VERSION: "3.3.24", or several with commas between, of which a PE takes its own.
 #ifdef LINKGAUGE_VENDOR_HEADERS
 #include <cuda_runtime.h>
@@ -105,12 +106,26 @@ std::byte* reach(const void* place, std::size_t bytes, int pe) {
   return known + (there - heap);
 }
 
+stand_in::Stream& stream_of(const char* call, cudaStream_t stream) {
+  if (stream == nullptr) refuse(call, "no stream");
+  return *reinterpret_cast<stand_in::Stream*>(stream);
+}
+
+bool takes_turns() { return std::getenv("LINKGAUGE_STAND_IN_NVSHMEM_TURNS") != nullptr; }
+
+void queue_signal(const char* call, std::uint64_t* word, std::uint64_t value, int operation, int pe,
+                  cudaStream_t stream) {
+  auto* const there = reinterpret_cast<std::uint64_t*>(reach(word, sizeof *word, pe));
+  if (there == nullptr) refuse(call, "a signal that is not symmetric");
+  if (operation != NVSHMEM_SIGNAL_ADD) refuse(call, "this stand-in's signals add");
+  stream_of(call, stream).push([=] { std::atomic_ref(*there).fetch_add(value, std::memory_order_release); });
+}
+
 void queue_copy(const char* call, void* target, const void* source, std::size_t bytes, cudaStream_t stream) {
   if (target == nullptr || source == nullptr) refuse(call, "an address that is not symmetric");
-  if (stream == nullptr) refuse(call, "no stream");
   const int fault = wrong(call);
   if (fault != 0 && fault != kHang && fault != kWrong) refuse(call, "planted");
-  reinterpret_cast<stand_in::Stream*>(stream)->push([=] {
+  stream_of(call, stream).push([=] {
     while (fault == kHang) std::this_thread::sleep_for(kTurn);
     std::memmove(target, source, bytes);
     if (fault == kWrong) static_cast<std::byte*>(target)[bytes - 1] ^= std::byte{1};
@@ -168,6 +183,9 @@ STAND_IN(int, nvshmemx_hostlib_init_attr)(unsigned flags, nvshmemx_init_attr_t* 
   if (own_pe == 0) unlink(path);
   return 0;
 }
+STAND_IN(int, nvshmemx_init_status)() {
+  return takes_turns() ? NVSHMEM_STATUS_LIMITED_MPG : NVSHMEM_STATUS_IS_INITIALIZED;
+}
 STAND_IN(void, nvshmemx_hostlib_finalize)() {
   meet_or_refuse("nvshmemx_hostlib_finalize");
   munmap(meeting, sizeof(Meeting));
@@ -207,7 +225,28 @@ STAND_IN(void, nvshmemx_getmem_on_stream)
 (void* target, const void* source, std::size_t bytes, int pe, cudaStream_t stream) {
   queue_copy("nvshmemx_getmem_on_stream", target, reach(source, bytes, pe), bytes, stream);
 }
+STAND_IN(void, nvshmemx_putmem_signal_on_stream)
+(void* target, const void* source, std::size_t bytes, std::uint64_t* word, std::uint64_t value, int operation, int pe,
+ cudaStream_t stream) {
+  constexpr const char* kCall = "nvshmemx_putmem_signal_on_stream";
+  queue_copy(kCall, reach(target, bytes, pe), source, bytes, stream);
+  queue_signal(kCall, word, value, operation, pe, stream);
+}
+STAND_IN(void, nvshmemx_signal_op_on_stream)
+(std::uint64_t* word, std::uint64_t value, int operation, int pe, cudaStream_t stream) {
+  queue_signal("nvshmemx_signal_op_on_stream", word, value, operation, pe, stream);
+}
+STAND_IN(void, nvshmemx_signal_wait_until_on_stream)
+(std::uint64_t* word, int comparison, std::uint64_t value, cudaStream_t stream) {
+  constexpr const char* kCall = "nvshmemx_signal_wait_until_on_stream";
+  if (takes_turns()) refuse(kCall, "not supported with limited MPG (Multiple Processes Per GPU) runs");
+  if (reach(word, sizeof *word, own_pe) == nullptr) refuse(kCall, "a signal that is not symmetric");
+  if (comparison != NVSHMEM_CMP_GE) refuse(kCall, "this stand-in waits for at least a value");
+  stream_of(kCall, stream).push([=] {
+    while (std::atomic_ref(*word).load(std::memory_order_acquire) < value) std::this_thread::sleep_for(kTurn);
+  });
+}
 STAND_IN(void, nvshmemx_quiet_on_stream)(cudaStream_t stream) {
-  if (stream == nullptr) refuse("nvshmemx_quiet_on_stream", "no stream");
+  (void)stream_of("nvshmemx_quiet_on_stream", stream);
   if (wrong("nvshmemx_quiet_on_stream") != 0) refuse("nvshmemx_quiet_on_stream", "planted");
 }

@@ -25,3 +25,7 @@ struct nvshmemx_init_attr_t {
   nvshmemx_init_args_t args;
 };
 constexpr unsigned NVSHMEMX_INIT_WITH_UNIQUEID = 8;
+constexpr int NVSHMEM_STATUS_IS_INITIALIZED = 2;
+constexpr int NVSHMEM_STATUS_LIMITED_MPG = 3;
+constexpr int NVSHMEM_SIGNAL_ADD = 10;
+constexpr int NVSHMEM_CMP_GE = 5;

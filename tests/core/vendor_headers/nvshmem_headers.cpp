@@ -13,6 +13,9 @@ namespace {
 LINKGAUGE_NVSHMEM_API(LINKGAUGE_COMPARE)
 
 LINKGAUGE_SAME_VALUE(kInitWithUniqueId, NVSHMEMX_INIT_WITH_UNIQUEID);
+LINKGAUGE_SAME_VALUE(kSeveralPesInTurn, NVSHMEM_STATUS_LIMITED_MPG);
+LINKGAUGE_SAME_VALUE(kAdd, NVSHMEM_SIGNAL_ADD);
+LINKGAUGE_SAME_VALUE(kAtLeast, NVSHMEM_CMP_GE);
 
 static_assert(sizeof(UniqueId) == sizeof(nvshmemx_uniqueid_v1));
 LINKGAUGE_SAME_FIELD(UniqueId, internal, nvshmemx_uniqueid_v1, internal);

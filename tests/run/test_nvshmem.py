@@ -30,6 +30,7 @@ PATTERNS_BY_STEPS = [
     name for name, one in PATTERNS.items()
     if one.ranks in ("2", "any") and not (one.own_memory or one.scripted or one.host_ways or one.alone)
 ]  # fmt: skip
+VARIANTS = ["put", "get", "signal"]
 PAIR = (
     '[[case]]\ntransport = "nvshmem"\npattern = "unidirectional"\nsize = "24KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
 )
@@ -55,16 +56,14 @@ def chosen(row: Any) -> dict[str, str]:
     return found
 
 
-def test_every_pattern_is_verified_by_put_and_by_get(tmp_path: Path) -> None:
+def test_every_pattern_is_verified_by_each_variant(tmp_path: Path) -> None:
     listed = json.dumps(PATTERNS_BY_STEPS)
-    plan = f'[[case]]\ntransport = "nvshmem"\nvariant = ["put", "get"]\npattern = {listed}\nsize = "48KiB"\n'
+    plan = f'[[case]]\ntransport = "nvshmem"\nvariant = {json.dumps(VARIANTS)}\npattern = {listed}\nsize = "48KiB"\n'
     rows = rows_of(tmp_path, plan + 'pairs = "first"\n')
     measured = {(row.case.pattern, row.case.variant) for row in rows if row.status == "ok"}
     refused = {(row.case.pattern, row.reason) for row in rows if row.status != "ok"}
     assert refused == {("flag_pingpong", "nvshmem moves messages between ranks, of which flag_pingpong has none")}
-    assert measured == {(name, way) for name in PATTERNS_BY_STEPS for way in ("put", "get")} - {
-        ("flag_pingpong", "put"), ("flag_pingpong", "get")
-    }  # fmt: skip
+    assert measured == {(name, way) for name in PATTERNS_BY_STEPS for way in VARIANTS if name != "flag_pingpong"}
     assert all(
         row.record["verified"] and chosen(row)["ways"] == "a peer's memory" for row in rows if row.status == "ok"
     )
@@ -77,7 +76,8 @@ def test_every_pattern_is_verified_by_put_and_by_get(tmp_path: Path) -> None:
 def test_ranks_of_no_case_and_several_on_a_device_are_pes_and_the_heap_grows_and_serves_again(tmp_path: Path) -> None:
     plan = '[[case]]\ntransport = "nvshmem"\npattern = "pingpong"\nsize = ["8", "1MiB", "64KiB"]\npairs = "all"\n'
     both = '[[case]]\ntransport = "nvshmem"\npattern = ["alltoall", "reduce"]\nsize = "48KiB"\nranks_per_device = 2\n'
-    groups = '[[case]]\ntransport = "nvshmem"\npattern = "allreduce"\nsize = "48KiB"\ngroups = 2\n'
+    groups = '[[case]]\ntransport = "nvshmem"\nvariant = ["put", "signal"]\npattern = "allreduce"\nsize = "48KiB"\n'
+    groups += "groups = 2\n"
     settings = ("--env", "NVSHMEM_DISABLE_NVLS=0", "--seed", "3")
     rows = rows_of(tmp_path, plan + both + groups, *settings, LINKGAUGE_STAND_IN="devices=4")
     assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
@@ -99,9 +99,11 @@ def test_applications_bring_their_collectives_from_elsewhere(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("more", "words", "variables", "status", "part"),
     [
-        ('variant = "graph"', (), {}, "skipped", "its variants are put and get"),
+        ('variant = "graph"', (), {}, "skipped", "its variants are put, get and signal"),
         ('source_memory = "pinned"', (), {}, "skipped", "NVSHMEM's memory is the devices'"),
         ('path = "direct"', (), {}, "skipped", "--env NVSHMEM_REMOTE_TRANSPORT=..."),
+        ('variant = "signal"', (), {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}, "skipped",
+         "leave --variant signal out, or start MPS"),
         ("", ("--threads",), {}, "skipped", "nvshmem needs processes, one a rank; leave out --threads"),
         ("", (), {"LINKGAUGE_STAND_IN_NVSHMEM_VERSION": "3.8.0,3.3.24"}, "skipped", "all ranks must load one version"),
         ("", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_get_uniqueid:1:7"}, "failed",

@@ -33,7 +33,6 @@ constexpr char kAllocated[] = "allocated";
 constexpr char kRegistered[] = "registered";
 constexpr char kSymmetric[] = "symmetric";
 constexpr std::int64_t kReasonPatienceNs = 1'000'000'000;
-constexpr int kPollsPerAbortCheck = 1024;  // a poll costs about half a microsecond; an abort may wait a millisecond
 
 class CclCommunicator {
  public:

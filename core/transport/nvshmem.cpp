@@ -13,6 +13,7 @@
 #include "pattern/layout.h"
 #include "pattern/operation.h"
 #include "traffic/patterns.h"
+#include "traffic/program.h"
 #include "transport/agreement.h"
 #include "transport/nvshmem_pe.h"
 #include "transport/one_sided.h"
@@ -25,7 +26,6 @@ namespace {
 constexpr const char* kSignal = "signal";
 // Of the words that tell of messages, for all flows of a rank: 16 bytes each.
 constexpr std::size_t kSignalBytes = std::size_t{64} << 10;
-constexpr int kPollsPerAbortCheck = 1024;  // a poll costs about half a microsecond; an abort may wait a millisecond
 
 // An end of a flow, as its rank tells of it.
 struct FlowEnd {
@@ -111,7 +111,7 @@ class SignalChannel final : public Channel {
   }
 
   void put(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
-    if (ends_.awaits_consumption && !alone()) await(messages_);
+    if (ends_.awaits_consumption && !alone()) await_messages();
     ++messages_;
     pe_->calls().nvshmemx_putmem_signal_on_stream(other_.data + target_offset, own_.data + source_offset, bytes,
                                                   other_.signal, 1, kAdd, other_.pe, stream_.handle());
@@ -121,7 +121,7 @@ class SignalChannel final : public Channel {
   }
   void complete(Completion completion) override {
     if (ends_.target) {
-      pe_->calls().nvshmemx_signal_wait_until_on_stream(other_at_self(), kAtLeast, messages_, stream_.handle());
+      await_messages();
     } else if (completion == Completion::kRemote) {
       pe_->calls().nvshmemx_quiet_on_stream(stream_.handle());
     }
@@ -140,9 +140,9 @@ class SignalChannel final : public Channel {
  private:
   bool alone() const { return ends_.source && ends_.target; }
   // The word that this rank waits for; where it is both ends, the target's.
-  Signal* other_at_self() const { return alone() ? other_.signal : own_.signal; }
-  void await(Signal messages) {
-    pe_->calls().nvshmemx_signal_wait_until_on_stream(own_.signal, kAtLeast, messages, stream_.handle());
+  Signal* awaited() const { return alone() ? other_.signal : own_.signal; }
+  void await_messages() {
+    pe_->calls().nvshmemx_signal_wait_until_on_stream(awaited(), kAtLeast, messages_, stream_.handle());
   }
   void wait() {
     for (int polls = 1; !context_.runtime->done(stream_.handle()); ++polls) {
@@ -155,7 +155,7 @@ class SignalChannel final : public Channel {
   void end_waits() noexcept {
     constexpr Signal kAll = std::numeric_limits<Signal>::max() / 2;
     try {
-      context_.runtime->copy_now(other_at_self(), context_.device(), &kAll, -1, sizeof kAll);
+      context_.runtime->copy_now(awaited(), context_.device(), &kAll, -1, sizeof kAll);
     } catch (const Error&) {  // the device is gone, and what waits there with it
     }
   }
@@ -257,7 +257,8 @@ class NvshmemTransport final : public Transport {
     if (traits_of(spec.pattern).kind == PatternKind::kDevice) {
       return "nvshmem moves messages between ranks, of which " + std::string(to_string(spec.pattern)) + " has none";
     }
-    if (spec.pattern == Pattern::kApplication && spec.collectives.empty()) {
+    const bool collects = spec.program ? !spec.program->collectives.empty() : spec.collectives == name();
+    if (collects && (spec.collectives.empty() || spec.collectives == name())) {
       return "nvshmem carries an application's messages; name what carries its collectives, as in --collectives ccl";
     }
     if (context.group->node_count() > 1 && !signals) {

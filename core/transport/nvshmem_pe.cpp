@@ -111,7 +111,8 @@ Buffer Pe::take(std::size_t bytes) {
     if (begin - place >= bytes) break;
     place = end;
   }
-  if (place + bytes > heap_bytes_) throw MemoryError("a case's buffer was not met for in NVSHMEM's memory");
+  if (place + bytes > heap_bytes_)
+    throw MemoryError("NVSHMEM's memory for this case has no " + std::to_string(bytes) + " bytes left");
   taken_[place] = place + aligned(bytes);
   return Buffer(at(place), device_, MemoryKind::kDevice, bytes, [this](void* data) { taken_.erase(offset_of(data)); });
 }

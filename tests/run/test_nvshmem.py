@@ -88,12 +88,21 @@ def test_ranks_of_no_case_and_several_on_a_device_are_pes_and_the_heap_grows_and
 
 
 def test_applications_bring_their_collectives_from_elsewhere(tmp_path: Path) -> None:
-    app = '[[case]]\napp = "kv_cache descriptors=8 page=4096 batch=4"\ntransport = "nvshmem"\n'
-    rows = rows_of(tmp_path, app + app + 'collectives = "kernel"\n', LINKGAUGE_STAND_IN="devices=2")
-    found = {row.case.collectives: (str(row.status), row.reason) for row in rows}
-    assert found["kernel"] == ("ok", "")
-    assert found[""][0] == "skipped"
-    assert "--collectives ccl" in found[""][1]
+    apps = ("kv_cache descriptors=8 page=4096 batch=4", "halo_stencil n=16")  # the second has a collective
+    carried = [("nvshmem", ""), ("nvshmem", "kernel"), ("kernel", "nvshmem")]
+    plan = "".join(
+        f'[[case]]\napp = "{app}"\ntransport = "{messages}"\n'
+        + (f'collectives = "{collectives}"\n' if collectives else "")
+        for app in apps
+        for messages, collectives in carried
+    )
+    rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2")
+    found = {(row.case.app.split()[0].partition("@")[0], row.case.transport, row.case.collectives): row for row in rows}
+    refused = [("halo_stencil", "nvshmem", ""), ("halo_stencil", "kernel", "nvshmem")]
+    for key, row in found.items():
+        assert str(row.status) == ("skipped" if key in refused else "ok"), (key, row.reason)
+    assert len(found) == len(apps) * len(carried)
+    assert all("--collectives ccl" in found[key].reason for key in refused)
 
 
 @pytest.mark.parametrize(
@@ -148,4 +157,4 @@ def test_it_is_listed_with_its_version_or_with_what_would_bring_it(
     monkeypatch.setattr(transports, "library_folders", list)
     monkeypatch.setattr(transports, "_loads", lambda name: False)
     assert "pip install nvidia-nvshmem-cu13" in absent_transports("cuda", 2)["nvshmem"]
-    assert absent_transports("hip", 2)["nvshmem"] == "NVSHMEM needs NVIDIA GPUs; here are hip devices"
+    assert absent_transports("hip", 2)["nvshmem"] == "NVSHMEM needs cuda devices; here are hip devices"

@@ -19,6 +19,7 @@ class NicLibrary:
     remedy: str  # what brings it
     ways_by: str  # the variable that says which ways it may take
     with_mpi: bool = True  # MPI libraries may bring one, which ranks then use
+    runtime: str = ""  # whose devices it needs; empty: any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +74,7 @@ _TABLE = (
                     needs_processes=True, only_by_name=True, shm_bytes_per_rank=16 << 20,
                     nic_library=NicLibrary("NVSHMEM", "libnvshmem_host.so.3", "pip install nvidia-nvshmem-cu13 (or "
                                            "-cu12, for a driver of CUDA 12)", "NVSHMEM_REMOTE_TRANSPORT",
-                                           with_mpi=False)),
+                                           with_mpi=False, runtime="cuda")),
     TransportTraits("mpi", "the MPI library, on device or host buffers", library=True, by_mpi=True,
                     needs_processes=True, shm_bytes_per_rank=16 << 20),
 )  # fmt: skip

@@ -142,6 +142,19 @@ def test_a_pe_that_refuses_fails_the_case_of_those_that_wait_for_it_within_nvshm
     assert "rank 2: nvshmemx_hostlib_init_attr failed with NVSHMEM status (7) on device 2" in row.reason
 
 
+def test_it_is_a_load_beside_another_job_in_a_launch_of_its_own(tmp_path: Path) -> None:
+    loads = ["", "nvshmem alltoall 64KiB on=2,3", "nvshmem alltoall 64KiB on=2,3 variant=signal"]
+    plan = f'[[case]]\ntransport = "copy_engine"\npattern = "unidirectional"\nbeside = {json.dumps(loads)}\n'
+    plan += 'size = "24KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
+    rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=4")
+    assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
+    launches = load(tmp_path / "run").launches.to_pylist()
+    derived = {one["launch"]: json.loads(one["extra"])["derived_env"] for one in launches}
+    told = {row.case.beside: derived[row.record["launch"]] for row in rows}
+    assert told.pop("") == {}
+    assert [*told.values()] == [{"NVSHMEM_DISABLE_NVLS": "1"}] * 2
+
+
 def test_a_peer_that_is_reached_by_a_remote_transport_is_told_apart(tmp_path: Path) -> None:
     (row,) = rows_of(tmp_path, PAIR, LINKGAUGE_STAND_IN_NVSHMEM_FAR="1")
     assert (row.status, chosen(row)["ways"]) == ("ok", "its remote transport")

@@ -6,6 +6,7 @@ them belong to different launches. For the other transports they are the transpo
 
 from __future__ import annotations
 
+from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
@@ -86,10 +87,10 @@ def runtime_settings(case: Case, kind: str, dialect: str) -> Settings:
     """The environment that the case needs on devices of that kind, where the launch does not say otherwise.
 
     For its use of managed memory, by the runtime (none on CUDA and hosts); for MPI on device memory, by the library;
-    for NVSHMEM.
+    for NVSHMEM, also of a load.
     """
     settings = tuple((name, value) for use, name, value in RUNTIMES[kind].managed_env if use == case.managed)
-    if case.transport == "nvshmem":
+    if "nvshmem" in (case.transport, *(load.case.transport for load in loads_of(case.beside))):
         settings += _NVSHMEM
     on_devices = case.transport == "mpi" and {case.source_memory, case.target_memory} & {"device", "managed"}
     return settings + (mpi_on_devices(kind, dialect) if on_devices else ())

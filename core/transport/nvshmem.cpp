@@ -37,17 +37,22 @@ struct FlowEnd {
   std::uint64_t signal = 0;
 };
 
+// The same, as this rank's calls name it.
+struct Place {
+  std::byte* data;
+  Signal* signal;
+  int pe;
+};
+
 class StreamChannel final : public OneSidedChannel {
  public:
-  // `own`: of this rank's buffer; `remote`: of the other's, as NVSHMEM names it here.
-  StreamChannel(const RankContext& context, std::shared_ptr<Pe> pe, const FlowFlags& flags, Ends ends, std::byte* own,
-                std::byte* remote, int remote_pe)
+  StreamChannel(const RankContext& context, std::shared_ptr<Pe> pe, const FlowFlags& flags, Ends ends, Place own,
+                Place other)
       : OneSidedChannel(context, flags, ends, {}),
         pe_(std::move(pe)),
         puts_(ends.sender_starts),
         own_(own),
-        remote_(remote),
-        remote_pe_(remote_pe),
+        other_(other),
         device_(context.device()) {
     if (starts()) stream_ = linkgauge::Stream(*context.runtime, device_);
   }
@@ -60,10 +65,10 @@ class StreamChannel final : public OneSidedChannel {
  private:
   void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
     if (puts_) {
-      pe_->calls().nvshmemx_putmem_on_stream(remote_ + target_offset, own_ + source_offset, bytes, remote_pe_,
+      pe_->calls().nvshmemx_putmem_on_stream(other_.data + target_offset, own_.data + source_offset, bytes, other_.pe,
                                              stream_.handle());
     } else {
-      pe_->calls().nvshmemx_getmem_on_stream(own_ + target_offset, remote_ + source_offset, bytes, remote_pe_,
+      pe_->calls().nvshmemx_getmem_on_stream(own_.data + target_offset, other_.data + source_offset, bytes, other_.pe,
                                              stream_.handle());
     }
   }
@@ -74,9 +79,8 @@ class StreamChannel final : public OneSidedChannel {
 
   std::shared_ptr<Pe> pe_;
   bool puts_;
-  std::byte* own_;
-  std::byte* remote_;
-  int remote_pe_;
+  Place own_;
+  Place other_;
   int device_;
   linkgauge::Stream stream_;  // of the end that starts the copies
 };
@@ -85,11 +89,6 @@ class StreamChannel final : public OneSidedChannel {
 // nodes too. The target's word counts what has arrived, the source's what was read.
 class SignalChannel final : public Channel {
  public:
-  struct Place {
-    std::byte* data;
-    Signal* signal;
-    int pe;
-  };
   SignalChannel(const RankContext& context, std::shared_ptr<Pe> pe, std::shared_ptr<Buffer> words,
                 OneSidedChannel::Ends ends, Place own, Place other)
       : context_(context),
@@ -215,21 +214,27 @@ std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context
     const std::size_t number = numbers[{flow.source, flow.target}]++;
     const auto place_of = [&](bool at_target) {
       const FlowEnd& end = ends_of.at({flow.source, flow.target, at_target}).at(number);
-      return SignalChannel::Place{pe->at(end.offset), reinterpret_cast<Signal*>(pe->at(end.signal)), end.pe};
+      return Place{pe->at(end.offset), reinterpret_cast<Signal*>(pe->at(end.signal)), end.pe};
     };
     const bool starts = puts ? ends.source : ends.target;
-    const SignalChannel::Place own = place_of(puts != starts);
-    const SignalChannel::Place other = place_of(puts == starts);
+    const Place own = place_of(puts != starts);
+    const Place other = place_of(puts == starts);
     if (starts) {
       const bool direct = pe->calls().nvshmem_ptr(other.data, other.pe) != nullptr;
       context.choose("ways", direct ? "a peer's memory" : "its remote transport");
+      if (puts && !direct && spec.clock == ClockKind::kEvent) {
+        reason =
+            "a stream's event says of what NVSHMEM's remote transport puts that its source may change, not that it "
+            "has arrived: leave --clock event out";
+      }
     }
     if (signals) {
       channels.push_back(std::make_unique<SignalChannel>(context, pe, words, ends, own, other));
     } else {
-      channels.push_back(std::make_unique<StreamChannel>(context, pe, flags[i], ends, own.data, other.data, other.pe));
+      channels.push_back(std::make_unique<StreamChannel>(context, pe, flags[i], ends, own, other));
     }
   }
+  agree_or_throw(*context.group, reason);
   return channels;
 }
 

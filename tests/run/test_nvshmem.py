@@ -155,9 +155,16 @@ def test_it_is_a_load_beside_another_job_in_a_launch_of_its_own(tmp_path: Path) 
     assert [*told.values()] == [{"NVSHMEM_DISABLE_NVLS": "1"}] * 2
 
 
-def test_a_peer_that_is_reached_by_a_remote_transport_is_told_apart(tmp_path: Path) -> None:
-    (row,) = rows_of(tmp_path, PAIR, LINKGAUGE_STAND_IN_NVSHMEM_FAR="1")
-    assert (row.status, chosen(row)["ways"]) == ("ok", "its remote transport")
+def test_a_peer_that_is_reached_by_a_remote_transport_is_told_apart_and_no_event_times_its_puts(tmp_path: Path) -> None:
+    plan = f'{PAIR}variant = ["put", "signal"]\nclock = ["host", "event"]\n'
+    rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN_NVSHMEM_FAR="1")
+    found = {(row.case.variant, row.case.clock): row for row in rows}
+    for variant in ("put", "signal"):
+        row = found[variant, "host"]
+        assert (row.status, chosen(row)["ways"]) == ("ok", "its remote transport")
+        row = found[variant, "event"]
+        assert row.status == "skipped"
+        assert "leave --clock event out" in row.reason
 
 
 def test_it_is_listed_with_its_version_or_with_what_would_bring_it(

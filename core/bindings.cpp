@@ -28,6 +28,7 @@
 #include "transport/ccl_api.h"
 #include "transport/mpi_library.h"
 #include "transport/nixl_api.h"
+#include "transport/nvshmem_api.h"
 #include "transport/ofi_api.h"
 #include "transport/ucx_api.h"
 
@@ -288,11 +289,12 @@ class PythonSession {
  public:
   PythonSession(std::shared_ptr<DeviceRuntime> runtime, std::shared_ptr<Group> group, std::shared_ptr<MpiLibrary> mpi,
                 const nb::object& heartbeat, const std::string& ccl_library,
-                const std::vector<std::string>& library_folders, const nb::object& on_failure)
+                const std::vector<std::string>& library_folders, const nb::object& on_failure, int device)
       : heartbeat_(heartbeat) {
     SessionOptions options;
     options.runtime = std::move(runtime);
     options.group = std::move(group);
+    options.device = device;
     options.mpi = std::move(mpi);
     options.libraries = {ccl_library, library_folders};
     options.host_clock = host_clock();
@@ -467,9 +469,9 @@ void bind_session(nb::module_& module) {
   module.def("mpi_constants", constants_of_mpi, "abi"_a);
   nb::class_<PythonSession>(module, "Session")
       .def(nb::init<std::shared_ptr<DeviceRuntime>, std::shared_ptr<Group>, std::shared_ptr<MpiLibrary>,
-                    const nb::object&, const std::string&, const std::vector<std::string>&, const nb::object&>(),
+                    const nb::object&, const std::string&, const std::vector<std::string>&, const nb::object&, int>(),
            "runtime"_a, "group"_a, "mpi"_a.none() = nb::none(), "heartbeat"_a.none() = nb::none(), "ccl_library"_a = "",
-           "library_folders"_a = std::vector<std::string>{}, "on_failure"_a.none() = nb::none())
+           "library_folders"_a = std::vector<std::string>{}, "on_failure"_a.none() = nb::none(), "device"_a = -1)
       .def("supports", &PythonSession::supports, "case"_a)
       .def("measure", &PythonSession::measure, "case"_a)
       .def("event_clock", &PythonSession::event_clock, "device"_a)
@@ -494,6 +496,7 @@ void bind_session(nb::module_& module) {
   say_version("ucx_version", static_cast<const ucx::Library*>(nullptr));
   say_version("ofi_version", static_cast<const ofi::Library*>(nullptr));
   say_version("nixl_version", static_cast<const nixl::Library*>(nullptr));
+  say_version("nvshmem_version", static_cast<const nvshmem::Library*>(nullptr));
   bind_traffic(module);
   module.def("host_clock", [] { return to_python(host_clock()); });
   module.def(

@@ -217,6 +217,8 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
   std::optional<CaseResult> result;
   std::exception_ptr error;
   try {
+    const std::vector<Group*> told = everyone ? std::vector<Group*>{everyone.get()} : std::vector<Group*>{};
+    telling_others(told, options_.on_failure, [&] { meet(jobs); });
     Job* mine = nullptr;
     int first = 0;
     for (Job& job : jobs) {
@@ -253,6 +255,19 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
   launch.barrier({}, Waiting::kSleep);
   if (error) std::rethrow_exception(error);
   return result;
+}
+
+// What the jobs' mechanisms have all ranks of the launch do together, also those that take no part.
+void Session::meet(const std::vector<Job>& jobs) {
+  for (const Job& job : jobs) {
+    const std::vector<int>& ranks = job.part.spec.rank_list;
+    const auto place = std::find(ranks.begin(), ranks.end(), options_.group->rank());
+    RankContext launch = context_for({}, *options_.group, *options_.runtime);
+    launch.device_of_rank.assign(static_cast<std::size_t>(launch.size()), -1);
+    launch.device_of_rank[static_cast<std::size_t>(launch.rank())] = options_.device;
+    make_transport(job.spec->transport)
+        ->meet(launch, job.part.spec, place == ranks.end() ? -1 : static_cast<int>(place - ranks.begin()));
+  }
 }
 
 // This rank's lines: the first rank of the measured job has one to each load, that of a load its own.

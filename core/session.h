@@ -22,6 +22,7 @@ namespace linkgauge {
 struct SessionOptions {
   std::shared_ptr<DeviceRuntime> runtime;
   std::shared_ptr<Group> group;     // the launch's ranks
+  int device = -1;                  // this rank's, in every case; what all ranks begin together needs it
   std::shared_ptr<MpiLibrary> mpi;  // nullptr without MPI; its world's ranks are the launch's
   LibraryPlaces libraries;
   Heartbeat heartbeat;
@@ -89,6 +90,7 @@ class Session {
     Group* everyone = nullptr;  // those of all the case's jobs
     std::vector<std::unique_ptr<JobLine>>* lines = nullptr;
   };
+  void meet(const std::vector<Job>& jobs);
   CaseResult measure_as_member(const Job& job);
   CaseResult run_operation(Transport& transport, const RankContext& context, const Job& job);
   Measurement measure_beside(Operation& operation, const Job& job, SamplerSettings settings);

@@ -255,8 +255,11 @@ class Application final : public Operation {
         return bytes == 0 ? Buffer() : Buffer(runtime, device, kind, bytes, options);
       };
       data_.emplace(runtime, device, spec_, context_.size());
-      source_ = make(spec_.source_memory, program_->source_bytes, spec_.source_options);
-      target_ = make(spec_.target_memory, program_->target_bytes, spec_.target_options);
+      const auto lend = [&](MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {
+        return bytes == 0 ? Buffer() : messages_->make_buffer(context_, spec_, kind, bytes, options);
+      };
+      source_ = lend(spec_.source_memory, program_->source_bytes, spec_.source_options);
+      target_ = lend(spec_.target_memory, program_->target_bytes, spec_.target_options);
       // The hosts' ends of copies: as messages' buffers, where these are the host's.
       const bool pageable = spec_.source_memory == MemoryKind::kPageable;
       const MemoryKind host = pageable ? MemoryKind::kPageable : MemoryKind::kPinned;

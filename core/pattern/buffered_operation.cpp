@@ -38,11 +38,11 @@ void BufferedOperation::prepare() {
     data_.emplace(runtime, device, spec_, context_.size());
     if (layout_.target_bytes > 0) {
       const End end = end_of(spec_, ranks(), rank(), false);
-      target_ = make_buffer(end.memory, layout_.target_bytes, end.options);
+      target_ = transport_->make_buffer(context_, spec_, end.memory, layout_.target_bytes, end.options);
     }
     if (layout_.source_bytes > 0 && !layout_.one_buffer) {
       const End end = end_of(spec_, ranks(), rank(), true);
-      source_ = make_buffer(end.memory, layout_.source_bytes, end.options);
+      source_ = transport_->make_buffer(context_, spec_, end.memory, layout_.source_bytes, end.options);
     }
   } catch (const MemoryError& error) {
     reason = error.what();

@@ -28,10 +28,6 @@ class BufferedOperation : public Operation {
 
   // Once the buffers are there; collective.
   virtual void connect() = 0;
-  // Memory of what is sent or received; a library may want it to be of its own making.
-  virtual Buffer make_buffer(MemoryKind kind, std::size_t bytes, const AllocateOptions& options) const {
-    return Buffer(runtime(), context_.device(), kind, bytes, options);
-  }
   // Before the buffers go.
   virtual void disconnect() noexcept = 0;
   // Of what stays on the device from one operation to the next: it leaves while data are written or checked, whose

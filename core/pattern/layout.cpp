@@ -6,6 +6,7 @@
 #include "kernels/values.h"
 #include "traffic/distribution.h"
 #include "traffic/patterns.h"
+#include "traffic/program.h"
 
 namespace linkgauge {
 
@@ -247,6 +248,14 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
   // In place a rank has one buffer that serves as both.
   if (layout.source_bytes == 0 || layout.target_bytes == 0) layout.one_buffer = false;
   return layout;
+}
+
+std::vector<std::size_t> lent_sizes(const CaseSpec& spec, int ranks, int rank) {
+  if (spec.program) return {spec.program->source_bytes, spec.program->target_bytes};
+  if (traits_of(spec.pattern).kind == PatternKind::kDevice || !why_not_laid_out(spec, ranks).empty()) return {};
+  const Layout layout = layout_of(spec, ranks, rank);
+  const std::size_t scratch_bytes = schedule_of(traffic_of(spec, ranks), rank).scratch_bytes;
+  return {layout.one_buffer ? 0 : layout.source_bytes, layout.target_bytes, scratch_bytes};
 }
 
 }  // namespace linkgauge

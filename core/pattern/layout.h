@@ -53,4 +53,8 @@ struct LayoutRules {
 // Of the patterns between ranks. The case passed why_not_laid_out.
 Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& rules = {});
 
+// Bytes of each buffer that messages of the rank begin or end in, over channels; none where it cannot be laid out.
+// Of an application not those of its collectives.
+std::vector<std::size_t> lent_sizes(const CaseSpec& spec, int ranks, int rank);
+
 }  // namespace linkgauge

@@ -10,6 +10,9 @@
 
 namespace linkgauge {
 
+// Of a device's stream. A poll costs about half a microsecond; an abort may wait a millisecond.
+inline constexpr int kPollsPerAbortCheck = 1024;
+
 // Collective: throws Unsupported on every rank when some rank has a reason ("" is none), naming the first such rank.
 void agree_or_throw(Group& group, const std::string& reason, const Progress& progress = {});
 

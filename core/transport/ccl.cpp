@@ -33,7 +33,6 @@ constexpr char kAllocated[] = "allocated";
 constexpr char kRegistered[] = "registered";
 constexpr char kSymmetric[] = "symmetric";
 constexpr std::int64_t kReasonPatienceNs = 1'000'000'000;
-constexpr int kPollsPerAbortCheck = 1024;  // a poll costs about half a microsecond; an abort may wait a millisecond
 
 class CclCommunicator {
  public:
@@ -160,17 +159,6 @@ class CclOperation final : public BufferedOperation {
     plan_messages();
     register_buffers();
     if (spec().variant == kGraph) capture();
-  }
-
-  // Only memory of the library's own making can be a symmetric window; nccl-tests takes it for all its buffers.
-  Buffer make_buffer(MemoryKind kind, std::size_t bytes, const AllocateOptions& options) const override {
-    if (spec().buffer != kSymmetric && spec().buffer != kAllocated)
-      return BufferedOperation::make_buffer(kind, bytes, options);
-    runtime().bind_thread(context().device());
-    void* memory = nullptr;
-    library_->check(library_->calls().ncclMemAlloc(&memory, bytes), "ncclMemAlloc", nullptr, context().device());
-    return Buffer(memory, context().device(), kind, bytes,
-                  [free_memory = library_->calls().ncclMemFree](void* given) { (void)free_memory(given); });
   }
 
   // One operation, kept. It is done once before, since the library connects ranks when they first need it.
@@ -485,6 +473,19 @@ class CclTransport final : public Transport {
     } catch (const Unsupported& reason) {
       return reason.what();
     }
+  }
+
+  // Only memory of the library's own making can be a symmetric window; nccl-tests takes it for all its buffers.
+  Buffer make_buffer(const RankContext& context, const CaseSpec& spec, MemoryKind kind, std::size_t bytes,
+                     const AllocateOptions& options) const override {
+    if (spec.buffer != kSymmetric && spec.buffer != kAllocated)
+      return Transport::make_buffer(context, spec, kind, bytes, options);
+    context.runtime->bind_thread(context.device());
+    const ccl::Library& library = load(context);
+    void* memory = nullptr;
+    library.check(library.calls().ncclMemAlloc(&memory, bytes), "ncclMemAlloc", nullptr, context.device());
+    return Buffer(memory, context.device(), kind, bytes,
+                  [free_memory = library.calls().ncclMemFree](void* given) { (void)free_memory(given); });
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext&, const CaseSpec&,

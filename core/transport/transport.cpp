@@ -21,6 +21,7 @@ constexpr auto kTransports = std::to_array<Named>({
     {"ucx", make_ucx_transport},
     {"ofi", make_ofi_transport},
     {"nixl", make_nixl_transport},
+    {"nvshmem", make_nvshmem_transport},
     {"mpi", make_mpi_transport},
 });
 

@@ -113,6 +113,16 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
+
+  // What all ranks of a launch do together before a case's ranks prepare it; collective over them. `launch` knows this
+  // rank's own device alone; `rank`: this rank's number among the case's, -1 where it is none of them.
+  virtual void meet(const RankContext& /*launch*/, const CaseSpec& /*spec*/, int /*rank*/) {}
+  // Memory of what is sent, received or reduced; a mechanism may want it to be of its own making. Throws MemoryError.
+  virtual Buffer make_buffer(const RankContext& context, const CaseSpec& /*spec*/, MemoryKind kind, std::size_t bytes,
+                             const AllocateOptions& options) const {
+    return Buffer(*context.runtime, context.device(), kind, bytes, options);
+  }
+
   // Whether a message is queued by one of its two ranks alone.
   virtual bool one_sided() const { return false; }
   // Whether each operation begins a kernel of its own on a device.

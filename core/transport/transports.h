@@ -15,5 +15,6 @@ std::unique_ptr<Transport> make_ccl_transport();          // transport/ccl.cpp
 std::unique_ptr<Transport> make_ucx_transport();          // transport/ucx.cpp
 std::unique_ptr<Transport> make_ofi_transport();          // transport/ofi.cpp
 std::unique_ptr<Transport> make_nixl_transport();         // transport/nixl.cpp
+std::unique_ptr<Transport> make_nvshmem_transport();      // transport/nvshmem.cpp
 
 }  // namespace linkgauge

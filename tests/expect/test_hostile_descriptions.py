@@ -156,7 +156,8 @@ def test_texts_of_a_description_are_printed_and_never_obeyed(
         (PAIR + '[[link]]\nkind = "nvlink"\na = "gpu1"\nb = "gpu0"\ndata_rate = "25 GB/s"\n', "is there twice"),
         (PAIR + '[[published]]\nrule = "x"\npattern = "pingpung"\nrate = "1 GB/s"\n', "pattern is 'pingpung'"),
         (PAIR + '[[published]]\nrule = "x"\npattern = "pingpong"\ntransport = "pigeon"\nrate = "1 GB/s"\n',
-         "published x: transport is 'pigeon': expected one of staging, copy_engine, kernel, ccl, ucx, ofi, nixl, mpi"),
+         "published x: transport is 'pigeon': expected one of staging, copy_engine, kernel, ccl, ucx, ofi, nixl, "
+         "nvshmem, mpi"),
         (PAIR + '[[published]]\nrule = "x"\npattern = "pingpong"\ndevices = [[]]\nrate = "1 GB/s"\n', "[0] is list"),
         (PAIR + '[[cap]]\ntransport = "copyengine"\nrate = "1 GB/s"\n', "transport is 'copyengine': expected one of"),
         (PAIR + '[[accepted]]\nkind = "nvlink"\nshare = 0.5\npattern = "x"\n', "pattern is 'x': expected one of"),

@@ -24,7 +24,7 @@ import pytest
 
 from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from faults.planter import SAMPLES, WARMUP
-from faults.triples import THREADED, TRIPLES, Triple, seeded
+from faults.triples import GPU_LIBRARIES, THREADED, TRIPLES, Triple, seeded
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.store.run import load
 from thorough import most
@@ -51,8 +51,13 @@ def needs_the_last_record(triple: Triple) -> bool:
 
 def alike(triples: list[Triple], size: int) -> list[list[Triple]]:
     """Parts of one kind of launch each."""
-    threaded = [triple for triple in triples if triple.transport in THREADED]
-    return parted([triple for triple in triples if triple not in threaded], size) + parted(threaded, size)
+    kinds = ("", *GPU_LIBRARIES.values())
+    return [part for kind in kinds for part in parted([one for one in triples if stand_in([one]) == kind], size)]
+
+
+def stand_in(triples: list[Triple]) -> str:
+    """The folder of the stand-in for a GPU's library that their runs are over; `alike` has put them together."""
+    return GPU_LIBRARIES.get(triples[0].transport, "")
 
 
 RESUMED = [triple for triple in CHOSEN if triple.fault.resumes]
@@ -70,20 +75,17 @@ TO_OTHERS = {"kill": "time", "segv": "warm up", "stop": "time", "hang": "verify"
              "launcher": "time"}  # fmt: skip
 
 
-def on_stand_ins(triples: list[Triple]) -> bool:
-    """Whether their runs are over stand-ins for GPUs and NCCL; `alike` has put them together."""
-    return triples[0].transport in THREADED
-
-
 def plan_text(triples: list[Triple]) -> str:
     """One faulted case and one sound case for each triple; sizes tell them apart."""
-    tables = ["[[launch]]\nthreads = true\n"] if on_stand_ins(triples) else []
+    tables = ["[[launch]]\nthreads = true\n"] if triples[0].transport in THREADED else []
     for number, triple in enumerate(triples):
         size = FIRST_SIZE + 16 * number
         each = 'verify = "each"' if triple.fault.kind == "corrupt" else ""
+        # By turns, since a rank's wait on a stream for a signal that never comes has an end of its own.
+        variant = 'variant = "signal"' if triple.transport == "nvshmem" and number % 2 else ""
         tables.append(
             f'[[case]]\ntransport = "{triple.transport}"\npattern = "pingpong"\nsize = ["{size}", "{size + 8}"]\n'
-            f'pairs = "first"\nstop_rule = "count"\nstop_samples = {SAMPLES}\nstop_time_ns = "60s"\n{each}\n'
+            f'pairs = "first"\nstop_rule = "count"\nstop_samples = {SAMPLES}\nstop_time_ns = "60s"\n{each}\n{variant}\n'
             f"warmup = {WARMUP}\n"
         )
     return "\n".join(tables)
@@ -105,14 +107,14 @@ def faults_of(triples: list[Triple], folder: Path) -> dict[str, Any]:
 
 def run(triples: list[Triple], folder: Path, mpi: str = "") -> int:
     """Measure in a process of its own, which a fault may kill; returns its exit status. `mpi`: its library's prefix."""
-    gpus = on_stand_ins(triples)
+    library = stand_in(triples)
     job = {"plan": plan_text(triples), "fault": faults_of(triples, folder), "mpi": mpi,
-           "devices": "cuda:0,1" if gpus else "host:2"}  # fmt: skip
+           "devices": "cuda:0,1" if library else "host:2"}  # fmt: skip
     (folder / "job.json").write_text(json.dumps(job))
     (folder / "tmp").mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "PYTHONPATH": os.pathsep.join(sys.path)}
-    if gpus:
-        places = [str(STAND_INS), str(STAND_INS / "nvrtc12"), str(STAND_INS / "nccl0")]
+    if library:
+        places = [str(STAND_INS), str(STAND_INS / "nvrtc12"), str(STAND_INS / library)]
         environment |= {"LD_LIBRARY_PATH": os.pathsep.join(places), "LINKGAUGE_STAND_IN": "devices=2",
                         "XDG_CACHE_HOME": str(folder / "cache")}  # fmt: skip
     with (folder / "output.log").open("a") as log:
@@ -230,19 +232,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     asked = {item.name.partition("[")[2].rstrip("]") for item in request.session.items}
     for function, lists in ((run, GROUPS), (run_chain, CHAINS)):
         for triples in lists:
-            if identity(triples) in asked and (HAVE_STAND_INS or not on_stand_ins(triples)):
+            if identity(triples) in asked and (HAVE_STAND_INS or not stand_in(triples)):
                 made.start(function, triples)
     yield made
     made.close()
 
 
-HAVE_STAND_INS = (STAND_INS / "nccl0" / "libnccl.so.2").exists()
+HAVE_STAND_INS = all((STAND_INS / folder).exists() for folder in GPU_LIBRARIES.values())
 
 
 def need_stand_ins(triples: list[Triple]) -> None:
     """Skip what cannot be had."""
-    if on_stand_ins(triples) and not HAVE_STAND_INS:
-        pytest.skip("no stand-in NCCL: build the C++ tests")
+    if stand_in(triples) and not HAVE_STAND_INS:
+        pytest.skip("no stand-ins for NCCL and NVSHMEM: build the C++ tests")
 
 
 @pytest.mark.parametrize("triples", GROUPS, ids=map(identity, GROUPS))

@@ -10,10 +10,12 @@ from linkgauge.run.transports import absent_transports
 
 # One process a rank, under mpiexec. NIXL is in no wheel that the tests need.
 NIXL = () if "nixl" in absent_transports("host", 2) else ("nixl",)
-LAUNCHED = ("staging", "copy_engine", "kernel", "mpi", "ucx", "ofi", *NIXL)
+LAUNCHED = ("staging", "copy_engine", "kernel", "mpi", "ucx", "ofi", *NIXL, "nvshmem")
 # The stand-in for NCCL knows ranks of one process only: its launches are of threads, without MPI and mpiexec.
 THREADED = ("ccl",)
 TRANSPORTS = (*LAUNCHED, *THREADED)
+# Those of GPUs alone: the folder of the stand-in for their library, beside those for a driver and a compiler.
+GPU_LIBRARIES = {"ccl": "nccl0", "nvshmem": "nvshmem"}
 # Phases as they are listed -> the core's words for them (core/fault.h, kFaultPhases).
 PHASES = {
     "prepare": "prepare", "check": "check", "warm up": "warmup", "align": "align", "time": "time", "record": "record",
@@ -48,12 +50,14 @@ FAULTS = (
     Fault("abort", "MPI abort", "crashed", transports=LAUNCHED),
     Fault("launcher", "a killed mpiexec", "crashed", transports=LAUNCHED),
     # Where the case's data are looked at afterwards; in warm up and time that takes verify each.
-    Fault("corrupt", "a wrong byte", "corrupt", ("check", "warm up", "time", "verify")),
+    # The planter knows buffers that the runtime gave; NVSHMEM's are in tests/run/test_nvshmem.py.
+    Fault("corrupt", "a wrong byte", "corrupt", ("check", "warm up", "time", "verify"),
+          tuple(name for name in TRANSPORTS if name != "nvshmem")),
     # Only where the transport calls the runtime after that phase has begun.
     Fault("call", "an error from the runtime's next call", "failed", ("prepare", "check", "time", "verify"),
           ("staging", "copy_engine", "kernel")),
     Fault("call", "an error from the runtime's next call", "failed", ("prepare", "verify"),
-          ("mpi", "ccl", "ucx", "ofi", *NIXL)),
+          ("mpi", "ccl", "ucx", "ofi", *NIXL, "nvshmem")),
     Fault("library", "an error from a call of NCCL", "failed", ("check", "warm up", "time", "verify"), ("ccl",)),
     # On a host device the kernel is this process' own code; on a GPU see also test_gpu_fault.py.
     Fault("address", "a kernel's illegal address", "crashed", ("check", "time", "verify"),

@@ -72,7 +72,7 @@ def test_transports_have_a_way_or_choose_it() -> None:
         assert one.what
         assert not (one.one_sided and one.library)
         assert one.on_fabric or one.host_links or one.library
-        assert one.by_mpi or not one.needs_processes
+        assert one.by_mpi or one.nic_library or not one.needs_processes
     assert having(TRANSPORTS, "one_sided") == ("copy_engine", "kernel")
     assert [order_of(name) for name in (*TRANSPORTS, "another")] == list(range(len(TRANSPORTS) + 1))
 

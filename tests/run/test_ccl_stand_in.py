@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from linkgauge.store.run import load
+from stand_ins import STAND_INS, linkgauge_over
 from thorough import most, thorough
 
-STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
     pytest.mark.skipif(
@@ -36,17 +34,8 @@ ONE = '[[case]]\ntransport = "ccl"\npattern = ["allreduce", "allgather"]\nsize =
 
 
 def linkgauge(*words: str, cwd: Path, nccl: str = "nccl0", **variables: str) -> subprocess.CompletedProcess[str]:
-    places = [str(STAND_INS), str(STAND_INS / "nvrtc12"), *([str(STAND_INS / nccl)] if nccl else [])]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "LD_LIBRARY_PATH": os.pathsep.join(places),
-        "XDG_CACHE_HOME": str(cwd / "cache"),
-        "LINKGAUGE_STAND_IN": "devices=3",
-        **variables,
-    }
-    return subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False,
-                          timeout=200, cwd=cwd, env=environment)  # fmt: skip
+    libraries = ("nvrtc12", *([nccl] if nccl else []))
+    return linkgauge_over(*libraries, words=words, cwd=cwd, **{"LINKGAUGE_STAND_IN": "devices=3", **variables})
 
 
 def run(cwd: Path, plan: str, *words: str, nccl: str = "nccl0", **variables: str) -> tuple[int, list[tuple[str, ...]]]:

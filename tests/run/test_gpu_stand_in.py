@@ -22,9 +22,9 @@ from linkgauge.peers.request import Request, rows_of
 from linkgauge.stats.interference import interferences
 from linkgauge.stats.summary import summarise
 from linkgauge.store.run import load
+from stand_ins import STAND_INS, linkgauge_over
 from thorough import most, thorough
 
-STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
     pytest.mark.skipif(
@@ -47,16 +47,7 @@ pairs = "first"
 
 
 def linkgauge(*words: str, cwd: Path, compiler: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
-    places = [str(STAND_INS), *([str(STAND_INS / "nvrtc12")] if compiler else [])]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "LD_LIBRARY_PATH": os.pathsep.join(places),
-        "XDG_CACHE_HOME": str(cwd / "cache"),
-        **variables,
-    }
-    return subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False,
-                          timeout=200, cwd=cwd, env=environment)  # fmt: skip
+    return linkgauge_over(*(["nvrtc12"] if compiler else []), words=words, cwd=cwd, **variables)
 
 
 def run_plan(

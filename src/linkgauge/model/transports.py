@@ -12,13 +12,14 @@ from linkgauge.model.traits import having
 
 @dataclasses.dataclass(frozen=True)
 class NicLibrary:
-    """The library of a transport that is a network library below MPI."""
+    """The library of a transport that is no MPI library and no collective library: one that moves bytes by itself."""
 
     name: str
     file: str  # as the loader looks for it
     remedy: str  # what brings it
     ways_by: str  # the variable that says which ways it may take
     with_mpi: bool = True  # MPI libraries may bring one, which ranks then use
+    runtime: str = ""  # whose devices it needs; empty: any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,12 @@ _TABLE = (
                     only_by_name=True, shm_bytes_per_rank=16 << 20,
                     nic_library=NicLibrary("NIXL", "libnixl_capi.so", "pip install --no-deps nixl-cu13 (or -cu12, for "
                                            "a driver of CUDA 12)", "UCX_TLS", with_mpi=False)),
+    # Its memory is its own, so that its cases have launches of their own: it is measured where it is asked for.
+    TransportTraits("nvshmem", "NVSHMEM's puts and gets between GPUs, on streams", library=True, on_fabric=True,
+                    needs_processes=True, only_by_name=True, shm_bytes_per_rank=16 << 20,
+                    nic_library=NicLibrary("NVSHMEM", "libnvshmem_host.so.3", "pip install nvidia-nvshmem-cu13 (or "
+                                           "-cu12, for a driver of CUDA 12)", "NVSHMEM_REMOTE_TRANSPORT",
+                                           with_mpi=False, runtime="cuda")),
     TransportTraits("mpi", "the MPI library, on device or host buffers", library=True, by_mpi=True,
                     needs_processes=True, shm_bytes_per_rank=16 << 20),
 )  # fmt: skip

@@ -134,7 +134,7 @@ def wrong_mode_reason(case: Case, launch: LaunchTable, machine: PlanMachine) -> 
     jobs = [case, *(load.case for load in loads_of(case.beside))]
     if launch.threads:
         bound = next((job.transport for job in jobs if TRANSPORTS[job.transport].needs_processes), "")
-        return f"{bound} needs processes: threads mode has no MPI; leave out --threads" if bound else ""
+        return f"{bound} needs processes, one a rank; leave out --threads" if bound else ""
     driving = [job for job in jobs if job.pattern != "cpu_stream"]  # which leaves its device alone
     used = [device for job in driving for device in set(job.devices)] if machine.kind != "host" else []
     shared = next((device for device in used if used.count(device) > 1), None)

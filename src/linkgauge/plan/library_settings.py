@@ -6,6 +6,7 @@ launches. Path and algorithm are ccl's and mpi's; for the other transports they 
 
 from __future__ import annotations
 
+from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
@@ -40,6 +41,8 @@ _MPI_PATHS: dict[str, dict[str, Settings]] = {
     },
     "intel": {"direct": (("I_MPI_OFFLOAD_IPC", "1"),), "host": (("I_MPI_OFFLOAD_IPC", "0"),)},
 }
+# NVSHMEM binds all its memory to NVLink multicast when it begins, for collectives that no case has.
+_NVSHMEM: Settings = (("NVSHMEM_DISABLE_NVLS", "1"),)
 # Of vendors whose libraries have an ABI of another's, and variables of their own (Intel MPI developer reference).
 _DIALECTS = ("intel",)
 # What a library must be told before it takes a GPU's pointers. Intel's ends its process where it is told so and finds
@@ -108,11 +111,14 @@ def class_settings(case: Case, dialect: str) -> tuple[Settings, str]:
 
 
 def runtime_settings(case: Case, kind: str, dialect: str) -> Settings:
-    """The environment that the case's memory needs on devices of that kind.
+    """The environment that the case needs on devices of that kind, where the launch does not say otherwise.
 
-    For its use of managed memory, by the runtime (none on CUDA and hosts); for MPI on device memory, by the library.
+    For its use of managed memory, by the runtime (none on CUDA and hosts); for MPI on device memory, by the library;
+    for NVSHMEM, also of a load.
     """
     settings = tuple((name, value) for use, name, value in RUNTIMES[kind].managed_env if use == case.managed)
+    if "nvshmem" in (case.transport, *(load.case.transport for load in loads_of(case.beside))):
+        settings += _NVSHMEM
     on_devices = case.transport == "mpi" and {case.source_memory, case.target_memory} & {"device", "managed"}
     return settings + (mpi_on_devices(kind, dialect) if on_devices else ())
 

@@ -60,7 +60,8 @@ class CoreSession:
         self.rank: int = group.rank
         ccl = ccl_library(spec.runtime)
         self._ccl_places = (str(ccl or ""), [str(folder) for folder in library_folders()])
-        self._session = core.Session(runtime, group, mpi, heartbeat, *self._ccl_places, self._note_failure)
+        device = spec.device_of(self.rank)
+        self._session = core.Session(runtime, group, mpi, heartbeat, *self._ccl_places, self._note_failure, device)
         self._case_key = ""
         self._planter = _planter(spec, self) if spec.fault else None
 

@@ -115,7 +115,9 @@ def absent_transports(kind: str, device_count: int, *, mpi: str = "", threads: b
         if ccl_library(kind) is None and not _loads(runtime.ccl_file):
             absent["ccl"] = f"{runtime.ccl_file} was not found; remedy: {runtime.ccl_remedy}"
     for transport, library in NIC_LIBRARIES.items():
-        if not any((folder / library.file).is_file() for folder in library_folders()) and not _loads(library.file):
+        if library.runtime not in ("", kind):
+            absent[transport] = f"{library.name} needs {library.runtime} devices; here are {kind} devices"
+        elif not any((folder / library.file).is_file() for folder in library_folders()) and not _loads(library.file):
             absent[transport] = f"{library.file} was not found; remedy: {library.remedy}"
     if mpi:
         absent["mpi"] = mpi

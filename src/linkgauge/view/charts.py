@@ -36,6 +36,7 @@ TRANSPORT_COLOURS = {
     "ucx": "#000000",
     "ofi": "#F0E442",
     "nixl": "#999933",
+    "nvshmem": "#882255",
 }
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [1, 3])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")

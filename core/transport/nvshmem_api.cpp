@@ -1,0 +1,46 @@
+#include "transport/nvshmem_api.h"
+
+#include <memory>
+
+#include "errors.h"
+#include "transport/one_a_process.h"
+
+namespace linkgauge::nvshmem {
+namespace {
+
+constexpr const char* kFile = "libnvshmem_host.so.3";
+constexpr const char* kRemedy = "remedy: pip install nvidia-nvshmem-cu13 (or -cu12, for a driver of CUDA 12)";
+
+}  // namespace
+
+Library::Library(const std::vector<std::string>& folders) : library_(one_a_process(kFile, folders)) {
+  if (!library_) throw Unsupported(std::string("NVSHMEM (") + kFile + ") was not found; " + kRemedy);
+  const std::vector<SymbolEntry> entries = {
+#define LINKGAUGE_NVSHMEM_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&table_.name), true},
+      LINKGAUGE_NVSHMEM_API(LINKGAUGE_NVSHMEM_REQUIRED)
+#undef LINKGAUGE_NVSHMEM_REQUIRED
+  };
+  const std::string missing = bind_symbols(library_, entries);
+  if (!missing.empty()) {
+    throw Unsupported("NVSHMEM at " + library_.path() + " is too old: it lacks " + missing + "; " + kRemedy);
+  }
+}
+
+const Library& Library::load(const std::vector<std::string>& folders) {
+  return opened_once<Library>([&] { return std::unique_ptr<Library>(new Library(folders)); });
+}
+
+std::string Library::version() const {
+  int major = 0;
+  int minor = 0;
+  int patch = 0;
+  table_.nvshmemx_vendor_get_version_info(&major, &minor, &patch);
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+}
+
+void Library::check(Status status, const char* call, int device) const {
+  if (status == 0) return;
+  throw RuntimeCallError(call, "NVSHMEM status", status, device, "NVSHMEM_DEBUG=INFO tells more");
+}
+
+}  // namespace linkgauge::nvshmem

@@ -1,0 +1,252 @@
+// A stand-in for libnvshmem_host.so.3 over the CUDA stand-in: PEs are processes, which meet in a file that the unique
+// id names and open each other's memory as the CUDA stand-in shares it; what a call queues runs on that one's stream.
+// Compiled a second time against the vendor's headers (LINKGAUGE_VENDOR_HEADERS), where any difference of a signature
+// is an error.
+//
+// Settings as machine.h says, of the PE alone that LINKGAUGE_STAND_IN_NVSHMEM_PE names. A call that can return no code
+// ends the process instead, as NVSHMEM's do; with kHang what it queued never ends, with kWrong its last byte is wrong.
+// With LINKGAUGE_STAND_IN_NVSHMEM_TURNS PEs are said to take turns on a GPU, and none may wait on a stream.
+// LINKGAUGE_STAND_IN_NVSHMEM_VERSION: "3.3.24", or several with commas between, of which a PE takes its own.
+#ifdef LINKGAUGE_VENDOR_HEADERS
+#include <cuda_runtime.h>
+//
+#include <nvshmem_host.h>
+#else
+#include "nvshmem_types.h"
+#endif
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "machine.h"
+
+namespace {
+
+using stand_in::Machine;
+
+constexpr int kMostPes = 64;
+constexpr int kWrong = 98;
+constexpr int kHang = 99;
+// A PE that never comes must not keep a test for ever.
+constexpr auto kPatience = std::chrono::seconds(120);
+constexpr auto kTurn = std::chrono::microseconds(50);
+
+// What the PEs share; zeros at first.
+struct Meeting {
+  std::atomic<int> arrived;
+  std::atomic<int> turn;
+  std::array<std::uint64_t, kMostPes> bytes;
+  std::array<stand_in::Handle, kMostPes> heaps;
+};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+Meeting* meeting = nullptr;
+int own_pe = -1;
+int pes = 0;
+std::byte* heap = nullptr;  // one allocation at a time
+std::map<int, std::byte*> opened;
+
+int wrong(const char* call) {
+  const char* whose = std::getenv("LINKGAUGE_STAND_IN_NVSHMEM_PE");
+  if (whose != nullptr && std::atoi(whose) != own_pe) return 0;
+  return Machine::instance().fault(call);
+}
+
+[[noreturn]] void refuse(const char* call, const char* why) {
+  std::fprintf(stderr, "stand-in NVSHMEM: PE %d: %s: %s\n", own_pe, call, why);
+  std::_Exit(255);
+}
+
+// All PEs have come, or one has not in time.
+bool meet() {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const int turn = meeting->turn;
+  if (++meeting->arrived == pes) {
+    meeting->arrived = 0;
+    ++meeting->turn;
+    return true;
+  }
+  while (meeting->turn == turn) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(kTurn);
+  }
+  return true;
+}
+
+void meet_or_refuse(const char* call) {
+  if (meeting == nullptr) refuse(call, "NVSHMEM has not begun");
+  if (!meet()) refuse(call, "not all PEs came");
+}
+
+// Where this PE reaches what `pe` has at that place of the heap; nullptr where it is outside of it.
+std::byte* reach(const void* place, std::size_t bytes, int pe) {
+  if (meeting == nullptr || heap == nullptr || pe < 0 || pe >= pes) return nullptr;
+  const auto* const there = static_cast<const std::byte*>(place);
+  const std::size_t held = meeting->bytes[static_cast<std::size_t>(own_pe)];
+  if (there < heap || there + bytes > heap + held) return nullptr;
+  if (pe == own_pe) return heap + (there - heap);
+  std::byte*& known = opened[pe];
+  if (known == nullptr) {
+    const stand_in::Handle& handle = meeting->heaps[static_cast<std::size_t>(pe)];
+    known = static_cast<std::byte*>(Machine::instance().open(handle, 0));
+    if (known == nullptr) refuse("opening a peer's memory", "it was refused");
+  }
+  return known + (there - heap);
+}
+
+stand_in::Stream& stream_of(const char* call, cudaStream_t stream) {
+  if (stream == nullptr) refuse(call, "no stream");
+  return *reinterpret_cast<stand_in::Stream*>(stream);
+}
+
+bool takes_turns() { return std::getenv("LINKGAUGE_STAND_IN_NVSHMEM_TURNS") != nullptr; }
+
+void queue_signal(const char* call, std::uint64_t* word, std::uint64_t value, int operation, int pe,
+                  cudaStream_t stream) {
+  auto* const there = reinterpret_cast<std::uint64_t*>(reach(word, sizeof *word, pe));
+  if (there == nullptr) refuse(call, "a signal that is not symmetric");
+  if (operation != NVSHMEM_SIGNAL_ADD) refuse(call, "this stand-in's signals add");
+  stream_of(call, stream).push([=] { std::atomic_ref(*there).fetch_add(value, std::memory_order_release); });
+}
+
+void queue_copy(const char* call, void* target, const void* source, std::size_t bytes, cudaStream_t stream) {
+  if (target == nullptr || source == nullptr) refuse(call, "an address that is not symmetric");
+  const int fault = wrong(call);
+  if (fault != 0 && fault != kHang && fault != kWrong) refuse(call, "planted");
+  stream_of(call, stream).push([=] {
+    while (fault == kHang) std::this_thread::sleep_for(kTurn);
+    std::memmove(target, source, bytes);
+    if (fault == kWrong) static_cast<std::byte*>(target)[bytes - 1] ^= std::byte{1};
+  });
+}
+
+}  // namespace
+
+#define STAND_IN(type, name) LINKGAUGE_STAND_IN_EXPORT type name
+
+STAND_IN(void, nvshmemx_vendor_get_version_info)(int* major, int* minor, int* patch) {
+  const char* text = std::getenv("LINKGAUGE_STAND_IN_NVSHMEM_VERSION");
+  std::string versions = text != nullptr ? text : "3.8.0";
+  const char* rank = std::getenv("PMI_RANK");  // the launcher's, since no PE has a number before it has begun
+  for (int skip = rank != nullptr ? std::atoi(rank) : 0; skip > 0 && versions.find(',') != std::string::npos; --skip) {
+    versions.erase(0, versions.find(',') + 1);
+  }
+  (void)std::sscanf(versions.c_str(), "%d.%d.%d", major, minor, patch);
+}
+STAND_IN(int, nvshmemx_get_uniqueid)(nvshmemx_uniqueid_t* id) {
+  if (const int code = wrong("nvshmemx_get_uniqueid"); code != 0) return code;
+  const char* folder = std::getenv("TMPDIR");
+  (void)std::snprintf(id->internal, sizeof id->internal, "%s/stand-in-XXXXXX", folder != nullptr ? folder : "/tmp");
+  const int file = mkstemp(id->internal);
+  if (file < 0) return 1;
+  const int status = ftruncate(file, sizeof(Meeting));
+  close(file);
+  return status == 0 ? 0 : 1;
+}
+STAND_IN(int, nvshmemx_set_attr_uniqueid_args)
+(const int rank, const int ranks, const nvshmemx_uniqueid_t* id, nvshmemx_init_attr_t* attributes) {
+  attributes->args.uid_args.id = const_cast<nvshmemx_uniqueid_t*>(id);
+  attributes->args.uid_args.myrank = rank;
+  attributes->args.uid_args.nranks = ranks;
+  return 0;
+}
+STAND_IN(int, nvshmemx_hostlib_init_attr)(unsigned flags, nvshmemx_init_attr_t* attributes) {
+  constexpr int kFirst = (1 << 16) + static_cast<int>(sizeof(nvshmemx_init_attr_t));
+  if (flags != NVSHMEMX_INIT_WITH_UNIQUEID || attributes->version != kFirst || meeting != nullptr) return 1;
+  own_pe = attributes->args.uid_args.myrank;
+  pes = attributes->args.uid_args.nranks;
+  if (pes > kMostPes) return 1;
+  if (const int code = wrong("nvshmemx_hostlib_init_attr"); code != 0) {
+    while (code == kHang) std::this_thread::sleep_for(kTurn);
+    return code;
+  }
+  const char* const path = attributes->args.uid_args.id->internal;
+  const int file = open(path, O_RDWR | O_CLOEXEC);
+  if (file < 0) return 1;
+  void* const memory = mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (memory == MAP_FAILED) return 1;
+  meeting = static_cast<Meeting*>(memory);
+  if (!meet()) return 1;
+  if (own_pe == 0) unlink(path);
+  return 0;
+}
+STAND_IN(int, nvshmemx_init_status)() {
+  return takes_turns() ? NVSHMEM_STATUS_LIMITED_MPG : NVSHMEM_STATUS_IS_INITIALIZED;
+}
+STAND_IN(void, nvshmemx_hostlib_finalize)() {
+  meet_or_refuse("nvshmemx_hostlib_finalize");
+  munmap(meeting, sizeof(Meeting));
+  meeting = nullptr;
+}
+STAND_IN(void*, nvshmem_malloc)(std::size_t bytes) {
+  if (wrong("nvshmem_malloc") != 0) return nullptr;
+  if (heap != nullptr) refuse("nvshmem_malloc", "this stand-in gives one piece of memory at a time");
+  heap = static_cast<std::byte*>(Machine::instance().allocate(stand_in::Kind::kDevice, 0, bytes));
+  if (heap == nullptr) return nullptr;
+  const auto place = static_cast<std::size_t>(own_pe);
+  meeting->bytes[place] = bytes;
+  if (!Machine::instance().share(heap, &meeting->heaps[place])) refuse("nvshmem_malloc", "memory that is not shared");
+  meet_or_refuse("nvshmem_malloc");
+  for (int pe = 0; pe < pes; ++pe) {
+    if (meeting->bytes[static_cast<std::size_t>(pe)] != bytes) refuse("nvshmem_malloc", "PEs asked for unlike sizes");
+  }
+  meet_or_refuse("nvshmem_malloc");
+  return heap;
+}
+STAND_IN(void, nvshmem_free)(void* memory) {
+  if (memory == nullptr || memory != heap) refuse("nvshmem_free", "memory that it did not give");
+  meet_or_refuse("nvshmem_free");
+  for (const auto& [pe, place] : opened) (void)Machine::instance().release(place, stand_in::Kind::kOpened);
+  opened.clear();
+  (void)Machine::instance().release(heap, stand_in::Kind::kDevice);
+  heap = nullptr;
+}
+STAND_IN(void*, nvshmem_ptr)(const void* place, int pe) {
+  return std::getenv("LINKGAUGE_STAND_IN_NVSHMEM_FAR") != nullptr ? nullptr : reach(place, 1, pe);
+}
+STAND_IN(void, nvshmemx_putmem_on_stream)
+(void* target, const void* source, std::size_t bytes, int pe, cudaStream_t stream) {
+  queue_copy("nvshmemx_putmem_on_stream", reach(target, bytes, pe), source, bytes, stream);
+}
+STAND_IN(void, nvshmemx_getmem_on_stream)
+(void* target, const void* source, std::size_t bytes, int pe, cudaStream_t stream) {
+  queue_copy("nvshmemx_getmem_on_stream", target, reach(source, bytes, pe), bytes, stream);
+}
+STAND_IN(void, nvshmemx_putmem_signal_on_stream)
+(void* target, const void* source, std::size_t bytes, std::uint64_t* word, std::uint64_t value, int operation, int pe,
+ cudaStream_t stream) {
+  constexpr const char* kCall = "nvshmemx_putmem_signal_on_stream";
+  queue_copy(kCall, reach(target, bytes, pe), source, bytes, stream);
+  queue_signal(kCall, word, value, operation, pe, stream);
+}
+STAND_IN(void, nvshmemx_signal_op_on_stream)
+(std::uint64_t* word, std::uint64_t value, int operation, int pe, cudaStream_t stream) {
+  queue_signal("nvshmemx_signal_op_on_stream", word, value, operation, pe, stream);
+}
+STAND_IN(void, nvshmemx_signal_wait_until_on_stream)
+(std::uint64_t* word, int comparison, std::uint64_t value, cudaStream_t stream) {
+  constexpr const char* kCall = "nvshmemx_signal_wait_until_on_stream";
+  if (takes_turns()) refuse(kCall, "not supported with limited MPG (Multiple Processes Per GPU) runs");
+  if (reach(word, sizeof *word, own_pe) == nullptr) refuse(kCall, "a signal that is not symmetric");
+  if (comparison != NVSHMEM_CMP_GE) refuse(kCall, "this stand-in waits for at least a value");
+  stream_of(kCall, stream).push([=] {
+    while (std::atomic_ref(*word).load(std::memory_order_acquire) < value) std::this_thread::sleep_for(kTurn);
+  });
+}
+STAND_IN(void, nvshmemx_quiet_on_stream)(cudaStream_t stream) {
+  (void)stream_of("nvshmemx_quiet_on_stream", stream);
+  if (wrong("nvshmemx_quiet_on_stream") != 0) refuse("nvshmemx_quiet_on_stream", "planted");
+}

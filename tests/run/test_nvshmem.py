@@ -1,0 +1,180 @@
+"""Whole runs of transport `nvshmem` over a stand-in NVSHMEM and stand-in GPUs: what is verified, stored and said.
+
+The stand-ins are built with the C++ tests (`./lg test`); LINKGAUGE_TEST_STAND_INS names their folder otherwise. What a
+rank does that dies, stops or hangs is in tests/faults.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linkgauge.model.case import DIMENSIONS
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.run import transports
+from linkgauge.run.transports import absent_transports
+from linkgauge.store.run import load
+from stand_ins import STAND_INS, linkgauge_over
+
+FILE = STAND_INS / "nvshmem" / "libnvshmem_host.so.3"
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
+    pytest.mark.skipif(not FILE.exists(), reason="no stand-in NVSHMEM: build the C++ tests"),
+]
+PATTERNS_BY_STEPS = [
+    name for name, one in PATTERNS.items()
+    if one.ranks in ("2", "any") and not (one.own_memory or one.scripted or one.host_ways or one.alone)
+]  # fmt: skip
+VARIANTS = ["put", "get", "signal"]
+PAIR = (
+    '[[case]]\ntransport = "nvshmem"\npattern = "unidirectional"\nsize = "24KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
+)
+QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--out", "run")
+
+
+def linkgauge(*words: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    devices = {"LINKGAUGE_STAND_IN": "devices=3", **variables}
+    return linkgauge_over("nvrtc12", "nvshmem", words=words, cwd=cwd, **devices)
+
+
+def rows_of(cwd: Path, plan: str, *words: str, **variables: str) -> list[Any]:
+    """The run's cases."""
+    (cwd / "plan.toml").write_text(plan)
+    done = linkgauge("run", "--devices", "cuda", *QUICK, "--plan", "plan.toml", *words, cwd=cwd, **variables)
+    assert (cwd / "run").exists(), done.stderr + done.stdout
+    assert "Traceback" not in done.stderr, done.stderr
+    return list(load(cwd / "run").rows())
+
+
+def chosen(row: Any) -> dict[str, str]:
+    found: dict[str, str] = json.loads(row.record["evidence"]).get("chosen", {})
+    return found
+
+
+def test_every_pattern_is_verified_by_each_variant(tmp_path: Path) -> None:
+    listed = json.dumps(PATTERNS_BY_STEPS)
+    plan = f'[[case]]\ntransport = "nvshmem"\nvariant = {json.dumps(VARIANTS)}\npattern = {listed}\nsize = "48KiB"\n'
+    rows = rows_of(tmp_path, plan + 'pairs = "first"\n')
+    measured = {(row.case.pattern, row.case.variant) for row in rows if row.status == "ok"}
+    refused = {(row.case.pattern, row.reason) for row in rows if row.status != "ok"}
+    assert refused == {("flag_pingpong", "nvshmem moves messages between ranks, of which flag_pingpong has none")}
+    assert measured == {(name, way) for name in PATTERNS_BY_STEPS for way in VARIANTS if name != "flag_pingpong"}
+    assert all(
+        row.record["verified"] and chosen(row)["ways"] == "a peer's memory" for row in rows if row.status == "ok"
+    )
+    (launch,) = load(tmp_path / "run").launches.to_pylist()
+    versions = json.loads(launch["versions"])
+    assert (versions["nvshmem"], Path(versions["nvshmem file"])) == ("3.8.0", FILE)
+    assert json.loads(launch["extra"])["derived_env"] == {"NVSHMEM_DISABLE_NVLS": "1"}
+
+
+def test_ranks_of_no_case_and_several_on_a_device_are_pes_and_the_heap_grows_and_serves_again(tmp_path: Path) -> None:
+    plan = '[[case]]\ntransport = "nvshmem"\npattern = "pingpong"\nsize = ["8", "1MiB", "64KiB"]\npairs = "all"\n'
+    both = '[[case]]\ntransport = "nvshmem"\npattern = ["alltoall", "reduce"]\nsize = "48KiB"\nranks_per_device = 2\n'
+    groups = '[[case]]\ntransport = "nvshmem"\nvariant = ["put", "signal"]\npattern = "allreduce"\nsize = "48KiB"\n'
+    groups += "groups = 2\n"
+    settings = ("--env", "NVSHMEM_DISABLE_NVLS=0", "--seed", "3")
+    rows = rows_of(tmp_path, plan + both + groups, *settings, LINKGAUGE_STAND_IN="devices=4")
+    assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
+    assert {row.case.devices for row in rows} >= {(3,), (0, 3), (3, 0), (0, 0, 1, 1, 2, 2, 3, 3)}
+    launches = load(tmp_path / "run").launches.to_pylist()
+    assert len(launches) == 2
+    assert all(json.loads(launch["extra"])["derived_env"] == {} for launch in launches)  # as it was asked for
+
+
+def test_applications_bring_their_collectives_from_elsewhere(tmp_path: Path) -> None:
+    apps = ("kv_cache descriptors=8 page=4096 batch=4", "halo_stencil n=16")  # the second has a collective
+    carried = [("nvshmem", ""), ("nvshmem", "kernel"), ("kernel", "nvshmem")]
+    plan = "".join(
+        f'[[case]]\napp = "{app}"\ntransport = "{messages}"\n'
+        + (f'collectives = "{collectives}"\n' if collectives else "")
+        for app in apps
+        for messages, collectives in carried
+    )
+    rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2")
+    found = {(row.case.app.split()[0].partition("@")[0], row.case.transport, row.case.collectives): row for row in rows}
+    refused = [("halo_stencil", "nvshmem", ""), ("halo_stencil", "kernel", "nvshmem")]
+    for key, row in found.items():
+        assert str(row.status) == ("skipped" if key in refused else "ok"), (key, row.reason)
+    assert len(found) == len(apps) * len(carried)
+    assert all("--collectives ccl" in found[key].reason for key in refused)
+
+
+@pytest.mark.parametrize(
+    ("more", "words", "variables", "status", "part"),
+    [
+        ('variant = "graph"', (), {}, "skipped", "its variants are put, get and signal"),
+        ('source_memory = "pinned"', (), {}, "skipped", "NVSHMEM's memory is the devices'"),
+        ('path = "direct"', (), {}, "skipped", "--env NVSHMEM_REMOTE_TRANSPORT=..."),
+        ('variant = "signal"', (), {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}, "skipped",
+         "leave --variant signal out, or start MPS"),
+        ("", ("--threads",), {}, "skipped", "nvshmem needs processes, one a rank; leave out --threads"),
+        ("", (), {"LINKGAUGE_STAND_IN_NVSHMEM_VERSION": "3.8.0,3.3.24"}, "skipped", "all ranks must load one version"),
+        ("", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_get_uniqueid:1:7"}, "failed",
+         "nvshmemx_get_uniqueid failed with NVSHMEM status (7)"),
+        ("", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_hostlib_init_attr:1:7"}, "failed",
+         "nvshmemx_hostlib_init_attr failed with NVSHMEM status (7)"),
+        ("", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmem_malloc:1:1"}, "failed",
+         "nvshmem_malloc gave none of 24576 bytes on device 0"),
+        ("", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_putmem_on_stream:1:98"}, "corrupt",
+         "1 wrong bytes"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_and_what_fails_is_said(
+    tmp_path: Path, more: str, words: tuple[str, ...], variables: dict[str, str], status: str, part: str
+) -> None:
+    rows = rows_of(tmp_path, f"{PAIR}{more}\n", *words, **{"LINKGAUGE_STAND_IN": "devices=2", **variables})
+    assert {str(row.status) for row in rows} == {status}
+    assert all(part in row.reason for row in rows), [row.reason for row in rows]
+
+
+def test_a_pe_that_refuses_fails_the_case_of_those_that_wait_for_it_within_nvshmem(tmp_path: Path) -> None:
+    """Rank 2 takes no part in the case, and yet none can begin without it."""
+    rows = rows_of(tmp_path, PAIR, LINKGAUGE_STAND_IN="devices=3;fail=nvshmemx_hostlib_init_attr:1:7",
+                   LINKGAUGE_STAND_IN_NVSHMEM_PE="2")  # fmt: skip
+    (row,) = rows
+    assert row.status == "failed"
+    assert "rank 2: nvshmemx_hostlib_init_attr failed with NVSHMEM status (7) on device 2" in row.reason
+
+
+def test_it_is_a_load_beside_another_job_in_a_launch_of_its_own(tmp_path: Path) -> None:
+    loads = ["", "nvshmem alltoall 64KiB on=2,3", "nvshmem alltoall 64KiB on=2,3 variant=signal"]
+    plan = f'[[case]]\ntransport = "copy_engine"\npattern = "unidirectional"\nbeside = {json.dumps(loads)}\n'
+    plan += 'size = "24KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
+    rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=4")
+    assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
+    launches = load(tmp_path / "run").launches.to_pylist()
+    derived = {one["launch"]: json.loads(one["extra"])["derived_env"] for one in launches}
+    told = {row.case.beside: derived[row.record["launch"]] for row in rows}
+    assert told.pop("") == {}
+    assert [*told.values()] == [{"NVSHMEM_DISABLE_NVLS": "1"}] * 2
+
+
+def test_a_peer_that_is_reached_by_a_remote_transport_is_told_apart_and_no_event_times_its_puts(tmp_path: Path) -> None:
+    plan = f'{PAIR}variant = ["put", "signal"]\nclock = ["host", "event"]\n'
+    rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN_NVSHMEM_FAR="1")
+    found = {(row.case.variant, row.case.clock): row for row in rows}
+    for variant in ("put", "signal"):
+        row = found[variant, "host"]
+        assert (row.status, chosen(row)["ways"]) == ("ok", "its remote transport")
+        row = found[variant, "event"]
+        assert row.status == "skipped"
+        assert "leave --clock event out" in row.reason
+
+
+def test_it_is_listed_with_its_version_or_with_what_would_bring_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "nvshmem" not in DIMENSIONS["transport"].from_text("all")
+    done = linkgauge("list", "transports", "--devices", "cuda", "--json", cwd=tmp_path)
+    (row,) = [one for one in json.loads(done.stdout) if one["transport"] == "nvshmem"]
+    assert (row["here"], row["library"]) == ("yes", f"NVSHMEM 3.8.0 at {FILE}")
+    monkeypatch.setattr(transports, "library_folders", list)
+    monkeypatch.setattr(transports, "_loads", lambda name: False)
+    assert "pip install nvidia-nvshmem-cu13" in absent_transports("cuda", 2)["nvshmem"]
+    assert absent_transports("hip", 2)["nvshmem"] == "NVSHMEM needs cuda devices; here are hip devices"

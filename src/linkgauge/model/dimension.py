@@ -255,7 +255,9 @@ def _distribution(item: Any) -> tuple[Value, ...]:
     return ("" if item in ("default", "uniform") else item,)
 
 
-_DISTRIBUTION_EXPECTED = "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, a grid as 2x2 or ring, or shift:2"
+_DISTRIBUTION_EXPECTED = (
+    "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, a grid as 2x2 or ring, or shift:2"
+)
 DISTRIBUTION = Values(_distribution, _DISTRIBUTION_EXPECTED, splits=False)
 DEVICE = Values(_device, "own, others or a device")
 _CORES_EXPECTED = "cores such as 0-3,8"

@@ -74,9 +74,9 @@ class KernelTransport final : public Transport {
     if (!spec.algorithm.empty()) {
       if (std::string reason = why_not_kernel_allreduce(context, spec); !reason.empty()) return reason;
     }
-    if (std::string reason = why_not_reached(context, spec); !reason.empty()) return reason;
     if (traits_of(spec.pattern).kind == PatternKind::kDevice)
-      return "";  // each rank's own memory; a chase says itself what it lends
+      return "";  // each rank's own memory, of which the patterns say themselves what is reached and lent
+    if (std::string reason = why_not_reached(context, spec); !reason.empty()) return reason;
     return why_not_shareable(context, spec, pushes(spec));
   }
 

@@ -541,7 +541,7 @@ def test_every_test_of_nvbandwidth_has_a_case_of_ours(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("threads", [PROCESSES, True])
 def test_a_stream_of_host_memory_goes_on_beside_a_gpus_copies(tmp_path: Path, threads: bool) -> None:
-    """On a rank of its own, which leaves the device alone: in processes too."""
+    """On a rank of its own, which leaves the device alone: in processes too, and where kernels reach no such memory."""
     plan = """
 [[case]]
 transport = "copy_engine"
@@ -550,7 +550,8 @@ size = "64KiB"
 devices = [[0]]
 beside = ["kernel cpu_stream 256KiB on=same variant=triad", "kernel cpu_stream 256KiB on=same variant=write"]
 """
-    status, found = run_plan(tmp_path, plan, *(["--threads"] if threads else []))
+    words = ["--threads"] if threads else []
+    status, found = run_plan(tmp_path, plan, *words, LINKGAUGE_STAND_IN="devices=1;pageable=0")
     assert (status, [(what, why) for _, what, why in found]) == (0, [("ok", "")] * 2)
     rates = [one.loads[0].alone_ns for one in interferences(load(tmp_path / "run"))]
     assert len(rates) == 2

@@ -166,7 +166,8 @@ class Case:
     in_place: bool = field(default=False, metadata=_of(
         Says.WHAT, "Collectives in place.", _WHAT, YES_OR_NO))
     distribution: str = field(default="", metadata=_of(
-        Says.WHAT, "alltoallv: uniform, zipf:1.2, blocks:2, moe:64:8, rows or file:PATH; halo: 2x2, with :open, :all; shift:2.",
+        Says.WHAT,
+        "alltoallv: uniform, zipf:1.2, blocks:2, moe:64:8, rows or file:PATH; halo: 2x2, with :open, :all; shift:2.",
         _WHAT, DISTRIBUTION, later=True))
     path: str = field(default="", metadata=_of(
         Says.HOW, "Path asked of the library: direct, pcie, host; 'default' is its own.", _WHAT, WORD))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rich.console import RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from linkgauge.errors import LinkgaugeError
@@ -52,19 +51,19 @@ def interference_rows(results: Results) -> tuple[list[str], list[list[str]]]:
     return columns, rows
 
 
-def interference_tables(results: Results) -> list[RenderableType]:
-    """Return the table of what cases lose beside their loads; none where no case has any."""
+def interference_lines(results: Results) -> list[RenderableType]:
+    """Return what cases lose beside their loads, a case and its figures below it; none where no case has any.
+
+    A case with its loads is too long for a column beside so many figures.
+    """
     columns, rows = interference_rows(results)
     if not rows:
         return []
-    table = Table(title="beside loads: time over time alone, by turns", title_justify="left", title_style="bold",
-                  box=None, pad_edge=False, header_style="bold")  # fmt: skip
-    table.add_column(columns[0], overflow="fold", ratio=1)
-    for name in columns[1:]:
-        table.add_column(name, justify="right", no_wrap=name != "by fair shares")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return [table]
+    lines = [Text("beside loads: time over time alone, by turns", style="bold")]
+    for case, alone, beside, factor, interval, *others in rows:
+        rest = ", ".join(f"{name} {value}" for name, value in zip(columns[5:], others, strict=True) if value != "-")
+        lines += [Text(case), Text(f"  {alone} alone, {beside} beside: {factor} ({interval}); {rest}")]
+    return [Group(*lines)]
 
 
 def _system_of(results: Results) -> System | None:

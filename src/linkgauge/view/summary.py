@@ -12,7 +12,7 @@ from linkgauge.view.applications import application_tables
 from linkgauge.view.between import between_lines, class_lines, distance_lines, places_line
 from linkgauge.view.first import FirstLook
 from linkgauge.view.judged import findings_of
-from linkgauge.view.loads import interference_tables
+from linkgauge.view.loads import interference_lines
 from linkgauge.view.rounds import rounds_parts
 from linkgauge.view.sentence import sentence
 from linkgauge.view.tables import counts_line, status_tables
@@ -33,7 +33,7 @@ def print_summary(run: Run, console: Console, unit: str = "GB/s") -> None:
     print_head(look, findings_of(run), console, unit)
     watched = rounds_parts(look.results) if run.info.get("asked", {}).get("every_s") else []
     for table in [
-        *interference_tables(look.results),
+        *interference_lines(look.results),
         *application_tables(look.results),
         *watched,
         *status_tables(look.results),

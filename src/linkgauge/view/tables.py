@@ -22,7 +22,7 @@ from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.chosen import chosen_ranges
 from linkgauge.view.derived import derived_tables
 from linkgauge.view.judged import by_kind
-from linkgauge.view.loads import interference_tables
+from linkgauge.view.loads import interference_lines
 from linkgauge.view.members import Members
 from linkgauge.view.nodes import node_tables
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
@@ -304,7 +304,7 @@ def everything(results: Results, width: int, unit: str, ceilings: Ceilings | Non
     parts: list[RenderableType] = []
     of_cases = [*panel_tables(results, width, unit, ceilings), *matrix_tables(results, unit, ceilings)]
     of_cases += node_tables(results, unit)
-    of_cases += interference_tables(results)
+    of_cases += interference_lines(results)
     of_cases += rounds_parts(results)
     of_cases += application_tables(results)
     of_cases += [Text(note, style="dim") for note in (ceilings.notes if ceilings is not None else ())]

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkgauge.app.cli import run_command
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalogue, trace_formats
 from linkgauge.apps.program import amounts, program_of
 from linkgauge.apps.step_file import as_toml, step_file_of
 from linkgauge.apps.trace_steps import Steps, looped
 from linkgauge.apps.traces import convert
+from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.shape import parsed_toml
 from tool_traces import PARAM, chakra, chakra_node, execution_nodes, kernel
 
@@ -143,3 +144,94 @@ def test_what_is_no_trace_is_told(
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert expected in said[0]
+
+
+SHIPPED_AS_CHAKRA = ("tensor_parallel", "fsdp", "pipeline", "llh", "kv_cache", "cg", "moe", "fft_slab", "data_parallel")
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED_AS_CHAKRA if name in catalogue.names()])
+def test_an_application_as_chakras_traces_is_read_back_with_the_same_amounts(name: str, tmp_path: Path) -> None:
+    ranks = 4
+    assert run_command(["convert", name, "--ranks", str(ranks), "--chakra", str(tmp_path / "et")]) == 0
+    asked = str(DIMENSIONS["app"].from_text(name)[0])
+    made = catalogue.program(asked, ranks)
+    files = sorted((tmp_path / "et").glob("*.et"))
+    assert [path.name for path in files] == [f"{name}.{rank}.et" for rank in range(ranks)]
+    document, _ = convert(files)
+    back = program_of(step_file_of(document, "back"), {}, ranks)
+    kept = (
+        "sent",
+        "received",
+        "allreduce",
+        "allgather",
+        "reduce_scatter",
+        "broadcast",
+        "reduce",
+        "alltoall",
+        "barrier",
+    )
+    for rank in range(ranks):
+        before = {kind: (one.count, one.total) for kind, one in amounts(made, rank).items()}
+        after = {kind: (one.count, one.total) for kind, one in amounts(back, rank).items()}
+        if "alltoallv" in before:  # of which Chakra knows the sum alone
+            assert before["alltoallv"][0] == after["alltoall"][0]
+            before["alltoall"] = after["alltoall"]
+        assert {kind: before.get(kind) for kind in kept} == {kind: after.get(kind) for kind in kept}
+
+
+def nodes_of(path: Path) -> list[dict[str, Any]]:
+    return list(trace_formats._messages(path.read_bytes(), path))
+
+
+def test_nodes_need_what_the_step_waits_for(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("""
+description = "Two messages beside a kernel, then a sum of half of the ranks, twice."
+[[step]]
+repeat = 2
+[[step.step]]
+send = "(rank + 1) % ranks"
+bytes = 64
+[[step.step]]
+receive = "(rank - 1 + ranks) % ranks"
+bytes = 64
+[[step.step]]
+work = 4096
+queue = "q"
+[[step.step]]
+compute = 1500
+[[step.step]]
+wait = true
+[[step.step]]
+sync = "q"
+[[step.step]]
+collective = "allreduce"
+bytes = 256
+group = "rank // 2"
+""")
+    assert run_command(["convert", str(file), "--ranks", "4", "--chakra", str(tmp_path / "et")]) == 0
+    nodes = nodes_of(tmp_path / "et" / "mine.3.et")
+    assert [node["name"] for node in nodes] == ["send 0", "receive 2", "work", "compute", "allreduce of 256 bytes"] * 2
+    needs = [sorted(node["deps"]) for node in nodes]
+    # What is posted or in a queue holds the host up only where it waits.
+    assert needs[:5] == [[], [], [], [], [0, 1, 2, 3]]
+    assert needs[5:] == [[4], [4], [2, 4], [4], [5, 6, 7, 8]]
+    assert [node["us"] for node in nodes if node["name"] == "compute"] == [2, 2]
+    assert nodes[4]["comm_type"] == 0
+    assert nodes[4]["comm_size"] == 256
+    assert nodes[4]["pg_name"] == "group1"
+    groups = json.loads((tmp_path / "et" / "comm_groups.json").read_text())
+    assert groups == {"group0": [0, 1], "group1": [2, 3]}
+
+
+def test_what_chakra_has_no_node_for_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('description = "A halo."\n[[step]]\ncollective = "halo"\nbytes = 64\n')
+    for words, said in (
+        ([str(file), "--chakra", str(tmp_path / "et")], "Chakra has no collective for halo"),
+        (["no_such", "--chakra", str(tmp_path / "et")], "no application 'no_such'"),
+        (["llh", "--chakra", str(file)], "cannot be written"),
+        (["llh", "llh", "--chakra", str(tmp_path / "et")], "takes one application"),
+    ):
+        assert run_command(["convert", *words]) == 2
+        assert said in capsys.readouterr().err

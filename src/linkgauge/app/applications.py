@@ -47,13 +47,41 @@ def _settings(file: StepFile) -> str:
 
 
 @command("convert", epilog="Example: linkgauge convert trace.*.json -o mine.toml && linkgauge run --app mine.toml")
-@argument("traces", metavar="TRACE...", type=PATH, nargs=-1, required=True, help="A file a rank, or one for all ranks.")
+@argument("traces", metavar="TRACE...|APP", nargs=-1, required=True, help="A file a rank, or one for all ranks.")
 @option("-o", "--output", type=PATH, metavar="FILE", help="The step file to write; by default it is printed.")
-def convert_command(traces: Sequence[Path], output: Path | None) -> None:
+@option("--chakra", type=PATH, metavar="FOLDER", help="The other way: write an application as Chakra's traces there.")
+@option("--ranks", type=click.IntRange(min=1), default=2, help="With --chakra: of how many ranks, a trace of each.")
+@option("--set", "settings", multiple=True, metavar="NAME=NUMBER", help="With --chakra: a parameter, or a preset.")
+def convert_command(
+    traces: Sequence[str], output: Path | None, chakra: Path | None, ranks: int, settings: tuple[str, ...]
+) -> None:
     """Traces of a program as an application: what its ranks communicate, in their order.
 
     PARAM's communication traces, PyTorch's execution traces and profiles, Chakra's traces; packed by gzip or not.
     """
+    if chakra is not None:
+        if len(traces) != 1 or output is not None:
+            raise UsageError("--chakra FOLDER takes one application, by name or file, and no --output")
+        _to_chakra(traces[0], settings, ranks, chakra)
+    else:
+        _from_traces([Path(trace) for trace in traces], output)
+
+
+def _to_chakra(app: str, settings: tuple[str, ...], ranks: int, folder: Path) -> None:
+    from linkgauge.apps import catalogue
+    from linkgauge.apps.chakra import write_chakra
+    from linkgauge.model.case import DIMENSIONS
+
+    (text,) = run_options.application_texts({"app": [app]}, settings)["app"]
+    asked = str(DIMENSIONS["app"].from_text(text)[0])
+    if reason := catalogue.why_not_here(asked, ranks):
+        raise UsageError(f"--ranks {ranks}: {reason}")
+    lost = write_chakra(catalogue.program(asked, ranks), folder, catalogue.asked(asked).file.name)
+    click.echo(f"traces of {ranks} ranks: {folder}")
+    _say_lost(lost)
+
+
+def _from_traces(traces: Sequence[Path], output: Path | None) -> None:
     from linkgauge.apps.step_file import as_toml, step_file_of
     from linkgauge.apps.traces import convert
     from linkgauge.model.dimension import LONGEST_APP
@@ -72,8 +100,13 @@ def convert_command(traces: Sequence[Path], output: Path | None) -> None:
     else:
         write_atomically(output, text.encode())
         click.echo(f"step file: {output}")
+    _say_lost(lost, err=output is None)
+
+
+def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
     for words, count in lost.items():
-        click.echo(f"not in it: {words}{f' ({count} times)' if count > 1 else ''}", err=output is None)
+        if count:
+            click.echo(f"not in it: {words}{f' ({count} times)' if count > 1 else ''}", err=err)
 
 
 @command("predict", epilog="Example: linkgauge predict llh,pipeline --from runs/curves --transport mpi")

@@ -133,3 +133,12 @@ def test_a_share_is_of_the_whole(percent: Fraction) -> None:
 )
 def test_durations_for_reading(ns: float, text: str) -> None:
     assert quantity.format_duration(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "older"),
+    [("1.9", "1.10", True), ("1.10", "1.9", False), ("2.28.9", "2.28.9", False), ("4.1.4rc1", "4.1.5", True),
+     ("v5.0", "5", False), ("", "1", True), ("1", "", False)],
+)  # fmt: skip
+def test_versions_are_held_number_by_number(one: str, other: str, older: bool) -> None:
+    assert quantity.is_older(one, other) is older

@@ -9,7 +9,7 @@ from pathlib import Path
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
 from linkgauge.doctor.readers import Readers
 from linkgauge.files import CHART_ADDRESS_SPACE
-from linkgauge.model.quantity import format_bytes
+from linkgauge.model.quantity import format_bytes, is_older
 from linkgauge.model.transports import TRANSPORTS
 
 # The lowest versions that are known to work, as pyproject.toml says.
@@ -21,13 +21,6 @@ _FILES, _FILES_PER_RANK = 128, 16
 _PROCESSES, _THREADS_PER_RANK = 64, 16
 _SHM_PER_RANK = max(one.shm_bytes_per_rank for one in TRANSPORTS.values())
 _MAX_SOCKET_PATH = 108 - len("/linkgauge-65534/4194304/123456/hydra-pmi-socket-123456")
-
-
-def _older(found: str, least: str) -> bool:
-    def numbers(text: str) -> list[int]:
-        return [int(word) for word in re.findall(r"\d+", text)[:3]]
-
-    return numbers(found) < numbers(least)
 
 
 @check("two ranks under the MPI library see each other, and are not both rank 0", quick=False)
@@ -64,12 +57,12 @@ def package_versions(readers: Readers) -> Result:
         found = readers.package_version(name)
         if found is None:
             wrong.append(f"{name}: expected {least} or newer, found none")
-        elif _older(found, least):
+        elif is_older(found, least):
             wrong.append(f"{name}: expected {least} or newer, found {found}")
     if wrong:
         return Result(FAILING, "; ".join(wrong), "measuring or reading results fails", "pip install -U linkgauge")
     missing = {name: without for name, (least, without) in _REPORT_PACKAGES.items()
-               if (found := readers.package_version(name)) is None or _older(found, least)}  # fmt: skip
+               if (found := readers.package_version(name)) is None or is_older(found, least)}  # fmt: skip
     if missing:
         return Result(WARNING, f"{', '.join(missing)} absent or old",
                       f"{' and '.join(missing.values())} on this machine",

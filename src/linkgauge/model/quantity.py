@@ -187,3 +187,9 @@ def format_duration(time_ns: float) -> str:
         if seconds * factor >= 0.9995:  # what is rounded to 1000 is 1 of the next unit
             return f"{seconds * factor:.3g} {unit}"
     return f"{time_ns:.3g} ns"
+
+
+def is_older(version: str, other: str) -> bool:
+    """Return whether a version is older than another, by their first three numbers; one without numbers is."""
+    one, two = (tuple(int(word) for word in re.findall(r"\d+", text)[:3]) for text in (version, other))
+    return one < two

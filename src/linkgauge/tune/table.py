@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError, nearest
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import is_older
 from linkgauge.model.shape import (
     MisshapenError,
     checked,
@@ -76,10 +76,9 @@ class Setting:
 
     def is_of(self, version: str) -> bool:
         """Whether a library of that version has it, as far as the table says; of an unknown version it may."""
-        own = _numbers(version)
-        if not own:
+        if not any(letter.isdigit() for letter in version):
             return True
-        return (not self.since or own >= _numbers(self.since)) and (not self.before or own < _numbers(self.before))
+        return not is_older(version, self.since) and (not self.before or is_older(version, self.before))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,7 +195,3 @@ def _check_whole(settings: list[Setting], where: str) -> None:
         for name in one.conflicts:
             if name not in known:
                 raise MisshapenError(f"{where}: {one.name} excludes {name}, which is none of the table")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in re.findall(r"\d+", version)[:3])

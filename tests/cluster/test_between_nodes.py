@@ -18,7 +18,9 @@ from cluster.cluster import Cluster, why_not
 from cluster.layout import MBIT, Layout
 from cluster.slurm import Slurm, slurm_why_not
 from linkgauge.run.mpi_library import find_all
+from linkgauge.stats.attempts import counted
 from linkgauge.stats.crossing import Crossing, crossings, must_cross
+from linkgauge.stats.launches import Places
 from linkgauge.stats.summary import summarise
 from linkgauge.store.run import Run, load
 from thorough import thorough
@@ -248,6 +250,62 @@ def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, 
         run.kill()
         run.wait()
     assert sorted(str(row.status) for row in load(out).rows()) == sorted(["ok", "ok", status])
+
+
+@pytest.mark.parametrize("lost", ["n1", pytest.param("n0", marks=thorough("any other node is lost alike"))])
+def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_when_it_is_back(lost: str) -> None:
+    with Cluster(Layout.of(3, rate=RATE)) as cluster:
+        out = cluster.folder / "run"
+        hosts = ["--hosts", "n0,n1,n2"]
+        words = ["run", "--no-report", "--out", str(out), *hosts, "--devices", "host:1", "--transport", "mpi",
+                 "--pattern", "unidirectional,allreduce", "--size", "64KiB", "--keep-going", "nodes",
+                 "--stop-rule", "duration", "--stop-time-ns", "2s"]  # fmt: skip
+        run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True,
+                            env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+        entry = cluster.folder / f"{lost}.pid"
+        pid = entry.read_text()
+        try:
+            until = time.monotonic() + 60
+            while time.monotonic() < until and not _begun(out, 2):
+                time.sleep(0.05)
+            processes = processes_of(cluster, lost, "linkgauge.run.worker")
+            entry.unlink()  # by which nodes are entered
+            for process in processes:
+                cluster.run("fabric", ["kill", "-KILL", process])
+            _, said = run.communicate(timeout=150)
+        finally:
+            run.kill()
+            run.wait()
+        assert run.returncode == 4, said
+        assert f"node {lost} does not answer, and the run goes on without it" in said
+        at = int(lost[1])
+        rows = list(load(out).rows())
+        skipped = [row for row in rows if row.status == "skipped"]
+        assert skipped
+        for row in skipped:
+            assert at in row.case.devices
+            assert json.loads(row.record["evidence"])["node_left_out"] == lost
+        rest = [row for row in rows if row.case.devices in ((a, b) for a in range(3) for b in range(3))
+                and at not in row.case.devices]  # fmt: skip
+        assert {row.status for row in rest} == {"ok"}
+        pairs = [row.case.devices for row in rest if row.case.pattern == "unidirectional"]
+        assert len([pair for pair in pairs if len(set(pair)) == 2]) == 2
+        places = Places(load(out).launches.to_pylist())
+        for row in rows:
+            if row.status == "ok":
+                assert [one.node for one in places.of(row.launch, row.case.devices)] == [
+                    f"n{device}" for device in row.case.devices]  # fmt: skip
+        assert f"without {lost}, which did not answer" in linkgauge(cluster, "show", str(out)).stdout
+
+        entry.write_text(pid)
+        again = linkgauge(cluster, "run", "--resume", str(out), "--no-report", *hosts)
+        assert again.returncode == 0, again.stderr
+        found = counted(load(out))
+        assert {row["status"] for row in found.others} <= {"crashed"}
+        assert len(found.others) <= 1  # the case in hand when the node was lost
+        assert len(found.measured) + len(found.others) == 3 + 6 + 1
+        assert "without" not in linkgauge(cluster, "show", str(out)).stdout
 
 
 def _begun(out: Path, cases: int) -> bool:

@@ -569,3 +569,21 @@ def test_one_rank_alone_sends_nobody_anything_and_is_skipped(pattern: str) -> No
     assert any(
         "at least 2 ranks" in reason for reason in reasons_of(f'[[case]]\npattern="{pattern}"\nsize="64"', alone)
     )
+
+
+@given(nodes=st.integers(1, 5), devices=st.integers(1, 3), ranks=st.integers(1, 2), data=st.data())
+def test_a_launch_without_some_hosts_keeps_the_ranks_of_the_others_in_their_places(
+    nodes: int, devices: int, ranks: int, data: st.DataObject
+) -> None:
+    hosts = tuple(f"n{node}" for node in range(nodes))
+    gone = data.draw(st.sets(st.sampled_from(hosts), max_size=nodes - 1))
+    places = tuple(place for place in range(nodes * devices) for _ in range(ranks))
+    bind = ":".join(str(rank) for rank in range(len(places)))
+    whole = settings(hosts=hosts, devices=places, ranks_per_device=ranks, bind=bind)
+    left = whole.without(gone)
+    assert left.hosts == tuple(host for host in hosts if host not in gone)
+    assert left.devices == tuple(place for place in places if hosts[place // devices] not in gone)
+    if len(places) > 1:  # each rank has its own cores still
+        kept = [rank for rank, place in enumerate(places) if hosts[place // devices] not in gone]
+        assert left.bind == ":".join(map(str, kept))
+    assert (left == whole) == (not gone)

@@ -50,6 +50,37 @@ def on(monkeypatch: pytest.MonkeyPatch, looks: list[dict[str, Any]], ranks: int 
     return Nodes(GPUS, told.append, ("there",)), told
 
 
+def answering(monkeypatch: pytest.MonkeyPatch, silent: set[str]) -> tuple[Nodes, list[str]]:
+    """Nodes of which some start no rank, for a run that goes on, and what is told of them."""
+
+    def words(*asked: Any, number: int) -> Any:
+        (host,) = asked[6]
+        return "ended with 255: no route" if host in silent else [{"rank": 0, **look(host)}]
+
+    monkeypatch.setattr(nodes, "words_of_ranks", words)
+    told: list[str] = []
+    return Nodes(GPUS, told.append, keep_going=True), told
+
+
+def test_nodes_that_do_not_answer_are_named_once_and_are_no_longer_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = {"b", "d"}
+    known, told = answering(monkeypatch, silent)
+    hosts = ("a", "b", "c", "d")
+    assert known.lose_silent(fake_mpi("hydra"), hosts, (), None)
+    assert known.gone == dict.fromkeys(("b", "d"), "ended with 255: no route")
+    assert len(told) == 2
+    assert "node b does not answer, and the run goes on without it: ended with 255" in told[0]
+    assert not known.lose_silent(fake_mpi("hydra"), hosts, (), None)
+    silent |= {"a", "c"}
+    with pytest.raises(EnvironmentLackingError, match="no node answers; a: ended with 255"):
+        known.lose_silent(fake_mpi("hydra"), hosts, (), None)
+
+
+def test_a_run_that_is_not_to_go_on_asks_no_node_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "words_of_ranks", lambda *_, **__: pytest.fail("asked"))
+    assert not Nodes(GPUS, lambda _: None).lose_silent(fake_mpi("hydra"), ("a", "b"), (), None)
+
+
 def test_alike_nodes_are_told_of_by_nothing_and_ranks_are_bound_on_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     known, told = on(monkeypatch, [look("n1"), look("n2", near={"0": [0, 1], "1": [6, 7]})])
     found = known.of(fake_mpi("hydra"), 4, ())

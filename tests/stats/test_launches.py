@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import linkgauge
 from linkgauge.app.cli import run_command
 from linkgauge.findings.read import facts_of
-from linkgauge.stats.launches import launch_names
+from linkgauge.stats.launches import Place, Places, launch_devices, launch_names
 from synthetic import make_case, make_run
 
 
@@ -54,3 +56,24 @@ def test_findings_and_advice_say_which_library(tmp_path: Path, capsys: pytest.Ca
     assert run_command(["advise", str(run), "--json"]) == 0
     (said,) = json.loads(capsys.readouterr().out)
     assert {said["best"], said["second"], *said["alike"]} - {""} == {"mpi mpich-5", "mpi openmpi-4"}
+
+
+@given(nodes=st.integers(2, 4), devices=st.integers(1, 3), shared=st.integers(1, 2), data=st.data())
+def test_a_launch_without_some_nodes_has_its_cases_in_the_places_of_the_whole_one(
+    nodes: int, devices: int, shared: int, data: st.DataObject
+) -> None:
+    def ranks(of: list[int]) -> list[dict[str, object]]:
+        places = [(f"n{node}", device) for node in of for device in range(devices) for _ in range(shared)]
+        return [{"rank": r, "host": host, "device_ordinal": device} for r, (host, device) in enumerate(places)]
+
+    gone = data.draw(st.sets(st.integers(0, nodes - 1), min_size=1, max_size=nodes - 1))
+    left = [node for node in range(nodes) if node not in gone]
+    numbers = [node * devices + device for node in left for device in range(devices) for _ in range(shared)]
+    part = {"launch": 1, "ranks": ranks(left), "extra": json.dumps({"places": numbers})}
+    whole = {"launch": 0, "ranks": ranks(list(range(nodes))), "extra": "{}"}
+    case = data.draw(st.lists(st.sampled_from(sorted(set(numbers))), min_size=1, max_size=4, unique=True))
+    wanted = [Place(f"n{number // devices}", number % devices) for number in case]
+    assert list(Places([whole, part]).of(1, case)) == wanted
+    for launches in ([whole, part], [part]):
+        known = launch_devices(launches)
+        assert [Place(str(known[n]["host"]), int(str(known[n]["device_ordinal"]))) for n in case] == wanted

@@ -56,7 +56,8 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         return 0
     devices = find_devices(asked.devices)
     reporter = reporter_for()
-    nodes = Nodes(devices, reporter.note, switches=_switches(asked.fabric), look=not dry_run)
+    switches = _switches(asked.fabric)
+    nodes = Nodes(devices, reporter.note, switches=switches, look=not dry_run, keep_going=bool(asked.keep_going))
     plan = asked_plan(asked, given, devices.kind)
     prepared = _prepared(asked, plan, devices, given, nodes)
     if dry_run:

@@ -16,7 +16,7 @@ from linkgauge.model.case import STATUSES
 from linkgauge.plan.environment import is_stand_in
 from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.run.devices import find_devices
-from linkgauge.run.fallback import started_in, taken_of
+from linkgauge.run.fallback import end_of, started_in, taken_of
 from linkgauge.run.hosts import asked_hosts, hosts_of_job
 from linkgauge.run.info import now, run_info
 from linkgauge.run.measure import measure, whole_again
@@ -87,7 +87,10 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     limit = None if limit_s is None else TimeLimit.of(limit_s, began)
     asked_then = folder.info.get("asked", {})
     choices = asked_then.get("library_choices", False)
-    nodes = Nodes(devices, reporter.note)
+    nodes = Nodes(devices, reporter.note, keep_going=bool(asked.keep_going))
+    for settings in {one.planned.settings for one in pending if one.planned.settings.hosts}:
+        mpi = mpis[settings.mpi if settings.mpi_asked else end_of(taken, settings.mpi)]
+        nodes.lose_silent(mpi, settings.hosts, settings.launcher_args, None)
     prepared = Prepared(
         pending,
         devices,

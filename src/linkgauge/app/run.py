@@ -145,6 +145,12 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     help="Failures of a transport's cases after which its rest is skipped.",
 )
 @option(
+    "--keep-going",
+    metavar="nodes",
+    panel=_RUN,
+    help="nodes: go on without nodes that do not answer, before the run or in it; what needs them is skipped.",
+)
+@option(
     "--with",
     "peers",
     multiple=True,
@@ -228,6 +234,7 @@ class Asked:
     time_limit: str | None = None
     memory_limit: str | None = None
     max_failures: int = _MAX_FAILURES
+    keep_going: str | None = None
     system: str | None = None
     concurrent_pairs: bool = False
     exchanged: bool = False
@@ -251,6 +258,8 @@ class Asked:
                 raise UsageError(f"{name} '{word}': expected one of {', '.join(known)}")
             if word is not None and (self.resume or self.from_run):
                 raise UsageError(f"{name} is of a new plan: leave it out with --resume and --from")
+        if self.keep_going not in (None, "nodes"):
+            raise UsageError(f"--keep-going '{self.keep_going}': expected nodes")
         if self.threads and (self.nodes or self.hosts):
             raise UsageError("--threads is one process: leave out --nodes and --hosts, or --threads")
         if self.resume is not None and self.nodes:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _NOT_OF_A_SEARCH = (
     "from_run", "cases", "resume", "retry", "force", "repeat", "time_limit", "peers", "library_choices", "report",
     "dry_run", "as_json", "full", "quick", "plan", "system", "exchanged", "concurrent_pairs", "max_failures",
+    "keep_going",
 )  # fmt: skip
 _SEARCH = "The search"
 

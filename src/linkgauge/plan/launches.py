@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
@@ -76,6 +76,18 @@ class LaunchSettings:
             "mode": "threads" if self.threads else "processes",
             "peer_access": self.peer_access,
         }
+
+    def without(self, gone: Collection[str]) -> LaunchSettings:
+        """The settings on those of the hosts that are not among `gone`; places keep their numbers."""
+        each = self.ranks // max(len(self.hosts), 1)
+        ranks = [rank for rank in range(self.ranks) if self.hosts[rank // each] not in gone]
+        lists = self.bind.split(":")
+        return dataclasses.replace(
+            self,
+            hosts=tuple(host for host in self.hosts if host not in gone),
+            devices=tuple(self.devices[rank] for rank in ranks),
+            bind=":".join(lists[rank] for rank in ranks) if len(lists) == self.ranks > 1 else self.bind,
+        )
 
     def launch_key(self, mpi_build: str) -> str:
         """Hash of the contents: 16 hexadecimal digits."""

@@ -115,10 +115,10 @@ def _ended_by(runner: Runner) -> str:
 
 
 def exit_status(runner: Runner) -> int:
-    """130 interrupted, 5 where no launch could be started, 4 where cases failed, else 0."""
+    """130 interrupted, 5 where no launch could be started, 4 where cases failed or nodes were lost, else 0."""
     if runner.interrupted:
         return Exit.INTERRUPTED
     failed = sum(runner.counts.get(status, 0) for status in FAILED)
     if runner.last_start_problem and not runner.launches_started:
         raise EnvironmentLackingError(f"nothing could be measured: {runner.last_start_problem}")
-    return Exit.SOME_FAILED if failed else Exit.DONE
+    return Exit.SOME_FAILED if failed or runner.lost_nodes else Exit.DONE

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
@@ -32,6 +33,9 @@ from linkgauge.system.switches import Switches, of_addresses, of_slurm
 
 _LOOK = (sys.executable, "-m", "linkgauge.run.nodes")
 _TIMEOUT_S = 120
+# Of a node that is asked alone whether it answers: ssh by itself waits for two minutes.
+_ONE_TIMEOUT_S = 30
+_AT_ONCE = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,12 +88,15 @@ class Nodes:
         switches: Switches | None = None,
         *,
         look: bool = True,
+        keep_going: bool = False,
     ) -> None:
         """Take this node's devices, who is told how nodes differ, and which switches nodes hang on where it was given.
 
         `before`, of tests only: what the ranks' command begins with. Nodes are then always looked at. Without `look`
-        nothing is started, and they are taken to be as this one.
+        nothing is started, and they are taken to be as this one. `keep_going`: without nodes that do not answer.
         """
+        self._keep_going = keep_going
+        self.gone: dict[str, str] = {}  # hosts that the run goes on without, and why
         self._look = look
         self._devices = devices
         self._switches = switches
@@ -129,6 +136,37 @@ class Nodes:
                 _check(node, self._devices)
             self._known[key] = found
         return self._known[key]
+
+    def lose_silent(
+        self, mpi: MpiInstallation, hosts: Sequence[str], launcher_args: Sequence[str], folders: PrivateFolders | None
+    ) -> bool:
+        """Add to `gone` the hosts on which no rank can be started; whether there are any that were not there.
+
+        Each is asked alone, by the launches' own launcher, many at a time. EnvironmentLackingError where none answers.
+        """
+        asked = [host for host in hosts if host not in self.gone]
+        if not self._keep_going or not self._look or not asked:
+            return False
+        command = [*self._before, *_LOOK, self._devices.kind, str(self._devices.count)]
+        own = folders or PrivateFolders()
+
+        def why_silent(at: int) -> str:
+            said = words_of_ranks(mpi, 1, command, launcher_args, own, _ONE_TIMEOUT_S, (asked[at],), number=-2 - at)
+            return said if isinstance(said, str) else ""
+
+        try:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                told = dict(zip(asked, pool.map(why_silent, range(len(asked))), strict=True))
+        finally:
+            if folders is None:
+                own.close()
+        found = {host: why for host, why in told.items() if why}
+        if len(found) == len(asked):
+            raise EnvironmentLackingError(f"no node answers; {asked[0]}: {found[asked[0]]}")
+        for host, why in found.items():
+            self._note(f"warning: node {host} does not answer, and the run goes on without it: {why}")
+        self.gone |= found
+        return bool(found)
 
     def switches(self, nodes: Sequence[Node]) -> Switches | None:
         """Which switches these nodes hang on: as given, as Slurm tells them or its controller; None: nobody says."""

@@ -22,7 +22,7 @@ from linkgauge.run.mpi_library import MpiInstallation, default_installation, fin
 from linkgauge.run.nodes import Nodes, least
 from linkgauge.run.prepared import Pending, Prepared
 from linkgauge.run.runner import FAILED
-from linkgauge.run.spec import AFTER_FAILURES, CaseEntry
+from linkgauge.run.spec import AFTER_FAILURES, NODE_LEFT_OUT, CaseEntry
 from linkgauge.run.transports import absent_transports
 
 if TYPE_CHECKING:
@@ -82,8 +82,21 @@ def _mpis_or_threads(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan
 def prepare(plan: Plan, devices: DeviceSet, given: Sequence[MpiInstallation], nodes: Nodes | None = None) -> Prepared:
     """Expand and group a plan for these devices, as all nodes have them; without `nodes` for this one alone."""
     plan, mpis, without = _mpis_or_threads(plan, given)
+    plan = _on_nodes_that_answer(plan, mpis, nodes)
     machine = machine_of(plan.launches, devices, mpis, nodes, without)
     return made_for(plan, expand(plan, machine), devices, machine, mpis, nodes, without)
+
+
+def _on_nodes_that_answer(plan: Plan, mpis: Mapping[str, MpiInstallation], nodes: Nodes | None) -> Plan:
+    """The plan for the nodes that answer, where a run is to go on without the others."""
+    if nodes is None:
+        return plan
+    for table in plan.launches:
+        if table.hosts:
+            nodes.lose_silent(mpis[table.mpi], table.hosts, table.launcher_args, None)
+    there = (tuple(host for host in table.hosts if host not in nodes.gone) for table in plan.launches)
+    tables = (dataclasses.replace(table, hosts=hosts) for table, hosts in zip(plan.launches, there, strict=True))
+    return dataclasses.replace(plan, launches=tuple(tables))
 
 
 def machine_of(
@@ -100,9 +113,10 @@ def machine_of(
     machine = dataclasses.replace(machine, nodes=max([1, *(len(one.hosts) for one in launches)]))
     if nodes is not None:
         for one in launches:
-            ranks = devices.count * max(len(one.hosts), 1)
-            found = nodes.of(mpis.get(one.mpi), ranks, one.launcher_args, one.hosts)
-            machine = dataclasses.replace(least(machine, found), above=nodes.above(found, one.hosts) or machine.above)
+            hosts = tuple(host for host in one.hosts if host not in nodes.gone)
+            ranks = devices.count * max(len(hosts), 1)
+            found = nodes.of(mpis.get(one.mpi), ranks, one.launcher_args, hosts)
+            machine = dataclasses.replace(least(machine, found), above=nodes.above(found, hosts) or machine.above)
     return machine
 
 
@@ -157,6 +171,7 @@ def prepare_from(
     if not chosen:
         raise UsageError(f"--cases failed: no case of {run.path} has failed")
     plan, mpis, without = _mpis_or_threads(plan, given)
+    plan = _on_nodes_that_answer(plan, mpis, nodes)
     machine = machine_of(plan.launches, devices, mpis, nodes, without)
     planned = []
     for case in chosen.values():
@@ -196,8 +211,8 @@ def resumed_pending(
 ) -> list[Pending]:
     """What is left of a run, in launches of numbers that it has not used.
 
-    Cases without a status and those skipped after failures are measured, as a new attempt where an earlier one left a
-    record; other statuses stand unless named in `retry` (docs/definitions.md, Resume).
+    Cases without a status and those skipped after failures or for want of a node are measured, as a new attempt where
+    an earlier one left a record; other statuses stand unless named in `retry` (docs/definitions.md, Resume).
     """
     origin = {int(number): int(planned) for number, planned in relaunched.items()}
     highest = max([len(launches) - 1, *origin])
@@ -207,7 +222,7 @@ def resumed_pending(
         highest = max(highest, row.launch)
         key = (origin.get(row.launch, row.launch), _planned_key(row.case, row.case_key, row.record))
         attempts[key] = max(attempts.get(key, -1), row.attempt)
-        again = row.status is None or row.status in retry or _after_failures(row.record)
+        again = row.status is None or row.status in retry or _to_be_had(row.record)
         if not again:
             done.add(key)
     pending, number = [], highest + 1
@@ -250,8 +265,8 @@ def _evidence(record: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _after_failures(record: Mapping[str, Any]) -> bool:
-    return record.get("status") == "skipped" and AFTER_FAILURES in _evidence(record)
+def _to_be_had(record: Mapping[str, Any]) -> bool:
+    return record.get("status") == "skipped" and not {AFTER_FAILURES, NODE_LEFT_OUT}.isdisjoint(_evidence(record))
 
 
 def resumed_mpis(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
+from linkgauge.model.beside import loads_of
 from linkgauge.plan.curves import Curves
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, with_other_mpi
 from linkgauge.plan.machine import PlanMachine
@@ -55,6 +56,28 @@ class Pending:
         known = {**self.entries, **{key: entry for key, (entry, _) in self.held.items()}}
         self.entries = dict(sorted(known.items(), key=lambda item: item[1].index))
         self.held = {}
+
+    def leave_out(self, gone: Mapping[str, str]) -> list[tuple[CaseEntry, str]]:
+        """Go on without the hosts that are `gone`; returns the entries that need one, taken out, each with its host."""
+        found = [(entry, host) for entry in self.entries.values() if (host := self.needs(entry, gone))]
+        for entry, _ in found:
+            del self.entries[entry.key]
+        settings = self.planned.settings
+        if not gone.keys().isdisjoint(settings.hosts):
+            self.planned = dataclasses.replace(self.planned, settings=settings.without(gone))
+        return found
+
+    def needs(self, entry: CaseEntry, gone: Container[str]) -> str:
+        """The first of the hosts that are `gone` which an entry has ranks on; empty where it has on none."""
+        settings = self.planned.settings
+        places = tuple(dict.fromkeys(settings.devices))
+        jobs = (entry.case, *(load.case for load in loads_of(entry.case.beside)))
+        hosts = (
+            settings.hosts[places.index(one) * len(settings.hosts) // len(places)]
+            for job in jobs
+            for one in job.devices
+        )
+        return next((host for host in hosts if host in gone), "") if settings.hosts else ""
 
     def move(
         self, mpi: MpiInstallation | None, machine: PlanMachine, why_threads: str, *, may_hold_all: bool = False

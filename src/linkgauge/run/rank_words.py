@@ -32,13 +32,15 @@ def words_of_ranks(
     folders: PrivateFolders | None = None,
     timeout_s: float = 30,
     hosts: Sequence[str] = (),
+    number: int = _NUMBER,
 ) -> list[Any] | str:
     """What so many ranks of a command said, in no order; or in one sentence why they could not be started.
 
-    `folders`: those of this process, where it has any in use.
+    `folders`: those of this process, where it has any in use. `number`: below 0, another one than that of any other
+    such start that goes on meanwhile.
     """
     own = folders or PrivateFolders()
-    launch = own.launch(_NUMBER)
+    launch = own.launch(number)
     try:
         request = LaunchRequest(
             ranks=ranks,

@@ -29,12 +29,20 @@ from linkgauge.run.launch import Launch, LaunchEnd
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.library_choice import Choices, log_environment
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.nodes import Nodes, cores_there
+from linkgauge.run.nodes import Node, Nodes, cores_there
 from linkgauge.run.outcome import point_of
 from linkgauge.run.prepared import WORKER, Pending, Prepared
 from linkgauge.run.private_folder import PrivateFolders
 from linkgauge.run.reporter import Reporter, RunState
-from linkgauge.run.spec import AFTER_FAILURES, BROKEN, ENDED_BY_TIME, CaseEntry, WorkerSpec, entry_of
+from linkgauge.run.spec import (
+    AFTER_FAILURES,
+    BROKEN,
+    ENDED_BY_TIME,
+    NODE_LEFT_OUT,
+    CaseEntry,
+    WorkerSpec,
+    entry_of,
+)
 from linkgauge.run.time_limit import SHORTEST_TURN_S, TimeLimit
 from linkgauge.run.watch import LaunchWatch
 from linkgauge.store.folder import RunFolder
@@ -88,6 +96,11 @@ class Runner:
         return self._signal
 
     @property
+    def lost_nodes(self) -> bool:
+        """Whether the run went on without some of its nodes."""
+        return bool(self._nodes.gone)
+
+    @property
     def left(self) -> int:
         """Cases that have no status."""
         return sum(len(one.entries) + len(one.held) for one in self._pending)
@@ -102,6 +115,7 @@ class Runner:
         )
         ending = {signal.SIGINT, signal.SIGTERM, *interrupts.heeded()}
         previous = {number: signal.signal(number, self._on_signal) for number in ending}
+        self._leave_out_gone()
         try:
             if limit is None:
                 self._take_turns(self._pending)
@@ -199,12 +213,19 @@ class Runner:
             if end.ended == ENDED_BY_TIME:
                 return
             if end.started and end.status and not self._ended_with_the_run(end):
-                self._blame(one, end)
+                lost = self._find_lost(one)
+                self._blame(one, end, lost=lost)
+                if lost:
+                    self._leave_out_gone()
             elif not end.started:
                 if self._stopping():
                     self._reporter.note(f"the ranks of launch {one.number} had not met when the run was ended")
                     return
                 self.last_start_problem = _start_problem(end)
+                if self._find_lost(one):
+                    self._leave_out_gone()
+                    self._relaunch(one)
+                    continue
                 first = first or end
                 start_failures += 1
                 chance = self._by_chance(one, end)
@@ -221,6 +242,29 @@ class Runner:
                 return
             self._skip_exhausted(one)
             if one.entries:
+                self._relaunch(one)
+
+    def _find_lost(self, one: Pending) -> bool:
+        """Whether nodes of a launch do not answer, where the run is to go on without them."""
+        settings = one.planned.settings
+        if not settings.hosts or self._stopping():
+            return False
+        mpi = self._fallback.mpis[settings.mpi]
+        return self._nodes.lose_silent(mpi, settings.hosts, settings.launcher_args, self._folders)
+
+    def _leave_out_gone(self) -> None:
+        """Skip what needs a node that is gone. A resumed run may have again what it went on without before."""
+        before = self._folder.info.get("nodes_left_out", {})
+        asked = {host for one in self._pending for host in one.planned.settings.hosts}
+        gone = {host: why for host, why in before.items() if host not in asked} | self._nodes.gone
+        if gone != before:
+            self._folder.update_info({"nodes_left_out": gone})
+        for one in self._pending:
+            left_out = one.leave_out(self._nodes.gone)
+            for entry, host in left_out:
+                reason = f"node {host} does not answer: {self._nodes.gone[host]}"
+                self._status(entry, one.number, one.planned.repeat, "skipped", reason, {NODE_LEFT_OUT: host})
+            if left_out and not one.launched:  # what is skipped is of no launch, which would have fewer ranks
                 self._relaunch(one)
 
     def _by_chance(self, one: Pending, end: LaunchEnd) -> bool:
@@ -310,6 +354,7 @@ class Runner:
             if self._stopping():
                 return
             one = Pending.of(planned, entries, self._next_number)
+            one.leave_out(self._nodes.gone)
             self._next_number += 1
             spec, mpi, env, folders = self._prepare(one)
             journal = Path(spec.journal).with_name(f"choices-{one.number:05d}.lgj")
@@ -331,17 +376,29 @@ class Runner:
             problem = f"; it ended early: {_start_problem(end)}" if end.status or not end.started else ""
             self._reporter.note(f"what NCCL chose is known of {told} measured cases{problem}")
 
+    def _nodes_of(self, one: Pending) -> tuple[Node, ...]:
+        while True:
+            settings = one.planned.settings
+            mpi = None if settings.threads else self._fallback.mpis[settings.mpi]
+            try:
+                return self._nodes.of(mpi, settings.ranks, settings.launcher_args, settings.hosts, self._folders)
+            except EnvironmentLackingError:
+                if not self._find_lost(one):
+                    raise
+                self._leave_out_gone()
+
     def _prepare(self, one: Pending) -> tuple[WorkerSpec, MpiInstallation | None, dict[str, str], Any]:
+        nodes = self._nodes_of(one)
         settings = one.planned.settings
         folders = self._folders.launch(one.number)
         mpi = self._fallback.mpis[settings.mpi] if not settings.threads else None
         build = mpi.build if mpi is not None else ""
-        nodes = self._nodes.of(mpi, settings.ranks, settings.launcher_args, settings.hosts, self._folders)
         if nodes:
             cores = cores_there(nodes, settings.bind, settings.devices, self._devices.ordinals)
-            switches = self._nodes.switches(nodes)
-            known = {} if switches is None else {"switches": switches.plain()}
-            self._folder.update_info({"nodes": [node.plain() for node in nodes], **known})
+            if not self._nodes.gone or "nodes" not in self._folder.info:  # else those of the whole run are there
+                switches = self._nodes.switches(nodes)
+                known = {} if switches is None else {"switches": switches.plain()}
+                self._folder.update_info({"nodes": [node.plain() for node in nodes], **known})
         else:
             cores = cores_by_rank(settings.bind, settings.devices, self._devices.infos)
         limit = self._prepared.time_limit
@@ -391,6 +448,8 @@ class Runner:
                          "library": str(mpi.library), "launcher": str(mpi.launcher), "build": mpi.build}  # fmt: skip
         return {
             "mpi": described,
+            # The device of each rank as cases number it, where that is not the rank's own number.
+            **({"places": settings.devices} if self._nodes.gone else {}),
             "env": shown(settings.env),
             "derived_env": shown(settings.derived_env),
             "job_env": [{"devices": devices, "env": dict(env)} for devices, env in settings.job_env],
@@ -445,7 +504,10 @@ class Runner:
         if entry is not None and "reason" in header:  # else it is another case of the launch, which has its own status
             self._status(entry, one.number, one.planned.repeat, "skipped", header["reason"], header["evidence"])
 
-    def _blame(self, one: Pending, end: LaunchEnd) -> None:
+    def _blame(self, one: Pending, end: LaunchEnd, *, lost: bool = False) -> None:
+        """Give the case in hand its status. One that has no rank on a node that was `lost` is measured again."""
+        if lost and end.blamed is not None and not one.needs(end.blamed, self._nodes.gone):
+            return
         if end.blamed is None:
             if one.entries and not self._stopping():
                 self._reporter.note(f"the ranks ended between two cases, {end.reason}: a fresh launch goes on")

@@ -20,7 +20,9 @@ from linkgauge.plan.curves import Step
 BROKEN = ("failed", "hung", "crashed", "corrupt")  # what counts against a transport: a slow case says nothing
 ENDED_BY_TIME = "time"  # a launch's end record: the next case would not have been over in time
 
-AFTER_FAILURES = "after_failures"  # evidence of a skipped case: so many of its transport had failed; resume measures it
+# Evidence of skipped cases that resume measures: so many of its transport had failed, or a node of it did not answer.
+AFTER_FAILURES = "after_failures"
+NODE_LEFT_OUT = "node_left_out"
 
 
 @dataclasses.dataclass(frozen=True)

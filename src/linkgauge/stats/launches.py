@@ -32,17 +32,30 @@ def launch_names(launches: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> 
 def launch_devices(launches: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
     """Return a rank's entry for each device, by the number that cases use.
 
-    That is the ordinal as long as no two hosts have one alike; else devices are numbered through in the order of ranks.
+    That is the ordinal as long as no two hosts have one alike; else devices are numbered through in the order of ranks,
+    or as a launch says that went on without some nodes.
     """
     found: dict[Place, Mapping[str, Any]] = {}
+    told: dict[int, Mapping[str, Any]] = {}
     for launch in launches:
-        for rank in sorted(launch.get("ranks") or [], key=lambda r: r.get("rank") or 0):
+        ranks, numbers = _in_order(launch.get("ranks")), _numbers(launch)
+        told |= dict(zip(numbers, ranks, strict=False))
+        for rank in () if numbers else ranks:
             ordinal = rank.get("device_ordinal")
             if ordinal is not None:
                 found.setdefault(Place(str(rank.get("host") or ""), int(ordinal)), rank)
     if len({place.device for place in found}) == len(found):
-        return {place.device: rank for place, rank in found.items()}
-    return dict(enumerate(found.values()))
+        return told | {place.device: rank for place, rank in found.items()}
+    return told | dict(enumerate(found.values()))
+
+
+def _in_order(ranks: Sequence[Mapping[str, Any]] | None) -> list[Mapping[str, Any]]:
+    return sorted(ranks or [], key=lambda rank: rank.get("rank") or 0)
+
+
+def _numbers(launch: Mapping[str, Any]) -> list[int]:
+    """The device of each rank as cases number it, of a launch that says so: it has not all nodes of its run."""
+    return list(json_object(launch.get("extra")).get("places") or ())
 
 
 class Places:
@@ -50,10 +63,11 @@ class Places:
 
     def __init__(self, launches: Iterable[Mapping[str, Any]]) -> None:
         """Take the rows of a run's launches."""
-        self._ranks = {
-            launch.get("launch"): sorted(launch.get("ranks") or [], key=lambda r: r.get("rank") or 0)
-            for launch in launches
-        }
+        self._ranks: dict[object, list[Mapping[str, Any]]] = {}
+        self._numbers: dict[object, list[int]] = {}
+        for launch in launches:
+            self._ranks[launch.get("launch")] = _in_order(launch.get("ranks"))
+            self._numbers[launch.get("launch")] = _numbers(launch)
         self._known: dict[tuple[object, tuple[int, ...]], tuple[Place, ...]] = {}
 
     @property
@@ -68,7 +82,7 @@ class Places:
         """
         key = (launch, tuple(devices))
         if key not in self._known:
-            self._known[key] = _places(self._ranks.get(launch) or [], key[1])
+            self._known[key] = _places(self._ranks.get(launch) or [], key[1], self._numbers.get(launch) or [])
         return self._known[key]
 
     def of_row(self, row: Mapping[str, Any]) -> tuple[Place, ...]:
@@ -81,13 +95,14 @@ def nodes_of(places: Iterable[Place]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(place.node for place in places))
 
 
-def _places(ranks: Sequence[Mapping[str, Any]], devices: Sequence[int]) -> tuple[Place, ...]:
+def _places(ranks: Sequence[Mapping[str, Any]], devices: Sequence[int], numbers: Sequence[int]) -> tuple[Place, ...]:
     of_device: dict[int, list[Place]] = {}
-    for rank in ranks:
+    for at, rank in enumerate(ranks):
         if rank.get("device_ordinal") is not None:
             ordinal = int(rank["device_ordinal"])
-            of_device.setdefault(ordinal, []).append(Place(str(rank.get("host") or ""), ordinal))
-    if not of_device.keys() >= set(devices):  # numbered through
+            number = numbers[at] if at < len(numbers) else ordinal
+            of_device.setdefault(number, []).append(Place(str(rank.get("host") or ""), ordinal))
+    if not numbers and not of_device.keys() >= set(devices):  # numbered through
         numbered = launch_devices([{"ranks": ranks}])
         of_device = {n: [Place(str(r.get("host") or ""), int(r["device_ordinal"]))] for n, r in numbered.items()}
     used: dict[int, int] = {}

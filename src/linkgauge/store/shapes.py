@@ -49,6 +49,7 @@ INFO = table(
             {"source": text, "above": mapping(each(text)), "rates": mapping(number(1.0, 1e18))},
             needed=("source", "above"),
         ),
+        "nodes_left_out": TEXTS,
         "relaunched": mapping(NUMBER_OF_LAUNCH, numeral),
         "resumed": each(anything),
         "clock": OBJECT,
@@ -80,7 +81,9 @@ LAUNCH_TEXTS = {
     "env": maybe(TEXTS),
     "versions": maybe(TEXTS),
     "clock": maybe(table({"resolution_ns": _TICK, "event_resolution_ns": _TICK})),
-    "extra": maybe(table({"launch_key_contents": maybe(table({"env": maybe(TEXTS)}))})),
+    "extra": maybe(
+        table({"launch_key_contents": maybe(table({"env": maybe(TEXTS)})), "places": maybe(each(whole(0)))})
+    ),
 }
 """Columns of launches that are JSON texts."""
 

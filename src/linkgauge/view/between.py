@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from linkgauge.stats.alike import numbers_text
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
@@ -28,6 +29,15 @@ def places_line(kinds: Kinds) -> str:
     words = [f"{numbers_text(numbers)} on {host}" for host, numbers in list(of_host.items())[: 2 * _SHOWN]]
     more = f" and {len(of_host) - len(words)} nodes more" if len(of_host) > len(words) else ""
     return f"devices are {', '.join(words)}{more}"
+
+
+def lost_line(info: Mapping[str, Any]) -> str:
+    """Return which nodes a run went on without, and why the first one; empty where it did with all."""
+    lost = dict(info.get("nodes_left_out") or {})
+    if not lost:
+        return ""
+    why = next(iter(lost.values()))
+    return f"without {', '.join(lost)}, which did not answer{f' ({why})' if why else ''}"
 
 
 def between_lines(crossings: Iterable[Crossing]) -> list[str]:

@@ -6,7 +6,8 @@ Each line is a run of linkgauge between namespaces (tests/cluster), MPICH by lib
 algorithm chosen by MPICH's own switch. `simulate`: eight nodes, two a switch, a switch's uplink as narrow as a node's
 link; the library's factor is of the same pattern on two nodes of different switches. That the algorithm was taken is
 told by the bytes that the shapers of a switch's uplink counted. `jobs`: slow-downs beside loads on other nodes. `slow`:
-nine nodes on three switches, of which one node's or one switch's link is slow.
+nine nodes on three switches, of which one node's or one switch's link is slow, and four nodes of two links, of which
+one node's second is down.
 """
 
 from __future__ import annotations
@@ -152,17 +153,23 @@ def slow_parts(out: Path, rate: float) -> None:
     from linkgauge.findings.subjects import load_subjects
 
     sound = Layout(((3, 3, 3),), rate=rate * MBIT, switch_rate=rate * MBIT)
-    planted = [{}, *({name: share} for share, names in ((0.6, ("n0", "n4", "n8")), (0.5, ("s0", "s1", "s2")))
-                     for name in names)]  # fmt: skip
+    railed = Layout(((4,),), rate=rate * MBIT, rails=2, lossless=True)
+    planted: list[tuple[Layout, dict[str, float]]] = [(sound, {}), (railed, {})]
+    planted += [(sound, {name: share}) for share, names in ((0.6, ("n0", "n4", "n8")), (0.5, ("s0", "s1", "s2")))
+                for name in names]  # fmt: skip
+    planted += [(railed, {f"{node}.1": 0.0}) for node in ("n0", "n1", "n2")]
     print("| slow | told as a fault |")
     print("| --- | --- |", flush=True)
-    for number, slow in enumerate(planted):
-        layout = dataclasses.replace(sound, slow=slow)
-        fabric = out / "fabric-slow"
-        fabric.write_text(sound.fabric_file())
+    for number, (whole, slow) in enumerate(planted):
+        layout = dataclasses.replace(whole, slow=slow)
+        words = ["--pattern", "unidirectional", "--pairs", "all", "--size", "1MiB"]
+        if whole is railed:  # Open MPI's tcp takes all interfaces
+            words += ["--mpi", "openmpi", "--window", "4", "--stop-samples", "12"]
+        else:
+            fabric = out / "fabric-slow"
+            fabric.write_text(sound.fabric_file())
+            words += ["--stop-samples", "3", "--fabric", str(fabric)]
         with Cluster(layout) as cluster:
-            words = ["--pattern", "unidirectional", "--pairs", "all", "--size", "1MiB", "--stop-samples", "3",
-                     "--fabric", str(fabric)]  # fmt: skip
             run(cluster, out / f"slow-{number}", ",".join(layout.nodes), words)
         (subject,) = load_subjects([out / f"slow-{number}"])
         told = [one.sentence for one in slow_elements(subject.facts) if one.severity == "fault"]

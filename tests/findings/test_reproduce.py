@@ -17,6 +17,7 @@ from linkgauge.run.on_system import prepare_on
 from linkgauge.store.run import load
 from linkgauge.view import reproduce
 from linkgauge.view.figures import FIGURES
+from linkgauge.view.reproduce_settings import effects
 from synthetic import make_run
 from thorough import thorough
 
@@ -25,7 +26,8 @@ PAPERS = {"sc24": (13, 1), "infinity-fabric": (12, 2), "openpower": (15, 2), "ta
 SYSTEM = "p100-dgx-1"
 FORMS = {figure.draws: figure.name for figure in figures()}
 ALIKE = thorough("another figure is drawn in the same forms")
-NAMES = [pytest.param(figure.name, marks=[] if figure.name == FORMS[figure.draws] else ALIKE) for figure in figures()]
+DRAWN = [figure for figure in figures() if not figure.against]
+NAMES = [pytest.param(figure.name, marks=[] if figure.name == FORMS[figure.draws] else ALIKE) for figure in DRAWN]
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -122,3 +124,34 @@ def test_copies_by_way_of_each_device_are_asked_of_those_there_are() -> None:
     planned = prepare_on(plan, systems.load("hgx-h200-4"), [])
     ways = {(case.devices, case.via) for launch in planned.launches for case in launch.cases}
     assert ways == {((0, b), v) for b in (1, 2, 3) for v in (1, 2, 3) if b != v}
+
+
+def test_a_papers_settings_are_held_against_the_launches_without_and_unread_ones_are_told(tmp_path: Path) -> None:
+    case = Case("ccl", "allreduce", 1 << 20, 1 << 20, (0, 1))
+    environments = ({}, {"NCCL_IGNORE_CPU_AFFINITY": "1"}, {"NCCL_NET_GDR_LEVEL": "3"}, {"HSA_ENABLE_SDMA": "0"})
+    factors = iter([1.0] * 5 + [0.5] * 5 + [1.0] * 5 + [1.0] * 5)  # a launch after the other, five of each
+    launches = [{"launch_key": f"{n:016x}", "env": env, "mpi": {"name": "openmpi", "vendor": "openmpi"}}
+                for n, env in enumerate(environments)]  # fmt: skip
+    path = make_run(tmp_path / "run", cases=[case], repeats=5, launches=launches, samples=20,
+                    time_ns=lambda _: 1e6 * next(factors))  # fmt: skip
+    found = {one.setting: one for one in effects(load(path))}
+    affinity = found["NCCL_IGNORE_CPU_AFFINITY=1"]
+    assert (affinity.verdict, affinity.pairs, affinity.unread) == ("faster", 5, "")
+    assert affinity.shift is not None
+    assert affinity.shift.share == pytest.approx(-0.5, abs=0.02)
+    assert affinity.default_ns == pytest.approx(1e6, rel=0.03)
+    assert not found["NCCL_NET_GDR_LEVEL=3"].unread
+    assert found["HSA_ENABLE_SDMA=0"].unread == "HSA_ENABLE_SDMA is ROCm's: nothing here reads it"
+
+
+def test_reproduce_prints_what_settings_give(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = Case("ccl", "allreduce", 1 << 20, 1 << 20, (0, 1))
+    launches = [{"launch_key": "a" * 16, "env": {}}, {"launch_key": "b" * 16, "env": {"NCCL_NET_GDR_LEVEL": "3"}},
+                {"launch_key": "c" * 16, "env": {"MPICH_GPU_IPC_THRESHOLD": "1"}}]  # fmt: skip
+    path = make_run(tmp_path / "run", cases=[case], repeats=5, launches=launches, samples=20)
+    assert run_command(["reproduce", "sc24:settings", "--of", str(path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "NCCL_NET_GDR_LEVEL=3 ccl allreduce 1 MiB 0-1" in said
+    assert "5 pairs" in said
+    assert "MPICH_GPU_IPC_THRESHOLD is Cray MPICH's: nothing here reads it" in said
+    assert "NCCL_NCHANNELS_PER_PEER=32 3.5x" in said  # the paper's

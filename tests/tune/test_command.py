@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from linkgauge.tune.exports import files, launcher_line, tuner_rows
 from linkgauge.tune.page import sentence
 from linkgauge.tune.record import Config, Outcome
 from linkgauge.tune.search import Factor
+from synthetic import make_run
 
 FOR = ["tune", "--pattern", "allreduce", "--transport", "mpi", "--devices", "host:2"]
 ASKED = [*FOR, "--size", "8"]
@@ -90,3 +93,49 @@ class NothingIsMeasured:
 def test_why_nothing_could_be_measured_is_the_answer() -> None:
     found = tune([Factor("NCCL_ALGO", ("Ring", "Tree"), False)], NothingIsMeasured())
     assert sentence(found, "this") == ("this: no launch of the default counts: skipped: ccl moves data between ranks.")
+
+
+def _search(folder: Path, **changed: Any) -> Path:
+    proved = {"environment": {"UCX_RNDV_THRESH": "16384"}, "proved": True, "problem": "", "pairs": 14,
+              "change": {"share": -0.48, "low": -0.5, "high": -0.46}, **changed}  # fmt: skip
+    unproved = {**proved, "environment": {"UCX_TLS": "tcp"}, "proved": False, "problem": "not seen to be read"}
+    found = {"subject": "mpi allreduce, alltoall of 4 MiB on 2 ranks", "confirmed": [proved, unproved]}
+    (folder / "tuned").mkdir(parents=True)
+    (folder / "tuned" / "tuned.json").write_text(json.dumps(found))
+    return folder
+
+
+def test_what_a_search_proved_is_advised_alone_and_beside_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search = _search(tmp_path / "search")
+    line = ("mpi allreduce, alltoall of 4 MiB on 2 ranks: export UCX_RNDV_THRESH=16384: -48 % of the time "
+            "(-50 to -46 %, 14 fresh pairs)\n")  # fmt: skip
+    assert cli.run_command(["advise", str(search)]) == 0
+    assert capsys.readouterr().out == line
+    assert cli.run_command(["advise", str(search), "--pattern", "alltoall"]) == 0
+    assert capsys.readouterr().out == line
+    assert cli.run_command(["advise", str(search), "--pattern", "halo"]) == 3
+    assert "No setting is proved" in capsys.readouterr().out
+    run = make_run(tmp_path / "run", samples=20)
+    assert cli.run_command(["advise", str(run), "--tuned", str(search), "--json"]) == 0
+    (*_, last) = json.loads(capsys.readouterr().out)
+    assert (last["task"], last["exports"]) == (line.partition(":")[0], [["UCX_RNDV_THRESH", "16384"]])
+
+
+@pytest.mark.parametrize(
+    "changed", [{"change": {"share": "x"}}, {"pairs": -1}, {"environment": {"A": 3}}, {"proved": 1}]
+)
+def test_a_strangers_search_is_refused_with_the_place(
+    changed: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run_command(["advise", str(_search(tmp_path / "search", **changed))]) == 2
+    error = capsys.readouterr().err
+    assert "tuned.json: confirmed[0]" in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_a_folder_without_a_search_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "run", samples=20)
+    assert cli.run_command(["advise", str(run), "--tuned", str(run)]) == 2
+    assert "expected the run folder of a search" in capsys.readouterr().err

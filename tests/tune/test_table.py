@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
 
 from linkgauge.app import cli
 from linkgauge.errors import UsageError
-from linkgauge.run.mpi_library import MpiInstallation, find_all
+from linkgauge.run.mpi_library import MpiInstallation, find_all, resolve
 from linkgauge.run.transports import absent_transports
 from linkgauge.tune.known import asked_of_ccl, asked_of_itself, by_mpi_t, by_network_library
+from linkgauge.tune.mpi_t import taken
 from linkgauge.tune.table import SEEN, Setting, libraries, library, read_library
 
 USABLE = {one.vendor: one for one in reversed(find_all()) if not one.problem}
@@ -122,3 +124,33 @@ def test_the_list_is_short_and_a_wrong_library_is_told(capsys: pytest.CaptureFix
     assert "HSA_ENABLE_SDMA" in capsys.readouterr().out
     assert cli.run_command(["tune", "--list", "ncll"]) == 2
     assert "did you mean 'nccl'" in capsys.readouterr().err
+
+
+def test_what_intel_mpi_complains_of_is_none_that_it_took() -> None:
+    said = [  # of 2021.18.1, I_MPI_DEBUG=10
+        "[0] MPI startup(): Intel(R) MPI Library, Version 2021.18.1  Build 20260626 (id: b44796a)",
+        "[0] MPI startup(): Incorrect algorithm: ALLREDUCE=99, will be ignored",
+        'MPI startup(): "zzz" shm transport is not supported. "bdw_sse" shm transport will be used.',
+        "[0] MPI startup(): I_MPI_SHM=zzz",
+        "[0] MPI startup(): I_MPI_SHM_OPT=intra",
+        "[0] MPI startup(): I_MPI_ADJUST_ALLREDUCE=99",
+        "[0] MPI startup(): I_MPI_ADJUST_ALLTOALL=2",
+        "[0] MPI startup(): I_MPI_FOO environment variable is not supported.",
+    ]
+    assert taken(said) == {"I_MPI_SHM_OPT": "intra", "I_MPI_ADJUST_ALLTOALL": "2"}
+
+
+def test_intel_mpi_tells_which_settings_it_takes() -> None:
+    places = [Path(one) for one in os.environ.get("LINKGAUGE_TEST_MPI", "").split(os.pathsep) if one]
+    mpi = next((one for place in places if (one := resolve(str(place))).vendor == "intel"), None)
+    if mpi is None:
+        pytest.skip("LINKGAUGE_TEST_MPI names no Intel MPI")
+    table = library("impi")
+    wrong = dataclasses.replace(table.setting("I_MPI_ADJUST_ALLREDUCE"), values=("2", "99"))
+    nothing = dataclasses.replace(wrong, name="I_MPI_NO_SUCH_THING")
+    number = dataclasses.replace(table.setting("I_MPI_SHM_CELL_FWD_SIZE"), values=("8192",))
+    found = asked_of_itself([wrong, nothing, number], by_mpi_t(mpi, log=True), mpi.title, SEEN["mpi_log"])
+    assert [one.values for one in found] == [("2",), (), ("8192",)]
+    assert found[2].told["8192"].startswith("I_MPI_SHM_CELL_FWD_SIZE -1 -> 8192")
+    assert "takes it as what it has without" in found[0].refused["99"]
+    assert "does not read it" in found[1].refused[""]

@@ -183,24 +183,43 @@ def baseline_command(runs: tuple[Path, ...], out: Path) -> None:
 @command("advise", help="Which transport for which pattern, devices and size, and the settings to export.")
 @argument("run", type=PATH, help="A run folder with several transports, paths or algorithms.")
 @option("--pattern", default="", help="Patterns, separated by commas; all by default.")
+@option(
+    "--tuned",
+    multiple=True,
+    type=PATH,
+    metavar="FOLDER",
+    help="A search's run folder (linkgauge tune): what it has proved, too; may be repeated.",
+)
 @_json
-def advise_command(run: Path, pattern: str, json: bool) -> int:
-    """Print the best mechanism by range of sizes, with its margin; says where it does not matter."""
+def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], json: bool) -> int:
+    """Print the best mechanism by range of sizes, with its margin; says where it does not matter.
+
+    Of a search's run folder it prints the settings that were proved there.
+    """
     from linkgauge.findings.advise import advise
     from linkgauge.findings.subjects import load_subjects
+    from linkgauge.tune.proved import is_search, proved_in
     from linkgauge.view import terminal
 
-    found = advise(load_subjects([run])[0].facts)
+    searched = is_search(run)
+    found = [] if searched else advise(load_subjects([run])[0].facts)
+    settings = [one for folder in (*((run,) if searched else ()), *tuned) for one in proved_in(folder)]
     if pattern:
         wanted = set(pattern.split(","))
         found = [one for one in found if one.task.split()[0] in wanted]
+        settings = [one for one in settings if wanted & {word.strip(",") for word in one.task.split()}]
     if json:
-        click.echo(json_module.dumps([dataclasses.asdict(one) for one in found], indent=1))
-    elif found:
+        click.echo(json_module.dumps([*map(dataclasses.asdict, found), *map(dataclasses.asdict, settings)], indent=1))
+        return 0 if found or settings else 3
+    if found:
         terminal.print_advice(terminal.console(), found)
-    else:
+    elif not searched:
         click.echo("No task of this run was measured by two transports or more: nothing to choose between.")
-    return 0 if found else 3
+    for one in settings:
+        click.echo(one.words)
+    if (searched or tuned) and not settings:
+        click.echo("No setting is proved to be faster than the library's own default.")
+    return 0 if found or settings else 3
 
 
 @command("reproduce", help="A paper's figures, measured here; without a figure, the list of them.")
@@ -250,6 +269,11 @@ def reproduce_command(
     from linkgauge.store.run import load
 
     loaded = load(of_run)
+    if one.against:
+        from linkgauge.view.reproduce_settings import effects
+
+        terminal.print_effects(screen, one, effects(loaded))
+        return status
     terminal.print_reproduced(screen, one, reproduce.measured(loaded, one))
     terminal.print_pictures(screen, reproduce.pictures(loaded, one, loaded.path))
     return status

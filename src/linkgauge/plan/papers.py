@@ -26,7 +26,8 @@ class Figure:
     `covers` are their numbers in the paper; none: a plan that is measured beside another figure's. `draws` names the
     pictures of `linkgauge plot`, in the paper's form. `estimator` is how the paper sums up a case's samples (mean,
     median, best), `unit` the one it prints. `ranks` is `each` where it is measured on 2, 3, ... devices, `via` where
-    copies go by way of each device. `nodes` is how many a faithful repetition needs.
+    copies go by way of each device. `nodes` is how many a faithful repetition needs. `against` names the launch without
+    settings where the paper tells what settings give: the others' times are held against its.
     """
 
     name: str  # PAPER:FIGURE
@@ -41,6 +42,7 @@ class Figure:
     ranks: str = ""
     via: str = ""
     nodes: int = 1
+    against: str = ""
 
     @property
     def paper(self) -> str:
@@ -68,7 +70,7 @@ class LeftOut:
 
 _OWN = {
     "covers": each(text), "draws": each(text), "estimator": text, "unit": text, "numbers": each(text), "ranks": text,
-    "via": text, "nodes": whole(1),
+    "via": text, "nodes": whole(1), "against": text,
 }  # fmt: skip
 _figure = only({**_OWN, **dict.fromkeys(PLAN, as_it_is), "case": each(table({}, as_it_is))})
 _paper = only(

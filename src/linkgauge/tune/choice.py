@@ -14,7 +14,7 @@ from linkgauge.run.prepared import Prepared
 from linkgauge.tune.known import Known, asked_of_ccl, asked_of_itself, by_mpi_t, by_network_library
 from linkgauge.tune.record import Config
 from linkgauge.tune.search import Factor
-from linkgauge.tune.table import SEEN, Library, Setting, libraries, library
+from linkgauge.tune.table import OF_MPI, SEEN, Library, Setting, libraries, library
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _of_cases(
 ) -> list[Setting]:
     patterns = {case.pattern for case in cases}
     nodes, gpus = len(settings.hosts) > 1, prepared.devices.kind != "host"
-    version = mpi.version if mpi is not None and table.seen == "mpi_t" else ""
+    version = mpi.version if mpi is not None and table.seen in OF_MPI else ""
     return [
         one
         for one in table.settings
@@ -108,8 +108,9 @@ def _of_cases(
 
 
 def _asked(table: Library, settings: Sequence[Setting], mpi: MpiInstallation | None) -> list[Known]:
-    if table.seen == "mpi_t" and mpi is not None:
-        return asked_of_itself(settings, by_mpi_t(mpi), mpi.title, "MPI_T")
+    if table.seen in OF_MPI and mpi is not None:
+        log = table.seen == "mpi_log"
+        return asked_of_itself(settings, by_mpi_t(mpi, log=log), mpi.title, SEEN[table.seen])
     if table.seen in NIC_LIBRARIES:
         return asked_of_itself(settings, by_network_library(table.seen, mpi), table.title, SEEN[table.seen])
     if table.seen == "nccl_log":

@@ -77,9 +77,9 @@ def asked_of_itself(settings: Sequence[Setting], read: Read, title: str, how: st
     return found
 
 
-def by_mpi_t(mpi: MpiInstallation) -> Read:
-    """MPI_T of an MPI library."""
-    return _reader("mpi_t.py", str(mpi.library))
+def by_mpi_t(mpi: MpiInstallation, *, log: bool = False) -> Read:
+    """MPI_T of an MPI library; with `log` what Intel MPI says when it is begun, too."""
+    return _reader("mpi_t.py", str(mpi.library), *(["log"] if log else []))
 
 
 def by_network_library(transport: str, mpi: MpiInstallation | None) -> Read:

@@ -1,7 +1,9 @@
-"""The control variables of an MPI library with their values, as a line of JSON: `python mpi_t.py LIBRARY`.
+"""The control variables of an MPI library with their values, as a line of JSON: `python mpi_t.py LIBRARY [log]`.
 
 A process of its own, without MPI_Init: MPI_T_init_thread may come before it (MPI 4.1, section 15.3.4), and then the
-library has read the environment. Handles and datatypes differ between ABIs, so a value is told by its bytes.
+library has read the environment. Handles and datatypes differ between ABIs, so a value is told by its bytes. Intel MPI
+says in a variable's description by which name its users know it, and gives no texts by MPI_T: with `log` the library is
+begun, and what it took is read in its own words.
 """
 
 from __future__ import annotations
@@ -9,9 +11,12 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import sys
+import tempfile
 
 _LONGEST = 1 << 16
+_ALIAS = re.compile(rb"@Alias:# *(\w+)")
 
 
 def values(library: ctypes.CDLL) -> dict[str, str]:
@@ -25,11 +30,12 @@ def values(library: ctypes.CDLL) -> dict[str, str]:
     found = {}
     for index in range(number.value):
         name, length = ctypes.create_string_buffer(_LONGEST), ctypes.c_int(_LONGEST)
-        rest = [ctypes.c_int() for _ in range(4)]
-        verbosity, bind, scope, described = (ctypes.byref(one) for one in rest)
+        about, described = ctypes.create_string_buffer(_LONGEST), ctypes.c_int(_LONGEST)
+        verbosity, bind, scope = (ctypes.byref(ctypes.c_int()) for _ in range(3))
         kind, enumeration = ctypes.c_void_p(), ctypes.c_void_p()
         if library.MPI_T_cvar_get_info(index, name, ctypes.byref(length), verbosity, ctypes.byref(kind),
-                                       ctypes.byref(enumeration), None, described, bind, scope):  # fmt: skip
+                                       ctypes.byref(enumeration), about, ctypes.byref(described), bind,
+                                       scope):  # fmt: skip
             continue
         handle, count = ctypes.c_void_p(), ctypes.c_int()
         if library.MPI_T_cvar_handle_alloc(index, None, ctypes.byref(handle), ctypes.byref(count)):
@@ -38,8 +44,41 @@ def values(library: ctypes.CDLL) -> dict[str, str]:
             continue
         content = ctypes.create_string_buffer(_LONGEST)
         if library.MPI_T_cvar_read(handle, content) == 0:
-            found[name.value.decode(errors="replace")] = _told(content.raw, count.value)
+            alias = _ALIAS.search(about.value)
+            known = alias[1] if alias is not None else name.value
+            found[known.decode(errors="replace")] = _told(content.raw, count.value)
     return found
+
+
+def taken_at_start(library: ctypes.CDLL) -> dict[str, str]:
+    """What Intel MPI says at I_MPI_DEBUG=10 that it was given, but for what it says that it does not heed."""
+    os.environ["I_MPI_DEBUG"] = "10"
+    own = os.dup(1)
+    with tempfile.TemporaryFile() as told:
+        os.dup2(told.fileno(), 1)
+        failed = library.MPI_Init(None, None)
+        if not failed:
+            library.MPI_Finalize()
+        ctypes.CDLL(None).fflush(None)
+        os.dup2(own, 1)
+        told.seek(0)
+        lines = told.read().decode(errors="replace").splitlines()
+    if failed:
+        raise OSError("MPI_Init fails")
+    return taken(lines)
+
+
+def taken(lines: list[str]) -> dict[str, str]:
+    """Name and value of each variable that the lines of Intel MPI's start list and do not complain of."""
+    set_there = (re.fullmatch(r".*: (I_MPI_\w+)=(.*)", line) for line in lines)
+    listed = {found[1]: found[2] for found in set_there if found}
+    doubts = [line for line in lines if re.search(r"ignored|not supported|[Ii]ncorrect|[Ii]nvalid", line)]
+
+    def heeded(name: str, value: str) -> bool:
+        words = (f'"{value}"', f" {name.removeprefix('I_MPI_ADJUST_')}={value},", f"{name} environment")
+        return not any(word in line for line in doubts for word in words)
+
+    return {name: value for name, value in listed.items() if heeded(name, value)}
 
 
 def _told(content: bytes, count: int) -> str:
@@ -50,4 +89,6 @@ def _told(content: bytes, count: int) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(values(ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_GLOBAL))))
+    opened = ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+    there = values(opened)
+    print(json.dumps(there | taken_at_start(opened) if sys.argv[2:] == ["log"] else there))

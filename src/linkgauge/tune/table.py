@@ -36,12 +36,15 @@ FOLDER = Path(__file__).parent / "settings"
 SCALES = ("names", "list", "linear", "log2")
 SEEN = {
     "mpi_t": "MPI_T",
+    "mpi_log": "its words at I_MPI_DEBUG=10",
     "nccl_log": "its log, 'set by environment'",
     "ucx": "its own table of options",
     "ofi": "fi_getparams",
     "no": "it does not tell",
 }
 """How a library is seen to have read a name."""
+OF_MPI = ("mpi_t", "mpi_log")
+"""Those by which an MPI library is asked itself."""
 
 
 @dataclasses.dataclass(frozen=True)

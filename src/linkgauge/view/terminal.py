@@ -21,6 +21,7 @@ from linkgauge.plan.papers import Figure, LeftOut
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
 from linkgauge.view.reproduce import Row
+from linkgauge.view.reproduce_settings import Effect
 
 _STYLES = {
     "fault": "bold red", "loss": "yellow", "note": "dim", "short": "bold red",
@@ -302,6 +303,30 @@ def print_pictures(out: Console, pictures: Sequence[tuple[Path | None, str]]) ->
 def print_numbers(out: Console, figure: Figure) -> None:
     """Print a figure's check numbers."""
     out.print(_text(f"{figure.name} ({figure.title}), {figure.estimator} in {figure.unit}; the paper:", "bold"))
+    for text in figure.numbers:
+        out.print(_text("  " + text))
+
+
+def print_effects(out: Console, figure: Figure, effects: Sequence[Effect]) -> None:
+    """Print what each setting gives over the default, above the paper's numbers; what nothing reads in one line."""
+    table = _table("setting", "case", "default", "with it", "95 % interval", "verdict")
+    for one in effects:
+        if one.unread:
+            continue
+        change = interval = "-"
+        if one.shift is not None:
+            change = f"{1 / (1 + one.shift.share):.2f}x"
+            interval = f"{1 / (1 + one.shift.high):.2f} to {1 / (1 + one.shift.low):.2f}, {one.pairs} pairs"
+        table.add_row(one.setting, _text(one.words), time_text(one.default_ns), change, interval, one.verdict)
+    if table.row_count:
+        out.print(table)
+    for why in dict.fromkeys(one.unread for one in effects if one.unread):
+        seen = [one for one in effects if one.unread == why and one.verdict not in ("no change seen", "cannot tell")]
+        odd = f"; yet {len(seen)} of its cases differ: launches do" if seen else ""
+        out.print(_text(f"{why}{odd}"))
+    if not effects:
+        out.print(_text("no case of these settings could be measured here: 'linkgauge show' says why"))
+    out.print(_text(f"{figure.name} ({figure.title}), median over median; the paper:", "bold"))
     for text in figure.numbers:
         out.print(_text("  " + text))
 

@@ -1,0 +1,82 @@
+"""What a search has proved, read back from its run folder: what `advise` names beside the best mechanisms."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+from linkgauge.errors import RunFolderError
+from linkgauge.model.shape import each, flag, label, mapping, maybe, number, read_json, table, text, whole
+from linkgauge.stats.compare import Shift
+
+FILE = Path("tuned") / "tuned.json"
+_MOST_BYTES = 1 << 24
+_LEAST = -1.0  # a share of the default's time, less 1
+_SHIFT = table(
+    {"share": number(_LEAST), "low": number(_LEAST), "high": number(_LEAST)}, needed=("share", "low", "high")
+)
+_SHAPE = table(
+    {
+        "subject": label,
+        "confirmed": each(
+            table(
+                {
+                    "environment": mapping(label, label), "proved": flag, "problem": text, "change": maybe(_SHIFT),
+                    "pairs": whole(),
+                },
+                needed=("environment", "proved", "change", "pairs"),
+            )
+        ),
+    },
+    needed=("subject", "confirmed"),
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Proved:
+    """A setting that a search has proved: of what (`task`), what to export, and by how much the time changes.
+
+    `change` is a share of the default's time with its 95 % interval, of so many pairs of fresh launches. `path` is the
+    search's run folder.
+    """
+
+    task: str
+    exports: tuple[tuple[str, str], ...]
+    change: Shift
+    pairs: int
+    path: str
+
+    @property
+    def words(self) -> str:
+        """One line: `mpi allreduce of 64 KiB on 2 ranks: export X=Y: -40 % of the time (-45 to -35 %, 14 pairs)`."""
+        share, low, high = (f"{100 * one:+.0f}" for one in dataclasses.astuple(self.change))
+        exports = " ".join(f"{name}={value}" for name, value in self.exports)
+        return f"{self.task}: export {exports}: {share} % of the time ({low} to {high} %, {self.pairs} fresh pairs)"
+
+
+def is_search(folder: Path) -> bool:
+    """Whether a run folder is one of a search that has ended."""
+    return os.path.lexists(folder / FILE)
+
+
+def proved_in(folder: Path) -> list[Proved]:
+    """Return what a search proved, the best first; empty where it proved nothing.
+
+    Raises:
+        RunFolderError: the folder is of no search that has ended, or its file is not what a search writes.
+    """
+    if not is_search(folder):
+        raise RunFolderError(f"{folder} has no {FILE}: expected the run folder of a search by 'linkgauge tune'")
+    found = read_json(folder / FILE, _MOST_BYTES, "what a search found", _SHAPE, RunFolderError, links=False)
+    return [
+        Proved(
+            found["subject"],
+            tuple(sorted(one["environment"].items())),
+            Shift(**one["change"]),
+            one["pairs"],
+            str(folder),
+        )
+        for one in found["confirmed"]
+        if one["proved"] and one["change"] is not None
+    ]

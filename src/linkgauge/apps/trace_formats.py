@@ -38,6 +38,7 @@ NOT_IN = {
         "what was computed between, and when DDP's and FSDP's collectives were waited for: no times in it",
     "PyTorch's profiler":
         "what multiprocessors computing and communicating take from each other: compute is time of the host",
+    "OTF2": "whether collectives were in place (taken as not), and which of several messages was waited for first",
     "Chakra": "order of streams beside each other: steps follow the nodes' numbers and what they need",
 }  # fmt: skip
 """What no trace of a kind has, or what a step file cannot say of it."""
@@ -111,7 +112,7 @@ def _group_of(ranks: Sequence[int]) -> Group | None:
     return (ranks[0], ranks[1] - ranks[0], len(ranks)) if len(steps) == 1 and min(steps) > 0 else None
 
 
-def _sub_group(rank: RankSteps, ranks: Sequence[int], of_all: int) -> Group | None:
+def sub_group(rank: RankSteps, ranks: Sequence[int], of_all: int) -> Group | None:
     """The group where it is not all ranks."""
     if not ranks or (of_all and len(ranks) >= of_all):
         return None
@@ -147,9 +148,7 @@ def _of_param(entries: Sequence[Entry], rank: RankSteps) -> None:
             continue
         ranks = _list_of_numbers(entry.get("global_ranks"))
         root = rank.whole(entry, "root", 0) if entry.get("root") is not None else 0
-        rank.collective(
-            name, sizes, _sub_group(rank, ranks, most), root, waits, _list_of_numbers(entry.get("in_split"))
-        )
+        rank.collective(name, sizes, sub_group(rank, ranks, most), root, waits, _list_of_numbers(entry.get("in_split")))
 
 
 # --- PyTorch ---------------------------------------------------------------------------------------------------------
@@ -260,7 +259,7 @@ def _of_profile(events: Sequence[Entry], rank: RankSteps) -> None:
             verb, key = ("send", "Dst Rank") if name.lower() == "send" else ("receive", "Src Rank")
             rank.message(verb, rank.whole(found, key), sizes["in"] or sizes["out"])
         else:
-            rank.collective(name, sizes, _sub_group(rank, ranks, all_ranks), rank.whole(found, "Root", 0), True,
+            rank.collective(name, sizes, sub_group(rank, ranks, all_ranks), rank.whole(found, "Root", 0), True,
                             shares)  # fmt: skip
         ends.append(end)
 

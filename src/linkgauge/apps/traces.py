@@ -1,6 +1,6 @@
 """Traces of real programs as step files, a file a rank: what they communicate, in their order, with what is lost said.
 
-One file stands for every rank; of several the numbers in their names say the ranks.
+One file stands for every rank; of several the numbers in their names say the ranks. OTF2's has all ranks in it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from linkgauge.apps.otf2_trace import SUFFIX, ranks_of
 from linkgauge.apps.trace_formats import NOT_IN, read
 from linkgauge.apps.trace_steps import RankSteps, Steps, looped
 from linkgauge.errors import UsageError
@@ -27,13 +28,10 @@ def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
     lost: Counter[str] = Counter()
     if len(paths) > _MOST_RANKS:
         raise UsageError(f"{len(paths)} traces: expected at most {_MOST_RANKS}")
-    ranks, kinds = [], set()
-    for path in _in_order(paths):
-        rank = RankSteps(str(path), lost)
-        kinds.add(read(path, rank))
+    ranks, kinds = _read(paths, lost)
+    for rank in ranks:
         rank.wait()
         rank.steps = looped(rank.steps)
-        ranks.append(rank)
     if not any("compute" not in step for rank in ranks for step in rank.steps):
         raise UsageError(f"{paths[0]}: no communication in it: expected a trace of several ranks")
     lost.update(NOT_IN[kind] for kind in sorted(kinds))
@@ -45,7 +43,7 @@ def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
     if count > 1 and most > count:
         raise UsageError(f"{paths[0]}: rank {most - 1} takes part, and there are {count} traces: expected one a rank")
     document: dict[str, Any] = {
-        "description": f"{Path(paths[0]).name}{f' and {count - 1} more' if count > 1 else ''}: a trace of "
+        "description": f"{Path(paths[0]).name}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}: a trace of "
                        f"{', '.join(sorted(kinds))}",
     }  # fmt: skip
     if count > 1:
@@ -58,6 +56,20 @@ def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
         document["step"] = [{"repeat": 1, "when": f"rank == {number}", "step": rank.steps}
                             for number, rank in enumerate(ranks) if rank.steps]  # fmt: skip
     return document, lost
+
+
+def _read(paths: Sequence[Path], lost: Counter[str]) -> tuple[list[RankSteps], set[str]]:
+    """What each rank does, and the kinds of the traces."""
+    whole = [path for path in paths if path.suffix == SUFFIX]
+    if whole and len(paths) > 1:
+        raise UsageError(f"{whole[0]}: an OTF2 trace is of all ranks: expected no other beside it")
+    if whole:
+        return ranks_of(whole[0], lost), {"OTF2"}
+    ranks, kinds = [], set()
+    for path in _in_order(paths):
+        ranks.append(RankSteps(str(path), lost))
+        kinds.add(read(path, ranks[-1]))
+    return ranks, kinds
 
 
 def _in_order(paths: Sequence[Path]) -> list[Path]:

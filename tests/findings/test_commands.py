@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from linkgauge.app import cli
 from linkgauge.app.cli import run_command
 from linkgauge.findings import judge
 from linkgauge.findings.advise import advise
@@ -238,6 +239,19 @@ def test_figures_over_device_counts_are_measured_on_each_count() -> None:
     figure = reproduce.chosen("sc24:10")[0]
     assert reproduce.run_arguments(figure, 4, []) == ["run", "--plan", "sc24-10", "--ranks", "2,3,4"]
     assert "--ranks" not in reproduce.run_arguments(reproduce.chosen("sc24:3")[0], 4, [])
+
+
+def test_how_a_figure_is_launched_is_told_as_a_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[list[str]] = []
+    monkeypatch.setattr(cli, "run_command", lambda words: told.append(words) or 1)
+    for words, passed in (
+        (["--hosts", "a,b", "--devices", "host:2", "--env", "A=1", "--env", "B=2", "--seed", "3"],
+         ["--ranks", "2,3,4", "--devices", "host:2", "--env", "A=1", "--env", "B=2", "--hosts", "a,b", "--seed", "3"]),
+        (["--devices", "host:2", "--threads", "--time-limit", "10s"],
+         ["--ranks", "2", "--devices", "host:2", "--threads", "--time-limit", "10s"]),
+    ):  # fmt: skip
+        assert run_command(["reproduce", "sc24:10", "-o", "x", *words]) == 1
+        assert told.pop() == ["run", "--plan", "sc24-10", *passed[:2], "--out", "x", *passed[2:]]
 
 
 def test_a_run_is_shown_by_the_papers_estimator_and_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json as json_module
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import click
 
 from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option
+from linkgauge.app.run import run_command as run_as_asked
 from linkgauge.errors import UsageError
 
 _system = option(
@@ -230,9 +232,12 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], json: bool)
 @option("--system", default="", metavar="NAME|FILE", help="With --dry-run: for this machine.")
 @flag("--list", "list_only", help="List, even where one figure is named.")
 def reproduce_command(
-    figure: str, out: Path | None, of_run: Path | None, dry_run: bool, system: str, list_only: bool
+    figure: str, out: Path | None, of_run: Path | None, dry_run: bool, system: str, list_only: bool, **launched: Any
 ) -> int:
-    """List the papers' figures, or measure one with the paper's sizes, warm-up and counts and show both numbers."""
+    """List the papers' figures, or measure one with the paper's sizes, warm-up and counts and show both numbers.
+
+    How it is launched is told as 'linkgauge run' is told.
+    """
     from linkgauge.plan.papers import left_out
     from linkgauge.view import reproduce, terminal
 
@@ -244,8 +249,12 @@ def reproduce_command(
     one = found[0]
     if of_run is None:
         from linkgauge.app.cli import run_command
+        from linkgauge.app.run import enter_allocation
         from linkgauge.run.devices import find_devices
+        from linkgauge.run.hosts import asked_hosts
 
+        if launched["nodes"] and not dry_run:
+            enter_allocation(launched["nodes"], launched["hosts"])
         extra = ["--dry-run"] if dry_run else []
         extra += ["--system", system] if system else []
         if out is None and not dry_run:
@@ -258,7 +267,9 @@ def reproduce_command(
 
             count = len(catalog.load(system).devices)
         else:
-            count = find_devices("auto").count
+            hosts = asked_hosts(launched["nodes"], launched["hosts"])
+            count = find_devices(launched["devices"]).count * max(1, len(hosts))
+        extra += _typed(launched)
         status = run_command(reproduce.run_arguments(one, count, extra))
         if dry_run or status not in (0, 4) or out is None:
             terminal.print_numbers(screen, one)
@@ -277,3 +288,24 @@ def reproduce_command(
     terminal.print_reproduced(screen, one, reproduce.measured(loaded, one))
     terminal.print_pictures(screen, reproduce.pictures(loaded, one, loaded.path))
     return status
+
+
+# Of `run`: how the figure's plan is launched here.
+_LAUNCHED = tuple(parameter for parameter in run_as_asked.params if parameter.name in (
+    "devices", "threads", "mpi", "env", "bind", "thread_level", "launcher_args", "nodes", "fabric", "hosts",
+    "time_limit", "memory_limit", "max_failures", "keep_going", "seed",
+))  # fmt: skip
+reproduce_command.params += _LAUNCHED
+
+
+def _typed(values: Mapping[str, Any]) -> list[str]:
+    """Options of a launch as they are typed, those that are not their defaults."""
+    words: list[str] = []
+    for parameter in _LAUNCHED:
+        value = values[str(parameter.name)]
+        if str(value) != str(parameter.default) and value not in (None, False, ()):
+            each = value if isinstance(value, tuple) else (value,)
+            words += (
+                [parameter.opts[0]] if value is True else [w for one in each for w in (parameter.opts[0], str(one))]
+            )
+    return words

@@ -171,7 +171,7 @@ def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int
     if as_json and not dry_run:
         raise UsageError("--json needs --dry-run: a run's results are printed by 'linkgauge show --json'")
     if asked.nodes and not dry_run:
-        _in_an_allocation(asked)
+        enter_allocation(asked.nodes, asked.hosts)
     if asked.resume is not None:
         from linkgauge.app.resume import resume_run
 
@@ -191,14 +191,14 @@ def typed_dimensions(words: dict[str, Any]) -> Mapping[str, Sequence[str]]:
     return run_options.application_texts(dimensions, words.pop("settings"))
 
 
-def _in_an_allocation(asked: Asked) -> None:
+def enter_allocation(nodes: str | None, hosts: str | None) -> None:
     """Where `--nodes` asks for nodes that only a job has, and none is there: become the batch system's starter of one.
 
     It runs this very command again, in the job.
     """
     from linkgauge.run.hosts import starts_allocation
 
-    starter = starts_allocation(asked.nodes, asked.hosts, os.environ)
+    starter = starts_allocation(nodes, hosts, os.environ)
     if starter:
         click.echo(f"asking for a job: {shlex.join(starter)} (more of its options by SALLOC_* variables)", err=True)
         os.execv(starter[0], [*starter, sys.executable, "-m", "linkgauge", *sys.argv[1:]])

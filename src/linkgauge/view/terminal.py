@@ -287,7 +287,7 @@ def print_figures(out: Console, figures: Sequence[Figure], left_out: Sequence[Le
                 out.print(_text(f"  not repeated: {', '.join(other.covers)}: {other.why}"))
         out.print()
     out.print(
-        "linkgauge reproduce PAPER:FIGURE measures one here; more nodes need --launcher-args of 'linkgauge run --plan'."
+        "linkgauge reproduce PAPER:FIGURE measures one here; of more nodes with --hosts A,B or, in a job, --nodes all."
     )
 
 

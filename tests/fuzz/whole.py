@@ -339,6 +339,7 @@ FIGURES = (
     "goodput",
     "latency",
     "boxes",
+    "distances",
     "matrix",
     "topology",
     "devices",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
@@ -11,12 +13,13 @@ import numpy as np
 import pytest
 
 from linkgauge.errors import UsageError
-from linkgauge.store.run import Run
-from linkgauge.view import charts, charts_pairs, charts_scale, charts_size, charts_spread
+from linkgauge.store.run import Run, load
+from linkgauge.view import charts, charts_distance, charts_pairs, charts_scale, charts_size, charts_spread
 from linkgauge.view.ceilings import CeilingLine, Ceilings
 from linkgauge.view.noisy import noisiest
 from linkgauge.view.results import Results
 from linkgauge.view.row import Row
+from synthetic import make_case, make_run
 
 GB = 1e9
 
@@ -155,6 +158,31 @@ def test_boxes_show_the_quantiles(rich: Results, rich_run: Run) -> None:
     assert {d["size"] for d in drawn} == {4096}
 
 
+def test_distances_have_a_line_a_pair_and_the_box_of_their_medians(tmp_path: Path) -> None:
+    nodes = 20
+    above = {f"n{i}": [f"s{i // 10}", "core"] for i in range(nodes)}
+    pairs = list(itertools.permutations(range(nodes), 2))
+    far = {pair: pair[0] // 10 != pair[1] // 10 for pair in pairs}
+    run = load(make_run(tmp_path / "run", cases=[make_case("mpi", "unidirectional", 1 << 20, pair) for pair in pairs],
+                        samples=8, hosts=[f"n{i}" for i in range(nodes)],
+                        time_ns=lambda case: 1e5 * (1 + far[case.devices]),
+                        info={"switches": {"source": "--fabric", "above": above}}))  # fmt: skip
+    results = Results(run)
+    chart = charts_distance.distances(results, results.rows, "GB/s")
+    lines = values(chart, fields=("at", "median", "p95"))
+    boxes = values(chart, fields=("q1", "middle"))
+    assert [box["class"] for box in boxes] == ["same switch (180 pairs)", "other switch (200 pairs)"]
+    medians = {name: [row["median_ns"] / 1e3 for row in results.rows if row["distance"] == name]
+               for name in ("switch", "group")}  # fmt: skip
+    for box, of_class in zip(boxes, medians.values(), strict=True):
+        assert box["middle"] == pytest.approx(np.median(of_class), rel=1e-3)
+        assert box["q3"] == pytest.approx(np.quantile(of_class, 0.75), rel=1e-3)
+        drawn = [line["median"] for line in lines if line["class"] == box["class"]]
+        assert len(drawn) == charts_distance.MOST_PAIRS
+        assert drawn == sorted(drawn)
+        assert (drawn[0], drawn[-1]) == pytest.approx((min(of_class), max(of_class)), rel=1e-3)
+
+
 def test_time_line_has_every_sample_and_keeps_spikes(rich: Results) -> None:
     one = noisiest(rich)[0]
     points = values(charts_spread.time_line(one.row, one.series, one.cut), fields=("sample", "time", "part"))
@@ -212,7 +240,8 @@ def test_figures_are_files(rich: Results, rich_run: Run, tmp_path: Any) -> None:
     ceilings = TenGigabytes(rich_run)
     starts = {".pdf": b"%PDF", ".svg": b"<svg", ".png": b"\x89PNG"}
     of_applications = ("scaling", "kinds", "ranks")  # tests/apps/test_run.py
-    for number, name in enumerate(name for name in FIGURES if name not in of_applications):
+    of_one_node = [name for name in FIGURES if name not in (*of_applications, "distances")]
+    for number, name in enumerate(of_one_node):
         spec, _ = draw(rich, ceilings, name, Selection())
         suffix = list(starts)[number % 3]
         write_figure(spec, tmp_path / f"{name}{suffix}")
@@ -220,6 +249,8 @@ def test_figures_are_files(rich: Results, rich_run: Run, tmp_path: Any) -> None:
     for name in of_applications:
         with pytest.raises(UsageError, match="linkgauge run --app"):
             draw(rich, ceilings, name, Selection())
+    with pytest.raises(UsageError, match="no pair of the selection lies on two nodes"):
+        draw(rich, ceilings, "distances", Selection())
     with pytest.raises(UsageError, match="expected one of goodput"):
         draw(rich, ceilings, "pie", Selection())
     with pytest.raises(UsageError, match="mechanisms staging"):

@@ -16,7 +16,7 @@ from linkgauge.view.row import Row
 from linkgauge.view.units import count_text, rate_text, size_text
 
 _SHOWN = 4
-_WORDS = {SWITCH: "same switch", GROUP: "other switch", OTHER_GROUP: "other group"}
+DISTANCES = {SWITCH: "same switch", GROUP: "other switch", OTHER_GROUP: "other group"}
 
 
 def places_line(kinds: Kinds) -> str:
@@ -80,7 +80,7 @@ def distance_lines(results: Results, unit: str) -> list[str]:
     """
     groups: dict[tuple[str, str, int], list[Row]] = {}
     for row in results.rows:
-        if row["distance"] in _WORDS and is_pair(row) and row["goodput_bytes_per_s"]:
+        if row["distance"] in DISTANCES and is_pair(row) and row["goodput_bytes_per_s"]:
             groups.setdefault((row["pattern"], results.label(row), row["size"]), []).append(row)
     if not groups:
         return []
@@ -104,7 +104,7 @@ def _of_classes(rows: Sequence[Row], unit: str) -> Iterator[str]:
         ends = dict.fromkeys(rate_text(rate, unit) for rate in (rates[0], rates[-1]))
         spread = max((row["q3_ns"] - row["q1_ns"]) / row["median_ns"] for row in classes[name])
         pairs = f"{count_text(len(rates), 'pair')}, spread up to {100 * spread:.2g} %"
-        yield f"{_WORDS[name]} {' to '.join(ends)} {unit} ({pairs})"
+        yield f"{DISTANCES[name]} {' to '.join(ends)} {unit} ({pairs})"
 
 
 def _cases(count: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,20 @@ from linkgauge.apps.catalogue import label
 from linkgauge.errors import UsageError
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.folder import write_atomically
-from linkgauge.view import charts, charts_apps, charts_pairs, charts_scale, charts_size, charts_spread
+from linkgauge.view import (
+    charts,
+    charts_apps,
+    charts_distance,
+    charts_pairs,
+    charts_scale,
+    charts_size,
+    charts_spread,
+)
+from linkgauge.view.between import DISTANCES
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.charts import Chart
 from linkgauge.view.noisy import series_of_rows
-from linkgauge.view.results import Results
+from linkgauge.view.results import Results, is_pair
 from linkgauge.view.row import Row
 from linkgauge.view.units import size_text
 
@@ -111,6 +121,26 @@ def _boxes(source: _Source) -> Drawn:
         size = max(sizes)
     chart = charts_spread.boxes(source.results, rows, source.selection.unit, size)
     return Drawn(chart.properties(width=420, height=300), f"{source.results.title(rows[0])} · {size_text(size)}", note)
+
+
+def _distances(source: _Source) -> Drawn:
+    groups: dict[tuple[str, str, int], list[Row]] = {}
+    for row in source.results.rows:
+        if row["distance"] in charts_distance.WORDS and is_pair(row) and source.keeps(row):
+            groups.setdefault((row["pattern"], source.results.label(row), row["size"]), []).append(row)
+    groups = {key: rows for key, rows in groups.items() if any(row["distance"] in DISTANCES for row in rows)}
+    if not groups:
+        raise UsageError("no pair of the selection lies on two nodes whose distance is known: see --fabric of a run")
+    (pattern, mechanism, size), rows = max(groups.items(), key=lambda item: (len(item[1]), item[0][2], item[0][0]))
+    chart = charts_distance.distances(source.results, rows, source.selection.unit)
+    title = f"{pattern} · {mechanism} · {size_text(size)}"
+    most = max(Counter(row["distance"] for row in rows).values())
+    few = (
+        f"{charts_distance.MOST_PAIRS} pairs a class one by one, the boxes of all"
+        if most > charts_distance.MOST_PAIRS
+        else ""
+    )
+    return Drawn(chart.properties(width=420, height=300), title, few)
 
 
 def _matrix(source: _Source) -> Drawn:
@@ -233,6 +263,7 @@ FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
     "goodput": (_over_size(charts_size.goodput_figure), "goodput over size, ceilings dashed, small sizes beside it"),
     "latency": (_latency, "time over size"),
     "boxes": (_boxes, "notched boxes of one size"),
+    "distances": (_distances, "pairs' spread by how far they are apart: same switch, other switch, other group"),
     "matrix": (_matrix, "pairs of devices: --quantity goodput, latency, share or hops"),
     "topology": (_topology, "devices and links with what was measured on them"),
     "devices": (_devices, "goodput over the number of devices"),

@@ -8,6 +8,7 @@ set(LINKGAUGE_UCX_INCLUDE "" CACHE STRING "Folder with ucp/api/ucp.h of 1.22 or 
 set(LINKGAUGE_OFI_INCLUDE "" CACHE STRING "Folder with rdma/fabric.h of 1.17 or newer (Debian: libfabric-dev)")
 set(LINKGAUGE_NVSHMEM_INCLUDE "" CACHE STRING
   "Folders with nvshmem_host.h and what it includes of CUDA (wheels nvidia-nvshmem-cu13, nvidia-cuda-runtime, -cccl)")
+set(LINKGAUGE_SYCL_INCLUDE "" CACHE STRING "Folder with syclinterface/ of DPCTL 0.21 or newer (wheel dpctl, dpctl/include)")
 set(LINKGAUGE_HIP_INCLUDE "" CACHE STRING "Folder with hip/hip_runtime_api.h (Debian: libamdhip64-dev, /usr/include)")
 
 set(stand_in_folder ${CMAKE_BINARY_DIR}/stand_in)
@@ -84,6 +85,9 @@ endif()
 if(LINKGAUGE_NVSHMEM_INCLUDE)
   linkgauge_header_check(nvshmem_header_check "${LINKGAUGE_NVSHMEM_INCLUDE}"
     tests/core/vendor_headers/nvshmem_headers.cpp tests/core/stand_in/nvshmem_stand_in.cpp)
+endif()
+if(LINKGAUGE_SYCL_INCLUDE)
+  linkgauge_header_check(sycl_header_check "${LINKGAUGE_SYCL_INCLUDE}" tests/core/vendor_headers/sycl_headers.cpp)
 endif()
 if(LINKGAUGE_HIP_INCLUDE)
   linkgauge_header_check(hip_header_check "${LINKGAUGE_HIP_INCLUDE}" tests/core/vendor_headers/hip_headers.cpp

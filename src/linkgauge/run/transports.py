@@ -27,7 +27,7 @@ def ccl_library(kind: str) -> Path | None:
 
 
 def library_folders() -> list[Path]:
-    """Folders of libraries in wheels of this Python (nvidia/*/lib, libucx/lib, dpctl, NIXL's), and those of the user's loader.
+    """Folders of libraries in wheels of this Python (nvidia/*/lib, libucx/lib, dpctl, NIXL's) and of the user's loader.
 
     Last the folder in which MPICH's wheel brings a UCX and a libfabric.
     """

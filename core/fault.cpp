@@ -112,6 +112,7 @@ class WatchedRuntime final : public DeviceRuntime {
   void wait(StreamHandle stream, EventHandle event) override { real_.wait(stream, event); }
   void synchronize_event(EventHandle event) override { real_.synchronize_event(event); }
   std::int64_t elapsed_ns(EventHandle start, EventHandle stop) override { return real_.elapsed_ns(start, stop); }
+  std::string why_no_kernels() const override { return real_.why_no_kernels(); }
   KernelHandle kernel(int device, std::string_view kernel_name) override {
     const KernelHandle found = real_.kernel(device, kernel_name);
     if (kernel_name.substr(0, std::string_view(kKernelCopy).size()) == kKernelCopy) {

@@ -116,7 +116,8 @@ std::shared_ptr<DeviceRuntime> open_runtime(const RuntimeRequest& request) {
   if (request.which == "host") return open_host_runtime(request);
   if (request.which == "cuda") return open_cuda_runtime(request);
   if (request.which == "hip") return open_hip_runtime(request);
-  throw CallerError("unknown runtime '" + request.which + "', expected one of: host, cuda, hip");
+  if (request.which == "sycl") return open_sycl_runtime(request);
+  throw CallerError("unknown runtime '" + request.which + "', expected one of: host, cuda, hip, sycl");
 }
 
 }  // namespace linkgauge

@@ -1,4 +1,4 @@
-// Where bytes live: one interface over CUDA (driver API), HIP and the host.
+// Where bytes live: one interface over CUDA (driver API), HIP, SYCL and the host.
 //
 // A runtime is found at run time. Devices are numbered by the runtime's own order of the devices that it was opened
 // for (PCI order). Every call throws RuntimeCallError or MemoryError; none returns a code.
@@ -46,7 +46,7 @@ struct AllocateOptions {
 
 struct DeviceInfo {
   int ordinal = -1;  // in the runtime's PCI order
-  std::string kind;  // "cuda", "hip" or "host"
+  std::string kind;  // "cuda", "hip", "sycl" or "host"
   std::string name;
   std::string uuid;
   std::string serial;
@@ -86,7 +86,7 @@ class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
 
-  virtual std::string_view name() const = 0;  // "cuda", "hip", "host"
+  virtual std::string_view name() const = 0;  // "cuda", "hip", "sycl", "host"
   virtual std::string version() const = 0;    // of runtime and driver, for run.json
   virtual int count() const = 0;
   virtual DeviceInfo describe(int device) const = 0;
@@ -144,6 +144,8 @@ class DeviceRuntime {
   virtual void synchronize_event(EventHandle event) = 0;
   virtual std::int64_t elapsed_ns(EventHandle start, EventHandle stop) = 0;
 
+  // Why this runtime runs no kernels of ours, in one sentence, or "": kernel() and launch() then throw it.
+  virtual std::string why_no_kernels() const { return ""; }
   // Kernels by name (core/kernels/kernels.h lists names and argument layouts). The first call for a device compiles or
   // finds all kernels of it, so that none is loaded while another waits. Arguments as for cuLaunchKernel: pointers to
   // each parameter.
@@ -250,14 +252,15 @@ class OtherDevice {
   int own_;
 };
 
-// Which runtime to open: `which` is "host", "cuda" or "hip"; `devices` the ordinals to use, empty for all; the host has
-// as many as `host_devices` says.
+// Which runtime to open: `which` is "host", "cuda", "hip" or "sycl"; `devices` the ordinals to use, empty for all; the
+// host has as many as `host_devices` says.
 struct RuntimeRequest {
   std::string which;
   std::vector<int> devices;
   int host_devices = 0;
   std::string kernel_cache;  // folder for compiled kernels; empty: the user's cache folder
-  // Folders of Python packages (as in sys.path) in which wheels may have put NVRTC; the system's is found without.
+  // Folders of Python packages (as in sys.path) in which wheels may have put NVRTC or SYCL; the system's are found
+  // without.
   std::vector<std::string> library_folders;
   bool peer_access = true;  // GPUs: false keeps it off for the whole launch; the driver then stages
 };

@@ -1,14 +1,36 @@
 #include "pattern/data_check.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "device/host_kernels.h"
 
 namespace linkgauge {
 namespace {
 
-bool on_device(const Buffer& buffer) { return buffer.copy_device() >= 0; }
+// Bytes of a buffer where the host reaches them: in place, or a copy of memory that it may not touch.
+class HostView {
+ public:
+  HostView(DeviceRuntime& runtime, const Buffer& buffer, const Piece& piece)
+      : runtime_(runtime), place_(buffer.at(piece.offset)), device_(buffer.copy_device()) {
+    if (device_ >= 0) copy_.resize(piece.bytes);
+  }
+  void* data() { return device_ >= 0 ? copy_.data() : place_; }
+  void load() {
+    if (device_ >= 0) runtime_.copy_now(copy_.data(), -1, place_, device_, copy_.size());
+  }
+  void store() {
+    if (device_ >= 0) runtime_.copy_now(place_, device_, copy_.data(), -1, copy_.size());
+  }
+
+ private:
+  DeviceRuntime& runtime_;
+  std::byte* place_;
+  int device_;
+  std::vector<std::byte> copy_;
+};
 
 }  // namespace
 
@@ -27,6 +49,7 @@ DataCheck::DataCheck(DeviceRuntime& runtime, int device, const CaseSpec& spec, i
       op_(static_cast<std::uint32_t>(spec.op)),
       ranks_(ranks),
       multiprocessors_(runtime.multiprocessors(device)),
+      kernels_(runtime.why_no_kernels().empty()),
       found_(runtime, device, MemoryKind::kDevice, sizeof(CheckResult)),
       stream_(runtime, device) {}
 
@@ -38,8 +61,11 @@ void DataCheck::run_fill(const Buffer& buffer, const Piece& piece, std::uint32_t
   std::uint32_t datatype = datatype_;
   std::int32_t ranks = ranks_;
   void* arguments[] = {&target, &bytes, &datatype, &op, &seed, &rank, &ranks, &offset};
-  if (!on_device(buffer)) {
+  if (!by_kernel(buffer)) {
+    HostView view(*runtime_, buffer, piece);
+    target = view.data();
     host_kernel(kKernelFill).run(arguments, {});
+    view.store();
     return;
   }
   runtime_->launch(runtime_->kernel(device_, kKernelFill), strided_shape(multiprocessors_, bytes), arguments,
@@ -64,7 +90,7 @@ void DataCheck::check(const Buffer& buffer, const Piece& piece, std::uint64_t se
   std::int32_t rank = piece.rank;
   std::int32_t ranks = ranks_;
   CheckResult found{0, ~std::uint64_t{0}, 0, 0};
-  if (on_device(buffer)) {
+  if (by_kernel(buffer)) {
     auto* kept = static_cast<CheckResult*>(found_.data());
     runtime_->copy_now(kept, device_, &found, -1, sizeof found);
     void* arguments[] = {&data, &bytes, &datatype, &op, &seed, &rank, &ranks, &offset, &kept};
@@ -73,6 +99,9 @@ void DataCheck::check(const Buffer& buffer, const Piece& piece, std::uint64_t se
     stream_.synchronize();
     runtime_->copy_now(&found, -1, kept, device_, sizeof found);
   } else {
+    HostView view(*runtime_, buffer, piece);
+    view.load();
+    data = view.data();
     CheckResult* kept = &found;
     void* arguments[] = {&data, &bytes, &datatype, &op, &seed, &rank, &ranks, &offset, &kept};
     host_kernel(kKernelCheck).run(arguments, {});

@@ -1,5 +1,6 @@
 // Fills buffers with a case's data and with poison, and checks every byte: lg_fill and lg_check on the buffer's own
-// device, or the same kernels on the host for host memory.
+// device, or the same kernels on the host for host memory and, on a copy of it, for memory of a runtime without
+// kernels.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ class DataCheck {
 
  private:
   void run_fill(const Buffer& buffer, const Piece& piece, std::uint32_t op, std::uint64_t seed, std::int32_t rank);
+  bool by_kernel(const Buffer& buffer) const { return kernels_ && buffer.copy_device() >= 0; }
   std::uint32_t op_of(bool typed) const { return typed ? op_ : kRawBytes; }
 
   DeviceRuntime* runtime_;
@@ -32,6 +34,7 @@ class DataCheck {
   std::uint32_t op_;
   std::int32_t ranks_;
   unsigned multiprocessors_;
+  bool kernels_;
   Buffer found_;   // one CheckResult
   Stream stream_;  // goes before what it touches
 };

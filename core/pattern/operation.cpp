@@ -31,11 +31,19 @@ std::string why_not_meant(const CaseSpec& spec) {
   return "";
 }
 
+// What only kernels do, on a runtime that has none.
+std::string why_not_without_kernels(const RankContext& context, const CaseSpec& spec) {
+  const bool needed = spec.transport == "kernel" || spec.cadence == Cadence::kGated ||
+                      spec.pattern == Pattern::kChase || spec.pattern == Pattern::kFlagPingpong;
+  return needed ? context.runtime->why_no_kernels() : "";
+}
+
 }  // namespace
 
 std::unique_ptr<Operation> make_operation(Transport& transport, const RankContext& context, const CaseSpec& spec) {
   if (spec.pattern == Pattern::kApplication) return make_application(transport, context, spec);
   std::string reason = why_not_meant(spec);
+  if (reason.empty()) reason = why_not_without_kernels(context, spec);
   if (!reason.empty()) throw Unsupported(reason);
   reason = (traits_of(spec.pattern).kind == PatternKind::kDevice) ? why_not_device_pattern(context, spec)
                                                                   : why_not_laid_out(spec, context.size());
@@ -44,7 +52,9 @@ std::unique_ptr<Operation> make_operation(Transport& transport, const RankContex
   if (traits_of(spec.pattern).kind == PatternKind::kDevice) return make_device_pattern(transport, context, spec);
   if (std::unique_ptr<Operation> own = transport.collective(context, spec)) return own;
   if (traits_of(spec.pattern).reduces) {
-    if (reason = why_not_reached(context, spec); !reason.empty()) throw Unsupported(reason);
+    reason = context.runtime->why_no_kernels();
+    if (reason.empty()) reason = why_not_reached(context, spec);
+    if (!reason.empty()) throw Unsupported(reason);
   }
   if (spec.pattern == Pattern::kPingpong || spec.pattern == Pattern::kPairsPingpong)
     return make_pingpong(transport, context, spec);

@@ -13,7 +13,9 @@ MemoryType memory_type_of(const DeviceRuntime& runtime, MemoryKind kind) {
   const bool managed = kind == MemoryKind::kManaged;
   if ((kind != MemoryKind::kDevice && !managed) || runtime.name() == "host") return MemoryType::kHost;
   if (runtime.name() == "cuda") return managed ? MemoryType::kCudaManaged : MemoryType::kCuda;
-  return managed ? MemoryType::kRocmManaged : MemoryType::kRocm;
+  if (runtime.name() == "hip") return managed ? MemoryType::kRocmManaged : MemoryType::kRocm;
+  throw Unsupported("UCX and libfabric know no " + std::string(to_string(kind)) + " memory of " +
+                    std::string(runtime.name()) + " devices; use pinned memory");
 }
 
 Link::Link(Worker& worker, const Group& group) : worker_(&worker), group_(&group), tally_(worker.tally()) {}

@@ -36,6 +36,7 @@ struct Region {
   MemoryType type = MemoryType::kHost;
   int device = -1;
 };
+// Throws Unsupported for memory of a runtime that the libraries do not know.
 MemoryType memory_type_of(const DeviceRuntime& runtime, MemoryKind kind);
 
 // Memory of this rank that the library has registered. Goes before its worker.

@@ -332,6 +332,9 @@ class NixlTransport final : public Transport {
     if (!spec.algorithm.empty()) return "nixl has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
     if (spec.via >= 0) return "NIXL chooses its own path; leave --via out";
     for (const MemoryKind kind : {spec.source_memory, spec.target_memory}) {
+      if (kind == MemoryKind::kDevice && context.runtime->name() == "sycl") {
+        return "NIXL knows no device memory of sycl devices; use pinned memory";
+      }
       if (kind != MemoryKind::kManaged) continue;
       return "NIXL knows a device's memory and the host's, not managed memory";
     }

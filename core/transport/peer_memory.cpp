@@ -68,7 +68,8 @@ struct Exposed {
 std::string why_not_shareable(const RankContext& context, MemoryKind kind) {
   if (context.size() == 1 || context.group->one_process() || context.runtime->can_share(kind)) return "";
   return std::string(to_string(kind)) + " memory of " + std::string(context.runtime->name()) +
-         " devices cannot be shared between processes; use device memory, or --threads";
+         " devices cannot be shared between processes; use " +
+         (context.runtime->can_share(MemoryKind::kDevice) ? "device memory, or --threads" : "--threads");
 }
 
 std::string why_not_shareable(const RankContext& context, const CaseSpec& spec, bool pushed) {

@@ -75,6 +75,10 @@ TO_OTHERS = {"kill": "time", "segv": "warm up", "stop": "time", "hang": "verify"
              "launcher": "time"}  # fmt: skip
 
 
+# Of staging between two devices of SYCL's, whose memory the host does not touch.
+ON_SYCL = {"kill": "time", "hang": "verify", "throw": "check", "memory": "prepare", "call": "verify", "corrupt": "time"}
+
+
 def plan_text(triples: list[Triple]) -> str:
     """One faulted case and one sound case for each triple; sizes tell them apart."""
     tables = ["[[launch]]\nthreads = true\n"] if triples[0].transport in THREADED else []
@@ -105,11 +109,11 @@ def faults_of(triples: list[Triple], folder: Path) -> dict[str, Any]:
     return {"planter": str(HERE / "planter.py"), "folder": str(folder), "faults": faults}
 
 
-def run(triples: list[Triple], folder: Path, mpi: str = "") -> int:
+def run(triples: list[Triple], folder: Path, mpi: str = "", library: str = "") -> int:
     """Measure in a process of its own, which a fault may kill; returns its exit status. `mpi`: its library's prefix."""
-    library = stand_in(triples)
+    library = library or stand_in(triples)
     job = {"plan": plan_text(triples), "fault": faults_of(triples, folder), "mpi": mpi,
-           "devices": "cuda:0,1" if library else "host:2"}  # fmt: skip
+           "devices": "sycl:0,1" if library == "sycl" else "cuda:0,1" if library else "host:2"}  # fmt: skip
     (folder / "job.json").write_text(json.dumps(job))
     (folder / "tmp").mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -261,6 +265,14 @@ def test_each_fault_costs_its_case_only_under_another_mpi_library(prefix: str, t
     before = shared_memory()
     expect_each_cost_its_case(triples, tmp_path, run(triples, tmp_path, prefix))
     assert new_shared_memory(before) == set()
+
+
+@pytest.mark.skipif(not (STAND_INS / "sycl").exists(), reason="no stand-in for SYCL: build the C++ tests")
+def test_each_fault_costs_its_case_only_on_sycl_devices(tmp_path: Path) -> None:
+    triples = [triple for triple in TRIPLES if triple.transport == "staging"
+               and ON_SYCL.get(triple.fault.kind) == triple.phase]  # fmt: skip
+    assert len(triples) == len(ON_SYCL)
+    expect_each_cost_its_case(triples, tmp_path, run(triples, tmp_path, library="sycl"))
 
 
 def expect_each_cost_its_case(triples: list[Triple], folder: Path, status: int) -> None:

@@ -14,7 +14,7 @@ list_command = Group(
     epilog="Example: linkgauge list mpi",
     no_args_is_help=True,
 )
-devices_option = option("--devices", default="auto", help="auto, host:N, cuda, hip, or ordinals.")
+devices_option = option("--devices", default="auto", help="auto, host:N, cuda, hip, sycl, or ordinals.")
 as_json_option = flag("--json", "as_json", help="As JSON.")
 
 

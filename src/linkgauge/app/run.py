@@ -80,7 +80,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
 @option("--resume", type=PATH, panel=_PLAN, help="Go on with this run where it stopped.")
 @option("--retry", panel=_PLAN, help="With --resume: statuses to measure again: failed,hung,...")
 @flag("--force", panel=_PLAN, help="With --resume: also where the machine or a version changed.")
-@option("--devices", default="auto", panel=_LAUNCH, help="auto, host:N, cuda, hip, or ordinals: cuda:0,2.")
+@option("--devices", default="auto", panel=_LAUNCH, help="auto, host:N, cuda, hip, sycl, or ordinals: cuda:0,2.")
 @option(
     "--system",
     metavar="NAME|FILE",

@@ -14,16 +14,17 @@ class RuntimeTraits:
     between_devices: float  # between devices,
     checked: float  # and of data that are written and checked
     operation_s: float  # and the seconds that an operation takes at least
-    vendor: str = ""  # of its GPUs, as described systems name it; empty: its devices are the host's
+    vendor: str = ""  # of its GPUs, as described systems name it; empty: they may be any vendor's, or the host's
     # Its vendor's collective library: name, file, and how it is had.
     ccl: str = ""
     ccl_file: str = ""
     ccl_remedy: str = ""
     managed_env: tuple[tuple[str, str, str], ...] = ()  # (use of managed memory, variable, value) that it needs
+    kernels: bool = True  # whether it runs this project's kernels
 
     @property
     def gpus(self) -> bool:
-        """Whether its devices are GPUs."""
+        """Whether its devices are GPUs for sure, so that it is looked for where none is named."""
         return bool(self.vendor)
 
 
@@ -34,6 +35,8 @@ _TABLE = (
     # when it starts (Schieffer et al., Table I).
     RuntimeTraits("hip", 12e9, 40e9, 30e9, 25e-6, "amd", "RCCL", "librccl.so.1", "the rccl package of ROCm",
                   (("migrate", "HSA_XNACK", "1"), ("zero_copy", "HSA_XNACK", "0"))),
+    # Any vendor's GPUs, else CPUs: the rates are a CPU's.
+    RuntimeTraits("sycl", 1.5e9, 1.5e9, 1.0e9, 60e-6, kernels=False),
     RuntimeTraits("host", 1.5e9, 1.5e9, 1.0e9, 60e-6),
 )  # fmt: skip
 

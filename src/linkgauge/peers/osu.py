@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers.launch import PeerLaunch, find_program, started
 from linkgauge.peers.request import Request, Row
@@ -41,6 +42,8 @@ def _arguments(request: Request, rows: Sequence[Row], own_counts: bool) -> list[
         words += [] if request.warmup is None else ["-x", str(request.warmup)]
     # A host device's memory is the host's, which is what OSU takes without a word.
     source, target = ("H" if request.runtime == "host" else _MEMORY[kind] for kind in rows[0].memory)
+    if {source, target} - {"H"} and request.runtime not in _ACCELERATOR:
+        raise EnvironmentLackingError(f"{request.peer} takes no device memory of {request.runtime} devices")
     if PATTERNS[test.case["pattern"]].pair:
         words += ["-W", str(test.case["window"])] if test.windowed else []
         return words + ([source, target] if {source, target} != {"H"} else [])

@@ -78,7 +78,7 @@ class Plan:
 
 
 def of_kind(table: CaseTable, kind: str) -> bool:
-    """Whether a table is measured on devices of this kind (cuda, hip, host; empty: whichever)."""
+    """Whether a table is measured on devices of this kind (cuda, hip, sycl, host; empty: whichever)."""
     return table.on == "all" or not kind or (table.on == "host") == (kind == "host")
 
 

@@ -20,7 +20,7 @@ from linkgauge.plan.machine import available_cores
 
 # Python refuses to read thousands of digits; no ordinal has ten.
 _ORDINALS = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
-EXPECTED = "auto, host:N, cuda, hip, or ordinals such as cuda:0,2"
+EXPECTED = "auto, host:N, cuda, hip, sycl, or ordinals such as cuda:0,2"
 _PROBE_TIMEOUT_S = 120
 MAX_HOST_DEVICES = 256
 

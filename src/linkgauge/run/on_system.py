@@ -38,7 +38,7 @@ def system_data(name_or_file: str | None, devices: DeviceSet) -> dict[str, Any] 
 
 def described_devices(system: System) -> DeviceSet:
     """The devices of a described system as a run would use them: all, by ordinal."""
-    of_vendor = {runtime.vendor: runtime.name for runtime in RUNTIMES.values()}
+    of_vendor = {runtime.vendor: runtime.name for runtime in RUNTIMES.values() if runtime.gpus}
     kinds = {of_vendor.get(device.vendor or "", "host") for device in system.devices}
     kind = kinds.pop() if len(kinds) == 1 else "host"
     infos = tuple({"ordinal": d.ordinal, "kind": kind, "name": d.model or d.name} for d in system.devices)

@@ -1,4 +1,4 @@
-"""What a device runtime shows, as one line of JSON: `python -m linkgauge.run.probe cuda|hip|host [HOST_DEVICES]`.
+"""What a device runtime shows, as one line of JSON: `python -m linkgauge.run.probe cuda|hip|sycl|host [HOST_DEVICES]`.
 
 A process of its own, since opening a GPU's runtime makes a context that holds memory until the process ends.
 """

@@ -70,7 +70,7 @@ class WorkerSpec:
     ranks: int
     ranks_per_device: int
     devices: tuple[int, ...]  # of each rank the number of its place: modulo their number an index of `ordinals`
-    runtime: str  # cuda | hip | host
+    runtime: str  # cuda | hip | sycl | host
     ordinals: tuple[int, ...]  # the runtime's own ordinals of the devices used
     cores: list[list[int]] | None  # of each rank; None: unbound
     available_cores: int

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from linkgauge.model.runtimes import RUNTIMES
+from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
 
 _VERSION_TIMEOUT_S = 60
@@ -27,13 +27,13 @@ def ccl_library(kind: str) -> Path | None:
 
 
 def library_folders() -> list[Path]:
-    """Folders of libraries in wheels of this Python (nvidia/*/lib, libucx/lib, NIXL's), and those of the user's loader.
+    """Folders of libraries in wheels of this Python (nvidia/*/lib, libucx/lib, dpctl, NIXL's) and of the user's loader.
 
     Last the folder in which MPICH's wheel brings a UCX and a libfabric.
     """
     found: list[Path] = []
     nixl = ((package, f"../.{package}.mesonpy.libs") for package in _NIXL_PACKAGES)
-    for package, libraries in (("nvidia", "*/lib"), ("libucx", "lib"), *nixl):
+    for package, libraries in (("nvidia", "*/lib"), ("libucx", "lib"), ("dpctl", "../dpctl"), *nixl):
         spec = importlib.util.find_spec(package)
         for place in (spec.submodule_search_locations or []) if spec is not None else []:
             found += sorted(path for path in Path(place).glob(libraries) if path.is_dir())
@@ -109,11 +109,13 @@ def absent_transports(kind: str, device_count: int, *, mpi: str = "", threads: b
     """Transport -> why it cannot run here at all. `mpi`: why there is no MPI library, empty where there is one."""
     absent = {}
     if not RUNTIMES[kind].gpus:
-        absent["ccl"] = "NCCL and RCCL need GPUs; here are host devices"
+        absent["ccl"] = f"NCCL and RCCL take {' and '.join(GPU_RUNTIMES)} devices; here are {kind} devices"
     else:
         runtime = RUNTIMES[kind]
         if ccl_library(kind) is None and not _loads(runtime.ccl_file):
             absent["ccl"] = f"{runtime.ccl_file} was not found; remedy: {runtime.ccl_remedy}"
+    if not RUNTIMES[kind].kernels:
+        absent["kernel"] = f"{kind} devices have no kernels of ours; copy_engine and staging copy there"
     for transport, library in NIC_LIBRARIES.items():
         if library.runtime not in ("", kind):
             absent[transport] = f"{library.name} needs {library.runtime} devices; here are {kind} devices"

@@ -364,8 +364,9 @@ def _add_nics(draft: Draft, root: Path) -> None:
 def of_devices(kind: str, infos: Sequence[Mapping[str, Any]], folder: Path | None = None) -> System:
     """Return this machine with the devices of a run under the run's ordinals; further ones of the machine come after.
 
-    `kind` is the runtime (`cuda`, `hip`, `host`), `infos` what it says of each device in order: `pci_address` finds the
-    device, `last_level_cache_bytes` fills in what NVML does not state. `UsageError` for a device that is not found.
+    `kind` is the runtime (`cuda`, `hip`, `sycl`, `host`), `infos` what it says of each device in order:
+    `pci_address` finds the device, `last_level_cache_bytes` fills in what NVML does not state. `UsageError` for a
+    device that is not found.
     """
     if kind == "host":
         return discover(folder, host_devices=len(infos), hosts_only=True)

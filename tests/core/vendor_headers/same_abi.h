@@ -39,6 +39,8 @@ template <typename A, typename B>
 consteval bool same_pointee() {
   if constexpr (std::is_void_v<A> || std::is_void_v<B>) {
     return true;
+  } else if constexpr (std::is_function_v<A> || std::is_function_v<B>) {
+    return std::is_same_v<A, B>;
   } else if constexpr (!Complete<A> || !Complete<B>) {
     return std::is_class_v<A> && std::is_class_v<B>;
   } else {

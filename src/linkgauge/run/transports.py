@@ -109,7 +109,7 @@ def absent_transports(kind: str, device_count: int, *, mpi: str = "", threads: b
     """Transport -> why it cannot run here at all. `mpi`: why there is no MPI library, empty where there is one."""
     absent = {}
     if not RUNTIMES[kind].gpus:
-        absent["ccl"] = f"NCCL and RCCL take {' and '.join(GPU_RUNTIMES)} devices; here are {kind} devices"
+        absent["ccl"] = f"NCCL and RCCL need GPUs as {' or '.join(GPU_RUNTIMES)} devices; here are {kind} devices"
     else:
         runtime = RUNTIMES[kind]
         if ccl_library(kind) is None and not _loads(runtime.ccl_file):

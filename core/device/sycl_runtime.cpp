@@ -40,6 +40,8 @@ Usm usm_of(MemoryKind kind) {
   return {"device", sycl::kUsmDevice, &sycl::Api::DPCTLmalloc_device};
 }
 
+constexpr char kNotShared[] = "SYCL's memory cannot be shared between processes";
+
 // What a queue's handler was told since it was last asked; which queue of the process it was, SYCL does not say.
 std::atomic<int> asynchronous_error{0};
 void take_asynchronous_error(int code) { asynchronous_error.store(code == 0 ? -1 : code); }
@@ -97,7 +99,7 @@ void SyclRuntime::make_contexts() {
   for (sycl::Platform platform : platforms) api_.DPCTLPlatform_Delete(platform);
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     if (devices_[i].context == nullptr) fail("DPCTLContext_CreateFromDevices", static_cast<int>(i));
-    devices_[i].queue = make_queue(devices_[i].context, devices_[i]);
+    devices_[i].queue = make_queue(devices_[i]);
   }
 }
 
@@ -227,23 +229,21 @@ std::string SyclRuntime::why_not_managed(int device, ManagedUse use) const {
   return "SYCL moves shared USM as it likes: managed = " + std::string(to_string(use)) + " is of CUDA and HIP";
 }
 
-SharedHandle SyclRuntime::share(void*) { throw Unsupported("SYCL's memory cannot be shared between processes"); }
-void* SyclRuntime::open_shared(int, const SharedHandle&) {
-  throw Unsupported("SYCL's memory cannot be shared between processes");
-}
+SharedHandle SyclRuntime::share(void*) { throw Unsupported(kNotShared); }
+void* SyclRuntime::open_shared(int, const SharedHandle&) { throw Unsupported(kNotShared); }
 
 // --- queues ------------------------------------------------------------------------------------------------------
 
-sycl::Queue SyclRuntime::make_queue(sycl::Context context, const Device& device) const {
-  sycl::Queue queue =
-      api_.DPCTLQueue_Create(context, device.handle, take_asynchronous_error, sycl::kInOrder | sycl::kEnableProfiling);
+sycl::Queue SyclRuntime::make_queue(const Device& device) const {
+  sycl::Queue queue = api_.DPCTLQueue_Create(device.context, device.handle, take_asynchronous_error,
+                                             sycl::kInOrder | sycl::kEnableProfiling);
   if (queue == nullptr) fail("DPCTLQueue_Create", device.info.ordinal);
   return queue;
 }
 
 StreamHandle SyclRuntime::create_stream(int device) {
   const Device& mine = at(device);
-  return new SyclStream{make_queue(mine.context, mine), device};
+  return new SyclStream{make_queue(mine), device};
 }
 
 void SyclRuntime::destroy_stream(StreamHandle stream) noexcept {

@@ -76,7 +76,7 @@ class SyclRuntime final : public DeviceRuntime {
   const Device& at(int device) const;
   void make_contexts();
   std::string why_no_usm(int device, int aspect, const char* name) const;  // "": it has
-  sycl::Queue make_queue(sycl::Context context, const Device& device) const;
+  sycl::Queue make_queue(const Device& device) const;
   void release() noexcept;
   [[noreturn]] void fail(const char* call, int device, const std::string& detail = {}) const;
   template <typename Call>

@@ -57,8 +57,9 @@ class FakeReaders(Readers):
             "load": 0.1,
             "commands": {"ucx_info": "# Transport: cuda_ipc"},
             "packages": {"numpy": "2.0", "mpi4py": "4.1", "pyarrow": "20.0.0", "rich": "13.9", "click": "8.3",
-                         "altair": "5.5", "duckdb": "1.2"},
+                         "altair": "5.5", "duckdb": "1.2", "dpctl": "0.22"},
             "visible": 2,
+            "sycl": "",
             "refused": {},
             "cross": "",
             "ranks": [(0, 2), (1, 2)],
@@ -111,6 +112,9 @@ class FakeReaders(Readers):
     def visible_devices(self) -> int | None:
         return self.facts["visible"]
 
+    def why_no_sycl(self) -> str:
+        return self.facts["sycl"]
+
     def refused_peers(self) -> dict[str, str] | None:
         return self.facts["refused"]
 
@@ -148,6 +152,7 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("devices_hidden", "warning", "CUDA_VISIBLE_DEVICES=1", lambda: FakeReaders(
         visible=1, environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "1"})),
     ("devices_hidden", "failing", "no variable hides", lambda: FakeReaders(visible=1)),
+    ("sycl_devices", "warning", "no GPU and no CPU", lambda: FakeReaders(sycl="SYCL shows no GPU and no CPU")),
     ("package_versions", "failing", "numpy: expected 1.26 or newer, found 1.20", lambda: FakeReaders(
         packages={"numpy": "1.20"})),
     ("package_versions", "failing", "found none", lambda: FakeReaders(packages={"mpi4py": None})),

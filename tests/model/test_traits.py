@@ -99,4 +99,4 @@ def test_gpus_have_a_vendor_and_a_collective_library() -> None:
         assert one.checked > 0
         assert 0 < one.operation_s < 1e-3
         assert {use for use, _, _ in one.managed_env} <= set(MANAGED_USES)
-    assert len({one.vendor for one in RUNTIMES.values()}) == len(RUNTIMES)
+    assert len({one.vendor for one in RUNTIMES.values() if one.gpus}) == sum(one.gpus for one in RUNTIMES.values())

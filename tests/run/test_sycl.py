@@ -1,4 +1,4 @@
-"""SYCL's devices as a user runs them: over the stand-in for DPCTL's library with two GPUs, and over an installed one.
+"""Devices of SYCL's as a user runs them, over the stand-in for DPCTL's library with two GPUs and over an installed one.
 
 The stand-in is built with the C++ tests; LINKGAUGE_TEST_SYCL names the folder of an installed library
 (PREFIX/lib/python3.x/site-packages/dpctl), whose devices may be GPUs or a CPU.

@@ -44,6 +44,16 @@ def devices_hidden(readers: Readers) -> Result:
                   "GPUs are not measured", "docker run --gpus all; look at nvidia-smi -L")  # fmt: skip
 
 
+@check("SYCL shows devices, where DPCTL is installed", quick=False)
+def sycl_devices(readers: Readers) -> Result:
+    """Ask what a run by `--devices sycl` would ask."""
+    if readers.package_version("dpctl") is None:
+        return not_checked("dpctl is not installed; only --devices sycl needs it")
+    if why := readers.why_no_sycl():
+        return Result(WARNING, why, "nothing is measured by --devices sycl", "pip install dpctl intel-opencl-rt")
+    return ok("--devices sycl measures them")
+
+
 @check("no two ranks would drive one device")
 def ranks_on_one_device(readers: Readers) -> Result:
     """A variable that repeats a device, or fewer devices than ranks that the launcher was asked for."""

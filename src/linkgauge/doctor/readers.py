@@ -133,6 +133,12 @@ class Readers:
                 return len(found.devices)
         return 0
 
+    def why_no_sycl(self) -> str:
+        """Why SYCL shows no device; empty where it shows some."""
+        from linkgauge.run.devices import probe
+
+        return probe("sycl").reason
+
     def refused_peers(self) -> dict[str, str] | None:
         """Pairs of devices (`0-1`) between which peer access is refused, with the reason; None: not known."""
         from linkgauge.run.devices import probe

@@ -205,7 +205,7 @@ def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path) -> None:
     assert not any("NCCL_NTHREADS" in one["environment"] for one in found["confirmed"])
     advised = linkgauge("advise", "tuned", cwd=tmp_path)
     assert advised.returncode == 0, advised.stderr
-    assert "ccl allreduce of 24 KiB on 2 ranks: export NCCL_ALGO=Tree" in " ".join(advised.stdout.split())
+    assert "ccl allreduce of 24KiB on 2 ranks: export NCCL_ALGO=Tree" in " ".join(advised.stdout.split())
     exported = (tmp_path / "tuned" / "tuned" / "export.sh").read_text().splitlines()
     assert {f"export {name}={value}" for name, value in best["environment"].items()} <= set(exported)
 

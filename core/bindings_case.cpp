@@ -145,21 +145,27 @@ std::vector<Row> rows(const std::string& key, nb::handle value, Row (*make)(cons
   return found;
 }
 
+template <typename Number>
+Number fitting(std::int64_t value) {
+  if (!std::in_range<Number>(value)) throw CallerError("a program's number " + std::to_string(value) + " does not fit");
+  return static_cast<Number>(value);
+}
+
 ProgramStep step_from(const std::int64_t* row) {
   if (row[0] < 0 || row[0] >= kProgramKinds) throw CallerError("no kind of step " + std::to_string(row[0]));
   return {static_cast<ProgramKind>(row[0]), row[1], row[2], row[3], row[4]};
 }
 ProgramFlow flow_from(const std::int64_t* row) {
-  return {static_cast<int>(row[0]),         static_cast<int>(row[1]),         static_cast<std::size_t>(row[2]),
-          static_cast<std::size_t>(row[3]), static_cast<std::size_t>(row[4]), static_cast<int>(row[5])};
+  return {fitting<int>(row[0]),         fitting<int>(row[1]),         fitting<std::size_t>(row[2]),
+          fitting<std::size_t>(row[3]), fitting<std::size_t>(row[4]), fitting<int>(row[5])};
 }
 ProgramArrival program_arrival_from(const std::int64_t* row) {
-  return {static_cast<std::size_t>(row[0]), static_cast<std::size_t>(row[1]), static_cast<int>(row[2]),
-          static_cast<std::uint64_t>(row[3])};
+  return {fitting<std::size_t>(row[0]), fitting<std::size_t>(row[1]), fitting<int>(row[2]),
+          fitting<std::uint64_t>(row[3])};
 }
 
 ProgramCopied program_copied_from(const std::int64_t* row) {
-  return {static_cast<std::size_t>(row[0]), static_cast<std::size_t>(row[1]), static_cast<std::size_t>(row[2])};
+  return {fitting<std::size_t>(row[0]), fitting<std::size_t>(row[1]), fitting<std::size_t>(row[2])};
 }
 
 constexpr std::array<Field<ProgramCollective>, 6> kCollectiveFields{

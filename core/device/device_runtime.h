@@ -131,8 +131,9 @@ class DeviceRuntime {
   virtual void synchronize(StreamHandle stream) = 0;  // returns when all that was queued is done
   virtual bool done(StreamHandle stream) = 0;         // never blocks
 
-  // Queued; returns at once unless the runtime itself blocks (pageable memory). Device -1 means host memory.
-  // This is the runtime's copy engine (or what the runtime takes for it).
+  // Queued; returns at once unless the runtime itself blocks (pageable memory). Device -1 means host memory, or what
+  // open_shared gave: this process' own mapping, of which the driver finds by the address where it lies. This is the
+  // runtime's copy engine (or what the runtime takes for it).
   virtual void copy_async(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
                           StreamHandle stream) = 0;
 

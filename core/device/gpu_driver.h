@@ -101,9 +101,11 @@ class KernelCompiler {
  public:
   virtual ~KernelCompiler() = default;
   virtual std::string identity() const = 0;  // name and version; part of the cache's key
-  virtual std::vector<std::string> options(const std::string& architecture) const = 0;
+  // What is compiled for on a device of `architecture`: itself where the compiler knows it.
+  virtual std::string target_for(const std::string& architecture) const { return architecture; }
+  virtual std::vector<std::string> options(const std::string& target) const = 0;
   // Throws RuntimeCallError with the compiler's log.
-  virtual std::string compile(const std::string& source, const std::string& architecture) = 0;
+  virtual std::string compile(const std::string& source, const std::string& target) = 0;
 };
 
 }  // namespace linkgauge

@@ -304,14 +304,7 @@ void* GpuRuntime::open_shared(int device, const SharedHandle& handle) {
   if (found == opened_.end()) {
     const CurrentDevice current(*driver_, device);
     void* base = driver_->open_shared(bytes);
-    std::size_t length = offset + 1;
-    try {
-      length = std::max(length, driver_->address_range(base).bytes);
-    } catch (const Error&) {
-      // Some drivers do not tell the range of opened memory; copies then go by the pointer that is known.
-    }
-    found = opened_.emplace(std::move(bytes), Opened{base, device, 0, length}).first;
-    opened_count_.fetch_add(1, std::memory_order_release);
+    found = opened_.emplace(std::move(bytes), Opened{base, device, 0}).first;
   }
   ++found->second.users;
   void* memory = static_cast<char*>(found->second.base) + offset;
@@ -334,17 +327,6 @@ void GpuRuntime::close_shared(void* memory) noexcept {
   }
   std::erase_if(opened_base_, [&](const auto& entry) { return entry.second == found->second.base; });
   opened_.erase(found);
-  opened_count_.fetch_sub(1, std::memory_order_release);
-}
-
-bool GpuRuntime::is_opened(const void* memory) const {
-  if (opened_count_.load(std::memory_order_acquire) == 0) return false;  // the usual case costs no lock
-  const std::shared_lock lock(memory_mutex_);
-  return std::any_of(opened_.begin(), opened_.end(), [&](const auto& entry) {
-    const auto* base = static_cast<const char*>(entry.second.base);
-    const auto* place = static_cast<const char*>(memory);
-    return place >= base && place < base + entry.second.bytes;
-  });
 }
 
 // --- queues ------------------------------------------------------------------------------------------------------
@@ -379,9 +361,7 @@ std::int64_t GpuRuntime::elapsed_ns(EventHandle start, EventHandle stop) {
 void GpuRuntime::copy_async(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
                             StreamHandle stream) {
   if (bytes == 0) return;
-  // Opened memory belongs to this process's own mapping: the driver finds by the address where it lies.
-  if (target_device >= 0 && source_device >= 0 && target_device != source_device && !is_opened(target) &&
-      !is_opened(source)) {
+  if (target_device >= 0 && source_device >= 0 && target_device != source_device) {
     driver_->copy_peer_async(target, target_device, source, source_device, bytes, stream);
   } else {
     driver_->copy_async(target, source, bytes, stream);
@@ -415,12 +395,13 @@ GraphHandle GpuRuntime::end_capture(int device, StreamHandle stream) {
 void GpuRuntime::load_kernels(int device) {
   const std::string& architecture = infos_[static_cast<std::size_t>(device)].architecture;
   const std::unique_ptr<KernelCompiler> compiler = open_compiler_();
-  std::string made_by = compiler->identity() + '\n' + architecture + '\n';
-  for (const std::string& option : compiler->options(architecture)) made_by += option + '\n';
+  const std::string target = compiler->target_for(architecture);
+  std::string made_by = compiler->identity() + '\n' + target + '\n';
+  for (const std::string& option : compiler->options(target)) made_by += option + '\n';
   const auto image_of = [&](const KernelPart& part) {
-    return cache_.find_or_compile(made_by + part.source, [&] { return compiler->compile(part.source, architecture); });
+    return cache_.find_or_compile(made_by + part.source, [&] { return compiler->compile(part.source, target); });
   };
-  const std::vector<KernelPart> parts = kernel_parts(architecture);
+  const std::vector<KernelPart> parts = kernel_parts(target);
   std::vector<std::future<std::string>> images;
   for (const KernelPart& part : parts)
     images.push_back(std::async(std::launch::async, [&image_of, &part] { return image_of(part); }));

@@ -2,7 +2,6 @@
 // kinds and their placement, shared handles, peer access, compiled kernels.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -87,7 +86,6 @@ class GpuRuntime : public DeviceRuntime {
     void* base;
     int device;
     int users;
-    std::size_t bytes;
   };
   struct Kernels {
     std::vector<void*> modules;  // none: not loaded yet
@@ -100,7 +98,6 @@ class GpuRuntime : public DeviceRuntime {
   void load_kernels(int device);
   void* load_image(const std::string& image, const std::string& kept_in,
                    const std::function<std::string()>& make_again);
-  bool is_opened(const void* memory) const;
   void enable_awaited_peers(int device);
 
   std::unique_ptr<GpuDriver> driver_;
@@ -113,7 +110,6 @@ class GpuRuntime : public DeviceRuntime {
   std::unordered_map<void*, Allocation> allocations_;
   std::unordered_map<void*, void*> opened_base_;  // what open_shared returned -> base of its mapping
   std::map<GpuDriver::IpcBytes, Opened> opened_;  // a handle can be opened once per process: further users share it
-  std::atomic<int> opened_count_{0};
 
   // Pairs (device, peer) that were asked for while this process had nothing on `peer`.
   std::mutex peers_mutex_;

@@ -13,6 +13,8 @@
 #include <tuple>
 #include <utility>
 
+#include "errors.h"
+#include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
 
 namespace linkgauge {
@@ -48,10 +50,14 @@ constexpr std::array<Unrolled, 5> kUnrolled{{{kKernelCopyU1, 1, 1024},
                                              {kKernelCopyU8, 8, 1024},
                                              {kKernelCopyU16, 16, 512}}};
 
+// Of what was compiled for the device, which may be for an older one (KernelCompiler::target_for).
 bool has_bulk(DeviceRuntime& runtime, int device) {
-  constexpr char kPrefix[] = "sm_";
-  const std::string architecture = runtime.describe(device).architecture;
-  return architecture.rfind(kPrefix, 0) == 0 && std::atoi(architecture.c_str() + sizeof(kPrefix) - 1) >= 90;
+  if (cuda_architecture(runtime.describe(device).architecture) < 90) return false;
+  try {
+    return runtime.kernel(device, kKernelCopyBulk) != nullptr;
+  } catch (const Unsupported&) {
+    return false;
+  }
 }
 
 void add_unrolled(std::vector<CopyVariant>& variants, unsigned multiprocessors, std::size_t bytes, unsigned blocks) {

@@ -8,11 +8,13 @@
 #include <filesystem>
 
 #include "errors.h"
+#include "kernels/kernel_source.h"
 
 namespace linkgauge {
 namespace {
 
 constexpr std::array<int, 3> kMajors{13, 12, 11};
+constexpr char kPtxPrefix[] = "compute_";
 
 // NVRTC opens libnvrtc-builtins by its bare name and finds it only where the loader looks: open the one that lies
 // beside it first.
@@ -50,13 +52,24 @@ NvrtcCompiler::NvrtcCompiler(const std::string& path) {
 
 std::string NvrtcCompiler::identity() const { return "NVRTC " + std::to_string(major_) + "." + std::to_string(minor_); }
 
-std::vector<std::string> NvrtcCompiler::options(const std::string& architecture) const {
-  // Code for exactly this architecture, not PTX that the driver would compile again at each start.
-  return {"--gpu-architecture=" + architecture, "--std=c++17"};
+// Code for exactly the device's architecture, not PTX that the driver would compile again at each start, where there is
+// a choice.
+std::string NvrtcCompiler::target_for(const std::string& architecture) const {
+  int count = 0;
+  if (api_.architecture_count == nullptr || api_.architecture_count(&count) != 0 || count <= 0) return architecture;
+  std::vector<int> known(static_cast<std::size_t>(count));
+  if (api_.architectures(known.data()) != 0) return architecture;
+  const int newest = *std::max_element(known.begin(), known.end());
+  return cuda_architecture(architecture) > newest ? kPtxPrefix + std::to_string(newest) : architecture;
 }
 
-std::string NvrtcCompiler::compile(const std::string& source, const std::string& architecture) {
-  return rtc::compile(api_, "nvrtcCompileProgram", source, options(architecture));
+std::vector<std::string> NvrtcCompiler::options(const std::string& target) const {
+  return {"--gpu-architecture=" + target, "--std=c++17"};
+}
+
+std::string NvrtcCompiler::compile(const std::string& source, const std::string& target) {
+  const rtc::Kind kind = target.rfind(kPtxPrefix, 0) == 0 ? rtc::Kind::kPtx : rtc::Kind::kCode;
+  return rtc::compile(api_, "nvrtcCompileProgram", source, options(target), kind);
 }
 
 std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders) {

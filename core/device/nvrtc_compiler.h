@@ -17,8 +17,10 @@ class NvrtcCompiler final : public KernelCompiler {
 
   int major() const { return major_; }
   std::string identity() const override;
-  std::vector<std::string> options(const std::string& architecture) const override;
-  std::string compile(const std::string& source, const std::string& architecture) override;
+  // Of a device newer than the compiler "compute_NN", the newest that it knows: PTX, which the driver compiles on.
+  std::string target_for(const std::string& architecture) const override;
+  std::vector<std::string> options(const std::string& target) const override;
+  std::string compile(const std::string& source, const std::string& target) override;
 
  private:
   rtc::Api api_;

@@ -43,7 +43,11 @@ struct ProgramScope {
 
 std::vector<SymbolEntry> Api::nvrtc_entries() {
 #define LINKGAUGE_ENTRY(member, nvrtc_name, hiprtc_name, type) {#nvrtc_name, reinterpret_cast<void**>(&member), true},
-  return {LINKGAUGE_RTC_API(LINKGAUGE_ENTRY)};
+  const auto slot = [](auto& member) { return reinterpret_cast<void**>(&member); };
+  return {LINKGAUGE_RTC_API(LINKGAUGE_ENTRY){"nvrtcGetPTXSize", slot(ptx_size), true},
+          {"nvrtcGetPTX", slot(ptx), true},
+          {"nvrtcGetNumSupportedArchs", slot(architecture_count), false},
+          {"nvrtcGetSupportedArchs", slot(architectures), false}};
 #undef LINKGAUGE_ENTRY
 }
 
@@ -54,7 +58,7 @@ std::vector<SymbolEntry> Api::hiprtc_entries() {
 }
 
 std::string compile(const Api& api, const char* call, const std::string& source,
-                    const std::vector<std::string>& options) {
+                    const std::vector<std::string>& options, Kind kind) {
   ProgramScope scope(api);
   check(api, api.create_program(&scope.program, source.c_str(), "linkgauge_kernels.cu", 0, nullptr, nullptr), call);
   std::vector<const char*> arguments;
@@ -62,9 +66,9 @@ std::string compile(const Api& api, const char* call, const std::string& source,
   const Result result = api.compile_program(scope.program, static_cast<int>(arguments.size()), arguments.data());
   check(api, result, call, log_of(api, scope.program));
   std::size_t size = 0;
-  check(api, api.code_size(scope.program, &size), call, "code size");
+  check(api, (kind == Kind::kPtx ? api.ptx_size : api.code_size)(scope.program, &size), call, "code size");
   std::string image(size, '\0');
-  check(api, api.code(scope.program, image.data()), call, "code");
+  check(api, (kind == Kind::kPtx ? api.ptx : api.code)(scope.program, image.data()), call, "code");
   if (image.empty()) throw RuntimeCallError(call, "no code", 0, -1, "the compiler gave an empty image");
   return image;
 }

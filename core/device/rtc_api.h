@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -30,13 +31,20 @@ struct Api {
 #define LINKGAUGE_MEMBER(member, nvrtc_name, hiprtc_name, type) std::add_pointer_t<type> member = nullptr;
   LINKGAUGE_RTC_API(LINKGAUGE_MEMBER)
 #undef LINKGAUGE_MEMBER
+  // NVRTC's alone; those of architectures since CUDA 11.2.
+  Result (*ptx_size)(Program, std::size_t*) = nullptr;
+  Result (*ptx)(Program, char*) = nullptr;
+  Result (*architecture_count)(int*) = nullptr;
+  Result (*architectures)(int*) = nullptr;
 
   std::vector<SymbolEntry> nvrtc_entries();
   std::vector<SymbolEntry> hiprtc_entries();
 };
 
+enum class Kind : std::uint8_t { kCode, kPtx };
+
 // Compiles `source`. `call` names the compiler's function in errors; throws RuntimeCallError with the log.
 std::string compile(const Api& api, const char* call, const std::string& source,
-                    const std::vector<std::string>& options);
+                    const std::vector<std::string>& options, Kind kind = Kind::kCode);
 
 }  // namespace linkgauge::rtc

@@ -200,16 +200,17 @@ std::unique_ptr<Group> MultiNodeGroup::subset(const std::vector<int>& ranks) {
 }
 
 std::int64_t MultiNodeGroup::align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) {
-  if (!clock_) compare_clocks(progress);
+  if (!clock_.compared()) compare_clocks(progress);
   meet_locally([&] { local_->barrier(progress, Waiting::kSpin); });
   std::int64_t deadline_ns = 0;  // of the first node's clock
   if (leads()) {
-    const std::int64_t mine_ns = now_ns() - clock_->offset_ns + lead_ns + meeting_ns_;
+    const std::int64_t here_ns = now_ns() + lead_ns + meeting_ns_;
+    const std::int64_t mine_ns = here_ns - clock_.offset_ns(here_ns);
     deadline_ns = mine_ns;
     for (const Bytes& node : exchange_leaders(bytes_of(mine_ns), progress))
       deadline_ns = std::max(deadline_ns, value_of<std::int64_t>(node));
   }
-  const std::int64_t scheduled_ns = from_leader(deadline_ns, progress) + clock_->offset_ns;
+  const std::int64_t scheduled_ns = clock_.here_ns(from_leader(deadline_ns, progress));
   wait_until(scheduled_ns + offset_ns, progress);
   return scheduled_ns;
 }
@@ -219,17 +220,19 @@ ClockOffset MultiNodeGroup::compare_clocks(const Progress& progress) {
   struct Found {
     ClockOffset clock;
     std::int64_t meeting_ns;
+    std::int64_t at_ns;
   } found{};
   if (leads()) {
     const std::vector<ClockOffset> nodes = offsets_to_first();
     found.clock = nodes[static_cast<std::size_t>(node())];
+    found.at_ns = now_ns();
     // An exchange of all goes as deep as the tree, and each edge takes about a round trip: twice the uncertainty.
     for (const ClockOffset& one : nodes) found.meeting_ns = std::max(found.meeting_ns, 4 * one.uncertainty_ns);
   }
   found = from_leader(found, progress);
-  clock_ = found.clock;
+  clock_.found(found.clock, found.at_ns);
   meeting_ns_ = found.meeting_ns;
-  return *clock_;
+  return found.clock;
 }
 
 // What this node's first rank says, on each of the node's ranks.

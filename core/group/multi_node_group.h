@@ -3,10 +3,10 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "group/clock_line.h"
 #include "group/group.h"
 
 namespace linkgauge {
@@ -55,9 +55,9 @@ class MultiNodeGroup final : public Group {
   std::vector<int> local_rank_;  // of each rank within its node
   std::vector<int> leaders_;     // launch ranks, by node
   ProcessExchange exchange_;
-  std::optional<ClockOffset> clock_;  // as it was when the clocks were compared last
-  std::int64_t meeting_ns_ = 0;       // what an exchange of all nodes takes, roughly
-  bool told_ = false;                 // the other nodes know of the failure: no further exchange will match
+  ClockLine clock_;
+  std::int64_t meeting_ns_ = 0;  // what an exchange of all nodes takes, roughly
+  bool told_ = false;            // the other nodes know of the failure: no further exchange will match
 };
 
 }  // namespace linkgauge

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <iterator>
+#include <string_view>
 
 #include "kernels/kernels.h"
 
@@ -15,28 +16,33 @@ extern const unsigned kKernelTextsCount;
 
 namespace {
 
-std::vector<std::string> kernel_names(const std::string& architecture) {
+std::vector<std::string> kernel_names(const std::string& target) {
   std::vector<std::string> names = {kKernelFill,      kKernelCheck,       kKernelReduce,   kKernelCopy,
                                     kKernelCopyU1,    kKernelCopyU2,      kKernelCopyU8,   kKernelCopyU16,
                                     kKernelEmpty,     kKernelChase,       kKernelGate,     kKernelFlagPingpong,
                                     kKernelAllreduce, kKernelChaseInTurn, kKernelBothWays, kKernelBothWaysU8};
   names.insert(names.end(), std::begin(kKernelsAllreducePush), std::end(kKernelsAllreducePush));
-  constexpr char kCudaPrefix[] = "sm_";
-  if (architecture.rfind(kCudaPrefix, 0) == 0 && std::atoi(architecture.c_str() + sizeof(kCudaPrefix) - 1) >= 90)
-    names.emplace_back(kKernelCopyBulk);
+  if (cuda_architecture(target) >= 90) names.emplace_back(kKernelCopyBulk);
   return names;
 }
 
 }  // namespace
 
-std::vector<KernelPart> kernel_parts(const std::string& architecture) {
+int cuda_architecture(const std::string& target) {
+  for (const std::string_view prefix : {"sm_", "compute_"}) {
+    if (target.rfind(prefix, 0) == 0) return std::atoi(target.c_str() + prefix.size());
+  }
+  return 0;
+}
+
+std::vector<KernelPart> kernel_parts(const std::string& target) {
   std::string headers;
   for (unsigned i = 0; i < kKernelHeadersCount; ++i) headers += kKernelHeaders[i];
   std::vector<KernelPart> parts;
   for (unsigned i = 0; i < kKernelTextsCount; ++i) {
     const std::string text = kKernelTexts[i];
     KernelPart part{headers + text, {}};
-    for (const std::string& name : kernel_names(architecture)) {
+    for (const std::string& name : kernel_names(target)) {
       if (text.find(' ' + name + '(') != std::string::npos) part.kernels.push_back(name);
     }
     if (!part.kernels.empty()) parts.push_back(std::move(part));

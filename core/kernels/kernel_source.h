@@ -14,7 +14,11 @@ struct KernelPart {
   std::vector<std::string> kernels;  // that it has for the architecture
 };
 
-// Every part that has a kernel for an architecture ("sm_90", "gfx90a"): all are loaded before any is launched.
-std::vector<KernelPart> kernel_parts(const std::string& architecture);
+// Every part that has a kernel for what is compiled for ("sm_90", "compute_90", "gfx90a"): all are loaded before any is
+// launched.
+std::vector<KernelPart> kernel_parts(const std::string& target);
+
+// 90 of "sm_90" and "compute_90"; 0 of what is no NVIDIA GPU's.
+int cuda_architecture(const std::string& target);
 
 }  // namespace linkgauge

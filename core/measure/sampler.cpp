@@ -32,6 +32,7 @@ constexpr std::int64_t kLeastBeside = 5;    // samples of a round beside loads, 
 constexpr std::int64_t kLeastByTurns = 30;  // samples beside loads: six windows of three and more, from a first of one
 constexpr std::int64_t kBesideShare =
     5;  // of the samples so far, that such a round may be: many rounds make an interval
+constexpr std::int64_t kFirstClockAgeNs = 1'000'000'000;
 constexpr std::int64_t kBesideRoundNs = 50'000'000;  // loads take some 10 ms to rest and as long to be back
 
 // A different seed for each data pattern of a case (splitmix64).
@@ -200,9 +201,12 @@ class Sampler {
   }
 
   // Nodes' clocks drift, by microseconds a second where nothing disciplines them: a long case is not aligned by what
-  // was so before it. Between rounds, on all ranks after the same one.
+  // was so before it. Between rounds, on all ranks after the same one; at first after a second, then after twice as
+  // long each time, so that how fast they drift is soon known.
   void compare_old_clocks(std::int64_t elapsed_ns) {
-    if (group_.node_count() == 1 || elapsed_ns - compared_ns_ < settings_.clock_age_ns) return;
+    if (group_.node_count() == 1) return;
+    const std::int64_t age_ns = std::min(settings_.clock_age_ns, std::max(compared_ns_, kFirstClockAgeNs));
+    if (elapsed_ns - compared_ns_ < age_ns) return;
     group_.compare_clocks(progress_);
     compared_ns_ = elapsed_ns;
   }

@@ -84,7 +84,7 @@ struct SamplerSettings {
   // followed by as many samples alone, so that drift is not taken for their doing.
   std::function<void(bool go_on)> let_loads;
   int first_lane = 0;                          // added to the operation's own
-  std::int64_t clock_age_ns = 60'000'000'000;  // several nodes: the clocks are compared anew after so long
+  std::int64_t clock_age_ns = 60'000'000'000;  // several nodes: the clocks are compared anew after so long, or sooner
 };
 
 // Runs the case's operation (prepared by the caller) under the case's cadence, arrival, clock and stop rule. Collective

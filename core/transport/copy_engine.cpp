@@ -54,7 +54,7 @@ class CopyEngineTransport final : public Transport {
     // Direct copies where the devices allow them; where they do not, the runtime stages by itself, which is this
     // transport's answer there too (the launch's peer access says which was asked for).
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t) {
-      return std::make_unique<CopyEngineLeg>(*context.runtime, device, target.copy_device, source.copy_device);
+      return std::make_unique<CopyEngineLeg>(*context.runtime, device, target.named_device(), source.named_device());
     };
     return connect_one_sided(context, spec, flows, {spec.initiator == Initiator::kSender, false, make_leg});
   }

@@ -11,9 +11,12 @@ namespace linkgauge {
 
 struct PeerBuffer {
   void* data = nullptr;          // nullptr: this rank does not need it
-  int copy_device = -1;          // what DeviceRuntime::copy_async wants
+  int copy_device = -1;          // where it lies: the device, -1 for the host's
   std::shared_ptr<void> opened;  // keeps an opened handle open; must go before the owner frees the buffer
   std::size_t bytes = 0;         // of the whole buffer
+
+  // What DeviceRuntime::copy_async wants.
+  int named_device() const { return opened ? -1 : copy_device; }
 };
 
 enum class ExposedEnd : std::uint8_t { kSource, kTarget };

@@ -19,6 +19,7 @@
 
 #include "errors.h"
 #include "fewer.h"
+#include "group/clock_line.h"
 #include "measure/clock.h"
 #include "on_threads.h"
 
@@ -543,6 +544,37 @@ TEST(ProcessGroup, ClocksOfNodesAreComparedAndOneDeadlineHolds) {
     if (std::count(statuses.begin(), statuses.end(), Processes::kNoTimeNamespace) != 0)
       GTEST_SKIP() << "no time namespaces may be made here, which shift a process' clock";
     EXPECT_EQ(statuses, std::vector<int>(nodes.size(), 0));
+  }
+}
+
+// A clock that drifts by so many parts in a million, compared as in a long case, wrong by all that is uncertain, to one
+// side and the other by turns. For as long as the drift was seen, what deadlines go by stays within five times that: a
+// drift that is not told apart from it moves the clock by four times at most.
+TEST(ClockLine, FollowsAClockThatDrifts) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  constexpr std::int64_t kUncertain = 2'000;
+  for (const std::int64_t drift_ppm : {0, 1, -5, 40}) {
+    const auto truth = [&](std::int64_t at_ns) { return 77 * kSecond + at_ns / 1'000'000 * drift_ppm; };
+    ClockLine line;
+    EXPECT_FALSE(line.compared());
+    std::int64_t wrong_ns = kUncertain;
+    std::int64_t at_ns = 0;
+    std::int64_t known_ns = 0;
+    for (const std::int64_t age_ns : {kSecond, kSecond, 2 * kSecond, 4 * kSecond, 60 * kSecond, 60 * kSecond}) {
+      wrong_ns = -wrong_ns;
+      line.found({truth(at_ns) + wrong_ns, kUncertain}, at_ns);
+      for (std::int64_t later_ns = at_ns; later_ns <= at_ns + age_ns; later_ns += age_ns / 4) {
+        const std::int64_t unseen_ns = std::max<std::int64_t>(later_ns - at_ns - known_ns, 0);
+        const std::int64_t most_ns = 5 * kUncertain + unseen_ns / 1'000'000 * std::abs(drift_ppm);
+        EXPECT_LE(std::abs(line.offset_ns(later_ns) - truth(later_ns)), most_ns) << drift_ppm << " ppm at " << later_ns;
+        const std::int64_t first_ns = later_ns - line.offset_ns(later_ns);
+        EXPECT_LE(std::abs(line.here_ns(first_ns) - later_ns), 1) << drift_ppm << " ppm at " << later_ns;
+      }
+      at_ns += age_ns;
+      known_ns = age_ns;
+    }
+    // A minute after the last comparison, which was a minute after the one before: 2.4 ms by the offset alone.
+    EXPECT_LE(std::abs(line.offset_ns(at_ns) - truth(at_ns)), 5 * kUncertain) << drift_ppm << " ppm";
   }
 }
 

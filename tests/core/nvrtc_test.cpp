@@ -36,6 +36,26 @@ TEST(Nvrtc, CompilesEveryKernelForEveryArchitecture) {
   }
 }
 
+TEST(Nvrtc, CompilesPtxForWhatIsNewerThanItself) {
+  const char* asked = std::getenv("LINKGAUGE_TEST_NVRTC");
+  if (asked == nullptr) GTEST_SKIP() << "LINKGAUGE_TEST_NVRTC names no compiler (wheels nvidia-cuda-nvrtc[-cu12])";
+  std::istringstream entries(asked);
+  for (std::string entry; std::getline(entries, entry, ';');) {
+    NvrtcCompiler compiler(entry.substr(0, entry.rfind(':')));
+    EXPECT_EQ(compiler.target_for("sm_90"), "sm_90");
+    const std::string target = compiler.target_for("sm_990");
+    EXPECT_EQ(target.rfind("compute_", 0), 0U) << target;
+    EXPECT_GE(cuda_architecture(target), 120);
+    const std::vector<KernelPart> parts = kernel_parts(target);
+    for (const KernelPart& part : parts) {
+      const std::string image = compiler.compile(part.source, target);
+      EXPECT_NE(image.find(".target sm_" + std::to_string(cuda_architecture(target))), std::string::npos);
+      for (const std::string& name : part.kernels)
+        EXPECT_NE(image.find(".entry " + name + '('), std::string::npos) << name << " for " << target;
+    }
+  }
+}
+
 TEST(KernelSource, IncludesNothingAndHasEveryKernelOnce) {
   std::multiset<std::string> found;
   for (const KernelPart& part : kernel_parts("sm_100")) {

@@ -149,6 +149,14 @@ def test_a_gathering_brings_bytes_to_the_first_rank_alone() -> None:
     assert as_ranks(3, body) == [expected, b"", b""]
 
 
+@pytest.mark.parametrize("row", [[1 << 32, 0, 0, 0, 8, 1], [0, 1, -8, 0, 8, 1]])
+def test_a_number_that_does_not_fit_is_none_of_another(runtime: Any, row: list[int]) -> None:
+    (group,) = core.thread_groups(1)
+    program = {"steps": np.zeros((0, 5), dtype=np.int64), "flows": np.array([row], dtype=np.int64)}
+    with pytest.raises(UsageError, match="does not fit"):
+        core.Session(runtime, group).supports(copy_case([0], pattern="application", program=program))
+
+
 def test_result_has_every_column(runtime: Any) -> None:
     words = [np.zeros(8, dtype=np.uint64) for _ in range(3)]
 

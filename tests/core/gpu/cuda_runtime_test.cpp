@@ -328,7 +328,7 @@ TEST_F(CudaRuntime, AnotherProcessOpensWhatIsShared) {
       Buffer local(*mine, 1, MemoryKind::kDevice, 3 << 20);
       std::memset(local.data(), 7, local.size());
       // Opened memory is this process's own mapping, not a peer's buffer.
-      mine->copy_async(memory, 0, local.data(), 1, local.size(), stream.handle());
+      mine->copy_async(memory, -1, local.data(), 1, local.size(), stream.handle());
       stream.synchronize();
       good = good && control_.calls("cuMemcpyPeerAsync") == 0 && control_.calls("cuIpcOpenMemHandle_v2") == 1;
       mine->close_shared(again);
@@ -415,6 +415,16 @@ TEST_F(CudaRuntime, KernelsOfAnotherArchitectureAreOtherImages) {
   (void)older->kernel(0, kKernelFill);
   EXPECT_EQ(compilations(), parts() + parts("sm_80"));
   expect_contains(message_of<Unsupported>([&] { (void)older->kernel(0, kKernelCopyBulk); }), {"lg_copy_bulk", "sm_80"});
+}
+
+// The stand-in compiler knows none above 100.
+TEST_F(CudaRuntime, ADeviceNewerThanTheCompilerGetsPtxOfTheNewestThatItKnows) {
+  EXPECT_NE(open("sm=100")->kernel(0, kKernelCopyBulk), nullptr);
+  EXPECT_EQ(compilations(), parts("sm_100"));
+  EXPECT_NE(open("sm=130")->kernel(0, kKernelCopyBulk), nullptr);
+  EXPECT_EQ(compilations(), 2 * parts("sm_100"));
+  EXPECT_NE(open("sm=121")->kernel(0, kKernelFill), nullptr);  // the same PTX, kept
+  EXPECT_EQ(compilations(), 2 * parts("sm_100"));
 }
 
 TEST_F(CudaRuntime, ACompilerNewerThanTheDriverIsPassedOver) {

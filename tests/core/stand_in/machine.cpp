@@ -316,11 +316,15 @@ bool Machine::completed(Event* event) {
   return event->recorded > 0 && event->completed == event->recorded;
 }
 
+// Code of that architecture, or PTX of no newer one, of a GPU.
 void* Machine::load_module(const void* image, const std::string& architecture) {
-  const std::string wanted = image_for(architecture);
-  if (std::strncmp(static_cast<const char*>(image), wanted.c_str(), wanted.size()) != 0) return nullptr;
+  const std::string text(static_cast<const char*>(image));
+  const std::string ptx = image_for("compute_").substr(0, image_for("compute_").size() - 1);
+  const bool older = text.rfind(ptx, 0) == 0 && architecture.rfind("sm_", 0) == 0 &&
+                     std::atoi(text.c_str() + ptx.size()) <= std::atoi(architecture.c_str() + 3);
+  if (!older && text.rfind(image_for(architecture), 0) != 0) return nullptr;
   ++modules_;
-  return new std::string(wanted);
+  return new std::string(text);
 }
 
 bool Machine::unload_module(void* module) {

@@ -6,9 +6,11 @@ using nvrtcResult = int;
 using nvrtcProgram = struct _nvrtcProgram*;
 #endif
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #define STAND_IN(name) extern "C" __attribute__((visibility("default"))) nvrtcResult name
@@ -21,6 +23,7 @@ struct Program {
 };
 Program* program_of(nvrtcProgram program) { return reinterpret_cast<Program*>(program); }
 nvrtcResult code(int value) { return static_cast<nvrtcResult>(value); }
+constexpr int kArchitectures[] = {75, 80, 90, 100};
 constexpr char kLog[] = "stand_in.cu(7): error: asked to fail";
 
 }  // namespace
@@ -59,6 +62,16 @@ STAND_IN(nvrtcGetCUBINSize)(nvrtcProgram program, size_t* size) {
 }
 STAND_IN(nvrtcGetCUBIN)(nvrtcProgram program, char* image) {
   std::memcpy(image, program_of(program)->image.data(), program_of(program)->image.size());
+  return code(0);
+}
+STAND_IN(nvrtcGetPTXSize)(nvrtcProgram program, size_t* size) { return nvrtcGetCUBINSize(program, size); }
+STAND_IN(nvrtcGetPTX)(nvrtcProgram program, char* image) { return nvrtcGetCUBIN(program, image); }
+STAND_IN(nvrtcGetNumSupportedArchs)(int* count) {
+  *count = static_cast<int>(std::size(kArchitectures));
+  return code(0);
+}
+STAND_IN(nvrtcGetSupportedArchs)(int* architectures) {
+  std::copy(std::begin(kArchitectures), std::end(kArchitectures), architectures);
   return code(0);
 }
 STAND_IN(nvrtcGetProgramLogSize)(nvrtcProgram, size_t* size) {

@@ -75,6 +75,14 @@ void bind_traffic(nb::module_& module) {
       },
       "pattern"_a, "ranks"_a, "bytes"_a, "distribution"_a);
   module.def(
+      "halo_buffer_bytes",
+      [](int ranks, std::size_t bytes, const std::string& distribution, bool field) -> std::size_t {
+        const Traffic traffic = traffic_from("halo", ranks, bytes, distribution);
+        if (!field) return halo_share(traffic, 0).buffer_bytes;
+        return why_no_halo_field(traffic).empty() ? halo_field(traffic, 0).buffer_bytes : 0;
+      },
+      "ranks"_a, "bytes"_a, "distribution"_a, "field"_a);
+  module.def(
       "why_not_distributed",
       [](const std::string& pattern, const std::string& distribution, int ranks) {
         return why_not_distributed(pattern_from(pattern), distribution, ranks);

@@ -223,6 +223,18 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
       break;
     }
     case Pattern::kHalo: {
+      if (rules.halo_field) {
+        const HaloField field = halo_field(traffic_of(spec, ranks), rank);
+        sends(field.buffer_bytes);
+        layout.target_bytes = field.buffer_bytes;
+        for (const HaloRegionMessage& message : field.received) {
+          if (message.peer < 0) continue;
+          each_run(message, [&](std::size_t own_at, std::size_t peer_at, std::size_t bytes) {
+            receives(own_at, bytes, message.peer, peer_at);
+          });
+        }
+        break;
+      }
       const HaloShare share = halo_share(traffic_of(spec, ranks), rank);
       sends(share.buffer_bytes);
       layout.target_bytes = share.buffer_bytes;

@@ -47,6 +47,7 @@ Traffic traffic_of(const CaseSpec& spec, int ranks);
 struct LayoutRules {
   bool own_block = false;         // alltoall moves a rank's own block too, as MPI_Alltoall does
   bool reduced_to_front = false;  // in place reduce_scatter leaves its block at the buffer's front, as MPI does
+  bool halo_field = false;        // a halo's messages lie in a field of cells (traffic/halo.h)
   bool no_bytes = false;          // a barrier has no buffers, as MPI_Barrier
 };
 

@@ -1,7 +1,6 @@
 #include "traffic/distribution.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "errors.h"
+#include "traffic/parsing.h"
 #include "traffic/schedule.h"
 
 namespace linkgauge {
@@ -16,31 +16,10 @@ namespace {
 
 constexpr std::uint64_t kMostWeight = std::uint64_t{1} << 40;
 constexpr std::size_t kUnitBytes = 16;  // copies of whole vectors
-constexpr std::size_t kCellBytes = 8;
 constexpr std::uint64_t kMostTokens = 1 << 20;
 constexpr std::uint64_t kMostExperts = 1 << 16;
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-template <typename Number>
-std::optional<Number> number_in(std::string_view text, Number least, Number most) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !(value >= least && value <= most)) return {};
-  return value;
-}
-
 __extension__ typedef unsigned __int128 Wide;
-
-// ----- alltoallv
 
 // weight(source, target) of each pair, up to kMostWeight.
 struct Matrix {
@@ -216,113 +195,6 @@ void each_block(const Matrix& matrix, const Traffic& traffic, const Look& look) 
   }
 }
 
-// ----- halo
-
-struct Grid {
-  std::vector<int> extents;  // ranks along each dimension, of two and more
-  bool open = false;         // at the boundary nobody is the neighbour
-  bool all = false;          // neighbours over edges and corners too
-  int shift = 0;             // not 0: no grid, each sends to the one so many places on, round all ranks
-};
-
-// As even as can be, in up to three dimensions, the largest first.
-std::vector<int> balanced(int ranks) {
-  std::vector<int> best = {ranks};
-  for (int a = 2; a * a <= ranks; ++a) {
-    if (ranks % a != 0) continue;
-    const int rest = ranks / a;
-    if (best.size() < 3 && (best.size() == 1 || best[0] > rest)) best = {rest, a};
-    for (int b = a; b * b <= rest; ++b) {
-      if (rest % b != 0) continue;
-      const std::vector<int> found = {rest / b, b, a};
-      if (best.size() < 3 || found[0] < best[0] || (found[0] == best[0] && found[1] < best[1])) best = found;
-    }
-  }
-  return best;
-}
-
-constexpr const char* kGridWords =
-    "a grid of the ranks such as 2x2 or ring, with :open and :all as wanted, or shift:PLACES, of 1 to all ranks but "
-    "one";
-
-std::optional<Grid> grid_of(const std::string& text, int ranks) {
-  Grid grid;
-  if (text.starts_with("shift:")) {
-    const auto places = number_in<int>(std::string_view(text).substr(6), 1, ranks - 1);
-    if (!places) return {};
-    grid.shift = *places;
-    return grid;
-  }
-  bool given = false;
-  for (const std::string_view word : split(text, ':')) {
-    if (word == "open") {
-      grid.open = true;
-    } else if (word == "all") {
-      grid.all = true;
-    } else if (word == "ring" && !given) {
-      given = true;
-      grid.extents = {ranks};
-    } else if (!word.empty() && !given) {
-      given = true;
-      std::int64_t product = 1;
-      for (const std::string_view one : split(word, 'x')) {
-        const auto extent = number_in<int>(one, 1, ranks);
-        if (!extent) return {};
-        product *= *extent;
-        if (product > ranks) return {};
-        if (*extent > 1) grid.extents.push_back(*extent);
-      }
-      if (product != ranks || grid.extents.size() > 3) return {};
-    } else if (!text.empty()) {
-      return {};
-    }
-  }
-  if (!given) grid.extents = balanced(ranks);
-  return grid;
-}
-
-using Direction = std::vector<int>;  // -1, 0 or 1 along each dimension
-
-std::vector<Direction> directions_of(const Grid& grid) {
-  const std::size_t dimensions = grid.extents.size();
-  std::vector<Direction> directions;
-  Direction one(dimensions, -1);
-  for (bool more = true; more;) {
-    const auto along = std::count_if(one.begin(), one.end(), [](int step) { return step != 0; });
-    if (along == 1 || (grid.all && along > 1)) directions.push_back(one);
-    more = false;
-    for (std::size_t d = dimensions; d-- > 0 && !more;) {
-      more = one[d] < 1;
-      one[d] = more ? one[d] + 1 : -1;
-    }
-  }
-  return directions;
-}
-
-std::size_t message_bytes(const Grid& grid, const Direction& direction, std::size_t face) {
-  const auto dimensions = static_cast<int>(grid.extents.size());
-  const auto along =
-      static_cast<int>(std::count_if(direction.begin(), direction.end(), [](int step) { return step != 0; }));
-  if (along == 1) return face;
-  const double side = std::pow(static_cast<double>(face) / kCellBytes, 1.0 / (dimensions - 1));
-  const double cells = std::max(1.0, std::round(std::pow(side, dimensions - along)));
-  return std::min(face, static_cast<std::size_t>(cells) * kCellBytes);
-}
-
-// The neighbour in that direction; -1 beyond an open boundary.
-int neighbour(const Grid& grid, int rank, const Direction& direction) {
-  int found = 0;
-  int stride = 1;
-  for (std::size_t d = grid.extents.size(); d-- > 0;) {  // the last dimension's ranks lie next to each other
-    const int extent = grid.extents[d];
-    const int place = rank / stride % extent + direction[d];
-    if (grid.open && (place < 0 || place >= extent)) return -1;
-    found += (place + extent) % extent * stride;
-    stride *= extent;
-  }
-  return found;
-}
-
 [[noreturn]] void refuse(const Traffic& traffic) {
   throw CallerError(why_not_distributed(traffic.pattern, traffic.distribution, traffic.ranks));
 }
@@ -351,12 +223,15 @@ std::string why_not_distributed(Pattern pattern, const std::string& text, int ra
     return asked + " sends nothing from any rank to another";
   }
   if (pattern == Pattern::kHalo) {
-    return grid_of(text, ranks) ? "" : asked + " is none of halo" + among + "; expected " + kGridWords;
+    const std::string expected = why_no_halo(text, ranks);
+    return expected.empty() ? "" : asked + " is none of halo" + among + "; expected " + expected;
   }
   return "a distribution is of alltoallv and halo, not of " + std::string(to_string(pattern));
 }
 
-AlltoallvShare alltoallv_share(const Traffic& traffic, int rank) {
+namespace {
+
+AlltoallvShare reckoned_share(const Traffic& traffic, int rank) {
   const Matrix matrix = asked_matrix(traffic);
   const auto n = static_cast<std::size_t>(traffic.ranks);
   const auto here = static_cast<std::size_t>(rank);
@@ -385,29 +260,25 @@ AlltoallvShare alltoallv_share(const Traffic& traffic, int rank) {
   return share;
 }
 
-HaloShare halo_share(const Traffic& traffic, int rank) {
-  const std::optional<Grid> grid = grid_of(traffic.distribution, traffic.ranks);
-  if (!grid) refuse(traffic);
-  if (grid->shift > 0) {
-    const int next = (rank + grid->shift) % traffic.ranks;
-    const int before = (rank - grid->shift + traffic.ranks) % traffic.ranks;
-    return {{{next, traffic.bytes, 0, 0}}, {{before, traffic.bytes, 0, 0}}, traffic.bytes};
+}  // namespace
+
+// The layout, the schedule and MPI's call of a case each ask for one and the same.
+AlltoallvShare alltoallv_share(const Traffic& traffic, int rank) {
+  struct Last {
+    int ranks = 0;
+    int rank = 0;
+    std::size_t bytes = 0;
+    std::string distribution;
+    AlltoallvShare share;
+  };
+  static thread_local Last last;
+  const bool same = last.ranks == traffic.ranks && last.rank == rank && last.bytes == traffic.bytes &&
+                    last.distribution == traffic.distribution;
+  if (!same) {
+    AlltoallvShare share = reckoned_share(traffic, rank);
+    last = {traffic.ranks, rank, traffic.bytes, traffic.distribution, std::move(share)};
   }
-  const std::vector<Direction> directions = directions_of(*grid);
-  const std::size_t last = directions.size() - 1;
-  HaloShare share;
-  std::vector<std::size_t> places;
-  for (const Direction& direction : directions) {
-    places.push_back(share.buffer_bytes);
-    share.buffer_bytes += message_bytes(*grid, direction, traffic.bytes);
-  }
-  for (std::size_t k = 0; k < directions.size(); ++k) {
-    // Directions lie mirrored: what is sent in the k-th arrives from the k-th last.
-    const std::size_t bytes = message_bytes(*grid, directions[k], traffic.bytes);
-    share.sent.push_back({neighbour(*grid, rank, directions[k]), bytes, places[k], places[last - k]});
-    share.received.push_back({neighbour(*grid, rank, directions[last - k]), bytes, places[last - k], places[k]});
-  }
-  return share;
+  return last.share;
 }
 
 void each_pair(const Traffic& traffic, const std::function<void(int source, int target, std::size_t bytes)>& look) {

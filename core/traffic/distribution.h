@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "case_spec.h"
+#include "traffic/halo.h"
 
 namespace linkgauge {
 
@@ -33,24 +34,6 @@ struct AlltoallvShare {
 // All ranks together send n (n - 1) m bytes, cut by the matrix to within one unit a pair: 16 bytes where m is a
 // multiple of 16, else 1. Time grows with the square of the ranks, memory with the ranks.
 AlltoallvShare alltoallv_share(const Traffic& traffic, int rank);
-
-// A message between neighbours of a halo exchange.
-struct HaloMessage {
-  int peer = 0;
-  std::size_t bytes = 0;
-  std::size_t own_at = 0;   // in the buffer of the rank that asks: its source's to send, its target's to receive
-  std::size_t peer_at = 0;  // in the peer's
-};
-struct HaloShare {
-  // By the direction in which they are sent, so that those between two ranks come in one order on both. An entry of
-  // either list may have no peer, at an open boundary: peer is then -1.
-  std::vector<HaloMessage> sent;
-  std::vector<HaloMessage> received;
-  std::size_t buffer_bytes = 0;  // of the source, and of the target: a place for every direction
-};
-// m is the message across a face of the rank's box of cells of 8 bytes: over an edge, or a corner, go as many cells as
-// it has. Along a dimension of one rank nothing is sent.
-HaloShare halo_share(const Traffic& traffic, int rank);
 
 // Who sends how many bytes to whom in one operation of either pattern: look(source, target, bytes) of each message.
 void each_pair(const Traffic& traffic, const std::function<void(int source, int target, std::size_t bytes)>& look);

@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "errors.h"
+#include "group/values.h"
+#include "measure/clock.h"
 #include "pattern/buffered_operation.h"
 #include "traffic/patterns.h"
 #include "transport/agreement.h"
 #include "transport/mpi_collective.h"
+#include "transport/mpi_halo.h"
 #include "transport/mpi_library.h"
 #include "transport/one_sided.h"
 #include "transport/transports.h"
@@ -22,6 +25,7 @@ namespace {
 
 constexpr const char* kNonblocking = "nonblocking";
 constexpr const char* kPersistent = "persistent";
+constexpr const char* kOverlapped = "overlapped";
 constexpr const char* kNeighborhood = "neighborhood";
 
 // Windows of isend and irecv. Remote completion is told by an empty message back, as in OSU's bandwidth test.
@@ -156,9 +160,17 @@ class MpiCollective final : public BufferedOperation {
     } else {
       call_->run(source_data_, target_data_, begun_.get());
     }
+    if (compute_ns_ == 0) return;
+    const std::int64_t until = now_ns() + compute_ns_;
+    while (now_ns() < until) {  // busy, and not in the library
+    }
   }
   void complete() override {
     if (begun_ != nullptr) begun_->wait_all();
+  }
+  StepReport step_report(std::size_t /*iterations*/) const override {
+    if (compute_ns_ == 0) return {};
+    return {{{"alone", alone_ns_}, {"compute", compute_ns_}}, {}};
   }
 
  private:
@@ -167,10 +179,37 @@ class MpiCollective final : public BufferedOperation {
     target_data_ = target() == nullptr ? nullptr : target()->data();
     persistent_ = spec().variant == kPersistent;
     call_.emplace(*context().mpi, context().communicator, spec(), ranks(), rank(), own_block_);
-    if (!persistent_ && spec().variant != kNonblocking) return;
+    const bool overlapped = spec().variant == kOverlapped;
+    if (!persistent_ && !overlapped && spec().variant != kNonblocking) return;
     begun_ = context().mpi->requests(1, persistent_);
     if (persistent_) call_->run(source_data_, target_data_, begun_.get());
+    if (overlapped) time_alone();
   }
+
+  // What the collective takes on this rank when it is begun and waited for at once, behind a barrier each time: the
+  // mean, as OSU's tests have it. Then this rank computes for as long.
+  void time_alone() {
+    constexpr int kFirst = 10;
+    constexpr std::int64_t kLongestNs = 200'000'000;
+    const auto mean_of = [&](std::int64_t count) {
+      std::int64_t total_ns = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        library_barrier();
+        const std::int64_t start_ns = now_ns();
+        post();
+        complete();
+        total_ns += now_ns() - start_ns;
+      }
+      return std::max<std::int64_t>(total_ns / count, 1);
+    };
+    std::int64_t longest_ns = mean_of(kFirst);
+    for (const std::vector<std::byte>& bytes : group().exchange(to_bytes(&longest_ns, 1), progress())) {
+      longest_ns = std::max(longest_ns, from_bytes<std::int64_t>(bytes).front());
+    }
+    alone_ns_ = mean_of(std::clamp<std::int64_t>(kLongestNs / longest_ns, kFirst, 1000));
+    compute_ns_ = alone_ns_;
+  }
+
   void disconnect() noexcept override {
     begun_.reset();
     call_.reset();
@@ -178,6 +217,8 @@ class MpiCollective final : public BufferedOperation {
 
   bool own_block_;
   bool persistent_ = false;
+  std::int64_t alone_ns_ = 0;
+  std::int64_t compute_ns_ = 0;  // 0: nothing is computed
   std::optional<MpiCollectiveCall> call_;
   std::unique_ptr<MpiRequests> begun_;  // nullptr: the call blocks
   const void* source_data_ = nullptr;
@@ -201,6 +242,7 @@ class MpiTransport final : public Transport {
       return context.mpi->path() + " does not say that it takes " + std::string(runtime) +
              " device memory; give --mpi a GPU-aware library, or use pinned memory";
     }
+    if (spec.variant == kHaloDatatypes) return why_no_halo_datatypes(spec, context.size());
     return is_collective(spec) ? why_not_mpi_collective(*context.mpi, spec, context.size())
                                : context.mpi->why_not_size(block_bytes(spec, context.size()));
   }
@@ -212,6 +254,7 @@ class MpiTransport final : public Transport {
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
+    if (spec.variant == kHaloDatatypes) return make_halo_datatypes(*this, context, spec);
     if (!is_collective(spec)) return nullptr;
     return std::make_unique<MpiCollective>(*this, context, spec, spec.variant != "alltoallv");
   }
@@ -235,20 +278,21 @@ class MpiTransport final : public Transport {
     if (variant == "alltoallv" || variant == kAlltoallvOwn) {
       return spec.pattern == Pattern::kAlltoall ? "" : variant + " is a variant of alltoall only";
     }
-    if (variant == kNonblocking || variant == kPersistent) {
+    if (variant == kNonblocking || variant == kPersistent || variant == kOverlapped) {
       return traits_of(spec.pattern).mpi_call ? "" : variant + " is a variant of collectives; leave --variant out";
     }
     if (variant == kNeighborhood) {
       if (spec.pattern != Pattern::kHalo) return variant + " is a variant of halo only";
       return spec.window == 1 ? "" : variant + " has one message to each neighbour; leave --window out";
     }
+    if (variant == kHaloDatatypes) return spec.pattern == Pattern::kHalo ? "" : variant + " is a variant of halo only";
     if (is_one_sided(spec)) {
       if (context.group->node_count() == 1) return "";
       return "mpi " + variant + " tells of completion in shared memory, so its ranks must be on one node";
     }
     return "mpi has no variant '" + variant +
            "'; its variants are two_sided, put, get, composed, "
-           "alltoallv, alltoallv_own, nonblocking, persistent and neighborhood";
+           "alltoallv, alltoallv_own, nonblocking, persistent, overlapped, neighborhood and datatypes";
   }
 
   static std::vector<std::unique_ptr<Channel>> connect_two_sided(const RankContext& context, const CaseSpec& spec,

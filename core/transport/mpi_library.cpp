@@ -90,6 +90,14 @@ class Requests final : public MpiRequests {
                                   handle_of<Handle>(communicator), next()),
                  "MPI_Irecv");
   }
+  void isend_one(const void* data, std::uint64_t type, int peer, int tag, std::uint64_t communicator) override {
+    calls_.check(calls_.mpi.isend(data, 1, handle_of<Handle>(type), peer, tag, handle_of<Handle>(communicator), next()),
+                 "MPI_Isend");
+  }
+  void irecv_one(void* data, std::uint64_t type, int peer, int tag, std::uint64_t communicator) override {
+    calls_.check(calls_.mpi.irecv(data, 1, handle_of<Handle>(type), peer, tag, handle_of<Handle>(communicator), next()),
+                 "MPI_Irecv");
+  }
   void wait_all() override {
     if (!under_way()) return;
     calls_.check(calls_.mpi.waitall(count_, places_.data(), calls_.statuses_ignore()), "MPI_Waitall");
@@ -268,6 +276,26 @@ class Library final : public MpiLibrary {
     const auto [place, is_new] = contiguous_.try_emplace(bytes);
     if (is_new) place->second = made_contiguous(bytes);
     return bits_of(place->second);
+  }
+  std::uint64_t region_type(const HaloRegion& region) override {
+    Handle run{};
+    Handle plane{};
+    Handle whole{};
+    calls_.check(mpi().type_contiguous(static_cast<int>(region.run_bytes), calls_.byte, &run), "MPI_Type_contiguous");
+    calls_.check(mpi().type_create_hvector(static_cast<int>(region.rows), 1,
+                                           static_cast<std::intptr_t>(region.row_stride), run, &plane),
+                 "MPI_Type_create_hvector");
+    calls_.check(mpi().type_create_hvector(static_cast<int>(region.planes), 1,
+                                           static_cast<std::intptr_t>(region.plane_stride), plane, &whole),
+                 "MPI_Type_create_hvector");
+    calls_.check(mpi().type_commit(&whole), "MPI_Type_commit");
+    calls_.check(mpi().type_free(&plane), "MPI_Type_free");
+    calls_.check(mpi().type_free(&run), "MPI_Type_free");
+    return bits_of(whole);
+  }
+  void type_free(std::uint64_t type) override {
+    Handle handle = handle_of<Handle>(type);
+    calls_.check(mpi().type_free(&handle), "MPI_Type_free");
   }
   void alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
                  std::uint64_t communicator, MpiRequests* begun) override {

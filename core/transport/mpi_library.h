@@ -26,6 +26,9 @@ class MpiRequests {
   // The caller keeps count below the capacity.
   virtual void isend(const void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) = 0;
   virtual void irecv(void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) = 0;
+  // One of a datatype that begins at `data`.
+  virtual void isend_one(const void* data, std::uint64_t type, int peer, int tag, std::uint64_t communicator) = 0;
+  virtual void irecv_one(void* data, std::uint64_t type, int peer, int tag, std::uint64_t communicator) = 0;
   virtual void wait_all() = 0;
   virtual bool test_all() = 0;  // true: all are complete, and the places free
   // Takes receives back that nothing has come for: their memory may go.
@@ -108,6 +111,9 @@ class MpiLibrary {
                                    const std::vector<int>& targets) = 0;
   // A datatype of so many bytes, as bits; made at the first call for this number and kept.
   virtual std::uint64_t contiguous_type(std::size_t bytes) = 0;
+  // Cells that lie apart, as bits; to be given back by type_free.
+  virtual std::uint64_t region_type(const HaloRegion& region) = 0;
+  virtual void type_free(std::uint64_t type) = 0;
   virtual void reduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op, int root,
                       std::uint64_t communicator, MpiRequests* begun = nullptr) = 0;
   virtual void allreduce(const void* send, void* receive, std::size_t elements, Datatype datatype, ReduceOp op,

@@ -35,7 +35,9 @@ struct MpiSymbols {
   int (*error_string)(int, char*, int*);
   int (*get_library_version)(char*, int*);
   int (*type_contiguous)(int, H, H*);
+  int (*type_create_hvector)(int, int, Aint, H, H*);
   int (*type_commit)(H*);
+  int (*type_free)(H*);
   int (*send)(const void*, int, H, int, int, H);
   int (*recv)(void*, int, H, int, int, H, void*);
   int (*isend)(const void*, int, H, int, int, H, H*);
@@ -98,7 +100,9 @@ struct MpiSymbols {
     find("MPI_Error_string", s.error_string, true);
     find("MPI_Get_library_version", s.get_library_version, true);
     find("MPI_Type_contiguous", s.type_contiguous, true);
+    find("MPI_Type_create_hvector", s.type_create_hvector, true);
     find("MPI_Type_commit", s.type_commit, true);
+    find("MPI_Type_free", s.type_free, true);
     find("MPI_Send", s.send, true);
     find("MPI_Recv", s.recv, true);
     find("MPI_Isend", s.isend, true);

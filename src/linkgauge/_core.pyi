@@ -251,6 +251,9 @@ def why_not_distributed(pattern: str, distribution: str, ranks: int) -> str:
 def rank_bytes(pattern: str, ranks: int, bytes: int, distribution: str) -> tuple[list[int], list[int]]:
     """Bytes that each rank sends, and receives, in one operation of alltoallv or halo of size `bytes`, by rank."""
 
+def halo_buffer_bytes(ranks: int, bytes: int, distribution: str, field: bool) -> int:
+    """Bytes of either of a rank's buffers in a halo: packed, or a field of cells; 0 where there is no such field."""
+
 def pair_bytes(
     pattern: str, ranks: int, bytes: int, distribution: str = "", root: int = 0
 ) -> list[tuple[int, int, int]]:

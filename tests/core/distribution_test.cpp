@@ -207,6 +207,99 @@ TEST(Halo, EdgesAndCornersAreOfTheSameBox) {
   for (const auto& [from, to, bytes] : edges(27, 3, "all")) EXPECT_EQ(bytes, 3U);  // no more than the face
 }
 
+// All boxes together are one field of cells, each with a number of its own: after the exchange a cell around a box
+// holds the number of the cell that lies there, by its place in the whole.
+class WholeField {
+ public:
+  WholeField(std::vector<std::size_t> grid, std::size_t side, bool open)
+      : grid_(std::move(grid)), side_(side), open_(open), extent_(side + 2) {
+    for (const std::size_t ranks : grid_) ranks_ *= ranks;
+  }
+  int ranks() const { return static_cast<int>(ranks_); }
+  std::size_t cells() const { return grid_.size() == 2 ? extent_ * extent_ : extent_ * extent_ * extent_; }
+
+  // What the cell of a rank's field holds: its number if `whose` says so by how many dimensions it lies outside of the
+  // box along; else 0. Beyond an open boundary there is none.
+  template <typename Whose>
+  std::uint64_t at(int rank, std::size_t cell, const Whose& whose) const {
+    std::uint64_t number = 0;
+    int outside = 0;
+    auto rest = static_cast<std::size_t>(rank);
+    std::vector<std::size_t> places(grid_.size());
+    for (std::size_t d = grid_.size(); d-- > 0; rest /= grid_[d]) places[d] = rest % grid_[d];
+    std::vector<std::size_t> within(grid_.size());
+    for (std::size_t d = grid_.size(); d-- > 0; cell /= extent_) within[d] = cell % extent_;
+    for (std::size_t d = 0; d < grid_.size(); ++d) {
+      const std::size_t length = grid_[d] * side_;
+      const std::size_t place = places[d] * side_ + within[d];  // one too many
+      const bool out = within[d] == 0 || within[d] == side_ + 1;
+      if (out && (grid_[d] == 1 || (open_ && (place == 0 || place == length + 1)))) return 0;
+      outside += out ? 1 : 0;
+      number = number * length + (place + length - 1) % length;
+    }
+    return whose(outside) ? number + 1 : 0;
+  }
+
+ private:
+  std::vector<std::size_t> grid_;
+  std::size_t side_;
+  bool open_;
+  std::size_t extent_;
+  std::size_t ranks_ = 1;
+};
+
+TEST(Halo, InAFieldOfCellsEachComesToLieWhereItLiesInTheWhole) {
+  struct Asked {
+    std::string distribution;
+    std::vector<std::size_t> grid;  // the field's dimensions: of one dimension the last of three
+    std::size_t side;
+  };
+  for (const Asked& asked :
+       {Asked{"2x2x2", {2, 2, 2}, 4}, Asked{"3x2x2", {3, 2, 2}, 1}, Asked{"2x3x2:all", {2, 3, 2}, 3},
+        Asked{"2x2x3:all:open", {2, 2, 3}, 2}, Asked{"3x2", {3, 2}, 5}, Asked{"2x2:all", {2, 2}, 4},
+        Asked{"2x3:open", {2, 3}, 3}, Asked{"ring", {1, 1, 3}, 4}, Asked{"ring:open", {1, 1, 2}, 3}}) {
+    const bool all = asked.distribution.find("all") != std::string::npos;
+    const WholeField whole(asked.grid, asked.side, asked.distribution.find("open") != std::string::npos);
+    const std::size_t face = 8 * asked.side * (asked.grid.size() == 2 ? 1 : asked.side);
+    const Traffic halo = traffic(Pattern::kHalo, whole.ranks(), face, asked.distribution);
+    ASSERT_EQ(why_no_halo_field(halo), "") << asked.distribution;
+    for (int rank = 0; rank < whole.ranks(); ++rank) {
+      const HaloField field = halo_field(halo, rank);
+      const HaloShare packed = halo_share(halo, rank);
+      ASSERT_EQ(field.buffer_bytes, 8 * whole.cells());
+      std::vector<std::uint64_t> arrived(whole.cells());
+      for (std::size_t k = 0; k < field.received.size(); ++k) {
+        const HaloRegionMessage& message = field.received[k];
+        EXPECT_EQ(message.peer, packed.received[k].peer);
+        EXPECT_EQ(field.sent[k].peer, packed.sent[k].peer);
+        std::size_t bytes = 0;
+        each_run(message, [&](std::size_t own_at, std::size_t peer_at, std::size_t run) {
+          for (std::size_t i = 0; i < run / 8 && message.peer >= 0; ++i) {
+            EXPECT_EQ(arrived[own_at / 8 + i], 0U) << "twice";
+            arrived[own_at / 8 + i] = whole.at(message.peer, peer_at / 8 + i, [](int outside) { return outside == 0; });
+          }
+          bytes += run;
+        });
+        EXPECT_EQ(bytes, packed.received[k].bytes);
+      }
+      for (std::size_t cell = 0; cell < whole.cells(); ++cell) {
+        const auto around = [&](int outside) { return outside == 1 || (all && outside > 1); };
+        ASSERT_EQ(arrived[cell], whole.at(rank, cell, around)) << asked.distribution << " " << rank << " " << cell;
+      }
+    }
+  }
+}
+
+TEST(Halo, AFaceThatNoBoxHasIsRefusedWithTheNearest) {
+  EXPECT_NE(why_no_halo_field(traffic(Pattern::kHalo, 8, 4096, "2x2x2")).find("nearest size is 3872"),
+            std::string::npos);
+  EXPECT_EQ(why_no_halo_field(traffic(Pattern::kHalo, 8, 8192, "2x2x2")), "");
+  EXPECT_NE(why_no_halo_field(traffic(Pattern::kHalo, 4, 12, "2x2")).find("multiple of 8"), std::string::npos);
+  EXPECT_NE(why_no_halo_field(traffic(Pattern::kHalo, 4, std::size_t{1} << 40, "2x2")), "");
+  EXPECT_NE(why_no_halo_field(traffic(Pattern::kHalo, 4, 8192, "shift:1")).find("shift"), std::string::npos);
+  EXPECT_THROW((void)halo_field(traffic(Pattern::kHalo, 8, 4096, "2x2x2"), 0), CallerError);
+}
+
 TEST(Halo, WithoutAGridItIsAsEvenAsCanBe) {
   EXPECT_EQ(edges(12, 1, ""), edges(12, 1, "3x2x2"));
   EXPECT_EQ(edges(64, 1, ""), edges(64, 1, "4x4x4"));

@@ -58,6 +58,8 @@ class FakeMpi final : public MpiLibrary {
   }
   std::uint64_t neighbours(std::uint64_t, const std::vector<int>&, const std::vector<int>&) override { refuse(); }
   std::uint64_t contiguous_type(std::size_t) override { refuse(); }
+  std::uint64_t region_type(const HaloRegion&) override { refuse(); }
+  void type_free(std::uint64_t) override { refuse(); }
   void reduce(const void*, void*, std::size_t, Datatype, ReduceOp, int, std::uint64_t, MpiRequests*) override {
     refuse();
   }

@@ -94,6 +94,21 @@ def test_distributions_and_forms_of_collectives(mpi: MpiInstallation, run_cases:
     expect_verified(cases, run_cases(mpi, 4, cases))
 
 
+def test_halos_of_derived_datatypes_and_overlapped_collectives(mpi: MpiInstallation, run_cases: RunCases) -> None:
+    """Faces of 1, 5 x 5 and 64 x 64 cells along the stride, in fields of three and two dimensions; several in flight."""
+    grids = [("ring", 8 * side * side) for side in (1, 5, 64)] + [("2x2", 8), ("2x2:all", 8 * 333), ("4:open", 8 * 49)]
+    cases = [
+        case("mpi", "halo", ranks, size, variant="datatypes", distribution=grid, window=window, cadence=cadence)
+        for grid, size in grids
+        for ranks in ((4,) if "x" in grid or "4" in grid else (2, 3))
+        for window, cadence in ((1, "isolated"), (3, "streaming"))
+    ]
+    collectives = [case("mpi", pattern, 3, 4 * 3 * 700, variant="overlapped") for pattern in COLLECTIVES]
+    several = {**collectives[0], "cadence": "streaming", "batch": 4}
+    expect_verified(cases, run_cases(mpi, 4, cases))
+    expect_verified([*collectives, several], run_cases(mpi, 3, [*collectives, several]))
+
+
 def test_persistent_collectives_are_had_or_refused(mpi: MpiInstallation, run_cases: RunCases) -> None:
     """MPI 4 has them, older libraries some or none: then each case says which call is missing.
 

@@ -90,6 +90,11 @@ class PatternTraits:
         return self.ranks == "2" and not self.latency_only
 
     @property
+    def counts_messages(self) -> bool:
+        """Whether a goodput over m is messages a second: all of its messages are of m bytes, a window in flight."""
+        return self.windowed and self.payload_bytes is _window
+
+    @property
     def ways(self) -> int:
         """Of how many directions between two ends a goodput is the sum."""
         return max(len(self.host_ways), self.lanes(2) if self.pair else 1)
@@ -147,6 +152,16 @@ def sent_and_received(pattern: str, n: int, m: int, distribution: str) -> tuple[
         raise UsageError(reason)
     found: tuple[list[int], list[int]] = _core().rank_bytes(pattern, n, m, distribution)
     return found
+
+
+def halo_buffer_bytes(n: int, m: int, distribution: str, *, field: bool) -> int:
+    """Bytes of either of a rank's buffers: a place for each neighbour, also at an open boundary, or a `field` of cells.
+
+    0 where no field has faces of m bytes. Errors: UsageError where the distribution is none of so many ranks.
+    """
+    if reason := why_not_distributed("halo", distribution, n):
+        raise UsageError(reason)
+    return int(_core().halo_buffer_bytes(n, m, distribution, field))
 
 
 def why_not_distributed(pattern: str, distribution: str, n: int) -> str:

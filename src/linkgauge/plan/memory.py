@@ -8,7 +8,7 @@ from linkgauge.apps import catalogue
 from linkgauge.apps.program import message_buffers
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
-from linkgauge.model.patterns import PATTERNS, sent_and_received
+from linkgauge.model.patterns import PATTERNS, halo_buffer_bytes, sent_and_received
 from linkgauge.model.quantity import Share, format_bytes
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.machine import PlanMachine
@@ -35,9 +35,9 @@ def _buffers(case: Case) -> tuple[int, int]:
     if case.pattern == "alltoallv":
         sent, received = sent_and_received("alltoallv", n, m, case.distribution)
         return max(sent), max(received)
-    if case.pattern == "halo":  # also at an open boundary a place for each neighbour
-        sent, _ = sent_and_received("halo", n, m, ":".join(w for w in case.distribution.split(":") if w != "open"))
-        return sent[0], sent[0]
+    if case.pattern == "halo":
+        buffer = halo_buffer_bytes(n, m, case.distribution, field=case.variant == "datatypes")
+        return buffer, buffer
     if case.pattern == "bidirectional" and n == 1:  # each way has its own
         return 2 * m, 2 * m
     if PATTERNS[case.pattern].alone:  # all but the flow that is timed move twice the size

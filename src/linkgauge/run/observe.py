@@ -294,6 +294,17 @@ def step_rows(case: Case, place: int, times: Mapping[str, int], spans: Iterable[
     return rows
 
 
+OVERLAP = "overlap"
+
+
+def overlap_rows(place: int, times: Mapping[str, int]) -> list[Row]:
+    """Rows of a collective that goes on beside computation, on a rank: how long it took `alone`, and the rank's
+    `compute`, in ns."""
+    when_ns = time.monotonic_ns()
+    return [{"rank": place, "subject": OVERLAP, "moment": "before", "when_ns": when_ns, "name": name,
+             "value": float(ns), "unit": "ns"} for name, ns in times.items()]  # fmt: skip
+
+
 class Observer:
     """The observations of one rank: rows as docs/run-folder.md has them, without the identity."""
 

@@ -20,7 +20,7 @@ from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.run.gathering import Link, MpiLink, Ranks
-from linkgauge.run.observe import clock_rows, load_rows, step_rows
+from linkgauge.run.observe import clock_rows, load_rows, overlap_rows, step_rows
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.spec import WorkerSpec, core_case, job_ranks, rank_list
 from linkgauge.run.transports import ccl_library, library_folders, version_of_nixl
@@ -158,6 +158,8 @@ class CoreSession:
         rows = clock_rows(result["clocks"], place)
         if case.app:
             rows += step_rows(case, place, result["step_times"], result["step_spans"])
+        elif result["step_times"]:
+            rows += overlap_rows(place, result["step_times"])
         return RankOutcome(self.rank, status, reason, facts, samples, observations=rows)
 
     @staticmethod

@@ -1,0 +1,16 @@
+// A halo exchange by MPI's derived datatypes: messages go straight from a field of cells, and into one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "pattern/operation.h"
+
+namespace linkgauge {
+
+inline constexpr const char* kHaloDatatypes = "datatypes";  // variant of mpi
+
+std::string why_no_halo_datatypes(const CaseSpec& spec, int ranks);
+std::unique_ptr<Operation> make_halo_datatypes(Transport& transport, const RankContext& context, const CaseSpec& spec);
+
+}  // namespace linkgauge

@@ -1,0 +1,53 @@
+"""How much of a collective goes on while its ranks compute: variant `overlapped` of mpi (docs/definitions.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from linkgauge.run.observe import OVERLAP
+from linkgauge.stats import series
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
+Identity = tuple[str, int, int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Overlap:
+    """Times in ns, each the mean over ranks of a rank's mean: of the collective begun and waited for at once, of the
+    computation, and of both together, from the begin to the end of the wait."""
+
+    alone_ns: float
+    compute_ns: float
+    together_ns: float
+
+    @property
+    def share(self) -> float:
+        """Which part of the collective cost no time beside the computation, from 0 to 1 (OSU's Overlap(%))."""
+        return min(1.0, max(0.0, 1 - (self.together_ns - self.compute_ns) / self.alone_ns))
+
+
+def overlaps(run: Run) -> dict[Identity, Overlap]:
+    """By row identity; cases of other variants, and those without samples, are left out."""
+    told: dict[Identity, dict[str, list[float]]] = {}
+    for row in run.observations.filter(pc.equal(run.observations["subject"], OVERLAP)).to_pylist():
+        identity = (row["case_key"], row["launch"], row["repeat"], row["attempt"])
+        told.setdefault(identity, {}).setdefault(row["name"], []).append(float(row["value"]))
+    found: dict[Identity, Overlap] = {}
+    for identity, block in series.run_blocks(run) if told else ():
+        named = told.get(identity, {})
+        own = block.only(block.measured)
+        if not own.rank.size or not named.get("alone") or not named.get("compute"):
+            continue
+        of_ranks = [own.ns[own.rank == rank].sum() / own.iterations[own.rank == rank].sum()
+                    for rank in np.unique(own.rank)]  # fmt: skip
+        means = (np.mean(values) for values in (named["alone"], named["compute"], of_ranks))
+        alone, compute, together = (float(value) for value in means)
+        if alone > 0:
+            found[identity] = Overlap(alone, compute, together)
+    return found

@@ -1,6 +1,7 @@
 """OSU micro-benchmarks: the printed tables of the MPI tests.
 
-Sizes of allgather, gather, scatter and alltoall are per rank or peer there, and the number of ranks is nowhere printed.
+Sizes of allgather, gather, scatter and alltoall are per rank or peer there, and the number of ranks is printed by
+osu_mbw_mr alone.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import re
 from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
-from linkgauge.exchange.other_names import OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
+from linkgauge.exchange.other_names import OSU_OTHERS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.model.patterns import PATTERNS
 
-_PATTERNS = {test: pattern for pattern, test in OSU_TESTS.items()}
+_PATTERNS = {test: (pattern, "") for pattern, test in OSU_TESTS.items()} | OSU_OTHERS
 _TYPES = {theirs: ours for ours, theirs in OSU_TYPES.items()} | {"MPI_SIGNED_CHAR": "int8"}
 _HEADER = re.compile(r"#\s*OSU MPI(-[A-Z]+(?: MANAGED)?)? (.+?)\s*(?:v(\d\S*))?\s*$")
 _BUFFERS = re.compile(r"#\s*Send Buffer on (\w+) .*Receive Buffer on (\w+)")
@@ -30,7 +31,9 @@ class _Test:
 
     def __init__(self, suffix: str | None, name: str) -> None:
         self.name = name
-        self.pattern = _PATTERNS.get(name, "")
+        self.pattern, self.variant = _PATTERNS.get(name, ("", ""))
+        self.ranks: int | None = None
+        self.window: int | None = None
         managed = bool(suffix and suffix.endswith("MANAGED"))
         kind = "managed" if managed else "device" if suffix in ("-CUDA", "-ROCM", "-OPENACC") else "pageable"
         self.source = self.target = kind
@@ -67,50 +70,59 @@ def _comment(number: int, line: str, test: _Test, log: ImportedLog) -> None:
         if not test.datatype and test.pattern:
             log.problem(number, f"no datatype for {match[1]}: its rows are left out")
             test.pattern = ""
-    elif re.match(r"#\s*Size\b", line):
+    elif match := re.match(r"#\s*\[ pairs: (\d{1,5}) \] \[ window size: (\d{1,9}) \]", line):
+        test.ranks, test.window = 2 * int(match[1]), int(match[2])
+        if test.ranks == 2 and test.pattern:
+            test.pattern = PATTERNS[test.pattern].side_by_side_of or test.pattern
+    elif re.match(r"#\s*(Size\b|Avg Latency\(us\))", line):
         test.columns = [part.strip() for part in re.split(r"\s{2,}", line.lstrip("# "))]
 
 
 def _row(number: int, line: str, test: _Test, log: ImportedLog, hints: Hints) -> None:
     tokens = line.split()
-    pair = PATTERNS[test.pattern].pair
-    ranks = 2 if pair else hints.ranks
+    info = PATTERNS[test.pattern]
+    pair = info.pair or bool(info.side_by_side_of)
+    sizeless = info.size_means == "-"
+    ranks = test.ranks or (2 if pair else hints.ranks)
     if ranks is None:
         log.problem(number, "OSU does not print the number of ranks, so --ranks must say it: the table is left out")
         test.pattern = ""
         return
     try:
-        size, figure = int(tokens[0]), float(tokens[1])
+        size, figure = 0 if sizeless else int(tokens[0]), float(tokens[0 if sizeless else 1])
     except (ValueError, IndexError):
         log.problem(number, f"not a size and a figure: {line[:80]!r}")
         return
-    heading = test.columns[1] if len(test.columns) > 1 else ""
+    heading = test.columns[0 if sizeless else 1] if len(test.columns) > (0 if sizeless else 1) else ""
     unit = "MB/s" if "MB/s" in heading else "us" if "us" in heading else ""
-    rate = PATTERNS[test.pattern].windowed
+    rate = info.windowed
     if unit != ("MB/s" if rate else "us"):
         log.problem(number, f"figures in {heading!r}, expected {'MB/s' if rate else 'us'}")
         return
-    if size <= 0 or figure <= 0 or not test.source or not test.target:
+    if (size <= 0 and not sizeless) or figure <= 0 or not test.source or not test.target:
         log.problem(number, f"no case: size {size}, figure {figure}")
         return
     m = size * ranks if test.pattern in OSU_PER_BLOCK else size
-    window = (hints.window or _DEFAULT_WINDOW) if rate else 1
-    reduces = PATTERNS[test.pattern].reduces
+    asked_window = test.window or hints.window
+    window = (asked_window or _DEFAULT_WINDOW) if rate else 1
     evidence = {"size_printed": size, "estimator": "mean of a loop" if pair else "mean over ranks of means"}
-    if rate and hints.window is None:
+    if rate and asked_window is None:
         evidence["window"] = "OSU's default; the log does not say"
     if test.datatype is None:
         evidence["datatype"] = "OSU's default before 7.0; the log does not say"
     if rate:
-        # Of bibw the rate is the sum of both ways, each of which moves the window once in that time.
-        ways = PATTERNS[test.pattern].ways
-        time_ns = ways * window * m / (figure * 1e6) * 1e9
+        # The rate is the sum of both ways, and of all pairs, each of which moves the window once in that time.
+        time_ns = info.lanes(ranks) * window * m / (figure * 1e6) * 1e9
     else:
         time_ns = figure * 1e3 * (2 if test.pattern == "pingpong" else 1)
+    half = ranks // 2  # of several pairs the first half sends
+    places = [place for k in range(half) for place in (k, half + k)] if info.side_by_side_of else range(ranks)
+    if "Overlap(%)" in test.columns and len(tokens) == len(test.columns):
+        evidence["overlap_percent"] = tokens[test.columns.index("Overlap(%)")]
     case = make_case(
-        "mpi", test.pattern, m, range(ranks), cadence="streaming" if pair else "barrier", arrival="free", window=window,
-        source_memory=test.source, target_memory=test.target,
-        datatype=test.datatype or ("float32" if reduces else "int8"),
+        "mpi", test.pattern, m, places, variant=test.variant, cadence="streaming" if info.pair else "barrier",
+        arrival="free", window=window, source_memory=test.source, target_memory=test.target,
+        datatype=test.datatype or ("float32" if info.reduces else "int8"),
     )  # fmt: skip
     iterations = _iterations(tokens, test.columns)
     told: dict[str, Any] = {"evidence": evidence, "operations": iterations if iterations > 1 else None}

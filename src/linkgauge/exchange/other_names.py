@@ -20,6 +20,12 @@ OSU_TESTS = {
     "reduce": "Reduce Latency Test", "reduce_scatter": "Reduce_scatter Latency Test", "gather": "Gather Latency Test",
     "scatter": "Scatter Latency Test",
 }  # fmt: skip
+OSU_OTHERS = {
+    "Multiple Bandwidth / Message Rate Test": ("pairs_unidirectional", ""), "Barrier Latency Test": ("barrier", ""),
+    "All-to-Allv Personalized Exchange Latency Test": ("alltoall", "alltoallv_own"),
+    "Non-blocking All-to-All Latency Test": ("alltoall", "overlapped"),
+}  # fmt: skip
+"""Tests that are read alone: of each the pattern and our variant of mpi."""
 OSU_PER_BLOCK = ("allgather", "gather", "scatter")
 """Patterns of which OSU's size is that of one of n blocks; ours is of all."""
 OSU_TYPES = {

@@ -41,12 +41,28 @@ class PeerTest:
     only_bytes: int = 0
     once: bool = False
     theirs_in_place: bool = False
+    pairs: str = "first"  # which, of patterns of pairs
+
+    def case_of(self, ranks: int) -> Mapping[str, Any]:
+        """Dimensions of our case of so many ranks: of one pair the pattern of a pair alone."""
+        alone = PATTERNS[self.case["pattern"]].side_by_side_of
+        return {**self.case, "pattern": alone} if ranks == 2 and alone else self.case
+
+    @property
+    def messages(self) -> bool:
+        """Whether it is of messages in pairs, one or several."""
+        return PATTERNS[self.case["pattern"]].pair or bool(PATTERNS[self.case["pattern"]].side_by_side_of)
 
     @property
     def own_ranks(self) -> int | None:
         """How many ranks the test takes, where nobody else can say it."""
         pattern = self.case["pattern"]
         return self.ranks or (2 if PATTERNS[pattern].pair else 1 if pattern in _ONE_DEVICE else None)
+
+    @property
+    def sizeless(self) -> bool:
+        """Whether there is no size to ask for."""
+        return PATTERNS[self.case["pattern"]].size_means == "-"
 
     @property
     def blocks(self) -> bool:
@@ -91,7 +107,7 @@ def usual_counts(peer: str, test: PeerTest, size: int) -> Counts:
     """What the peer itself times at a size in bytes unless it is told otherwise."""
     if peer in BETWEEN_NODES:
         pattern = test.case["pattern"]
-        usual = _OSU_LATENCY if pattern == "pingpong" else _OSU_WINDOWS if PATTERNS[pattern].pair else _OSU_COLLECTIVE
+        usual = _OSU_LATENCY if pattern == "pingpong" else _OSU_WINDOWS if test.messages else _OSU_COLLECTIVE
         return usual[size > _OSU_LARGE_ABOVE]
     return _NCCL_TESTS[size > _NCCL_LARGE_ABOVE]
 
@@ -109,10 +125,17 @@ def _below_mpi(name: str, transport: str, pattern: str, variant: str = "", *, me
 
 
 def _osu(
-    name: str, pattern: str, estimator: str, figure: str, tolerance: float, sizes: str = "same", **case: Any
+    name: str,
+    pattern: str,
+    estimator: str,
+    figure: str,
+    tolerance: float,
+    sizes: str = "same",
+    pairs: str = "first",
+    **case: Any,
 ) -> PeerTest:
     table = {"transport": "mpi", "pattern": pattern, **case}
-    return PeerTest(name, table, estimator, figure, tolerance, tolerance, sizes)
+    return PeerTest(name, table, estimator, figure, tolerance, tolerance, sizes, pairs=pairs)
 
 
 def _nccl(name: str, pattern: str, sizes: str = "same", *, theirs_in_place: bool = False) -> PeerTest:
@@ -177,8 +200,23 @@ _TESTS: dict[str, tuple[PeerTest, ...]] = {
             cadence="streaming",
             batch=1,
         ),
+        # Of all pairs at once, with a barrier before each window: the mean over the senders.
+        _osu(
+            "osu_mbw_mr",
+            "pairs_unidirectional",
+            "mean_of_rank_means",
+            "rate",
+            0.05,
+            pairs="halves",
+            window=_WINDOW,
+            cadence="barrier",
+            batch=1,
+        ),
+        _osu("osu_barrier", "barrier", "mean_of_rank_means", "time", 0.05, **_BACK_TO_BACK),
         _osu("osu_allreduce", "allreduce", "mean_of_rank_means", "time", 0.05, **_BARRIER),
         _osu("osu_alltoall", "alltoall", "mean_of_rank_means", "time", 0.05, **_BARRIER),
+        _osu("osu_alltoallv", "alltoall", "mean_of_rank_means", "time", 0.05, variant="alltoallv_own", **_BARRIER),
+        _osu("osu_ialltoall", "alltoall", "mean_of_rank_means", "time", 0.05, variant="overlapped", **_BARRIER),
         _osu("osu_bcast", "broadcast", "mean_of_rank_means", "time", 0.05, **_BARRIER),
         _osu("osu_reduce", "reduce", "mean_of_rank_means", "time", 0.05, **_BARRIER),
         _osu("osu_allgather", "allgather", "mean_of_rank_means", "time", 0.05, "over ranks", **_BARRIER),

@@ -25,7 +25,7 @@ def launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
     groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in rows:
         counts = None if own_counts else request.counts(row)
-        odd = row.peer_size // (row.peer_size & -row.peer_size)
+        odd = row.peer_size // (row.peer_size & -row.peer_size or 1)
         apart = row.size if request.sizes_apart else odd
         groups[(row.test.name, row.ranks, row.memory, apart, counts and counts.iterations)].append(row)
     for some in groups.values():
@@ -36,7 +36,7 @@ def launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
 def _arguments(request: Request, rows: Sequence[Row], own_counts: bool) -> list[str]:
     test, ranks = rows[0].test, rows[0].ranks
     sizes = [row.peer_size for row in rows]
-    words = ["-m", f"{min(sizes)}:{max(sizes)}"]
+    words = [] if test.sizeless else ["-m", f"{min(sizes)}:{max(sizes)}"]
     if not own_counts:
         words += ["-i", str(request.counts(rows[0]).iterations)]
         words += [] if request.warmup is None else ["-x", str(request.warmup)]
@@ -44,7 +44,9 @@ def _arguments(request: Request, rows: Sequence[Row], own_counts: bool) -> list[
     source, target = ("H" if request.runtime == "host" else _MEMORY[kind] for kind in rows[0].memory)
     if {source, target} - {"H"} and request.runtime not in _ACCELERATOR:
         raise EnvironmentLackingError(f"{request.peer} takes no device memory of {request.runtime} devices")
-    if PATTERNS[test.case["pattern"]].pair:
+    if test.sizeless:
+        return words
+    if test.messages:
         words += ["-W", str(test.case["window"])] if test.windowed else []
         return words + ([source, target] if {source, target} != {"H"} else [])
     if max(sizes) * ranks > _MEMORY_LIMIT:

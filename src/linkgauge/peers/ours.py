@@ -93,7 +93,7 @@ def _rows_of(rows: Sequence[Row], record: dict[str, object]) -> Iterator[Row]:
     """The rows that a case of ours is measured for: two where the peer has two names for one measurement."""
     memory = (record["source_memory"], record["target_memory"])
     for row in rows:
-        wanted = {"variant": "", **row.test.case}
+        wanted = {"variant": "", **row.test.case_of(row.ranks)}
         if (
             record["size_asked"] == row.size
             and record["ranks"] == row.ranks
@@ -122,19 +122,20 @@ def _counts(request: Request, row: Row) -> Counts:
 
 def _table(request: Request, rows: Sequence[Row]) -> dict[str, object]:
     test, counts = rows[0].test, _counts(request, rows[0])
-    case = dict(test.case)
+    case = dict(test.case_of(rows[0].ranks))
     # nccl-tests times one queue of all its operations, osu_latency one loop: a common start for every few of them
     # would add its own cost to each. OSU's bandwidth tests time one window after another.
     queued = min(counts.iterations, _LONGEST_LOOP) if case["cadence"] == "streaming" else 1
     batch = int(case.setdefault("batch", queued))
     case |= {
-        "size": [row.size for row in rows],
+        "size": [row.size or 1 for row in rows],  # of what has none any will do
         "warmup": counts.warmup,
         "stop_rule": "count",
         "stop_samples": max(1, counts.iterations // batch),
         "stop_time_ns": "20s",
     }
-    case |= {"pairs": "first"} if PATTERNS[case["pattern"]].pair else {"ranks": rows[0].ranks}
+    case |= {"pairs": test.pairs} if test.messages else {}
+    case |= {"ranks": rows[0].ranks} if not PATTERNS[case["pattern"]].pair else {}
     if case["transport"] == "ccl":
         case["buffer"] = request.buffer
     if test.takes_memory:

@@ -118,7 +118,7 @@ def rows_of(
     for test in tests:
         for count in ranks if test.own_ranks is None else (test.own_ranks,):
             for memory in memories if test.takes_memory else memories[:1]:
-                for size in (test.only_bytes,) if test.only_bytes else sorted(set(sizes)):
+                for size in (test.only_bytes,) if test.only_bytes or test.sizeless else sorted(set(sizes)):
                     row = Row(test, count, memory, size)
                     if reason := _cannot(peer, row):
                         left_out[row.key] = reason
@@ -133,7 +133,9 @@ def _cannot(peer: str, row: Row) -> str:
         return f"{row.size} bytes are not {row.ranks} equal blocks"
     if peer == "osu" and "pinned" in row.memory:
         return "OSU's host buffers are pageable"
-    if peer == "osu" and not PATTERNS[row.test.case["pattern"]].pair and row.memory[0] != row.memory[1]:
+    if row.test.messages and row.ranks % 2 and row.ranks > 1:
+        return f"{row.ranks} ranks are not pairs"
+    if peer == "osu" and not row.test.messages and row.memory[0] != row.memory[1]:
         return "OSU's collectives send from and receive into one kind of memory"
     if peer in TWO_ENDED and (len(set(row.memory)) > 1 or "pinned" in row.memory):
         return f"{peer}'s ends have one kind of memory, which is not pinned by CUDA or HIP"

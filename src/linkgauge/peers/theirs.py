@@ -109,6 +109,6 @@ def _is_case(row: Row, one: ImportedCase, peer: str) -> bool:
     if case.in_place != row.test.theirs_in_place or case.size_asked != row.size:
         return False
     if peer != "nvbandwidth":
-        return bool(case.pattern == row.test.case["pattern"])
+        return bool(case.pattern == row.test.case_of(row.ranks)["pattern"])
     first = case.devices[:2] in ((0,), (0, 1)) and case.root == 0
     return first and case.ranks == row.ranks and one.evidence["test"] == row.test.name

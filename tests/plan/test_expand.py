@@ -65,6 +65,7 @@ def test_pair_patterns_run_on_all_ordered_pairs_and_the_diagonal() -> None:
         ("ordered", set(itertools.permutations(range(4), 2))),
         ("first", {(0, 1)}),
         ("root", {(0, 1), (0, 2), (0, 3)}),
+        ("halves", {(0, 2), (1, 3)}),
         ("diagonal", {(0,), (1,), (2,), (3,)}),
     ],
 )
@@ -521,6 +522,17 @@ def test_pairs_side_by_side_meet_as_in_a_tournament(devices: int) -> None:
         if pattern == "pairs_bidirectional":  # a case has both directions
             met += [(b, a) for a, b in met]
         assert sorted(met) == sorted(everyone)
+
+
+@pytest.mark.parametrize("devices", [2, 4, 5, 8])
+def test_pairs_by_halves_are_one_case_of_senders_and_receivers(devices: int) -> None:
+    text = SIDE_BY_SIDE_TABLE + 'pairs = "halves"'
+    planned = expand(plan_of(text), PlanMachine("cuda", devices, GIB, GIB, GIB, 8))
+    half = devices // 2
+    for pattern in ("pairs_pingpong", "pairs_unidirectional", "pairs_bidirectional"):
+        (one,) = [one for one in planned if one.case.pattern == pattern]
+        assert (one.case.devices[::2], one.case.devices[1::2]) == (tuple(range(half)), tuple(range(half, 2 * half)))
+        assert bool(one.skip) == (half < 2)
 
 
 def test_pairs_side_by_side_are_only_what_was_asked_for() -> None:

@@ -55,6 +55,20 @@ def measured(tmp_path: Path, plan: str, threads: bool, *flags: str) -> tuple[Run
     return run, rows
 
 
+def test_the_message_rate_of_halves_is_measured_and_shown(tmp_path: Path) -> None:
+    plan = PLAN.replace('["pingpong", "unidirectional", "bidirectional"]', '"pairs_unidirectional"').replace(
+        '"ordered"', '"halves"'
+    )
+    run, rows = measured(tmp_path, plan.replace("64KiB", "8").replace("window = 2", "window = 16"), True)
+    assert {(row.case.pattern, row.case.devices) for row in rows} == {("pairs_unidirectional", (0, 2, 1, 3))}
+    headlines = [row for row in summarise(run).to_pylist() if row["lane"] == -1 and row["status"] == "ok"]
+    assert len(headlines) == len(rows) == 3
+    for row in headlines:
+        assert row["messages_per_s"] == pytest.approx(2 * 16 / row["median_ns"] * 1e9)
+    shown = linkgauge("show", "run", cwd=tmp_path)
+    assert "millions of messages a second" in shown.stdout
+
+
 @pytest.mark.parametrize("threads", BOTH)
 def test_every_pair_is_measured_beside_the_others_and_never_mixed_with_single_ones(
     tmp_path: Path, threads: bool

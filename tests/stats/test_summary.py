@@ -85,6 +85,18 @@ def test_goodput_and_bus_bandwidth_are_the_definitions(tmp_path: Path, pattern: 
     assert row["latency_ns"] == row["median_ns"] / (2 if pattern == "pingpong" else 1)
 
 
+@pytest.mark.parametrize(("pattern", "messages"), [
+    ("unidirectional", 16), ("bidirectional", 32), ("pairs_unidirectional", 32), ("pairs_bidirectional", 64),
+    ("pingpong", None), ("halo", None), ("alltoall", None), ("barrier", None),
+])  # fmt: skip
+def test_messages_a_second_are_those_of_all_pairs(tmp_path: Path, pattern: str, messages: int | None) -> None:
+    case = make_case("mpi", pattern, 8, window=16 if PATTERNS[pattern].windowed else 1)
+    run = linkgauge.load(make_run(tmp_path / "run", cases=[case], samples=80))
+    row = next(row for row in summarise(run).to_pylist() if row["lane"] == HEADLINE)
+    wanted = None if messages is None else pytest.approx(messages / row["median_ns"] * 1e9, rel=1e-12)
+    assert row["messages_per_s"] == wanted
+
+
 def test_statistics_are_numpys_after_the_cut(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     ns = steady(rng, 500)

@@ -136,10 +136,18 @@ def _pairs(distinct: tuple[int, ...], subset: tuple[int, ...], which: str, per_n
             yield (ordered or diagonal)[0]  # to be skipped with the reason
     elif which == "root":
         yield from (pair for pair in ordered if pair[0] == distinct[0])
+    elif which == "halves":
+        yield from _by_halves(distinct) or diagonal
     else:
         yield from ordered
         if which == "all":
             yield from diagonal
+
+
+def _by_halves(distinct: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The k-th of the first half with the k-th of the second; of an odd number the last rests."""
+    half = len(distinct) // 2
+    return list(zip(distinct[:half], distinct[half:], strict=False))
 
 
 def _first_of_nodes(distinct: tuple[int, ...], per_node: int) -> tuple[int, ...]:
@@ -165,6 +173,8 @@ def _pairings(distinct: tuple[int, ...], which: str, *, both_ways: bool) -> Iter
     rounds.sort()
     if which == "first":
         rounds = rounds[:1]
+    if which == "halves":
+        rounds = [tuple(itertools.chain.from_iterable(_by_halves(distinct)))]
     if which == "diagonal":
         return
     yield from rounds

@@ -60,6 +60,7 @@ DERIVED = (
     "goodput_q3_bytes_per_s",
     "goodput_mean_bytes_per_s",
     "bus_bandwidth_bytes_per_s",
+    "messages_per_s",
 )
 
 
@@ -198,6 +199,8 @@ def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternTraits], 
         for suffix, time in (rates | {"_mean": "mean_ns"}).items():
             columns[f"goodput{suffix}_bytes_per_s"] = _rate(payload, columns[time])
         columns["bus_bandwidth_bytes_per_s"] = columns["goodput_bytes_per_s"] * bus
+        sizes = [records[at]["size"] if infos[at].counts_messages else np.nan for at in at_of.tolist()]
+        columns["messages_per_s"] = columns["goodput_bytes_per_s"] / np.array(sizes, np.float64)
         columns["max_rank_median_ns"] = np.array(
             [
                 _median_after(gathered.slowest[at], columns["warmup_cut"][i]) if lane == series.HEADLINE else np.nan

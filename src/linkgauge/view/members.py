@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from linkgauge.stats.alike import ClassRow, class_rows, members_text
 from linkgauge.view.alike import half_width
 from linkgauge.view.row import Row
-from linkgauge.view.units import rate_text, size_text, time_text
+from linkgauge.view.units import digits, rate_text, size_text, time_text
 
 
 class Members:
@@ -37,6 +37,10 @@ class Members:
     def rates(self, row: Row, unit: str) -> str:
         """Return the range of goodputs of the row's class: `53.6 to 54.0`."""
         return _range([rate_text(one["goodput_bytes_per_s"], unit) for one in reversed(self._usual(row))])
+
+    def message_rates(self, row: Row) -> str:
+        """Return the range of millions of messages a second of the row's class: `1.31 to 1.40`."""
+        return _range([digits(one["messages_per_s"] / 1e6) for one in reversed(self._usual(row))])
 
     @property
     def odd(self) -> Iterator[str]:

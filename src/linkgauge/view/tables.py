@@ -25,12 +25,15 @@ from linkgauge.view.judged import by_kind
 from linkgauge.view.loads import interference_lines
 from linkgauge.view.members import Members
 from linkgauge.view.nodes import node_tables
+from linkgauge.view.overlap import overlap_tables
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
 from linkgauge.view.rounds import rounds_parts
 from linkgauge.view.row import Row
 from linkgauge.view.units import count_text, digits, rate_text, size_text
 
 BEST, NEAR = "*", "≈"
+_MANY_MESSAGES = 16
+_SMALL_MESSAGE = 8 << 10
 
 
 def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | None = None) -> Iterator[RenderableType]:
@@ -51,9 +54,17 @@ def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | N
             name = f"goodput, {unit}" + (" (sum of both ways)" if first["pattern"] == "bidirectional" else "")
             yield from _split(results, shown, width, name, functools.partial(members.rates, unit=unit))
             yield from _ceilings_line(rows, unit, ceilings)
+        if counted := [row for row in shown if _counts_messages(row)]:
+            yield from _split(results, counted, width, "millions of messages a second", members.message_rates)
         yield from (Text(f"apart from its like: {line}", style="bold") for line in members.odd)
         if chosen := [f"{label}, {sizes}: {text}" for label, sizes, text in chosen_ranges(results, rows)]:
             yield Text("\n".join(f"chosen by {line}" for line in chosen), style="dim")
+
+
+def _counts_messages(row: Row) -> bool:
+    """Whether a row says how many messages a second there can be: of many in flight, whose bytes are few."""
+    known = PATTERNS[row["pattern"]].counts_messages and row["messages_per_s"] is not None
+    return known and row["window"] >= _MANY_MESSAGES and row["size"] <= _SMALL_MESSAGE
 
 
 def _alike_panels(results: Results, kinds: Kinds) -> list[list[tuple[Row, list[Row]]]]:
@@ -307,6 +318,7 @@ def everything(results: Results, width: int, unit: str, ceilings: Ceilings | Non
     of_cases += interference_lines(results)
     of_cases += rounds_parts(results)
     of_cases += application_tables(results)
+    of_cases += overlap_tables(results)
     of_cases += [Text(note, style="dim") for note in (ceilings.notes if ceilings is not None else ())]
     for part in [*of_cases, *derived_tables(results, width, unit), *status_tables(results)]:
         parts += [part, Text("")]

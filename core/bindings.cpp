@@ -24,7 +24,7 @@
 #include "measure/clock.h"
 #include "measure/detours.h"
 #include "measure/statistics.h"
-#include "session.h"
+#include "run/session.h"
 #include "transport/ccl_api.h"
 #include "transport/mpi_library.h"
 #include "transport/nixl_api.h"
@@ -242,7 +242,7 @@ nb::dict to_python(const CaseResult& result) {
   const Measurement& measured = result.measurement;
   const std::vector<Sample>& rows = measured.samples;
   nb::dict samples;
-  samples["sample"] = column<std::int32_t>(rows, [](const Sample& row) { return row.sample; });
+  samples["sample"] = column<std::int32_t>(rows, [](const Sample& row) { return row.number; });
   samples["lane"] = column<std::int16_t>(rows, [](const Sample& row) { return row.lane; });
   samples["phase"] = column<std::uint8_t>(rows, [](const Sample& row) { return row.phase; });
   samples["scheduled_ns"] = column<std::int64_t>(rows, [](const Sample& row) { return row.scheduled_ns; });

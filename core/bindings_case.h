@@ -4,7 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "case_spec.h"
-#include "fault.h"
+#include "run/fault.h"
 
 namespace linkgauge {
 

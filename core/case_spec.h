@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "device/device_runtime.h"
+#include "memory_kind.h"
 
 namespace linkgauge {
 

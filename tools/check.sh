@@ -20,7 +20,7 @@ run_check() {
     mypy) mypy && mypy tools ;;
     codespell) codespell ;;
     deptry) deptry src ;;
-    rooms) lint-imports ;;
+    rooms) lint-imports && python3 tools/core_rooms.py ;;
     *)
       echo "tools/check.sh: no check '$1'; there are: $checks" >&2
       return 2

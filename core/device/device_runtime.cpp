@@ -5,35 +5,12 @@
 
 #include "device/runtimes.h"
 #include "errors.h"
-#include "words.h"
 
 namespace linkgauge {
-namespace {
-
-constexpr Words<MemoryKind, 4> kMemoryKinds{"memory kind",
-                                            {{{MemoryKind::kDevice, "device"},
-                                              {MemoryKind::kPinned, "pinned"},
-                                              {MemoryKind::kPageable, "pageable"},
-                                              {MemoryKind::kManaged, "managed"}}}};
-
-constexpr Words<ManagedUse, 8> kManagedUses{"use of managed memory",
-                                            {{{ManagedUse::kDefault, "default"},
-                                              {ManagedUse::kMigrate, "migrate"},
-                                              {ManagedUse::kZeroCopy, "zero_copy"},
-                                              {ManagedUse::kPrefetch, "prefetch"},
-                                              {ManagedUse::kPreferredDevice, "preferred_device"},
-                                              {ManagedUse::kPreferredHost, "preferred_host"},
-                                              {ManagedUse::kAccessedBy, "accessed_by"},
-                                              {ManagedUse::kReadMostly, "read_mostly"}}}};
-
-}  // namespace
 
 unsigned DeviceRuntime::multiprocessors(int device) const {
   return static_cast<unsigned>(std::max(1, describe(device).multiprocessors));
 }
-
-std::string_view to_string(ManagedUse use) { return kManagedUses.name_of(use); }
-ManagedUse managed_use_from(std::string_view name) { return kManagedUses.from(name); }
 
 std::string DeviceRuntime::why_not_managed(int /*device*/, ManagedUse /*use*/) const {
   return std::string(name()) + " devices have no managed memory";
@@ -45,9 +22,6 @@ void DeviceRuntime::advise_managed(void* /*memory*/, std::size_t /*bytes*/, int 
 void DeviceRuntime::prefetch_managed(void* /*memory*/, std::size_t /*bytes*/, int to_device, StreamHandle /*stream*/) {
   throw Unsupported(why_not_managed(to_device, ManagedUse::kPrefetch));
 }
-
-std::string_view to_string(MemoryKind kind) { return kMemoryKinds.name_of(kind); }
-MemoryKind memory_kind_from(std::string_view name) { return kMemoryKinds.from(name); }
 
 void DeviceRuntime::begin_capture(StreamHandle) { throw Unsupported(why_no_graphs()); }
 GraphHandle DeviceRuntime::end_capture(int, StreamHandle) { throw Unsupported(why_no_graphs()); }

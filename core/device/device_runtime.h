@@ -14,35 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "memory_kind.h"
+
 namespace linkgauge {
-
-enum class MemoryKind : std::uint8_t { kDevice, kPinned, kPageable, kManaged };
-
-// How managed memory is used: what the driver is told of it, and what moves its pages (docs/definitions.md, Managed
-// memory).
-enum class ManagedUse : std::uint8_t {
-  kDefault,   // nothing is said: the driver's and the environment's choice
-  kMigrate,   // as kDefault, where pages move to who touches them
-  kZeroCopy,  // pages stay in host memory, and the device reaches them there
-  kPrefetch,  // pages are moved by a call before they are touched
-  kPreferredDevice,
-  kPreferredHost,
-  kAccessedBy,
-  kReadMostly,
-};
-
-std::string_view to_string(ManagedUse use);
-ManagedUse managed_use_from(std::string_view name);  // throws CallerError, naming what was expected
-
-std::string_view to_string(MemoryKind kind);
-MemoryKind memory_kind_from(std::string_view name);  // throws CallerError, naming what was expected
-
-// What distinguishes allocations of one kind (docs/definitions.md: memory kinds and nodes).
-struct AllocateOptions {
-  int numa_node = -1;           // host memory: place on this node; -1: nearest to the device
-  bool write_combined = false;  // pinned: write-combined (CUDA) or non-coherent (HIP)
-  bool huge_pages = false;      // host memory: transparent huge pages asked for
-};
 
 struct DeviceInfo {
   int ordinal = -1;  // in the runtime's PCI order

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "errors.h"
-#include "measure/clock.h"
+#include "now.h"
 
 namespace linkgauge {
 namespace {

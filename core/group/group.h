@@ -80,7 +80,7 @@ class Group {
   virtual void abort_with(const std::string& reason) noexcept = 0;
   // The last meeting of a group that failed: waits until every rank of this node has come here, whatever has happened,
   // so that memory which others may still be using can be given back. Later calls return at once.
-  virtual void part() noexcept = 0;
+  virtual void leave() noexcept = 0;
 };
 
 // A group of `size` threads of this process; element i is for the thread that plays rank i. They share one state.

@@ -10,7 +10,7 @@
 #include "errors.h"
 #include "group/progress.h"
 #include "group/region_group.h"
-#include "measure/clock.h"
+#include "now.h"
 
 namespace linkgauge {
 namespace {

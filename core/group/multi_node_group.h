@@ -35,7 +35,7 @@ class MultiNodeGroup final : public Group {
   std::atomic<std::uint64_t>* flag(int source, int target, int channel) override;
   bool aborted() const override { return local_->aborted(); }
   void abort_with(const std::string& reason) noexcept override;
-  void part() noexcept override { local_->part(); }
+  void leave() noexcept override { local_->leave(); }
 
  private:
   bool leads() const { return local_->rank() == 0; }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "errors.h"
-#include "measure/clock.h"
+#include "now.h"
 #include "waiting.h"
 
 namespace linkgauge {
@@ -39,7 +39,7 @@ struct RegionGroup::Header {
   std::int32_t abort_rank{0};
   std::array<char, kReasonBytes> reason{};
   alignas(kLine) Sleepers sleepers;
-  std::atomic<std::uint32_t> parted{0};  // ranks that have come to part()
+  std::atomic<std::uint32_t> parted{0};  // ranks that have come to leave()
 };
 
 struct RegionGroup::Slot {
@@ -259,7 +259,7 @@ void RegionGroup::abort_with(const std::string& reason) noexcept {
   shared.sleepers.write_and_wake(shared.abort_state, kAborted);
 }
 
-void RegionGroup::part() noexcept {
+void RegionGroup::leave() noexcept {
   if (std::exchange(parted_, true)) return;
   std::atomic<std::uint32_t>& parted = header().parted;
   parted.fetch_add(1, std::memory_order_acq_rel);

@@ -59,7 +59,7 @@ class RegionGroup final : public Group {
   std::atomic<std::uint64_t>* flag(int source, int target, int channel) override;
   bool aborted() const override;
   void abort_with(const std::string& reason) noexcept override;
-  void part() noexcept override;
+  void leave() noexcept override;
 
  private:
   struct Header;

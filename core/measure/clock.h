@@ -1,17 +1,10 @@
-// The host clock: the node's steady clock, which ranks of one node share.
+// What the clocks resolve, and what a look at them costs.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-
 #include "device/device_runtime.h"
+#include "now.h"
 
 namespace linkgauge {
-
-inline std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 struct ClockFacts {
   double cost_ns = 0;        // of one read: median of back-to-back reads

@@ -11,8 +11,8 @@
 #include "case_spec.h"
 #include "group/group.h"
 #include "measure/sampler.h"
-#include "pattern/operation.h"
 #include "transport/mpi_library.h"
+#include "transport/operation.h"
 
 namespace linkgauge {
 

@@ -300,7 +300,7 @@ class Sampler {
     settings_.heartbeat.beat();
     if (operation_.lane() < 0) return;
     const int lane = settings_.first_lane + operation_.lane();
-    sample.sample = static_cast<std::int32_t>(number);
+    sample.number = static_cast<std::int32_t>(number);
     sample.lane = static_cast<std::int16_t>(lane);
     sample.phase = phase;
     sample.clock = spec_.clock;

@@ -11,7 +11,7 @@
 #include "group/group.h"
 #include "measure/block_placement.h"
 #include "measure/clock.h"
-#include "pattern/operation.h"
+#include "transport/operation.h"
 
 namespace linkgauge {
 
@@ -23,7 +23,7 @@ struct Sample {
   std::int64_t start_ns;
   std::int64_t ns;
   std::int64_t iterations;
-  std::int32_t sample;  // number of the sample, the same on all ranks
+  std::int32_t number;  // the same on all ranks
   std::int16_t lane;
   Phase phase;
   ClockKind clock;

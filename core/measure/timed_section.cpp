@@ -141,8 +141,8 @@ class GatedSection final : public TimedSection {
   GatedSection(SectionContext& context, DeviceRuntime& runtime)
       : context_(context), runtime_(runtime), events_(runtime, context.operation.queues()) {
     if (events_.queues().empty()) return;
-    words_ = Buffer(runtime, events_.own(), MemoryKind::kPinned, sizeof(Words));
-    new (words_.data()) Words();
+    words_ = Buffer(runtime, events_.own(), MemoryKind::kPinned, sizeof(GateWords));
+    new (words_.data()) GateWords();
     for (const Operation::DeviceQueue& queue : events_.queues()) {
       kernels_.push_back(runtime.kernel(queue.device, kKernelGate));
     }
@@ -181,7 +181,7 @@ class GatedSection final : public TimedSection {
   }
 
  private:
-  struct Words {
+  struct GateWords {
     std::atomic<std::uint64_t> open{0};
     std::atomic<std::uint64_t> gave_up{0};
   };
@@ -196,7 +196,7 @@ class GatedSection final : public TimedSection {
     GatedSection& section_;
   };
 
-  Words& words() { return *static_cast<Words*>(words_.data()); }
+  GateWords& words() { return *static_cast<GateWords*>(words_.data()); }
   void open() {
     if (words_.data() != nullptr) words().open.store(turn_, std::memory_order_release);
   }

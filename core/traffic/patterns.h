@@ -33,6 +33,7 @@ struct PatternTraits {
   bool in_place = false;           // has an in-place form
   bool routed = false;             // its copies may go through a third device
   bool crosses_host_link = false;  // between a device's memory and the host's
+  bool own_variants = false;       // which it judges itself, in place of the transport's
 };
 
 std::span<const PatternTraits> all_patterns();

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "errors.h"
-#include "measure/clock.h"
-#include "pattern/buffered_operation.h"
+#include "now.h"
 #include "traffic/patterns.h"
 #include "transport/agreement.h"
+#include "transport/buffered_operation.h"
 #include "transport/ccl_api.h"
 #include "transport/one_sided.h"
 #include "transport/transports.h"

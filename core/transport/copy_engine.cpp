@@ -4,10 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "pattern/operation.h"
-#include "pattern/operations.h"
 #include "traffic/patterns.h"
 #include "transport/one_sided.h"
+#include "transport/operation.h"
 #include "transport/peer_memory.h"
 #include "transport/routed.h"
 #include "transport/transports.h"
@@ -35,7 +34,7 @@ class CopyEngineTransport final : public Transport {
   bool one_sided() const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
-    if (!spec.variant.empty() && !is_routing(spec.variant) && !has_own_variants(spec.pattern)) {
+    if (!spec.variant.empty() && !is_routing(spec.variant) && !traits_of(spec.pattern).own_variants) {
       return "copy_engine has no variant '" + spec.variant +
              "'; its variants are store_and_forward and pipelined, through a device that --via names. Who starts the "
              "copies is --initiator sender|receiver";

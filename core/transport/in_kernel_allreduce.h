@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/direct_text.h"
-#include "pattern/buffered_operation.h"
+#include "transport/buffered_operation.h"
 #include "transport/peer_memory.h"
 
 namespace linkgauge {

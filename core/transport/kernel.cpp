@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "device/kernel_tuning.h"
-#include "pattern/operation.h"
-#include "pattern/operations.h"
 #include "traffic/patterns.h"
 #include "transport/kernel_allreduce.h"
 #include "transport/one_sided.h"
+#include "transport/operation.h"
 #include "transport/peer_memory.h"
 #include "transport/routed.h"
 #include "transport/transports.h"
@@ -58,7 +57,7 @@ class KernelTransport final : public Transport {
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const KernelVariant variant = kernel_variant(spec.variant);
-    const bool fits = spec.algorithm.empty() ? has_own_variants(spec.pattern) ||
+    const bool fits = spec.algorithm.empty() ? traits_of(spec.pattern).own_variants ||
                                                    (variant.known && variant.meeting.empty() &&
                                                     variant.completion.empty() && variant.stay.empty()) ||
                                                    is_routing(spec.variant)

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "pattern/operation.h"
+#include "transport/operation.h"
 
 namespace linkgauge {
 

@@ -3,8 +3,8 @@
 
 #include "errors.h"
 #include "kernels/kernels.h"
-#include "pattern/buffered_operation.h"
 #include "transport/agreement.h"
+#include "transport/buffered_operation.h"
 #include "transport/kernel_allreduce.h"
 #include "transport/one_sided.h"
 #include "transport/peer_memory.h"

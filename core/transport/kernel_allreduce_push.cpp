@@ -4,7 +4,7 @@
 
 #include "errors.h"
 #include "kernels/kernels.h"
-#include "measure/clock.h"
+#include "now.h"
 #include "transport/in_kernel_allreduce.h"
 #include "transport/kernel_allreduce.h"
 

@@ -10,10 +10,10 @@
 
 #include "errors.h"
 #include "group/values.h"
-#include "measure/clock.h"
-#include "pattern/buffered_operation.h"
+#include "now.h"
 #include "traffic/patterns.h"
 #include "transport/agreement.h"
+#include "transport/buffered_operation.h"
 #include "transport/mpi_collective.h"
 #include "transport/mpi_halo.h"
 #include "transport/mpi_library.h"

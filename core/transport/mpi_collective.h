@@ -6,7 +6,7 @@
 #include <string>
 
 #include "case_spec.h"
-#include "pattern/layout.h"
+#include "traffic/layout.h"
 #include "transport/mpi_library.h"
 
 namespace linkgauge {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "errors.h"
-#include "pattern/buffered_operation.h"
 #include "traffic/distribution.h"
 #include "transport/agreement.h"
+#include "transport/buffered_operation.h"
 #include "transport/mpi_library.h"
 
 namespace linkgauge {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "pattern/operation.h"
+#include "transport/operation.h"
 
 namespace linkgauge {
 

@@ -9,7 +9,7 @@
 
 #include "errors.h"
 #include "group/progress.h"
-#include "pattern/layout.h"
+#include "traffic/layout.h"
 #include "transport/agreement.h"
 #include "transport/nic_channels.h"
 #include "transport/one_sided.h"

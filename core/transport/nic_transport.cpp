@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "errors.h"
-#include "pattern/operation.h"
 #include "transport/nic_channels.h"
+#include "transport/operation.h"
 
 namespace linkgauge::nic {
 namespace {

@@ -12,11 +12,11 @@
 
 #include "errors.h"
 #include "group/progress.h"
-#include "pattern/layout.h"
-#include "pattern/operation.h"
+#include "traffic/layout.h"
 #include "transport/agreement.h"
 #include "transport/nixl_agent.h"
 #include "transport/one_sided.h"
+#include "transport/operation.h"
 #include "transport/transports.h"
 
 namespace linkgauge {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "errors.h"
-#include "measure/clock.h"
+#include "now.h"
 
 namespace linkgauge::nixl {
 namespace {

@@ -10,13 +10,13 @@
 
 #include "errors.h"
 #include "group/values.h"
-#include "pattern/layout.h"
-#include "pattern/operation.h"
+#include "traffic/layout.h"
 #include "traffic/patterns.h"
 #include "traffic/program.h"
 #include "transport/agreement.h"
 #include "transport/nvshmem_pe.h"
 #include "transport/one_sided.h"
+#include "transport/operation.h"
 #include "transport/transports.h"
 
 namespace linkgauge {

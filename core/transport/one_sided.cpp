@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "errors.h"
-#include "pattern/layout.h"
+#include "traffic/layout.h"
 #include "transport/agreement.h"
 #include "transport/routed.h"
 

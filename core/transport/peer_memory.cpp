@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "errors.h"
-#include "pattern/operations.h"
+#include "traffic/layout.h"
 #include "traffic/patterns.h"
 #include "transport/agreement.h"
 

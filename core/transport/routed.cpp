@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "pattern/layout.h"
+#include "traffic/layout.h"
 #include "traffic/patterns.h"
 
 namespace linkgauge {

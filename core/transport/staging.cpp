@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "errors.h"
-#include "pattern/buffered_operation.h"
 #include "traffic/patterns.h"
 #include "transport/agreement.h"
+#include "transport/buffered_operation.h"
 #include "transport/mpi_collective.h"
 #include "transport/peer_memory.h"
 #include "transport/staging_channel.h"

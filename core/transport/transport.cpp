@@ -36,6 +36,11 @@ std::unique_ptr<Transport> make_transport(std::string_view name) {
   throw CallerError("unknown transport '" + std::string(name) + "', expected one of: " + expected);
 }
 
+std::string why_not_reached(const RankContext& context, const CaseSpec& spec) {
+  const bool pageable = spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable;
+  return pageable ? context.runtime->why_not_pageable(context.device()) : "";
+}
+
 std::vector<std::string_view> transport_names() {
   std::vector<std::string_view> names;
   for (const Named& entry : kTransports) names.push_back(entry.name);

@@ -51,6 +51,9 @@ struct RankContext {
   std::shared_ptr<void>& kept(const std::string& thing) const { return (*keep)[thing]; }
 };
 
+// Why kernels of this rank's device cannot reach the case's memory, or "".
+std::string why_not_reached(const RankContext& context, const CaseSpec& spec);
+
 // How far a completion reaches. At the source, kLocal: the buffer may be reused; kRemote: the target has all bytes and
 // the source knows it (the target takes part by complete(kRemote) on its end). At the target both mean that all bytes
 // have arrived.
@@ -87,7 +90,7 @@ class Channel {
   }
 
   // At the target: what has arrived was read. Patterns whose next message must not overwrite it before then
-  // (reads_what_arrives of pattern/layout.h) call it once a message; a mechanism whose source writes into the target's
+  // (reads_what_arrives of traffic/layout.h) call it once a message; a mechanism whose source writes into the target's
   // buffer unasked waits for it before its next put.
   virtual void consumed() {}
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <set>
 
-#include "measure/clock.h"
+#include "now.h"
 
 namespace linkgauge::ucx {
 namespace {

@@ -15,9 +15,10 @@
 #include "errors.h"
 #include "fewer.h"
 #include "on_threads.h"
-#include "pattern/operation.h"
+#include "operation/make_operation.h"
 #include "transport/nixl_api.h"
 #include "transport/ofi_api.h"
+#include "transport/operation.h"
 #include "transport/ucx_api.h"
 
 namespace linkgauge {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "measure/clock.h"
-#include "pattern/operation.h"
+#include "transport/operation.h"
 
 namespace linkgauge {
 

@@ -386,9 +386,9 @@ TEST(ThreadGroup, AFailedGroupPartsTogether) {
     if (group.rank() == 0) group.abort_with("gone");
     std::this_thread::sleep_for(std::chrono::milliseconds(2 * group.rank()));
     ++came;
-    group.part();
+    group.leave();
     EXPECT_EQ(came, 3);
-    group.part();
+    group.leave();
   });
 }
 

@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "case_maker.h"
-#include "pattern/layout.h"
+#include "operation/make_operation.h"
+#include "traffic/layout.h"
 #include "traffic/patterns.h"
 #include "traffic/program.h"
 

@@ -9,7 +9,7 @@
 
 #include "case_maker.h"
 #include "errors.h"
-#include "session.h"
+#include "run/session.h"
 #include "with_sessions.h"
 
 namespace linkgauge {

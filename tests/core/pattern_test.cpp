@@ -5,8 +5,9 @@
 
 #include "case_maker.h"
 #include "errors.h"
-#include "pattern/layout.h"
-#include "pattern/operations.h"
+#include "operation/make_operation.h"
+#include "traffic/lanes.h"
+#include "traffic/layout.h"
 #include "traffic/patterns.h"
 
 namespace linkgauge {

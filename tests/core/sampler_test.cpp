@@ -80,7 +80,7 @@ TEST(Sampler, CountTakesExactlySoMany) {
       const std::vector<Sample> taken = of_phase(measured, Phase::kSample);
       ASSERT_EQ(static_cast<std::int64_t>(taken.size()), samples);
       for (std::size_t i = 0; i < taken.size(); ++i) {
-        EXPECT_EQ(taken[i].sample, static_cast<std::int32_t>(i));
+        EXPECT_EQ(taken[i].number, static_cast<std::int32_t>(i));
         EXPECT_EQ(taken[i].iterations, 1);
         EXPECT_GE(taken[i].ns, 500);
         EXPECT_EQ(taken[i].lane, 0);
@@ -518,7 +518,7 @@ class TwoNodes final : public Group {
   }
   bool aborted() const override { return real_.aborted(); }
   void abort_with(const std::string& reason) noexcept override { real_.abort_with(reason); }
-  void part() noexcept override { real_.part(); }
+  void leave() noexcept override { real_.leave(); }
 
  private:
   Group& real_;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "errors.h"
-#include "pattern/layout.h"
+#include "traffic/layout.h"
 #include "traffic/patterns.h"
 
 namespace linkgauge {

@@ -1,5 +1,5 @@
 // Cases from end to end on host devices, with ranks that sit out, refusals, and faults.
-#include "session.h"
+#include "run/session.h"
 
 #include <gtest/gtest.h>
 

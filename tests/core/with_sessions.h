@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "case_maker.h"
-#include "session.h"
+#include "run/session.h"
 #include "transport/mpi_library.h"
 
 namespace linkgauge {

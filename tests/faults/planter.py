@@ -3,10 +3,10 @@
 `spec.fault` is {"planter": this file, "folder": where markers go, "faults": [...]}, each fault a dict:
     size       the case it is for: each case of a faulted run has a size of its own
     transport  likewise
-    kind       kill, segv, stop, hang, throw, memory, call, address, corrupt (core/fault.h);
+    kind       kill, segv, stop, hang, throw, memory, call, address, corrupt (core/run/fault.h);
                abort (MPI_Abort), launcher and parent (killed from here), disk (the journal's disk is full),
                library (a call of the stand-in for NCCL fails)
-    phase      of core/fault.h; for `disk` the record: begin, case or end
+    phase      of core/run/fault.h; for `disk` the record: begin, case or end
     rank       of the launch
 A marker file is made just before, so that each fault happens once, also over fresh launches.
 """

@@ -1,7 +1,7 @@
 """Makes the copies of some pairs slow, from inside a rank: loaded by a worker whose spec names this file (tests only).
 
 `spec.fault` is {"planter": this file, "pairs": [[1, 2], ...], "times": 8}: the first device's rank makes each copy of
-such a case `times` times (kind `slow` of core/fault.h).
+such a case `times` times (kind `slow` of core/run/fault.h).
 """
 
 from __future__ import annotations

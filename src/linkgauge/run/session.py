@@ -173,7 +173,7 @@ class CoreSession:
         (Path(self._spec.evidence) / f"failed-{self.rank}.json").write_text(json.dumps(note))
 
     def set_fault(self, fault: dict[str, Any] | None) -> None:
-        """Tests only: what goes wrong in the cases to come (core/fault.h)."""
+        """Tests only: what goes wrong in the cases to come (core/run/fault.h)."""
         self._session.set_fault(fault)
 
     def barrier(self) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Identity = tuple[str, int, int, int]
 KINDS = ("compute", "host_to_device", "device_to_host", "within_device", "message", "collective", "barrier", "sync")
-"""Kinds of steps in the order of the core's (core/pattern/application.cpp)."""
+"""Kinds of steps in the order of the core's (core/operation/application.cpp)."""
 
 
 @dataclasses.dataclass(frozen=True)

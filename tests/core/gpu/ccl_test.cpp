@@ -15,8 +15,9 @@
 #include "case_maker.h"
 #include "device/device_runtime.h"
 #include "errors.h"
-#include "pattern/layout.h"
+#include "operation/make_operation.h"
 #include "stand_in_control.h"
+#include "traffic/layout.h"
 #include "traffic/patterns.h"
 #include "transport/ccl_api.h"
 

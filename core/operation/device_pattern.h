@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "errors.h"
-#include "pattern/data_check.h"
-#include "pattern/operation.h"
 #include "transport/agreement.h"
+#include "transport/data_check.h"
+#include "transport/operation.h"
 
 namespace linkgauge {
 
@@ -68,7 +68,7 @@ class DevicePattern : public Operation {
     try {
       context_.group->barrier({});
     } catch (const Error&) {  // a peer that failed
-      context_.group->part();
+      context_.group->leave();
     }
   }
 

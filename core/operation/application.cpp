@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "errors.h"
-#include "measure/clock.h"
-#include "pattern/data_check.h"
-#include "pattern/operations.h"
+#include "now.h"
+#include "operation/make_operation.h"
 #include "traffic/patterns.h"
 #include "traffic/program.h"
 #include "transport/agreement.h"
+#include "transport/data_check.h"
 #include "transport/mpi_library.h"
 #include "waiting.h"
 
@@ -154,7 +154,7 @@ class Application final : public Operation {
         if (one.own_communicator && one.context.communicator != 0) context_.mpi->comm_free(one.context.communicator);
       }
     } catch (const Error&) {  // a peer that failed, or the library is failing already
-      group().part();
+      group().leave();
     }
     nested_.clear();
     messages_group_.reset();

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
-#include "pattern/device_pattern.h"
+#include "operation/device_pattern.h"
 #include "transport/peer_memory.h"
 
 namespace linkgauge {

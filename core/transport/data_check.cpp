@@ -1,4 +1,4 @@
-#include "pattern/data_check.h"
+#include "transport/data_check.h"
 
 #include <algorithm>
 #include <cstddef>

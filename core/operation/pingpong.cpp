@@ -1,6 +1,6 @@
-#include "pattern/buffered_operation.h"
-#include "pattern/channel_set.h"
-#include "pattern/operations.h"
+#include "operation/channel_set.h"
+#include "operation/make_operation.h"
+#include "transport/buffered_operation.h"
 
 namespace linkgauge {
 namespace {

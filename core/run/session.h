@@ -11,10 +11,10 @@
 
 #include "case_spec.h"
 #include "device/device_runtime.h"
-#include "fault.h"
 #include "group/group.h"
 #include "measure/load.h"
 #include "measure/sampler.h"
+#include "run/fault.h"
 #include "transport/transport.h"
 
 namespace linkgauge {
@@ -72,8 +72,8 @@ class Session {
 
  private:
   using Kept = std::map<std::string, std::shared_ptr<void>>;
-  // What of a case is this rank's: all of it, or the part of its group of ranks (pattern/side_by_side.h).
-  struct Part {
+  // What of a case is this rank's: all of it, or the part of its group of ranks (traffic/side_by_side.h).
+  struct Subgroup {
     int number = 0;
     CaseSpec spec;
     Group* group = nullptr;
@@ -85,7 +85,7 @@ class Session {
     const CaseSpec* spec = nullptr;  // of all its ranks
     std::size_t loads = 0;           // that the case has
     const Load* load = nullptr;      // nullptr: the measured job
-    Part part = {};
+    Subgroup part = {};
     Group* group = nullptr;     // its ranks
     Group* everyone = nullptr;  // those of all the case's jobs
     std::vector<std::unique_ptr<JobLine>>* lines = nullptr;
@@ -114,7 +114,7 @@ class Session {
     std::vector<int> own;  // this rank's group's
     std::uint64_t handle;  // 0 where this rank is no member
   };
-  std::uint64_t communicator_of(const CaseSpec& spec, const Part& part);
+  std::uint64_t communicator_of(const CaseSpec& spec, const Subgroup& part);
   std::deque<Communicator> communicators_;  // the longest unused first
   std::map<std::vector<int>, Kept> kept_;
   int lines_made_ = 0;  // the same on all ranks

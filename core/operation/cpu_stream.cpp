@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "device/host_cpu.h"
-#include "measure/clock.h"
-#include "pattern/device_pattern.h"
+#include "now.h"
+#include "operation/device_pattern.h"
 
 namespace linkgauge {
 namespace {

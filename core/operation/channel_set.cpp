@@ -1,4 +1,4 @@
-#include "pattern/channel_set.h"
+#include "operation/channel_set.h"
 
 #include <algorithm>
 #include <map>

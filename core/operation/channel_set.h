@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "pattern/operation.h"
 #include "traffic/schedule.h"
+#include "transport/operation.h"
 
 namespace linkgauge {
 

@@ -1,4 +1,4 @@
-#include "pattern/layout.h"
+#include "traffic/layout.h"
 
 #include <algorithm>
 
@@ -260,6 +260,12 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
   // In place a rank has one buffer that serves as both.
   if (layout.source_bytes == 0 || layout.target_bytes == 0) layout.one_buffer = false;
   return layout;
+}
+
+End end_of(const CaseSpec& spec, int ranks, int rank, bool sends) {
+  const bool source = ranks > 1 && traits_of(spec.pattern).comes_back ? rank % 2 == 0 : sends;
+  if (source) return {spec.source_memory, spec.source_options};
+  return {spec.target_memory, spec.target_options};
 }
 
 std::vector<std::size_t> lent_sizes(const CaseSpec& spec, int ranks, int rank) {

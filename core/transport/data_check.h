@@ -7,8 +7,8 @@
 
 #include "device/device_runtime.h"
 #include "kernels/kernels.h"
-#include "pattern/layout.h"
-#include "pattern/operation.h"
+#include "traffic/layout.h"
+#include "transport/operation.h"
 
 namespace linkgauge {
 

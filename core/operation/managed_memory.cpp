@@ -1,4 +1,4 @@
-#include "pattern/managed_memory.h"
+#include "operation/managed_memory.h"
 
 #include <unistd.h>
 

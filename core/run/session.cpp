@@ -1,4 +1,4 @@
-#include "session.h"
+#include "run/session.h"
 
 #include <algorithm>
 #include <exception>
@@ -12,7 +12,9 @@
 #include "group/region_group.h"
 #include "measure/block_placement.h"
 #include "measure/clock.h"
-#include "pattern/side_by_side.h"
+#include "operation/make_operation.h"
+#include "traffic/lanes.h"
+#include "traffic/side_by_side.h"
 #include "transport/agreement.h"
 #include "transport/mpi_library.h"
 
@@ -46,7 +48,7 @@ class PlannedGroup final : public Group {
   std::atomic<std::uint64_t>* flag(int /*source*/, int /*target*/, int /*channel*/) override { refuse(); }
   bool aborted() const override { return launch_.aborted(); }
   void abort_with(const std::string& /*reason*/) noexcept override {}
-  void part() noexcept override {}
+  void leave() noexcept override {}
 
  private:
   [[noreturn]] static void refuse() { throw CallerError("a planned group cannot meet"); }
@@ -247,9 +249,9 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
   if (error || (result && !result->load.failure.empty())) {
     // Others may wait for this rank to give their operation back, also where it never had one.
     for (auto group = narrower.rbegin(); group != narrower.rend(); ++group) {
-      if ((*group)->aborted()) (*group)->part();
+      if ((*group)->aborted()) (*group)->leave();
     }
-    if (everyone && everyone->aborted()) everyone->part();
+    if (everyone && everyone->aborted()) everyone->leave();
   }
   options_.heartbeat.enter(Moment::kIdle);
   launch.barrier({}, Waiting::kSleep);
@@ -311,7 +313,7 @@ CaseResult Session::measure_as_member(const Job& job) {
 
 CaseResult Session::run_operation(Transport& transport, const RankContext& context, const Job& job) {
   const CaseSpec& spec = *job.spec;
-  const Part& part = job.part;
+  const Subgroup& part = job.part;
   Group& group = *job.group;
   const std::vector<Group*> groups = distinct({job.everyone, job.group, job.part.group});
   const int jobs = static_cast<int>(job.loads) + 1;
@@ -410,7 +412,7 @@ Measurement Session::measure_beside(Operation& operation, const Job& job, Sample
 }
 
 // Collective over the launch. All ranks keep the same communicators, so all make and free them together.
-std::uint64_t Session::communicator_of(const CaseSpec& spec, const Part& part) {
+std::uint64_t Session::communicator_of(const CaseSpec& spec, const Subgroup& part) {
   if (!options_.mpi) return 0;
   MpiLibrary& mpi = *options_.mpi;
   const std::vector<int>& ranks = spec.rank_list;

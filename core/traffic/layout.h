@@ -54,6 +54,14 @@ struct LayoutRules {
 // Of the patterns between ranks. The case passed why_not_laid_out.
 Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& rules = {});
 
+// Where a rank sends from (`sends`) or receives into. Where data comes back, the first of a pair has all its buffers in
+// source_memory and the second in target_memory, as OSU's "H D" has it.
+struct End {
+  MemoryKind memory;
+  const AllocateOptions& options;  // the case's
+};
+End end_of(const CaseSpec& spec, int ranks, int rank, bool sends);
+
 // Bytes of each buffer that messages of the rank begin or end in, over channels; none where it cannot be laid out.
 // Of an application not those of its collectives.
 std::vector<std::size_t> lent_sizes(const CaseSpec& spec, int ranks, int rank);

@@ -1,4 +1,4 @@
-#include "pattern/buffered_operation.h"
+#include "transport/buffered_operation.h"
 
 #include <chrono>
 #include <string>
@@ -6,8 +6,7 @@
 
 #include "errors.h"
 #include "group/values.h"
-#include "measure/clock.h"
-#include "pattern/operations.h"
+#include "now.h"
 #include "traffic/patterns.h"
 #include "transport/agreement.h"
 #include "transport/mpi_library.h"
@@ -115,7 +114,7 @@ void BufferedOperation::release() noexcept {
   try {
     group().barrier(progress_, Waiting::kSleep);  // no peer's handle is open when a buffer is freed
   } catch (const Error&) {                        // a peer that failed
-    group().part();  // its copies into our buffers, and ours into its, have ended once all are here
+    group().leave();  // its copies into our buffers, and ours into its, have ended once all are here
   }
   free_scratch();
   source_ = Buffer();

@@ -5,9 +5,9 @@
 
 #include "device/kernel_tuning.h"
 #include "kernels/kernels.h"
-#include "pattern/device_pattern.h"
-#include "pattern/managed_memory.h"
-#include "pattern/operations.h"
+#include "operation/device_pattern.h"
+#include "operation/make_operation.h"
+#include "operation/managed_memory.h"
 #include "traffic/patterns.h"
 #include "transport/copy_leg.h"
 
@@ -281,15 +281,6 @@ std::string why_not_beside(const RankContext& context, const CaseSpec& spec) {
 bool is_host_kind(MemoryKind kind) { return kind == MemoryKind::kPinned || kind == MemoryKind::kPageable; }
 
 }  // namespace
-
-std::string why_not_reached(const RankContext& context, const CaseSpec& spec) {
-  const bool pageable = spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable;
-  return pageable ? context.runtime->why_not_pageable(context.device()) : "";
-}
-
-bool has_own_variants(Pattern pattern) {
-  return pattern == Pattern::kCpuStream || pattern == Pattern::kChase || is_beside(pattern);
-}
 
 std::string why_not_device_pattern(const RankContext& context, const CaseSpec& spec) {
   const std::string pattern(to_string(spec.pattern));

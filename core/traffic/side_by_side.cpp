@@ -1,6 +1,6 @@
-#include "pattern/side_by_side.h"
+#include "traffic/side_by_side.h"
 
-#include "pattern/layout.h"
+#include "traffic/layout.h"
 #include "traffic/patterns.h"
 
 namespace linkgauge {

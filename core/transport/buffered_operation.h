@@ -5,9 +5,9 @@
 #include <memory>
 #include <optional>
 
-#include "pattern/data_check.h"
-#include "pattern/layout.h"
-#include "pattern/operation.h"
+#include "traffic/layout.h"
+#include "transport/data_check.h"
+#include "transport/operation.h"
 
 namespace linkgauge {
 

@@ -1,4 +1,4 @@
-#include "fault.h"
+#include "run/fault.h"
 
 #include <pthread.h>
 #include <unistd.h>

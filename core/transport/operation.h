@@ -77,11 +77,4 @@ class Operation {
   virtual void library_barrier() = 0;
 };
 
-// Builds the case's operation over its transport: the transport's own collective, else the pattern over channels.
-// Throws Unsupported with the reason.
-std::unique_ptr<Operation> make_operation(Transport& transport, const RankContext& context, const CaseSpec& spec);
-
-// Names of lanes, index = lane: {"0->1"}, {"0->1", "1->0"}, {"all"}. Ranks of the case.
-std::vector<std::string> lanes_of(const CaseSpec& spec);
-
 }  // namespace linkgauge

@@ -1,7 +1,7 @@
-#include "pattern/buffered_operation.h"
-#include "pattern/channel_set.h"
-#include "pattern/operations.h"
+#include "operation/channel_set.h"
+#include "operation/make_operation.h"
 #include "traffic/patterns.h"
+#include "transport/buffered_operation.h"
 #include "transport/routed.h"
 
 namespace linkgauge {

@@ -1,0 +1,31 @@
+#include "group/agreement.h"
+
+#include <cstring>
+#include <vector>
+
+#include "errors.h"
+
+namespace linkgauge {
+
+void agree_or_throw(Group& group, const std::string& reason, const Progress& progress) {
+  std::vector<std::byte> mine(reason.size());
+  if (!reason.empty()) std::memcpy(mine.data(), reason.data(), reason.size());
+  const std::vector<std::vector<std::byte>> all = group.exchange(mine, progress);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    const std::string found(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
+    throw Unsupported("rank " + std::to_string(rank) + ": " + found);
+  }
+}
+
+void wait_for_flag(const std::atomic<std::uint64_t>& flag, std::uint64_t value, const Group& group,
+                   const Progress& progress) {
+  constexpr int kTurnsPerLook = 256;  // aborted() reads a shared line that is seldom written
+  Waiter waiter(progress);
+  for (int turn = 1; flag.load(std::memory_order_acquire) < value; ++turn) {
+    if (turn % kTurnsPerLook == 0 && group.aborted()) throw PeerError("another rank gave up during a transfer");
+    waiter.pause();
+  }
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,69 @@
+#include "traffic/lanes.h"
+
+namespace linkgauge {
+
+std::vector<std::string> lanes_of(const CaseSpec& spec) {
+  const std::size_t ranks = spec.rank_list.size();
+  const std::string last = std::to_string(ranks == 0 ? 0 : ranks - 1);
+  if (spec.groups > 1) {
+    const std::size_t size = ranks / static_cast<std::size_t>(spec.groups);
+    std::vector<std::string> lanes;
+    for (std::size_t first = 0; first < ranks; first += size) {
+      lanes.push_back(std::to_string(first) + "-" + std::to_string(first + size - 1));
+    }
+    return lanes;
+  }
+  switch (spec.pattern) {
+    case Pattern::kPingpong:
+    case Pattern::kUnidirectional:
+    case Pattern::kFlagPingpong:
+      return {"0->" + last};
+    case Pattern::kBidirectional:
+      if (ranks == 1) return {"0<->0"};  // both ways in one interval
+      return {"0->1", "1->0"};
+    case Pattern::kPairsPingpong:
+    case Pattern::kPairsUnidirectional:
+    case Pattern::kPairsBidirectional: {
+      std::vector<std::string> lanes;
+      for (std::size_t rank = 0; rank + 1 < ranks; rank += 2) {
+        lanes.push_back(std::to_string(rank) + "->" + std::to_string(rank + 1));
+        if (spec.pattern == Pattern::kPairsBidirectional) {
+          lanes.push_back(std::to_string(rank + 1) + "->" + std::to_string(rank));
+        }
+      }
+      return lanes;
+    }
+    case Pattern::kChase:
+      return {ranks == 2 ? "0->1" : "0"};
+    case Pattern::kHostToDeviceBeside:
+      return {"host->0"};
+    case Pattern::kDeviceToHostBeside:
+      return {"0->host"};
+    case Pattern::kHostToDevice:
+    case Pattern::kDeviceToHost:
+    case Pattern::kHostDeviceBoth:
+    case Pattern::kLocalCopy:
+    case Pattern::kStreamCopy:
+    case Pattern::kCpuStream:
+    case Pattern::kFloor: {
+      std::vector<std::string> lanes;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const std::string name = std::to_string(rank);
+        if (spec.pattern == Pattern::kHostToDevice) {
+          lanes.push_back("host->" + name);
+        } else if (spec.pattern == Pattern::kDeviceToHost) {
+          lanes.push_back(name + "->host");
+        } else if (spec.pattern == Pattern::kHostDeviceBoth) {
+          lanes.push_back("host<->" + name);
+        } else {
+          lanes.push_back(name);
+        }
+      }
+      return lanes;
+    }
+    default:
+      return {"all"};
+  }
+}
+
+}  // namespace linkgauge

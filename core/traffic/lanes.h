@@ -1,0 +1,14 @@
+// The directed flows of a case that are timed by themselves.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "case_spec.h"
+
+namespace linkgauge {
+
+// Names of lanes, index = lane: {"0->1"}, {"0->1", "1->0"}, {"all"}. Ranks of the case.
+std::vector<std::string> lanes_of(const CaseSpec& spec);
+
+}  // namespace linkgauge

@@ -1,0 +1,41 @@
+"""What says that the core's includes go down only: true of core/, and false of a core with one that does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+TOOL = Path(__file__).parents[2] / "tools" / "core_rooms.py"
+
+
+def found_in(root: Path) -> tuple[int, list[str]]:
+    (root / "tools").mkdir(exist_ok=True)
+    (root / "tools" / "core_rooms.py").write_text(TOOL.read_text())
+    done = subprocess.run([sys.executable, str(root / "tools" / "core_rooms.py")], capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_the_cores_own_includes_go_down() -> None:
+    done = subprocess.run([sys.executable, str(TOOL)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_what_goes_up_is_named(tmp_path: Path) -> None:
+    core = tmp_path / "core"
+    texts = {"errors.h": "", "device/one.h": '#include "errors.h"\n', "device/two.cpp": '#include "one.h"\n',
+             "transport/three.h": '#include <vector>\n#include "device/one.h"\n', "run/four.h": ""}  # fmt: skip
+    for name, text in texts.items():
+        (core / name).parent.mkdir(parents=True, exist_ok=True)
+        (core / name).write_text(text)
+    assert found_in(tmp_path) == (0, [])
+    (core / "device/two.cpp").write_text('  #include "transport/three.h"\n')
+    (core / "errors.h").write_text('#include "run/four.h"\n')
+    (core / "cellar").mkdir()
+    (core / "cellar/five.h").write_text("")
+    status, lines = found_in(tmp_path)
+    assert status == 1
+    assert [line.split()[0] for line in lines] == ["core/cellar/five.h", "core/device/two.cpp", "core/errors.h"]
+    assert "device is below transport" in lines[1]
+    assert "base is below run" in lines[2]

@@ -33,7 +33,7 @@ unsigned DeviceRuntime::multiprocessors(int device) const {
 }
 
 std::string_view to_string(ManagedUse use) { return kManagedUses.name_of(use); }
-ManagedUse managed_use_from(std::string_view name) { return kManagedUses.from(name); }
+void from_word(std::string_view word, ManagedUse& value) { value = kManagedUses.from(word); }
 
 std::string DeviceRuntime::why_not_managed(int /*device*/, ManagedUse /*use*/) const {
   return std::string(name()) + " devices have no managed memory";
@@ -47,7 +47,7 @@ void DeviceRuntime::prefetch_managed(void* /*memory*/, std::size_t /*bytes*/, in
 }
 
 std::string_view to_string(MemoryKind kind) { return kMemoryKinds.name_of(kind); }
-MemoryKind memory_kind_from(std::string_view name) { return kMemoryKinds.from(name); }
+void from_word(std::string_view word, MemoryKind& value) { value = kMemoryKinds.from(word); }
 
 void DeviceRuntime::begin_capture(StreamHandle) { throw Unsupported(why_no_graphs()); }
 GraphHandle DeviceRuntime::end_capture(int, StreamHandle) { throw Unsupported(why_no_graphs()); }

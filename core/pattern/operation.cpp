@@ -56,8 +56,7 @@ std::unique_ptr<Operation> make_operation(Transport& transport, const RankContex
     if (reason.empty()) reason = why_not_reached(context, spec);
     if (!reason.empty()) throw Unsupported(reason);
   }
-  if (spec.pattern == Pattern::kPingpong || spec.pattern == Pattern::kPairsPingpong)
-    return make_pingpong(transport, context, spec);
+  if (moves_as(spec.pattern) == Pattern::kPingpong) return make_pingpong(transport, context, spec);
   if (traits_of(spec.pattern).reduces || spec.pattern == Pattern::kBarrier)
     return make_staged(transport, context, spec);
   return make_exchange(transport, context, spec);
@@ -71,7 +70,6 @@ End end_of(const CaseSpec& spec, int ranks, int rank, bool sends) {
 
 std::vector<std::string> lanes_of(const CaseSpec& spec) {
   const std::size_t ranks = spec.rank_list.size();
-  const std::string last = std::to_string(ranks == 0 ? 0 : ranks - 1);
   if (spec.groups > 1) {
     const std::size_t size = ranks / static_cast<std::size_t>(spec.groups);
     std::vector<std::string> lanes;
@@ -80,23 +78,18 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
     }
     return lanes;
   }
-  switch (spec.pattern) {
+  const Pattern pattern = moves_as(spec.pattern);
+  switch (pattern) {
     case Pattern::kPingpong:
     case Pattern::kUnidirectional:
     case Pattern::kFlagPingpong:
-      return {"0->" + last};
-    case Pattern::kBidirectional:
-      if (ranks == 1) return {"0<->0"};  // both ways in one interval
-      return {"0->1", "1->0"};
-    case Pattern::kPairsPingpong:
-    case Pattern::kPairsUnidirectional:
-    case Pattern::kPairsBidirectional: {
+    case Pattern::kBidirectional: {
+      const bool both = pattern == Pattern::kBidirectional;
+      if (ranks <= 1) return {both ? "0<->0" : "0->0"};  // both ways in one interval
       std::vector<std::string> lanes;
       for (std::size_t rank = 0; rank + 1 < ranks; rank += 2) {
         lanes.push_back(std::to_string(rank) + "->" + std::to_string(rank + 1));
-        if (spec.pattern == Pattern::kPairsBidirectional) {
-          lanes.push_back(std::to_string(rank + 1) + "->" + std::to_string(rank));
-        }
+        if (both) lanes.push_back(std::to_string(rank + 1) + "->" + std::to_string(rank));
       }
       return lanes;
     }
@@ -116,11 +109,11 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
       std::vector<std::string> lanes;
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         const std::string name = std::to_string(rank);
-        if (spec.pattern == Pattern::kHostToDevice) {
+        if (pattern == Pattern::kHostToDevice) {
           lanes.push_back("host->" + name);
-        } else if (spec.pattern == Pattern::kDeviceToHost) {
+        } else if (pattern == Pattern::kDeviceToHost) {
           lanes.push_back(name + "->host");
-        } else if (spec.pattern == Pattern::kHostDeviceBoth) {
+        } else if (pattern == Pattern::kHostDeviceBoth) {
           lanes.push_back("host<->" + name);
         } else {
           lanes.push_back(name);

@@ -98,14 +98,25 @@ nb::dict dict_from(const std::string& key, nb::handle value) {
   return nb::borrow<nb::dict>(value);
 }
 
-// A field that is read by its type, and one that is read from a word.
+void from_word(std::string_view word, Pattern& value) { value = pattern_from(word); }
+void from_word(std::string_view word, FaultKind& value) { value = fault_kind_from(word); }
+
+void from_python(AllocateOptions& options, const std::string& key, nb::handle value);
+void from_python(StopRuleSpec& stop, const std::string& key, nb::handle value);
+void from_python(std::shared_ptr<const Program>& program, const std::string& key, nb::handle value);
+void from_python(std::vector<Load>& loads, const std::string& key, nb::handle value);
+
+// A field is read by its type: an enumeration has a from_word, what is no plain value a from_python.
 template <auto kMember, typename Target>
 void plain(Target& target, const std::string& key, nb::handle value) {
-  target.*kMember = read<std::remove_reference_t<decltype(target.*kMember)>>(key, value);
-}
-template <auto kMember, auto kFrom, typename Target>
-void word(Target& target, const std::string& key, nb::handle value) {
-  target.*kMember = kFrom(read<std::string>(key, value));
+  auto& member = target.*kMember;
+  if constexpr (std::is_enum_v<std::remove_reference_t<decltype(member)>>) {
+    from_word(read<std::string>(key, value), member);
+  } else if constexpr (requires { from_python(member, key, value); }) {
+    from_python(member, key, value);
+  } else {
+    member = read<std::remove_reference_t<decltype(member)>>(key, value);
+  }
 }
 
 constexpr std::array<Field<AllocateOptions>, 3> kOptionFields{
@@ -114,21 +125,18 @@ constexpr std::array<Field<AllocateOptions>, 3> kOptionFields{
      {"huge_pages", plain<&AllocateOptions::huge_pages>}}};
 
 constexpr std::array<Field<StopRuleSpec>, 4> kStopFields{
-    {{"kind", word<&StopRuleSpec::kind, stop_rule_from>},
+    {{"kind", plain<&StopRuleSpec::kind>},
      {"samples", plain<&StopRuleSpec::samples>},
      {"relative_half_width", plain<&StopRuleSpec::relative_half_width>},
      {"time_ns", plain<&StopRuleSpec::time_ns>}}};
 
-template <auto kMember>
-void options(CaseSpec& spec, const std::string& key, nb::handle value) {
-  read_fields(kOptionFields, dict_from(key, value), key + ".", spec.*kMember);
+void from_python(AllocateOptions& options, const std::string& key, nb::handle value) {
+  read_fields(kOptionFields, dict_from(key, value), key + ".", options);
 }
 
-void stop(CaseSpec& spec, const std::string& key, nb::handle value) {
-  read_fields(kStopFields, dict_from(key, value), key + ".", spec.stop);
+void from_python(StopRuleSpec& stop, const std::string& key, nb::handle value) {
+  read_fields(kStopFields, dict_from(key, value), key + ".", stop);
 }
-
-void loads(CaseSpec& spec, const std::string& key, nb::handle value);
 
 // Whole numbers in rows of `columns`, as numpy has them.
 using NumberRows = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -169,7 +177,7 @@ ProgramCopied program_copied_from(const std::int64_t* row) {
 }
 
 constexpr std::array<Field<ProgramCollective>, 6> kCollectiveFields{
-    {{"pattern", word<&ProgramCollective::pattern, pattern_from>},
+    {{"pattern", plain<&ProgramCollective::pattern>},
      {"size_bytes", plain<&ProgramCollective::size_bytes>},
      {"root", plain<&ProgramCollective::root>},
      {"distribution", plain<&ProgramCollective::distribution>},
@@ -206,62 +214,17 @@ constexpr auto kProgramFields = std::to_array<Field<Program>>({
     {"queues", plain<&Program::queues>},
 });
 
-void program(CaseSpec& spec, const std::string& key, nb::handle value) {
+void from_python(std::shared_ptr<const Program>& program, const std::string& key, nb::handle value) {
   auto made = std::make_shared<Program>();
   read_fields(kProgramFields, dict_from(key, value), key + ".", *made);
-  spec.program = std::move(made);
+  program = std::move(made);
 }
-
-constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
-    {"transport", plain<&CaseSpec::transport>},
-    {"variant", plain<&CaseSpec::variant>},
-    {"pattern", word<&CaseSpec::pattern, pattern_from>},
-    {"size_bytes", plain<&CaseSpec::size_bytes>},
-    {"source_memory", word<&CaseSpec::source_memory, memory_kind_from>},
-    {"target_memory", word<&CaseSpec::target_memory, memory_kind_from>},
-    {"source_options", options<&CaseSpec::source_options>},
-    {"target_options", options<&CaseSpec::target_options>},
-    {"rank_list", plain<&CaseSpec::rank_list>},
-    {"groups", plain<&CaseSpec::groups>},
-    {"devices", plain<&CaseSpec::devices>},
-    {"cadence", word<&CaseSpec::cadence, cadence_from>},
-    {"arrival", word<&CaseSpec::arrival, arrival_from>},
-    {"skew_ns", plain<&CaseSpec::skew_ns>},
-    {"clock", word<&CaseSpec::clock, clock_from>},
-    {"window", plain<&CaseSpec::window>},
-    {"batch", plain<&CaseSpec::batch>},
-    {"root", plain<&CaseSpec::root>},
-    {"datatype", word<&CaseSpec::datatype, datatype_from>},
-    {"op", word<&CaseSpec::op, op_from>},
-    {"in_place", plain<&CaseSpec::in_place>},
-    {"distribution", plain<&CaseSpec::distribution>},
-    {"path", plain<&CaseSpec::path>},
-    {"algorithm", plain<&CaseSpec::algorithm>},
-    {"buffer", plain<&CaseSpec::buffer>},
-    {"initiator", word<&CaseSpec::initiator, initiator_from>},
-    {"host_leg", plain<&CaseSpec::host_leg>},
-    {"chunk_bytes", plain<&CaseSpec::chunk_bytes>},
-    {"blocks", plain<&CaseSpec::blocks>},
-    {"managed", word<&CaseSpec::managed, managed_use_from>},
-    {"source_device", plain<&CaseSpec::source_device>},
-    {"target_device", plain<&CaseSpec::target_device>},
-    {"cpu_node", plain<&CaseSpec::cpu_node>},
-    {"cpu_cores", plain<&CaseSpec::cpu_cores>},
-    {"via", plain<&CaseSpec::via>},
-    {"verify_each", plain<&CaseSpec::verify_each>},
-    {"seed", plain<&CaseSpec::seed>},
-    {"warmup", plain<&CaseSpec::warmup>},
-    {"stop", stop},
-    {"collectives", plain<&CaseSpec::collectives>},
-    {"program", program},
-    {"loads", loads},
-});
 
 constexpr std::array<Field<Pace>, 3> kPaceFields{
     {{"burst", plain<&Pace::burst>}, {"every_ns", plain<&Pace::every_ns>}, {"duty", plain<&Pace::duty>}}};
 
 // Each as {"case": {...}, "pace": {...}}.
-void loads(CaseSpec& spec, const std::string& key, nb::handle value) {
+void from_python(std::vector<Load>& loads, const std::string& key, nb::handle value) {
   if (!PyList_Check(value.ptr())) wrong_type(key, "a list of dicts", value);
   for (const nb::handle item : value) {
     const nb::dict fields = dict_from(key, item);
@@ -270,11 +233,15 @@ void loads(CaseSpec& spec, const std::string& key, nb::handle value) {
     }
     Load load{case_from(dict_from(key + ".case", fields["case"])), {}};
     read_fields(kPaceFields, dict_from(key + ".pace", fields["pace"]), key + ".pace.", load.pace);
-    spec.loads.push_back(std::move(load));
+    loads.push_back(std::move(load));
   }
 }
 
-constexpr std::array<Field<Fault>, 5> kFaultFields{{{"kind", word<&Fault::kind, fault_kind_from>},
+constexpr auto kCaseFields = case_fields([]<auto kMember>(std::string_view name) {
+  return Field<CaseSpec>{name, plain<kMember>};
+});
+
+constexpr std::array<Field<Fault>, 5> kFaultFields{{{"kind", plain<&Fault::kind>},
                                                     {"phase", plain<&Fault::phase>},
                                                     {"sample", plain<&Fault::sample>},
                                                     {"rank", plain<&Fault::rank>},

@@ -40,13 +40,13 @@ constexpr Words<StopRuleKind, 3> kStopRules{
 
 }  // namespace
 
-Cadence cadence_from(std::string_view word) { return kCadences.from(word); }
-Arrival arrival_from(std::string_view word) { return kArrivals.from(word); }
-ClockKind clock_from(std::string_view word) { return kClocks.from(word); }
-Datatype datatype_from(std::string_view word) { return kDatatypes.from(word); }
-ReduceOp op_from(std::string_view word) { return kOps.from(word); }
-Initiator initiator_from(std::string_view word) { return kInitiators.from(word); }
-StopRuleKind stop_rule_from(std::string_view word) { return kStopRules.from(word); }
+void from_word(std::string_view word, Cadence& value) { value = kCadences.from(word); }
+void from_word(std::string_view word, Arrival& value) { value = kArrivals.from(word); }
+void from_word(std::string_view word, ClockKind& value) { value = kClocks.from(word); }
+void from_word(std::string_view word, Datatype& value) { value = kDatatypes.from(word); }
+void from_word(std::string_view word, ReduceOp& value) { value = kOps.from(word); }
+void from_word(std::string_view word, Initiator& value) { value = kInitiators.from(word); }
+void from_word(std::string_view word, StopRuleKind& value) { value = kStopRules.from(word); }
 std::string_view to_string(Datatype value) { return kDatatypes.name_of(value); }
 std::string_view to_string(ReduceOp value) { return kOps.name_of(value); }
 

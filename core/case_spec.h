@@ -3,6 +3,7 @@
 // name.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,43 +11,10 @@
 #include <vector>
 
 #include "memory_kind.h"
+#include "patterns.h"
 
 namespace linkgauge {
 
-enum class Pattern : std::uint8_t {
-  kPingpong,
-  kUnidirectional,
-  kBidirectional,
-  kPairsPingpong,  // ranks 0 and 1, 2 and 3, ... side by side
-  kPairsUnidirectional,
-  kPairsBidirectional,
-  kRingShift,
-  kOneToAll,
-  kAllToOne,
-  kAlltoall,
-  kAllreduce,
-  kAllgather,
-  kReduceScatter,
-  kBroadcast,
-  kReduce,
-  kGather,
-  kScatter,
-  kAlltoallv,
-  kHalo,
-  kBarrier,
-  kHostToDevice,
-  kDeviceToHost,
-  kHostDeviceBoth,
-  kHostToDeviceBeside,  // one flow, timed alone, while others of twice the size keep on beside it
-  kDeviceToHostBeside,
-  kLocalCopy,
-  kStreamCopy,
-  kCpuStream,
-  kChase,
-  kFlagPingpong,
-  kFloor,
-  kApplication,
-};
 enum class Cadence : std::uint8_t { kIsolated, kStreaming, kGated, kBarrier };
 enum class Arrival : std::uint8_t { kDeadline, kSkewed, kFree };
 enum class ClockKind : std::uint8_t { kHost, kEvent };
@@ -69,15 +37,13 @@ enum class Initiator : std::uint8_t { kSender, kReceiver };
 enum class StopRuleKind : std::uint8_t { kCount, kInterval, kDuration };
 
 // Each throws CallerError naming the word and those expected.
-Pattern pattern_from(std::string_view word);  // of traffic/patterns.h, as is its to_string
-Cadence cadence_from(std::string_view word);
-Arrival arrival_from(std::string_view word);
-ClockKind clock_from(std::string_view word);
-Datatype datatype_from(std::string_view word);  // "float32", "bfloat16", "float8_e4m3", ...
-ReduceOp op_from(std::string_view word);
-Initiator initiator_from(std::string_view word);
-StopRuleKind stop_rule_from(std::string_view word);
-std::string_view to_string(Pattern value);
+void from_word(std::string_view word, Cadence& value);
+void from_word(std::string_view word, Arrival& value);
+void from_word(std::string_view word, ClockKind& value);
+void from_word(std::string_view word, Datatype& value);  // "float32", "bfloat16", "float8_e4m3", ...
+void from_word(std::string_view word, ReduceOp& value);
+void from_word(std::string_view word, Initiator& value);
+void from_word(std::string_view word, StopRuleKind& value);
 std::string_view to_string(Datatype value);
 std::string_view to_string(ReduceOp value);
 std::size_t size_of(Datatype value);  // bytes of one element
@@ -151,5 +117,55 @@ struct Load {
   CaseSpec spec;  // its cadence, arrival, clock and stop rule say nothing
   Pace pace;
 };
+
+// Every field of a case under the name that callers give it: an array of make<&CaseSpec::field>("field"), of which the
+// bindings read dicts.
+template <typename Make>
+constexpr auto case_fields(const Make& make) {
+  return std::array{
+      make.template operator()<&CaseSpec::transport>("transport"),
+      make.template operator()<&CaseSpec::variant>("variant"),
+      make.template operator()<&CaseSpec::pattern>("pattern"),
+      make.template operator()<&CaseSpec::size_bytes>("size_bytes"),
+      make.template operator()<&CaseSpec::source_memory>("source_memory"),
+      make.template operator()<&CaseSpec::target_memory>("target_memory"),
+      make.template operator()<&CaseSpec::source_options>("source_options"),
+      make.template operator()<&CaseSpec::target_options>("target_options"),
+      make.template operator()<&CaseSpec::rank_list>("rank_list"),
+      make.template operator()<&CaseSpec::groups>("groups"),
+      make.template operator()<&CaseSpec::devices>("devices"),
+      make.template operator()<&CaseSpec::cadence>("cadence"),
+      make.template operator()<&CaseSpec::arrival>("arrival"),
+      make.template operator()<&CaseSpec::skew_ns>("skew_ns"),
+      make.template operator()<&CaseSpec::clock>("clock"),
+      make.template operator()<&CaseSpec::window>("window"),
+      make.template operator()<&CaseSpec::batch>("batch"),
+      make.template operator()<&CaseSpec::root>("root"),
+      make.template operator()<&CaseSpec::datatype>("datatype"),
+      make.template operator()<&CaseSpec::op>("op"),
+      make.template operator()<&CaseSpec::in_place>("in_place"),
+      make.template operator()<&CaseSpec::distribution>("distribution"),
+      make.template operator()<&CaseSpec::path>("path"),
+      make.template operator()<&CaseSpec::algorithm>("algorithm"),
+      make.template operator()<&CaseSpec::buffer>("buffer"),
+      make.template operator()<&CaseSpec::initiator>("initiator"),
+      make.template operator()<&CaseSpec::host_leg>("host_leg"),
+      make.template operator()<&CaseSpec::chunk_bytes>("chunk_bytes"),
+      make.template operator()<&CaseSpec::blocks>("blocks"),
+      make.template operator()<&CaseSpec::managed>("managed"),
+      make.template operator()<&CaseSpec::source_device>("source_device"),
+      make.template operator()<&CaseSpec::target_device>("target_device"),
+      make.template operator()<&CaseSpec::cpu_node>("cpu_node"),
+      make.template operator()<&CaseSpec::cpu_cores>("cpu_cores"),
+      make.template operator()<&CaseSpec::via>("via"),
+      make.template operator()<&CaseSpec::verify_each>("verify_each"),
+      make.template operator()<&CaseSpec::seed>("seed"),
+      make.template operator()<&CaseSpec::warmup>("warmup"),
+      make.template operator()<&CaseSpec::stop>("stop"),
+      make.template operator()<&CaseSpec::collectives>("collectives"),
+      make.template operator()<&CaseSpec::program>("program"),
+      make.template operator()<&CaseSpec::loads>("loads"),
+  };
+}
 
 }  // namespace linkgauge

@@ -24,9 +24,9 @@ constexpr Words<ManagedUse, 8> kManagedUses{"use of managed memory",
 }  // namespace
 
 std::string_view to_string(ManagedUse use) { return kManagedUses.name_of(use); }
-ManagedUse managed_use_from(std::string_view name) { return kManagedUses.from(name); }
+void from_word(std::string_view word, ManagedUse& value) { value = kManagedUses.from(word); }
 
 std::string_view to_string(MemoryKind kind) { return kMemoryKinds.name_of(kind); }
-MemoryKind memory_kind_from(std::string_view name) { return kMemoryKinds.from(name); }
+void from_word(std::string_view word, MemoryKind& value) { value = kMemoryKinds.from(word); }
 
 }  // namespace linkgauge

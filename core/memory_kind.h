@@ -22,10 +22,10 @@ enum class ManagedUse : std::uint8_t {
 };
 
 std::string_view to_string(ManagedUse use);
-ManagedUse managed_use_from(std::string_view name);  // throws CallerError, naming what was expected
+void from_word(std::string_view word, ManagedUse& value);  // throws CallerError, naming what was expected
 
 std::string_view to_string(MemoryKind kind);
-MemoryKind memory_kind_from(std::string_view name);  // throws CallerError, naming what was expected
+void from_word(std::string_view word, MemoryKind& value);  // throws CallerError, naming what was expected
 
 // What distinguishes allocations of one kind (docs/definitions.md: memory kinds and nodes).
 struct AllocateOptions {

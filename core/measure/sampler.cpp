@@ -14,7 +14,7 @@
 #include "measure/statistics.h"
 #include "measure/stop_rule.h"
 #include "measure/timed_section.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 
 namespace linkgauge {
 namespace {

@@ -16,7 +16,7 @@
 #include "errors.h"
 #include "now.h"
 #include "operation/make_operation.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 #include "traffic/program.h"
 #include "transport/agreement.h"
 #include "transport/data_check.h"

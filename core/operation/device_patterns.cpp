@@ -8,7 +8,7 @@
 #include "operation/device_pattern.h"
 #include "operation/make_operation.h"
 #include "operation/managed_memory.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 #include "transport/copy_leg.h"
 
 namespace linkgauge {

@@ -1,6 +1,6 @@
 #include "operation/channel_set.h"
 #include "operation/make_operation.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 #include "transport/buffered_operation.h"
 #include "transport/routed.h"
 

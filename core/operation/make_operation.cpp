@@ -3,8 +3,8 @@
 #include <string>
 
 #include "errors.h"
+#include "patterns.h"
 #include "traffic/layout.h"
-#include "traffic/patterns.h"
 #include "traffic/side_by_side.h"
 
 namespace linkgauge {
@@ -55,8 +55,7 @@ std::unique_ptr<Operation> make_operation(Transport& transport, const RankContex
     if (reason.empty()) reason = why_not_reached(context, spec);
     if (!reason.empty()) throw Unsupported(reason);
   }
-  if (spec.pattern == Pattern::kPingpong || spec.pattern == Pattern::kPairsPingpong)
-    return make_pingpong(transport, context, spec);
+  if (moves_as(spec.pattern) == Pattern::kPingpong) return make_pingpong(transport, context, spec);
   if (traits_of(spec.pattern).reduces || spec.pattern == Pattern::kBarrier)
     return make_staged(transport, context, spec);
   return make_exchange(transport, context, spec);

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "traffic/patterns.h"
+#include "patterns.h"
 
 namespace linkgauge {
 

@@ -4,7 +4,6 @@ namespace linkgauge {
 
 std::vector<std::string> lanes_of(const CaseSpec& spec) {
   const std::size_t ranks = spec.rank_list.size();
-  const std::string last = std::to_string(ranks == 0 ? 0 : ranks - 1);
   if (spec.groups > 1) {
     const std::size_t size = ranks / static_cast<std::size_t>(spec.groups);
     std::vector<std::string> lanes;
@@ -13,23 +12,18 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
     }
     return lanes;
   }
-  switch (spec.pattern) {
+  const Pattern pattern = moves_as(spec.pattern);
+  switch (pattern) {
     case Pattern::kPingpong:
     case Pattern::kUnidirectional:
     case Pattern::kFlagPingpong:
-      return {"0->" + last};
-    case Pattern::kBidirectional:
-      if (ranks == 1) return {"0<->0"};  // both ways in one interval
-      return {"0->1", "1->0"};
-    case Pattern::kPairsPingpong:
-    case Pattern::kPairsUnidirectional:
-    case Pattern::kPairsBidirectional: {
+    case Pattern::kBidirectional: {
+      const bool both = pattern == Pattern::kBidirectional;
+      if (ranks <= 1) return {both ? "0<->0" : "0->0"};  // both ways in one interval
       std::vector<std::string> lanes;
       for (std::size_t rank = 0; rank + 1 < ranks; rank += 2) {
         lanes.push_back(std::to_string(rank) + "->" + std::to_string(rank + 1));
-        if (spec.pattern == Pattern::kPairsBidirectional) {
-          lanes.push_back(std::to_string(rank + 1) + "->" + std::to_string(rank));
-        }
+        if (both) lanes.push_back(std::to_string(rank + 1) + "->" + std::to_string(rank));
       }
       return lanes;
     }
@@ -49,11 +43,11 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
       std::vector<std::string> lanes;
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         const std::string name = std::to_string(rank);
-        if (spec.pattern == Pattern::kHostToDevice) {
+        if (pattern == Pattern::kHostToDevice) {
           lanes.push_back("host->" + name);
-        } else if (spec.pattern == Pattern::kDeviceToHost) {
+        } else if (pattern == Pattern::kDeviceToHost) {
           lanes.push_back(name + "->host");
-        } else if (spec.pattern == Pattern::kHostDeviceBoth) {
+        } else if (pattern == Pattern::kHostDeviceBoth) {
           lanes.push_back("host<->" + name);
         } else {
           lanes.push_back(name);

@@ -4,13 +4,15 @@
 
 #include "errors.h"
 #include "kernels/values.h"
+#include "patterns.h"
 #include "traffic/distribution.h"
-#include "traffic/patterns.h"
 #include "traffic/program.h"
 
 namespace linkgauge {
 
-bool reads_what_arrives(Pattern pattern) { return pattern == Pattern::kReduce || pattern == Pattern::kReduceScatter; }
+bool reads_what_arrives(Pattern pattern) {
+  return moves_as(pattern) == Pattern::kReduce || moves_as(pattern) == Pattern::kReduceScatter;
+}
 
 std::size_t block_bytes(const CaseSpec& spec, int ranks) {
   const auto size = static_cast<std::size_t>(spec.size_bytes);
@@ -103,7 +105,7 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
     }
   };
 
-  switch (spec.pattern) {
+  switch (moves_as(spec.pattern)) {
     case Pattern::kBidirectional:
       if (ranks == 1) {  // each way inside the device has buffers of its own
         sends(2 * size);
@@ -115,27 +117,13 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
     case Pattern::kPingpong:
       sends(size);
       layout.target_bytes = size;
-      receives(0, size, ranks == 1 ? 0 : 1 - rank, 0);
+      receives(0, size, ranks == 1 ? 0 : rank ^ 1, 0);
       break;
     case Pattern::kUnidirectional:
-      if (rank == 0) sends(size);
-      if (rank == ranks - 1) {
+      if (rank % 2 == 0) sends(size);
+      if (rank % 2 == 1 || ranks == 1) {
         layout.target_bytes = size;
-        receives(0, size, 0, 0);
-      }
-      break;
-    case Pattern::kPairsPingpong:
-    case Pattern::kPairsBidirectional:
-      sends(size);
-      layout.target_bytes = size;
-      receives(0, size, rank ^ 1, 0);
-      break;
-    case Pattern::kPairsUnidirectional:
-      if (rank % 2 == 0) {
-        sends(size);
-      } else {
-        layout.target_bytes = size;
-        receives(0, size, rank - 1, 0);
+        receives(0, size, rank / 2 * 2, 0);
       }
       break;
     case Pattern::kRingShift:

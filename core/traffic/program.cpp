@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "errors.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 
 namespace linkgauge {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "errors.h"
+#include "patterns.h"
 #include "traffic/distribution.h"
-#include "traffic/patterns.h"
 
 namespace linkgauge {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 class StepWriter {
  public:
   StepWriter(const Traffic& traffic, int rank, std::size_t block)
-      : traffic_(traffic), rank_(rank), ranks_(traffic.ranks), block_(block) {}
+      : traffic_(traffic), pattern_(moves_as(traffic.pattern)), rank_(rank), ranks_(traffic.ranks), block_(block) {}
 
   Schedule take() { return std::move(schedule_); }
 
@@ -89,6 +89,7 @@ class StepWriter {
   void write_barrier();
 
   Traffic traffic_;
+  Pattern pattern_;
   int rank_;
   int ranks_;
   std::size_t block_;
@@ -101,18 +102,15 @@ class StepWriter {
 
 // Ranks 0 and 1, 2 and 3, ...; or the two of a case, which may be one rank.
 void StepWriter::write_pairs() {
-  const Pattern pattern = traffic_.pattern;
-  const bool one_pair =
-      pattern == Pattern::kPingpong || pattern == Pattern::kUnidirectional || pattern == Pattern::kBidirectional;
-  const int first = one_pair ? 0 : rank_ / 2 * 2;
-  const int second = one_pair ? ranks_ - 1 : first + 1;
+  const int first = rank_ / 2 * 2;
+  const int second = ranks_ == 1 ? 0 : first + 1;
   const std::size_t m = traffic_.bytes;
   transfer(first, second, 0, 0, m);
-  if (pattern == Pattern::kUnidirectional || pattern == Pattern::kPairsUnidirectional) return;
+  if (pattern_ == Pattern::kUnidirectional) return;
   // Both ways at once inside one rank each way has buffers of its own.
-  const std::size_t back = pattern == Pattern::kBidirectional && ranks_ == 1 ? m : 0;
+  const std::size_t back = pattern_ == Pattern::kBidirectional && ranks_ == 1 ? m : 0;
   if (back > 0) queue_ = 1;
-  if (pattern == Pattern::kPingpong || pattern == Pattern::kPairsPingpong) {
+  if (pattern_ == Pattern::kPingpong) {
     stage_ = 1;
     schedule_.transfer_stages = {0, 1};
   }
@@ -122,16 +120,16 @@ void StepWriter::write_pairs() {
 // Every operand comes to the rank that reduces it; allreduce is a reduction on rank 0 and a broadcast (SC'24's
 // reference).
 void StepWriter::write_reduction() {
-  if (traffic_.pattern == Pattern::kReduceScatter) {
+  if (pattern_ == Pattern::kReduceScatter) {
     into_ = StepMemory::kScratch;
     from_all([&](int from, int to) { transfer(from, to, place(to), scratch_place(from, to), block_); });
     const std::size_t own = place(rank_);
     return reduce_here(own, traffic_.in_place ? own : 0);
   }
-  const int root = traffic_.pattern == Pattern::kReduce ? traffic_.root : 0;
+  const int root = pattern_ == Pattern::kReduce ? traffic_.root : 0;
   operands_to(root);
   if (rank_ == root) reduce_here(0, 0);
-  if (traffic_.pattern == Pattern::kReduce) return;
+  if (pattern_ == Pattern::kReduce) return;
   from_ = StepMemory::kTarget;
   stage_ = 2;
   schedule_.transfer_stages = {0, 2};
@@ -176,13 +174,10 @@ void StepWriter::write() {
   const std::size_t m = traffic_.bytes;
   const int root = traffic_.root;
   const bool own = !traffic_.in_place;
-  switch (traffic_.pattern) {
+  switch (pattern_) {
     case Pattern::kPingpong:
     case Pattern::kUnidirectional:
     case Pattern::kBidirectional:
-    case Pattern::kPairsPingpong:
-    case Pattern::kPairsUnidirectional:
-    case Pattern::kPairsBidirectional:
       return write_pairs();
     case Pattern::kRingShift: {
       const int next = (rank_ + 1) % ranks_;

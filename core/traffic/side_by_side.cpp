@@ -1,25 +1,9 @@
 #include "traffic/side_by_side.h"
 
+#include "patterns.h"
 #include "traffic/layout.h"
-#include "traffic/patterns.h"
 
 namespace linkgauge {
-namespace {
-
-Pattern of_one_pair(Pattern pattern) {
-  switch (pattern) {
-    case Pattern::kPairsPingpong:
-      return Pattern::kPingpong;
-    case Pattern::kPairsUnidirectional:
-      return Pattern::kUnidirectional;
-    case Pattern::kPairsBidirectional:
-      return Pattern::kBidirectional;
-    default:
-      return pattern;
-  }
-}
-
-}  // namespace
 
 int groups_of(const CaseSpec& spec) {
   const auto ranks = static_cast<int>(spec.rank_list.size());
@@ -38,7 +22,7 @@ CaseSpec part_of(const CaseSpec& spec, int number) {
   part.rank_list = cut(spec.rank_list);
   part.devices = cut(spec.devices);
   part.groups = 1;
-  if (spec.transport == "ccl") part.pattern = of_one_pair(spec.pattern);
+  if (traits_of(spec.pattern).side_by_side) part.pattern = moves_as(spec.pattern);
   return part;
 }
 

@@ -7,7 +7,7 @@
 #include "errors.h"
 #include "group/values.h"
 #include "now.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 #include "transport/agreement.h"
 #include "transport/mpi_library.h"
 
@@ -131,11 +131,12 @@ void BufferedOperation::library_barrier() {
 }
 
 int BufferedOperation::lane() const {
+  const PatternTraits& traits = traits_of(spec_.pattern);
   // One lane a pair: its starter's or sender's time.
-  if (spec_.pattern == Pattern::kPairsPingpong || spec_.pattern == Pattern::kPairsUnidirectional) {
+  if (traits.side_by_side && moves_as(spec_.pattern) != Pattern::kBidirectional) {
     return keeps_pair_time() ? rank() / 2 : -1;
   }
-  switch (traits_of(spec_.pattern).timekeeper) {
+  switch (traits.timekeeper) {
     case Timekeeper::kStarter:
       return rank() == 0 ? 0 : -1;
     case Timekeeper::kSender:
@@ -153,7 +154,7 @@ int BufferedOperation::lane() const {
 // Of two ranks the first, unless events tell the time: they are of a device's queue, and a one-sided copy is queued at
 // one end only, which then keeps the time.
 bool BufferedOperation::keeps_pair_time() const {
-  const bool one_way = spec_.pattern == Pattern::kUnidirectional || spec_.pattern == Pattern::kPairsUnidirectional;
+  const bool one_way = moves_as(spec_.pattern) == Pattern::kUnidirectional;
   if (one_way && spec_.clock == ClockKind::kEvent && transport_->one_sided()) return !queues().empty();
   return rank() % 2 == 0;
 }

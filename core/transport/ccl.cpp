@@ -19,7 +19,7 @@
 
 #include "errors.h"
 #include "now.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/ccl_api.h"

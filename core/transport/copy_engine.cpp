@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "traffic/patterns.h"
+#include "patterns.h"
 #include "transport/one_sided.h"
 #include "transport/operation.h"
 #include "transport/peer_memory.h"

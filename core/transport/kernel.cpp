@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device/kernel_tuning.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 #include "transport/kernel_allreduce.h"
 #include "transport/one_sided.h"
 #include "transport/operation.h"

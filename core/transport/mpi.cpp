@@ -11,7 +11,7 @@
 #include "errors.h"
 #include "group/values.h"
 #include "now.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/mpi_collective.h"

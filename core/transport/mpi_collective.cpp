@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "errors.h"
+#include "patterns.h"
 #include "traffic/distribution.h"
-#include "traffic/patterns.h"
 
 namespace linkgauge {
 

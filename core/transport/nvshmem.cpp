@@ -10,8 +10,8 @@
 
 #include "errors.h"
 #include "group/values.h"
+#include "patterns.h"
 #include "traffic/layout.h"
-#include "traffic/patterns.h"
 #include "traffic/program.h"
 #include "transport/agreement.h"
 #include "transport/nvshmem_pe.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "errors.h"
+#include "patterns.h"
 #include "traffic/layout.h"
-#include "traffic/patterns.h"
 #include "transport/agreement.h"
 
 namespace linkgauge {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "patterns.h"
 #include "traffic/layout.h"
-#include "traffic/patterns.h"
 
 namespace linkgauge {
 namespace {

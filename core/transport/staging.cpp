@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "errors.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/mpi_collective.h"

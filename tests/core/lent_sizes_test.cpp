@@ -6,7 +6,7 @@
 #include "case_maker.h"
 #include "operation/make_operation.h"
 #include "traffic/layout.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 #include "traffic/program.h"
 
 namespace linkgauge {

@@ -7,7 +7,7 @@
 
 #include "case_maker.h"
 #include "errors.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 #include "with_sessions.h"
 
 // UCX 1.20 leaves 200 bytes of its own behind for some workers that are destroyed with requests under way.

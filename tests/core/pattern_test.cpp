@@ -8,7 +8,7 @@
 #include "operation/make_operation.h"
 #include "traffic/lanes.h"
 #include "traffic/layout.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 
 namespace linkgauge {
 namespace {

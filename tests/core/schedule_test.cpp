@@ -11,7 +11,7 @@
 
 #include "errors.h"
 #include "traffic/layout.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 
 namespace linkgauge {
 namespace {

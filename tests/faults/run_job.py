@@ -26,7 +26,7 @@ def main(folder: Path) -> int:
     """Measure; the exit status of a run."""
     job = json.loads((folder / "job.json").read_text())
     devices, path = find_devices(job.get("devices", "host:2")), folder / "run"
-    machine = plan_machine(devices, absent_transports(devices.kind, devices.count))
+    machine = plan_machine(devices, absent_transports(devices.kind))
     if path.exists():
         run_folder = RunFolder.open(path)
         launches = read_launches(path)

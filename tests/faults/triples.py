@@ -9,7 +9,7 @@ import random
 from linkgauge.run.transports import absent_transports
 
 # One process a rank, under mpiexec. NIXL is in no wheel that the tests need.
-NIXL = () if "nixl" in absent_transports("host", 2) else ("nixl",)
+NIXL = () if "nixl" in absent_transports("host") else ("nixl",)
 LAUNCHED = ("staging", "copy_engine", "kernel", "mpi", "ucx", "ofi", *NIXL, "nvshmem")
 # The stand-in for NCCL knows ranks of one process only: its launches are of threads, without MPI and mpiexec.
 THREADED = ("ccl",)

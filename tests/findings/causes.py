@@ -7,7 +7,6 @@ import itertools
 import math
 import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from planting import BEGINS_NS, LASTS_NS, MIB, SWEEP, World
 
 from linkgauge.findings.facts import Facts, Observation
 from linkgauge.findings.finding import Finding
-from linkgauge.findings.known import KNOWN_KIND
 from linkgauge.findings.read import measures_of
 from linkgauge.findings.samples import Identity, RankSeries, Samples
 from linkgauge.model.case import Case
@@ -38,9 +36,7 @@ def system(name: str) -> System:
 class MadeUp(Facts):
     """Facts of a machine of no known kind: what is known of real machines says nothing of made-up rates."""
 
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
-        self.kept[KNOWN_KIND] = None
+    likeness = None
 
 
 def facts_of(world: World) -> Facts:

@@ -1,7 +1,13 @@
-"""What is said of stored real runs stays as it is: tables, findings, verdicts, advice (run folders of format 1)."""
+"""What is said of stored runs stays as it is: tables, findings, verdicts, advice (run folders of format 1).
+
+Four are extracts of real ones, on H200 and on host devices; `imported_nccl_tests` is a folder as the last Linkgauge of
+that format made it of a log, and its texts are what that one said of it.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,14 +17,20 @@ from approved import approve, plain
 from linkgauge.app.cli import run_command
 
 APPROVED = Path(__file__).parent / "approved"
-RUNS = ("h200x4-default-1", "h200x4-full-part", "h200x4-matrix", "host2-quick-1")
+IMPORTED = Path(__file__).with_name("imported_nccl_tests")
+RUNS = ("h200x4-default-1", "h200x4-full-part", "h200x4-matrix", "host2-quick-1", IMPORTED.name)
 COMMANDS = {"show": (), "findings": ("--notes",), "check": (), "advise": ()}
 
 
 @pytest.fixture(scope="module", params=RUNS)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / str(request.param)
-    rebuild(CORPUS / f"{request.param}.xz", path)
+    if request.param == IMPORTED.name:
+        shutil.copytree(IMPORTED, path)
+        (path / "journal").mkdir()
+    else:
+        rebuild(CORPUS / f"{request.param}.xz", path)
+    assert json.loads((path / "run.json").read_text())["format_version"] == 1
     return path
 
 

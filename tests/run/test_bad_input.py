@@ -127,7 +127,7 @@ def test_a_batch_job_is_no_mistake(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "in all:" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("what", ["devices", "transports", "patterns", "plans", "mpi"])
+@pytest.mark.parametrize("what", ["devices", "transports", "patterns", "dimensions", "plans", "mpi"])
 def test_every_list_prints_a_table_and_json(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     import json
 

@@ -164,6 +164,9 @@ def test_lists_fold_no_name_and_leave_out_empty_columns(
     lines = capsys.readouterr().out.splitlines()
     assert {line.split(" ")[0] for line in lines[2:]} - {""} == set(PATTERNS)
     assert max(map(len, lines)) <= 80
+    assert cli.run_command(["list", "dimensions"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split(" ")[0] for line in lines[2:]} - {""} == set(DIMENSIONS)
     assert cli.run_command(["list", "devices", "--devices", "host:2"]) == 0
     shown = capsys.readouterr().out
     assert "host-device-1" in shown

@@ -20,7 +20,7 @@ from linkgauge.store.run import Run, load
 from thorough import thorough
 
 built = importlib.util.find_spec("linkgauge._core") is not None
-absent = absent_transports("host", 2)
+absent = absent_transports("host")
 of_each = pytest.mark.parametrize(
     "transport",
     [pytest.param(name, marks=pytest.mark.skipif(not built or name in absent, reason="no core, or no such library"))
@@ -105,6 +105,6 @@ def test_all_leaves_it_out_and_a_path_is_refused(tmp_path: Path, transport: str)
 def test_what_would_bring_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transports, "library_folders", list)
     monkeypatch.setattr(transports, "_loads", lambda name: False)
-    said = absent_transports("host", 2)
+    said = absent_transports("host")
     assert said["ucx"] == "libucp.so.0 was not found; remedy: pip install libucx-cu12"
     assert said["ofi"] == "libfabric.so.1 was not found; remedy: install libfabric (Debian: libfabric1)"

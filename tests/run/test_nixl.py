@@ -17,7 +17,7 @@ from linkgauge.run.transports import absent_transports, version_of_nixl
 from linkgauge.store.run import load
 
 needs_nixl = pytest.mark.skipif(
-    importlib.util.find_spec("linkgauge._core") is None or "nixl" in absent_transports("host", 2),
+    importlib.util.find_spec("linkgauge._core") is None or "nixl" in absent_transports("host"),
     reason="the core is not built, or there is no NIXL",
 )
 PLAN = """
@@ -81,7 +81,7 @@ def test_what_would_bring_it_is_named_and_its_version_is_its_wheels(
 ) -> None:
     monkeypatch.setattr(transports, "library_folders", list)
     monkeypatch.setattr(transports, "_loads", lambda name: False)
-    assert "pip install --no-deps nixl-cu13" in absent_transports("host", 2)["nixl"]
+    assert "pip install --no-deps nixl-cu13" in absent_transports("host")["nixl"]
     for number in (12, 13):
         (tmp_path / f"nixl_cu{number}-1.{number}.0.dist-info").mkdir()
         file = tmp_path / f".nixl_cu{number}.mesonpy.libs" / "libnixl_capi.so"

@@ -176,5 +176,5 @@ def test_it_is_listed_with_its_version_or_with_what_would_bring_it(
     assert (row["here"], row["library"]) == ("yes", f"NVSHMEM 3.8.0 at {FILE}")
     monkeypatch.setattr(transports, "library_folders", list)
     monkeypatch.setattr(transports, "_loads", lambda name: False)
-    assert "pip install nvidia-nvshmem-cu13" in absent_transports("cuda", 2)["nvshmem"]
-    assert absent_transports("hip", 2)["nvshmem"] == "NVSHMEM needs cuda devices; here are hip devices"
+    assert "pip install nvidia-nvshmem-cu13" in absent_transports("cuda")["nvshmem"]
+    assert absent_transports("hip")["nvshmem"] == "NVSHMEM needs cuda devices; here are hip devices"

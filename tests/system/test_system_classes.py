@@ -10,7 +10,7 @@ import pytest
 
 import linkgauge.system as systems
 from linkgauge.system import from_toml
-from linkgauge.system.classes import Classes, Symmetry, device_classes
+from linkgauge.system.classes import Classes, Symmetry
 from linkgauge.system.dump import to_json
 
 Arcs = list[dict[int, int]]
@@ -141,12 +141,12 @@ def _system(count: int = 4, rate: str = "10 GB/s", back: str = "") -> systems.Sy
 
 
 def test_a_missing_link_a_rate_and_a_direction_tell_devices_apart() -> None:
-    assert device_classes(_system()) == ((0, 1, 2),)
-    assert device_classes(_system(count=3), "fabric") == ((0, 1), (2,))
-    assert device_classes(_system(count=3), "host") == ((0, 1, 2),)
-    assert device_classes(_system(rate="5 GB/s"), "fabric") == ((0, 1, 2),)
-    assert device_classes(_system(rate="5 GB/s"), "host") == ((0, 1), (2,))
-    assert device_classes(_system(back='back_rate = "8 GB/s"'), "host") == ((0, 1), (2,))
+    assert Classes(_system()).devices() == ((0, 1, 2),)
+    assert Classes(_system(count=3)).devices("fabric") == ((0, 1), (2,))
+    assert Classes(_system(count=3)).devices("host") == ((0, 1, 2),)
+    assert Classes(_system(rate="5 GB/s")).devices("fabric") == ((0, 1, 2),)
+    assert Classes(_system(rate="5 GB/s")).devices("host") == ((0, 1), (2,))
+    assert Classes(_system(back='back_rate = "8 GB/s"')).devices("host") == ((0, 1), (2,))
 
 
 def test_one_way_and_the_other_are_two_classes_where_the_ends_differ() -> None:

@@ -12,7 +12,7 @@ import pytest
 from linkgauge.app import cli
 from linkgauge.model.case import Case
 from linkgauge.tune.confirm import tune
-from linkgauge.tune.exports import files, launcher_line, tuner_rows
+from linkgauge.tune.exports import files, tuner_rows
 from linkgauge.tune.page import sentence
 from linkgauge.tune.record import Config, Outcome
 from linkgauge.tune.search import Factor
@@ -62,11 +62,19 @@ def test_what_is_exported_is_what_a_shell_reads(tmp_path: Path) -> None:
     assert files({"UCX_TLS": "tcp"}, [], "hydra", 1)["slurm.txt"] == "#SBATCH --export=ALL,UCX_TLS=tcp\n"
 
 
-def test_each_launcher_has_its_own_words() -> None:
-    one = {"UCX_TLS": "tcp"}
-    assert launcher_line(one, "openmpi") == "mpiexec -x UCX_TLS=tcp"
-    assert launcher_line(one, "hydra") == "mpiexec -genv UCX_TLS tcp"
-    assert launcher_line(one, "srun") == "srun --export=ALL,UCX_TLS=tcp"
+@pytest.mark.parametrize(
+    ("kind", "value", "line"),
+    [
+        ("openmpi", "tcp", "mpirun -x UCX_TLS=tcp"),
+        ("hydra", "a b", "mpiexec -genv UCX_TLS 'a b'"),
+        ("srun", "tcp", "srun --export=ALL,UCX_TLS=tcp"),
+        ("srun", "tcp,sm", "env UCX_TLS=tcp,sm srun"),
+        ("flux", "tcp", "env UCX_TLS=tcp flux run"),
+        ("single", "tcp", "env UCX_TLS=tcp "),
+    ],
+)
+def test_each_launcher_has_its_own_words(kind: str, value: str, line: str) -> None:
+    assert files({"UCX_TLS": value}, [], kind, 1)["launcher.txt"] == f"{line}\n"
 
 
 def test_a_tuner_table_has_a_row_a_collective_over_its_sizes() -> None:

@@ -68,7 +68,7 @@ def print_plan(name: str, prepared: Prepared, *, as_json: bool, expected: Expect
     cases = [case for launch in launches for case in launch.cases]
     later = sum(len(launch.later) for launch in launches)
     takes_s = estimated_s(launches, machine)
-    memory = max((total_bytes(case, machine) for case in cases), default=0)
+    memory = max((total_bytes(case) for case in cases), default=0)
     if as_json:
         print(json.dumps({
             "plan": name,
@@ -81,7 +81,7 @@ def print_plan(name: str, prepared: Prepared, *, as_json: bool, expected: Expect
                 "env": shown(launch.settings.env), "derived_env": shown(launch.settings.derived_env),
                 "ranks": launch.settings.ranks, "threads": launch.settings.threads,
                 "cases": [{"case_key": case.case_key, "estimated_s": round(case_s(case, machine), 4),
-                           "memory_bytes": total_bytes(case, machine), **case.dimensions(),
+                           "memory_bytes": total_bytes(case), **case.dimensions(),
                            **_step_json(launch.steps.get(case.case_key)),
                            **({} if expected is None else {"expected": expected.of(case)})} for case in launch.cases],
                 "skipped": [{"case_key": case.case_key, "reason": reason, **case.dimensions()}

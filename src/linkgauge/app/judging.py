@@ -141,6 +141,7 @@ def check_command(
     from linkgauge.findings.check import check
     from linkgauge.findings.fleet import LEAST_NODES
     from linkgauge.findings.subjects import load_subjects, uncollected
+    from linkgauge.store.folder import write_atomically
     from linkgauge.view import terminal
 
     if page is not None and len(runs) < LEAST_NODES:
@@ -149,9 +150,9 @@ def check_command(
         subjects = load_subjects(runs, system)
         result = check(subjects, against, tolerance=tolerance, margin=margin, with_findings=findings)
     if junit is not None:
-        exporters.write(junit, exporters.as_junit(result.checked))
+        write_atomically(junit, exporters.as_junit(result.checked).encode())
     if prometheus is not None:
-        exporters.write(prometheus, exporters.as_prometheus(result.checked, result.findings))
+        write_atomically(prometheus, exporters.as_prometheus(result.checked, result.findings).encode())
     if page is not None:
         from linkgauge.findings.baseline import times_of
         from linkgauge.view.fleet_page import write_fleet
@@ -172,12 +173,12 @@ def check_command(
 def baseline_command(runs: tuple[Path, ...], out: Path) -> None:
     """Write a baseline file: what this machine measures, run by run."""
     from linkgauge.findings.baseline import make_baseline
-    from linkgauge.findings.exporters import write
     from linkgauge.findings.subjects import load_subjects, uncollected
+    from linkgauge.store.folder import write_atomically
 
     with uncollected():
         made = make_baseline(load_subjects(runs))
-    write(out, json_module.dumps(made, indent=1) + "\n")
+    write_atomically(out, (json_module.dumps(made, indent=1) + "\n").encode())
     left = f"; {made['left_out']} cases that fewer than five runs share were left out" if made["left_out"] else ""
     click.echo(f"{out}: {len(made['cases'])} cases of {len(runs)} runs{left}")
 

@@ -1,4 +1,4 @@
-"""`linkgauge list devices|transports|patterns|plans|mpi`: what is here, and what is not, with the reason."""
+"""`linkgauge list devices|transports|patterns|dimensions|plans|mpi`: what is here, and what is not, with the reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from linkgauge.app.command_line import Group, flag, option
 
 list_command = Group(
     "list",
-    help="What is here: devices, transports, patterns, plans, MPI libraries.",
+    help="What is here: devices, transports, patterns, dimensions of a case, plans, MPI libraries.",
     epilog="Example: linkgauge list mpi",
     no_args_is_help=True,
 )
@@ -91,7 +91,7 @@ def list_transports(devices: str, as_json: bool) -> None:
         default_installation()
     except EnvironmentLackingError as error:
         without_mpi = str(error)
-    absent = absent_transports(found.kind, found.count, mpi=without_mpi)
+    absent = absent_transports(found.kind, mpi=without_mpi)
     ccl = LibraryVersion() if "ccl" in absent else ccl_version(found.kind)
     nics = {name: LibraryVersion() if name in absent else nic_version(name) for name in NIC_LIBRARIES}
     absent = {**absent, **{name: one.reason for name, one in {"ccl": ccl, **nics}.items() if one.reason}}
@@ -141,6 +141,19 @@ def list_patterns(as_json: bool) -> None:
         for info in PATTERNS.values()
     ]
     print_table("patterns", ("pattern", "what", "size_means", "devices"), rows, as_json)
+
+
+@list_command.command("dimensions", epilog="Example: linkgauge list dimensions")
+@as_json_option
+def list_dimensions(as_json: bool) -> None:
+    """Each dimension of a case, and its values: flag (--target-memory), plan's key and column have its name."""
+    from linkgauge.model.case import DIMENSIONS
+
+    rows = [
+        {"dimension": name, "what": one.help, "values": one.expected, "group": one.group, "flag": one.flag}
+        for name, one in DIMENSIONS.items()
+    ]
+    print_table("dimensions", ("dimension", "what", "values"), rows, as_json)
 
 
 @list_command.command("plans", epilog="Example: linkgauge list plans")

@@ -242,7 +242,7 @@ def _hand_out(path: Path, text: str, data: str, environment: Mapping[str, str], 
     mpi = wanted.prepared.mpis.get(wanted.settings.mpi)
     folder = path / "tuned"
     folder.mkdir(exist_ok=True)
-    kind = mpi.launcher_kind if mpi is not None else ""
+    kind = mpi.launcher_kind if mpi is not None else "single"
     found = {"page.txt": text, "tuned.json": data}
     if environment:
         found |= files(environment, wanted.cases, kind, max(len(wanted.settings.hosts), 1))

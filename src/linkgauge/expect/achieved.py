@@ -175,13 +175,12 @@ def achieved_ceilings(run: Run, system: System) -> Callable[[Mapping[str, Any]],
     from linkgauge.stats.launches import Places, nodes_of
 
     known = Places(run.launches.to_pylist())
-    ports = Ports()
-    for row in counted(run).rows:
-        if row["beside"]:
-            continue  # what it reaches is what its loads leave
-        places = known.of_row(row)
-        if len(nodes_of(places)) <= 1:
-            ports.add({**row, "devices": [ordinal for _, ordinal in places]} if places else row)
+    placed = ((row, known.of_row(row)) for row in counted(run).rows if not row["beside"])  # loads leave it less
+    ports = ports_of(
+        {**row, "devices": [ordinal for _, ordinal in places]} if places else row
+        for row, places in placed
+        if len(nodes_of(places)) <= 1
+    )
     shares = wire_shares(run)
     return lambda case: [*counted_share(system, case, shares), *from_ports(system, case, ports)]
 

@@ -113,8 +113,3 @@ def even_loads(wires: Wires, sources: Sequence[int], demands: Any) -> Any:
                     found[np.flatnonzero(inner == bool(kind))] += over.sum(axis=0)
                 passing += before * (share @ joins[kind].T)
     return found
-
-
-def forwarding_index(wires: Wires, names: Sequence[str]) -> float:
-    """Return the edge forwarding index among these devices: the largest load of any arc, shares split evenly."""
-    return max(loads(wires, {(a, b): 1.0 for a in names for b in names if a != b}).values())

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from linkgauge.findings.facts import Facts, Measure, size_text
+from linkgauge.findings.facts import Facts, Measure
 from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.environment import is_secret
 from linkgauge.plan.library_settings import dialect, library_settings, runtime_settings
@@ -272,7 +273,7 @@ def _exports(facts: Facts, measure: Measure) -> tuple[tuple[str, str], ...]:
     launch = _launch(facts, measure)
     env = json_object(launch.get("env")) if TRANSPORTS[measure.transport].library else {}
     asked = [(name, value) for name, value in env.items() if not is_secret(name)]  # of those the value is not known
-    record = facts.records.get(measure.case_key)
+    record = facts.records().get(measure.case_key)
     if record is None:
         return tuple(asked)
     mpi = json_object(launch.get("mpi"))

@@ -161,7 +161,7 @@ def check_baseline(
         else:
             unknown += 1
     verdicts = _judged(subject, baseline, known, level, margin)
-    left_out = left_out_keys(subject.facts.records.values())
+    left_out = left_out_keys(subject.facts.records().values())
     spared = sum(key not in known and key[0] in left_out for key in baseline.cases)
     if spared:
         notes.append(
@@ -207,7 +207,7 @@ def _judged(
         if short:
             reach = math.expm1(float(reaches[i]))
             reason += f"; a further run would be below {reach:+.1%} (false-discovery rate {rates[i]:.1g})"
-        required, measured, unit = _figures(measure, usual, limit)
+        required, measured, unit = _figures(measure, limit)
         verdicts.append(
             subject.verdict(
                 "short" if short else "holds", case_words(measure), reason, baseline.place, measure, case_key=key[0],
@@ -235,7 +235,7 @@ def _level(subject: Subject, baseline: Baseline, found: Prediction, margin: floa
     return [subject.verdict("short", words, reason, baseline.place, shortfall=slower / (1 + slower))]
 
 
-def _figures(measure: Measure, usual_ns: float, limit_ns: float) -> tuple[float, float, str]:
+def _figures(measure: Measure, limit_ns: float) -> tuple[float, float, str]:
     """Return what is required and measured: goodput where the case has one, else time."""
     if measure.goodput is None:
         return limit_ns, measure.time_ns, "ns"
@@ -260,7 +260,7 @@ def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Any
         return [], lambda measure: measure.case_key
 
     def renamed(measure: Measure) -> str:
-        record = subject.facts.records.get(measure.case_key)
+        record = subject.facts.records().get(measure.case_key)
         if record is None:
             return measure.case_key
         return on_devices(Case.from_dimensions(dict(record)), lambda device: mapping.get(device, device)).case_key

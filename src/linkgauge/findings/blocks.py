@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from linkgauge.findings.facts import Facts, Measure, rate_text, size_text
+from linkgauge.findings.facts import Facts, Measure, rate_text
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
+from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.stats.curves import LEAST_BLOCKS
 from linkgauge.stats.derived import fewest_blocks
 

@@ -11,7 +11,7 @@ from linkgauge.findings import rules as rule_table
 from linkgauge.findings.baseline import check_baseline, is_baseline, read_baseline
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.fleet import LEAST_NODES, Standing, check_fleet, standings
-from linkgauge.findings.known import TOLERANCE, held_against, known_kind
+from linkgauge.findings.known import TOLERANCE, held_against
 from linkgauge.findings.requirements import (
     RULES,
     check_rules,
@@ -98,7 +98,7 @@ def _faults(subject: Subject, found: Sequence[Finding]) -> list[Verdict]:
 
 def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Verdict], list[str], int]:
     """Judge a run by what is known of that kind of machine, else by its own siblings and ceilings, and say which."""
-    kind = known_kind(subject.facts)
+    kind = subject.facts.likeness
     why = "no described system is like this machine, by devices and links"
     if kind is not None:
         name = f"{kind.system.name} ({kind.words})"

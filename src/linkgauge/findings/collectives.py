@@ -7,10 +7,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from linkgauge.expect.rules import Ceiling
-from linkgauge.findings.facts import Facts, Measure, Settings, keys, median, rate_text, size_text, time_text
+from linkgauge.findings.facts import Facts, Measure, Settings, keys, median, rate_text
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.stats.arrival import Split, find_straggler, slow_transfer, split
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from linkgauge.findings.facts import size_text
 from linkgauge.findings.left_out import left_out_keys
+from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.stats.compare import Comparison, Shift, compare_repeats, hierarchical_bootstrap, pool_repeats
 from linkgauge.stats.match import Matched, Repeats, match_runs, repeats_of
 

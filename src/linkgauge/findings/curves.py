@@ -9,20 +9,12 @@ from collections.abc import Callable, Hashable, Iterable
 import numpy as np
 import scipy
 
-from linkgauge.findings.facts import (
-    LEAST_EFFECTIVE,
-    Facts,
-    Measure,
-    Settings,
-    keys,
-    median,
-    rate_text,
-    size_text,
-    time_text,
-)
+from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, Measure, Settings, keys, median, rate_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.transports import TRANSPORTS, over_host
 from linkgauge.stats.basics import Floats
 

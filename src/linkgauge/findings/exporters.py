@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from xml.etree import ElementTree
 
-from linkgauge.errors import UsageError
-from linkgauge.files import write_special
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.verdicts import Checked, Verdict
 
@@ -114,17 +109,3 @@ def _labels(labels: dict[str, str]) -> str:
         text = clean(value).replace("\\", "\\\\").replace('"', '\\"')
         parts.append(f'{name}="{text}"')
     return "{" + ",".join(parts) + "}"
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old one or the new one whole. UsageError where it cannot be written."""
-    try:
-        if write_special(path, text.encode("utf-8")):
-            return
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except OSError as error:
-        raise UsageError(f"cannot write '{path}': {error.strerror or error}") from None

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,9 @@ from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.crossing import Crossing
 from linkgauge.stats.interference import Interference
 from linkgauge.stats.launches import Places, launch_devices, launch_names, nodes_of
+from linkgauge.system.likeness import Likeness, described_like
 from linkgauge.system.model import System
+from linkgauge.system.remembered import Remembering, remembered
 
 DIMENSIONS = held_apart("size", "devices")
 """Dimensions that tell measures apart besides size and devices; stop rules, warm-up and verification do not."""
@@ -41,6 +43,7 @@ _WORDS = ("path", "algorithm", "buffer")
 """Dimensions of a mechanism that are words and so name it by themselves; the others are told by their names too."""
 _NUMBERS = tuple(name for name in MECHANISM if name not in ("transport", "variant", *_WORDS))
 
+Key = TypeVar("Key", bound=Hashable)
 Settings = tuple[Hashable, ...]
 """What cases must share to be compared: their dimensions' values, in one order."""
 
@@ -219,44 +222,32 @@ class Device:
     kind: str
 
 
-class Facts:
-    """Everything that the rules may read."""
+@dataclasses.dataclass(eq=False)
+class Facts(Remembering):
+    """Everything that the rules may read.
 
-    def __init__(
-        self,
-        measures: Sequence[Measure],
-        *,
-        failures: Sequence[FailedCase] = (),
-        skipped: Sequence[Mapping[str, Any]] = (),
-        observations: Sequence[Observation] = (),
-        launches: Sequence[Mapping[str, Any]] = (),
-        system: System | None = None,
-        samples: Samples | None = None,
-        info: Mapping[str, Any] | None = None,
-        records: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None,
-        crossings: Mapping[Identity, Crossing] | None = None,
-        interferences: Callable[[], Sequence[Interference]] | None = None,
-        network: Network | None = None,
-    ) -> None:
-        """Hold what was read; `records` gives whole dimensions when asked, `crossings` are of cases between nodes.
+    `records` gives whole dimensions by case key when asked, `interferences` what cases with loads lost, which are none
+    of the measures; `crossings` are of cases between nodes, which `network` joins.
+    """
 
-        `interferences` reads what cases with loads lost, which are none of the measures; `network` joins the nodes.
-        """
-        self.measures = list(measures)
-        self.failures = list(failures)
-        self.skipped = list(skipped)
-        self.observations = list(observations)
-        self.launches = list(launches)
-        self.system = system
-        self.info = dict(info or {})
-        self.crossings = dict(crossings or {})
-        self.samples = samples or Samples()
-        self._records = records
-        self._interferences = interferences
-        self.network = network
+    measures: Sequence[Measure]
+    _: dataclasses.KW_ONLY
+    failures: Sequence[FailedCase] = ()
+    skipped: Sequence[Mapping[str, Any]] = ()
+    observations: Sequence[Observation] = ()
+    launches: Sequence[Mapping[str, Any]] = ()
+    system: System | None = None
+    samples: Samples = dataclasses.field(default_factory=Samples)
+    info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    records: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
+    crossings: Mapping[Identity, Crossing] = dataclasses.field(default_factory=dict)
+    interferences: Callable[[], Sequence[Interference]] = list
+    network: Network | None = None
+
+    def __post_init__(self) -> None:
+        """Name what sets the launches of a transport apart."""
         self._places = Places(self.launches)
-        self.kept: dict[tuple[Any, ...], Any] = {}  # what rules worked out and others ask for again
-        self._bounds: dict[tuple[Any, ...], Ceiling | None] = {}
+        self._bounds: dict[Settings, Ceiling | None] = {}
         for transport in {measure.transport for measure in self.measures}:
             own = [measure for measure in self.measures if measure.transport == transport]
             names = launch_names(self.launches, (measure.launch_key for measure in own))
@@ -265,20 +256,7 @@ class Facts:
 
     def without(self, dropped: Container[int]) -> Facts:
         """Return the same run without some measures, given by their `id`."""
-        return type(self)(
-            [measure for measure in self.measures if id(measure) not in dropped],
-            failures=self.failures,
-            skipped=self.skipped,
-            observations=self.observations,
-            launches=self.launches,
-            system=self.system,
-            samples=self.samples,
-            info=self.info,
-            records=self._records,
-            crossings=self.crossings,
-            interferences=self._interferences,
-            network=self.network,
-        )
+        return dataclasses.replace(self, measures=[one for one in self.measures if id(one) not in dropped])
 
     def device_of(self, subject: str) -> int | None:
         """Return the device that observations call `subject` (`cuda:0`), None where it is not one of this node."""
@@ -288,19 +266,16 @@ class Facts:
         return next(found, None)
 
     @functools.cached_property
-    def records(self) -> Mapping[str, Mapping[str, Any]]:
-        """Every dimension of each case, by case key; empty where they are not at hand."""
-        return {} if self._records is None else self._records()
-
-    @functools.cached_property
-    def interferences(self) -> Sequence[Interference]:
-        """What each case with loads lost beside them."""
-        return [] if self._interferences is None else self._interferences()
-
-    @functools.cached_property
     def wiring(self) -> Wiring | None:
         """The system's wires, None without a system."""
         return None if self.system is None else Wiring(self.system)
+
+    @functools.cached_property
+    def likeness(self) -> Likeness | None:
+        """The described system that the run's machine is of the kind of, None where there is none."""
+        # Nothing is known of ways between nodes, which siblings are to judge.
+        inside = self.system is not None and all(self.on_one_node(measure) for measure in self.measures)
+        return described_like(self.system) if self.system is not None and inside else None
 
     @functools.cached_property
     def devices(self) -> dict[int, Device]:
@@ -415,17 +390,14 @@ class Facts:
         ]
         return " ".join(word for word in (*words, measure.launch_name) if word)
 
+    @remembered
     def _varying(self, transport: str) -> frozenset[str]:
-        key = ("varying", transport)
-        if key not in self.kept:
-            own = [measure for measure in self.measures if measure.transport == transport]
-            self.kept[key] = frozenset(name for name in _NUMBERS if len({m.dims[name] for m in own}) > 1)
-        varying: frozenset[str] = self.kept[key]
-        return varying
+        own = [measure for measure in self.measures if measure.transport == transport]
+        return frozenset(name for name in _NUMBERS if len({m.dims[name] for m in own}) > 1)
 
-    def grouped(self, key: Callable[[Measure], Any]) -> dict[Any, list[Measure]]:
+    def grouped(self, key: Callable[[Measure], Key | None]) -> dict[Key, list[Measure]]:
         """Group the measures by a key; measures whose key is None are left out."""
-        groups: dict[Any, list[Measure]] = {}
+        groups: dict[Key, list[Measure]] = {}
         for measure in self.measures:
             value = key(measure)
             if value is not None:
@@ -472,22 +444,6 @@ def rate_text(rate: float | None) -> str:
     if rate is None or not math.isfinite(rate):
         return "unknown"
     return f"{rate / 1e9:.3g} GB/s" if rate < 1e12 else f"{rate / 1e9:.0f} GB/s"
-
-
-def time_text(ns: float) -> str:
-    """Show a time in the unit that fits."""
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if ns >= scale:
-            return f"{ns / scale:.3g} {unit}"
-    return f"{ns:.3g} ns"
-
-
-def size_text(size: int) -> str:
-    """Show a size with its binary prefix."""
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= scale:
-            return f"{size / scale:.3g} {unit}"
-    return f"{size} B"
 
 
 def keys(measures: Iterable[Measure]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from linkgauge.findings.facts import Facts, Measure
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.system.remembered import remembered
 
 FILLED_SHARE = 0.6
 _HEALTHY = 0.75  # quantile of a class that half of its pairs may be slow below
@@ -62,14 +63,16 @@ def nic_rate(facts: Facts, devices: Sequence[int]) -> float | None:
 
 def _most_seen(facts: Facts, measure: Measure) -> float:
     """The most that any transport moved between these devices one way in this run, both ways at once apart."""
-    if ("most seen",) not in facts.kept:
-        best: dict[tuple[tuple[int, ...], bool, str], float] = {}
-        for other in facts.measures:
-            key = _place(other)
-            best[key] = max(best.get(key, 0.0), one_way(other))
-        facts.kept[("most seen",)] = best
-    found: dict[tuple[tuple[int, ...], bool, str], float] = facts.kept[("most seen",)]
-    return found.get(_place(measure), 0.0)
+    return _most_by_place(facts).get(_place(measure), 0.0)
+
+
+@remembered
+def _most_by_place(facts: Facts) -> dict[tuple[tuple[int, ...], bool, str], float]:
+    best: dict[tuple[tuple[int, ...], bool, str], float] = {}
+    for other in facts.measures:
+        key = _place(other)
+        best[key] = max(best.get(key, 0.0), one_way(other))
+    return best
 
 
 def _place(measure: Measure) -> tuple[tuple[int, ...], bool, str]:

@@ -6,20 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from linkgauge.findings.facts import (
-    LEAST_EFFECTIVE,
-    Facts,
-    FailedCase,
-    Measure,
-    Observation,
-    keys,
-    median,
-    size_text,
-    time_text,
-)
+from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, FailedCase, Measure, Observation, keys, median
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.findings.samples import Identity
+from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.run.observe import THROTTLE_BITS, VIOLATIONS
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.drift import Drift, find_drift

@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from linkgauge.expect.sharing import COPY_ENGINE, FairShare, engines_in_common, share_of
-from linkgauge.findings.facts import Facts, time_text
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
 from linkgauge.model.beside import LoadCase, Pace, written
+from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.interference import Interference
 
 _LEAST = 1.03  # slow-down that an interval must lie above
@@ -60,7 +61,7 @@ class _Loss:
 def interference(facts: Facts) -> Iterable[Finding]:
     """Cases that take longer beside their loads: by a part whose fair share explains it, by engines, or by neither."""
     groups: dict[tuple[str, str], list[_Loss]] = {}
-    for found in facts.interferences:
+    for found in facts.interferences():
         interval = found.slow_downs[0].interval
         if interval is not None and interval[0] > _LEAST:
             loss = _loss(facts, found)

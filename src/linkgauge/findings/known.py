@@ -10,23 +10,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Hashable, Iterable, Mapping
 
-from linkgauge.findings.facts import Facts, Measure, keys, rate_text, size_text
+from linkgauge.findings.facts import Facts, Measure, keys, rate_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import ClassRow, class_rows, members_text
 from linkgauge.system.graph import Arc
-from linkgauge.system.likeness import Likeness, described_like, like
+from linkgauge.system.likeness import Likeness, like
 from linkgauge.system.model import Accepted, System, most_particular
+from linkgauge.system.remembered import remembered
 
 TOLERANCE = 0.05
 """What a case may stay below the share that the source saw: machines of one kind differ by a few per cent."""
-
-KNOWN_KIND = ("known kind",)
-KNOWN_SHARES = ("known shares",)
-"""Of `Facts.kept`: what `known_kind` and `known_shares` found."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,24 +67,12 @@ class Held:
         return self.goodput / max(1e-9, 1 - self.measure.half_width) < self.required
 
 
-def known_kind(facts: Facts) -> Likeness | None:
-    """Return the described system that the run's machine is of the kind of, None where there is none."""
-    if KNOWN_KIND not in facts.kept:
-        # Nothing is known of ways between nodes, which siblings are to judge.
-        inside = facts.system is not None and all(facts.on_one_node(measure) for measure in facts.measures)
-        facts.kept[KNOWN_KIND] = described_like(facts.system) if facts.system is not None and inside else None
-    found: Likeness | None = facts.kept[KNOWN_KIND]
-    return found
-
-
+@remembered
 def known_shares(facts: Facts) -> dict[str, Held]:
     """Return by case key what is known of a run's cases from machines of its kind; empty where nothing is."""
-    if KNOWN_SHARES not in facts.kept:
-        kind = known_kind(facts)
-        held = [] if kind is None or not kind.system.accepted else held_against(facts, kind.system)[0]
-        facts.kept[KNOWN_SHARES] = {one.measure.case_key: one for one in held}
-    found: dict[str, Held] = facts.kept[KNOWN_SHARES]
-    return found
+    kind = facts.likeness
+    held = [] if kind is None or not kind.system.accepted else held_against(facts, kind.system)[0]
+    return {one.measure.case_key: one for one in held}
 
 
 def held_against(facts: Facts, system: System, tolerance: float = TOLERANCE) -> tuple[list[Held], int]:
@@ -218,7 +204,7 @@ class _Low:
 @rule("links that reach less than what is known of that kind of machine, all of them alike")
 def below_known(facts: Facts) -> Iterable[Finding]:
     """Kinds of link over which all reaches less than what is known of that kind of machine: no sibling shows it."""
-    kind = known_kind(facts)
+    kind = facts.likeness
     if kind is None or not kind.system.accepted:
         return
     ways: dict[str, dict[tuple[str, str, str], list[_Low]]] = {}

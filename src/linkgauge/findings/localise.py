@@ -9,14 +9,16 @@ from collections.abc import Hashable, Iterable
 from fractions import Fraction
 
 from linkgauge.findings.confidence import SLOW, SLOW_BY_KIND
-from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
+from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text
 from linkgauge.findings.filled import filled, nic_rate
 from linkgauge.findings.finding import Evidence, Finding, Severity
-from linkgauge.findings.known import known_kind, known_shares
+from linkgauge.findings.known import known_shares
 from linkgauge.findings.rule import rule
 from linkgauge.findings.solve import LEAST_SCALE, Slow, solve
 from linkgauge.findings.wiring import Way, Wiring
+from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.transports import over_host
+from linkgauge.system.remembered import remembered
 
 _WORDS = {
     "link": "link",
@@ -108,10 +110,7 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
     classes = [_class(facts, pair, ways[pair]) for pair in kept]
     both = one.pattern != "unidirectional"
     among = _widest(measures, classes)
-    key = ("elements", tuple(kept), both, over_host(one.transport, one.case.path), among)
-    if key not in facts.kept:
-        facts.kept[key] = _elements(facts, kept, classes, ways, both, among)
-    elements: dict[Hashable, list[int]] = facts.kept[key]
+    elements = _elements(facts, kept, classes, ways, both, among)
     found = solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures])
     result = []
     for slow in found:
@@ -171,6 +170,7 @@ def _class(facts: Facts, pair: tuple[int, int], way: Way | None) -> Hashable:
     return "unknown" if way is None else way.shape
 
 
+@remembered
 def _elements(
     facts: Facts, pairs: list[tuple[int, int]], classes: list[Hashable], ways: Ways, both: bool, among: Hashable
 ) -> dict[Hashable, list[int]]:
@@ -317,7 +317,7 @@ def _by_known(facts: Facts, measures: list[Measure], direction: str) -> _Seen | 
     The device itself where half of its copies in its own memory are below what is known too. None where nothing is
     known, or both or none of the two reach what is.
     """
-    kind, held = known_kind(facts), known_shares(facts)
+    kind, held = facts.likeness, known_shares(facts)
     pair = [held.get(measure.case_key) for measure in measures]
     if kind is None or pair[0] is None or pair[1] is None or pair[0].short == pair[1].short:
         return None

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 import scipy
 
-from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text, size_text
+from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text
 from linkgauge.findings.filled import filled, one_way
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.findings.ways import level_of, placed_pairs
+from linkgauge.model.quantity import format_bytes as size_text
 
 _FULL = 16 << 20  # from here on a copy over PCIe is no longer slowed by its start
 

@@ -15,12 +15,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from linkgauge.findings.facts import Facts, Measure, keys, time_text
+from linkgauge.findings.facts import Facts, Measure, keys
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
 from linkgauge.findings.subjects import case_words
 from linkgauge.findings.timeline import Timeline, timeline
+from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.basics import Floats
+from linkgauge.system.remembered import remembered
 
 Bools = npt.NDArray[np.bool_]
 
@@ -49,14 +51,11 @@ class Moment:
     turns: tuple[int, ...]
 
 
+@remembered
 def moments(facts: Facts) -> list[Moment]:
-    """Return what became slow at a moment, what explains most first. Kept in `facts.kept`."""
-    key = ("moments",)
-    if key not in facts.kept:
-        line = timeline(facts)
-        facts.kept[key] = [] if line is None else _find(line)
-    found: list[Moment] = facts.kept[key]
-    return found
+    """Return what became slow at a moment, what explains most first."""
+    line = timeline(facts)
+    return [] if line is None else _find(line)
 
 
 def affected(facts: Facts) -> set[int]:

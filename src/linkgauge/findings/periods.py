@@ -16,9 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from linkgauge.findings.facts import Facts, Measure, keys, size_text, time_text
+from linkgauge.findings.facts import Facts, Measure, keys
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
+from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.basics import Floats, median, robust_scale
 from linkgauge.stats.spikes import find_spikes
 

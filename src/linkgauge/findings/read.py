@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         system=system or system_of(run),
         samples=Samples(_series_reader(run)),
         info=run.info,
-        records=lambda: {row["case_key"]: row for row in counted(run).rows},
+        records=functools.cache(lambda: {row["case_key"]: row for row in counted(run).rows}),
         crossings=crossings(run),
         interferences=lambda: interferences(run),
         network=Network.of_run(run),

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.findings.facts import DIMENSIONS, Measure, rate_text, time_text
+from linkgauge.findings.facts import DIMENSIONS, Measure, rate_text
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
 from linkgauge.findings.rules import ANY, told_by
 from linkgauge.findings.subjects import Subject, case_words, task_words
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.shape import Shape, anything, checked, each, one_or_more, only, read_toml, tables, text, whole
 from linkgauge.system import units
 from linkgauge.system.likeness import like

@@ -12,11 +12,12 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
-from linkgauge.findings.facts import Facts, Measure, rate_text, size_text
+from linkgauge.findings.facts import Facts, Measure, rate_text
 from linkgauge.findings.filled import filled
 from linkgauge.findings.subjects import Subject
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import members_text, scope_of_case, stands_out
 from linkgauge.stats.basics import robust_scale

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from linkgauge.findings.facts import DIMENSIONS, Facts, Measure, size_text
+from linkgauge.findings.facts import DIMENSIONS, Facts, Measure
 from linkgauge.findings.verdicts import Outcome, Verdict
 from linkgauge.model.case import DEFAULTS
+from linkgauge.model.quantity import format_bytes as size_text
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from linkgauge.findings.facts import Facts, Measure
 from linkgauge.findings.samples import Identity
 from linkgauge.stats.basics import NORMAL_MAD, Floats
+from linkgauge.system.remembered import remembered
 
 _LEAST_SCALE = 0.003
 _LEAST_SIBLINGS = 3
@@ -55,14 +56,11 @@ class Timeline:
         return np.array([device in turn.measure.devices for turn in self.turns])
 
 
+@remembered
 def timeline(facts: Facts) -> Timeline | None:
-    """Return the turns of a run on one node, None without samples of one clock. Kept in `facts.kept`."""
-    key = ("timeline",)
-    if key not in facts.kept:
-        turns = sorted(_turns(facts), key=lambda turn: turn.start_ns) if len(facts.hosts) <= 1 else []
-        facts.kept[key] = _grouped(facts, turns) if turns else None
-    found: Timeline | None = facts.kept[key]
-    return found
+    """Return the turns of a run on one node, None without samples of one clock."""
+    turns = sorted(_turns(facts), key=lambda turn: turn.start_ns) if len(facts.hosts) <= 1 else []
+    return _grouped(facts, turns) if turns else None
 
 
 def _turns(facts: Facts) -> Iterable[Turn]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from linkgauge.findings.facts import Facts, Measure, Settings, keys, median, rate_text, size_text
+from linkgauge.findings.facts import Facts, Measure, Settings, keys, median, rate_text
 from linkgauge.findings.filled import FILLED_SHARE, filled, nic_rate, one_way
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Way
+from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.transports import over_host
 from linkgauge.stats.launches import json_object
+from linkgauge.system.remembered import remembered
 
 Pair = tuple[int, int]
 Placed = dict[Pair, tuple[Measure, Way]]
@@ -18,16 +20,9 @@ Placed = dict[Pair, tuple[Measure, Way]]
 LARGE = 1 << 20
 
 
+@remembered
 def placed_pairs(facts: Facts, patterns: tuple[str, ...], least_size: int = LARGE, small: bool = False) -> list[Placed]:
     """Return pair sets inside one node with their ways: each setting's largest size (the smallest for `small`)."""
-    key = ("placed", patterns, least_size, small)
-    if key not in facts.kept:
-        facts.kept[key] = _place(facts, patterns, least_size, small)
-    result: list[Placed] = facts.kept[key]
-    return result
-
-
-def _place(facts: Facts, patterns: tuple[str, ...], least_size: int, small: bool) -> list[Placed]:
     wiring = facts.wiring
     if wiring is None:
         return []

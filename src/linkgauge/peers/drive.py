@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.ratio import Ratio, ratio_of_pairs
 from linkgauge.peers.request import Request, Row
 from linkgauge.peers.theirs import Figures, Reasons, look_at_peer, measure_peer
+from linkgauge.store.folder import write_atomically
 
 _ROUNDS = "rounds.json"
 
@@ -197,14 +196,7 @@ def _store(
 ) -> None:
     stored = {"asked": _asked(request), "peer_started_with": started_with,
               "rounds": [dataclasses.asdict(one) for one in rounds], "left_out": left_out}  # fmt: skip
-    replace_text(request.out / _ROUNDS, json.dumps(stored, indent=1))
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(text)
-    os.replace(temporary, path)
+    write_atomically(request.out / _ROUNDS, json.dumps(stored, indent=1).encode())
 
 
 def _stored(request: Request) -> tuple[list[Round], Reasons, list[dict[str, str]]]:

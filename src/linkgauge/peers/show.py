@@ -10,8 +10,9 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.model.quantity import format_size
 from linkgauge.peers.catalogue import peer_tests
-from linkgauge.peers.drive import Line, replace_text
+from linkgauge.peers.drive import Line
 from linkgauge.peers.ratio import MAX_PAIRS, MIN_PAIRS
+from linkgauge.store.folder import write_atomically
 
 _FILE = "ratios.json"
 _FILE_WIDTH = 160  # of a table that goes to a file
@@ -51,7 +52,7 @@ def row_of(line: Line) -> dict[str, Any]:
 
 def write_rows(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
     """`ratios.json` in `folder`, whole or not at all."""
-    replace_text(folder / _FILE, json.dumps(list(rows), indent=1))
+    write_atomically(folder / _FILE, json.dumps(list(rows), indent=1).encode())
 
 
 def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> None:

@@ -133,7 +133,7 @@ def _on_the_fullest_node(case: Case) -> tuple[int, ...]:
     return next(tuple(devices) for devices in of_node.values() if len(devices) == most)
 
 
-def total_bytes(case: Case, machine: PlanMachine) -> int:
+def total_bytes(case: Case) -> int:
     """All memory of the case on one node, devices and host together, for the estimate that is shown."""
     need = memory_need(case)
     devices = max(len(set(_on_the_fullest_node(case))), 1)

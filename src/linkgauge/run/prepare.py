@@ -108,7 +108,7 @@ def machine_of(
 ) -> PlanMachine:
     """The machine as the launches' nodes all have it; without `nodes` this one alone."""
     threads = all(one.threads for one in launches)
-    absent = absent_transports(devices.kind, devices.count, mpi=without_mpi if threads else "", threads=threads)
+    absent = absent_transports(devices.kind, mpi=without_mpi if threads else "", threads=threads)
     machine = plan_machine(devices, absent)
     machine = dataclasses.replace(machine, nodes=max([1, *(len(one.hosts) for one in launches)]))
     if nodes is not None:

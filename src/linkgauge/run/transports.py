@@ -105,7 +105,7 @@ def _loads(name: str) -> bool:
     return ctypes.util.find_library(stem) is not None
 
 
-def absent_transports(kind: str, device_count: int, *, mpi: str = "", threads: bool = False) -> dict[str, str]:
+def absent_transports(kind: str, *, mpi: str = "", threads: bool = False) -> dict[str, str]:
     """Transport -> why it cannot run here at all. `mpi`: why there is no MPI library, empty where there is one."""
     absent = {}
     if not RUNTIMES[kind].gpus:

@@ -206,11 +206,6 @@ class Classes:
         return self._graphs[scope]
 
 
-def device_classes(system: System, scope: Scope = "all") -> tuple[tuple[int, ...], ...]:
-    """Return the ordinals of all devices of a system, those that its graph maps to each other together, in order."""
-    return Classes(system).devices(scope)
-
-
 def _graph_of(system: System, scope: Scope) -> tuple[Symmetry, list[str], dict[str, int]]:
     kinds, wanted = system.kinds, _KINDS[scope]
     links = [

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from linkgauge.model.case import Case
+from linkgauge.run.launchers.base import Launcher
 
 # NCCL's example of a tuner plug-in (plugins/tuner/example): its header and its words. -1: NCCL's own choice.
 _TUNER_HEAD = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
@@ -28,7 +29,7 @@ def files(environment: Mapping[str, str], cases: Sequence[Case], launcher_kind: 
         "slurm.txt": f"#SBATCH --export=ALL,{','.join(f'{name}={environment[name]}' for name in names)}\n"
         if not any("," in environment[name] for name in names)
         else "".join(f"export {one}\n" for one in quoted) + "#SBATCH --export=ALL\n",
-        "launcher.txt": launcher_line(environment, launcher_kind) + "\n",
+        "launcher.txt": Launcher.registry[launcher_kind].exporting(dict(sorted(environment.items()))) + "\n",
     }
     ucx = [name for name in names if name.startswith("UCX_")]
     if ucx:
@@ -41,16 +42,6 @@ def files(environment: Mapping[str, str], cases: Sequence[Case], launcher_kind: 
     if any(name.startswith("NCCL_") for name in names) and (rows := tuner_rows(environment, cases, nodes)):
         found["nccl_tuner.csv"] = "\n".join([_TUNER_HEAD, *rows]) + "\n"
     return found
-
-
-def launcher_line(environment: Mapping[str, str], kind: str) -> str:
-    """The words for the launcher of that family: Open MPI's -x, MPICH's and Intel's -genv, srun's --export."""
-    names = sorted(environment)
-    if kind == "openmpi":
-        return " ".join(["mpiexec", *(f"-x {name}={shlex.quote(environment[name])}" for name in names)])
-    if kind == "srun" and not any("," in value for value in environment.values()):
-        return "srun --export=ALL," + ",".join(f"{name}={environment[name]}" for name in names)
-    return " ".join(["mpiexec", *(f"-genv {name} {shlex.quote(environment[name])}" for name in names)])
 
 
 def tuner_rows(environment: Mapping[str, str], cases: Sequence[Case], nodes: int) -> list[str]:

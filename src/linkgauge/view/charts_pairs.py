@@ -28,7 +28,7 @@ def pair_matrix(
     cell is a switch's by a switch's, or else a block's by a block's, and shows its worst pair, which the middle hides.
     """
     alt = charts.altair()
-    value, name = _quantity(results, quantity, unit, ceilings)
+    value, name = _quantity(quantity, unit, ceilings)
     reverse = quantity in ("latency", "hops")
     every = sorted({device for row in rows for device in row["devices"]})
     ends_are, blocks = _blocks(results, every)
@@ -112,9 +112,7 @@ def cell_width(devices: int) -> int:
     return 64 if devices <= 4 else 46 if devices <= 8 else 26
 
 
-def _quantity(
-    results: Results, quantity: str, unit: str, ceilings: Ceilings | None
-) -> tuple[Callable[[Row], float | None], str]:
+def _quantity(quantity: str, unit: str, ceilings: Ceilings | None) -> tuple[Callable[[Row], float | None], str]:
     if quantity == "latency":
         return lambda row: row["latency_ns"] / 1e3, "latency (µs)"
     if quantity == "goodput":
@@ -150,7 +148,7 @@ def _hops(ceilings: Ceilings | None) -> dict[tuple[int, ...], int]:
     }
 
 
-def topology(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+def topology(rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
     """Return the devices on a circle, an arrow for each measured ordered pair, coloured and labelled by its goodput.
 
     Where the run's system is described its links are drawn in grey below, with switches and hosts in the middle.

@@ -157,7 +157,7 @@ def _matrix(source: _Source) -> Drawn:
 def _topology(source: _Source) -> Drawn:
     rows = source.matrix()
     unit = source.selection.unit
-    chart = charts_pairs.topology(source.results, rows, unit, source.ceilings)
+    chart = charts_pairs.topology(rows, unit, source.ceilings)
     return Drawn(chart, f"{_pair_title(source, rows)} · {unit}")
 
 

@@ -77,7 +77,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | 
     results, ceilings = look.results, look.ceilings
     found = _looked_for(run) if findings is None else findings
     page = Page()
-    title = _title(run, results)
+    title = _title(run)
     _head(page, run, title, sentence(look, found, unit), counts_line(results).plain.partition(";")[0])
     page.html("<main>")
     first_screen(page, look, unit)
@@ -109,7 +109,7 @@ def _looked_for(run: Run) -> Sequence[FindingLike]:
     return findings_of(run)
 
 
-def _title(run: Run, results: Results) -> str:
+def _title(run: Run) -> str:
     hosts: list[str] = []
     names: dict[str, str] = {}
     for launch in run.launches.select(["ranks"]).to_pylist():

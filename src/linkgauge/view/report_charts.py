@@ -104,7 +104,7 @@ def pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
                 chart, f"{quantity}, {size_text(first['size'])}", f"{first['pattern']}-{quantity}", max_width=width
             )
         if any(quantity == "goodput" for quantity, _ in shown) and count <= 16:
-            chart = charts_pairs.topology(results, large[1], unit, ceilings)
+            chart = charts_pairs.topology(large[1], unit, ceilings)
             page.chart(
                 chart,
                 f"goodput of each pair, {unit}, {size_text(large[0]['size'])}",

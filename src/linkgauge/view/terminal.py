@@ -13,10 +13,11 @@ from rich.text import Text
 from linkgauge.findings.advise import Advice
 from linkgauge.findings.compare_runs import RunComparison
 from linkgauge.findings.exporters import clean
-from linkgauge.findings.facts import rate_text, time_text
+from linkgauge.findings.facts import rate_text
 from linkgauge.findings.finding import SEVERITIES, Finding
 from linkgauge.findings.fleet import Standing
 from linkgauge.findings.verdicts import Checked, Outcome, Verdict
+from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.plan.papers import Figure, LeftOut
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison

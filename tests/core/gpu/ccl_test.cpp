@@ -18,7 +18,7 @@
 #include "operation/make_operation.h"
 #include "stand_in_control.h"
 #include "traffic/layout.h"
-#include "traffic/patterns.h"
+#include "patterns.h"
 #include "transport/ccl_api.h"
 
 namespace linkgauge {

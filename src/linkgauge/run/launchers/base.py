@@ -11,6 +11,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -81,6 +82,11 @@ class Launcher(abc.ABC):
     def environment(self, request: LaunchRequest) -> dict[str, str]:
         """Return the variables of this family's own: where its files go, what it refuses without."""
         return {}
+
+    @classmethod
+    def exporting(cls, environment: Mapping[str, str]) -> str:
+        """Return how a shell has it start ranks with these variables, up to the words for the ranks themselves."""
+        return " ".join(["env", *(f"{name}={shlex.quote(value)}" for name, value in environment.items()), cls.word])
 
     def may_leave(self, launcher_args: Sequence[str]) -> bool:
         """Whether ranks may be started on other nodes than this one: hosts are named, or a batch system gave some."""

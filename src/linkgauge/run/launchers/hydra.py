@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
+
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
 
 
@@ -35,6 +38,11 @@ class Hydra(Launcher):
             str(request.ranks),
             *request.command,
         ]
+
+    @classmethod
+    def exporting(cls, environment: Mapping[str, str]) -> str:
+        """Return mpiexec with -genv."""
+        return " ".join([cls.word, *(f"-genv {name} {shlex.quote(value)}" for name, value in environment.items())])
 
     def environment(self, request: LaunchRequest) -> dict[str, str]:
         """Return what makes Intel's place ranks as it is told inside a batch system's job, too."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Mapping
 
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
 
@@ -36,6 +38,11 @@ class OpenMpi(Launcher):
             str(request.ranks),
             *request.command,
         ]
+
+    @classmethod
+    def exporting(cls, environment: Mapping[str, str]) -> str:
+        """Return mpirun with -x."""
+        return " ".join([cls.word, *(f"-x {name}={shlex.quote(value)}" for name, value in environment.items())])
 
     def environment(self, request: LaunchRequest) -> dict[str, str]:
         """Return leave to run as root where that is asked, and the folders of sessions and of shared segments."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -63,6 +64,14 @@ class Srun(Launcher):
             str(request.ranks),
             *request.command,
         ]
+
+    @classmethod
+    def exporting(cls, environment: Mapping[str, str]) -> str:
+        """Return srun with --export, of whose values none may have a comma: srun passes its own environment on too."""
+        if any("," in value for value in environment.values()):
+            return super().exporting(environment)
+        said = ",".join(["ALL", *(f"{name}={value}" for name, value in environment.items())])
+        return f"{cls.word} --export={shlex.quote(said)}"
 
     def failed_by_chance(self, output: Sequence[str]) -> bool:
         """Whether mpi/pmi2 cut off a request, of which it reads 1024 bytes (Slurm 22.05, handle_pmi1_cmd of pmi1.c).

@@ -1,12 +1,80 @@
-#include "traffic/patterns.h"
+// What is known of each pattern, a row each: no other place tells patterns apart by their order. A new one is a number
+// and a row here, and, where it moves its bytes as none does, its steps (schedule.cpp) and layout (pattern/layout.cpp).
+#pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <iterator>
-#include <string>
-
-#include "errors.h"
+#include <optional>
+#include <span>
+#include <string_view>
 
 namespace linkgauge {
-namespace {
+
+enum class Pattern : std::uint8_t {
+  kPingpong,
+  kUnidirectional,
+  kBidirectional,
+  kPairsPingpong,  // ranks 0 and 1, 2 and 3, ... side by side
+  kPairsUnidirectional,
+  kPairsBidirectional,
+  kRingShift,
+  kOneToAll,
+  kAllToOne,
+  kAlltoall,
+  kAllreduce,
+  kAllgather,
+  kReduceScatter,
+  kBroadcast,
+  kReduce,
+  kGather,
+  kScatter,
+  kAlltoallv,
+  kHalo,
+  kBarrier,
+  kHostToDevice,
+  kDeviceToHost,
+  kHostDeviceBoth,
+  kHostToDeviceBeside,  // one flow, timed alone, while others of twice the size keep on beside it
+  kDeviceToHostBeside,
+  kLocalCopy,
+  kStreamCopy,
+  kCpuStream,
+  kChase,
+  kFlagPingpong,
+  kFloor,
+  kApplication,
+};
+
+enum class PatternKind : std::uint8_t {
+  kMessages,    // between named ranks
+  kCollective,  // of all of the case's ranks alike, or around a root
+  kDevice,      // what each rank does with its own device
+};
+
+// Which ranks' clocks make the case's time (docs/definitions.md, table of patterns).
+enum class Timekeeper : std::uint8_t { kStarter, kSender, kRoot, kLanes, kSlowest };
+
+struct PatternTraits {
+  Pattern pattern = Pattern::kPingpong;
+  std::string_view name = "";
+  PatternKind kind = PatternKind::kMessages;
+  Timekeeper timekeeper = Timekeeper::kSlowest;
+  std::optional<Pattern> as = std::nullopt;  // the pattern whose steps and layout it has, where it has none of its own
+  bool one_pair = false;                     // of two ranks, or of one with itself
+  bool side_by_side = false;                 // of disjoint pairs at once: ranks 0 and 1, 2 and 3, ...
+  bool comes_back = false;                   // data goes from the one rank of a pair to the other and back
+  bool cuts_blocks = false;                  // the size is of one block a rank
+  bool reduces = false;                      // elements, of all ranks
+  bool in_groups = false;                    // groups of the ranks can do it side by side
+  bool mpi_call = false;                     // MPI has a call for it
+  bool in_place = false;                     // has an in-place form
+  bool routed = false;                       // its copies may go through a third device
+  bool crosses_host_link = false;            // between a device's memory and the host's
+  bool own_variants = false;                 // which it judges itself, in place of the transport's
+};
+
+namespace pattern_rows {
 
 constexpr auto kMessages = PatternKind::kMessages;
 constexpr auto kCollective = PatternKind::kCollective;
@@ -26,15 +94,17 @@ constexpr PatternTraits row(Pattern pattern, std::string_view name, PatternKind 
   return more;
 }
 
-constexpr PatternTraits kTable[] = {
+inline constexpr PatternTraits kTable[] = {
     row(Pattern::kPingpong, "pingpong", kMessages, kStarter, {.one_pair = true, .comes_back = true, .routed = true}),
     row(Pattern::kUnidirectional, "unidirectional", kMessages, kSender, {.one_pair = true, .routed = true}),
     row(Pattern::kBidirectional, "bidirectional", kMessages, kLanes,
         {.one_pair = true, .comes_back = true, .routed = true}),
-    row(Pattern::kPairsPingpong, "pairs_pingpong", kMessages, kLanes, {.side_by_side = true, .comes_back = true}),
-    row(Pattern::kPairsUnidirectional, "pairs_unidirectional", kMessages, kLanes, {.side_by_side = true}),
+    row(Pattern::kPairsPingpong, "pairs_pingpong", kMessages, kLanes,
+        {.as = Pattern::kPingpong, .side_by_side = true, .comes_back = true}),
+    row(Pattern::kPairsUnidirectional, "pairs_unidirectional", kMessages, kLanes,
+        {.as = Pattern::kUnidirectional, .side_by_side = true}),
     row(Pattern::kPairsBidirectional, "pairs_bidirectional", kMessages, kLanes,
-        {.side_by_side = true, .comes_back = true}),
+        {.as = Pattern::kBidirectional, .side_by_side = true, .comes_back = true}),
     row(Pattern::kRingShift, "ring_shift", kMessages, kSlowest, {.in_groups = true, .routed = true}),
     row(Pattern::kOneToAll, "one_to_all", kMessages, kRoot, {.in_groups = true}),
     row(Pattern::kAllToOne, "all_to_one", kMessages, kRoot, {.in_groups = true}),
@@ -72,34 +142,21 @@ constexpr PatternTraits kTable[] = {
     row(Pattern::kApplication, "application", kMessages, kSlowest),
 };
 
-// Rows lie in the order of their numbers.
 constexpr bool in_order() {
   for (std::size_t number = 0; number < std::size(kTable); ++number) {
     if (kTable[number].pattern != static_cast<Pattern>(number)) return false;
   }
   return true;
 }
-static_assert(in_order());
+static_assert(in_order(), "rows lie in the order of their numbers");
 
-}  // namespace
+}  // namespace pattern_rows
 
-std::span<const PatternTraits> all_patterns() { return kTable; }
+std::span<const PatternTraits> all_patterns();
+const PatternTraits& traits_of(Pattern pattern);
+Pattern moves_as(Pattern pattern);  // the one whose steps and layout it has; mostly itself
 
-const PatternTraits& traits_of(Pattern pattern) {
-  const auto number = static_cast<std::size_t>(pattern);
-  if (number >= std::size(kTable)) throw CallerError("no row for pattern number " + std::to_string(number));
-  return kTable[number];
-}
-
-Pattern pattern_from(std::string_view word) {
-  std::string expected;
-  for (const PatternTraits& row : kTable) {
-    if (row.name == word) return row.pattern;
-    expected += (expected.empty() ? "" : ", ") + std::string(row.name);
-  }
-  throw CallerError("unknown pattern '" + std::string(word) + "', expected one of: " + expected);
-}
-
-std::string_view to_string(Pattern value) { return traits_of(value).name; }
+Pattern pattern_from(std::string_view word);  // throws CallerError naming the word and those expected
+std::string_view to_string(Pattern value);
 
 }  // namespace linkgauge

@@ -57,7 +57,8 @@ def convert_command(
 ) -> None:
     """Traces of a program as an application: what its ranks communicate, in their order.
 
-    PARAM's communication traces, PyTorch's execution traces and profiles and Chakra's traces, packed or not; OTF2's.
+    PARAM's communication traces, PyTorch's execution traces and profiles and Chakra's traces, packed or not; OTF2's;
+    Nsight Systems' SQLite exports, of NCCL's calls and MPI's.
     """
     if chakra is not None:
         if len(traces) != 1 or output is not None:

@@ -111,9 +111,12 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 
 
 @command("predict", epilog="Example: linkgauge predict llh,pipeline --from runs/curves --transport mpi")
-@argument("app", metavar="APP|FILE|all", help="Applications, apart by commas.")
+@argument("app", metavar="APP|FILE|all|seen", help="Applications, apart by commas; seen: those of --curves.")
 @option("--from", "from_run", type=PATH, metavar="RUN", help="The run whose curves tell; 'run --plan applications'.")
 @option("--system", metavar="NAME|FILE", help="Instead of a run: the least time that a described system's links allow.")
+@option(
+    "--curves", metavar="NAME|FILE", help="Published curves of messages instead, by several ways: tartan-summitdev."
+)
 @option("--measured", type=PATH, metavar="RUN", help="A run that measured them; by default the one of --from.")
 @option(
     "--set", "settings", multiple=True, metavar="NAME=NUMBER", help="A parameter, as n=64, or n=32*ranks; a preset."
@@ -130,11 +133,18 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 )
 @flag("--json", "as_json", help="As JSON: times in ns.")
 def predict_command(
-    app: str, from_run: Path | None, system: str | None, measured: Path | None, settings: tuple[str, ...], ranks: str,
-    transport: str | None, collectives: str, between_nodes: bool, latencies: tuple[str, ...],
-    factors: tuple[str, ...], statistic: str, as_json: bool,
+    app: str, from_run: Path | None, system: str | None, curves: str | None, measured: Path | None,
+    settings: tuple[str, ...], ranks: str, transport: str | None, collectives: str, between_nodes: bool,
+    latencies: tuple[str, ...], factors: tuple[str, ...], statistic: str, as_json: bool,
 ) -> None:  # fmt: skip
     """What an application takes, from a run's curves or a described system's links, beside what was measured."""
+    if curves is not None:
+        if from_run is not None or measured is not None or transport or collectives:
+            raise UsageError(
+                "--curves have ways of their own: give no --from, --measured, --transport or --collectives"
+            )
+        _by_published(app, curves, system, settings, ranks, latencies, factors, as_json=as_json)
+        return
     from linkgauge.apps import catalogue
     from linkgauge.expect.curves import Faster
     from linkgauge.model.case import DIMENSIONS
@@ -160,16 +170,16 @@ def predict_command(
     there = None if measured is None else load(measured)
     if from_run is not None:
         source = load(from_run)
-        curves, known, most = _of_run(source, f"{statistic}_ns")
+        found_curves, known, most = _of_run(source, f"{statistic}_ns")
         there = source if there is None else there
     else:
-        curves, known, most = _of_system(str(system), latency_ns, between_nodes)
+        found_curves, known, most = _of_system(str(system), latency_ns, between_nodes)
     if system is not None and not between_nodes and max(listed, default=1) > most:
         raise UsageError(f"--ranks: {max(listed)} ranks: {system} has {most} devices a node; see --between-nodes")
     transports = [str(one) for one in DIMENSIONS["transport"].from_text(transport)] if transport else known
     of = (there, listed or [most], transports, other, f"{statistic}_ns")
-    usual = predictions(named, curves, *of)
-    found = predictions(named, Faster(curves, factor_of), *of) if factor_of else usual
+    usual = predictions(named, found_curves, *of)
+    found = predictions(named, Faster(found_curves, factor_of), *of) if factor_of else usual
     if as_json:
         rows = [one.plain() for one in found]
         for row, before in zip(rows, usual, strict=True) if factor_of else ():
@@ -177,6 +187,34 @@ def predict_command(
         print(json.dumps(rows, indent=1))
     else:
         print_predictions(found, bound_of=system, as_it_is=usual if factor_of else None)
+
+
+def _by_published(
+    app: str, name: str, system: str | None, settings: tuple[str, ...], ranks: str, latencies: tuple[str, ...],
+    factors: tuple[str, ...], *, as_json: bool,
+) -> None:  # fmt: skip
+    from linkgauge.expect import published
+    from linkgauge.model.case import DIMENSIONS
+    from linkgauge.view.published import by_ways, print_by_ways
+
+    held = published.load(name)
+    latency_ns = _by_kind("--latency", latencies, parse_duration, ("barrier",))
+    beneath, _, _ = _of_system(system or held.system, latency_ns, True)
+    factor_of = _by_kind("--faster", factors, _factor, ())
+    found = []
+    if app == "seen":
+        for one in held.seen:
+            found += by_ways([one.app], held, beneath, [one.ranks], factor_of)
+        if not found:
+            raise UsageError(f"{name}: nothing was seen: expected applications by name")
+    else:
+        texts: Any = run_options.application_texts({"app": [app]}, settings)["app"]
+        named = [str(DIMENSIONS["app"].from_text(text)[0]) for text in texts]
+        found = by_ways(named, held, beneath, run_options.counts("--ranks", ranks or "2"), factor_of)
+    if as_json:
+        print(json.dumps([one.plain() for one in found], indent=1))
+    else:
+        print_by_ways(found, held)
 
 
 def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int]:

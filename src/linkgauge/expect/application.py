@@ -40,6 +40,13 @@ class Mechanism:
     transport: str
     collectives: str
     memory: tuple[str, str] = ("device", "device")
+    name: str = dataclasses.field(default="", compare=False)  # where published curves have one for it
+
+    @property
+    def words(self) -> str:
+        """What people are shown."""
+        alike = self.collectives == self.transport
+        return self.name or (self.transport if alike else f"{self.transport}, collectives by {self.collectives}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,11 +177,17 @@ class _Following:
         together = len(self._sharers[self._program.ranks[rank].steps[self._ranks[rank].at]]) > 1
         key = (name, together)
         if key not in self._cached:
-            memory = {
-                "host_to_device": ("pinned", "device"), "device_to_host": ("device", "pinned"),
-            }.get(name, ("device", "device"))  # fmt: skip
             counts = (self._count, 1) if together else (1, self._count)
-            self._cached[key] = self._curves.need(_COPY_CURVES[name], "copy_engine", memory, counts)
+            # The host's ends are pageable where the messages' buffers are (core/pattern/application.cpp).
+            hosts = ("pageable", "pinned") if self._by.memory[0] == "pageable" else ("pinned",)
+            memories = [("device", "device")]
+            if name != "within_device":
+                memories = [(host, "device") if name == "host_to_device" else ("device", host) for host in hosts]
+            pattern = _COPY_CURVES[name]
+            found = (self._curves.find(pattern, "copy_engine", memory, counts) for memory in memories)
+            self._cached[key] = next(filter(None, found), None) or self._curves.need(
+                pattern, "copy_engine", memories[-1], counts
+            )
         return self._cached[key](size)
 
     # --- messages

@@ -82,20 +82,24 @@ def predictions(
         for count in counts:
             app = catalogue.asked(asked, count).text
             label = catalogue.label(app)
-            why = catalogue.why_not_here(app, count)
             for transport in transports:
                 by = Mechanism(transport, collectives or transport)
                 row = taken.get((app, count, by))
-                answer, reason = None, why
-                if not why:
-                    try:
-                        answer = predict(catalogue.program(app, count), curves, by)
-                    except UsageError as error:
-                        reason = str(error)
+                answer, reason = predicted(app, count, curves, by)
                 ranks_told = told.get(tuple(row[name] for name in IDENTITY), []) if row is not None else []
                 ns = float(row[statistic]) if row is not None and row[statistic] is not None else None
                 found.append(Prediction(label, count, by, answer, reason, ns, ranks_told))
     return found
+
+
+def predicted(app: str, count: int, curves: Curves, by: Mechanism) -> tuple[Predicted | None, str]:
+    """What an application takes on so many ranks, or why that is not known."""
+    if why := catalogue.why_not_here(app, count):
+        return None, why
+    try:
+        return predict(catalogue.program(app, count), curves, by), ""
+    except UsageError as error:
+        return None, str(error)
 
 
 def print_predictions(
@@ -132,10 +136,9 @@ def print_predictions(
         assert one.predicted is not None
         assert before.predicted is not None
         by, time_ns = one.mechanism, one.predicted.time_ns
-        how = by.transport if by.collectives == by.transport else f"{by.transport}, collectives by {by.collectives}"
         kinds = [f"{kind} {time_text(mine)}{'' if taken is None or not told else f' ({time_text(taken)})'}"
                  for kind, mine, taken in one.kinds() if told or mine]  # fmt: skip
-        cells: list[Text | str] = [Text(one.app), str(one.ranks), how, time_text(before.predicted.time_ns)]
+        cells: list[Text | str] = [Text(one.app), str(one.ranks), by.words, time_text(before.predicted.time_ns)]
         if as_it_is is not None:
             cells += [time_text(time_ns), f"{before.predicted.time_ns / time_ns:.2f}x"]
         if told and one.error is not None and one.measured_ns:

@@ -20,6 +20,7 @@ from linkgauge.view.results import Results
 from linkgauge.view.units import time_text
 
 if TYPE_CHECKING:
+    from linkgauge.expect.cluster import Cluster
     from linkgauge.store.run import Run
 
 
@@ -71,8 +72,10 @@ def predictions(
     transports: Sequence[str],
     collectives: str,
     statistic: str = "median_ns",
+    cluster: Cluster | None = None,
 ) -> list[Prediction]:
-    """Predict each application on each number of ranks, under each transport, beside what `measured` has."""
+    """Predict each application on each number of ranks, under each transport, beside what `measured` has. `cluster`:
+    where ranks share links, messages and collectives are its."""
     there = None if measured is None else Results(measured)
     told = {} if measured is None else step_times(measured)
     taken = {(row["app"], len(row["devices"]), mechanism_of(row)): row
@@ -85,19 +88,22 @@ def predictions(
             for transport in transports:
                 by = Mechanism(transport, collectives or transport)
                 row = taken.get((app, count, by))
-                answer, reason = predicted(app, count, curves, by)
+                answer, reason = predicted(app, count, curves, by, cluster)
                 ranks_told = told.get(tuple(row[name] for name in IDENTITY), []) if row is not None else []
                 ns = float(row[statistic]) if row is not None and row[statistic] is not None else None
                 found.append(Prediction(label, count, by, answer, reason, ns, ranks_told))
     return found
 
 
-def predicted(app: str, count: int, curves: Curves, by: Mechanism) -> tuple[Predicted | None, str]:
+def predicted(
+    app: str, count: int, curves: Curves, by: Mechanism, cluster: Cluster | None = None
+) -> tuple[Predicted | None, str]:  # fmt: skip
     """What an application takes on so many ranks, or why that is not known."""
     if why := catalogue.why_not_here(app, count):
         return None, why
     try:
-        return predict(catalogue.program(app, count), curves, by), ""
+        program = catalogue.program(app, count)
+        return predict(program, curves, by, None if cluster is None else cluster.exchanges(program)), ""
     except UsageError as error:
         return None, str(error)
 

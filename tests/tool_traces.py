@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
+
+from nsight_exports import Export
 
 PARAM = [
     {"comms": "init"},
@@ -68,4 +72,16 @@ def seeds() -> list[bytes]:
         {"traceEvents": [kernel(0, 10), kernel(10, 50, **reduced), kernel(12, 20), kernel(70, 5)]},
     ]
     nodes = (chakra_node(3, 4, us=7), chakra_node(5, 7, (3,), is_cpu_op=0, comm_type=0, comm_size=4000))
-    return [*(json.dumps(one).encode() for one in of_json), chakra(*nodes)]
+    return [*(json.dumps(one).encode() for one in of_json), chakra(*nodes), _export()]
+
+
+def _export() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        made = Export(Path(folder) / "x.sqlite")
+        for process in (1, 2):
+            made.nccl(process, 0, 1, "CommInitRank", 7, 2, process - 1, 0)
+            made.nccl(process, 2, 3, "AllReduce", 7, 64, 0)
+            made.kernel(process, 4, 5, "ncclDevKernel_AllReduce", 2)
+            made.mpi_rank(process, process - 1)
+            made.mpi("COLLECTIVES", process, 5, 6, "MPI_Bcast", 5, 1, 64, 64, None)
+        return made.closed().read_bytes()

@@ -16,6 +16,7 @@ from linkgauge.model.quantity import parse_duration
 
 if TYPE_CHECKING:
     from linkgauge.apps.step_file import StepFile
+    from linkgauge.expect.cluster import Cluster
     from linkgauge.expect.curves import Curves
     from linkgauge.store.run import Run
 
@@ -57,7 +58,8 @@ def convert_command(
 ) -> None:
     """Traces of a program as an application: what its ranks communicate, in their order.
 
-    PARAM's communication traces, PyTorch's execution traces and profiles and Chakra's traces, packed or not; OTF2's.
+    PARAM's communication traces, PyTorch's execution traces and profiles and Chakra's traces, packed or not; OTF2's;
+    Nsight Systems' SQLite exports, of NCCL's calls and MPI's.
     """
     if chakra is not None:
         if len(traces) != 1 or output is not None:
@@ -110,9 +112,12 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 
 
 @command("predict", epilog="Example: linkgauge predict llh,pipeline --from runs/curves --transport mpi")
-@argument("app", metavar="APP|FILE|all", help="Applications, apart by commas.")
+@argument("app", metavar="APP|FILE|all|seen", help="Applications, apart by commas; seen: those of --curves.")
 @option("--from", "from_run", type=PATH, metavar="RUN", help="The run whose curves tell; 'run --plan applications'.")
 @option("--system", metavar="NAME|FILE", help="Instead of a run: the least time that a described system's links allow.")
+@option(
+    "--curves", metavar="NAME|FILE", help="Published curves of messages instead, by several ways: tartan-summitdev."
+)
 @option("--measured", type=PATH, metavar="RUN", help="A run that measured them; by default the one of --from.")
 @option(
     "--set", "settings", multiple=True, metavar="NAME=NUMBER", help="A parameter, as n=64, or n=32*ranks; a preset."
@@ -121,6 +126,9 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 @option("--transport", help="Only these; by default all that the run has, of a system mpi and staging.")
 @option("--collectives", default="", help="Mechanism of collectives; by default that of messages.")
 @flag("--between-nodes", help="With --system: each rank on a node of its own.")
+@option("--routing", metavar="RULE", help="With --system: ranks share its cluster's links, as by 'linkgauge "
+        "simulate': best, minimal, mixed:0.5, ...")  # fmt: skip
+@option("--placement", default="packed", help="With --routing: where ranks are, as 'linkgauge simulate' takes it.")
 @option("--latency", "latencies", multiple=True, metavar="KIND=TIME", help="With --system: what a step takes at least.")
 @option("--faster", "factors", multiple=True, metavar="KIND=NUMBER", help="What if bytes of these steps moved so many "
         "times as fast? message, collective, host_to_device, device_to_host or within_device.")  # fmt: skip
@@ -129,11 +137,19 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 )
 @flag("--json", "as_json", help="As JSON: times in ns.")
 def predict_command(
-    app: str, from_run: Path | None, system: str | None, measured: Path | None, settings: tuple[str, ...], ranks: str,
-    transport: str | None, collectives: str, between_nodes: bool, latencies: tuple[str, ...],
-    factors: tuple[str, ...], statistic: str, as_json: bool,
+    app: str, from_run: Path | None, system: str | None, curves: str | None, measured: Path | None,
+    settings: tuple[str, ...], ranks: str, transport: str | None, collectives: str, between_nodes: bool,
+    routing: str | None, placement: str, latencies: tuple[str, ...], factors: tuple[str, ...], statistic: str,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """What an application takes, from a run's curves or a described system's links, beside what was measured."""
+    if curves is not None:
+        if from_run is not None or measured is not None or transport or collectives:
+            raise UsageError(
+                "--curves have ways of their own: give no --from, --measured, --transport or --collectives"
+            )
+        _by_published(app, curves, system, settings, ranks, latencies, factors, as_json=as_json)
+        return
     from linkgauge.apps import catalogue
     from linkgauge.expect.curves import Faster
     from linkgauge.model.case import DIMENSIONS
@@ -144,6 +160,8 @@ def predict_command(
         raise UsageError(
             "give --from RUN, as 'linkgauge run --plan applications' makes one, or --system NAME: expected one of both"
         )
+    if system is None and routing is not None:
+        raise UsageError("--routing goes with --system, whose cluster it is")
     if system is None and (between_nodes or latencies):
         raise UsageError("--between-nodes and --latency go with --system: a run's curves have both in them")
     texts: Any = run_options.application_texts({"app": [app]}, settings)["app"]
@@ -159,23 +177,57 @@ def predict_command(
     there = None if measured is None else load(measured)
     if from_run is not None:
         source = load(from_run)
-        curves, known, most = _of_run(source, f"{statistic}_ns")
+        found_curves, known, most = _of_run(source, f"{statistic}_ns")
         there = source if there is None else there
     else:
-        curves, known, most = _of_system(str(system), latency_ns, between_nodes)
-    if system is not None and not between_nodes and max(listed, default=1) > most:
+        # Of a cluster only copies are by curves, each device's own.
+        found_curves, known, most = _of_system(str(system), latency_ns, between_nodes or routing is not None)
+    cluster = None
+    if routing is not None:
+        cluster = _cluster(str(system), routing, placement, one_a_node=between_nodes)
+        known = known[:1]
+    elif system is not None and not between_nodes and max(listed, default=1) > most:
         raise UsageError(f"--ranks: {max(listed)} ranks: {system} has {most} devices a node; see --between-nodes")
     transports = [str(one) for one in DIMENSIONS["transport"].from_text(transport)] if transport else known
-    of = (there, listed or [most], transports, other, f"{statistic}_ns")
-    usual = predictions(named, curves, *of)
-    found = predictions(named, Faster(curves, factor_of), *of) if factor_of else usual
+    of = (there, listed or [most], transports, other, f"{statistic}_ns", cluster)
+    usual = predictions(named, found_curves, *of)
+    found = predictions(named, Faster(found_curves, factor_of), *of) if factor_of else usual
     if as_json:
         rows = [one.plain() for one in found]
         for row, before in zip(rows, usual, strict=True) if factor_of else ():
             row["as_it_is_ns"] = before.plain()["predicted_ns"]
         print(json.dumps(rows, indent=1))
     else:
-        print_predictions(found, bound_of=system, as_it_is=usual if factor_of else None)
+        bound_of = system if routing is None else f"{system}, {routing} and placed {placement},"
+        print_predictions(found, bound_of=bound_of, as_it_is=usual if factor_of else None)
+
+
+def _by_published(
+    app: str, name: str, system: str | None, settings: tuple[str, ...], ranks: str, latencies: tuple[str, ...],
+    factors: tuple[str, ...], *, as_json: bool,
+) -> None:  # fmt: skip
+    from linkgauge.expect import published
+    from linkgauge.model.case import DIMENSIONS
+    from linkgauge.view.published import by_ways, print_by_ways
+
+    held = published.load(name)
+    latency_ns = _by_kind("--latency", latencies, parse_duration, ("barrier",))
+    beneath, _, _ = _of_system(system or held.system, latency_ns, True)
+    factor_of = _by_kind("--faster", factors, _factor, ())
+    found = []
+    if app == "seen":
+        for one in held.seen:
+            found += by_ways([one.app], held, beneath, [one.ranks], factor_of)
+        if not found:
+            raise UsageError(f"{name}: nothing was seen: expected applications by name")
+    else:
+        texts: Any = run_options.application_texts({"app": [app]}, settings)["app"]
+        named = [str(DIMENSIONS["app"].from_text(text)[0]) for text in texts]
+        found = by_ways(named, held, beneath, run_options.counts("--ranks", ranks or "2"), factor_of)
+    if as_json:
+        print(json.dumps([one.plain() for one in found], indent=1))
+    else:
+        print_by_ways(found, held)
 
 
 def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int]:
@@ -201,6 +253,18 @@ def _of_system(name: str, latency_ns: Mapping[str, float], between_nodes: bool) 
     described = catalog.load(name)
     most = 2 if between_nodes else len(described.devices)
     return CurvesOfSystem(described, latency_ns, between_nodes), ["mpi", "staging"], most
+
+
+def _cluster(name: str, routing: str, placement: str, *, one_a_node: bool) -> Cluster:
+    from linkgauge.expect.cluster import Cluster
+    from linkgauge.simulate import of_system, parse_placement, parse_rules
+    from linkgauge.system import catalog
+
+    fabric = of_system(catalog.load(name))
+    rules = parse_rules(routing, fabric)
+    if len(rules) != 1:
+        raise UsageError(f"--routing '{routing}': {len(rules)} rules: expected one")
+    return Cluster(fabric, rules[0], parse_placement(placement), 1 if one_a_node else 0)
 
 
 def _by_kind(

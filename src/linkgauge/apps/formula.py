@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 
 from linkgauge.errors import UsageError, nearest
@@ -42,11 +43,22 @@ class Formula:
 
 def formula(value: object) -> Formula:
     """The formula of a whole number or a text; FormulaError where it is none."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise _no_formula(value)
+    return _read(value)
+
+
+def _no_formula(value: object) -> FormulaError:
+    return FormulaError(f"'{str(value)[:40]}' is no formula: expected a whole number or a text as '8 * n // ranks'")
+
+
+@functools.lru_cache(maxsize=1 << 14)  # many steps say the same
+def _read(value: int | str) -> Formula:
+    if isinstance(value, int):
         number = _bounded(value)
         return Formula(str(value), frozenset(), lambda names: number)
-    if not isinstance(value, str) or not value.strip() or len(value) > MOST_CHARACTERS or not value.isascii():
-        raise FormulaError(f"'{str(value)[:40]}' is no formula: expected a whole number or a text as '8 * n // ranks'")
+    if not value.strip() or len(value) > MOST_CHARACTERS or not value.isascii():
+        raise _no_formula(value)
     try:
         tree = ast.parse(value.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 _PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")  # model/dimension.py, what --app takes
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Step:
     """One step as the file states it. `verb` is the key that says what it is; `where` is for errors."""
 
@@ -149,6 +149,7 @@ _VERBS: dict[str, tuple[dict[str, Shape], tuple[str, ...]]] = {
     "after": ({"after": _name, "queue": _name}, ("queue",)),
     "repeat": ({"repeat": _formula, "index": _name, "step": tables}, ("step",)),
 }  # fmt: skip
+_SHAPES = {verb: only({**shapes, **_COMMON}, needed) for verb, (shapes, needed) in _VERBS.items()}
 
 
 def step_file_of(document: Mapping[str, Any], name: str) -> StepFile:
@@ -198,13 +199,12 @@ def _step(table: Mapping[str, Any], where: str, known: set[str], depth: int, cou
     count[0] += 1
     if count[0] > MOST_STEPS:
         raise UsageError(f"{where}: more than {MOST_STEPS} steps: expected fewer, or loops")
-    verbs = [verb for verb in _VERBS if verb in table]
+    verbs = _VERBS.keys() & table.keys()
     if len(verbs) != 1:
-        found = " and ".join(verbs) or "no verb"
+        found = " and ".join(verb for verb in _VERBS if verb in verbs) or "no verb"
         raise UsageError(f"{where}: {found}: expected one of {', '.join(_VERBS)}")
-    verb = verbs[0]
-    shapes, needed = _VERBS[verb]
-    said = checked(table, only({**shapes, **_COMMON}, needed), where)
+    (verb,) = verbs
+    said = checked(table, _SHAPES[verb], where)
     formulas = {key: value for key, value in said.items() if isinstance(value, Formula)}
     body: tuple[Step, ...] = ()
     inner = known
@@ -219,7 +219,8 @@ def _step(table: Mapping[str, Any], where: str, known: set[str], depth: int, cou
             _step(one, f"{where}.step {number}", inner, depth + 1, count) for number, one in enumerate(said["step"], 1)
         )
     for key, value in formulas.items():
-        _check_names(value, known, f"{where}.{key}")
+        if value.names:
+            _check_names(value, known, f"{where}.{key}")
     words = {key: value for key, value in said.items() if isinstance(value, str)}
     return Step(verb, where, formulas, words, bool(said.get("begun")), body)
 

@@ -13,11 +13,11 @@ import itertools
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from linkgauge.apps.trace_steps import NOTHING, Group, RankSteps
+from linkgauge.apps.trace_steps import NOTHING, Group, RankSteps, follow
 from linkgauge.errors import UsageError
 from linkgauge.files import read_file
 
@@ -39,6 +39,8 @@ NOT_IN = {
     "PyTorch's profiler":
         "what multiprocessors computing and communicating take from each other: compute is time of the host",
     "OTF2": "whether collectives were in place (taken as not), and which of several messages was waited for first",
+    "Nsight Systems'":
+        "copies, and what computing and communicating take from each other: compute is time of the host",
     "Chakra": "order of streams beside each other: steps follow the nodes' numbers and what they need",
 }  # fmt: skip
 """What no trace of a kind has, or what a step file cannot say of it."""
@@ -236,21 +238,18 @@ def _of_profile(events: Sequence[Entry], rank: RankSteps) -> None:
     """Kernels by their begin: other kernels are time, and one that begins after a collective's end waits for it."""
     timed = ((number, _us(one.get("ts")), _us(one.get("dur"))) for number, one in enumerate(events)
              if one.get("cat") == "kernel")  # fmt: skip
-    kernels = sorted((ts, ts + us, number) for number, ts, us in timed if ts is not None and us is not None)
+    kernels = [(ts, us, number) for number, ts, us in timed if ts is not None and us is not None]
     all_ranks = max((_number(_arguments(events[number]).get("Group size")) for *_, number in kernels), default=0)
-    ends: list[float] = []
-    busy_until = 0.0
-    for begin, end, number in kernels:
-        rank.at(number)
-        found = _arguments(events[number])
-        if any(one <= begin for one in ends):
-            rank.wait()
-            ends = []
-        if "Collective name" not in found:
-            # What several streams compute at once counts once.
-            rank.compute(round((end - max(begin, busy_until)) * 1e3))
-            busy_until = max(busy_until, end)
-            continue
+    follow(rank, ((ts * 1e3, (ts + us) * 1e3, number, _profiled(_arguments(events[number]), rank, all_ranks))
+                  for ts, us, number in kernels))  # fmt: skip
+
+
+def _profiled(found: Entry, rank: RankSteps, all_ranks: int) -> Callable[[], None] | None:
+    """What a kernel with these arguments communicates; None where it computes."""
+    if "Collective name" not in found:
+        return None
+
+    def act() -> None:
         sizes = _sizes(rank, found, "In msg nelems", "Out msg nelems", "float")
         ranks = _list_of_numbers(found.get("Process Group Ranks"))
         shares = _list_of_numbers(found.get("In split size"))
@@ -261,7 +260,8 @@ def _of_profile(events: Sequence[Entry], rank: RankSteps) -> None:
         else:
             rank.collective(name, sizes, sub_group(rank, ranks, all_ranks), rank.whole(found, "Root", 0), True,
                             shares)  # fmt: skip
-        ends.append(end)
+
+    return act
 
 
 def _us(value: object) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
@@ -132,6 +132,32 @@ class RankSteps:
         if PATTERNS[pattern].blocks:
             return words * group[2] if group is not None else f"{words} * ranks"
         return words
+
+
+Event = tuple[float, float, int, Callable[[], None] | None]
+"""Begin and end in ns, its number in the trace, and what it is besides time."""
+
+
+def follow(rank: RankSteps, events: Iterable[Event]) -> None:
+    """Fill a rank with what went on at times, by their begin.
+
+    An event that is nothing besides is computing. What begins after something's end waits for it; where the end says
+    nothing of when it was over, that is infinite.
+    """
+    ends: list[float] = []
+    busy_until = 0.0
+    for begin, end, number, act in sorted(events, key=lambda one: one[:3]):
+        rank.at(number)
+        if any(one <= begin for one in ends):
+            rank.wait()
+            ends = []
+        if act is None:
+            # What several streams compute at once counts once.
+            rank.compute(round(end - max(begin, busy_until)))
+            busy_until = max(busy_until, end)
+        else:
+            act()
+            ends.append(end)
 
 
 def _group_formula(first: int, stride: int, count: int) -> str:

@@ -1,6 +1,7 @@
 """Traces of real programs as step files, a file a rank: what they communicate, in their order, with what is lost said.
 
-One file stands for every rank; of several the numbers in their names say the ranks. OTF2's has all ranks in it.
+One file stands for every rank; of several the numbers in their names say the ranks. OTF2's has all ranks in it,
+Nsight Systems' one or several.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from linkgauge.apps import nsight
 from linkgauge.apps.otf2_trace import SUFFIX, ranks_of
 from linkgauge.apps.trace_formats import NOT_IN, read
 from linkgauge.apps.trace_steps import RankSteps, Steps, looped
@@ -41,7 +43,7 @@ def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
     if count == 1 and any("send" in one or "receive" in one for one in _all(ranks[0].steps)):
         raise UsageError(f"{paths[0]}: one rank's messages say not what the others do: expected a trace of each rank")
     if count > 1 and most > count:
-        raise UsageError(f"{paths[0]}: rank {most - 1} takes part, and there are {count} traces: expected one a rank")
+        raise UsageError(f"{paths[0]}: rank {most - 1} takes part, and there are traces of {count}: expected all")
     document: dict[str, Any] = {
         "description": f"{Path(paths[0]).name}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}: a trace of "
                        f"{', '.join(sorted(kinds))}",
@@ -65,6 +67,11 @@ def _read(paths: Sequence[Path], lost: Counter[str]) -> tuple[list[RankSteps], s
         raise UsageError(f"{whole[0]}: an OTF2 trace is of all ranks: expected no other beside it")
     if whole:
         return ranks_of(whole[0], lost), {"OTF2"}
+    bases = [path for path in paths if nsight.is_one(path)]
+    if bases and len(bases) < len(paths):
+        raise UsageError(f"{bases[0]}: an export of Nsight Systems beside other traces: expected one kind")
+    if bases:
+        return nsight.ranks_of(_in_order(bases), lost), {"Nsight Systems'"}
     ranks, kinds = [], set()
     for path in _in_order(paths):
         ranks.append(RankSteps(str(path), lost))
@@ -74,7 +81,7 @@ def _read(paths: Sequence[Path], lost: Counter[str]) -> tuple[list[RankSteps], s
 
 def _in_order(paths: Sequence[Path]) -> list[Path]:
     """By the last number in the names where each has one of its own, else as given."""
-    numbers = [re.findall(r"\d+", path.name.split(".json")[0].split(".et")[0]) for path in paths]
+    numbers = [re.findall(r"\d+", re.split(r"\.(?:json|et|sqlite)", path.name)[0]) for path in paths]
     if all(numbers) and len({int(found[-1][:9]) for found in numbers}) == len(paths):
         return [path for _, path in sorted(zip((int(found[-1][:9]) for found in numbers), paths, strict=True))]
     return list(paths)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from linkgauge.apps.program import AFTER, COLLECTIVE, COMPUTE, COPY, END, LOOP, SEND, SYNC, WAIT, Collective, Program
 from linkgauge.apps.step_file import COPIES
@@ -40,6 +40,13 @@ class Mechanism:
     transport: str
     collectives: str
     memory: tuple[str, str] = ("device", "device")
+    name: str = dataclasses.field(default="", compare=False)  # where published curves have one for it
+
+    @property
+    def words(self) -> str:
+        """What people are shown."""
+        alike = self.collectives == self.transport
+        return self.name or (self.transport if alike else f"{self.transport}, collectives by {self.collectives}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,11 +62,21 @@ class Predicted:
         return max(self.ranks_ns)
 
 
-def predict(program: Program, curves: Curves, mechanism: Mechanism) -> Predicted:
+class Shared(Protocol):
+    """What messages and collectives take where ranks share links (cluster.py), in place of their curves; ns."""
+
+    def messages_ns(self, rank: int, phase: int, amount: float) -> float:
+        """Of the messages that end with the wait of a step of the file, -1 the last; `amount`: the rank's own bytes."""
+
+    def collective_ns(self, wanted: Collective) -> float:
+        """Of a collective, beside those of other ranks."""
+
+
+def predict(program: Program, curves: Curves, mechanism: Mechanism, shared: Shared | None = None) -> Predicted:
     """What one iteration takes. UsageError where a curve is missing, or there are more than MOST_STEPS steps."""
     if sum(one.executed for one in program.ranks) > MOST_STEPS:
         raise UsageError(f"{program.file.name}: more than {MOST_STEPS} steps to follow: expected fewer; set less")
-    return _Following(program, curves, mechanism).run()
+    return _Following(program, curves, mechanism, shared).run()
 
 
 @dataclasses.dataclass
@@ -83,8 +100,9 @@ class _Rank:
 
 
 class _Following:
-    def __init__(self, program: Program, curves: Curves, mechanism: Mechanism) -> None:
+    def __init__(self, program: Program, curves: Curves, mechanism: Mechanism, shared: Shared | None) -> None:
         self._program = program
+        self._shared = shared
         self._curves = curves
         self._by = mechanism
         count = len(program.ranks)
@@ -170,11 +188,17 @@ class _Following:
         together = len(self._sharers[self._program.ranks[rank].steps[self._ranks[rank].at]]) > 1
         key = (name, together)
         if key not in self._cached:
-            memory = {
-                "host_to_device": ("pinned", "device"), "device_to_host": ("device", "pinned"),
-            }.get(name, ("device", "device"))  # fmt: skip
             counts = (self._count, 1) if together else (1, self._count)
-            self._cached[key] = self._curves.need(_COPY_CURVES[name], "copy_engine", memory, counts)
+            # The host's ends are pageable where the messages' buffers are (core/pattern/application.cpp).
+            hosts = ("pageable", "pinned") if self._by.memory[0] == "pageable" else ("pinned",)
+            memories = [("device", "device")]
+            if name != "within_device":
+                memories = [(host, "device") if name == "host_to_device" else ("device", host) for host in hosts]
+            pattern = _COPY_CURVES[name]
+            found = (self._curves.find(pattern, "copy_engine", memory, counts) for memory in memories)
+            self._cached[key] = next(filter(None, found), None) or self._curves.need(
+                pattern, "copy_engine", memories[-1], counts
+            )
         return self._cached[key](size)
 
     # --- messages
@@ -221,6 +245,16 @@ class _Following:
 
     def _messages_over(self, rank: int) -> float:
         one = self._ranks[rank]
+        if self._shared is not None:
+            posted = [self._posted["sent", rank, peer][number] for peer, number in one.sends]
+            posted += [self._posted["sent", peer, rank][number] for peer, number in one.receives]
+            others = [self._posted["received", rank, peer][number][0] for peer, number in one.sends]
+            if not posted:
+                return one.now
+            at = one.at
+            phase = self._program.ranks[rank].steps[at] if at < len(self._program.ranks[rank].rows) else -1
+            begin = max(one.now, *(when for when, _ in posted), *others)
+            return begin + self._shared.messages_ns(rank, phase, sum(size for _, size in posted))
         both = bool(one.sends) and bool(one.receives)
         over = one.now
         for pairs, mine, theirs in (
@@ -263,6 +297,8 @@ class _Following:
         return True
 
     def _collective_ns(self, wanted: Collective) -> float:
+        if self._shared is not None:
+            return self._shared.collective_ns(wanted)
         key = (wanted.pattern, len(wanted.ranks), wanted.begun)
         if key not in self._cached:
             of = (wanted.pattern, self._by.collectives, self._by.memory, (len(wanted.ranks),))

@@ -192,6 +192,7 @@ def table(known: Mapping[str, Shape], rest: Shape | None = None, needed: Collect
 
 def only(known: Mapping[str, Shape], needed: Collection[str] = ()) -> Shape:
     """An object of the known names and no other: people write it, and a wrong name would go unheeded."""
+    of_known = table(known, needed=needed)
 
     def read(value: Any, at: str) -> dict[str, Any]:
         for name in _items(value, at):
@@ -199,7 +200,7 @@ def only(known: Mapping[str, Shape], needed: Collection[str] = ()) -> Shape:
                 prefix = f"{at}: " if at else ""
                 near = nearest(name[0], list(known))
                 raise MisshapenError(f"{prefix}unknown key '{name[0]}'{near}: expected one of {', '.join(known)}")
-        found: dict[str, Any] = table(known, needed=needed)(value, at)
+        found: dict[str, Any] = of_known(value, at)
         return found
 
     return read

@@ -113,6 +113,16 @@ def answers(layout: Layout, request: Request, rules: Sequence[Rule], factor: flo
     return [_answer(layout, request, rule, made, asked, waits, factor) for rule in rules]
 
 
+def of_stages(layout: Layout, made: Sequence[Stage], rule: Rule) -> tuple[float, float]:
+    """Seconds of the latencies of stages that follow each other, and of their bytes by a rule. UsageError: `static`,
+    which draws, has no one time."""
+    if rule.name == "static":
+        raise UsageError("rule static has quantiles, and no one time: expected another")
+    asked = [demand(layout, stage) for stage in made]
+    waits = sum(stage.times * latency(layout, stage, one) for stage, one in zip(made, asked, strict=True))
+    return waits, sum(stage.times * _links(layout, stage, one, rule)[1] for stage, one in zip(made, asked, strict=True))
+
+
 def _answer(
     layout: Layout, request: Request, rule: Rule, made: Sequence[Stage], asked: Sequence[Demand], waits: float,
     factor: float | None,

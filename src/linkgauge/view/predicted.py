@@ -20,6 +20,7 @@ from linkgauge.view.results import Results
 from linkgauge.view.units import time_text
 
 if TYPE_CHECKING:
+    from linkgauge.expect.cluster import Cluster
     from linkgauge.store.run import Run
 
 
@@ -71,8 +72,10 @@ def predictions(
     transports: Sequence[str],
     collectives: str,
     statistic: str = "median_ns",
+    cluster: Cluster | None = None,
 ) -> list[Prediction]:
-    """Predict each application on each number of ranks, under each transport, beside what `measured` has."""
+    """Predict each application on each number of ranks, under each transport, beside what `measured` has. `cluster`:
+    where ranks share links, messages and collectives are its."""
     there = None if measured is None else Results(measured)
     told = {} if measured is None else step_times(measured)
     taken = {(row["app"], len(row["devices"]), mechanism_of(row)): row
@@ -82,20 +85,27 @@ def predictions(
         for count in counts:
             app = catalogue.asked(asked, count).text
             label = catalogue.label(app)
-            why = catalogue.why_not_here(app, count)
             for transport in transports:
                 by = Mechanism(transport, collectives or transport)
                 row = taken.get((app, count, by))
-                answer, reason = None, why
-                if not why:
-                    try:
-                        answer = predict(catalogue.program(app, count), curves, by)
-                    except UsageError as error:
-                        reason = str(error)
+                answer, reason = predicted(app, count, curves, by, cluster)
                 ranks_told = told.get(tuple(row[name] for name in IDENTITY), []) if row is not None else []
                 ns = float(row[statistic]) if row is not None and row[statistic] is not None else None
                 found.append(Prediction(label, count, by, answer, reason, ns, ranks_told))
     return found
+
+
+def predicted(
+    app: str, count: int, curves: Curves, by: Mechanism, cluster: Cluster | None = None
+) -> tuple[Predicted | None, str]:  # fmt: skip
+    """What an application takes on so many ranks, or why that is not known."""
+    if why := catalogue.why_not_here(app, count):
+        return None, why
+    try:
+        program = catalogue.program(app, count)
+        return predict(program, curves, by, None if cluster is None else cluster.exchanges(program)), ""
+    except UsageError as error:
+        return None, str(error)
 
 
 def print_predictions(
@@ -132,10 +142,9 @@ def print_predictions(
         assert one.predicted is not None
         assert before.predicted is not None
         by, time_ns = one.mechanism, one.predicted.time_ns
-        how = by.transport if by.collectives == by.transport else f"{by.transport}, collectives by {by.collectives}"
         kinds = [f"{kind} {time_text(mine)}{'' if taken is None or not told else f' ({time_text(taken)})'}"
                  for kind, mine, taken in one.kinds() if told or mine]  # fmt: skip
-        cells: list[Text | str] = [Text(one.app), str(one.ranks), how, time_text(before.predicted.time_ns)]
+        cells: list[Text | str] = [Text(one.app), str(one.ranks), by.words, time_text(before.predicted.time_ns)]
         if as_it_is is not None:
             cells += [time_text(time_ns), f"{before.predicted.time_ns / time_ns:.2f}x"]
         if told and one.error is not None and one.measured_ns:

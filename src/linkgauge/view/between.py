@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from linkgauge.stats.alike import numbers_text
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.distance import by_distance
+from linkgauge.stats.gpudirect import effects
 from linkgauge.stats.service_class import Effect, effect_of
 from linkgauge.system.switches import CLASSES, GROUP, OTHER_GROUP, SWITCH
 from linkgauge.view.alike import Kinds
 from linkgauge.view.results import Results, is_pair
 from linkgauge.view.row import Row
 from linkgauge.view.units import count_text, rate_text, size_text
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
 
 _SHOWN = 4
 DISTANCES = {SWITCH: "same switch", GROUP: "other switch", OTHER_GROUP: "other group"}
@@ -69,6 +74,15 @@ def class_lines(crossings: Iterable[Crossing]) -> list[str]:
         f"service class {name}: {'proved' if effect.proved else 'not proved'} in {_cases(count)}, "
         f"{effect.words if effect.proved else f'since {effect.words}'}"
         for (name, effect), count in groups.items()
+    ]
+
+
+def gpudirect_lines(run: Run) -> list[str]:
+    """Return in which cases GPUDirect RDMA was as it was asked for, and why that is not proved of others."""
+    return [
+        f"GPUDirect RDMA {asked}: {'proved' if effect.proved else 'not proved'} in {_cases(count)}, "
+        f"{effect.words if effect.proved else f'since {effect.words}'}"
+        for (asked, effect), count in Counter(effects(run)).items()
     ]
 
 

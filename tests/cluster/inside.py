@@ -27,16 +27,22 @@ mount --no-canonicalize --rbind . /sys/fs/cgroup &&
 { [ "$3" = shared ] || mount -t tmpfs -o size=2g tmpfs /dev/shm; } &&
 mount --bind "$1/boot-id.$2" /proc/sys/kernel/random/boot_id &&
 mount --bind "$1/hosts" /etc/hosts &&
-cd "$1" &&
+mount --rbind /tmp /mnt &&
 mount -t tmpfs -o size=2g tmpfs /tmp &&
-mkdir -p "$1" &&
-mount --no-canonicalize --bind . "$1" &&
-echo "$2" > /proc/sys/kernel/hostname &&
+folder="$1" node="$2" && shift 3 &&
+for kept in "$folder" "$@"; do
+    [ "${kept#/tmp/}" = "$kept" ] || { mkdir -p "$kept" && mount --rbind "/mnt/${kept#/tmp/}" "$kept"; } || exit 1
+done &&
+umount -l /mnt &&
+cd / &&
+echo "$node" > /proc/sys/kernel/hostname &&
 ip link set lo up &&
-echo $$ > "$1/$2.pid" &&
+echo $$ > "$folder/$node.pid" &&
 echo made &&
 exec sleep infinity
 """
+KEPT = tuple(dict.fromkeys(map(str, (Path(__file__).resolve().parents[2], Path(sys.prefix).resolve()))))
+"""Folders that all nodes see though they lie in /tmp, of which each has its own: the checkout, and its Python."""
 _SSH = """#!/bin/sh
 # Stands in for ssh between the nodes: enters the node's namespaces. As with ssh, nothing of the environment goes along.
 while [ $# -gt 0 ]; do
@@ -76,7 +82,7 @@ def bound_windows(pid: int, window: int) -> None:
 def make_node(name: str, folder: Path, memory: str) -> int:
     (folder / f"boot-id.{name}").write_text(f"{uuid.uuid4()}\n")
     holder = subprocess.Popen(
-        ["unshare", "--net", "--mount", "--uts", "--ipc", "sh", "-c", _NODE, "sh", str(folder), name, memory],
+        ["unshare", "--net", "--mount", "--uts", "--ipc", "sh", "-c", _NODE, "sh", str(folder), name, memory, *KEPT],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert holder.stdout is not None

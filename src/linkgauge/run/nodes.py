@@ -29,7 +29,7 @@ from linkgauge.run.private_folder import PrivateFolders, remove_elsewhere
 from linkgauge.run.processes import MARK
 from linkgauge.run.rank_words import say, words_of_ranks
 from linkgauge.run.session import node_name
-from linkgauge.system import affinity
+from linkgauge.system import affinity, lldp
 from linkgauge.system.discovery import of_devices
 from linkgauge.system.switches import Switches, of_addresses, of_slurm
 
@@ -61,6 +61,7 @@ class Node:
     shm_free_bytes: int
     network: Network = dataclasses.field(default_factory=Network)
     switch_address: str = ""  # what Slurm says of its place in the network
+    switches_above: tuple[str, ...] = ()  # what switches say of themselves by LLDP
     near_nics: Mapping[int, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # by device; none: not known
     one_a_nic: tuple[int, ...] = ()  # a device for each of its network cards
 
@@ -174,11 +175,14 @@ class Nodes:
         return bool(found)
 
     def switches(self, nodes: Sequence[Node]) -> Switches | None:
-        """Which switches these nodes hang on: as given, as Slurm tells them or its controller; None: nobody says."""
+        """Which switches these nodes hang on: as given, as Slurm, its controller or LLDP tell; None: nobody says."""
         if self._switches is not None:
             return self._switches
         found = of_addresses({node.host: node.switch_address for node in nodes}) or _scontrol(os.environ)
-        return found if found is not None and all(node.host in found.above for node in nodes) else None
+        if found is not None and all(node.host in found.above for node in nodes):
+            return found
+        heard = {node.host: node.switches_above for node in nodes}
+        return Switches(heard, lldp.SOURCE) if all(heard.values()) else None
 
     def above(self, nodes: Sequence[Node], hosts: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
         """Of each of these nodes, or of `hosts` where none was looked at, its switches; None where nobody says."""
@@ -315,6 +319,7 @@ def _node(look: Mapping[str, Any], ranks: Sequence[int]) -> Node:
         shm_free_bytes=look["shm_free_bytes"],
         network=Network.of_plain(look["network"]) if "network" in look else Network(),
         switch_address=look.get("switch_address", ""),
+        switches_above=tuple(look.get("switches_above", ())),
         near_nics={int(ordinal): tuple(cards) for ordinal, cards in look.get("near_nics", {}).items()},
         one_a_nic=tuple(look.get("one_a_nic", ())),
     )
@@ -335,6 +340,7 @@ def _look(kind: str, count: int) -> dict[str, Any]:
         "shm_free_bytes": free_shared_memory(),
         "network": network().plain(),
         "switch_address": _switch_address(os.environ),
+        "switches_above": lldp.above(),
         **_affinity(kind, found.devices),
     }
 

@@ -124,6 +124,7 @@ def make(layout: Layout, folder: Path) -> None:
     bridges = sorted({switch(one.above, one.rail) for one in links})
     ip = "".join(f"link add {name} type bridge\nlink set {name} up\n" for name in bridges)
     limits = ""
+    relayed: list[str] = []
 
     def shaped(interface: str, link: Link) -> str:
         return "".join(" ".join(words) + "\n" for words in layout.shaping(interface, link))
@@ -133,7 +134,13 @@ def make(layout: Layout, folder: Path) -> None:
     for one in links:
         upper, lower = port(one), uplink(one)
         node = one.name in pids
-        ip += f"link add {upper} type veth peer name {lower}{f' netns {pids[one.name]}' if node else ''}\n"
+        if one.delay:  # two wires with a relay between them
+            ends = tuple(f"{one.name}{end}{one.rail}" for end in "ab")
+            relayed += [str(one.delay), *ends]
+            ip += "".join(f"link add {wire} type veth peer name {end}\nlink set {end} up\n"
+                          for wire, end in zip((upper, lower), ends, strict=True))  # fmt: skip
+        else:
+            ip += f"link add {upper} type veth peer name {lower}{f' netns {pids[one.name]}' if node else ''}\n"
         ip += f"link set {upper} master {switch(one.above, one.rail)} up\n"
         down = one.rate <= 0
         if not down:
@@ -150,6 +157,8 @@ def make(layout: Layout, folder: Path) -> None:
     of_node["login"] += [f"addr add {layout.address('login')}/16 dev eth0", "link set eth0 up"]
     call("ip", "-batch", "-", text=ip)
     call("tc", "-batch", "-", text=limits)
+    if relayed:
+        subprocess.Popen([sys.executable, "-m", "cluster.relay", *relayed], stdin=subprocess.DEVNULL)
     for name, commands in of_node.items():
         in_node(pids[name], "ip", "-batch", "-", text="\n".join(commands) + "\n")
         if limit_of[name]:

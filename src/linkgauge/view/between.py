@@ -10,7 +10,9 @@ from linkgauge.stats.alike import numbers_text
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.distance import by_distance
 from linkgauge.stats.gpudirect import effects
+from linkgauge.stats.launches import Places, nodes_of
 from linkgauge.stats.service_class import Effect, effect_of
+from linkgauge.system.affinity import words as near_words
 from linkgauge.system.switches import CLASSES, GROUP, OTHER_GROUP, SWITCH
 from linkgauge.view.alike import Kinds
 from linkgauge.view.results import Results, is_pair
@@ -62,6 +64,28 @@ def between_lines(crossings: Iterable[Crossing]) -> list[str]:
         if others:
             lines.append(f"between nodes: {_cases(len(others))} {way}: no figures of the network")
     return lines
+
+
+def card_lines(results: Results) -> list[str]:
+    """Return which cards each device's messages went over, by transport, where nodes have several devices.
+
+    Of cases with one device on each node, whose bytes are its own.
+    """
+    places = Places(results.run.launches.to_pylist())
+    used: dict[str, dict[int, dict[str, None]]] = {}
+    for row in results.rows:
+        crossing = results.crossings.get((row["case_key"], row["launch"], row["repeat"], row["attempt"]))
+        there = places.of_row(row)
+        if crossing is None or crossing.went_by != NETWORK or len(nodes_of(there)) != len(set(there)):
+            continue
+        for place in set(there):
+            cards = used.setdefault(row["transport"], {}).setdefault(place.device, {})
+            cards.update(dict.fromkeys(crossing.rails_of.get(place.node, ())))
+    return [
+        f"cards by {transport}: {near_words({device: tuple(devices[device]) for device in sorted(devices)})}"
+        for transport, devices in used.items()
+        if len(devices) > 1
+    ]
 
 
 def class_lines(crossings: Iterable[Crossing]) -> list[str]:

@@ -9,7 +9,7 @@ link; the library's factor is of the same pattern on two nodes of different swit
 told by the bytes that the shapers of a switch's uplink counted. `jobs`: slow-downs beside loads on other nodes. `slow`:
 nine nodes on three switches, of which one node's or one switch's link is slow, and four nodes of two links, of which
 one node's second is down. `classes`: two groups of two switches of two nodes, of which nobody tells and whose order is
-drawn, told apart by large messages over uplinks narrower by 2 and by 4, and by latency over links that take their time.
+drawn, told apart by large messages over uplinks narrower by 2 and by 4, and by latency: these take their time, too.
 """
 
 from __future__ import annotations
@@ -181,28 +181,42 @@ def slow_parts(out: Path, rate: float) -> None:
         print(f"| {named} | {' '.join(told) or '-'} |", flush=True)
 
 
+PAIRS = """
+[[case]]
+pattern = "unidirectional"
+size = "128KiB"
+pairs = "nodes"
+stop_samples = 4
+
+[[case]]
+pattern = "pingpong"
+size = "8"
+pairs = "nodes"
+stop_samples = 5
+"""
+
+
 def classes(out: Path, rate: float, seeds: range) -> None:
-    """Print a line a drawn order of the nodes: how many of all pairs' classes were inferred right, by rate and time."""
-    from linkgauge.stats.distance import Distances
+    """Print a line a drawn order of the nodes: of how many pairs the class was inferred right, by rate and latency."""
+    from linkgauge.stats.distance import from_rows
+    from linkgauge.stats.launches import Places
     from linkgauge.stats.summary import summarise
 
-    groups = ((2, 2), (2, 2))
-    narrow = Layout(groups, rate=rate * MBIT, switch_rate=rate * MBIT / 2, group_rate=rate * MBIT / 4, lossless=True)
-    slow = Layout(groups, rate=rate * MBIT, switch_delay=0.002, group_delay=0.003, lossless=True)
-    large = ["--pattern", "unidirectional", "--size", "128KiB", "--stop-samples", "4"]
-    small = ["--pattern", "pingpong", "--size", "8", "--stop-samples", "5"]
-    print("| order of the nodes | right by 128 KiB | right by 8 B |")
+    layout = Layout(((2, 2), (2, 2)), rate=rate * MBIT, switch_rate=rate * MBIT / 2, group_rate=rate * MBIT / 4,
+                    switch_delay=0.002, group_delay=0.003, lossless=True)  # fmt: skip
+    plan = out / "pairs.toml"
+    plan.write_text(PAIRS)
+    print("| order of the nodes | pairs right by 128 KiB | by 8 B |")
     print("| --- | ---: | ---: |", flush=True)
     for seed in seeds:
-        hosts = list(narrow.nodes)
+        hosts = list(layout.nodes)
         random.Random(seed).shuffle(hosts)
-        right = []
-        for name, layout, words in (("large", narrow, large), ("small", slow, small)):
-            with Cluster(layout) as cluster:
-                folder = out / f"classes-{seed}-{name}"
-                measured = run(cluster, folder, ",".join(hosts), ["--pairs", "nodes", *words])
-            rows = [row for row in summarise(measured).to_pylist() if row["lane"] == -1]
-            found = Distances(measured, rows).switches
+        with Cluster(layout) as cluster:
+            measured = run(cluster, out / f"classes-{seed}", ",".join(hosts), ["--plan", str(plan)])
+        places, right = Places(measured.launches.to_pylist()), []
+        for pattern in ("unidirectional", "pingpong"):
+            rows = [row for row in summarise(measured).to_pylist() if (row["lane"], row["pattern"]) == (-1, pattern)]
+            found = from_rows(rows, places)
             pairs = list(itertools.combinations(hosts, 2))
             classed = sum(found is not None and found.distance(*pair) == layout.distance(*pair) for pair in pairs)
             right.append(f"{classed} of {len(pairs)}")

@@ -1,20 +1,24 @@
 """What holds on an emulated, lossless cluster: `simulate` beside what was measured, and jobs beside each other.
 
-    python bench/emulated_cluster.py [simulate] [jobs] [slow] [--rate MBIT] [--out FOLDER]  (as root, with iproute2)
+    python bench/emulated_cluster.py [simulate] [jobs] [slow] [classes] [--rate MBIT] [--out FOLDER] [--seeds 0:20]
+    (as root, with iproute2)
 
 Each line is a run of linkgauge between namespaces (tests/cluster), MPICH by libfabric's tcp, with the collective's
 algorithm chosen by MPICH's own switch. `simulate`: eight nodes, two a switch, a switch's uplink as narrow as a node's
 link; the library's factor is of the same pattern on two nodes of different switches. That the algorithm was taken is
 told by the bytes that the shapers of a switch's uplink counted. `jobs`: slow-downs beside loads on other nodes. `slow`:
 nine nodes on three switches, of which one node's or one switch's link is slow, and four nodes of two links, of which
-one node's second is down.
+one node's second is down. `classes`: two groups of two switches of two nodes, of which nobody tells and whose order is
+drawn, told apart by large messages over uplinks narrower by 2 and by 4, and by latency: these take their time, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -177,11 +181,54 @@ def slow_parts(out: Path, rate: float) -> None:
         print(f"| {named} | {' '.join(told) or '-'} |", flush=True)
 
 
+PAIRS = """
+[[case]]
+pattern = "unidirectional"
+size = "128KiB"
+pairs = "nodes"
+stop_samples = 4
+
+[[case]]
+pattern = "pingpong"
+size = "8"
+pairs = "nodes"
+stop_samples = 5
+"""
+
+
+def classes(out: Path, rate: float, seeds: range) -> None:
+    """Print a line a drawn order of the nodes: of how many pairs the class was inferred right, by rate and latency."""
+    from linkgauge.stats.distance import from_rows
+    from linkgauge.stats.launches import Places
+    from linkgauge.stats.summary import summarise
+
+    layout = Layout(((2, 2), (2, 2)), rate=rate * MBIT, switch_rate=rate * MBIT / 2, group_rate=rate * MBIT / 4,
+                    switch_delay=0.002, group_delay=0.003, lossless=True)  # fmt: skip
+    plan = out / "pairs.toml"
+    plan.write_text(PAIRS)
+    print("| order of the nodes | pairs right by 128 KiB | by 8 B |")
+    print("| --- | ---: | ---: |", flush=True)
+    for seed in seeds:
+        hosts = list(layout.nodes)
+        random.Random(seed).shuffle(hosts)
+        with Cluster(layout) as cluster:
+            measured = run(cluster, out / f"classes-{seed}", ",".join(hosts), ["--plan", str(plan)])
+        places, right = Places(measured.launches.to_pylist()), []
+        for pattern in ("unidirectional", "pingpong"):
+            rows = [row for row in summarise(measured).to_pylist() if (row["lane"], row["pattern"]) == (-1, pattern)]
+            found = from_rows(rows, places)
+            pairs = list(itertools.combinations(hosts, 2))
+            classed = sum(found is not None and found.distance(*pair) == layout.distance(*pair) for pair in pairs)
+            right.append(f"{classed} of {len(pairs)}")
+        print(f"| {' '.join(hosts)} | {' | '.join(right)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["simulate", "jobs"], help="simulate, jobs, slow")
+    parser.add_argument("what", nargs="*", default=["simulate", "jobs"], help="simulate, jobs, slow, classes")
     parser.add_argument("--rate", type=float, default=100, help="of a node's link, Mb/s")
     parser.add_argument("--out", type=Path, default=Path("runs/emulated_cluster"), help="a folder of runs, not in /tmp")
+    parser.add_argument("--seeds", default="0:20", help="classes: of the orders drawn, from and to, as 0:20")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     if "simulate" in asked.what:
@@ -190,6 +237,8 @@ def main() -> None:
         jobs(asked.out, asked.rate)
     if "slow" in asked.what:
         slow_parts(asked.out, asked.rate)
+    if "classes" in asked.what:
+        classes(asked.out, asked.rate, range(*map(int, asked.seeds.split(":"))))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=100, help="of a node's link, in Mb/s each way (100)")
     parser.add_argument("--switch-rate", type=float, help="of a switch's link upwards; as its nodes' together")
     parser.add_argument("--group-rate", type=float, help="of a group's link upwards; as its nodes' together")
+    parser.add_argument("--switch-delay", type=float, default=0, help="of a switch's link upwards, in ms one way (0)")
+    parser.add_argument("--group-delay", type=float, default=0, help="of a group's link upwards, in ms one way (0)")
     parser.add_argument("--slow", action="append", default=[], metavar="LINK=SHARE", help="n3=0.6, n3.1=0, s1=0.5")
     parser.add_argument("--lossless", action="store_true", help="nothing is dropped: bounded windows, deep queues")
     parser.add_argument("--weights", help="of service classes on links between switches, as 3,1; with --lossless")
@@ -47,6 +49,8 @@ def main() -> int:
         switch_rate=asked.switch_rate and asked.switch_rate * MBIT,
         group_rate=asked.group_rate and asked.group_rate * MBIT,
         rails=asked.rails,
+        switch_delay=asked.switch_delay / 1000,
+        group_delay=asked.group_delay / 1000,
         slow={name: float(share) for name, _, share in (word.partition("=") for word in asked.slow)},
         lossless=asked.lossless,
         classes={name: int(number) for name, _, number in (word.partition("=") for word in asked.classes)},

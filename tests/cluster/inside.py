@@ -27,16 +27,22 @@ mount --no-canonicalize --rbind . /sys/fs/cgroup &&
 { [ "$3" = shared ] || mount -t tmpfs -o size=2g tmpfs /dev/shm; } &&
 mount --bind "$1/boot-id.$2" /proc/sys/kernel/random/boot_id &&
 mount --bind "$1/hosts" /etc/hosts &&
-cd "$1" &&
+mount --rbind /tmp /mnt &&
 mount -t tmpfs -o size=2g tmpfs /tmp &&
-mkdir -p "$1" &&
-mount --no-canonicalize --bind . "$1" &&
-echo "$2" > /proc/sys/kernel/hostname &&
+folder="$1" node="$2" && shift 3 &&
+for kept in "$folder" "$@"; do
+    [ "${kept#/tmp/}" = "$kept" ] || { mkdir -p "$kept" && mount --rbind "/mnt/${kept#/tmp/}" "$kept"; } || exit 1
+done &&
+umount -l /mnt &&
+cd / &&
+echo "$node" > /proc/sys/kernel/hostname &&
 ip link set lo up &&
-echo $$ > "$1/$2.pid" &&
+echo $$ > "$folder/$node.pid" &&
 echo made &&
 exec sleep infinity
 """
+KEPT = tuple(dict.fromkeys(map(str, (Path(__file__).resolve().parents[2], Path(sys.prefix).resolve()))))
+"""Folders that all nodes see though they lie in /tmp, of which each has its own: the checkout, and its Python."""
 _SSH = """#!/bin/sh
 # Stands in for ssh between the nodes: enters the node's namespaces. As with ssh, nothing of the environment goes along.
 while [ $# -gt 0 ]; do
@@ -76,7 +82,7 @@ def bound_windows(pid: int, window: int) -> None:
 def make_node(name: str, folder: Path, memory: str) -> int:
     (folder / f"boot-id.{name}").write_text(f"{uuid.uuid4()}\n")
     holder = subprocess.Popen(
-        ["unshare", "--net", "--mount", "--uts", "--ipc", "sh", "-c", _NODE, "sh", str(folder), name, memory],
+        ["unshare", "--net", "--mount", "--uts", "--ipc", "sh", "-c", _NODE, "sh", str(folder), name, memory, *KEPT],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert holder.stdout is not None
@@ -118,6 +124,7 @@ def make(layout: Layout, folder: Path) -> None:
     bridges = sorted({switch(one.above, one.rail) for one in links})
     ip = "".join(f"link add {name} type bridge\nlink set {name} up\n" for name in bridges)
     limits = ""
+    relayed: list[str] = []
 
     def shaped(interface: str, link: Link) -> str:
         return "".join(" ".join(words) + "\n" for words in layout.shaping(interface, link))
@@ -127,7 +134,13 @@ def make(layout: Layout, folder: Path) -> None:
     for one in links:
         upper, lower = port(one), uplink(one)
         node = one.name in pids
-        ip += f"link add {upper} type veth peer name {lower}{f' netns {pids[one.name]}' if node else ''}\n"
+        if one.delay:  # two wires with a relay between them
+            ends = tuple(f"{one.name}{end}{one.rail}" for end in "ab")
+            relayed += [str(one.delay), *ends]
+            ip += "".join(f"link add {wire} type veth peer name {end}\nlink set {end} up\n"
+                          for wire, end in zip((upper, lower), ends, strict=True))  # fmt: skip
+        else:
+            ip += f"link add {upper} type veth peer name {lower}{f' netns {pids[one.name]}' if node else ''}\n"
         ip += f"link set {upper} master {switch(one.above, one.rail)} up\n"
         down = one.rate <= 0
         if not down:
@@ -144,6 +157,8 @@ def make(layout: Layout, folder: Path) -> None:
     of_node["login"] += [f"addr add {layout.address('login')}/16 dev eth0", "link set eth0 up"]
     call("ip", "-batch", "-", text=ip)
     call("tc", "-batch", "-", text=limits)
+    if relayed:
+        subprocess.Popen([sys.executable, "-m", "cluster.relay", *relayed], stdin=subprocess.DEVNULL)
     for name, commands in of_node.items():
         in_node(pids[name], "ip", "-batch", "-", text="\n".join(commands) + "\n")
         if limit_of[name]:

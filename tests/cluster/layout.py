@@ -55,12 +55,16 @@ def class_lines(
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """One link of a rail, full duplex: `name` is that of its lower end (n3, s1, g0), rate in bits a second."""
+    """One link of a rail, full duplex: `name` is that of its lower end (n3, s1, g0), rate in bits a second.
+
+    `delay`: seconds that it takes longer than no time, one way.
+    """
 
     name: str
     above: str
     rail: int
     rate: float
+    delay: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +80,8 @@ class Layout:
 
     `weights`: of service classes, by which links between switches are shared; `classes`: by node which of them what it
     sends is of, the first where it is not said. For a lossless one.
+
+    `switch_delay`, `group_delay`: seconds that a link upwards of a switch and of a group takes, one way.
     """
 
     groups: tuple[tuple[int, ...], ...] = ((2,),)
@@ -88,6 +94,8 @@ class Layout:
     lossless: bool = False
     classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     weights: Sequence[float] = ()
+    switch_delay: float = 0.0
+    group_delay: float = 0.0
 
     def __post_init__(self) -> None:
         """Check what would else be left out without a word."""
@@ -150,16 +158,18 @@ class Layout:
                     found.append(self._link(f"n{node}", f"s{switch}", rail, self.rate))
                     node += 1
                 if len(switches) > 1:
-                    found.append(self._link(f"s{switch}", f"g{group}", rail, self.switch_rate or count * self.rate))
+                    rate = self.switch_rate or count * self.rate
+                    found.append(self._link(f"s{switch}", f"g{group}", rail, rate, self.switch_delay))
                 switch += 1
             if len(self.groups) > 1:
                 lower = f"g{group}" if len(switches) > 1 else f"s{switch - 1}"
-                found.append(self._link(lower, "core", rail, self.group_rate or sum(switches) * self.rate))
+                rate = self.group_rate or sum(switches) * self.rate
+                found.append(self._link(lower, "core", rail, rate, self.group_delay))
         return found
 
-    def _link(self, name: str, above: str, rail: int, rate: float) -> Link:
+    def _link(self, name: str, above: str, rail: int, rate: float, delay: float = 0.0) -> Link:
         share = self.slow.get(f"{name}.{rail}", self.slow.get(name, 1.0))
-        return Link(name, above, rail, rate * share)
+        return Link(name, above, rail, rate * share, delay)
 
     def distance(self, a: str, b: str) -> str:
         """The distance class of two nodes: node, switch, group or other group."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from cluster.cluster import Cluster, why_not
+from cluster.inside import KEPT
 from cluster.layout import MBIT, Layout
 from cluster.slurm import Slurm, slurm_why_not
 from linkgauge.run.mpi_library import find_all
@@ -64,8 +65,10 @@ def big(run: Run) -> list[Crossing]:
 
 def left_on(cluster: Cluster, node: str) -> list[str]:
     """What lies in a node's own temporary folder and shared memory."""
-    words = ["find", "/tmp", "/dev/shm", "-mindepth", "1", "-path", str(cluster.folder), "-prune", "-o", "-print"]
-    return [path for path in cluster.run(node, words).stdout.split() if not str(cluster.folder).startswith(path)]
+    kept = (str(cluster.folder), *KEPT)
+    prune = [word for path in kept for word in ("-path", path, "-prune", "-o")]
+    words = ["find", "/tmp", "/dev/shm", "-mindepth", "1", *prune, "-print"]
+    return [path for path in cluster.run(node, words).stdout.split() if not any(one.startswith(path) for one in kept)]
 
 
 @pytest.fixture(scope="module")

@@ -135,6 +135,43 @@ def test_many_into_one_port_share_it_in_equal_parts_and_lose_nothing_where_nothi
         assert cluster.dropped() == 0
 
 
+_PING = """
+import socket, sys, time
+if sys.argv[1] == "listen":
+    with socket.create_server((sys.argv[2], 5000)) as server:
+        print("listens", flush=True)
+        link, _ = server.accept()
+        while word := link.recv(1):
+            link.sendall(word)
+else:
+    with socket.create_connection((sys.argv[2], 5000)) as link:
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(5):
+            began = time.monotonic()
+            link.sendall(b"x")
+            link.recv(1)
+            print(time.monotonic() - began)
+"""
+
+
+@needs_cluster
+def test_links_upwards_take_the_time_that_they_are_given_and_carry_all_the_same() -> None:
+    size = 1 << 20
+    with Cluster(Layout(((2, 1), (1,)), rate=50 * MBIT, switch_delay=0.02, group_delay=0.03)) as cluster:
+        for far, one_way in (("n1", 0.0), ("n2", 0.04), ("n3", 0.08)):
+            words = [sys.executable, "-c", _PING]
+            address = cluster.layout.address(far)
+            listener = cluster.start(far, [*words, "listen", address], stdout=subprocess.PIPE)
+            assert listener.stdout is not None
+            assert listener.stdout.readline() == b"listens\n"
+            done = cluster.run("n0", [*words, "send", address])
+            listener.kill()
+            listener.communicate()
+            took = [float(word) for word in done.stdout.split()]
+            assert min(took) >= 2 * one_way, (far, done.stderr)
+        assert 0 < rate_between(cluster, "n0", "n3", size) / MBIT <= 51
+
+
 @needs_cluster
 def test_a_node_has_its_own_name_boot_id_memory_and_temporary_folder() -> None:
     asked = "cat /proc/sys/kernel/hostname /proc/sys/kernel/random/boot_id; ls /dev/shm /tmp; touch /dev/shm/x /tmp/x"

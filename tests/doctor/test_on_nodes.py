@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -12,9 +13,11 @@ import pytest
 
 from cluster.cluster import Cluster, why_not
 from cluster.layout import Layout
-from linkgauge.doctor.on_nodes import compared
+from linkgauge.doctor.on_nodes import compared, way_between
 from linkgauge.errors import UsageError
 from linkgauge.run import hosts as asked
+from linkgauge.run.interfaces import Interface, Network
+from run.test_launchers import fake_mpi
 
 
 def node(host: str, *, date: float = 0.0, status: str = "ok", **facts: str) -> dict[str, Any]:
@@ -40,6 +43,21 @@ def test_what_a_node_lacks_differs_and_alike_nodes_do_not() -> None:
     found = {one.name: one for one in compared([node("a"), node("b"), node("c", interface="up")])}
     assert found["interface"].found == (("ok", "none", ("a", "b")), ("ok", "up", ("c",)))
     assert not any(one.differs for one in compared([node("a"), node("b", date=0.5)]))
+
+
+def test_the_interface_that_the_library_takes_is_named_and_a_bridge_of_containers_is_a_warning() -> None:
+    fast = Interface("ens2", "network", True, 100_000_000_000, "10.1.0.1", "mlx5_core")
+    bridge = Interface("docker0", "virtual", True, 0, "172.17.0.1")
+    nodes = {host: Network((dataclasses.replace(fast, address=address), bridge))
+             for host, address in (("a", "10.1.0.1"), ("b", "10.1.0.2"))}  # fmt: skip
+    by_mpich = way_between(fake_mpi("hydra", vendor="mpich", version_text="ch4:ofi"), nodes)
+    assert (by_mpich.status, by_mpich.found) == (
+        "ok", (("ok", "ens2: libfabric's tcp takes the fastest", ("a", "b")),))  # fmt: skip
+    by_open_mpi = way_between(fake_mpi("openmpi", vendor="openmpi", name="ompi"), nodes)
+    assert (by_open_mpi.name, by_open_mpi.status) == ("network of ompi", "warning")
+    ((_, words, _),) = by_open_mpi.found
+    assert "docker0 is no network: a bridge or tunnel of this node alone" in words
+    assert "OMPI_MCA_btl_tcp_if_include" in by_open_mpi.remedy
 
 
 def test_without_nodes_it_says_what_is_wrong() -> None:

@@ -396,12 +396,12 @@ def test_a_case_without_the_later_dimensions_keeps_the_key_of_before_them() -> N
     before = {name: value for name, value in case.dimensions().items()
               if name not in ("managed", "source_device", "target_device", "cpu_node", "groups",
                               "distribution", "beside", "devices_per_node", "app", "collectives",
-                              "service_class", "cpu_cores")}  # fmt: skip
+                              "service_class", "cpu_cores", "gpudirect")}  # fmt: skip
     text = json.dumps(before, sort_keys=True, separators=(",", ":"))
     assert case.case_key == hashlib.sha256(text.encode()).hexdigest()[:16]
     for later in ({"managed": "prefetch"}, {"source_device": 0}, {"target_device": 0}, {"cpu_node": 0},
                   {"distribution": "2x2"}, {"devices_per_node": 1}, {"service_class": "0"},
-                  {"cpu_cores": "0"}):  # fmt: skip
+                  {"cpu_cores": "0"}, {"gpudirect": "on"}):  # fmt: skip
         assert dataclasses.replace(case, **later).case_key != case.case_key  # type: ignore[arg-type]
 
 
@@ -530,9 +530,11 @@ def test_pairs_by_halves_are_one_case_of_senders_and_receivers(devices: int) -> 
     planned = expand(plan_of(text), PlanMachine("cuda", devices, GIB, GIB, GIB, 8))
     half = devices // 2
     for pattern in ("pairs_pingpong", "pairs_unidirectional", "pairs_bidirectional"):
-        (one,) = [one for one in planned if one.case.pattern == pattern]
+        one, *turned = [one for one in planned if one.case.pattern == pattern]
         assert (one.case.devices[::2], one.case.devices[1::2]) == (tuple(range(half)), tuple(range(half, 2 * half)))
         assert bool(one.skip) == (half < 2)
+        back = tuple(itertools.chain.from_iterable((b, a) for a, b in zip(*[iter(one.case.devices)] * 2, strict=True)))
+        assert [other.case.devices for other in turned] == ([] if pattern == "pairs_bidirectional" else [back])
 
 
 def test_pairs_side_by_side_are_only_what_was_asked_for() -> None:

@@ -7,7 +7,7 @@ import pytest
 from linkgauge.model.case import Case
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
-from linkgauge.plan.library_settings import class_settings, library_settings
+from linkgauge.plan.library_settings import class_settings, gpudirect_settings, library_settings
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
 
@@ -158,6 +158,45 @@ def test_a_class_without_a_variable_is_a_reason(transport: str, dialect: str, as
     settings, reason = class_settings(case_of(transport, service_class=asked), dialect)
     assert settings == ()
     assert f"service class '{asked}'" in reason
+
+
+@pytest.mark.parametrize(
+    ("transport", "dialect", "on", "off"),
+    [
+        ("ccl", "", {"NCCL_NET_GDR_LEVEL": "SYS"}, {"NCCL_NET_GDR_LEVEL": "LOC"}),
+        ("ucx", "", {"UCX_IB_GPU_DIRECT_RDMA": "yes"}, {"UCX_IB_GPU_DIRECT_RDMA": "no"}),
+        ("ofi", "", {"FI_HMEM_DISABLE_P2P": "0"}, {"FI_HMEM_DISABLE_P2P": "1"}),
+        ("mpi", "intel", {"I_MPI_OFFLOAD_RDMA": "1"}, {"I_MPI_OFFLOAD_RDMA": "0"}),
+        (
+            "staging",
+            "openmpi",
+            {"UCX_IB_GPU_DIRECT_RDMA": "yes", "OMPI_MCA_btl_openib_want_cuda_gdr": "1",
+             "OMPI_MCA_pml_pami_enable_cuda": "1"},
+            {"UCX_IB_GPU_DIRECT_RDMA": "no", "OMPI_MCA_btl_openib_want_cuda_gdr": "0",
+             "OMPI_MCA_pml_pami_enable_cuda": "0"},
+        ),
+        (
+            "mpi",
+            "mpich",
+            {"UCX_IB_GPU_DIRECT_RDMA": "yes", "MPIR_CVAR_CH4_OFI_ENABLE_HMEM": "1", "MV2_USE_GPUDIRECT_RDMA": "1"},
+            {"UCX_IB_GPU_DIRECT_RDMA": "no", "MPIR_CVAR_CH4_OFI_ENABLE_HMEM": "0", "MV2_USE_GPUDIRECT_RDMA": "0"},
+        ),
+    ],
+)  # fmt: skip
+def test_gpudirect_is_each_librarys_own_switch(
+    transport: str, dialect: str, on: dict[str, str], off: dict[str, str]
+) -> None:
+    for asked, told in (("on", on), ("off", off), ("", {})):
+        settings, reason = gpudirect_settings(case_of(transport, gpudirect=asked), dialect)
+        assert (dict(settings), reason) == (told, "")
+
+
+def test_gpudirect_where_no_switch_is_known_is_a_reason_and_each_way_is_a_launch() -> None:
+    settings, reason = gpudirect_settings(case_of("nvshmem", gpudirect="off"), "")
+    assert (settings, reason) == ((), "no variable is known that turns GPUDirect RDMA of nvshmem off")
+    assert "of this MPI library on" in gpudirect_settings(case_of("mpi", gpudirect="on"), "unknown")[1]
+    text = '[[case]]\ntransport="ccl"\npattern="allreduce"\nsize="8"\ngpudirect=["on", "off", "default"]'
+    assert environments(text) == [{"NCCL_NET_GDR_LEVEL": "SYS"}, {"NCCL_NET_GDR_LEVEL": "LOC"}, {}]
 
 
 def test_classes_are_launches_of_their_own_and_jobs_have_each_their_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from linkgauge.errors import UsageError
 from linkgauge.model.names import MOST_HOSTS, host_names
 from linkgauge.run import hosts
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
+from linkgauge.run.private_folder import LaunchFolders
 from run.test_launchers import fake_mpi, script
 
 JOBS = ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE", "FLUX_URI")
@@ -139,6 +141,68 @@ def test_each_family_is_told_of_the_hosts_in_their_order(kind: str, words: list[
     assert command[at : at + len(words)] == words
     without = launcher.command(LaunchRequest(8, ["worker"], {"A": "1"}))
     assert not set(words[:1]) & set(without)
+
+
+def test_where_a_pbs_job_has_no_ssh_its_nodes_are_reached_by_pbsdsh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pbsdsh's command line is that of its manual; the stand-in prints how it was called."""
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    script(bin_folder / "pbsdsh", 'printf "%s|" "$@"')
+    nodes = tmp_path / "nodes"
+    nodes.write_text("a\na\nb\nb\n")
+    monkeypatch.setenv("PATH", str(bin_folder))
+    folders = LaunchFolders(tmp_path, tmp_path, "token")
+    request = LaunchRequest(4, ["worker"], {}, folders=folders, hosts=("a", "b"))
+    for kind in ("hydra", "openmpi"):  # no job
+        launcher = Launcher.registry[kind](fake_mpi(kind))
+        assert "pbsdsh" not in " ".join([*launcher.command(request), *launcher.environment(request).values()])
+    monkeypatch.setenv("PBS_NODEFILE", str(nodes))
+    shell = str(tmp_path / "pbsdsh")
+    command = Launcher.registry["hydra"](fake_mpi("hydra")).command(request)
+    assert command[command.index("-launcher") :][:4] == ["-launcher", "ssh", "-launcher-exec", shell]
+    assert Launcher.registry["openmpi"](fake_mpi("openmpi")).environment(request)["OMPI_MCA_plm_rsh_agent"] == shell
+
+    def called(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([shell, *words], capture_output=True, text=True, check=False)
+
+    assert called("-x", "b", '"proxy"', "--port", "1").stdout == '-n|2|--|/bin/sh|-c|"proxy" --port 1|'
+    gone = called("-x", "c", "proxy")
+    assert (gone.returncode, f"c is not in {nodes}" in gone.stderr) == (255, True)
+    script(bin_folder / "ssh", "exit 0")
+    assert "-launcher-exec" not in Launcher.registry["hydra"](fake_mpi("hydra")).command(request)
+
+
+# As LSF's and OpenPBS' guides show them.
+LSF = """hostA
+hostA
+hostB
+hostB
+"""
+PBS = """node1.site.org
+node1.site.org
+node2.site.org
+"""
+GRID_ENGINE = """comp01 8 all.q@comp01 UNDEFINED
+comp02.site.org 4 all.q@comp02.site.org <NULL>
+"""
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "system", "names"),
+    [
+        ("LSB_DJOB_HOSTFILE", LSF, "LSF", ("hostA", "hostB")),
+        ("PBS_NODEFILE", PBS, "PBS", ("node1.site.org", "node2.site.org")),
+        ("PE_HOSTFILE", GRID_ENGINE, "Grid Engine", ("comp01", "comp02.site.org")),
+    ],
+)
+def test_each_batch_systems_file_as_its_guide_shows_it(
+    variable: str, text: str, system: str, names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hosts").write_text(text)
+    monkeypatch.setenv(variable, str(tmp_path / "hosts"))
+    assert hosts.hosts_of_job() == (names, system)
 
 
 def test_intels_mpi_is_kept_from_placing_ranks_as_the_job_says() -> None:

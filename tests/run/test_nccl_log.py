@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.nccl_log import SUBJECT, NcclLog, choices, chosen, variables_read
+from linkgauge.run.nccl_log import SUBJECT, NcclLog, choices, chosen, connected, variables_read
 
 HEAD = "node1:4242:4250 [0] NCCL INFO "
 # The format strings of NCCL 2.28.9 (src/enqueue.cc:741, src/scheduler/symmetric_sched.cc:229) and of 2.27.3, filled in.
@@ -37,6 +37,35 @@ def test_each_operations_choice_is_counted() -> None:
 def test_kernels_of_symmetric_memory_are_told() -> None:
     assert told(SYMMETRIC) == {"kernel AllReduce_AGxLL_R": 1, "channels 8": 1, "multicast": 0}
     assert told(MULTICAST) == {"kernel AllReduce_RSxLDMC_AGxSTMC": 1, "channels 4": 1, "multicast": 1}
+
+
+DIRECT = HEAD + "Channel 00/0 : 0[0] -> 4[0] [send] via NET/IB/0/GDRDMA"
+SHARED = HEAD + "Channel 01/0 : 4[0] -> 0[0] [receive] via NET/IB/1/GDRDMA/Shared"
+THROUGH_HOST = HEAD + "Channel 00 : 0[1a000] -> 1[1b000] [send] via NET/Socket/0"
+INSIDE = HEAD + "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
+
+
+def test_channels_to_other_nodes_say_whether_they_reach_the_gpus_memory() -> None:
+    def counts(*lines: str) -> list[float]:
+        return [value.value for value in connected(lines)]
+
+    assert counts(DIRECT, SHARED, THROUGH_HOST, INSIDE, RING) == [3, 2]
+    assert counts(THROUGH_HOST) == [1, 0]
+    assert counts(INSIDE, RING, "") == []
+    rows = [{"subject": SUBJECT, "name": value.name, "value": value.value} for value in connected([DIRECT, SHARED])]
+    assert chosen(rows + rows) == {"chosen": {"network_channels": 4, "gpudirect_channels": 4}}
+    tuned = [{"subject": SUBJECT, "name": value.name, "value": value.value} for value in choices([RING], "allreduce")]
+    both = chosen(tuned + rows)["chosen"]
+    assert (both["algorithm"], both["network_channels"]) == ("RING", 2)
+
+
+def test_channels_are_of_a_process_whichever_case_made_them(tmp_path: Path) -> None:
+    log = NcclLog(tmp_path / "log")
+    for lines, expected in ((DIRECT, 1), (SHARED, 2), (RING, 2)):
+        with log._path.open("a") as file:
+            file.write(lines + "\n")
+        log.begin()  # they connect before the case begins
+        assert {value.name: value.value for value in log.choices("pingpong")}["network_channels"] == expected
 
 
 @pytest.mark.parametrize(

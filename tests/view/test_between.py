@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from cluster.layout import Layout
+from linkgauge.stats.crossing import NETWORK, Crossing
 from linkgauge.stats.summary import summarise
 from linkgauge.store.run import Run, load
 from linkgauge.system.switches import of_text
 from linkgauge.view import charts, charts_pairs
-from linkgauge.view.between import distance_lines, places_line
+from linkgauge.view.between import card_lines, distance_lines, places_line
 from linkgauge.view.results import Results
 from synthetic import Noise, make_case, make_run
 
@@ -114,3 +118,27 @@ def test_a_matrix_of_many_nodes_is_of_their_switches_and_shows_the_worst(stored:
         assert cell["value"] == pytest.approx(5 if slow in (cell["from"], cell["to"]) else 10, rel=0.05)
         assert ("17" in cell["pair"].split(" to ")) == (slow in (cell["from"], cell["to"]))
     assert spec["layer"][0]["width"] <= 900 if "width" in spec["layer"][0] else spec["width"] <= 900
+
+
+def test_which_cards_each_devices_messages_went_over_is_told_where_nodes_have_several_devices() -> None:
+    """Two nodes of two devices, a card near each; a case of all devices tells of no single one."""
+    ranks = [{"rank": rank, "host": f"n{rank // 2}", "device_ordinal": rank % 2} for rank in range(4)]
+    launch = {"launch": 0, "ranks": ranks, "contents": json.dumps({"nodes": 2, "ranks": 4, "ranks_per_device": 1})}
+
+    def crossed(key: str, cards: dict[str, tuple[int, int]]) -> Crossing:
+        return Crossing((key, 0, 0, 0), NETWORK, 1 << 21, 1 << 21, {"n0": cards, "n1": cards})
+
+    def row(key: str, devices: list[int], transport: str = "mpi") -> dict[str, Any]:
+        return {"case_key": key, "launch": 0, "repeat": 0, "attempt": 0, "devices": devices, "transport": transport}
+
+    half = 1 << 20
+    moved = {
+        "a": {"mlx5_0": (half, half), "mlx5_1": (9, 9)},
+        "b": {"mlx5_0": (9, 9), "mlx5_1": (half, half)},
+        "c": {"mlx5_0": (half, half), "mlx5_1": (half, half)},
+    }
+    rows = [row("a", [0, 2]), row("b", [1, 3]), row("c", [0, 1, 2, 3]), row("a", [0, 2], "ucx")]
+    run = SimpleNamespace(launches=pa.Table.from_pylist([launch]))
+    crossings = {(key, 0, 0, 0): crossed(key, cards) for key, cards in moved.items()}
+    results = SimpleNamespace(run=run, rows=rows, crossings=crossings)
+    assert card_lines(results) == ["cards by mpi: device 0: mlx5_0; device 1: mlx5_1"]  # type: ignore[arg-type]

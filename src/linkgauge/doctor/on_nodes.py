@@ -19,7 +19,7 @@ from linkgauge.doctor.readers import Readers
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.run.devices import find_devices
 from linkgauge.run.info import machine, settings_of
-from linkgauge.run.interfaces import Interface, network
+from linkgauge.run.interfaces import REMEDY, Interface, Network, chosen, network, wrong_choices
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import remove_elsewhere
 from linkgauge.run.rank_words import say, words_of_ranks
@@ -60,7 +60,22 @@ def look_on_nodes(
         raise EnvironmentLackingError(
             f"of {len(hosts)} nodes only {', '.join(sorted({one['host'] for one in said}))} said what they have"
         )
-    return compared(said)
+    return [*compared(said), way_between(mpi, {str(one["host"]): Network.of_plain(one["network"]) for one in said})]
+
+
+def way_between(mpi: MpiInstallation, nodes: Mapping[str, Network]) -> OnNodes:
+    """Which interface the MPI library takes between these nodes, and what is wrong with it.
+
+    `nodes`: by host what each has. A bridge of containers, or a management network, is a warning.
+    """
+    first = next(iter(nodes.values()))
+    choice = chosen(mpi.vendor, mpi.version_text, os.environ, first)
+    wrong = wrong_choices(choice, nodes)
+    taken = f"{', '.join(choice.names) or 'nothing that is known'}: {choice.why}"
+    status, words = (WARNING, f"{taken}; {'; '.join(wrong)}") if wrong else (OK, taken)
+    cost = "messages between nodes fail, or go by a slower network" if wrong else ""
+    return OnNodes(f"network of {mpi.name}", status, ((status, words, tuple(nodes)),), cost,
+                   REMEDY.removeprefix("remedy: ") if wrong else "")  # fmt: skip
 
 
 def compared(said: Sequence[Mapping[str, Any]]) -> list[OnNodes]:
@@ -140,7 +155,8 @@ def main() -> None:
     rows = [as_row(one, result) for one, result in run_checks(Readers(ranks=max(count, 1)), quick_only=True)]
     rows = [row for row in rows if row["check"] != "mpi_library"]  # of the node that starts the ranks
     devices = {"devices": problem or f"{count} {sys.argv[1]}"}
-    say({"host": os.uname().nodename, "date": time.time(), "rows": rows, "facts": {**facts(), **devices}})
+    say({"host": os.uname().nodename, "date": time.time(), "rows": rows, "facts": {**facts(), **devices},
+         "network": network().plain()})  # fmt: skip
     remove_elsewhere()
 
 

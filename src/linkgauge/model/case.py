@@ -167,7 +167,8 @@ class Case:
         Says.WHAT, "Collectives in place.", _WHAT, YES_OR_NO))
     distribution: str = field(default="", metadata=_of(
         Says.WHAT,
-        "alltoallv: uniform, zipf:1.2, blocks:2, moe:64:8, rows or file:PATH; halo: 2x2, with :open, :all; shift:2.",
+        "alltoallv: uniform, zipf:1.2, blocks:2, moe:64:8, rows or file:PATH; halo: 2x2, with :open, :all; shift:2 or "
+        "shift:each.",
         _WHAT, DISTRIBUTION, later=True))
     path: str = field(default="", metadata=_of(
         Says.HOW, "Path asked of the library: direct, pcie, host; 'default' is its own.", _WHAT, WORD))
@@ -214,6 +215,9 @@ class Case:
     service_class: str = field(default="", metadata=_of(
         Says.HOW, "Class of its messages on the network: a service level, dscp:N or Slingshot's; default its own.",
         _WHAT, SERVICE_CLASS, later=True, core=""))
+    gpudirect: str = field(default="", metadata=_of(
+        Says.HOW, "GPUDirect RDMA between nodes, asked of the library by its own switch; default its own choice.",
+        _WHAT, one_of(("on", "off"), blank="default"), later=True, core=""))
     app: str = field(default="", metadata=_of(
         Says.WHAT, "application: a name of 'linkgauge apps' or file:PATH, and its parameters: 'llh n=64'.", _WHAT, APP,
         later=True, core=""))

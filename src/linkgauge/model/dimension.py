@@ -255,8 +255,10 @@ def _distribution(item: Any) -> tuple[Value, ...]:
     return ("" if item in ("default", "uniform") else item,)
 
 
+EACH_SHIFT = "shift:each"
+"""In distribution: a case of each shift there is, by whole nodes where there are several."""
 _DISTRIBUTION_EXPECTED = (
-    "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, a grid as 2x2 or ring, or shift:2"
+    "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, a grid as 2x2 or ring, shift:2 or shift:each"
 )
 DISTRIBUTION = Values(_distribution, _DISTRIBUTION_EXPECTED, splits=False)
 DEVICE = Values(_device, "own, others or a device")
@@ -303,11 +305,17 @@ def _beside(item: Any) -> tuple[Value, ...]:
     return ("" if item == "none" else item,)
 
 
-_RANKS_EXPECTED = "a whole number, or a share of all as 20%"
+WHOLE_NODES = "nodes"
+"""In ranks: those of 2, 3, 4, ... nodes, and of all."""
+_RANKS_EXPECTED = "a whole number, a share of all as 20%, or nodes: those of 2, 3, ... nodes"
 
 
 def _ranks(item: Any) -> tuple[Value, ...]:
-    """How many, or the text of a share of all."""
+    """How many, the text of a share of all, or the word for whole nodes."""
+    if item == WHOLE_NODES:
+        return (WHOLE_NODES,)
+    if isinstance(item, str) and not item.isdecimal() and not item.endswith("%"):
+        raise WrongValueError(f"wrong value {_shown(item)}: expected {_RANKS_EXPECTED}")
     if isinstance(item, str) and item.endswith("%"):
         try:
             quantity.parse_percentage(item)

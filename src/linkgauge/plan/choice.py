@@ -41,6 +41,20 @@ def chosen_ranks(
         yield tuple(itertools.chain.from_iterable(parts[place] for place in taken))[:count]
 
 
+def node_counts(nodes: int) -> list[int]:
+    """2, 3, 4, ... of so many nodes: to 8 each, beyond half as many again by turns (8, 12, 16, 24, ...), and all."""
+    doubled = [count << times for times in range(nodes.bit_length()) for count in (8, 12)]
+    return [count for count in (*range(2, 8), *doubled) if count < nodes] + [nodes]
+
+
+def in_order(how: str, machine: PlanMachine) -> list[int] | None:
+    """All nodes in the order in which `how` takes them by their switches; None where not all of these are known."""
+    if machine.above is None or not all(machine.above.values()):
+        return None
+    levels = [_numbered("/".join(names[level:]) for names in machine.above.values()) for level in (1, 0)]
+    return [int(place) for place in BY_SWITCH[how](levels)]
+
+
 def _by_switch(how: str, table: CaseTable, machine: PlanMachine) -> list[int]:
     """All nodes in the order in which they are taken, by what they hang on."""
     where = f"{table.where}: choose {how}"
@@ -51,8 +65,7 @@ def _by_switch(how: str, table: CaseTable, machine: PlanMachine) -> list[int]:
     lost = [node for node, names in machine.above.items() if not names]
     if lost:
         raise UsageError(f"{where}: no switch of node {', '.join(lost[:8])} is known: {_GIVE}")
-    levels = [_numbered("/".join(names[level:]) for names in machine.above.values()) for level in (1, 0)]
-    return [int(place) for place in BY_SWITCH[how](levels)]
+    return in_order(how, machine) or []
 
 
 def _numbered(names: Iterable[str]) -> Ints:

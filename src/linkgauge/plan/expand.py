@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,17 +17,18 @@ from linkgauge.apps import catalogue
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
 from linkgauge.model.case import Case, StopRule
-from linkgauge.model.dimension import OTHERS
+from linkgauge.model.dimension import EACH_SHIFT, OTHERS, WHOLE_NODES
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits, restated_size, why_not_distributed
 from linkgauge.model.traits import having
 from linkgauge.model.transports import EVERY_TRANSPORT, TRANSPORTS
-from linkgauge.plan.choice import chosen_ranks
+from linkgauge.plan.choice import chosen_ranks, node_counts
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
 from linkgauge.plan.estimate import operation_s
 from linkgauge.plan.jobs import AbsentDeviceError, exchanged, named_jobs, with_loads
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, Plan, of_kind
+from linkgauge.plan.pairs import BETWEEN_NODES, pairings, single_pairs
 
 # Of a run in all its launches: days of measuring. With some retried, such a folder is still read in 2 GB.
 MOST_CASES = 200_000
@@ -89,98 +91,33 @@ def device_sets(
     found: dict[tuple[int, ...], None] = {}
     for subset in subsets:
         for chosen in chosen_ranks(subset, ranks, table, machine, seed):
-            for devices in _sets_of(pattern, table, chosen, per_node):
+            for devices in _sets_of(pattern, table, chosen, machine, seed):
                 if pattern.ranks != "1 or 2" or ranks in (None, len(devices)):
                     found[devices] = None
     return list(found)
 
 
 def _sets_of(
-    pattern: PatternTraits, table: CaseTable, subset: tuple[int, ...], per_node: int
+    pattern: PatternTraits, table: CaseTable, subset: tuple[int, ...], machine: PlanMachine, seed: int
 ) -> Iterator[tuple[int, ...]]:
     distinct = tuple(dict.fromkeys(subset))
     if pattern.ranks == "first":
         yield distinct[:1]
     elif pattern.ranks == "2":
-        yield from _pairs(distinct, subset, table.pairs, per_node)
+        yield from single_pairs(distinct, subset, table.pairs, machine, seed)
     elif pattern.ranks == "pairs":
-        if table.pairs == "nodes" and distinct[0] // per_node != distinct[-1] // per_node:
-            distinct = _first_of_nodes(distinct, per_node)
-        yield from _pairings(distinct, table.pairs, both_ways=pattern.name != "pairs_bidirectional")
+        yield from pairings(distinct, table.pairs, machine, seed, both_ways=pattern.name != "pairs_bidirectional")
     elif pattern.ranks in ("1", "1 or 2"):
         yield from ((device,) for device in distinct)
         if pattern.ranks == "1 or 2" and len(distinct) > 1:
-            yield from (pair for pair in _pairs(distinct, distinct, table.pairs, per_node) if len(pair) == 2)
+            pairs = single_pairs(distinct, distinct, table.pairs, machine, seed)
+            yield from (pair for pair in pairs if len(pair) == 2)
     elif not pattern.collective:  # host to devices and back, STREAM
         if not table.devices:
             yield from ((device,) for device in distinct)
         yield subset
     else:
         yield subset
-
-
-def _pairs(distinct: tuple[int, ...], subset: tuple[int, ...], which: str, per_node: int) -> Iterator[tuple[int, ...]]:
-    diagonal = [(device,) for device in distinct]
-    if which == "diagonal":
-        yield from diagonal
-        return
-    ordered = list(itertools.permutations(distinct, 2))
-    if len(distinct) == 1 and len(subset) > 1:
-        ordered = [(distinct[0], distinct[0])]  # two ranks on one device
-    if which == "first":
-        across = (pair for pair in ordered if pair[0] // per_node != pair[1] // per_node)
-        yield next(across, (ordered or diagonal)[0])
-    elif which == "nodes":
-        yield from itertools.permutations(_first_of_nodes(distinct, per_node), 2)
-        if distinct[0] // per_node == distinct[-1] // per_node:
-            yield (ordered or diagonal)[0]  # to be skipped with the reason
-    elif which == "root":
-        yield from (pair for pair in ordered if pair[0] == distinct[0])
-    elif which == "halves":
-        yield from _by_halves(distinct) or diagonal
-    else:
-        yield from ordered
-        if which == "all":
-            yield from diagonal
-
-
-def _by_halves(distinct: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The k-th of the first half with the k-th of the second; of an odd number the last rests."""
-    half = len(distinct) // 2
-    return list(zip(distinct[:half], distinct[half:], strict=False))
-
-
-def _first_of_nodes(distinct: tuple[int, ...], per_node: int) -> tuple[int, ...]:
-    first = {device // per_node: device for device in reversed(distinct)}
-    return tuple(first[node] for node in sorted(first))
-
-
-def _pairings(distinct: tuple[int, ...], which: str, *, both_ways: bool) -> Iterator[tuple[int, ...]]:
-    """All devices in disjoint pairs, so that over all cases each meets each: a tournament's rounds (circle method).
-
-    A case is (a0, b0, a1, b1, ...). Of an odd number of devices another one rests in each round. `both_ways`: each
-    round also with the pairs turned round, so that every ordered pair is measured. `which` as for single pairs; a
-    round holds no diagonal.
-    """
-    places: list[int | None] = [*distinct, *([None] if len(distinct) % 2 else [])]
-    rounds: list[tuple[int, ...]] = []
-    for _ in range(len(places) - 1):
-        half = len(places) // 2
-        met = zip(places[:half], reversed(places[half:]), strict=True)
-        pairs = sorted((min(a, b), max(a, b)) for a, b in met if a is not None and b is not None)
-        rounds.append(tuple(itertools.chain.from_iterable(pairs)))
-        places = [places[0], places[-1], *places[1:-1]]
-    rounds.sort()
-    if which == "first":
-        rounds = rounds[:1]
-    if which == "halves":
-        rounds = [tuple(itertools.chain.from_iterable(_by_halves(distinct)))]
-    if which == "diagonal":
-        return
-    yield from rounds
-    if both_ways and which in ("all", "ordered", "nodes"):
-        for one in rounds:
-            yield tuple(itertools.chain.from_iterable((b, a) for a, b in zip(one[::2], one[1::2], strict=True)))
 
 
 def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
@@ -248,6 +185,11 @@ def _cases_of(
 ) -> Iterator[PlannedCase]:
     pattern = PATTERNS[values["pattern"]]
     per_device = values.get("ranks_per_device", 1)
+    if values.get("ranks") == WHOLE_NODES:
+        of_node = machine.device_count * per_device
+        for nodes in node_counts(machine.nodes):
+            yield from _cases_of({**values, "ranks": nodes * of_node}, table, plan, machine, ladders)
+        return
     all_ranks = rank_devices(machine.places, per_device)
     most = min([len(subset) * per_device * machine.nodes for subset in table.devices] or [len(all_ranks)])
     ranks = _ranks_of(values.get("ranks"), most)
@@ -375,6 +317,10 @@ def _placed(
                 yield {**values, "cpu_node": core, "source_node": node, "target_node": target}
         return
     ends = [name for name in ("source_device", "target_device") if values.get(name) == OTHERS]
+    if pattern.distributed and values.get("distribution") == EACH_SHIFT:
+        for places in _shifts(devices[: len(devices) // values.get("groups", 1)], machine):
+            yield {**values, "distribution": f"shift:{places}" if places else ""}
+        return
     node = (
         devices[0] if devices else 0
     ) // machine.device_count  # the devices that it names are on its first one's node
@@ -387,6 +333,17 @@ def _placed(
     for other in range(first, first + machine.device_count):
         if other not in devices:
             yield {**values, **dict.fromkeys(ends, other)}
+
+
+def _shifts(devices: Sequence[int], machine: PlanMachine) -> range:
+    """By how many places all shifts go: by whole nodes where there are several, each with as many of the ranks.
+
+    Of one rank 0: there is none.
+    """
+    nodes = Counter(device // machine.device_count for device in devices)
+    alike = len(nodes) > 1 and len(set(nodes.values())) == 1
+    step = len(devices) // len(nodes) if alike else 1
+    return range(step, len(devices), step) or range(1)
 
 
 def _nowhere(case: Case, machine: PlanMachine) -> str:
@@ -403,7 +360,7 @@ def _nowhere(case: Case, machine: PlanMachine) -> str:
 
 def _out_of_reach(case: Case, table: CaseTable, machine: PlanMachine) -> str:
     """Why a case's transport cannot reach all of its nodes, or pairs of nodes are none; empty where all is well."""
-    if table.pairs == "nodes" and machine.nodes == 1 and PATTERNS[case.pattern].ranks in ("2", "pairs"):
+    if table.pairs in BETWEEN_NODES and machine.nodes == 1 and PATTERNS[case.pattern].ranks in ("2", "pairs"):
         return "pairs of nodes need several: give --hosts or --nodes"
     if TRANSPORTS[case.transport].one_sided and len(case.nodes) > 1:
         return f"{case.transport} reaches devices of one node only"

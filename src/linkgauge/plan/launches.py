@@ -24,7 +24,13 @@ from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, case_s
 from linkgauge.plan.expand import MOST_CASES, PlannedCase, outlasts, rank_devices
 from linkgauge.plan.jobs import wrong_mode_reason
-from linkgauge.plan.library_settings import Settings, class_settings, library_settings, runtime_settings
+from linkgauge.plan.library_settings import (
+    Settings,
+    class_settings,
+    gpudirect_settings,
+    library_settings,
+    runtime_settings,
+)
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import USUAL_THREAD_LEVEL, LaunchTable, Plan
 from linkgauge.plan.order import bucket_of, shuffled, value_rounds
@@ -163,9 +169,10 @@ def _place(
     derived, unknown = library_settings(case, dialect)
     derived += tuple(one for one in runtime_settings(case, machine.kind, dialect) if one[0] not in dict(env))
     classes, job_env, untold = _classes(case, table, dialect)
-    derived += classes
+    direct, no_switch = gpudirect_settings(case, dialect)
+    derived += classes + direct
     per_device = beside.ranks_per_device(case)
-    reason = one.skip or wrong_mode_reason(case, table, machine) or unknown or untold
+    reason = one.skip or wrong_mode_reason(case, table, machine) or unknown or untold or no_switch
     settings = LaunchSettings(
         mpi="" if table.threads else table.mpi,
         env=env,

@@ -1,4 +1,4 @@
-"""What `path`, `algorithm` and `service_class` of a case mean as settings of the library that is to follow them.
+"""What `path`, `algorithm`, `service_class` and `gpudirect` mean as settings of the library that is to follow them.
 
 They are environment variables that the library reads when it starts, so cases that differ in them belong to different
 launches. Path and algorithm are ccl's and mpi's; for the other transports they are the transport's own business.
@@ -58,6 +58,22 @@ _MPI_ON_DEVICES: dict[tuple[str, str], Settings] = {
 _SL, _TC = {"ccl": "NCCL_IB_SL", "ucx": "UCX_IB_SL"}, {"ccl": "NCCL_IB_TC", "ucx": "UCX_IB_TRAFFIC_CLASS"}
 _BY_UCX = ("ucx", "nixl", "mpi", "staging")
 _SLINGSHOT = {"mpich": "MPICH_OFI_DEFAULT_TCLASS"}
+# GPUDirect RDMA's switch, (variable, on, off), of a transport's library or of an MPI library's dialect: MPI libraries
+# are told through what they may have below them too (NCCL user guide; UCX's `ucx_info -cf`; fi_hmem's
+# FI_HMEM_DISABLE_P2P; MPICH's cvars; MVAPICH2-GDR user guide; Intel MPI developer reference; Open MPI's openib and
+# Spectrum MPI's pami). What a library does not know it does not read.
+_UCX_DIRECT = ("UCX_IB_GPU_DIRECT_RDMA", "yes", "no")
+_OFI_DIRECT = ("FI_HMEM_DISABLE_P2P", "0", "1")
+_GPUDIRECT: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "ccl": (("NCCL_NET_GDR_LEVEL", "SYS", "LOC"),),
+    "ucx": (_UCX_DIRECT,),
+    "nixl": (_UCX_DIRECT,),
+    "ofi": (_OFI_DIRECT,),
+    "openmpi": (_UCX_DIRECT, ("OMPI_MCA_btl_openib_want_cuda_gdr", "1", "0"),
+                ("OMPI_MCA_pml_pami_enable_cuda", "1", "0")),
+    "mpich": (_UCX_DIRECT, ("MPIR_CVAR_CH4_OFI_ENABLE_HMEM", "1", "0"), ("MV2_USE_GPUDIRECT_RDMA", "1", "0")),
+    "intel": (("I_MPI_OFFLOAD_RDMA", "1", "0"),),
+}  # fmt: skip
 # MPI_T control variables of collectives: pattern -> name of the collective in each library.
 _MPI_COLLECTIVES = {
     "allreduce": "allreduce", "allgather": "allgather", "alltoall": "alltoall", "broadcast": "bcast",
@@ -108,6 +124,22 @@ def class_settings(case: Case, dialect: str) -> tuple[Settings, str]:
         told = f"{case.transport} of this MPI library" if by_mpi else case.transport
         return (), f"no variable is known that gives messages of {told} the service class '{asked}'"
     return ((variable, value),), ""
+
+
+def gpudirect_settings(case: Case, dialect: str) -> tuple[Settings, str]:
+    """The environment that follows from the case's `gpudirect`, and the reason where none is known.
+
+    Whether it took effect is for what the library tells: stats/gpudirect.py.
+    """
+    if not case.gpudirect:
+        return (), ""
+    by_mpi = TRANSPORTS[case.transport].by_mpi
+    switches = _GPUDIRECT.get(dialect if by_mpi else case.transport)
+    if switches is None:
+        told = f"{case.transport} of this MPI library" if by_mpi else case.transport
+        return (), f"no variable is known that turns GPUDirect RDMA of {told} {case.gpudirect}"
+    on = case.gpudirect == "on"
+    return tuple((name, yes if on else no) for name, yes, no in switches), ""
 
 
 def runtime_settings(case: Case, kind: str, dialect: str) -> Settings:

@@ -26,6 +26,7 @@ class PlanMachine:
     core_nodes: tuple[int, ...] = (0,)  # NUMA nodes with cores
     nodes: int = 1  # of the run, each with as many devices; all else is of the node that has least
     above: Mapping[str, tuple[str, ...]] | None = None  # by node in their order the switches above it; None: not known
+    one_a_nic: tuple[int, ...] = ()  # devices that stand for a node's NICs, one each; none: not known
 
     @property
     def places(self) -> int:

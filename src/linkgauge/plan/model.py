@@ -11,7 +11,7 @@ from linkgauge.model.quantity import Share
 from linkgauge.model.transports import EVERY_TRANSPORT, NAMED_ALONE
 from linkgauge.plan.curves import Until
 
-PAIRS = ("all", "ordered", "first", "root", "nodes", "halves", "diagonal")
+PAIRS = ("all", "ordered", "first", "root", "nodes", "nics", "halves", "random_halves", "diagonal")
 CHOICES = ("linear", "interleaved", "both", "random", "shuffled", "packed", "spread")
 BINDINGS = ("nearest", "none")
 KINDS = ("all", "gpu", "host")  # of devices, that a table is of
@@ -34,7 +34,7 @@ class CaseTable:
     # Which of more ranks take part, of CHOICES, as plan/choice.py says; both: linear, and interleaved too.
     choose: str = "linear"
     # all ordered pairs and the diagonal | ordered | first | root (root to each other) | nodes (one for each two nodes)
-    # | halves (the k-th of the first half to the k-th of the second) | diagonal
+    # | nics (one on each NIC of two nodes) | halves, random_halves (of nodes, each to its like) | diagonal
     pairs: str = "all"
     launch: tuple[str, ...] = ()
     until: Until | None = None

@@ -22,7 +22,7 @@ LOG_VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
 _STATUS_KEYS = ("case_key", "launch", "repeat", "attempt", "case", "status", "reason", "evidence")
 
 
-def log_environment(folder: Path, told: str = "TUNING") -> dict[str, str]:
+def log_environment(folder: Path, told: str = "TUNING,NET") -> dict[str, str]:
     """What makes NCCL write its choices, and nothing else, into a file for each process in `folder`.
 
     `told`: its subsystem; ENV are the variables that it reads, told once, so that a measured launch may have it.
@@ -56,7 +56,8 @@ class Choices:
     def note(self, planned: PlannedLaunch, case: Case, status: Mapping[str, Any]) -> None:
         """Take in a row by its status record. Those of which no log tells, or whose own launch logs, are left out."""
         settings = planned.settings
-        if case.transport != "ccl" or case.pattern not in FUNCTIONS or status["status"] != "ok":
+        tells = case.pattern in FUNCTIONS or case.gpudirect
+        if case.transport != "ccl" or not tells or status["status"] != "ok":
             return
         if NcclLog.from_environment({**os.environ, **dict(settings.env)}) is not None:
             return

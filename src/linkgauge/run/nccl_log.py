@@ -2,11 +2,16 @@
 
 NCCL 2.28 has no call that tells. With NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=TUNING and NCCL_DEBUG_FILE=PATH (%h: host, %p:
 process) in a launch's environment the rank 0 of a communicator writes one line for each operation, and since that costs
-time, such a launch is one of its own. These lines are read, and no other:
+time, such a launch is one of its own. These lines are read, and no other but those below:
 
 - `AllReduce: 1048576 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..15}` (enqueue.cc of NCCL 2.24 to 2.28)
 - `AllReduce [Symmetric]: 1048576 Bytes -> Kernel AllReduce_AGxLLMC_R nchannels 8 nthreads 512 nWorks 1`
   (scheduler/symmetric_sched.cc of 2.28; 2.27 has it without nWorks)
+
+With NCCL_DEBUG_SUBSYS=NET every process writes a line for each channel to another node when it connects, of which the
+end says whether the card reaches the GPU's memory itself (transport/net.cc of NCCL 2.4 to 2.32):
+
+- `Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA`
 
 Older versions write numbers or nothing. With NCCL_DEBUG_SUBSYS=ENV it writes a line for each variable that it read from
 the environment, once in a process, which costs nothing later (param.cc and others of NCCL 2.4 to 2.32):
@@ -41,6 +46,9 @@ _SYMMETRIC = re.compile(
 )
 _READ = re.compile(r"NCCL INFO (?P<name>(?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to (?P<value>\S.*?)\.?\s*$")
 _READ_AS = "read"  # what an observation of it begins with
+_CONNECTED = re.compile(r"NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : \S.* \[(?:send|receive)\] via NET/(?P<way>\S+)")
+NETWORK_CHANNELS, DIRECT_CHANNELS = "network_channels", "gpudirect_channels"
+"""Ends of channels to other nodes, and of these such as reach the GPU's memory without the host's."""
 FUNCTIONS = {
     "allreduce": "AllReduce", "allgather": "AllGather", "reduce_scatter": "ReduceScatter",
     "broadcast": "Broadcast", "reduce": "Reduce",
@@ -90,16 +98,19 @@ def chosen(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What of a case's observations belongs into its evidence: `chosen`, with what most operations were given.
 
     `algorithm`, `protocol`, `kernel` and `channels` as far as they are known, and `multicast`, whether any operation
-    used it. Empty where the log said nothing.
+    used it; NETWORK_CHANNELS and DIRECT_CHANNELS, of all ranks together. Empty where the log said nothing.
     """
     most: dict[str, tuple[float, str]] = {}
+    counts: dict[str, int] = {}
     for row in rows:
-        if row["subject"] == SUBJECT and not str(row["name"]).startswith(f"{_READ_AS} "):
+        if row["subject"] == SUBJECT and row["name"] in (NETWORK_CHANNELS, DIRECT_CHANNELS):
+            counts[row["name"]] = counts.get(row["name"], 0) + int(row["value"])
+        elif row["subject"] == SUBJECT and not str(row["name"]).startswith(f"{_READ_AS} "):
             what, _, which = str(row["name"]).partition(" ")
             most[what] = max(most.get(what, (-1.0, "")), (float(row["value"]), which))
     if not most:
-        return {}
-    found: dict[str, Any] = {what: which for what, (_, which) in most.items()}
+        return {"chosen": counts} if counts else {}
+    found: dict[str, Any] = {**{what: which for what, (_, which) in most.items()}, **counts}
     if "channels" in found:
         found["channels"] = int(found["channels"])
     found["multicast"] = most.get("multicast", (0.0, ""))[0] > 0
@@ -112,13 +123,21 @@ def variables_read(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return dict(rest.split("=", 1) for what, _, rest in told if what == _READ_AS and "=" in rest)
 
 
+def connected(lines: Iterable[str]) -> list[Value]:
+    """Observations of how a process' channels to other nodes go; nothing where no line tells."""
+    ways = [match["way"] for line in lines if (match := _CONNECTED.search(line))]
+    direct = sum("GDRDMA" in way.split("/") for way in ways)
+    return [Value(NETWORK_CHANNELS, float(len(ways)), ""), Value(DIRECT_CHANNELS, float(direct), "")] if ways else []
+
+
 class NcclLog:
     """The log of this process, read from where it was when a case began."""
 
     def __init__(self, path: Path) -> None:
         """Read `path`, which need not be there yet."""
         self._path = path
-        self._begin = 0
+        self._begin = self._read = 0
+        self._connected: Counter[str] = Counter()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> NcclLog | None:
@@ -138,10 +157,16 @@ class NcclLog:
             self._begin = 0
 
     def choices(self, pattern: str) -> list[Value]:
-        """What was chosen for `pattern` since `begin`."""
+        """What was chosen for `pattern` since `begin`, and how channels go that were made then or before."""
         try:
             with self._path.open("rb") as file:
-                file.seek(self._begin)
-                return choices(file.read().decode(errors="replace").splitlines(), pattern)
+                file.seek(self._read)
+                unread = file.read()
         except OSError:
             return []
+        since = unread[max(0, self._begin - self._read) :]
+        self._read += len(unread)
+        for value in connected(unread.decode(errors="replace").splitlines()):
+            self._connected[value.name] += int(value.value)
+        channels = [Value(name, float(count), "") for name, count in self._connected.items()]
+        return [*choices(since.decode(errors="replace").splitlines(), pattern), *channels]

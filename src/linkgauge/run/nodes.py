@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.errors import EnvironmentLackingError, LinkgaugeError, UsageError
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.run.binding import cores_by_rank, node_cores
 from linkgauge.run.devices import DeviceSet, probe
@@ -29,6 +29,8 @@ from linkgauge.run.private_folder import PrivateFolders, remove_elsewhere
 from linkgauge.run.processes import MARK
 from linkgauge.run.rank_words import say, words_of_ranks
 from linkgauge.run.session import node_name
+from linkgauge.system import affinity, lldp
+from linkgauge.system.discovery import of_devices
 from linkgauge.system.switches import Switches, of_addresses, of_slurm
 
 _LOOK = (sys.executable, "-m", "linkgauge.run.nodes")
@@ -59,12 +61,16 @@ class Node:
     shm_free_bytes: int
     network: Network = dataclasses.field(default_factory=Network)
     switch_address: str = ""  # what Slurm says of its place in the network
+    switches_above: tuple[str, ...] = ()  # what switches say of themselves by LLDP
+    near_nics: Mapping[int, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # by device; none: not known
+    one_a_nic: tuple[int, ...] = ()  # a device for each of its network cards
 
     def plain(self) -> dict[str, Any]:
         """What run.json says of it."""
         infos = [dict(info) for info in self.devices.values()]
+        near = {str(ordinal): list(cards) for ordinal, cards in self.near_nics.items()}
         return {"host": self.host, "devices": infos, "cores": self.cores, "memory_nodes": list(self.memory_nodes),
-                "network": self.network.plain()}  # fmt: skip
+                "network": self.network.plain(), "near_nics": near}  # fmt: skip
 
     def words(self) -> str:
         """What a plan asks of a node, in words: equal for nodes that are alike."""
@@ -169,11 +175,14 @@ class Nodes:
         return bool(found)
 
     def switches(self, nodes: Sequence[Node]) -> Switches | None:
-        """Which switches these nodes hang on: as given, as Slurm tells them or its controller; None: nobody says."""
+        """Which switches these nodes hang on: as given, as Slurm, its controller or LLDP tell; None: nobody says."""
         if self._switches is not None:
             return self._switches
         found = of_addresses({node.host: node.switch_address for node in nodes}) or _scontrol(os.environ)
-        return found if found is not None and all(node.host in found.above for node in nodes) else None
+        if found is not None and all(node.host in found.above for node in nodes):
+            return found
+        heard = {node.host: node.switches_above for node in nodes}
+        return Switches(heard, lldp.SOURCE) if all(heard.values()) else None
 
     def above(self, nodes: Sequence[Node], hosts: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
         """Of each of these nodes, or of `hosts` where none was looked at, its switches; None where nobody says."""
@@ -207,6 +216,12 @@ def ways_between(mpi: MpiInstallation, environment: Mapping[str, str], nodes: Se
     known = {one.name: one.words for one in nodes[0].network.interfaces}
     names = ", ".join(known.get(name, name) for name in choice.names) or "nothing that is known"
     said = [f"between nodes {mpi.name} will use {names}: {choice.why}"]
+    near: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.near_nics:
+            near.setdefault(affinity.words(node.near_nics), []).append(node.host)
+    for text, hosts in near.items():
+        said.append(f"network cards near to devices{'' if len(near) == 1 else ' of ' + ', '.join(hosts)}: {text}")
     return said + [f"warning: {mpi.name}: {wrong}; {REMEDY}" for wrong in wrong_choices(choice, networks)]
 
 
@@ -224,6 +239,7 @@ def least(machine: PlanMachine, nodes: Sequence[Node]) -> PlanMachine:
         cores=min(node.cores for node in nodes),
         memory_nodes=_common([node.memory_nodes for node in nodes]) or machine.memory_nodes,
         core_nodes=_common([node.core_nodes for node in nodes]) or machine.core_nodes,
+        one_a_nic=nodes[0].one_a_nic if len({node.one_a_nic for node in nodes}) == 1 else (),
     )
 
 
@@ -303,6 +319,9 @@ def _node(look: Mapping[str, Any], ranks: Sequence[int]) -> Node:
         shm_free_bytes=look["shm_free_bytes"],
         network=Network.of_plain(look["network"]) if "network" in look else Network(),
         switch_address=look.get("switch_address", ""),
+        switches_above=tuple(look.get("switches_above", ())),
+        near_nics={int(ordinal): tuple(cards) for ordinal, cards in look.get("near_nics", {}).items()},
+        one_a_nic=tuple(look.get("one_a_nic", ())),
     )
 
 
@@ -321,7 +340,18 @@ def _look(kind: str, count: int) -> dict[str, Any]:
         "shm_free_bytes": free_shared_memory(),
         "network": network().plain(),
         "switch_address": _switch_address(os.environ),
+        "switches_above": lldp.above(),
+        **_affinity(kind, found.devices),
     }
+
+
+def _affinity(kind: str, infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Which cards this node's devices are near to; nothing where its wires are not understood."""
+    try:
+        system = of_devices(kind, infos)
+    except (LinkgaugeError, OSError, ValueError, KeyError, TypeError):
+        return {}
+    return {"near_nics": affinity.near_nics(system), "one_a_nic": affinity.one_a_nic(system)}
 
 
 def _switch_address(environment: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.prepare import made_for, named_mpis
 from linkgauge.run.prepared import Prepared
 from linkgauge.system import System, load
+from linkgauge.system.affinity import one_a_nic
 
 _UNKNOWN_CORES = 64
 
@@ -60,5 +61,6 @@ def prepare_on(plan: Plan, system: System, given: Sequence[MpiInstallation]) -> 
         cores=_UNKNOWN_CORES,
         memory_nodes=tuple(sorted({host.numa or 0 for host in system.hosts})) or (0,),
         absent={"ccl": "host devices have no NCCL or RCCL"} if devices.kind == "host" else {},
+        one_a_nic=one_a_nic(system),
     )
     return made_for(plan, expand(plan, machine), devices, machine, mpis)

@@ -1,9 +1,10 @@
 """Which node hangs on which switch, and so how far two nodes are from each other: their distance class.
 
-Read from Slurm (`SLURM_TOPOLOGY_ADDR` of a rank, `scontrol show topology`, topology.conf), from ibnetdiscover's output,
-or from a file by hand with a node and its switches a line; inferred from measured pairs by `inferred`, which says so.
-Two nodes are as far as the lowest place where their ways upwards meet: the first switch, the second (a group), or
-beyond. Where a fabric is no tree, as InfiniBand's are, two leaf switches with a common neighbour are of one group.
+Read from Slurm (`SLURM_TOPOLOGY_ADDR` of a rank, `scontrol show topology`, topology.conf), from LLDP (lldp.py), from
+ibnetdiscover's output, or from a file by hand with a node and its switches a line; inferred from measured pairs by
+`inferred`, which says so. Two nodes are as far as the lowest place where their ways upwards meet: the first switch, the
+second (a group), or beyond. Where a fabric is no tree, as InfiniBand's are, two leaf switches with a common neighbour
+are of one group.
 """
 
 from __future__ import annotations

@@ -133,8 +133,8 @@ def hosts(root: Path) -> list[HostFacts]:
 
 def numbered(folder: Path, prefix: str = "") -> list[Path]:
     """Return what lies in a folder under names of that prefix and a number, by number."""
-    entries = [path for path in _entries(folder) if re.fullmatch(prefix + "[0-9]{1,5}", path.name)]
-    return sorted(entries, key=lambda path: int(path.name[len(prefix) :]))[:_MOST_NUMBERED]
+    found = [path for path in entries(folder) if re.fullmatch(prefix + "[0-9]{1,5}", path.name)]
+    return sorted(found, key=lambda path: int(path.name[len(prefix) :]))[:_MOST_NUMBERED]
 
 
 def _cache(root: Path, cores: tuple[int, ...]) -> int | None:
@@ -169,7 +169,7 @@ def normal_address(address: str | None) -> str | None:
 def pci(root: Path) -> dict[str, PciFacts]:
     """Return the PCI functions by address."""
     result = {}
-    for place in _entries(root / "sys/bus/pci/devices"):
+    for place in entries(root / "sys/bus/pci/devices"):
         name = place.name
         if _ADDRESS.fullmatch(name):
             chain = [part for part in Path(os.path.realpath(place)).parts if _ADDRESS.fullmatch(part)]
@@ -223,9 +223,9 @@ def nics(root: Path) -> list[NicFacts]:
     """Return RDMA ports, and network interfaces that belong to a PCI device without RDMA ports."""
     found: list[NicFacts] = []
     covered = set()
-    for device in _entries(root / "sys/class/infiniband"):
+    for device in entries(root / "sys/class/infiniband"):
         address = _address_of(device / "device")
-        ports = _entries(device / "ports")
+        ports = entries(device / "ports")
         for port in ports:
             # "400 Gb/sec (4X NDR)"
             rate = re.match(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) Gb/sec", text(port / "rate") or "")
@@ -234,7 +234,7 @@ def nics(root: Path) -> list[NicFacts]:
             found.append(NicFacts(name, address, float(rate.group(1)) * 1e9 if rate else None, active, True))
         if address is not None:
             covered.add(address)
-    for interface in _entries(root / "sys/class/net"):
+    for interface in entries(root / "sys/class/net"):
         address = _address_of(interface / "device")
         if address is None or address in covered:
             continue
@@ -245,7 +245,7 @@ def nics(root: Path) -> list[NicFacts]:
     return found
 
 
-def _entries(folder: Path) -> list[Path]:
+def entries(folder: Path) -> list[Path]:
     """Return what lies in a folder under names that can be shown."""
     try:
         return sorted(path for path in folder.iterdir() if path.name.isprintable())

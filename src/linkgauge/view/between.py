@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from linkgauge.stats.alike import numbers_text
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.distance import by_distance
+from linkgauge.stats.gpudirect import effects
+from linkgauge.stats.launches import Places, nodes_of
 from linkgauge.stats.service_class import Effect, effect_of
+from linkgauge.system.affinity import words as near_words
 from linkgauge.system.switches import CLASSES, GROUP, OTHER_GROUP, SWITCH
 from linkgauge.view.alike import Kinds
 from linkgauge.view.results import Results, is_pair
 from linkgauge.view.row import Row
 from linkgauge.view.units import count_text, rate_text, size_text
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
 
 _SHOWN = 4
 DISTANCES = {SWITCH: "same switch", GROUP: "other switch", OTHER_GROUP: "other group"}
@@ -59,6 +66,28 @@ def between_lines(crossings: Iterable[Crossing]) -> list[str]:
     return lines
 
 
+def card_lines(results: Results) -> list[str]:
+    """Return which cards each device's messages went over, by transport, where nodes have several devices.
+
+    Of cases with one device on each node, whose bytes are its own.
+    """
+    places = Places(results.run.launches.to_pylist())
+    used: dict[str, dict[int, dict[str, None]]] = {}
+    for row in results.rows:
+        crossing = results.crossings.get((row["case_key"], row["launch"], row["repeat"], row["attempt"]))
+        there = places.of_row(row)
+        if crossing is None or crossing.went_by != NETWORK or len(nodes_of(there)) != len(set(there)):
+            continue
+        for place in set(there):
+            cards = used.setdefault(row["transport"], {}).setdefault(place.device, {})
+            cards.update(dict.fromkeys(crossing.rails_of.get(place.node, ())))
+    return [
+        f"cards by {transport}: {near_words({device: tuple(devices[device]) for device in sorted(devices)})}"
+        for transport, devices in used.items()
+        if len(devices) > 1
+    ]
+
+
 def class_lines(crossings: Iterable[Crossing]) -> list[str]:
     """Return in which cases service classes took effect, and why that is not proved of others."""
     groups: dict[tuple[str, Effect], int] = {}
@@ -69,6 +98,15 @@ def class_lines(crossings: Iterable[Crossing]) -> list[str]:
         f"service class {name}: {'proved' if effect.proved else 'not proved'} in {_cases(count)}, "
         f"{effect.words if effect.proved else f'since {effect.words}'}"
         for (name, effect), count in groups.items()
+    ]
+
+
+def gpudirect_lines(run: Run) -> list[str]:
+    """Return in which cases GPUDirect RDMA was as it was asked for, and why that is not proved of others."""
+    return [
+        f"GPUDirect RDMA {asked}: {'proved' if effect.proved else 'not proved'} in {_cases(count)}, "
+        f"{effect.words if effect.proved else f'since {effect.words}'}"
+        for (asked, effect), count in Counter(effects(run)).items()
     ]
 
 

@@ -9,7 +9,15 @@ from rich.text import Text
 
 from linkgauge.view.answer import first_answers
 from linkgauge.view.applications import application_tables
-from linkgauge.view.between import between_lines, class_lines, distance_lines, lost_line, places_line
+from linkgauge.view.between import (
+    between_lines,
+    card_lines,
+    class_lines,
+    distance_lines,
+    gpudirect_lines,
+    lost_line,
+    places_line,
+)
 from linkgauge.view.first import FirstLook
 from linkgauge.view.judged import findings_of
 from linkgauge.view.loads import interference_lines
@@ -55,7 +63,8 @@ def print_head(look: FirstLook, findings: Sequence[Any], console: Console, unit:
         console.print(Text(line, style="yellow"))
     places = places_line(look.results.kinds)
     crossings = look.results.crossings.values()
-    said = (*between_lines(crossings), *class_lines(crossings), *distance_lines(look.results, unit))
+    said = (*between_lines(crossings), *card_lines(look.results), *class_lines(crossings),
+            *gpudirect_lines(look.results.run), *distance_lines(look.results, unit))  # fmt: skip
     lost = lost_line(look.results.run.info)
     for line in (*(text for text in (places, lost) if text), *said):
         console.print(Text(line))

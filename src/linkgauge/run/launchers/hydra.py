@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
+from linkgauge.run.launchers.pbsdsh import remote_shell
 
 
 class Hydra(Launcher):
@@ -51,6 +52,9 @@ class Hydra(Launcher):
 
 
 def _placing(request: LaunchRequest) -> list[str]:
+    if not request.hosts:
+        return []
+    shell = remote_shell(request.folders)
+    by = [] if shell is None else ["-launcher", "ssh", "-launcher-exec", str(shell)]
     # The folder that this process starts it in is this node's alone.
-    on = ["-hosts", ",".join(request.hosts), "-ppn", str(request.ranks_on_each), "-wdir", "/"]
-    return on if request.hosts else []
+    return ["-hosts", ",".join(request.hosts), "-ppn", str(request.ranks_on_each), "-wdir", "/", *by]

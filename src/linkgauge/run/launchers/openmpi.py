@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
+from linkgauge.run.launchers.pbsdsh import remote_shell
 
 
 class OpenMpi(Launcher):
@@ -45,11 +46,16 @@ class OpenMpi(Launcher):
         return " ".join([cls.word, *(f"-x {name}={shlex.quote(value)}" for name, value in environment.items())])
 
     def environment(self, request: LaunchRequest) -> dict[str, str]:
-        """Return leave to run as root where that is asked, and the folders of sessions and of shared segments."""
+        """Return leave to run as root where that is asked, and the folders of sessions and of shared segments.
+
+        And how other nodes are reached where that is not by its own ways.
+        """
         values = {}
+        if request.hosts and (shell := remote_shell(request.folders)) is not None:
+            values |= {"OMPI_MCA_plm_rsh_agent": str(shell), "PRTE_MCA_plm_ssh_agent": str(shell)}
         if request.folders is not None:
             segments, temporary = str(request.folders.segments), str(request.folders.temporary)
-            values = {
+            values |= {
                 "OMPI_MCA_btl_vader_backing_directory": segments,
                 "OMPI_MCA_btl_sm_backing_directory": segments,
                 "OMPI_MCA_osc_sm_backing_directory": segments,

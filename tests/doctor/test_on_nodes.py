@@ -12,9 +12,11 @@ import pytest
 
 from cluster.cluster import Cluster, why_not
 from cluster.layout import Layout
+from linkgauge.doctor import on_nodes
 from linkgauge.doctor.on_nodes import compared
-from linkgauge.errors import UsageError
+from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.run import hosts as asked
+from run.test_launchers import fake_mpi
 
 
 def node(host: str, *, date: float = 0.0, status: str = "ok", **facts: str) -> dict[str, Any]:
@@ -40,6 +42,22 @@ def test_what_a_node_lacks_differs_and_alike_nodes_do_not() -> None:
     found = {one.name: one for one in compared([node("a"), node("b"), node("c", interface="up")])}
     assert found["interface"].found == (("ok", "none", ("a", "b")), ("ok", "up", ("c",)))
     assert not any(one.differs for one in compared([node("a"), node("b", date=0.5)]))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [({"host": 3}, r"what ranks said\[1\].host is 3"), ({"rows": [{}]}, "has no 'check'"),
+     ({"date": "x"}, "date is 'x'"),
+     ({"rows": [{**node("b")["rows"][0], "status": "fine"}]}, "status is 'fine'"),
+     ({"facts": {"a": 1}}, "facts.a is 1")],
+)  # fmt: skip
+def test_a_node_that_says_it_otherwise_is_told(
+    changed: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [node("a"), {**node("b"), **changed}]
+    monkeypatch.setattr(on_nodes, "words_of_ranks", lambda *_, **__: said)
+    with pytest.raises(EnvironmentLackingError, match=f"{words}.*same Linkgauge on all nodes"):
+        on_nodes.look_on_nodes(fake_mpi("hydra"), ("a", "b"), "host:2")
 
 
 def test_without_nodes_it_says_what_is_wrong() -> None:

@@ -15,12 +15,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, table, text
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.ratio import Ratio, ratio_of_pairs
 from linkgauge.peers.request import Request, Row
 from linkgauge.peers.theirs import Figures, Reasons, look_at_peer, measure_peer
 
 _ROUNDS = "rounds.json"
+_MOST_BYTES = 64 << 20
+_FIGURES = mapping(number(LEAST, MOST_NS))
+_ROUND = {"ours": _FIGURES, "theirs": _FIGURES, "ours_s": number(0.0), "theirs_s": number(0.0)}
+_STORED = table(
+    {"rounds": each(only(_ROUND, ("ours", "theirs"))), "left_out": mapping(text),
+     "peer_started_with": each(mapping(text))},
+    needed=("asked", "rounds", "left_out"),
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,17 +222,12 @@ def _stored(request: Request) -> tuple[list[Round], Reasons, list[dict[str, str]
     UsageError where it is of another comparison or of something else.
     """
     path = request.out / _ROUNDS
-    if not path.is_file():
+    if not os.path.lexists(path):
         if any(request.out.iterdir()):
             raise UsageError(f"'{request.out}' is not empty: expected a new folder, or one of this same comparison")
         _store(request, [], {}, [])
         return [], {}, []
-    try:
-        stored = json.loads(path.read_text())
-        rounds, left_out = [Round(**one) for one in stored["rounds"]], dict(stored["left_out"])
-        asked, started_with = stored["asked"], list(stored.get("peer_started_with", []))
-    except (ValueError, KeyError, TypeError) as broken:
-        raise UsageError(f"'{path}' does not hold rounds of a comparison: {broken}") from None
-    if asked != _asked(request):
+    stored = read_json(path, _MOST_BYTES, "rounds of a comparison", _STORED)
+    if stored["asked"] != _asked(request):
         raise UsageError(f"'{request.out}' holds another comparison: expected a new folder, or one of this same one")
-    return rounds, left_out, started_with
+    return [Round(**one) for one in stored["rounds"]], stored["left_out"], stored.get("peer_started_with", [])

@@ -120,24 +120,22 @@ def _sets_of(
 
 
 def _pairs(distinct: tuple[int, ...], subset: tuple[int, ...], which: str, per_node: int) -> Iterator[tuple[int, ...]]:
-    diagonal = [(device,) for device in distinct]
+    diagonal = ((device,) for device in distinct)
+    # Two ranks on one device are a pair; one alone is none, and its case is skipped with the reason.
+    of_root = [(distinct[0], other) for other in distinct[1:] or subset[1:2]]
+    first = (of_root or [subset])[0]
     if which == "diagonal":
         yield from diagonal
-        return
-    ordered = list(itertools.permutations(distinct, 2))
-    if len(distinct) == 1 and len(subset) > 1:
-        ordered = [(distinct[0], distinct[0])]  # two ranks on one device
-    if which == "first":
-        across = (pair for pair in ordered if pair[0] // per_node != pair[1] // per_node)
-        yield next(across, (ordered or diagonal)[0])
+    elif which == "first":
+        yield next((pair for pair in of_root if pair[0] // per_node != pair[1] // per_node), first)
     elif which == "nodes":
         yield from itertools.permutations(_first_of_nodes(distinct, per_node), 2)
         if distinct[0] // per_node == distinct[-1] // per_node:
-            yield (ordered or diagonal)[0]  # to be skipped with the reason
+            yield first
     elif which == "root":
-        yield from (pair for pair in ordered if pair[0] == distinct[0])
+        yield from of_root
     else:
-        yield from ordered
+        yield from itertools.permutations(distinct, 2) if distinct[1:] else of_root
         if which == "all":
             yield from diagonal
 

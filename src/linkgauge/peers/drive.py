@@ -123,8 +123,8 @@ def _look(request: Request, rows: Sequence[Row], tell: Callable[[str], None]) ->
     """Say once what is set for the peer to load our libraries, and why rows are left out."""
     launches, left_out = look_at_peer(request, rows)
     said = {one.said: {**one.environment, "why": one.said} for one in launches if one.said}
-    for text in (*said, *(f"left out: {reason}" for reason in dict.fromkeys(left_out.values()))):
-        tell(text)
+    for words in (*said, *(f"left out: {reason}" for reason in dict.fromkeys(left_out.values()))):
+        tell(words)
     return _Look(list(said.values()), left_out)
 
 

@@ -286,14 +286,14 @@ def _check(node: Node, devices: DeviceSet) -> None:
             )
 
 
-_NUMBERS = each(whole(0, 1 << 20))
+_NUMBERS, _CORES = each(whole(0, 1 << 20)), each(whole(0, 1 << 20), least=1)
 _PLACE = {"rank": whole(0, 1 << 20), "host": label, "node": label}
 _DEVICE = {"ordinal": whole(0, 1 << 20), "name": maybe(text), "numa_node": whole(-1), "free_bytes": whole()}
 _INTERFACE = {"name": label, "kind": label, "up": flag, "rate": whole(), "address": text, "driver": text}
 _NETWORK = {"interfaces": each(only(_INTERFACE, needed=_INTERFACE)), "rdma": each(text)}
 _FOUND = {
     "devices": each(table(_DEVICE, needed=("ordinal",))), "reason": text, "cores": whole(),
-    "near": mapping(_NUMBERS, parsed_by(int)), **dict.fromkeys(("allowed", "memory_nodes", "core_nodes"), _NUMBERS),
+    "near": mapping(_CORES, parsed_by(int)), "allowed": _CORES, "memory_nodes": _NUMBERS, "core_nodes": _NUMBERS,
     **dict.fromkeys(("host_free_bytes", "shm_free_bytes"), whole()),
 }  # fmt: skip
 _LATER = {"network": table(_NETWORK, needed=_NETWORK), "switch_address": text}

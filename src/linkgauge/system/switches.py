@@ -31,7 +31,7 @@ _EXPECTED = (
 _IB_NODE = re.compile(r'(Switch|Ca)\s+\d+\s+"([SH]-[0-9a-f]+)"')
 _IB_PORT = re.compile(r'\[\d+\]\s+"([SH]-[0-9a-f]+)"\[\d+\](?:\([0-9a-f]+\))?\s*(?:#\s*"\s*([^"\s]+))?')
 _RATE = units.quantity(units.RATE, *units.WITHIN[units.RATE])
-_MOST_SWITCHES = 32  # above one node: a fabric of 10^5 nodes has three or four
+MOST_SWITCHES = 32  # above one node: a fabric of 10^5 nodes has three or four
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,9 +100,9 @@ def of_text(text: str, source: str) -> Switches:
         raise UsageError(f"{source}: has control characters: {_EXPECTED}")
     found = _of_form(text, source)
     for node, names in found.above.items():
-        if len(names) > _MOST_SWITCHES or len({node, *names}) <= len(names):
+        if len(names) > MOST_SWITCHES or len({node, *names}) <= len(names):
             raise UsageError(
-                f"{source}: {len(names)} switches above {node[:60]}: expected {_MOST_SWITCHES} at most, each once"
+                f"{source}: {len(names)} switches above {node[:60]}: expected {MOST_SWITCHES} at most, each once"
             )
     return found
 
@@ -166,7 +166,7 @@ def of_slurm(text: str, source: str) -> Switches:
 def _upwards(name: str, parent: Mapping[str, str]) -> tuple[str, ...]:
     """The switch and those above it; of a circle, or of very many, as many as are refused."""
     found = [name]
-    while found[-1] in parent and len(found) <= _MOST_SWITCHES:
+    while found[-1] in parent and len(found) <= MOST_SWITCHES:
         found.append(parent[found[-1]])
     return tuple(found)
 

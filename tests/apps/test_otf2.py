@@ -177,6 +177,38 @@ def test_what_is_no_trace_is_one_line(
     assert len(error.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("event", "said", "expected"),
+    [
+        ("mpi_collective_end", {"root": 77, "size_sent": 64, "size_received": 64}, "with root 77"),
+        ("mpi_collective_end", {"root": 0, "size_sent": (1 << 64) - 1, "size_received": 0}, "sent is"),
+        (
+            "mpi_collective_end",
+            {"root": 0, "size_sent": 64, "size_received": 64, "communicator": "odd"},
+            "none of them",
+        ),
+        ("mpi_send", {"receiver": 1, "msg_length": (1 << 64) - 1, "msg_tag": 0}, "bytes is"),
+        ("mpi_send", {"receiver": 77, "msg_length": 8, "msg_tag": 0}, "expected the anchor file"),
+    ],
+)
+def test_what_no_program_does_is_one_line(
+    event: str, said: dict[str, Any], expected: str, otf2: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = Trace(otf2, tmp_path)
+    comm = getattr(trace, str(said.pop("communicator", "world")))
+    more = {"collective_op": trace.ops.BCAST} if "root" in said else {}
+    trace.inside(0, event, communicator=comm, **said, **more)
+    assert run_command(["convert", str(trace.closed())]) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert expected in error
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "traces.otf2")
+    assert run_command(["convert", str(tmp_path / "traces.otf2")]) == 2
+    assert "no regular file" in capsys.readouterr().err
+
+
 def test_a_trace_runs(otf2: Any, tmp_path: Path) -> None:
     trace = Trace(otf2, tmp_path)
     for rank in range(RANKS):

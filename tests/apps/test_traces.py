@@ -22,6 +22,13 @@ from linkgauge.model.shape import parsed_toml
 from tool_traces import PARAM, chakra, chakra_node, execution_nodes, kernel
 
 
+def nested(depth: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
 def written(folder: Path, name: str, content: object) -> Path:
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
@@ -126,7 +133,7 @@ def test_loops_are_the_same_steps(letters: list[str]) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ([1], "no trace: expected"), ({"nodes": 3}, "no trace: expected"), (b"[", "not valid JSON"),
+        ([1], "no trace: expected"), ({"nodes": 3}, "no trace: expected"), (b"[", "not JSON"),
         (b"\x1f\x8bxxxxxxxxxxxxxxxx", "damaged gzip"), (b"\xff" * 40, "no trace of Chakra"),
         (chakra(chakra_node(1, 7, comm_type=9))[:-1], "no trace of Chakra"), ([], "no communication in it"),
         (chakra(chakra_node(1, 7, comm_type=11)), "entry 1: comm_type 11"),
@@ -135,6 +142,16 @@ def test_loops_are_the_same_steps(letters: list[str]) -> None:
         ([{"comms": "all_reduce", "in_msg_size": 4, "dtype": "int", "global_ranks": [0, 1, 3], "world_size": 8}],
          "expected ranks at equal distances"),
         ([{"comms": "send", "in_msg_size": 4, "dtype": "int", "dst_rank": 1}], "expected a trace of each rank"),
+        ([{"comms": "send", "in_msg_size": 4, "dtype": "int", "dst_rank": 1 << 49}], "entry 0: rank 562949953421312"),
+        ([{"comms": "all_reduce", "in_msg_size": 4, "dtype": "int", "global_ranks": [-5, -3], "world_size": 8}],
+         "a group of ranks -5, -3"),
+        ([{"comms": "all_reduce", "in_msg_size": 4, "dtype": "int", "global_ranks": [0, 1 << 40], "world_size": 8}],
+         "rank 1099511627776"),
+        ({"nodes": [{"name": "record_param_comms", "inputs": nested(400)}]}, "no communication in it"),
+        (b"[" * 100_000, "nested"), (gzip.compress(b"[" + b"{}," * (1 << 25)), "values: expected a trace of fewer"),
+        # Attributes that are called as a node's own fields are none of them.
+        *((chakra(chakra_node(1, 7, **{name: 5}), chakra_node(2, 4, (1,), 3)), "no communication in it")
+          for name in ("id", "deps", "type", "us")),
     ],
 )  # fmt: skip
 def test_what_is_no_trace_is_told(

@@ -13,8 +13,9 @@ import pytest
 
 from cluster.cluster import Cluster, why_not
 from cluster.layout import Layout
+from linkgauge.doctor import on_nodes
 from linkgauge.doctor.on_nodes import compared, way_between
-from linkgauge.errors import UsageError
+from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.run import hosts as asked
 from linkgauge.run.interfaces import Interface, Network
 from run.test_launchers import fake_mpi
@@ -58,6 +59,22 @@ def test_the_interface_that_the_library_takes_is_named_and_a_bridge_of_container
     ((_, words, _),) = by_open_mpi.found
     assert "docker0 is no network: a bridge or tunnel of this node alone" in words
     assert "OMPI_MCA_btl_tcp_if_include" in by_open_mpi.remedy
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [({"host": 3}, r"what ranks said\[1\].host is 3"), ({"rows": [{}]}, "has no 'check'"),
+     ({"date": "x"}, "date is 'x'"),
+     ({"rows": [{**node("b")["rows"][0], "status": "fine"}]}, "status is 'fine'"),
+     ({"facts": {"a": 1}}, "facts.a is 1")],
+)  # fmt: skip
+def test_a_node_that_says_it_otherwise_is_told(
+    changed: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [node("a"), {**node("b"), **changed}]
+    monkeypatch.setattr(on_nodes, "words_of_ranks", lambda *_, **__: said)
+    with pytest.raises(EnvironmentLackingError, match=f"{words}.*same Linkgauge on all nodes"):
+        on_nodes.look_on_nodes(fake_mpi("hydra"), ("a", "b"), "host:2")
 
 
 def test_without_nodes_it_says_what_is_wrong() -> None:

@@ -52,6 +52,8 @@ def _mutators(target: str) -> Callable[[bytes, random.Random], bytes]:
         "run_folder": _part,
         "step_file": _toml,
         "trace": _json_or_bytes,
+        "search": _json,
+        "node_answers": _json,
     }.get(target, _log)
 
 

@@ -24,17 +24,23 @@ from types import SimpleNamespace
 from unittest import mock
 
 import tool_traces
+from cluster.layout import Layout
 from linkgauge.apps import catalogue, matching, program
 from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
 from linkgauge.apps.traces import convert
+from linkgauge.doctor import on_nodes
 from linkgauge.errors import LinkgaugeError
 from linkgauge.exchange.importers import Hints, import_files
+from linkgauge.model.shape import clean
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import PlannedLaunch, plan_run
 from linkgauge.plan.machine import PlanMachine
-from linkgauge.plan.plan_file import parse_plan, read_plan
+from linkgauge.plan.plan_file import parse_plan, read_plan, safe_variable
+from linkgauge.run import nodes
+from linkgauge.run.rank_words import shaped
 from linkgauge.run.stored_plan import FILE as PLAN_FILE
 from linkgauge.run.stored_plan import read_launches, unsafe_settings, write_launches
+from linkgauge.stats.distance import stored_switches
 from linkgauge.stats.summary import summarise
 from linkgauge.store import tables
 from linkgauge.store.folder import RunFolder
@@ -44,6 +50,8 @@ from linkgauge.system import amdsmi, catalog, dump, sysfs
 from linkgauge.system.discovery import discover
 from linkgauge.system.form import from_json
 from linkgauge.system.model import Node
+from linkgauge.system.switches import of_text
+from linkgauge.tune.proved import proved_in
 from recorded_machine import machine_of_all
 from synthetic import make_case, make_run
 
@@ -309,6 +317,48 @@ def trace(data: bytes) -> None:
             _on_ranks(step_file_of(document, "converted"))
 
 
+def fabric(data: bytes) -> None:
+    """A network's switches, in any of their forms: read, asked, stored and read again."""
+    with refusing():
+        found = of_text(data.decode(errors="replace"), "fuzzed")
+        names = list(itertools.islice(found.above, 8))
+        for a, b in itertools.product(names, names):
+            assert found.distance(a, b) == found.distance(b, a)
+            for link in found.way(a, b) or ():
+                found.rate(*link)
+        RunFolder.create(_empty("fabric"), {"switches": found.plain()}).close()
+        stored_switches(Run(_scratch() / "fabric").info)
+
+
+def search(data: bytes) -> None:
+    """What a search has proved: read, and put into words."""
+    folder = _empty("search")
+    (folder / "tuned").mkdir(parents=True)
+    (folder / "tuned" / "tuned.json").write_bytes(data)
+    with refusing():
+        for one in proved_in(folder):
+            assert all(safe_variable(*pair) for pair in one.exports)
+            assert clean(one.words) == one.words
+
+
+def node_answers(data: bytes) -> None:
+    """What the ranks on other nodes say, before a run and to the doctor."""
+    try:
+        said = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(said, list):
+        return
+    looked = shaped(said, nodes._said)
+    if not isinstance(looked, str) and not isinstance(found := nodes._nodes(looked, 2), str):
+        nodes.differences(found)
+        nodes.least(_MACHINE, found)
+        nodes.cores_there(found, "nearest", (0, 1), (0,))
+        json.dumps([node.plain() for node in found])
+    with mock.patch.object(on_nodes, "words_of_ranks", return_value=said), refusing():
+        on_nodes.look_on_nodes(SimpleNamespace(name="mpi"), ("a", "b"), "host:1")  # type: ignore[arg-type]
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     function.__name__: function
     for function in (
@@ -322,6 +372,9 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         amdsmi_answers,
         step_file,
         trace,
+        fabric,
+        search,
+        node_answers,
     )
 }
 
@@ -403,6 +456,27 @@ _AMDSMI = {
     "amdsmi_get_gpu_device_uuid": "c1ff740c-0000-1000-8000-000000000000",
     "amdsmi_get_gpu_vbios_info": {"version": "022.040", "part_number": "113-D65201-042"},
 }
+_LAYOUT = Layout(((2, 2), (1,)), rate=80e6, switch_rate=40e6, group_rate=20e6)
+_IB = """Switch\t36 "S-00"\t\t# "leaf" enhanced port 0 lid 3 lmc 0
+[1]\t"H-01"[1](2c903) \t\t# "n1 mlx5_0" lid 5 4xHDR
+[30]\t"S-f0"[1]\t\t# "spine" lid 9 4xHDR
+
+Switch\t36 "S-02"\t\t# "leaf" enhanced port 0 lid 4 lmc 0
+[1]\t"H-03"[1](2c904) \t\t# "n3 mlx5_0" lid 6 4xHDR
+[30]\t"S-f0"[2]\t\t# "spine" lid 9 4xHDR
+"""
+_PROVED = {"environment": {"UCX_RNDV_THRESH": "16384"}, "proved": True, "problem": "", "pairs": 14,
+           "change": {"share": -0.48, "low": -0.5, "high": -0.46}}  # fmt: skip
+_ROW = {"check": "cores", "status": "ok", "finding": "4 cores", "cost": "", "remedy": "", "what": "x"}
+
+
+def _answers() -> Iterator[bytes]:
+    told = {"date": 1.5, "rows": [_ROW], "facts": {"system": "Linux 6"}}  # to the doctor; the rest is for a run
+    said = [{"rank": rank, "host": host, "node": host, **nodes._look("host", 1), **told}
+            for rank, host in enumerate(("a", "b"))]  # fmt: skip
+    yield json.dumps(said).encode()
+
+
 _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "plan": _plan_seeds,
     "system": _system_seeds,
@@ -413,5 +487,8 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "amdsmi_answers": lambda: iter([json.dumps(_AMDSMI).encode()]),
     "step_file": lambda: _texts(PACKAGE / "applications"),
     "trace": lambda: iter(tool_traces.seeds()),
+    "fabric": lambda: (text.encode() for text in (_LAYOUT.topology_conf(), _LAYOUT.fabric_file(), _IB)),
+    "search": lambda: iter([json.dumps({"subject": "mpi allreduce", "confirmed": [_PROVED] * 2}).encode()]),
+    "node_answers": _answers,
     "imported_log": lambda: _texts(HERE.parent / "store" / "logs"),
 }

@@ -2,11 +2,11 @@
 
     python tests/fuzz/whole.py --count 10000 --seed 1       # as many inputs, each by every command
 
-An input is a run folder, or a plan, a system, a recorded machine, rules or a baseline beside a sound one. Each column,
-key and JSON text is changed by its type: values at and beyond its ends, other words that are known, hostile texts,
-null, another type, twice, not there. Every command must end with status 0, 1, 2, 3 or 5, with one line where it is 2 or
-5, within MOST_S of the processor and MOST_BYTES. An input is the same at every call with its number; what breaks a
-reader prints it.
+An input is a run folder, or a plan, a system, a recorded machine, rules, a baseline, a network's switches, a search, a
+step file, a trace or a log beside a sound one. Each column, key and JSON text is changed by its type: values at and
+beyond its ends, other words that are known, hostile texts, null, another type, twice, not there. Every command must
+end with status 0, 1, 2, 3 or 5, with one line where it is 2 or 5, within MOST_S of the processor and MOST_BYTES. An
+input is the same at every call with its number; what breaks a reader prints it.
 """
 
 from __future__ import annotations
@@ -91,12 +91,18 @@ def sound() -> tuple[Path, ...]:
     skipped = [(make_case("kernel", "allreduce", 8), "no kernel")]
     info = {"system": data, "devices": {"kind": "cuda", "ordinals": [0, 1, 2, 3], "infos": [{"uuid": "x"}] * 4},
             "mpi": {"MPICH": {"library": "x"}}, "relaunched": {"1": 0}}  # fmt: skip
+    between = {
+        "switches": {"source": "net.txt", "above": {"one": ["s0", "core"], "two": ["s1", "core"]},
+                     "rates": {"one": 1e9, "s0": 5e9}},
+        "nodes_left_out": {"three": "no route"}, "asked": {"every_s": 300, "class_weights": {"0": 1.0, "3": 3.0}},
+        "resumed": ["2026-01-01T00:00:00+00:00"], "start": "2026-01-01T00:00:00+00:00", "settings": {"NCCL_ALGO": "x"},
+    }  # fmt: skip
     made = [
         make_run(
             scratch() / "a", cases=many, samples=8, info=info, skipped=skipped, observations=_OBSERVED, launches=mpis
         ),
         make_run(scratch() / "b", cases=pair_cases("unidirectional", 1 << 20) + many[:6], samples=12, info=info),
-        make_run(scratch() / "c", cases=many[:9], samples=8, hosts=["one", "one", "two", "two"]),
+        make_run(scratch() / "c", cases=many[:9], samples=8, info=between, hosts=["one", "one", "two", "two"]),
         make_run(scratch() / "d", cases=many[:9], samples=8, info=info, compact=False, observations=_OBSERVED),
     ]
     return tuple(made)
@@ -320,17 +326,32 @@ def _machine(generator: random.Random, path: Path) -> str:
 
 
 @functools.cache
-def _plans() -> list[bytes]:
+def _seeds_of(target: str) -> list[bytes]:
     from fuzz.targets import seeds
 
-    return [seed for seed in seeds("plan") if len(seed) < 3000]
+    return [seed for seed in seeds(target) if len(seed) < 3000 or target != "plan"]
 
 
 @functools.cache
-def _systems() -> list[bytes]:
-    from fuzz.targets import seeds
+def _search() -> Path:
+    """A sound search's folder."""
+    (scratch() / "search" / "tuned").mkdir(parents=True)
+    (scratch() / "search" / "tuned" / "tuned.json").write_bytes(_seeds_of("search")[0])
+    return scratch() / "search"
 
-    return seeds("system")
+
+# What came after the folders: the file's name, and the commands that read it.
+_LATER = {
+    "fabric": ("net.txt", (
+        "run --dry-run --devices host:2 --hosts n1,n3 --fabric {path} --transport mpi --pattern pingpong --size 8",)),
+    "search": ("tuned/tuned.json", ("advise {folder}", "advise {folder} --json", "advise {run} --tuned {folder}")),
+    "application": ("app.toml", (
+        "run --dry-run --devices host:2 --threads --transport copy_engine --app {path}",
+        "predict {path} --system hgx-h100-4", "convert {path} --ranks 2 --chakra {out}")),
+    "trace": ("trace.0.json", ("convert {path}", "convert {path} {path} -o {out}")),
+    "log": ("a.log", ("import {path} -o {out}/1",
+                      "import {path} -o {out}/2 --ranks 4 --pattern allreduce --transport mpi --size 1KiB")),
+}  # fmt: skip
 
 
 # --- commands --------------------------------------------------------------------------------------------------------
@@ -381,18 +402,33 @@ def commands_of_folder(generator: random.Random, path: Path, out: Path) -> Itera
     yield ["expect", run]
     yield ["reproduce", "sc24:3", "--of", run]
     yield ["run", "--from", run, "--dry-run", "--devices", "host:2"]
+    yield ["check", run, good, run, "--page", str(out / "page.html")]
+    yield ["advise", run, "--tuned", str(_search())]
+    yield ["predict", generator.choice(("llh", "tensor_parallel", "kv_cache")), "--from", run]
 
 
 def commands_of_file(generator: random.Random, out: Path) -> tuple[str, list[list[str]]]:
     """A plan, a system, rules or a baseline, mutated, and the commands that read it."""
-    kind = generator.choice(("plan", "system", "rules", "baseline", "resume", "machine"))
+    kind = generator.choice(("plan", "system", "rules", "baseline", "resume", "machine", *_LATER))
     run = str(sound()[0])
+    if kind in _LATER:
+        name, commands = _LATER[kind]
+        target = {"application": "step_file", "log": "imported_log"}.get(kind, kind)
+        path = out / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(hostile.mutant(target, generator.choice(_seeds_of(target)), generator))
+        made = out / f"made-{kind}"
+        shutil.rmtree(made, ignore_errors=True)
+        return kind, [
+            [word.format(path=path, folder=path.parents[1], run=run, out=made) for word in words.split(" ")]
+            for words in commands
+        ]
     if kind == "plan":
         path = out / "plan.toml"
-        path.write_bytes(hostile.mutant("plan", generator.choice(_plans()), generator))
+        path.write_bytes(hostile.mutant("plan", generator.choice(_seeds_of("plan")), generator))
         return kind, [["run", "--plan", str(path), "--dry-run", "--devices", "host:2"]]
     if kind == "system":
-        data = hostile.mutant("system", generator.choice(_systems()), generator)
+        data = hostile.mutant("system", generator.choice(_seeds_of("system")), generator)
         path = out / ("system.json" if data.lstrip()[:1] == b"{" else "system.toml")
         path.write_bytes(data)
         system = str(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -524,6 +525,27 @@ def test_a_comparison_that_was_ended_goes_on_from_its_rounds(tmp_path: Path, mon
     (tmp_path / "full" / "thesis.tex").touch()
     with pytest.raises(UsageError, match="is not empty"):
         alternate(request_of("nccl-tests", tmp_path, tmp_path / "full"), lambda text: None)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    ["[", "[]", "{}", '{"asked": {}, "rounds": [{"ours": {"a": "x"}, "theirs": {}}], "left_out": {}}',
+     '{"asked": {}, "rounds": [{"ours": {"a": 0}, "theirs": {}}], "left_out": {}}',
+     '{"asked": {}, "rounds": [{"ours": {}, "theirs": {}, "more": 1}], "left_out": {}}', "[" * 100_000],
+)  # fmt: skip
+def test_what_no_comparison_writes_is_refused(stored: str, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "rounds.json").write_text(stored)
+    with pytest.raises(UsageError, match=r"rounds\.json: .*"):
+        alternate(
+            request_of("nccl-tests", tmp_path, tmp_path / "out", "all_reduce_perf", sizes=(8,)), lambda text: None
+        )
+    (tmp_path / "out" / "rounds.json").unlink()
+    os.mkfifo(tmp_path / "out" / "rounds.json")
+    with pytest.raises(UsageError, match="no regular file"):
+        alternate(
+            request_of("nccl-tests", tmp_path, tmp_path / "out", "all_reduce_perf", sizes=(8,)), lambda text: None
+        )
 
 
 def test_no_round_begins_that_would_end_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

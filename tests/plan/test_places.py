@@ -82,7 +82,9 @@ def test_a_case_on_the_first_node_alone_is_the_one_of_a_run_on_one_node() -> Non
 @pytest.mark.parametrize(
     ("pairs", "expected"),
     [("first", [(0, 2)]), ("nodes", [(0, 2), (0, 4), (2, 0), (2, 4), (4, 0), (4, 2)]),
-     ("root", [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5)])],
+     ("root", [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5)]),
+     ("ordered", [*itertools.permutations(range(6), 2)]),
+     ("all", [*itertools.permutations(range(6), 2), *((place,) for place in range(6))])],
 )  # fmt: skip
 def test_pairs_between_nodes(pairs: str, expected: list[tuple[int, int]]) -> None:
     found = cases_of(f'transport="mpi"\npattern="pingpong"\nsize="8"\npairs="{pairs}"', 3, 2)

@@ -39,7 +39,10 @@ def test_lists_of_hosts(text: str, expected: list[str]) -> None:
     assert host_names(text) == expected
 
 
-@pytest.mark.parametrize("text", ["a,,b", "a b", "n[1-", "n[]", "n[a-b]", "-x,y", "a;rm", "n[1-999999999]", "$(x)"])
+@pytest.mark.parametrize(
+    "text", ["a,,b", "a b", "n[1-", "n[]", "n[a-b]", "-x,y", "a;rm", "n[1-999999999]", "$(x)", "n[3-1]",
+             "n" + "[0-999999999]" * 1000, "n" + "[1-0][0-999999999]" * 1000],
+)  # fmt: skip
 def test_what_is_no_list_of_hosts_is_one_line(text: str) -> None:
     with pytest.raises(UsageError, match="expected"):
         host_names(text)

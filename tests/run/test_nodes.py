@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -188,3 +189,18 @@ def test_the_command_ends_with_status_5_before_anything_is_measured(
     assert "nodes differ: a: 2 devices" in differ
     assert "node b has no host device 1: it has 0;" in last
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [({"cores": "8"}, r"what ranks said\[\d\].cores is '8'"), ({"near": {"x": [0]}}, "near"), ({"near": []}, "near"),
+     ({"devices": [{}]}, "has no 'ordinal'"), ({"allowed": [-1]}, "allowed"), ({"node": None}, "node is None"),
+     ({"network": {"interfaces": [{"name": "a"}], "rdma": []}}, "network.interfaces")],
+)  # fmt: skip
+def test_a_rank_that_says_it_otherwise_fails_the_look(
+    changed: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, told = on(monkeypatch, [look("n1"), look("n2") | changed])
+    assert known.of(fake_mpi("hydra"), 4, ()) == ()
+    (said,) = told
+    assert re.search(f"{words}.*same Linkgauge on all nodes", said)

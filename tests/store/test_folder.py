@@ -164,12 +164,12 @@ def test_update_info_is_seen_by_readers(tmp_path: Path) -> None:
     [
         ("", "not JSON"),
         ("[]", "object or table"),
-        ("{}", "not that of a Linkgauge run"),
+        ("{}", "has no 'format'"),
         ("[" * 100_000, "nested more than"),
         ('{"format":"linkgauge-run","format_version":99}', "format 99"),
-        ('{"format":"linkgauge-run","format_version":0}', "format 0"),
-        ('{"format":"linkgauge-run","format_version":"1"}', "not that of"),
-        ('{"format":"linkgauge-run","format_version":true}', "not that of"),
+        ('{"format":"linkgauge-run","format_version":0}', "format_version is 0"),
+        ('{"format":"linkgauge-run","format_version":"1"}', "format_version is '1'"),
+        ('{"format":"linkgauge-run","format_version":true}', "format_version is True"),
     ],
 )
 def test_a_wrong_run_json_is_named(tmp_path: Path, text: str, said: str) -> None:

@@ -77,12 +77,48 @@ def test_ways_go_up_to_the_first_switch_above_both_and_rates_are_of_links_upward
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("n0=fast s0", "no quantity"), ("n0=0Gb/s s0", "expected NAME=RATE"), ("n0 =1Gb/s", "expected NAME=RATE"),
+    [("n0=fast s0", "no quantity"), ("n0=0Gb/s s0", "beyond any machine"), ("n0 =1Gb/s", "expected NAME=RATE"),
      ("a s0=1Gb/s\nb s0=2Gb/s", "s0 has two rates"), ("a s0=5", "unknown unit")],
 )  # fmt: skip
 def test_rates_that_are_none_are_one_line(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         of_text(text, "by hand")
+
+
+CHAIN = "".join(f"SwitchName=s{level + 1} Switches=s{level}\n" for level in range(30_000))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("n0 " + " ".join(f"s{level}" for level in range(100_000)), "100000 switches above n0: expected 32"),
+        ("SwitchName=s0 Nodes=n0\n" + CHAIN, "33 switches above n0"),
+        ("SwitchName=s0 Switches=s1\nSwitchName=s1 Switches=s0\nSwitchName=s1 Nodes=n0\n", "switches above n0"),
+        ("n0 s0\nn1 s0 s1 s0", "3 switches above n1: .* each once"), ("n0 n0", "above n0"),
+        ("SwitchName=s0 Nodes=n[0-131071]\n" * 100_000, "more than 131072 nodes"),
+        ("".join(f"SwitchName=s{part} Nodes=n{part}x[0-131071]\n" for part in range(1000)), "more than 131072 nodes"),
+        ("SwitchName=s0 Nodes=n" + "[0-999999999]" * 100_000, "x.txt: .* more than 131072 hosts"),
+        ("SwitchName=s0 Nodes=n" + "[9-0][0-999999999]" * 100_000, "x.txt: .* no range"),
+        ("\n".join(f"n{number} s{number % 9}" for number in range(200_000)), "more than 131072 nodes"),
+        ("n0 \x1b[31ms0", "control characters"), ("n0 s0\x00", "control characters"),
+        ("n0 \u202es0", "control characters"),
+        ('Switch 36 "S-1"\n[1] "H-1"[1](1) # " "\n', "names no host"),
+    ],
+    ids=range(14),
+)  # fmt: skip
+def test_a_strangers_network_ends_at_once_in_one_line(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as raised:
+        of_text(text, "x.txt")
+    assert len(str(raised.value)) < 400
+
+
+def test_a_large_fabric_of_leaves_joined_at_random_is_read_at_once() -> None:
+    draw = random.Random(1)
+    lines = []
+    for leaf in range(20_000):
+        spines = [f'[{port}] "S-{draw.randrange(20_000):x}"[1] # "y"' for port in (2, 3, 4)]
+        lines += [f'Switch 36 "S-{leaf:x}" # "x"', f'[1] "H-{leaf:x}"[1](1) # "n{leaf} mlx5_0"', *spines]
+    assert len(of_text("\n".join(lines), "ib.txt").above) == 20_000
 
 
 def ib(layout: Layout) -> str:

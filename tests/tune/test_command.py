@@ -132,8 +132,14 @@ def test_what_a_search_proved_is_advised_alone_and_beside_a_run(
 
 
 @pytest.mark.parametrize(
-    "changed", [{"change": {"share": "x"}}, {"pairs": -1}, {"environment": {"A": 3}}, {"proved": 1}]
-)
+    "changed",
+    [
+        {"change": {"share": "x"}}, {"pairs": -1}, {"environment": {"A": 3}}, {"proved": 1},
+        # What a user is told to export is what a plan may set: tuning variables, without paths.
+        *({"environment": found} for found in ({"LD_PRELOAD": "evil.so"}, {"UCX_TLS": "/tmp/x"}, {"X;rm": "1"},
+                                               {"NCCL_COMM_ID": "host:1"}, {"UCX_TLS": "tcp\x1b[31m"})),
+    ],
+)  # fmt: skip
 def test_a_strangers_search_is_refused_with_the_place(
     changed: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,6 +147,11 @@ def test_a_strangers_search_is_refused_with_the_place(
     error = capsys.readouterr().err
     assert "tuned.json: confirmed[0]" in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_what_is_advised_is_quoted_for_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run_command(["advise", str(_search(tmp_path / "search", environment={"UCX_TLS": "a;b $(c)"}))]) == 0
+    assert "export UCX_TLS='a;b $(c)': -48 %" in capsys.readouterr().out
 
 
 def test_a_folder_without_a_search_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

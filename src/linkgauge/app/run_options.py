@@ -154,11 +154,13 @@ def asked_class_weights(text: str) -> dict[str, float]:
     """Weights by service class of a flag's text, `0=1,3=3`. UsageError naming the flag."""
     found: dict[str, float] = {}
     for part in text.split(","):
-        name, _, weight = part.partition("=")
+        name, _, weight = (word.strip() for word in part.partition("="))
         try:
-            found[name.strip()] = float(weight)
+            if name in found:
+                raise ValueError("twice")
+            found[name] = float(weight)
         except ValueError:
-            raise UsageError(f"--class-weights '{text}': expected a class and its weight, as in 0=1,3=3") from None
+            raise UsageError(f"--class-weights '{text}': expected classes, each once, and weights: 0=1,3=3") from None
     return class_weights(found, "--class-weights")
 
 

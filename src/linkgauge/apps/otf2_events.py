@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 ABSENT, WRONG = 3, 4  # how it ends without the package otf2, and with what is no trace
-_MOST_EVENTS = 20_000_000
+_MOST_EVENTS = 5_000_000  # each takes a few hundred bytes once it is a step
 _MESSAGES = {"MpiSend": "send", "MpiIsend": "send", "MpiRecv": "receive"}
 _REQUESTS = {"MpiIrecvRequest": "MpiIrecv", "NonBlockingCollectiveRequest": "NonBlockingCollectiveComplete"}
 

@@ -18,8 +18,9 @@ from typing import Any
 
 from linkgauge.apps.otf2_events import ABSENT, WRONG
 from linkgauge.apps.trace_formats import sub_group
-from linkgauge.apps.trace_steps import RankSteps
+from linkgauge.apps.trace_steps import MOST_RANKS, RankSteps
 from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.files import open_regular
 
 SUFFIX = ".otf2"
 _PATIENCE_S = 600
@@ -35,6 +36,7 @@ def ranks_of(path: Path, lost: Counter[str]) -> list[RankSteps]:
         EnvironmentLackingError: the package otf2 is not here.
         UsageError: the file is no trace of MPI, or cannot be read within ten minutes.
     """
+    open_regular(path, "the anchor file of an OTF2 trace").close()  # OTF2 waits for a pipe
     with tempfile.TemporaryFile() as said:
         try:
             done = subprocess.run([sys.executable, str(_READER), str(path)], stdout=said, stderr=subprocess.PIPE,
@@ -51,6 +53,8 @@ def ranks_of(path: Path, lost: Counter[str]) -> list[RankSteps]:
         said.seek(0)
         lines = map(json.loads, said)
         head = next(lines)
+        if head["ranks"] > MOST_RANKS:
+            raise UsageError(f"{path}: {head['ranks']} ranks: expected at most {MOST_RANKS}")
         ranks = [RankSteps(f"{path}: rank {rank}", lost) for rank in range(head["ranks"])]
         _fill(ranks, lines, lost)
     return ranks
@@ -68,7 +72,7 @@ def _fill(ranks: Sequence[RankSteps], events: Iterable[Told], lost: Counter[str]
         elif what == "leave":
             left[told["rank"]] = told["ns"]
         elif what in ("send", "receive"):
-            rank.message(what, told["peer"], told["bytes"])
+            rank.message(what, told["peer"], rank.whole(told, "bytes"))
             if not told["begun"]:
                 rank.wait()
         elif what == "wait":
@@ -81,9 +85,11 @@ def _collective(rank: RankSteps, told: Told, of_all: int, lost: Counter[str]) ->
     name, members = str(told["what"]), told["members"]
     if any(word in name for word in _NO_PATTERN):
         return
-    sent, received, n = told["sent"], told["received"], len(members)
-    largest = max(sent, received)
+    n = len(members)
+    largest = max(rank.whole(told, "sent"), rank.whole(told, "received"))
     rooted = name in ("bcast", "gather", "gatherv", "scatter", "scatterv", "reduce")
+    if told["rank"] not in members or (rooted and not 0 <= told["root"] < n):
+        raise rank.fail(f"a {name} of {n} ranks from one that is none of them, or with root {told['root']}")
     root = members[told["root"]] if rooted else 0
     at_root = rooted and root == told["rank"]
     block = largest // n if at_root or not rooted else largest

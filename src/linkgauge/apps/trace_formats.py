@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,8 +19,10 @@ from typing import Any
 from linkgauge.apps.trace_steps import NOTHING, Group, RankSteps, follow
 from linkgauge.errors import UsageError
 from linkgauge.files import read_file
+from linkgauge.model.shape import DEEPEST, as_it_is, parsed
 
 MOST_BYTES = 1 << 30  # of a trace, unpacked
+_MOST_VALUES = 1 << 25  # of JSON: each takes 60 B and more of memory, two of the file
 _LATEST_US = 1e17  # profiles count from 1970 or later
 _ELEMENT_BYTES = {
     "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "half": 2, "float16": 2, "bfloat16": 2, "short": 2,
@@ -54,10 +55,9 @@ def read(path: Path, rank: RankSteps) -> str:
     if content.lstrip()[:1] not in (b"[", b"{"):
         _of_chakra(_messages(content, path), rank)
         return "Chakra"
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        raise UsageError(f"{path}: not valid JSON: expected a trace of PARAM or PyTorch") from None
+    if sum(map(content.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+        raise UsageError(f"{path}: more than {_MOST_VALUES} values: expected a trace of fewer iterations")
+    document = parsed(content, as_it_is, str(path))
     if isinstance(document, list) and all(isinstance(one, dict) for one in document):
         _of_param(document, rank)
         return "PARAM"
@@ -103,7 +103,7 @@ def _list_of_numbers(value: object) -> list[int]:
             value = ast.literal_eval(value) if len(value) < 1 << 16 else []
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             return []
-    return [one for one in value if isinstance(one, int)] if isinstance(value, list) else []
+    return [one for one in value if type(one) is int] if isinstance(value, list) else []
 
 
 def _group_of(ranks: Sequence[int]) -> Group | None:
@@ -119,7 +119,7 @@ def sub_group(rank: RankSteps, ranks: Sequence[int], of_all: int) -> Group | Non
     if not ranks or (of_all and len(ranks) >= of_all):
         return None
     group = _group_of(sorted(ranks))
-    if group is None:
+    if group is None or group[0] < 0:
         raise rank.fail(f"a group of ranks {', '.join(map(str, ranks[:8]))}: expected ranks at equal distances")
     return group
 
@@ -212,13 +212,13 @@ def _values(node: Entry, end: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _tensor_bytes(value: object) -> int:
+def _tensor_bytes(value: object, deepest: int = DEEPEST) -> int:
     """Bytes of the tensors in nested lists: [id, storage, offset, elements, bytes of one, device]."""
-    if not isinstance(value, list):
+    if not isinstance(value, list) or not deepest:
         return 0
     if len(value) == 6 and isinstance(value[5], str) and all(isinstance(one, int) for one in value[:5]):
         return max(0, int(value[3])) * max(0, int(value[4]))
-    return sum(_tensor_bytes(one) for one in value if isinstance(one, list))
+    return sum(_tensor_bytes(one, deepest - 1) for one in value)
 
 
 def _argument(rank: RankSteps, node: Entry, name: str, default: int | None = None) -> int:
@@ -350,7 +350,10 @@ def _node(data: bytes) -> dict[str, Any]:
             name = fields.get(1, b"")
             held = next((v for k, v in fields.items() if k > 2), 0)
             if isinstance(name, bytes):
-                node[name.decode(errors="replace")] = held if isinstance(held, int) else held.decode(errors="replace")
+                # An attribute that is called as a field is not that field.
+                node.setdefault(
+                    name.decode(errors="replace"), held if isinstance(held, int) else held.decode(errors="replace")
+                )
     return node
 
 

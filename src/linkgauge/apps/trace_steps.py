@@ -27,6 +27,9 @@ _PATTERNS = {
 }  # fmt: skip
 NOTHING = ("init", "batchisendirecv", "coalescedbegin", "coalescedend", "startcoalescing", "endcoalescing")
 _LONGEST_LOOP = 512
+MOST_RANKS = 4096
+"""Of traces: each has a file, or its part of one. A trace may name more, as far as devices are numbered."""
+_MOST_NAMED = 1 << 20
 Group = tuple[int, int, int]
 """Ranks at equal distances: the first, how far apart, and how many."""
 Steps = list[dict[str, Any]]
@@ -76,10 +79,15 @@ class RankSteps:
             self.steps.append({"wait": True})
             self._under_way = False
 
+    def _names(self, rank: int) -> None:
+        if rank >= _MOST_NAMED:
+            raise self.fail(f"rank {rank}: expected one below {_MOST_NAMED}")
+        self.peers = True
+        self.most_ranks = max(self.most_ranks, rank + 1)
+
     def message(self, verb: str, peer: int, size: int) -> None:
         """A message of so many bytes, which is then under way."""
-        self.peers = True
-        self.most_ranks = max(self.most_ranks, peer + 1)
+        self._names(peer)
         if size:
             self.steps.append({verb: peer, "bytes": size})
             self._under_way = True
@@ -110,14 +118,12 @@ class RankSteps:
             if PATTERNS[pattern].rooted:
                 step["root"] = root
                 if root:
-                    self.peers = True
-                    self.most_ranks = max(self.most_ranks, root + 1)
+                    self._names(root)
             if begun:
                 step["begun"] = self._under_way = True
         if group is not None:
             step["group"] = _group_formula(*group)
-            self.peers = True
-            self.most_ranks = max(self.most_ranks, group[0] + (group[2] - 1) * group[1] + 1)
+            self._names(group[0] + (group[2] - 1) * group[1])
         self.steps.append(step)
 
     def _bytes(self, pattern: str, size: int, group: Group | None) -> Any:

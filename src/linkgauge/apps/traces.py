@@ -15,10 +15,8 @@ from typing import Any
 from linkgauge.apps import nsight
 from linkgauge.apps.otf2_trace import SUFFIX, ranks_of
 from linkgauge.apps.trace_formats import NOT_IN, read
-from linkgauge.apps.trace_steps import RankSteps, Steps, looped
+from linkgauge.apps.trace_steps import MOST_RANKS, RankSteps, Steps, looped
 from linkgauge.errors import UsageError
-
-_MOST_RANKS = 4096
 
 
 def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
@@ -28,8 +26,8 @@ def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
         UsageError: a file cannot be read or is no trace, or one file names ranks that it cannot speak for.
     """
     lost: Counter[str] = Counter()
-    if len(paths) > _MOST_RANKS:
-        raise UsageError(f"{len(paths)} traces: expected at most {_MOST_RANKS}")
+    if len(paths) > MOST_RANKS:
+        raise UsageError(f"{len(paths)} traces: expected at most {MOST_RANKS}")
     ranks, kinds = _read(paths, lost)
     for rank in ranks:
         rank.wait()

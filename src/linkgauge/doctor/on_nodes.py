@@ -17,15 +17,18 @@ from typing import Any
 from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING, as_row, run_checks
 from linkgauge.doctor.readers import Readers
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.model.shape import each, label, mapping, number, one_of, table, text
 from linkgauge.run.devices import find_devices
 from linkgauge.run.info import machine, settings_of
 from linkgauge.run.interfaces import REMEDY, Interface, Network, chosen, network, wrong_choices
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import remove_elsewhere
-from linkgauge.run.rank_words import say, words_of_ranks
+from linkgauge.run.rank_words import say, shaped, words_of_ranks
 
 _TIMEOUT_S = 180
 _GRAVE = {FAILING: 0, WARNING: 1, NOT_CHECKED: 2, OK: 3}
+_ROW = {"check": label, "status": one_of(tuple(_GRAVE)), **dict.fromkeys(("finding", "cost", "remedy"), text)}
+_SAID = {"host": label, "date": number(), "rows": each(table(_ROW, needed=_ROW)), "facts": mapping(text)}
 _CLOCK_S = 1.0  # two nodes' dates that differ by less are alike: ranks do not look at one moment
 
 
@@ -53,7 +56,8 @@ def look_on_nodes(
 ) -> list[OnNodes]:
     """All checks and facts of these nodes. EnvironmentLackingError where one cannot be looked at."""
     command = [sys.executable, "-m", "linkgauge.doctor.on_nodes", devices, mpi.name]
-    said = words_of_ranks(mpi, len(hosts), command, launcher_args, timeout_s=_TIMEOUT_S, hosts=hosts)
+    words = words_of_ranks(mpi, len(hosts), command, launcher_args, timeout_s=_TIMEOUT_S, hosts=hosts)
+    said = shaped(words, table(_SAID, needed=_SAID))
     if isinstance(said, str):
         raise EnvironmentLackingError(f"the doctor cannot be started on {len(hosts)} nodes: {said}")
     if len({one["host"] for one in said}) < len(hosts):
@@ -81,14 +85,14 @@ def way_between(mpi: MpiInstallation, nodes: Mapping[str, Network]) -> OnNodes:
 def compared(said: Sequence[Mapping[str, Any]]) -> list[OnNodes]:
     """What nodes have said of themselves, thing by thing: `host`, `rows` of checks, `facts`, and `date` in seconds."""
     things: dict[str, list[tuple[str, str, str, str, str]]] = {}
-    for node in sorted(said, key=lambda node: str(node["host"])):
-        host = str(node["host"])
+    for node in sorted(said, key=lambda node: node["host"]):
+        host = node["host"]
         for name, value in node["facts"].items():
-            things.setdefault(name, []).append((OK, str(value), host, "", ""))
+            things.setdefault(name, []).append((OK, value, host, "", ""))
         for row in node["rows"]:
             told = (row["status"], row["finding"], host, row["cost"], row["remedy"])
-            things.setdefault(str(row["check"]).replace("_", " "), []).append(told)
-    found = [_joined(name, told, {str(node["host"]) for node in said}) for name, told in things.items()]
+            things.setdefault(row["check"].replace("_", " "), []).append(told)
+    found = [_joined(name, told, {node["host"] for node in said}) for name, told in things.items()]
     return [*found, _dates(said)]
 
 
@@ -106,7 +110,7 @@ def _joined(name: str, told: Sequence[tuple[str, str, str, str, str]], hosts: se
 
 def _dates(said: Sequence[Mapping[str, Any]]) -> OnNodes:
     """How far the nodes' dates lie apart, as far as they were asked at one moment."""
-    dates = sorted((float(node["date"]), str(node["host"])) for node in said)
+    dates = sorted((node["date"], node["host"]) for node in said)
     middle = dates[len(dates) // 2][0]
     alike = tuple(host for date, host in dates if abs(date - middle) <= _CLOCK_S)
     apart = [(OK, f"{date - middle:+.1f} s from most", (host,)) for date, host in dates if host not in alike]

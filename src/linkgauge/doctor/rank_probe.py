@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from linkgauge.model.shape import each, whole
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.rank_words import words_of_ranks
+from linkgauge.run.rank_words import shaped, words_of_ranks
 
 _PROGRAM = (
     "import mpi4py; mpi4py.rc.thread_level = 'funneled'\n"
@@ -17,5 +18,5 @@ _PROGRAM = (
 
 def probe_ranks(mpi: MpiInstallation, ranks: int = 2) -> list[tuple[int, int]] | str:
     """(rank, size) of each rank, or in one sentence why they could not be started."""
-    said = words_of_ranks(mpi, ranks, [sys.executable, "-c", _PROGRAM])
-    return said if isinstance(said, str) else sorted((int(rank), int(size)) for rank, size in said)
+    said = shaped(words_of_ranks(mpi, ranks, [sys.executable, "-c", _PROGRAM]), each(whole(), 2, 2))
+    return said if isinstance(said, str) else sorted(map(tuple, said))

@@ -268,7 +268,12 @@ _CORES_EXPECTED = "cores such as 0-3,8"
 def _cores(item: Any) -> tuple[Value, ...]:
     """A list of cores, as text; which are there is for the core to say."""
     text = str(item) if type(item) is int else item
-    if not isinstance(text, str) or len(text) > 1 << 12 or not re.fullmatch(r"(\d{1,5}(-\d{1,5})?(,|$))*", text):
+    if (
+        not isinstance(text, str)
+        or len(text) > 1 << 12
+        or not re.fullmatch(r"([0-9]{1,5}(-[0-9]{1,5})?(,|$))*", text)
+        or any(int(first) > int(last) for first, last in re.findall(r"(\d+)-(\d+)", text))
+    ):
         raise WrongValueError(f"wrong value {_shown(item)}: expected {_CORES_EXPECTED}")
     return (text.rstrip(","),)
 
@@ -287,7 +292,7 @@ def _service_class(item: Any) -> tuple[Value, ...]:
     text = str(item) if type(item) is int else item
     if text in ("", "default"):
         return ("",)
-    match = re.fullmatch(r"(dscp:)?(\d{1,2})", text) if isinstance(text, str) else None
+    match = re.fullmatch(r"(dscp:)?([0-9]{1,2})", text) if isinstance(text, str) else None
     most = MOST_DSCP if match and match[1] else MOST_LEVEL
     if not (match and int(match[2]) <= most) and text not in SLINGSHOT_CLASSES:
         raise WrongValueError(f"wrong value {_shown(item)}: expected {_CLASS_EXPECTED}")

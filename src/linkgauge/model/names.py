@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator
 
@@ -24,27 +25,35 @@ def host_names(text: str) -> list[str]:
         match = _PART.match(text, at)
         if match is None or not match[1]:
             raise UsageError(f"'{text[at : at + 40]}' is no list of hosts: expected names such as a,b or n[01-04]")
-        for name in _expanded(match[1]):
+        for name in _expanded(match[1], text):
             if not _NAME.fullmatch(name):
                 raise UsageError(f"'{name[:80]}' is no name of a host: expected letters, digits, dots and dashes")
             found[name] = None
             if len(found) > MOST_HOSTS:
-                raise UsageError(f"'{text[:40]}' names more than {MOST_HOSTS} hosts: expected fewer")
+                raise _too_many(text)
         at = match.end()
     return list(found)
 
 
-def _expanded(pattern: str) -> Iterator[str]:
-    fixed = re.split(r"\[[0-9,-]+\]", pattern)
-    choices = [list(itertools.islice(_numbers(one), MOST_HOSTS + 1)) for one in re.findall(r"\[([0-9,-]+)\]", pattern)]
+def _too_many(text: str) -> UsageError:
+    return UsageError(f"'{text[:40]}' names more than {MOST_HOSTS} hosts: expected fewer")
+
+
+def _expanded(pattern: str, text: str) -> Iterator[str]:
+    parts = re.split(r"\[([0-9,-]+)\]", pattern)  # fixed, a range, fixed, ...
+    choices: list[list[str]] = []
+    for one in parts[1::2]:
+        choices.append(list(itertools.islice(_numbers(one), MOST_HOSTS + 1)))
+        if math.prod(map(len, choices)) > MOST_HOSTS:  # before the next is listed: a file may have 10^6 of them
+            raise _too_many(text)
     for chosen in itertools.product(*choices):
-        yield "".join(itertools.chain.from_iterable(itertools.zip_longest(fixed, chosen, fillvalue="")))
+        yield "".join(itertools.chain.from_iterable(itertools.zip_longest(parts[::2], chosen, fillvalue="")))
 
 
 def _numbers(text: str) -> Iterator[str]:
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part)
-        if match is None:
+        if match is None or int(match[2] or match[1]) < int(match[1]):
             raise UsageError(f"'[{text[:40]}]' is no range of hosts: expected numbers such as [01-04,7]")
         for number in range(int(match[1]), int(match[2] or match[1]) + 1):
             yield str(number).zfill(len(match[1]))

@@ -165,9 +165,14 @@ def each(shape: Shape, most: int = MOST_ITEMS, least: int = 0) -> Shape:
 
 def mapping(shape: Shape, key: Shape = text) -> Shape:
     """An object whose names are of one shape, and whose values of another."""
-    return lambda value, at: {
-        key(name, f"a name in {at}"): shape(one, f"{at}.{name}") for name, one in _items(value, at)
-    }
+
+    def read(value: Any, at: str) -> dict[str, Any]:
+        found = {key(name, f"a name in {at}"): shape(one, f"{at}.{name}") for name, one in _items(value, at)}
+        if len(found) < len(value):
+            raise MisshapenError(f"{at or 'it'} has a name twice: expected each once")
+        return found
+
+    return read
 
 
 def one_or_more(shape: Shape) -> Shape:

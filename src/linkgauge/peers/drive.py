@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, table, text
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.ratio import Ratio, ratio_of_pairs
 from linkgauge.peers.request import Request, Row
@@ -20,6 +21,14 @@ from linkgauge.peers.theirs import Figures, Reasons, look_at_peer, measure_peer
 from linkgauge.store.folder import write_atomically
 
 _ROUNDS = "rounds.json"
+_MOST_BYTES = 64 << 20
+_FIGURES = mapping(number(LEAST, MOST_NS))
+_ROUND = {"ours": _FIGURES, "theirs": _FIGURES, "ours_s": number(0.0), "theirs_s": number(0.0)}
+_STORED = table(
+    {"rounds": each(only(_ROUND, ("ours", "theirs"))), "left_out": mapping(text),
+     "peer_started_with": each(mapping(text))},
+    needed=("asked", "rounds", "left_out"),
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,8 +122,8 @@ def _look(request: Request, rows: Sequence[Row], tell: Callable[[str], None]) ->
     """Say once what is set for the peer to load our libraries, and why rows are left out."""
     launches, left_out = look_at_peer(request, rows)
     said = {one.said: {**one.environment, "why": one.said} for one in launches if one.said}
-    for text in (*said, *(f"left out: {reason}" for reason in dict.fromkeys(left_out.values()))):
-        tell(text)
+    for words in (*said, *(f"left out: {reason}" for reason in dict.fromkeys(left_out.values()))):
+        tell(words)
     return _Look(list(said.values()), left_out)
 
 
@@ -205,17 +214,12 @@ def _stored(request: Request) -> tuple[list[Round], Reasons, list[dict[str, str]
     UsageError where it is of another comparison or of something else.
     """
     path = request.out / _ROUNDS
-    if not path.is_file():
+    if not os.path.lexists(path):
         if any(request.out.iterdir()):
             raise UsageError(f"'{request.out}' is not empty: expected a new folder, or one of this same comparison")
         _store(request, [], {}, [])
         return [], {}, []
-    try:
-        stored = json.loads(path.read_text())
-        rounds, left_out = [Round(**one) for one in stored["rounds"]], dict(stored["left_out"])
-        asked, started_with = stored["asked"], list(stored.get("peer_started_with", []))
-    except (ValueError, KeyError, TypeError) as broken:
-        raise UsageError(f"'{path}' does not hold rounds of a comparison: {broken}") from None
-    if asked != _asked(request):
+    stored = read_json(path, _MOST_BYTES, "rounds of a comparison", _STORED)
+    if stored["asked"] != _asked(request):
         raise UsageError(f"'{request.out}' holds another comparison: expected a new folder, or one of this same one")
-    return rounds, left_out, started_with
+    return [Round(**one) for one in stored["rounds"]], stored["left_out"], stored.get("peer_started_with", [])

@@ -21,27 +21,25 @@ def single_pairs(
 ) -> Iterator[tuple[int, ...]]:
     """The pairs of `distinct` places, a case each; a diagonal entry is one with itself. `subset`: of each rank."""
     per_node = machine.device_count
-    diagonal = [(device,) for device in distinct]
+    diagonal = ((device,) for device in distinct)
+    # Two ranks on one device are a pair; one alone is none, and its case is skipped with the reason.
+    of_root = [(distinct[0], other) for other in distinct[1:] or subset[1:2]]
+    first = (of_root or [subset])[0]
+    several = distinct[0] // per_node != distinct[-1] // per_node
     if which == "diagonal":
         yield from diagonal
-        return
-    ordered = list(itertools.permutations(distinct, 2))
-    if len(distinct) == 1 and len(subset) > 1:
-        ordered = [(distinct[0], distinct[0])]  # two ranks on one device
-    several = distinct[0] // per_node != distinct[-1] // per_node
-    if which in BETWEEN_NODES and not several:
-        yield (ordered or diagonal)[0]  # to be skipped with the reason
+    elif which in BETWEEN_NODES and not several:
+        yield first  # to be skipped with the reason
     elif which == "first":
-        across = (pair for pair in ordered if pair[0] // per_node != pair[1] // per_node)
-        yield next(across, (ordered or diagonal)[0])
+        yield next((pair for pair in of_root if pair[0] // per_node != pair[1] // per_node), first)
     elif which == "nodes":
         yield from itertools.permutations(_first_of_nodes(distinct, per_node), 2)
     elif which in ("nics", "halves", "random_halves"):
         yield from itertools.chain.from_iterable(_stated(distinct, which, machine, seed))
     elif which == "root":
-        yield from (pair for pair in ordered if pair[0] == distinct[0])
+        yield from of_root
     else:
-        yield from ordered
+        yield from itertools.permutations(distinct, 2) if distinct[1:] else of_root
         if which == "all":
             yield from diagonal
 

@@ -25,6 +25,7 @@ from linkgauge.model.shape import (
     checked,
     each,
     flag,
+    label,
     mapping,
     number,
     one_of,
@@ -128,10 +129,12 @@ def _on(value: Any, at: str) -> str:
     return "+".join(",".join(map(str, subset)) for subset in _devices(value, at))
 
 
-def class_weights(value: Any, at: str) -> dict[str, float]:
-    """Weights by service class."""
-    return {str(DIMENSIONS["service_class"].from_toml(name, at)[0]): weight
-            for name, weight in mapping(number(1e-6, 1e6))(value, at).items()}  # fmt: skip
+def _class(value: Any, at: str) -> str:
+    return str(DIMENSIONS["service_class"].from_toml(label(value, at), at)[0])
+
+
+class_weights = mapping(number(1e-6, 1e6), _class)
+"""Weights by service class."""
 
 
 PLAN: dict[str, Shape] = {

@@ -19,6 +19,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, LinkgaugeError, UsageError
+from linkgauge.model.shape import (
+    as_it_is,
+    each,
+    flag,
+    label,
+    mapping,
+    maybe,
+    only,
+    parsed_by,
+    table,
+    text,
+    whole,
+)
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.run.binding import cores_by_rank, node_cores
 from linkgauge.run.devices import DeviceSet, probe
@@ -27,11 +40,11 @@ from linkgauge.run.launchers import launcher_for, started_by
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import PrivateFolders, remove_elsewhere
 from linkgauge.run.processes import MARK
-from linkgauge.run.rank_words import say, words_of_ranks
+from linkgauge.run.rank_words import say, shaped, words_of_ranks
 from linkgauge.run.session import node_name
 from linkgauge.system import affinity, lldp
 from linkgauge.system.discovery import of_devices
-from linkgauge.system.switches import Switches, of_addresses, of_slurm
+from linkgauge.system.switches import Switches, of_addresses, of_text
 
 _LOOK = (sys.executable, "-m", "linkgauge.run.nodes")
 _TIMEOUT_S = 120
@@ -129,7 +142,7 @@ class Nodes:
         key = (mpi.launcher, ranks, tuple(launcher_args), tuple(hosts))
         if key not in self._known:
             command = [*self._before, *_LOOK, self._devices.kind, str(self._devices.count)]
-            said = words_of_ranks(mpi, ranks, command, launcher_args, folders, _TIMEOUT_S, hosts)
+            said = shaped(words_of_ranks(mpi, ranks, command, launcher_args, folders, _TIMEOUT_S, hosts), _said)
             found = said if isinstance(said, str) else _nodes(said, ranks)
             if hosts:
                 _check_places(found, ranks, hosts)
@@ -289,12 +302,34 @@ def _check(node: Node, devices: DeviceSet) -> None:
             )
 
 
+_NUMBERS, _CORES = each(whole(0, 1 << 20)), each(whole(0, 1 << 20), least=1)
+_PLACE = {"rank": whole(0, 1 << 20), "host": label, "node": label}
+_DEVICE = {"ordinal": whole(0, 1 << 20), "name": maybe(text), "numa_node": whole(-1), "free_bytes": whole()}
+_INTERFACE = {"name": label, "kind": label, "up": flag, "rate": whole(), "address": text, "driver": text}
+_NETWORK = {"interfaces": each(only(_INTERFACE, needed=_INTERFACE)), "rdma": each(text)}
+_FOUND = {
+    "devices": each(table(_DEVICE, needed=("ordinal",))), "reason": text, "cores": whole(),
+    "near": mapping(_CORES, parsed_by(int)), "allowed": _CORES, "memory_nodes": _NUMBERS, "core_nodes": _NUMBERS,
+    **dict.fromkeys(("host_free_bytes", "shm_free_bytes"), whole()),
+}  # fmt: skip
+_LATER = {
+    "network": table(_NETWORK, needed=_NETWORK), "switch_address": text, "switches_above": each(label),
+    "near_nics": mapping(each(label), parsed_by(int)), "one_a_nic": _NUMBERS,
+}  # fmt: skip
+
+
+def _said(value: Any, at: str) -> Any:
+    """What a rank says: where it is; and, as the first of its node, what is there."""
+    place: dict[str, Any] = table(_PLACE, as_it_is, _PLACE)(value, at)
+    return table({**_FOUND, **_LATER}, as_it_is, _FOUND)(place, at) if "devices" in place else place
+
+
 def _nodes(said: Sequence[Mapping[str, Any]], ranks: int) -> tuple[Node, ...] | str:
     """The nodes that ranks told of, none where all are on this one; or why they are not known."""
     looks = {one["node"]: one for one in said if "devices" in one}
     of_node: dict[str, list[int]] = {}
-    for one in sorted(said, key=lambda one: int(one["rank"])):
-        of_node.setdefault(one["node"], []).append(int(one["rank"]))
+    for one in sorted(said, key=lambda one: one["rank"]):
+        of_node.setdefault(one["node"], []).append(one["rank"])
     if sorted(rank for of in of_node.values() for rank in of) != list(range(ranks)):
         return "not all ranks said where they are"
     if of_node.keys() != looks.keys():
@@ -308,11 +343,11 @@ def _node(look: Mapping[str, Any], ranks: Sequence[int]) -> Node:
     return Node(
         host=look["host"],
         ranks=tuple(ranks),
-        devices={int(info["ordinal"]): info for info in look["devices"]},
+        devices={info["ordinal"]: info for info in look["devices"]},
         reason=look["reason"],
         cores=look["cores"],
         allowed=tuple(look["allowed"]),
-        near={int(node): cores for node, cores in look["near"].items()},
+        near=look["near"],
         memory_nodes=tuple(look["memory_nodes"]),
         core_nodes=tuple(look["core_nodes"]),
         host_free_bytes=look["host_free_bytes"],
@@ -320,7 +355,7 @@ def _node(look: Mapping[str, Any], ranks: Sequence[int]) -> Node:
         network=Network.of_plain(look["network"]) if "network" in look else Network(),
         switch_address=look.get("switch_address", ""),
         switches_above=tuple(look.get("switches_above", ())),
-        near_nics={int(ordinal): tuple(cards) for ordinal, cards in look.get("near_nics", {}).items()},
+        near_nics={ordinal: tuple(cards) for ordinal, cards in look.get("near_nics", {}).items()},
         one_a_nic=tuple(look.get("one_a_nic", ())),
     )
 
@@ -367,7 +402,7 @@ def _scontrol(environment: Mapping[str, str]) -> Switches | None:
     with contextlib.suppress(OSError, subprocess.TimeoutExpired, UsageError):
         done = subprocess.run(["scontrol", "show", "topology"], capture_output=True, text=True, timeout=30, check=False,
                               stdin=subprocess.DEVNULL)  # fmt: skip
-        return of_slurm(done.stdout, "scontrol show topology")
+        return of_text(done.stdout, "scontrol show topology")
     return None
 
 

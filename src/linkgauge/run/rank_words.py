@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
+from linkgauge.model.shape import MisshapenError, Shape, each
 from linkgauge.run import processes
 from linkgauge.run.evidence import last_words
 from linkgauge.run.launchers import launcher_for
@@ -22,6 +23,14 @@ _NUMBER = -1  # as of a launch: no run has it
 def say(what: Any) -> None:
     """Say `what` as a rank, by one call, so that other ranks' words do not come between."""
     os.write(1, f"{WORD}{json.dumps(what)}\n".encode())
+
+
+def shaped(said: list[Any] | str, shape: Shape) -> list[Any] | str:
+    """What ranks said, each of a shape; or in one sentence that it is of another, as another version's is."""
+    try:
+        return said if isinstance(said, str) else list(each(shape)(said, "what ranks said"))
+    except MisshapenError as wrong:
+        return f"{wrong}; is it the same Linkgauge on all nodes?"
 
 
 def words_of_ranks(
@@ -65,7 +74,7 @@ def words_of_ranks(
         for text in done.stdout.split(WORD)[1:]:
             try:
                 said.append(json.JSONDecoder().raw_decode(text)[0])
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
         if done.returncode != 0 or not said:
             words = last_words((done.stderr or done.stdout).splitlines())

@@ -21,14 +21,13 @@ _BATCH_BYTES = 64 << 20
 
 def launches_in(records: Iterable[Record]) -> set[int]:
     """Return the launches whose own records these are; a status may be of one that never began."""
-    numbers = (record.header.get("launch") for record in records if record.kind in ("launch", "case"))
-    return {number for number in numbers if type(number) is int}
+    return {record.header["launch"] for record in records if record.kind in ("launch", "case")}
 
 
 def launches_of(folder: RunFolder, records: Iterable[Record]) -> pa.Table:
     """Return launches.parquet with what the journals' records add to it."""
     table, covered = tables.read_table(folder.path, "launches")
-    rows = [tables.launch_row(record, str(folder.path)) for record in records if record.kind == "launch"]
+    rows = [tables.launch_row(record) for record in records if record.kind == "launch"]
     new = {row["launch"]: row for row in rows if row["launch"] not in covered}
     return pa.concat_tables([table, tables.table_of("launches", list(new.values()), str(folder.path))])
 
@@ -43,12 +42,12 @@ def cases_of(folder: RunFolder, records: Iterable[Record]) -> pa.Table:
     told = [record for kind in ("case", "status") for record in records if record.kind == kind]
     if not told:
         return table
-    rows: dict[tables.Identity, dict[str, Any]] = {tables.identity_of(row, "cases"): row for row in table.to_pylist()}
+    rows: dict[tables.Identity, dict[str, Any]] = {tables.identity_of(row): row for row in table.to_pylist()}
     for record in told:
-        row = tables.case_row(record, str(folder.path))
+        row = tables.case_row(record.header)
         if record.kind == "case":
             row.pop("status", None)  # the parent's word counts
-        known = rows.setdefault(tables.identity_of(row, "cases"), {})
+        known = rows.setdefault(tables.identity_of(row), {})
         known.update((name, value) for name, value in row.items() if value is not None)
     return tables.table_of("cases", list(rows.values()), str(folder.path))
 
@@ -80,13 +79,13 @@ def compact(folder: RunFolder, finish: bool) -> list[JournalDamage]:
 def confirm_unjudged(folder: RunFolder) -> int:
     """Do what RunFolder.confirm_unjudged says."""
     told = list(folder.status_records())
-    judged = {tables.identity_of(record.header, "statuses") for record in told if record.kind == "status"}
+    judged = {tables.identity_of(record.header) for record in told if record.kind == "status"}
     for row in tables.read_table(folder.path, "cases")[0].to_pylist():
         if row["status"] is not None:
-            judged.add(tables.identity_of(row, "cases"))
+            judged.add(tables.identity_of(row))
     count = 0
     for record in itertools.chain(told, *map(folder.launch_records, folder.launch_journals())):
-        if record.kind != "case" or (identity := tables.identity_of(record.header, str(folder.path))) in judged:
+        if record.kind != "case" or (identity := tables.identity_of(record.header)) in judged:
             continue
         judged.add(identity)
         names = ("case_key", "launch", "repeat", "attempt", "case", "status", "reason", "evidence")
@@ -107,7 +106,7 @@ def _to_files(folder: RunFolder, launch: int, journal: Path) -> list[Record]:
         collections.deque(batches, maxlen=0)
     seen = [record for record in small if record.kind == "observations"]
     if seen and (path := tables.missing_file(folder.path, "observations", launch)):
-        rows = [row for record in seen for row in tables.observation_rows(record, str(journal))]
+        rows = [row for record in seen for row in tables.observation_rows(record.header)]
         tables.write_table(path, "observations", [launch], [tables.table_of("observations", rows, str(journal))])
     return small
 

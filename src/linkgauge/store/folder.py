@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
 from linkgauge.files import write_special
-from linkgauge.model.shape import read_json
+from linkgauge.model.shape import as_it_is, checked, read_json
 from linkgauge.store import schema
 from linkgauge.store.journal import (
     JournalDamage,
@@ -25,7 +26,7 @@ from linkgauge.store.journal import (
     no_link,
     read_journal,
 )
-from linkgauge.store.shapes import INFO
+from linkgauge.store.shapes import INFO, RECORDS
 
 _STATUSES = "statuses.lgj"
 _MAX_INFO_BYTES = 16 << 20
@@ -123,7 +124,7 @@ class RunFolder:
     def launch_records(self, launch: int) -> Iterator[Record]:
         """Yield the records of a launch's journal. RunFolderError where one belongs to another launch."""
         path = self._journal_folder() / f"launch-{launch:05d}.lgj"
-        for record in read_journal(path):
+        for record in _records(path):
             if record.header.get("launch") != launch:
                 raise RunFolderError(f"{path}: holds a record of launch {record.header.get('launch')!r}")
             yield record
@@ -132,7 +133,7 @@ class RunFolder:
         """Yield the parent's records."""
         path = self.status_path()
         if path.exists() or path.is_symlink():
-            yield from read_journal(path)
+            yield from _records(path)
 
     def status_path(self) -> Path:
         """Return where the parent's statuses lie while the run is in progress."""
@@ -212,6 +213,14 @@ class RunFolder:
     def _write_info(self) -> None:
         write_atomically(self.path / "run.json", json.dumps(self.info, indent=1, default=str).encode() + b"\n")
         self._version = schema.FORMAT_VERSION
+
+
+def _records(path: Path) -> Iterator[Record]:
+    """Yield the records of a journal, each as docs/run-folder.md says that its kind is. RunFolderError for others."""
+    for record in read_journal(path):
+        shape = RECORDS.get(record.kind, as_it_is)
+        header = checked(record.header, shape, f"{path}: a {record.kind[:40]} record", RunFolderError)
+        yield dataclasses.replace(record, header=header)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -100,7 +100,7 @@ class Run:
         journals = self._journals
         paths, covered = tables.files_of(self.path, "observations")
         seen = [record for record in _uncovered(journals, covered) if record.kind == "observations"]
-        rows = [row for record in seen for row in tables.observation_rows(record, str(self.path))]
+        rows = [row for record in seen for row in tables.observation_rows(record.header)]
         new = tables.table_of("observations", rows, str(self.path))
         found = pa.concat_tables([*tables.read_parts(paths, "observations"), new])
         sound = door.checked("observations", found, str(self.path))
@@ -109,8 +109,9 @@ class Run:
     def rows(self) -> Iterator[Row]:
         """Yield the rows of `cases` as Row, in their order."""
         for record in self.cases.to_pylist():
-            identity = tables.identity_of(record, str(self.path))
-            yield Row(*identity, Case.from_dimensions(record), record["status"], record["reason"], record)
+            yield Row(
+                *tables.identity_of(record), Case.from_dimensions(record), record["status"], record["reason"], record
+            )
 
     @functools.cached_property
     def _most(self) -> dict[tuple[Any, ...], tuple[int, int]]:

@@ -32,26 +32,22 @@ def _from_1(info: dict[str, Any]) -> None:
     """Nothing of run.json changes: the tables that format 1 wrote whole stay, and later launches lie beside them."""
 
 
-# From version N to N + 1: changes the info of run.json in place. A step that has to change a table adds it here too.
+# From version N to N + 1, of each since 1: changes the info of run.json in place. A step that has to change a table
+# adds it here too.
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1}
 
 
 def migrate(info: dict[str, Any], where: str) -> dict[str, Any]:
     """Return `info` brought to FORMAT_VERSION. RunFolderError where that is not possible; `where` names the folder."""
-    version = info.get("format_version")
-    if info.get("format") != FORMAT or not isinstance(version, int) or isinstance(version, bool):
-        raise RunFolderError(f"{where}: run.json is not that of a Linkgauge run (no format '{FORMAT}')")
+    version = info["format_version"]
     if version > FORMAT_VERSION:
         raise RunFolderError(
             f"{where}: run folder of format {version}, newer than {FORMAT_VERSION}, which this Linkgauge reads: "
             "install a newer Linkgauge"
         )
-    migrated = dict(info)
+    migrated = {**info, "format_version": FORMAT_VERSION}
     for step in range(version, FORMAT_VERSION):
-        if step not in MIGRATIONS:
-            raise RunFolderError(f"{where}: run folder of format {version} cannot be brought to {FORMAT_VERSION}")
         MIGRATIONS[step](migrated)
-        migrated["format_version"] = step + 1
     return migrated
 
 

@@ -22,6 +22,8 @@ from linkgauge.model.shape import (
     text,
     whole,
 )
+from linkgauge.store import schema
+from linkgauge.system.switches import MOST_SWITCHES
 
 OBJECT = table({})
 TEXTS = mapping(text)
@@ -33,6 +35,8 @@ WEIGHT = number(1e-6, 1e6)
 _FELL_BACK = table(dict.fromkeys(("mpi", "title", "reason", "taken", "when"), text))
 INFO = table(
     {
+        "format": one_of((schema.FORMAT,)),
+        "format_version": whole(1),
         "asked": table({"library_choices": flag, "every_s": number(0, 1e7), "class_weights": mapping(WEIGHT)}),
         "machine": OBJECT,
         "devices": table(
@@ -46,7 +50,7 @@ INFO = table(
         "mpi": mapping(table({"library": text})),
         "mpi_fallbacks": each(_FELL_BACK),
         "switches": table(
-            {"source": text, "above": mapping(each(text)), "rates": mapping(number(1.0, 1e18))},
+            {"source": text, "above": mapping(each(text, MOST_SWITCHES)), "rates": mapping(number(1.0, 1e18))},
             needed=("source", "above"),
         ),
         "nodes_left_out": TEXTS,
@@ -58,9 +62,10 @@ INFO = table(
         "seed": whole(),
         "start": maybe(text),
         "end": maybe(text),
-    }
+    },
+    needed=("format", "format_version"),
 )
-"""run.json, beside its format and version."""
+"""run.json."""
 
 EVIDENCE = maybe(
     table(
@@ -87,14 +92,19 @@ LAUNCH_TEXTS = {
 }
 """Columns of launches that are JSON texts."""
 
+_IDENTITY = {"case_key": text, **dict.fromkeys(schema.IDENTITY[1:], NUMBER_OF_LAUNCH)}
 # A run may have 10^5: their values become columns, which are checked as such.
-_CASE = table({"case": maybe(table({}, as_it_is)), "lanes": maybe(each(anything)), "evidence": anything}, as_it_is)
+_CASE = table(
+    {**_IDENTITY, "case": maybe(table({}, as_it_is)), "lanes": maybe(each(anything)), "evidence": anything},
+    as_it_is,
+    _IDENTITY,
+)
 RECORDS = {
     "launch": table(
         {"launch": NUMBER_OF_LAUNCH, "ranks": maybe(each(table({"device": maybe(OBJECT)})))}, needed=("launch",)
     ),
     "case": _CASE,
     "status": _CASE,
-    "observations": table({"rows": maybe(each(OBJECT))}),
+    "observations": table({**_IDENTITY, "rows": maybe(each(OBJECT))}, needed=_IDENTITY),
 }
 """Headers of the journals' records, by their kind; what they say of columns, the tables check."""

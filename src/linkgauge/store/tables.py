@@ -17,11 +17,11 @@ from pyarrow.fs import LocalFileSystem
 
 from linkgauge.errors import RunFolderError
 from linkgauge.model.case import LATER_DIMENSIONS
-from linkgauge.model.shape import checked
+from linkgauge.model.shape import each, parsed
 from linkgauge.store import schema
 from linkgauge.store.door import MOST_ROWS
 from linkgauge.store.journal import Record, fsync_folder, launch_files, no_link, open_regular
-from linkgauge.store.shapes import RECORDS
+from linkgauge.store.shapes import NUMBER_OF_LAUNCH
 
 Identity = tuple[str, int, int, int]
 SAMPLE_COLUMNS = {
@@ -32,33 +32,20 @@ _NO_COLUMN = np.array("")
 _LAUNCHES_KEY = b"linkgauge_launches"
 _ROWS_A_BYTE, _FEW_ROWS = 4, 1 << 16  # a sample of which nothing changes still takes a byte
 _MOST_VALUES = 1 << 31
-_READ_ERRORS = (pa.ArrowException, OSError, ValueError, RecursionError)
+_READ_ERRORS = (pa.ArrowException, OSError, ValueError)
+_NUMBERS = each(NUMBER_OF_LAUNCH)
 
 
-def identity_of(header: dict[str, Any], where: str) -> Identity:
+def identity_of(row: dict[str, Any]) -> Identity:
     """Return (case_key, launch, repeat, attempt) of a record's header or a table's row."""
-    key = header.get("case_key")
-    numbers = [header.get(name) for name in schema.IDENTITY[1:]]
-    if not isinstance(key, str) or not all(type(number) is int and -1 <= number < 1 << 31 for number in numbers):
-        raise RunFolderError(f"{where}: a record without case_key, launch, repeat and attempt")
-    return (key, *numbers)  # type: ignore[return-value]
+    return (row["case_key"], row["launch"], row["repeat"], row["attempt"])
 
 
-def _said(record: Record, where: str) -> dict[str, Any]:
-    """Return the header of a record that is as docs/run-folder.md says; RunFolderError where it is not."""
-    header: dict[str, Any] = checked(
-        record.header, RECORDS[record.kind], f"{where}: a {record.kind} record", RunFolderError
-    )
-    return header
-
-
-def case_row(record: Record, where: str) -> dict[str, Any]:
+def case_row(header: dict[str, Any]) -> dict[str, Any]:
     """Return the row of cases.parquet that a `case` or `status` record gives; what it does not say is left out."""
-    header = _said(record, where)
     known = set(schema.schema("cases").names)
     row = {name: value for name, value in (header.get("case") or {}).items() if name in known}
     row |= {name: value for name, value in header.items() if name in known}
-    row |= dict(zip(schema.IDENTITY, identity_of(header, where), strict=True))
     if "lanes" in row:
         row["lanes"] = [lane if isinstance(lane, str) else json.dumps(lane) for lane in row["lanes"] or []]
     if not isinstance(row.get("evidence"), str | None):
@@ -66,9 +53,9 @@ def case_row(record: Record, where: str) -> dict[str, Any]:
     return row
 
 
-def launch_row(record: Record, where: str) -> dict[str, Any]:
+def launch_row(record: Record) -> dict[str, Any]:
     """Return the row of launches.parquet of a `launch` record. What has no column goes into `extra` as JSON."""
-    header = _said(record, where)
+    header = dict(record.header)
     row: dict[str, Any] = {"launch": header.pop("launch"), "launch_key": header.pop("launch_key", None)}
     for name in ("mpi", "env", "versions", "clock"):
         row[name] = json.dumps(header.pop(name, None))
@@ -82,10 +69,9 @@ def launch_row(record: Record, where: str) -> dict[str, Any]:
     return row | {"ranks": ranks, "extra": json.dumps(header)}
 
 
-def observation_rows(record: Record, where: str) -> list[dict[str, Any]]:
+def observation_rows(header: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of observations of an `observations` record, whose header holds them as `rows`."""
-    identity = dict(zip(schema.IDENTITY, identity_of(record.header, where), strict=True))
-    return [identity | row for row in _said(record, where).get("rows") or []]
+    return [{**row, **{name: header[name] for name in schema.IDENTITY}} for row in header.get("rows") or []]
 
 
 def table_of(name: str, rows: Sequence[dict[str, Any]], where: str) -> pa.Table:
@@ -114,7 +100,7 @@ def samples_table(records: Sequence[Record], where: str) -> pa.Table:
     counts = [len(record.columns["ns"]) for record in kept]
     if any(columns[name].size and int(columns[name].max()) >= len(words) for name, words in _CODED.items()):
         raise RunFolderError(f"{where}: a sample of an unknown phase or clock")
-    identities = [identity_of(record.header, where) for record in kept]
+    identities = [identity_of(record.header) for record in kept]
     keys = list(dict.fromkeys(identity[0] for identity in identities))
     codes = {key: code for code, key in enumerate(keys)}
     arrays: dict[str, pa.Array] = {"case_key": _coded(np.repeat([codes[i[0]] for i in identities], counts), keys)}
@@ -156,7 +142,7 @@ def read_table(folder: Path, name: str) -> tuple[pa.Table, set[int]]:
             filled = pa.array([value] * table.num_rows, wanted.field(column).type)
             table = table.append_column(wanted.field(column), filled)
         table.validate(full=True)
-        return table.select(wanted.names).replace_schema_metadata(None), _covered(file)
+        return table.select(wanted.names).replace_schema_metadata(None), _covered(path, file)
 
 
 def covered_launches(folder: Path, name: str) -> set[int]:
@@ -168,7 +154,7 @@ def covered_launches(folder: Path, name: str) -> set[int]:
     if not os.path.lexists(path):
         return set()
     with _opened(path) as file:
-        return _covered(file)
+        return _covered(path, file)
 
 
 def missing_file(folder: Path, name: str, launch: int) -> Path | None:
@@ -292,11 +278,9 @@ def write_table(path: Path, name: str, launches: Iterable[int], parts: Iterable[
     fsync_folder(path.parent)
 
 
-def _covered(file: pq.ParquetFile) -> set[int]:
-    numbers = json.loads((file.schema_arrow.metadata or {}).get(_LAUNCHES_KEY, b"[]"))
-    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-        raise ValueError("its list of launches is not one")
-    return set(numbers)
+def _covered(path: Path, file: pq.ParquetFile) -> set[int]:
+    said = (file.schema_arrow.metadata or {}).get(_LAUNCHES_KEY, b"[]")
+    return set(parsed(said, _NUMBERS, f"{path}: its list of launches", RunFolderError))
 
 
 def _first_line(error: BaseException) -> str:

@@ -16,6 +16,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from linkgauge.errors import UsageError
+from linkgauge.model.names import MOST_HOSTS, host_names
+from linkgauge.model.shape import clean
 from linkgauge.system import units
 
 DEVICE, NODE, SWITCH, GROUP, OTHER_GROUP = "device", "node", "switch", "group", "other group"
@@ -28,7 +30,9 @@ _EXPECTED = (
     "expected topology.conf, `scontrol show topology`, ibnetdiscover's output, or lines of a node and its switches"
 )
 _IB_NODE = re.compile(r'(Switch|Ca)\s+\d+\s+"([SH]-[0-9a-f]+)"')
-_IB_PORT = re.compile(r'\[\d+\]\s+"([SH]-[0-9a-f]+)"\[\d+\](?:\([0-9a-f]+\))?\s*(?:#\s*"([^"]*)")?')
+_IB_PORT = re.compile(r'\[\d+\]\s+"([SH]-[0-9a-f]+)"\[\d+\](?:\([0-9a-f]+\))?\s*(?:#\s*"\s*([^"\s]+))?')
+_RATE = units.quantity(units.RATE, *units.WITHIN[units.RATE])
+MOST_SWITCHES = 32  # above one node: a fabric of 10^5 nodes has three or four
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +95,20 @@ def of_addresses(addresses: Mapping[str, str]) -> Switches | None:
 
 
 def of_text(text: str, source: str) -> Switches:
-    """Whichever of the known forms a text has. UsageError where it is none of them."""
+    """Whichever of the known forms a text has. UsageError where it is none of them, or no network is so."""
+    text = "\n".join(text.splitlines())
+    if clean(text) != text:
+        raise UsageError(f"{source}: has control characters: {_EXPECTED}")
+    found = _of_form(text, source)
+    for node, names in found.above.items():
+        if len(names) > MOST_SWITCHES or len({node, *names}) <= len(names):
+            raise UsageError(
+                f"{source}: {len(names)} switches above {node[:60]}: expected {MOST_SWITCHES} at most, each once"
+            )
+    return found
+
+
+def _of_form(text: str, source: str) -> Switches:
     if re.search(r"^Switch\s+\d+\s+\"S-", text, re.MULTILINE):
         return of_ibnetdiscover(text, source)
     if re.search(r"^\s*SwitchName=", text, re.MULTILINE | re.IGNORECASE):
@@ -105,6 +122,7 @@ def of_text(text: str, source: str) -> Switches:
         if words:
             names = [_rated(word, rates, source) for word in words]
             above[names[0]] = tuple(names[1:])
+            _few(len(above), source)
     if not above:
         raise UsageError(f"{source} names no node: {_EXPECTED}")
     return Switches(above, source, rates)
@@ -115,13 +133,9 @@ def _rated(word: str, rates: dict[str, float], source: str) -> str:
     name, equals, text = word.partition("=")
     if not equals:
         return name
-    try:
-        rate = units.parse(text, units.RATE)
-    except ValueError as error:
-        raise UsageError(f"{source}: '{word[:60]}': {error}") from None
-    least, most = units.WITHIN[units.RATE]
-    if not name or not least <= rate <= most:
+    if not name:
         raise UsageError(f"{source}: '{word[:60]}': expected NAME=RATE, as in s0=50Gb/s")
+    rate = _RATE(text[:60], f"{source}: {name[:60]}")
     if rates.setdefault(name, rate) != rate:
         raise UsageError(f"{source}: {name} has two rates: what its links upwards carry together is one")
     return name
@@ -132,6 +146,7 @@ def of_slurm(text: str, source: str) -> Switches:
     parent: dict[str, str] = {}
     leaf: dict[str, str] = {}
     rates: dict[str, float] = {}
+    listed = 0
     for line in text.splitlines():
         words = {key.lower(): value for key, value in re.findall(r"(\w+)=(\S+)", line.partition("#")[0])}
         name = words.get("switchname")
@@ -139,27 +154,35 @@ def of_slurm(text: str, source: str) -> Switches:
             continue
         if words.get("linkspeed", "")[-2:] == "/s":  # a number alone is in units of the site's own
             _rated(f"{name}={words['linkspeed']}", rates, source)
-        for child in expanded(words.get("switches", "")):
-            parent[child] = name
-        if "switches" not in words:  # scontrol gives the nodes below of every switch
-            leaf |= dict.fromkeys(expanded(words.get("nodes", "")), name)
+        # scontrol gives the nodes below of every switch.
+        into, key = (parent, "switches") if "switches" in words else (leaf, "nodes")
+        listed += len(below := _expanded(words.get(key, ""), source))
+        _few(listed, source)
+        into |= dict.fromkeys(below, name)
     if not leaf:
         raise UsageError(f"{source} names no switch with nodes: {_EXPECTED}")
     return Switches({node: _upwards(name, parent) for node, name in leaf.items()}, source, rates)
 
 
 def _upwards(name: str, parent: Mapping[str, str]) -> tuple[str, ...]:
+    """The switch and those above it; of a circle, or of very many, as many as are refused."""
     found = [name]
-    while found[-1] in parent and parent[found[-1]] not in found:
+    while found[-1] in parent and len(found) <= MOST_SWITCHES:
         found.append(parent[found[-1]])
     return tuple(found)
 
 
-def expanded(text: str) -> list[str]:
-    """The names of a list with ranges, `n[0-1,4]`; empty for `(null)`."""
-    from linkgauge.model.names import host_names
+def _few(count: int, source: str) -> None:
+    if count > MOST_HOSTS:
+        raise UsageError(f"{source}: more than {MOST_HOSTS} nodes: expected a network's")
 
-    return [] if text in ("", "(null)") else host_names(text)
+
+def _expanded(text: str, source: str) -> list[str]:
+    """The names of a list with ranges, `n[0-1,4]`; empty for `(null)`."""
+    try:
+        return [] if text in ("", "(null)") else host_names(text)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
 
 
 def of_ibnetdiscover(text: str, source: str) -> Switches:
@@ -178,7 +201,8 @@ def of_ibnetdiscover(text: str, source: str) -> Switches:
                 neighbours[here].add(match[1])
                 neighbours[match[1]].add(here)
             elif match[2]:
-                hosts.setdefault(match[2].split()[0], here)  # of several cards the first
+                hosts.setdefault(match[2], here)  # of several cards the first
+                _few(len(hosts), source)
     if not hosts:
         raise UsageError(f"{source} names no host on a switch: {_EXPECTED}")
     group = _groups(sorted(set(hosts.values())), neighbours)
@@ -188,15 +212,15 @@ def of_ibnetdiscover(text: str, source: str) -> Switches:
 def _groups(leaves: Sequence[str], neighbours: Mapping[str, set[str]]) -> dict[str, str]:
     """By leaf switch the name of its group: the first leaf of those that are joined by common neighbours."""
     of_spine: defaultdict[str, list[str]] = defaultdict(list)
+    first = {leaf: leaf for leaf in leaves}
     for leaf in leaves:
         for spine in neighbours.get(leaf, ()):
-            if spine not in leaves:
+            if spine not in first:
                 of_spine[spine].append(leaf)
-    first = {leaf: leaf for leaf in leaves}
 
     def root(leaf: str) -> str:
         while first[leaf] != leaf:
-            leaf = first[leaf]
+            first[leaf] = leaf = first[first[leaf]]
         return leaf
 
     for joined in of_spine.values():

@@ -4,15 +4,41 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from pathlib import Path
+from typing import Any
 
 from linkgauge.errors import RunFolderError
-from linkgauge.model.shape import each, flag, label, mapping, maybe, number, read_json, table, text, whole
+from linkgauge.model.shape import (
+    MisshapenError,
+    each,
+    flag,
+    label,
+    mapping,
+    maybe,
+    number,
+    read_json,
+    table,
+    text,
+    whole,
+)
+from linkgauge.plan.plan_file import safe_variable
 from linkgauge.stats.compare import Shift
 
 FILE = Path("tuned") / "tuned.json"
 _MOST_BYTES = 1 << 24
 _LEAST = -1.0  # a share of the default's time, less 1
+
+
+def _exports(value: Any, at: str) -> dict[str, str]:
+    """Variables that a stranger may have a user export."""
+    found: dict[str, str] = mapping(label, label)(value, at)
+    for name, said in found.items():
+        if not safe_variable(name, said):
+            raise MisshapenError(f"{at}.{name[:60]} is no tuning variable of a communication library, or has a path")
+    return found
+
+
 _SHIFT = table(
     {"share": number(_LEAST), "low": number(_LEAST), "high": number(_LEAST)}, needed=("share", "low", "high")
 )
@@ -22,7 +48,7 @@ _SHAPE = table(
         "confirmed": each(
             table(
                 {
-                    "environment": mapping(label, label), "proved": flag, "problem": text, "change": maybe(_SHIFT),
+                    "environment": _exports, "proved": flag, "problem": text, "change": maybe(_SHIFT),
                     "pairs": whole(),
                 },
                 needed=("environment", "proved", "change", "pairs"),
@@ -51,7 +77,7 @@ class Proved:
     def words(self) -> str:
         """One line: `mpi allreduce of 64 KiB on 2 ranks: export X=Y: -40 % of the time (-45 to -35 %, 14 pairs)`."""
         share, low, high = (f"{100 * one:+.0f}" for one in dataclasses.astuple(self.change))
-        exports = " ".join(f"{name}={value}" for name, value in self.exports)
+        exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.exports)
         return f"{self.task}: export {exports}: {share} % of the time ({low} to {high} %, {self.pairs} fresh pairs)"
 
 

@@ -246,6 +246,7 @@ constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
     {"seed", plain<&CaseSpec::seed>},
     {"warmup", plain<&CaseSpec::warmup>},
     {"stop", stop},
+    {"settings", plain<&CaseSpec::settings>},
     {"collectives", plain<&CaseSpec::collectives>},
     {"program", program},
     {"loads", loads},

@@ -1,5 +1,8 @@
 #include "case_spec.h"
 
+#include <sstream>
+
+#include "errors.h"
 #include "words.h"
 
 namespace linkgauge {
@@ -49,6 +52,18 @@ void from_word(std::string_view word, Initiator& value) { value = kInitiators.fr
 void from_word(std::string_view word, StopRuleKind& value) { value = kStopRules.from(word); }
 std::string_view to_string(Datatype value) { return kDatatypes.name_of(value); }
 std::string_view to_string(ReduceOp value) { return kOps.name_of(value); }
+
+std::vector<std::pair<std::string, std::string>> settings_of(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> found;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const std::size_t mark = word.find('=');
+    if (mark == 0 || mark == std::string::npos)
+      throw CallerError("settings: '" + word + "' is none, expected NAME=VALUE");
+    found.emplace_back(word.substr(0, mark), word.substr(mark + 1));
+  }
+  return found;
+}
 
 std::size_t size_of(Datatype value) {
   switch (value) {

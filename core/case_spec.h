@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memory_kind.h"
@@ -48,6 +49,9 @@ std::string_view to_string(Datatype value);
 std::string_view to_string(ReduceOp value);
 std::size_t size_of(Datatype value);  // bytes of one element
 
+// Names and values of "NAME=VALUE NAME=VALUE", in their order. Throws CallerError for a word that is none.
+std::vector<std::pair<std::string, std::string>> settings_of(const std::string& text);
+
 struct StopRuleSpec {
   StopRuleKind kind = StopRuleKind::kInterval;
   std::int64_t samples = 100;            // count: samples to take; interval: at most this many
@@ -85,6 +89,7 @@ struct CaseSpec {
   std::string path;          // direct, pcie, host; "" the library's default
   std::string buffer;        // ccl: plain, allocated, registered, symmetric; ucx, ofi: plain, registered; "" is plain
   std::string algorithm;     // "" the transport's default
+  std::string settings;      // mpi, ucx: the library's own during this case, NAME=VALUE NAME=VALUE
   Initiator initiator = Initiator::kSender;
   std::string host_leg;  // staging: "mpi" or "memcpy"
   std::int64_t chunk_bytes =
@@ -162,6 +167,7 @@ constexpr auto case_fields(const Make& make) {
       make.template operator()<&CaseSpec::seed>("seed"),
       make.template operator()<&CaseSpec::warmup>("warmup"),
       make.template operator()<&CaseSpec::stop>("stop"),
+      make.template operator()<&CaseSpec::settings>("settings"),
       make.template operator()<&CaseSpec::collectives>("collectives"),
       make.template operator()<&CaseSpec::program>("program"),
       make.template operator()<&CaseSpec::loads>("loads"),

@@ -146,6 +146,7 @@ RankContext Session::context_for(const CaseSpec& spec, Group& group, DeviceRunti
   context.mpi = options_.mpi.get();
   context.device_of_rank = spec.devices;
   context.libraries = options_.libraries;
+  context.settings = spec.settings;
   context.keep = &kept_[spec.rank_list];
   context.lasting = &kept_[{}];  // no case has no ranks
   return context;
@@ -165,7 +166,22 @@ std::string Session::why_not(const CaseSpec& spec) {
   const int rank = place == part.rank_list.end() ? 0 : static_cast<int>(place - part.rank_list.begin());
   PlannedGroup group(rank, static_cast<int>(part.rank_list.size()), *options_.group);
   const std::unique_ptr<Transport> transport = make_transport(spec.transport);
+  if (!spec.settings.empty() && !transport->takes_settings()) {
+    return spec.transport + " takes no settings of a case's own; those that can have them are mpi and ucx";
+  }
   return transport->supports(context_for(part, group, *options_.runtime), part);
+}
+
+// The case's settings of a library that has one set of them a process, before what heeds them is made.
+void Session::settle(const CaseSpec& spec) {
+  settings_ = spec.settings;
+  unsettled_.clear();
+  const bool of_mpi = spec.transport == "mpi";
+  if (!settings_.empty() && !make_transport(spec.transport)->takes_settings()) unsettled_ = why_not(spec);
+  if (options_.mpi) {
+    const std::string reason = options_.mpi->settle(of_mpi ? settings_ : "");
+    if (unsettled_.empty()) unsettled_ = reason;
+  }
 }
 
 // The measured job and the loads, checked: none of a rank that another has.
@@ -202,6 +218,7 @@ int Session::part_number(const CaseSpec& spec) const {
 std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
   Group& launch = *options_.group;
   std::vector<Job> jobs = jobs_of(spec);
+  settle(spec);
   std::vector<int> ranks;
   for (Job& job : jobs) {
     job.part.communicator = communicator_of(*job.spec, job.part);
@@ -299,9 +316,9 @@ CaseResult Session::measure_as_member(const Job& job) {
     RankContext context = context_for(job.part.spec, *job.part.group, *runtime);
     runtime->bind_thread(context.device());
     const std::unique_ptr<Transport> transport = make_transport(job.spec->transport);
-    const std::string reason = transport->supports(context, job.part.spec);
-    // One part's or job's ranks may find what another's do not.
-    if (job.part.group != job.everyone) agree_or_throw(*job.everyone, reason);
+    const std::string reason = unsettled_.empty() ? transport->supports(context, job.part.spec) : unsettled_;
+    // One part's or job's ranks may find what another's do not, and one's library may refuse a setting.
+    if (job.part.group != job.everyone || !settings_.empty()) agree_or_throw(*job.everyone, reason);
     if (!reason.empty()) throw Unsupported(reason);
     context.communicator = job.part.communicator;
     Chosen chosen;
@@ -419,9 +436,10 @@ std::uint64_t Session::communicator_of(const CaseSpec& spec, const Subgroup& par
   const std::vector<int>& ranks = spec.rank_list;
   const int groups = std::max(groups_of(spec), 1);
   const bool in_order = std::is_sorted(ranks.begin(), ranks.end());
-  if (groups == 1 && in_order && static_cast<int>(ranks.size()) == options_.group->size()) return mpi.world();
+  const bool all = groups == 1 && in_order && static_cast<int>(ranks.size()) == options_.group->size();
+  if (all && spec.settings.empty()) return mpi.world();
   for (auto known = communicators_.begin(); known != communicators_.end(); ++known) {
-    if (known->ranks != ranks || known->groups != groups) continue;
+    if (known->ranks != ranks || known->groups != groups || known->settings != spec.settings) continue;
     std::rotate(known, known + 1, communicators_.end());
     return communicators_.back().handle;
   }
@@ -434,7 +452,8 @@ std::uint64_t Session::communicator_of(const CaseSpec& spec, const Subgroup& par
   const auto place = std::find(ranks.begin(), ranks.end(), rank);
   const int colour = place != ranks.end() ? part.number : -1;
   const int key = static_cast<int>(place - ranks.begin());
-  communicators_.push_back({ranks, groups, part.spec.rank_list, mpi.comm_split(mpi.world(), colour, key)});
+  communicators_.push_back(
+      {ranks, groups, part.spec.rank_list, spec.settings, mpi.comm_split(mpi.world(), colour, key)});
   return communicators_.back().handle;
 }
 

@@ -98,6 +98,7 @@ class Session {
   std::vector<std::unique_ptr<JobLine>> lines_of(const std::vector<Job>& jobs, Group& everyone,
                                                  const std::vector<int>& ranks);
   std::string why_not(const CaseSpec& spec);
+  void settle(const CaseSpec& spec);
   int part_number(const CaseSpec& spec) const;
   RankContext context_for(const CaseSpec& spec, Group& group, DeviceRuntime& runtime);
   void check(const CaseSpec& spec) const;
@@ -112,12 +113,15 @@ class Session {
     std::vector<int> ranks;  // of the case
     int groups;
     std::vector<int> own;  // this rank's group's
+    std::string settings;  // under which it was made
     std::uint64_t handle;  // 0 where this rank is no member
   };
   std::uint64_t communicator_of(const CaseSpec& spec, const Subgroup& part);
   std::deque<Communicator> communicators_;  // the longest unused first
   std::map<std::vector<int>, Kept> kept_;
-  int lines_made_ = 0;  // the same on all ranks
+  int lines_made_ = 0;     // the same on all ranks
+  std::string settings_;   // of the case that is measured
+  std::string unsettled_;  // why they cannot be had here; empty where they can
 };
 
 }  // namespace linkgauge

@@ -230,6 +230,7 @@ bool is_one_sided(const CaseSpec& spec) { return spec.variant == "put" || spec.v
 class MpiTransport final : public Transport {
  public:
   std::string_view name() const override { return "mpi"; }
+  bool takes_settings() const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     if (context.mpi == nullptr) return "mpi needs ranks that an MPI launcher started; leave --threads out";

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "errors.h"
+#include "transport/control_variables.h"
 #include "transport/mpi_requests.h"
 
 namespace linkgauge {
@@ -16,7 +17,7 @@ template <typename Handle>
 class Library final : public MpiLibrary {
  public:
   Library(void* library, std::string path, MpiAbi abi, std::map<std::string, std::uint64_t> handles)
-      : path_(std::move(path)), abi_(abi), handles_(std::move(handles)) {
+      : path_(std::move(path)), abi_(abi), handles_(std::move(handles)), variables_(library) {
     calls_.mpi = MpiSymbols<Handle>::load(library, path_);
     calls_.constants = mpi_constants(abi);
     calls_.byte = named("byte");
@@ -62,6 +63,8 @@ class Library final : public MpiLibrary {
     if (runtime == "hip") return says_yes(mpi().query_rocm_support) || says_yes(mpi().query_hip_support);
     return false;
   }
+
+  std::string settle(const std::string& settings) override { return variables_.settle(settings); }
 
   int rank(std::uint64_t communicator) override {
     int rank = 0;
@@ -308,6 +311,7 @@ class Library final : public MpiLibrary {
   std::string path_;
   MpiAbi abi_;
   std::map<std::string, std::uint64_t> handles_;
+  ControlVariables variables_;
   MpiCalls<Handle> calls_;
   std::map<std::size_t, Handle> contiguous_;  // by bytes
   std::vector<Handle> types_ = table(handles_, 12, [](int n) { return to_string(static_cast<Datatype>(n)); });

@@ -54,6 +54,9 @@ class MpiLibrary {
   // Whether the library itself says that it takes pointers to memory of these devices ("cuda", "hip").
   virtual bool takes_device_pointers(std::string_view runtime) const = 0;
 
+  // Control variables of the library for what comes, in place of those of the last call (ControlVariables::settle).
+  virtual std::string settle(const std::string& settings) = 0;
+
   virtual int rank(std::uint64_t communicator) = 0;
   virtual int size(std::uint64_t communicator) = 0;
   // colour < 0: this rank takes no part, and gets 0.

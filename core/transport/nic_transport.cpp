@@ -94,11 +94,27 @@ Progress NicTransport::progress(const RankContext& context) {
       .advance = [worker = worker(context)] { (void)worker->progress(); }};
 }
 
+void NicTransport::meet(const RankContext& launch, const CaseSpec& spec, int /*rank*/) {
+  std::shared_ptr<void>& mine = kept(launch);
+  if (mine && static_cast<Worker*>(mine.get())->settings() != spec.settings) mine.reset();
+}
+
+std::shared_ptr<void>& NicTransport::kept(const RankContext& context) const {
+  return context.lasting == nullptr ? own_ : (*context.lasting)[std::string(name())];
+}
+
 std::shared_ptr<Worker> NicTransport::worker(const RankContext& context) const {
-  std::shared_ptr<void>& kept = context.lasting == nullptr ? own_ : (*context.lasting)[std::string(name())];
-  if (kept && static_cast<Worker*>(kept.get())->broken()) kept.reset();
-  if (!kept) kept = make_worker(context);
-  return std::static_pointer_cast<Worker>(kept);
+  std::shared_ptr<void>& mine = kept(context);
+  if (mine) {
+    const auto* const known = static_cast<Worker*>(mine.get());
+    if (known->broken() || known->settings() != context.settings) mine.reset();
+  }
+  if (!mine) {
+    const std::shared_ptr<Worker> made = make_worker(context);
+    made->made_under(context.settings);
+    mine = made;
+  }
+  return std::static_pointer_cast<Worker>(mine);
 }
 
 }  // namespace linkgauge::nic

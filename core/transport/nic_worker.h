@@ -160,6 +160,10 @@ class Worker {
   virtual void abandon() { mark_broken(); }
   bool broken() const { return broken_; }
 
+  // The case's settings under which it was made.
+  const std::string& settings() const { return settings_; }
+  void made_under(std::string settings) { settings_ = std::move(settings); }
+
  protected:
   // A connection to the worker of that address; why there is none, "" where there is.
   virtual std::string connect(const std::string& address, Peer* peer) = 0;
@@ -167,7 +171,8 @@ class Worker {
   void forget_retired() { retired_.clear(); }
 
  private:
-  std::string address_;                // bytes that only the library reads
+  std::string address_;  // bytes that only the library reads
+  std::string settings_;
   std::map<std::string, Peer> known_;  // by the peer's address
   std::uint32_t turn_ = 0;
   std::vector<std::shared_ptr<void>> retired_;

@@ -33,6 +33,7 @@ struct RankContext {
   std::uint64_t communicator = 0;   // MPI handle of the case's ranks, as bits; 0 without MPI
   std::vector<int> device_of_rank;  // by rank of `group`
   LibraryPlaces libraries;
+  std::string settings;  // the case's, of a library that is told them when it makes a context
   // What transports keep for this set of ranks from case to case, by name (a communicator); goes before the runtime.
   std::map<std::string, std::shared_ptr<void>>* keep = nullptr;
   // What they keep for this rank whatever the set (a worker with its connections); goes before the runtime likewise.
@@ -130,6 +131,9 @@ class Transport {
   virtual bool one_sided() const { return false; }
   // Whether each operation begins a kernel of its own on a device.
   virtual bool begins_kernels(const CaseSpec& /*spec*/) const { return false; }
+
+  // Whether its library can have settings of a case's own.
+  virtual bool takes_settings() const { return false; }
 
   // Empty: yes. Otherwise why not, in one sentence that a user can act on. Not collective; every rank gives the same
   // answer.

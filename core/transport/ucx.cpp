@@ -13,10 +13,11 @@ namespace {
 class UcxTransport final : public nic::NicTransport {
  public:
   std::string_view name() const override { return "ucx"; }
+  bool takes_settings() const override { return true; }
 
  private:
   std::shared_ptr<nic::Worker> make_worker(const RankContext& context) const override {
-    return std::make_shared<ucx::RankWorker>(ucx::Library::load(context.libraries.folders));
+    return std::make_shared<ucx::RankWorker>(ucx::Library::load(context.libraries.folders), context.settings);
   }
 
   std::string why_not_memory(const RankContext& context, nic::MemoryType type) const override {
@@ -29,6 +30,7 @@ class UcxTransport final : public nic::NicTransport {
 
   std::string why_not(const RankContext& context, const CaseSpec& spec) const override {
     const ucx::Library& library = ucx::Library::load(context.libraries.folders);
+    if (!context.settings.empty()) (void)worker(context);  // which throws where UCX does not take one
     if (spec.buffer != "registered" || library.at_least(ucx::kFirstMinorWithMemory)) return "";
     return "UCX " + library.version() + " takes no registered buffer with a message; 1.13 and newer do";
   }

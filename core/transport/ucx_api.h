@@ -140,6 +140,9 @@ struct EndpointFacts {  // ucp_ep_attr_t as of 1.13
 // REQUIRED(name, type): the library is too old without it. OPTIONAL(name, type): nullptr where absent.
 #define LINKGAUGE_UCX_API(REQUIRED, OPTIONAL)                                                                     \
   REQUIRED(ucp_get_version, void(unsigned*, unsigned*, unsigned*))                                                \
+  OPTIONAL(ucp_config_read, Status(const char*, const char*, void**))                                             \
+  OPTIONAL(ucp_config_modify, Status(void*, const char*, const char*))                                            \
+  OPTIONAL(ucp_config_release, void(void*))                                                                       \
   REQUIRED(ucp_init_version, Status(unsigned, unsigned, const Parameters*, const void*, Context*))                \
   REQUIRED(ucp_cleanup, void(Context))                                                                            \
   REQUIRED(ucp_context_query, Status(Context, ContextFacts*))                                                     \

@@ -2,7 +2,10 @@
 
 #include <cstring>
 #include <set>
+#include <string_view>
 
+#include "case_spec.h"
+#include "errors.h"
 #include "now.h"
 
 namespace linkgauge::ucx {
@@ -139,6 +142,39 @@ class UcxLink final : public nic::Link {
   RequestParameters arriving_;
 };
 
+// What a context is made by: the environment's variables with a case's own in their place; nullptr where it has none.
+class Configuration {
+ public:
+  Configuration(const Library& library, const std::string& settings) : calls_(&library.calls()) {
+    if (settings.empty()) return;
+    if (calls_->ucp_config_read == nullptr || calls_->ucp_config_modify == nullptr) {
+      throw Unsupported("UCX " + library.version() + " takes no settings but the environment's");
+    }
+    library.check(calls_->ucp_config_read(nullptr, nullptr, &configuration_), "ucp_config_read");
+    for (const auto& [name, value] : settings_of(settings)) {
+      const std::string own = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+      const Status status = calls_->ucp_config_modify(configuration_, own.c_str(), value.c_str());
+      if (status == kOk) continue;
+      release();
+      throw Unsupported("UCX " + library.version() + " does not take " + name + "=" + value + ": " +
+                        calls_->ucs_status_string(status));
+    }
+  }
+  Configuration(const Configuration&) = delete;
+  Configuration& operator=(const Configuration&) = delete;
+  ~Configuration() { release(); }
+  const void* get() const { return configuration_; }
+
+ private:
+  static constexpr std::string_view kPrefix = "UCX_";
+  void release() noexcept {
+    if (configuration_ != nullptr) calls_->ucp_config_release(configuration_);
+    configuration_ = nullptr;
+  }
+  const Table* calls_;
+  void* configuration_ = nullptr;
+};
+
 }  // namespace
 
 int known_type(nic::MemoryType type) {
@@ -157,11 +193,15 @@ int known_type(nic::MemoryType type) {
   return kHostMemory;
 }
 
-RankWorker::RankWorker(const Library& library) : library_(&library) {
+RankWorker::RankWorker(const Library& library, const std::string& settings) : library_(&library) {
   Parameters parameters;
   parameters.field_mask = Parameters::kFeatures;
   parameters.features = kFeatureTag | kFeatureRma;
-  library.check(calls().ucp_init_version(kApiMajor, kApiMinor, &parameters, nullptr, &context_), "ucp_init");
+  {
+    const Configuration configuration(library, settings);
+    library.check(calls().ucp_init_version(kApiMajor, kApiMinor, &parameters, configuration.get(), &context_),
+                  "ucp_init");
+  }
   try {
     ContextFacts facts;
     facts.field_mask = ContextFacts::kMemoryTypes;

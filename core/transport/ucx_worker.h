@@ -13,8 +13,9 @@ namespace linkgauge::ucx {
 
 class RankWorker final : public nic::Worker {
  public:
-  // Makes a context and a worker, as the environment's UCX_ variables say. Throws RuntimeCallError.
-  explicit RankWorker(const Library& library);
+  // Makes a context and a worker, as the environment's UCX_ variables say and, before these, `settings` ("NAME=VALUE
+  // ..."). Throws Unsupported where UCX does not take one of them, or RuntimeCallError.
+  RankWorker(const Library& library, const std::string& settings);
   // Ends what is under way without asking any peer, which may be gone.
   ~RankWorker() override;
 

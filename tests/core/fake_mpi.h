@@ -27,6 +27,14 @@ class FakeMpi final : public MpiLibrary {
   std::string why_not_size(std::size_t) const override { return ""; }
   std::string why_not_reduction(Datatype, ReduceOp, std::size_t) const override { return ""; }
   bool takes_device_pointers(std::string_view) const override { return false; }
+  // Those that were asked for last; refuses what `refused` names.
+  std::string settle(const std::string& settings) override {
+    settled = settings;
+    return !refused.empty() && settings.find(refused) != std::string::npos ? "no one changes " + refused : "";
+  }
+  std::string settled;
+  std::string refused;
+
   int rank(std::uint64_t) override { return 0; }
   int size(std::uint64_t) override { return ranks_; }
   std::uint64_t comm_split(std::uint64_t, int colour, int) override {

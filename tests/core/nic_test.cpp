@@ -137,6 +137,41 @@ TEST_P(Nic, TakesBuffersThatAreRegisteredAhead) {
   });
 }
 
+// Each case has a context of its own settings; the rank that sits out has left its connections in time.
+TEST_P(Nic, HasSettingsOfACasesOwn) {
+  with_sessions(host_devices(3), 3, [&](Session& session, Group& group) {
+    CaseSpec pair = of(Pattern::kBidirectional, {0, 1}, 100'000);
+    CaseSpec all = of(Pattern::kAlltoall, {0, 1, 2}, 120'000);
+    if (std::string_view(transport()) != "ucx") {
+      pair.settings = "FI_TCP_NODELAY=1";
+      EXPECT_NE(session.supports(pair).find("mpi and ucx"), std::string::npos);
+      return;
+    }
+    for (const char* settings : {"UCX_RNDV_THRESH=1024", "", "UCX_RNDV_THRESH=inf UCX_ZCOPY_THRESH=inf"}) {
+      all.settings = settings;
+      expect_right(session.measure(all));
+      pair.settings = settings;
+      expect_right(session.measure(pair));
+      pair.settings = "UCX_BCOPY_THRESH=64";
+      expect_right(session.measure(pair));
+    }
+    for (const char* wrong : {"UCX_NO_SUCH_THING=1", "UCX_RNDV_THRESH=many"}) {
+      pair.settings = wrong;
+      if (group.rank() == 2) {
+        EXPECT_FALSE(session.measure(pair).has_value());
+        continue;
+      }
+      EXPECT_THROW(
+          try { session.measure(pair); } catch (const Unsupported& error) {
+            EXPECT_NE(std::string(error.what()).find(wrong), std::string::npos) << error.what();
+            throw;
+          },
+          Unsupported);
+    }
+    expect_right(session.measure(all));
+  });
+}
+
 TEST_P(Nic, NamesTheBuffersThatItTakes) {
   with_sessions(host_devices(2), 2, [&](Session& session, Group&) {
     CaseSpec spec = of(Pattern::kPingpong, {0, 1}, 8);

@@ -76,6 +76,48 @@ TEST(Session, ACaseTakesOneCommunicatorOfMpi) {
       libraries);
 }
 
+// MPI libraries read many settings where a communicator is made; what a case has set, the next has no more.
+TEST(Session, SettingsComeBeforeACommunicatorOfTheirOwn) {
+  std::vector<std::shared_ptr<MpiLibrary>> libraries;
+  for (int rank = 0; rank < 3; ++rank) libraries.push_back(std::make_shared<FakeMpi>(3));
+  with_sessions(
+      host_devices(3), 3,
+      [&](Session& session, Group& group) {
+        auto& mpi = static_cast<FakeMpi&>(*libraries[static_cast<std::size_t>(group.rank())]);
+        CaseSpec spec = copy_case({0, 1, 2}, Pattern::kAllgather);
+        spec.settings = "A=1";
+        EXPECT_NE(session.supports(spec).find("mpi and ucx"), std::string::npos);
+        EXPECT_THROW(session.measure(spec), Unsupported);  // copy engines have none
+        EXPECT_EQ(mpi.settled, "");
+        spec.transport = "mpi";
+        const auto measured_under = [&](const std::string& settings) {
+          spec.settings = settings;
+          try {  // the stand-in has communicators and no calls
+            (void)session.measure(spec);
+          } catch (const Error&) {
+          }
+          return mpi.settled;
+        };
+        const int before = mpi.splits();
+        EXPECT_EQ(measured_under("A=1"), "A=1");
+        EXPECT_EQ(measured_under("A=2 B=1"), "A=2 B=1");
+        EXPECT_EQ(measured_under("A=1"), "A=1");
+        EXPECT_EQ(mpi.splits(), before + 2);
+        EXPECT_EQ(measured_under(""), "");
+        EXPECT_EQ(mpi.splits(), before + 2);  // on the world
+        if (group.rank() == 2) mpi.refused = "C";
+        spec.settings = "C=1";
+        EXPECT_THROW(
+            try { session.measure(spec); } catch (const Unsupported& error) {
+              EXPECT_NE(std::string(error.what()).find("rank 2: no one changes C"), std::string::npos);
+              throw;
+            },
+            Unsupported);
+        EXPECT_EQ(session.measure(copy_case({0, 1})).has_value(), group.rank() < 2);
+      },
+      libraries);
+}
+
 // What each group does is verified by itself; rank k of group g is lane g, whoever keeps the time.
 TEST(Session, GroupsDoTheSameSideBySide) {
   with_sessions(5, [](Session& session, Group& group) {

@@ -126,6 +126,28 @@ def test_persistent_collectives_are_had_or_refused(mpi: MpiInstallation, run_cas
             assert rank["status"] == "ok" or missing or wrong, (asked, found)
 
 
+# What MPI_T takes while a library runs, and what it has no name for.
+WHILE_IT_RUNS = {
+    "mpich": ["MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM", "MPIR_CVAR_ALLREDUCE_SHORT_MSG_SIZE"],
+    "openmpi": ["OMPI_MCA_coll_tuned_allreduce_algorithm", "OMPI_MCA_coll_tuned_allreduce_algorithm_segmentsize"],
+}
+
+
+def test_settings_of_a_cases_own_are_taken_or_refused(mpi: MpiInstallation, run_cases: RunCases) -> None:
+    if mpi.vendor not in WHILE_IT_RUNS:
+        pytest.skip(f"no settings of {mpi.title} are known that it takes while it runs")
+    name, size = WHILE_IT_RUNS[mpi.vendor]
+    asked = ["", *(f"{name}={value}" for value in (1, 2, 3)), f"{name}=3 {size}=1024", "", f"{name}=2"]
+    cases = [case("mpi", "allreduce", 2, 4096, settings=settings) for settings in asked]
+    expect_verified(cases, run_cases(mpi, 2, cases))
+    wrong = {f"{name}_NOT=1": "no control variable", f"{name}=many": "expected a whole number"}
+    refused = run_cases(mpi, 2, [case("mpi", "allreduce", 2, 4096, settings=settings) for settings in [*wrong, ""]])
+    for (settings, why), found in zip(wrong.items(), refused[:-1], strict=True):
+        assert {rank["status"] for rank in found["ranks"]} == {"skipped"}, settings
+        assert all(why in rank["reason"] for rank in found["ranks"]), found
+    assert {rank["status"] for rank in refused[-1]["ranks"]} == {"ok"}
+
+
 def test_windows_variants_and_cadences(mpi: MpiInstallation, run_cases: RunCases) -> None:
     cases = []
     for pattern in PAIRS:

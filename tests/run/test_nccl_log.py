@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from linkgauge.run.nccl_log import SUBJECT, NcclLog, choices, chosen, connected, variables_read
+from linkgauge.stats.chosen import chosen_words
 
 HEAD = "node1:4242:4250 [0] NCCL INFO "
 # The format strings of NCCL 2.28.9 (src/enqueue.cc:741, src/scheduler/symmetric_sched.cc:229) and of 2.27.3, filled in.
@@ -16,6 +17,10 @@ TREE = HEAD + "AllReduce: 64 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0}"
 NVLS = HEAD + "AllReduce: 1073741824 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..23}"
 SYMMETRIC = HEAD + "AllReduce [Symmetric]: 1048576 Bytes -> Kernel AllReduce_AGxLL_R nchannels 8 nthreads 512 nWorks 1"
 MULTICAST = HEAD + "AllReduce [Symmetric]: 4096 Bytes -> Kernel AllReduce_RSxLDMC_AGxSTMC nchannels 4 nthreads 512"
+# NCCL 2.29.7 (src/enqueue.cc:1555), 2.30.7 (src/ce_coll.cc:1435), and the texts of 2.32.3's binary.
+CLUSTER = RING + " cgaClusterSize 4"
+COPIED = HEAD + "AllReduce [Copy Engine]: 1048576 Bytes -> cudaMemcpy"
+SYNCHRONISED = COPIED + "; CE synchronization with NVLS"
 OF_2_23 = HEAD + "AllReduce: 1048576 Bytes -> Algo 1 proto 2 time 31.200001"
 OF_2_20 = HEAD + "1048576 Bytes -> Algo 1 proto 2 time 31.200001"
 
@@ -32,6 +37,16 @@ def test_each_operations_choice_is_counted() -> None:
         "channels 1": 1, "multicast": 0,
     }  # fmt: skip
     assert told(NVLS) == {"algorithm NVLS": 1, "protocol SIMPLE": 1, "channels 24": 1, "multicast": 1}
+
+
+def test_what_later_versions_say_is_told() -> None:
+    assert told(CLUSTER) == {
+        "algorithm RING": 1, "protocol LL128": 1, "channels 16": 1, "cluster 4": 1, "multicast": 0
+    }  # fmt: skip
+    assert told(COPIED, SYNCHRONISED) == {"algorithm COPY_ENGINE": 2, "multicast": 0}
+    rows = [{"subject": SUBJECT, "name": one.name, "value": one.value} for one in choices([CLUSTER], "allreduce")]
+    assert chosen(rows)["chosen"]["cluster"] == 4
+    assert chosen_words(chosen(rows)) == "RING LL128, 16 channels, clusters of 4"
 
 
 def test_kernels_of_symmetric_memory_are_told() -> None:
@@ -79,6 +94,9 @@ def test_channels_are_of_a_process_whichever_case_made_them(tmp_path: Path) -> N
         HEAD + "AllReduce: 1048576 Bytes -> Algo RING proto FAST channel{Lo..Hi}={0..15}",
         HEAD + "AllReduce: 1048576 Bytes -> Algo RING proto LL channel{Lo..Hi}={5..3}",
         RING[:-4],
+        CLUSTER + " or so",
+        COPIED + " and more",
+        HEAD + "AllReduce [Hierarchical CE]: 1048576 Bytes -> RMA proxy + CE",
         RING.replace("NCCL INFO ", ""),
         RING.replace("AllReduce:", "AllGather:"),
         SYMMETRIC.replace("[Symmetric]", "[Copy Engine]"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from linkgauge.tune.record import Config, Outcome
 from linkgauge.tune.search import Factor
@@ -101,6 +101,9 @@ class PlantedBench:
                  for size, time in SIZES.items()}  # fmt: skip
         rest = {"alltoall 64 KiB": 5e4 * math.exp(launch)} if guards else {}
         return Outcome(times, rest)
+
+    def foresee(self, configs: Sequence[Config]) -> None:
+        """Each has a launch of its own."""
 
     def left(self) -> float:
         return 1 - len(self.asked) / self.most

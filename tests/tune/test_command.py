@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,9 @@ class NothingIsMeasured:
 
     def measure(self, config: Config, *, guards: bool) -> Outcome:
         return Outcome({}, {}, "skipped: ccl moves data between ranks")
+
+    def foresee(self, configs: Sequence[Config]) -> None:
+        """Nothing shares a launch."""
 
     def left(self) -> float:
         return 1.0

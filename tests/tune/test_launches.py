@@ -21,6 +21,7 @@ from linkgauge.run.reporter import Reporter
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.tune.confirm import tune
+from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.launches import KEY, FolderBench, Wanted
 from linkgauge.tune.record import Config
 from linkgauge.tune.search import Factor
@@ -59,14 +60,16 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wanted:
     return Wanted(prepared, launch.settings, (small,), (large,))
 
 
-def bench_in(path: Path, wanted: Wanted, budget_s: float = 1000.0, asked: str = "this") -> FolderBench:
+def bench_in(
+    path: Path, wanted: Wanted, budget_s: float = 1000.0, asked: str = "this", in_launch: InLaunch | None = None
+) -> FolderBench:
     if path.exists():
         folder = RunFolder.open(path)
         folder.hold()
         whole_again(folder, Reporter())
     else:
         folder = RunFolder.create(path, {"seed": 1, KEY: {"asked": "this", "spent_s": []}})
-    return FolderBench(folder, wanted, dict, asked, budget_s, time.monotonic())
+    return FolderBench(folder, wanted, dict, asked, budget_s, time.monotonic(), in_launch=in_launch)
 
 
 def asked_of(path: Path) -> list[tuple[Config, int]]:
@@ -144,3 +147,65 @@ def test_a_setting_is_the_environment_of_its_launch_beside_what_was_asked_for(wa
         ((("LINKGAUGE_TEST_LINK", "5000,8"), ("UCX_TLS", "tcp")), 0),
         ((("UCX_TLS", "tcp"),), 0),
     ]
+
+
+LATENCIES = ("2000", "700", "1500", "3000")
+# Of a library that takes both while it runs, as its table says; the second it does not.
+TAKEN = InLaunch(
+    {"UCX_TEST_LINK": {value: value for value in LATENCIES}, "UCX_TEST_LAUNCH": {"1": "1"}},
+    {"UCX_TEST_LINK": "1000", "UCX_TEST_OTHER": "5", "UCX_TEST_MORE": "6"},
+)
+SEVERAL: list[Config] = [(("UCX_TEST_LINK", value),) for value in LATENCIES]
+
+
+def test_settings_that_a_library_takes_while_it_runs_share_a_launch(wanted: Wanted, tmp_path: Path) -> None:
+    path = tmp_path / "search"
+    bench = bench_in(path, wanted, in_launch=TAKEN)
+    order = [(), SEVERAL[0], SEVERAL[1], (), SEVERAL[2], SEVERAL[3]]
+    bench.foresee(order)
+    told = [bench.measure(config, guards=False) for config in order]
+    assert [next(iter(one.times.values())) for one in told if one] == [
+        pytest.approx(float(latency) + 1) for latency in (1000, 2000, 700, 1000, 1500, 3000)
+    ]
+    assert bench.launches == 1
+    bench.foresee(())
+    assert bench.measure(SEVERAL[1], guards=False) is not None  # as what confirms asks: a launch of its own
+    assert bench.launches == 2
+    assert asked_of(path) == [((), 0), ((("UCX_TEST_LINK", "700"),), 0)]
+    rows = [row for row in load(path).rows() if row.launch == 0]
+    assert {row.status for row in rows} == {"ok"}
+    assert {row.case.settings for row in rows} == {
+        "UCX_TEST_LINK=1000", "UCX_TEST_OTHER=5", *(f"UCX_TEST_LINK={value}" for value in LATENCIES)
+    }  # fmt: skip
+    del bench
+    again = bench_in(path, wanted, in_launch=TAKEN)
+    again.foresee(order)
+    assert [again.measure(config, guards=False) for config in order] == told
+    again.foresee([SEVERAL[0], ()])
+    assert again.measure(SEVERAL[0], guards=False) is not None  # for the second time
+    assert again.measured_here == 1
+
+
+def test_what_it_does_not_take_while_it_runs_has_a_launch_of_its_own(wanted: Wanted, tmp_path: Path) -> None:
+    bench = bench_in(tmp_path / "search", wanted, in_launch=TAKEN)
+    refused = (("UCX_TEST_LAUNCH", "1"),)
+    bench.foresee([(), refused, SEVERAL[1]])
+    default, own, shared = (bench.measure(one, guards=False) for one in [(), refused, SEVERAL[1]])
+    assert default is not None
+    assert own is not None
+    assert shared is not None
+    assert not own.bad
+    assert own.times == default.times
+    assert bench.launches == 2
+
+
+def test_a_search_by_few_launches_finds_and_proves_the_same(wanted: Wanted, tmp_path: Path) -> None:
+    factors = [Factor("UCX_TEST_LINK", LATENCIES), BROKEN]
+    bench = bench_in(tmp_path / "search", wanted, in_launch=TAKEN, budget_s=90.0)
+    found = tune(factors, bench)
+    assert found.best is not None, [one.problem for one in found.confirmed]
+    assert found.best.config == (("UCX_TEST_LINK", "700"),)
+    confirming = 2 * found.best.pairs
+    assert bench.launches < len(found.record.launched) - confirming
+    proofs = [env for env, _ in asked_of(tmp_path / "search") if env == found.best.config]
+    assert len(proofs) >= found.best.pairs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from linkgauge.tune.confirm import Found, tune
@@ -74,6 +76,9 @@ class Fixed:
             return Outcome({}, bad="hung: no progress within 10 s")
         hit = self.faster <= {*config}
         return Outcome({"8 B": 800.0 if hit else 1000.0 + self.count % 3}, {"big": 5e3 * (self.guard if hit else 1.0)})
+
+    def foresee(self, configs: Sequence[Config]) -> None:
+        """Each has a launch of its own."""
 
     def left(self) -> float:
         return 1 - self.count / 500

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,16 @@ from linkgauge.app import cli
 from linkgauge.errors import UsageError
 from linkgauge.run.mpi_library import MpiInstallation, find_all, resolve
 from linkgauge.run.transports import absent_transports
-from linkgauge.tune.known import asked_of_ccl, asked_of_itself, by_mpi_t, by_network_library
-from linkgauge.tune.mpi_t import taken
+from linkgauge.tune.in_launch import InLaunch
+from linkgauge.tune.known import (
+    asked_as_displayed,
+    asked_of_file,
+    asked_of_itself,
+    by_mpi_t,
+    by_network_library,
+    hsa_file,
+)
+from linkgauge.tune.mpi_t import displayed, taken
 from linkgauge.tune.table import SEEN, Setting, libraries, library, read_library
 
 USABLE = {one.vendor: one for one in reversed(find_all()) if not one.problem}
@@ -77,7 +87,8 @@ def test_an_mpi_library_tells_which_settings_it_reads(vendor: str) -> None:
     )
     right = [one for one in own.settings if one.patterns == ("alltoall",) and one.is_of(mpi.version)]
     found = {
-        one.setting.name: one for one in asked_of_itself([*right, wrong, foreign], by_mpi_t(mpi), mpi.title, "MPI_T")
+        one.setting.name: one
+        for one in asked_of_itself([*right, wrong, foreign], by_mpi_t(mpi.library), mpi.title, "MPI_T")
     }
     assert found[foreign.name].values == ()
     assert "does not read it" in found[foreign.name].refused[""]
@@ -96,7 +107,7 @@ def test_a_library_file_is_looked_through_for_whole_names(tmp_path: Path) -> Non
     rccl = library("rccl").setting("NCCL_NCHANNELS_PER_PEER")
     nccl = library("nccl")
     asked = [nccl.setting("NCCL_ALGO"), nccl.setting("NCCL_PROTO"), dataclasses.replace(rccl, library="nccl")]
-    algo, proto, peer = asked_of_ccl(asked, "NCCL", "2.28", str(file))
+    algo, proto, peer = asked_of_file(asked, "NCCL 2.28", str(file))
     assert algo.values == asked[0].values
     assert proto.values == ()
     assert peer.refused[""] == "NCCL_NCHANNELS_PER_PEER is RCCL's; NCCL 2.28 does not read it"
@@ -149,8 +160,107 @@ def test_intel_mpi_tells_which_settings_it_takes() -> None:
     wrong = dataclasses.replace(table.setting("I_MPI_ADJUST_ALLREDUCE"), values=("2", "99"))
     nothing = dataclasses.replace(wrong, name="I_MPI_NO_SUCH_THING")
     number = dataclasses.replace(table.setting("I_MPI_SHM_CELL_FWD_SIZE"), values=("8192",))
-    found = asked_of_itself([wrong, nothing, number], by_mpi_t(mpi, log=True), mpi.title, SEEN["mpi_log"])
+    found = asked_of_itself([wrong, nothing, number], by_mpi_t(mpi.library, "intel"), mpi.title, SEEN["mpi_log"])
     assert [one.values for one in found] == [("2",), (), ("8192",)]
     assert found[2].told["8192"].startswith("I_MPI_SHM_CELL_FWD_SIZE -1 -> 8192")
     assert "takes it as what it has without" in found[0].refused["99"]
     assert "does not read it" in found[1].refused[""]
+
+
+# As 8.1.17 wrote it on a machine of four nodes (rank 0, under MPICH_ENV_DISPLAY=1).
+DISPLAYED = """\
+PE 0: MPICH processor detected:
+PE 0:   AMD Milan (25:48:1) (family:model:stepping)
+PE 0: MPICH environment settings =====================================
+PE 0:   MPICH_MEM_DEBUG_FNAME                          =
+PE 0: MPICH/GPU environment settings =================================
+PE 0:   MPICH_GPU_IPC_THRESHOLD                        = 1024
+PE 0:   MPICH_USE_GPU_STREAM_TRIGGERED                 = 0
+PE 0:   FI_CXI_RDZV_THRESHOLD                          = 16384
+PE 0: MPICH/COLLECTIVE environment settings ==========================
+PE 0:   MPICH_ALLTOALL_SHORT_MSG                       = 64-512
+PE 0:   rank 0 required = single, was provided = single
+PE 1:   MPICH_OFI_NIC_POLICY                           = NUMA
+"""
+
+
+def test_what_cray_mpich_lists_is_read() -> None:
+    assert displayed(DISPLAYED.splitlines()) == {
+        "MPICH_MEM_DEBUG_FNAME": "", "MPICH_GPU_IPC_THRESHOLD": "1024", "MPICH_USE_GPU_STREAM_TRIGGERED": "0",
+        "FI_CXI_RDZV_THRESHOLD": "16384", "MPICH_ALLTOALL_SHORT_MSG": "64-512",
+    }  # fmt: skip
+
+
+# Begins as Cray MPICH does, and lists two variables; without a launcher where STAND_IN_ALONE is set it fails.
+CRAY = r"""
+#include <stdio.h>
+#include <stdlib.h>
+int MPI_T_init_thread(int wanted, int* got) { *got = wanted; return 0; }
+int MPI_T_cvar_get_num(int* number) { *number = 0; return 0; }
+int MPI_Finalize(void) { return 0; }
+int MPI_Init(int* argc, char*** argv) {
+  const char* size = getenv("MPICH_GPU_IPC_THRESHOLD");
+  if (getenv("STAND_IN_ALONE")) return 1;
+  if (!getenv("MPICH_ENV_DISPLAY")) return 0;
+  fprintf(stderr, "PE 0: MPICH/GPU environment settings =================================\n");
+  fprintf(stderr, "PE 0:   %-46s = %s\n", "MPICH_GPU_IPC_THRESHOLD", size ? size : "1024");
+  fprintf(stderr, "PE 0:   %-46s = 1\n", "MPICH_GPU_IPC_ENABLED");
+  return 0;
+}
+"""
+
+
+def test_cray_mpich_tells_by_its_list_what_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (tmp_path / "cray.c").write_text(CRAY)
+    library_file = tmp_path / "libmpi_cray.so.12"
+    subprocess.run([compiler, "-shared", "-fPIC", str(tmp_path / "cray.c"), "-o", str(library_file)], check=True)
+    table = library("cray-mpich")
+    some = [
+        dataclasses.replace(table.setting("MPICH_GPU_IPC_THRESHOLD"), values=("1", "2048")),
+        table.setting("MPICH_GPU_IPC_ENABLED"),  # that it does not follow
+        table.setting("MPICH_OFI_NIC_POLICY"),  # that it does not list
+    ]
+    found = asked_as_displayed(some, by_mpi_t(library_file, "cray"), "Cray MPICH", SEEN[table.seen])
+    assert found[0].told["1"] == "MPICH_GPU_IPC_THRESHOLD 1024 -> 1 (MPICH_ENV_DISPLAY)"
+    assert "takes it as what it has without" in found[1].refused["0"]
+    assert (found[2].values, found[2].told) == (some[2].values, {})
+    monkeypatch.setenv("STAND_IN_ALONE", "1")
+    silent = asked_as_displayed(some, by_mpi_t(library_file, "cray"), "Cray MPICH", SEEN[table.seen])
+    assert [(one.values, one.told) for one in silent] == [(one.values, {}) for one in some]
+
+
+def test_rocms_runtime_is_looked_through_for_names() -> None:
+    file = hsa_file()
+    if not file:
+        pytest.skip("no libhsa-runtime64 here")
+    sdma = library("rocm").setting("HSA_ENABLE_SDMA")
+    nothing = dataclasses.replace(sdma, name="HSA_NO_SUCH_THING")
+    known, unknown = asked_of_file([sdma, nothing], "ROCm", file)
+    assert known.values == ("0",)
+    assert unknown.refused[""] == "HSA_NO_SUCH_THING: ROCm does not read it"
+
+
+def test_what_is_of_later_versions_is_not_of_earlier_ones() -> None:
+    policy = library("nccl").setting("NCCL_CTA_POLICY")
+    assert not policy.is_of("2.26.6")
+    assert policy.is_of("2.27.3")
+    assert policy.is_of("2.32.3")
+
+
+def test_what_is_changed_in_a_launch_is_written_as_the_library_takes_it() -> None:
+    told = InLaunch({"A": {"x": "4"}, "B": {"y": "2", "z": "a b"}}, {"A": "0", "B": "1", "C": "7"})
+    assert told.written((("A", "x"), ("B", "y"))) == "A=4 B=2"
+    assert told.written(()) == ""
+    assert told.written((("D", "1"),)) is None  # needs a launch
+    assert told.written((("B", "z"),)) is None  # of two words
+    ways = [told.spelled("A=4", number) for number in range(5)]
+    assert ways == ["A=4", "A=4 B=1", "A=4 C=7", "A=4 B=1 C=7", None]
+    assert {told.meant(way) for way in ways if way} == {"A=4"}
+    once = told.each_once(["", "A=4", "", "A=4"], 9)
+    assert [written for written, _ in once] == ["", "A=4", "", "A=4"]
+    assert len({spelled for _, spelled in once}) == 4
+    assert all(spelled for _, spelled in once)
+    assert told.each_once([""] * 20, 20) == [("", spelled) for _, spelled in told.each_once([""] * 7, 7)]

@@ -136,7 +136,7 @@ def _search(
     _hand_out(bench.path, text, data, choice.environment(best.config) if best else {}, wanted)
     print(data if as_json else text, end="")
     if not as_json:
-        print(f"run folder: {bench.path}; what to export: {bench.path / 'tuned'}")
+        print(f"run folder: {bench.path} ({bench.launches} launches); what to export: {bench.path / 'tuned'}")
     return Exit.DONE if found.record.last_defaults() else Exit.SOME_FAILED
 
 
@@ -232,7 +232,7 @@ def _bench(
                         absent=prepared.machine.absent)  # fmt: skip
         folder = RunFolder.create(Path(out), {**info, KEY: {"asked": what, "spent_s": []}})
         warn(devices, prepared, reporter)
-    return FolderBench(folder, wanted, choice.environment, what, budget_s, began, reporter.note)
+    return FolderBench(folder, wanted, choice.environment, what, budget_s, began, reporter.note, choice.in_launch())
 
 
 def _hand_out(path: Path, text: str, data: str, environment: Mapping[str, str], wanted: Wanted) -> None:

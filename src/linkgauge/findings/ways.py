@@ -278,7 +278,10 @@ def _unused_remedy(between: bool) -> str:
             "Let the library use all rails for device memory (UCX_MAX_RNDV_RAILS, NCCL_IB_HCA naming every NIC, "
             "NCCL_CROSS_NIC), and check that each NIC's port is up."
         )
-    return "Use several channels, streams or engines (NCCL_MIN_NCHANNELS, NCCL_NCHANNELS_PER_PEER, HSA_ENABLE_SDMA=0)."
+    return (
+        "Use several channels, streams or engines (NCCL_MIN_P2P_NCHANNELS; of RCCL "
+        "NCCL_NCHANNELS_PER_PEER, HSA_ENABLE_SDMA=0)."
+    )
 
 
 @rule("device memory that goes through the host where a direct way exists")

@@ -224,6 +224,8 @@ class Case:
     collectives: str = field(default="", metadata=_of(
         Says.HOW, "application: mechanism of its collectives; default that of its messages.", _WHAT,
         one_of(("default", *TRANSPORTS), blank="default"), later=True))
+    # The library's own during this case, NAME=VALUE NAME=VALUE as it takes them: of searches (linkgauge/tune) alone.
+    settings: str = field(default="", metadata={"says": Says.HOW, "core": None, "later": True})
     verify: str = field(default="final", metadata=_of(
         Says.HOW_LONG, "Check the data of the final operation, or of each.", _TIMED, one_of(("final", "each")),
         core=""))

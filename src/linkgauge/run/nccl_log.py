@@ -1,12 +1,15 @@
-"""What NCCL says in its log that it chose for an operation: algorithm, protocol, channels, multicast.
+"""What NCCL says in its log that it chose for an operation: algorithm, protocol, channels, cluster, multicast.
 
 NCCL 2.28 has no call that tells. With NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=TUNING and NCCL_DEBUG_FILE=PATH (%h: host, %p:
 process) in a launch's environment the rank 0 of a communicator writes one line for each operation, and since that costs
 time, such a launch is one of its own. These lines are read, and no other but those below:
 
-- `AllReduce: 1048576 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..15}` (enqueue.cc of NCCL 2.24 to 2.28)
+- `AllReduce: 1048576 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..15}` (enqueue.cc of NCCL 2.24 to 2.30), in
+  2.32.3 with ` cgaClusterSize 4` behind it (texts of the binary)
 - `AllReduce [Symmetric]: 1048576 Bytes -> Kernel AllReduce_AGxLLMC_R nchannels 8 nthreads 512 nWorks 1`
-  (scheduler/symmetric_sched.cc of 2.28; 2.27 has it without nWorks)
+  (scheduler/symmetric_sched.cc of 2.28 to 2.32; 2.27 has it without nWorks)
+- `AllGather [Copy Engine]: 1048576 Bytes -> cudaMemcpy` (enqueue.cc of 2.29, ce_coll.cc of 2.30 and later; with
+  `; CE synchronization with NVLS` where that is so)
 
 With NCCL_DEBUG_SUBSYS=NET every process writes a line for each channel to another node when it connects, of which the
 end says whether the card reaches the GPU's memory itself (transport/net.cc of NCCL 2.4 to 2.32):
@@ -38,8 +41,9 @@ _OPERATIONS = "operations"  # how many lines said so: the unit of a choice
 _PREFIX = r"NCCL INFO (?P<function>[A-Za-z]+)"
 _TUNED = re.compile(
     _PREFIX + r": \d+ Bytes -> Algo (?P<algorithm>[A-Z_]+) proto (?P<protocol>[A-Z0-9]+) "
-    r"channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,4})\.\.(?P<high>\d{1,4})\}\s*$"
+    r"channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,4})\.\.(?P<high>\d{1,4})\}(?: cgaClusterSize (?P<cluster>\d{1,3}))?\s*$"
 )
+_COPIED = re.compile(_PREFIX + r" \[Copy Engine\]: \d+ Bytes -> cudaMemcpy(?:; CE synchronization with NVLS)?\s*$")
 _SYMMETRIC = re.compile(
     _PREFIX + r" \[Symmetric\]: \d+ Bytes -> Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,4}) nthreads \d+"
     r"(?: nWorks \d+)?\s*$"
@@ -60,33 +64,38 @@ _PROTOCOLS = ("LL", "LL128", "SIMPLE")
 def choices(lines: Iterable[str], pattern: str) -> list[Value]:
     """Observations of what was chosen for `pattern`, from log lines; nothing for a pattern that is not tuned.
 
-    `algorithm X`, `protocol X`, `channels N` and `kernel X` (of symmetric memory) each have the number of operations
-    that a line says it of; `multicast` that of those whose algorithm or kernel uses NVLink multicast, 0 being none.
+    `algorithm X` (COPY_ENGINE: no kernel), `protocol X`, `channels N`, `cluster N` (blocks) and `kernel X` (of
+    symmetric memory) each have the number of operations that a line says it of; `multicast` that of those whose
+    algorithm or kernel uses NVLink multicast, 0 being none.
     `read NAME=VALUE` is a variable that NCCL took from the environment.
     """
     function = FUNCTIONS.get(pattern)
     found: Counter[str] = Counter()
     read: dict[str, str] = {}
     operations = multicast = 0
+    channels: int | None
     for line in lines:
         if variable := _READ.search(line):
             read[variable["name"]] = variable["value"][:_LONGEST_VALUE]
             continue
-        tuned, symmetric = _TUNED.search(line), _SYMMETRIC.search(line)
+        tuned, symmetric, copied = _TUNED.search(line), _SYMMETRIC.search(line), _COPIED.search(line)
         if tuned and tuned["function"] == function:
             if tuned["algorithm"] not in _ALGORITHMS or tuned["protocol"] not in _PROTOCOLS:
                 continue
             names = [f"algorithm {tuned['algorithm']}", f"protocol {tuned['protocol']}"]
+            names += [f"cluster {int(tuned['cluster'])}"] if tuned["cluster"] else []
             channels = int(tuned["high"]) - int(tuned["low"]) + 1
             uses = tuned["algorithm"].startswith("NVLS")
         elif symmetric and symmetric["function"] == function:
             names, channels = [f"kernel {symmetric['kernel']}"], int(symmetric["channels"])
             uses = re.search(r"MC(?:_|$)", symmetric["kernel"]) is not None
+        elif copied and copied["function"] == function:
+            names, channels, uses = ["algorithm COPY_ENGINE"], None, False
         else:
             continue
-        if channels < 1:
+        if channels is not None and channels < 1:
             continue
-        found.update([*names, f"channels {channels}"])
+        found.update([*names, *([] if channels is None else [f"channels {channels}"])])
         operations += 1
         multicast += uses
     values = [Value(f"{_READ_AS} {name}={value}", 1.0, "") for name, value in sorted(read.items())]
@@ -97,7 +106,7 @@ def choices(lines: Iterable[str], pattern: str) -> list[Value]:
 def chosen(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What of a case's observations belongs into its evidence: `chosen`, with what most operations were given.
 
-    `algorithm`, `protocol`, `kernel` and `channels` as far as they are known, and `multicast`, whether any operation
+    `algorithm`, `protocol`, `kernel`, `channels` and `cluster` as far as they are known, and `multicast`, whether any operation
     used it; NETWORK_CHANNELS and DIRECT_CHANNELS, of all ranks together. Empty where the log said nothing.
     """
     most: dict[str, tuple[float, str]] = {}
@@ -111,8 +120,7 @@ def chosen(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     if not most:
         return {"chosen": counts} if counts else {}
     found: dict[str, Any] = {**{what: which for what, (_, which) in most.items()}, **counts}
-    if "channels" in found:
-        found["channels"] = int(found["channels"])
+    found |= {name: int(found[name]) for name in ("channels", "cluster") if name in found}
     found["multicast"] = most.get("multicast", (0.0, ""))[0] > 0
     return {"chosen": found}
 

@@ -85,6 +85,7 @@ _DIMENSIONS = {
     **{name: DIMENSIONS[name].stored for name in Case("", "", 0, 0, (0,)).dimensions() if name in DIMENSIONS},
     "devices": each(_NUMBER, least=1),
     "devices_per_node": _NUMBER,
+    "settings": text,
     "size_asked": whole(FULL, MAX_SIZE_BYTES),
 }
 _case_dimensions = table(_DIMENSIONS, needed=_DIMENSIONS.keys() - LATER_DIMENSIONS.keys())
@@ -94,6 +95,10 @@ def _case(value: Any, at: str) -> Case:
     case = Case.from_dimensions(_case_dimensions(value, at))
     if case.ranks != value["ranks"]:
         raise MisshapenError(f"{at} has {value['ranks']} ranks on {case.ranks} devices: expected as many")
+    for word in case.settings.split():
+        name, mark, content = word.partition("=")
+        if not mark or not safe_variable(name, content):
+            raise MisshapenError(f"{at}: '{word}' is no setting that a stored plan may have")
     return case
 
 

@@ -11,7 +11,16 @@ from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.prepared import Prepared
-from linkgauge.tune.known import Known, asked_of_ccl, asked_of_itself, by_mpi_t, by_network_library
+from linkgauge.tune.in_launch import InLaunch
+from linkgauge.tune.known import (
+    Known,
+    asked_as_displayed,
+    asked_of_file,
+    asked_of_itself,
+    by_mpi_t,
+    by_network_library,
+    hsa_file,
+)
 from linkgauge.tune.record import Config
 from linkgauge.tune.search import Factor
 from linkgauge.tune.table import OF_MPI, SEEN, Library, Setting, libraries, library
@@ -34,6 +43,16 @@ class Choice:
         for name, value in config:
             found |= self.known[name].setting.environment(value)
         return found
+
+    def in_launch(self) -> InLaunch:
+        """How settings are changed in a launch, of those that the library takes then."""
+        able = {name: known for name, known in self.known.items() if known.taken and not known.setting.relaunch}
+        needs = {name: value for known in able.values() for name, value in known.setting.needs}
+        return InLaunch(
+            {name: known.taken for name, known in able.items()},
+            {name: known.usual for name, known in able.items()},
+            tuple(sorted(needs.items())),
+        )
 
     def with_read(self, read: Iterable[tuple[str, str]]) -> Choice:
         """The same, with what launches told of what they read."""
@@ -84,11 +103,23 @@ def choose(words: Sequence[str], cases: Sequence[Case], settings: LaunchSettings
             refused |= {f"{found.setting.name}={value}" if value else found.setting.name: why
                         for value, why in found.refused.items()}  # fmt: skip
             if found.values:
-                known[found.setting.name] = found
+                known[found.setting.name] = _as_changed(found, transports)
     if not known:
         why = next(iter(refused.values()), "no setting of the table is of these cases, see 'linkgauge tune --list'")
         raise UsageError(f"nothing is left to tune: {why}")
     return Choice(known, refused)
+
+
+def _as_changed(found: Known, transports: set[str]) -> Known:
+    """With what a case's settings are to be: MPI_T's values of mpi, UCX's words of ucx, else none.
+
+    UCX beneath an MPI library, and a library that tells nothing, take them in a launch's environment alone.
+    """
+    seen = library(found.setting.library).seen
+    if transports == {"mpi"} and seen == "mpi_t":
+        return found
+    words = {value: value for value in found.values} if transports == {"ucx"} and seen == "ucx" else {}
+    return dataclasses.replace(found, taken=words)
 
 
 def _of_cases(
@@ -109,8 +140,9 @@ def _of_cases(
 
 def _asked(table: Library, settings: Sequence[Setting], mpi: MpiInstallation | None) -> list[Known]:
     if table.seen in OF_MPI and mpi is not None:
-        log = table.seen == "mpi_log"
-        return asked_of_itself(settings, by_mpi_t(mpi, log=log), mpi.title, SEEN[table.seen])
+        read = by_mpi_t(mpi.library, {"mpi_log": "intel", "mpi_display": "cray"}.get(table.seen, ""))
+        ask = asked_as_displayed if table.seen == "mpi_display" else asked_of_itself
+        return ask(settings, read, mpi.title, SEEN[table.seen])
     if table.seen in NIC_LIBRARIES:
         return asked_of_itself(settings, by_network_library(table.seen, mpi), table.title, SEEN[table.seen])
     if table.seen == "nccl_log":
@@ -119,7 +151,9 @@ def _asked(table: Library, settings: Sequence[Setting], mpi: MpiInstallation | N
         found = ccl_version(table.vendors[0])
         if found.reason:
             raise EnvironmentLackingError(f"{table.title}: {found.reason}")
-        return asked_of_ccl(settings, table.title, found.version, found.file)
+        return asked_of_file(settings, f"{table.title} {found.version}".strip(), found.file)
+    if table.seen == "hsa" and (file := hsa_file()):
+        return asked_of_file(settings, table.title, file)
     return [Known(one, one.values, {}, {}) for one in settings]
 
 

@@ -31,7 +31,7 @@ class Known:
 
     `values`: those of the table that it takes. `told`: how each is seen to be read, `0 -> 7 (MPI_T)`; empty where the
     library does not tell before it is used. `refused`: why the setting, or by value why that one, is left out.
-    `usual`: what the library has without it, as it says.
+    `usual`: what the library has without it, as it says. `taken`: by value what it has then.
     """
 
     setting: Setting
@@ -39,6 +39,7 @@ class Known:
     told: Mapping[str, str]
     refused: Mapping[str, str]
     usual: str = ""
+    taken: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 Read = Callable[[Mapping[str, str]], tuple[Mapping[str, str] | None, str]]
@@ -62,7 +63,7 @@ def asked_of_itself(settings: Sequence[Setting], read: Read, title: str, how: st
         if name not in usual:
             found.append(Known(setting, (), {}, {"": not_read(setting, title)}))
             continue
-        told, refused = {}, {}
+        told, refused, taken = {}, {}, {}
         for place, value in enumerate(setting.values):
             after = rounds[place]
             if after is None:
@@ -73,13 +74,25 @@ def asked_of_itself(settings: Sequence[Setting], read: Read, title: str, how: st
                 refused[value] = f"{title} takes it as what it has without ({usual[name] or 'empty'})"
             else:
                 told[value] = f"{name} {usual[name] or 'empty'} -> {after[name]} ({how})"
-        found.append(Known(setting, tuple(told), told, refused, usual[name]))
+                taken[value] = after[name]
+        found.append(Known(setting, tuple(told), told, refused, usual[name], taken))
     return found
 
 
-def by_mpi_t(mpi: MpiInstallation, *, log: bool = False) -> Read:
-    """MPI_T of an MPI library; with `log` what Intel MPI says when it is begun, too."""
-    return _reader("mpi_t.py", str(mpi.library), *(["log"] if log else []))
+def by_mpi_t(library: Path, whose: str = "") -> Read:
+    """MPI_T of an MPI library; of `intel` and `cray` what it says when it is begun, too."""
+    return _reader("mpi_t.py", str(library), *([whose] if whose else []))
+
+
+def asked_as_displayed(settings: Sequence[Setting], read: Read, title: str, how: str) -> list[Known]:
+    """The settings of Cray MPICH, which lists most of what it reads, and outside of a launch may not begin at all.
+
+    What it does not list is taken as it is, and can be no proof.
+    """
+    listed, _ = read({})
+    own = [one for one in settings if one.name in (listed or {})]
+    told = asked_of_itself(own, read, title, how) if own else []
+    return [*told, *(Known(one, one.values, {}, {}) for one in settings if one not in own)]
 
 
 def by_network_library(transport: str, mpi: MpiInstallation | None) -> Read:
@@ -140,16 +153,19 @@ def _reader(program: str, *words: str) -> Read:
     return read
 
 
-def asked_of_ccl(settings: Sequence[Setting], title: str, version: str, file: str) -> list[Known]:
-    """The settings of NCCL or RCCL by the names that its file holds; that one was read, its log tells in a launch."""
-    held = _names_in(Path(file), r"(?:NCCL|RCCL)_[A-Z0-9_]+")
-    found = []
-    for one in settings:
-        if one.name in held:
-            found.append(Known(one, one.values, {}, {}))
-        else:
-            found.append(Known(one, (), {}, {"": not_read(one, f"{title} {version}".strip())}))
-    return found
+def asked_of_file(settings: Sequence[Setting], title: str, file: str) -> list[Known]:
+    """The settings by the names that a library's file holds. That one was read, NCCL's log tells in a launch."""
+    held = _names_in(Path(file), r"(?:NCCL|RCCL|HSA)_[A-Z0-9_]+")
+    return [
+        Known(one, one.values, {}, {}) if one.name in held else Known(one, (), {}, {"": not_read(one, title)})
+        for one in settings
+    ]
+
+
+def hsa_file() -> str:
+    """The file of ROCm's runtime that ranks would have; empty where there is none."""
+    found, _ = _reader("network_library.py", "hsa", "libhsa-runtime64.so.1")({})
+    return (found or {}).get("file", "")
 
 
 def _names_in(path: Path, pattern: str) -> set[str]:

@@ -1,7 +1,8 @@
 """A search's launches in one ordinary run folder: a setting is the environment of a launch, each further one a repeat.
 
-What the folder has is not measured again: the search is asked anew and gets, for the k-th launch of a setting, the k-th
-that lies there. How much of the budget was spent by then lies there too, so that it takes the same way.
+Settings that a library takes while it runs share a launch: each is a dimension of its cases there (tune/in_launch.py).
+What the folder has is not measured again: the search is asked anew and gets, for the k-th measurement of a setting, the
+k-th that lies there. How much of the budget was spent by then lies there too, so that it takes the same way.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import itertools
 import os
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +33,7 @@ from linkgauge.stats.chosen import chosen_words
 from linkgauge.stats.launches import json_object
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
+from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.record import Config, Outcome
 
 KEY = "tune"
@@ -38,6 +41,14 @@ _HUNG_AFTER_S = 10.0
 _SHAPE = table({"asked": text, "spent_s": each(maybe(number(0.0))), "launches": whole()}, needed=("asked", "spent_s"))
 _LAST_S = 1.0  # of the budget for what comes after the last launch
 _SLOWER = 1.5  # as many times a usual launch's time are set aside before one is begun
+_FIRST_TOGETHER = 12  # settings of the first launch that has several, before it is known what one takes
+_MOST_TOGETHER = 400
+_SHARE_TOGETHER = 0.1  # of the budget, for a launch of several: it may end beyond what the search would begin
+
+Key = tuple[Config, bool, str]
+"""The environment of a launch beside what was asked for, whether it has guard cases, and what its cases set."""
+Place = tuple[int, str]
+"""A measurement: a planned launch's number, and the settings of its cases as they are spelled there."""
 
 
 class InterruptedSearchError(Exception):
@@ -79,8 +90,12 @@ class FolderBench:
         budget_s: float,
         began: float,
         tell: Callable[[str], None] = lambda text: None,
+        in_launch: InLaunch | None = None,
     ) -> None:
         """Take an open folder; UsageError where it is of another search. `began` by the steady clock."""
+        self._in_launch = in_launch or InLaunch()
+        self._coming: list[str] = []  # that may share a launch, in the order in which they will be asked for
+        self._each_s = 0.0  # of a setting in the last launch of several
         self.path = folder.path
         self._folder, self._wanted, self._environment, self._tell = folder, wanted, environment, tell
         self._budget_s = budget_s
@@ -88,10 +103,10 @@ class FolderBench:
         self._asked_text = asked
         self._ended_s: list[float | None] = stored  # by launch: spent when it ended
         self._launches: list[PlannedLaunch] = list(read_launches(folder.path)) if stored else []
-        self._of: dict[tuple[Config, bool], list[int]] = {}
-        self._asked: dict[tuple[Config, bool], int] = {}
+        self._of: dict[Key, list[Place]] = {}
+        self._asked: dict[Key, int] = {}
         self._numbers: dict[int, list[int]] = {}  # planned number -> those of its launches
-        self._partial: dict[tuple[Config, bool], tuple[PlannedLaunch, int]] = {}
+        self._partial: dict[Key, tuple[PlannedLaunch, int]] = {}
         self._highest = -1
         if stored:
             self._read_back()
@@ -104,7 +119,7 @@ class FolderBench:
     def _read_back(self) -> None:
         relaunched = {int(a): int(b) for a, b in self._folder.info.get("relaunched", {}).items()}
         run = load(self._folder.path)
-        done: dict[int, int] = {}
+        done: dict[Place, int] = {}
         attempts: dict[int, int] = {}
         for row in run.rows():
             self._highest = max(self._highest, row.launch)
@@ -112,41 +127,103 @@ class FolderBench:
             self._numbers.setdefault(planned, [])
             if row.launch not in self._numbers[planned]:
                 self._numbers[planned].append(row.launch)
-            done[planned] = done.get(planned, 0) + (row.status is not None)
+            place = (planned, row.case.settings)
+            done[place] = done.get(place, 0) + (row.status is not None)
             attempts[planned] = max(attempts.get(planned, -1), row.attempt)
         self._highest = max([self._highest, len(self._launches) - 1, *relaunched])
         for launch in self._launches:
-            if done.get(launch.number, 0) >= len(launch.cases):
-                self._of.setdefault(self._config_of(launch), []).append(launch.number)
+            mine = dict(self._wanted.settings.env)
+            env = tuple((name, value) for name, value in launch.settings.env if mine.get(name) != value)
+            several = [*dict.fromkeys(case.settings for case in launch.cases)]
+            if several != [""]:  # of what it lacks a later launch has the rest
+                for spelled in several:
+                    if done.get((launch.number, spelled), 0) >= len(self._wanted.cases):
+                        key = (env, False, self._in_launch.meant(spelled))
+                        self._of.setdefault(key, []).append((launch.number, spelled))
+                continue
+            key = (env, len(launch.cases) > len(self._wanted.cases), "")
+            if done.get((launch.number, ""), 0) >= len(launch.cases):
+                self._of.setdefault(key, []).append((launch.number, ""))
             else:  # it was under way when the search was killed: measured anew as a whole
-                self._partial[self._config_of(launch)] = (launch, attempts.get(launch.number, -1) + 1)
+                self._partial[key] = (launch, attempts.get(launch.number, -1) + 1)
 
-    def _config_of(self, launch: PlannedLaunch) -> tuple[Config, bool]:
-        mine = dict(self._wanted.settings.env)
-        env = tuple((name, value) for name, value in launch.settings.env if mine.get(name) != value)
-        return env, len(launch.cases) > len(self._wanted.cases)
+    @property
+    def launches(self) -> int:
+        """How many launches the folder has."""
+        return len(self._launches)
 
     # --- what the search asks -----------------------------------------------------------------------------------------
 
     def measure(self, config: Config, *, guards: bool) -> Outcome | None:
         """A launch of it: the next that lies in the folder, else a fresh one; None where the budget lacks time."""
+        written = None if guards else self._in_launch.written(config)
+        if written in self._coming:
+            found = self._measured_together(written)
+            if found is not None:
+                return found
         env = tuple(sorted(self._environment(config).items()))
-        key = (env, guards and bool(self._wanted.guards))
-        place = self._asked[key] = self._asked.get(key, -1) + 1
-        known = self._of.setdefault(key, [])
-        if place < len(known):
-            number = known[place]
-            ended_s = self._ended_s[number] if number < len(self._ended_s) else None
-            self._replayed_s = max(self._replayed_s or 0.0, ended_s or 0.0)
-            return self._outcome(number)
+        key = (env, guards and bool(self._wanted.guards), "")
+        lies = self._next(key)
+        if lies is not None:
+            return self._outcome(*lies)
         self._replayed_s = None
         if self._spent_s() + _SLOWER * self._usual_s() + _LAST_S > self._budget_s:
             return None
         fresh = self._start(env, key[1])
         if fresh is None:
             return None
-        known.append(fresh)
+        self._of.setdefault(key, []).append((fresh, ""))
         return self._outcome(fresh)
+
+    def foresee(self, configs: Sequence[Config]) -> None:
+        """Hear what is asked for next; what the library takes while it runs is then measured in one launch."""
+        written = [self._in_launch.written(config) for config in configs]
+        self._coming = [one for one in written if one is not None] if any(written) else []
+
+    def _next(self, key: Key) -> Place | None:
+        """The next measurement of that kind which the folder has."""
+        place = self._asked[key] = self._asked.get(key, -1) + 1
+        known = self._of.get(key, [])
+        if place >= len(known):
+            return None
+        number, spelled = known[place]
+        ended_s = self._ended_s[number] if number < len(self._ended_s) else None
+        if self._replayed_s is not None or not self.measured_here:
+            self._replayed_s = max(self._replayed_s or 0.0, ended_s or 0.0)
+        return number, spelled
+
+    def _measured_together(self, written: str) -> Outcome | None:
+        """What a launch of several settings gave for this one; None where it is to have a launch of its own."""
+        coming = self._coming[self._coming.index(written) :]
+        self._coming.remove(written)
+        key = (self._in_launch.env, False, written)
+        lies = self._next(key)
+        if lies is None:
+            if not self._start_together(coming):
+                return None
+            self._asked[key] -= 1
+            lies = self._next(key)
+        outcome = None if lies is None else self._outcome(*lies)
+        # One that the library does not take while it runs is asked for in a launch of its own.
+        return None if outcome is None or outcome.bad.startswith("skipped") else outcome
+
+    def _start_together(self, coming: Sequence[str]) -> bool:
+        """Measure the first of these in one launch, as many as time allows; false where that is none."""
+        self._replayed_s = None
+        room_s = min(_SHARE_TOGETHER * self._budget_s, self._budget_s - self._spent_s() - _LAST_S) - self._usual_s()
+        most = min(_MOST_TOGETHER, int(room_s / self._each_s)) if self._each_s else _FIRST_TOGETHER
+        several = self._in_launch.each_once(coming, most)
+        if room_s <= 0 or not several:
+            return False
+        cases = [dataclasses.replace(case, settings=spelled) for _, spelled in several for case in self._wanted.cases]
+        planned = self._planned(self._in_launch.env, cases)
+        began_s = self._spent_s()
+        done = self._run(planned, 0, failures=len(cases))
+        self._each_s = (self._spent_s() - began_s) / len(several)
+        for written, spelled in several:
+            if done.get(spelled, 0) >= len(self._wanted.cases):
+                self._of.setdefault((self._in_launch.env, False, written), []).append((planned.number, spelled))
+        return True
 
     def left(self) -> float:
         """The share of the budget that is left: by the folder for what lies there, then by the clock."""
@@ -162,7 +239,7 @@ class FolderBench:
     def _read_in(self, config: Config) -> set[tuple[str, str]]:
         """Variables of the setting that were read in its last launch, with their values."""
         env = tuple(sorted(self._environment(config).items()))
-        numbers = sorted(number for guards in (False, True) for number in self._of.get((env, guards), ()))
+        numbers = sorted(number for guards in (False, True) for number, _ in self._of.get((env, guards, ""), ()))
         last = {actual for number in numbers[-1:] for actual in self._numbers.get(number, [number])}
         rows = load(self._folder.path, sorted(last)).observations.to_pylist()
         told = variables_read(row for row in rows if row["launch"] in last)
@@ -175,8 +252,8 @@ class FolderBench:
         at all where the budget lacks time for it.
         """
         env = tuple(sorted(self._environment(config).items()))
-        known = self._of.setdefault((env, False), [])
-        found = self._told_chosen(known[-1]) if known else {}
+        known = self._of.setdefault((env, False, ""), [])
+        found = self._told_chosen(known[-1][0]) if known else {}
         by_log = any(case.transport == "ccl" for case in self._wanted.cases)
         if found or not by_log or self._spent_s() + 2 * _SLOWER * self._usual_s() + _LAST_S > self._budget_s:
             return found
@@ -184,7 +261,7 @@ class FolderBench:
         fresh = self._start(env, guards=False, choices=True)
         if fresh is None:
             return {}
-        known.append(fresh)
+        known.append((fresh, ""))
         return self._told_chosen(fresh)
 
     def _told_chosen(self, number: int) -> dict[str, str]:
@@ -200,8 +277,10 @@ class FolderBench:
         return time.monotonic() - self._origin if self._replayed_s is None else self._replayed_s
 
     def _usual_s(self) -> float:
-        ends = [one for one in self._ended_s if one is not None]
-        gaps = [b - a for a, b in itertools.pairwise(ends) if b > a][-20:]
+        """What a launch of one setting takes."""
+        alone = {launch.number for launch in self._launches if not any(case.settings for case in launch.cases)}
+        ends = [(number, one) for number, one in enumerate(self._ended_s) if one is not None]
+        gaps = [b - a for (_, a), (number, b) in itertools.pairwise(ends) if b > a and number in alone][-20:]
         return statistics.median(gaps) if gaps else 1.0
 
     # --- one launch ---------------------------------------------------------------------------------------------------
@@ -211,9 +290,15 @@ class FolderBench:
 
         `choices`: NCCL is asked afterwards what it chose.
         """
-        planned, attempt = self._partial.pop((tuple(env), guards), (None, 0))
+        planned, attempt = self._partial.pop((tuple(env), guards, ""), (None, 0))
         if planned is None:
-            planned = self._planned(env, guards)
+            cases = [*self._wanted.cases, *(self._wanted.guards if guards else ())]
+            planned = self._planned(env, shuffled(cases, self._wanted.prepared.seed, len(self._launches)))
+        done = self._run(planned, attempt, choices=choices)
+        return planned.number if sum(done.values()) >= len(planned.cases) else None
+
+    def _run(self, planned: PlannedLaunch, attempt: int, *, choices: bool = False, failures: int = 2) -> dict[str, int]:
+        """Start it; how many cases have ended, by the settings that they have as a dimension."""
         number = planned.number
         actual = self._highest = self._highest + 1
         if actual != number:
@@ -226,7 +311,7 @@ class FolderBench:
             self._wanted.prepared,
             pending=[Pending.of(planned, entries, actual)],
             time_limit=TimeLimit(ends, ends),
-            max_failures=2,
+            max_failures=failures,
             hung_after_s=_HUNG_AFTER_S,
             library_choices=choices,
         )
@@ -241,37 +326,45 @@ class FolderBench:
         self._ended_s[number] = time.monotonic() - self._origin
         self._folder.update_info({KEY: {**self._folder.info.get(KEY, {}), "spent_s": self._ended_s}})
         self.measured_here += 1
-        complete = sum(row.status is not None for row in load(self._folder.path, self._numbers[number]).rows())
-        return number if complete >= len(planned.cases) else None
+        rows = load(self._folder.path, self._numbers[number]).rows()
+        return Counter(row.case.settings for row in rows if row.status is not None)
 
-    def _planned(self, env: Sequence[tuple[str, str]], guards: bool) -> PlannedLaunch:
-        """A new launch, the next repeat of its setting with guard cases or without; stored before it is started."""
+    def _planned(self, env: Sequence[tuple[str, str]], cases: Sequence[Case]) -> PlannedLaunch:
+        """A new launch of the cases, the next repeat of its environment; stored before it is started."""
         number = len(self._launches)
         settings = dataclasses.replace(
             self._wanted.settings, env=tuple(sorted({**dict(self._wanted.settings.env), **dict(env)}.items()))
         )
         repeat = sum(launch.settings.env == settings.env for launch in self._launches)
-        cases = [*self._wanted.cases, *(self._wanted.guards if guards else ())]
-        planned = PlannedLaunch(number, repeat, settings, tuple(shuffled(cases, self._wanted.prepared.seed, number)))
+        planned = PlannedLaunch(number, repeat, settings, tuple(cases))
         self._launches.append(planned)
         write_launches(self._folder.path, tuple(self._launches))
         return planned
 
-    def _outcome(self, number: int) -> Outcome:
-        """What a launch of the folder gave: medians by case in words, or what went wrong, the worst case's words."""
+    def _outcome(self, number: int, spelled: str = "") -> Outcome:
+        """What a launch of the folder gave: medians by case in words, or what went wrong, the worst case's words.
+
+        `spelled`: of its cases with these settings.
+        """
         from linkgauge.stats.attempts import counted
 
         run = load(self._folder.path, self._numbers.get(number, [number]))
-        wanted = {case.case_key for case in self._wanted.cases}
+        objective, guards_too = (
+            [dataclasses.replace(case, settings=spelled) for case in some]
+            for some in (self._wanted.cases, self._wanted.guards)
+        )
+        wanted = {case.case_key for case in objective}
         found = counted(run, ("case_key", "launch_key", "repeat", "attempt", "status", "lane", "median_ns"))
-        known = {case.case_key: case_text(case) for case in (*self._wanted.cases, *self._wanted.guards)}
+        known = {case.case_key: case_text(case) for case in (*objective, *guards_too)}
         times: dict[str, float] = {}
         guards: dict[str, float] = {}
-        for row in (group[0] for group in found.measured):
+        for row in (group[0] for group in found.measured if group[0]["case_key"] in known):
             side = times if row["case_key"] in wanted else guards
-            side[known.get(row["case_key"], row["case_key"])] = float(row["median_ns"])
+            side[known[row["case_key"]]] = float(row["median_ns"])
         bad = ""
         for one in run.rows():
+            if one.case.settings != spelled:
+                continue
             if one.status not in ("ok", "skipped", "timeout") or (one.status == "skipped" and one.case_key in wanted):
                 bad = f"{one.status}: {known.get(one.case_key, one.case_key)}: {one.reason}"
                 if one.status == "corrupt":

@@ -1,9 +1,9 @@
-"""The control variables of an MPI library with their values, as a line of JSON: `python mpi_t.py LIBRARY [log]`.
+"""The control variables of an MPI library with their values, as a line of JSON: `python mpi_t.py LIBRARY [WHOSE]`.
 
 A process of its own, without MPI_Init: MPI_T_init_thread may come before it (MPI 4.1, section 15.3.4), and then the
 library has read the environment. Handles and datatypes differ between ABIs, so a value is told by its bytes. Intel MPI
-says in a variable's description by which name its users know it, and gives no texts by MPI_T: with `log` the library is
-begun, and what it took is read in its own words.
+says in a variable's description by which name its users know it, and gives no texts by MPI_T; Cray MPICH has further
+variables of its own. With WHOSE, `intel` or `cray`, the library is begun, and what it took is read in its own words.
 """
 
 from __future__ import annotations
@@ -50,22 +50,30 @@ def values(library: ctypes.CDLL) -> dict[str, str]:
     return found
 
 
-def taken_at_start(library: ctypes.CDLL) -> dict[str, str]:
-    """What Intel MPI says at I_MPI_DEBUG=10 that it was given, but for what it says that it does not heed."""
-    os.environ["I_MPI_DEBUG"] = "10"
-    own = os.dup(1)
+def said_at_start(library: ctypes.CDLL, variable: str, value: str) -> list[str]:
+    """The lines that the library writes when it is begun and ended under that variable. OSError where it cannot be."""
+    os.environ[variable] = value
+    own = [(number, os.dup(number)) for number in (1, 2)]
     with tempfile.TemporaryFile() as told:
-        os.dup2(told.fileno(), 1)
+        for number, _ in own:
+            os.dup2(told.fileno(), number)
         failed = library.MPI_Init(None, None)
         if not failed:
             library.MPI_Finalize()
         ctypes.CDLL(None).fflush(None)
-        os.dup2(own, 1)
+        for number, kept in own:
+            os.dup2(kept, number)
         told.seek(0)
         lines = told.read().decode(errors="replace").splitlines()
     if failed:
         raise OSError("MPI_Init fails")
-    return taken(lines)
+    return lines
+
+
+def displayed(lines: list[str]) -> dict[str, str]:
+    """Name and value of each variable that Cray MPICH lists under MPICH_ENV_DISPLAY=1 (intro_mpi), as rank 0 has it."""
+    listed = (re.fullmatch(r"PE 0:\s+([A-Z][A-Z0-9_]+)\s+=\s?(.*?)\s*", line) for line in lines)
+    return {found[1]: found[2] for found in listed if found}
 
 
 def taken(lines: list[str]) -> dict[str, str]:
@@ -91,4 +99,8 @@ def _told(content: bytes, count: int) -> str:
 if __name__ == "__main__":
     opened = ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_GLOBAL)
     there = values(opened)
-    print(json.dumps(there | taken_at_start(opened) if sys.argv[2:] == ["log"] else there))
+    if sys.argv[2:] == ["intel"]:
+        there |= taken(said_at_start(opened, "I_MPI_DEBUG", "10"))
+    elif sys.argv[2:] == ["cray"]:
+        there |= displayed(said_at_start(opened, "MPICH_ENV_DISPLAY", "1"))
+    print(json.dumps(there))

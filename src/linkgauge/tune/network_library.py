@@ -1,4 +1,5 @@
-"""What UCX or libfabric reads from its environment, as a line of JSON: `python network_library.py ucx|ofi FILE [MPI]`.
+"""What UCX or libfabric reads from its environment, as a line of JSON: `python network_library.py ucx|ofi FILE [MPI]`;
+of `hsa`, ROCm's runtime, which tells nothing, the file that the loader takes for FILE.
 
 A process of its own. FILE is opened unless the MPI library brings one, as ranks do. UCX prints its tables of options
 (ucs_config_parser_print_all_opts of libucs, what `ucx_info -c` calls), of libfabric fi_getparams(3) tells the names
@@ -65,7 +66,10 @@ def _mapped(stem: str) -> str:
 if __name__ == "__main__":
     if len(sys.argv) > 3:
         ctypes.CDLL(sys.argv[3], mode=_GLOBAL)
-    if sys.argv[1] == "ucx":
+    if sys.argv[1] == "hsa":
+        ctypes.CDLL(sys.argv[2])
+        print(json.dumps({"file": _mapped("libhsa-runtime64")}))
+    elif sys.argv[1] == "ucx":
         print(json.dumps(of_ucx(_mapped("libucp") or sys.argv[2])))
     else:
         print(json.dumps(of_libfabric(_mapped("libfabric") or sys.argv[2])))

@@ -60,10 +60,10 @@ def sentence(found: Found, subject: str) -> str:
         return f"{subject}: no launch of the default counts: {found.record.default_bad}."
     if best is None or best.gain is None:
         why = f": {found.confirmed[0].problem}" if found.confirmed else ""
-        return f"{subject}: nothing to export is proved to be faster than the default{why} ({launches} launches)."
+        return f"{subject}: nothing to export is proved to be faster than the default{why} ({launches} measurements)."
     return (
         f"{subject}: {_less(best.gain)} with {len(best.config)} variable{'s' if len(best.config) > 1 else ''} "
-        f"({best.pairs} fresh pairs, p = {best.p_value:.2g}; {launches} launches)."
+        f"({best.pairs} fresh pairs, p = {best.p_value:.2g}; {launches} measurements)."
     )
 
 
@@ -123,15 +123,14 @@ def _tried(found: Found, choice: Choice) -> list[str]:
     record = found.record
     active = ", ".join(found.survivors) or "none"
     lines = [
-        f"Tried beside the default ({record.count(DEFAULT)} launches), noise of a launch {record.noise():.1%}; "
-        f"active: {active}"
+        f"Tried beside the default ({record.count(DEFAULT)} times), noise of one {record.noise():.1%}; active: {active}"
     ]
     best = found.best.config if found.best else None
     known = sorted(record.known(), key=lambda config: record.effect(config).change)
     for config in known[:_MOST_REJECTED]:
         if config != best:
             effect = record.effect(config)
-            lines.append(f"  {math.expm1(effect.change):+7.1%}  {effect.launches:3} launches  {shown(config)}")
+            lines.append(f"  {math.expm1(effect.change):+7.1%}  {effect.launches:3} times  {shown(config)}")
     if len(known) > _MOST_REJECTED:
         lines.append(f"  and {len(known) - _MOST_REJECTED} slower ones")
     lines += [f"  rejected  {shown(tuple(sorted(bad)))}: {why}" for bad, why in record.ruled_out.items()]

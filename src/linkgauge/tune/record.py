@@ -22,6 +22,7 @@ NOT_READ = "the library does not read it"
 _NEAREST = 3  # default launches that make a reference: one that was disturbed is not heeded
 _USUAL_NOISE = 0.02  # until there are launches enough to tell
 _LEAST_NOISE = 0.002
+_TELLING = 8  # gaps between measurements of one setting, for what noise one has
 _OFTEN = 2  # launches with too few samples in their time, which a busy machine may make: then it is ruled out
 _DISTURBED = 4.0  # noises that two launches lie apart, for the slower to be taken as disturbed
 
@@ -40,6 +41,9 @@ class Bench(Protocol):
 
     def measure(self, config: Config, *, guards: bool) -> Outcome | None:
         """A fresh launch of the cases, with guard cases if asked; None where the budget does not allow another."""
+
+    def foresee(self, configs: Sequence[Config]) -> None:
+        """Hear what is asked for next, in this order: what needs no launch of its own may share one."""
 
     def left(self) -> float:
         """The share of the budget that is left, from 1 to 0."""
@@ -86,12 +90,16 @@ class Record:
         self.default_bad = ""  # what the default's last launch that does not count went wrong by
         self._cases: tuple[str, ...] = ()
         self._late: dict[Config, int] = {}
-        self._of: dict[Config, list[int]] = {}
+        self._of: dict[Config, list[list[int]]] = {}  # places in `launched`, those together that count as one
         self._effects: dict[Config, Effect] = {}  # as of the launches so far
         self._noise: float | None = None
+        self._gaps: list[float] = []  # between single measurements of one setting
 
-    def launch(self, config: Config, *, guards: bool = False) -> Outcome:
-        """Measure a setting once. SpentError where the budget is spent; a bad outcome rules it out, and what has it."""
+    def launch(self, config: Config, *, guards: bool = False, joins: bool = False) -> Outcome:
+        """Measure a setting once; `joins`: it and the last one of the setting count as one.
+
+        SpentError where the budget is spent; a bad outcome rules it out, and what has it.
+        """
         outcome = self._bench.measure(config, guards=guards)
         if outcome is None:
             raise SpentError
@@ -109,9 +117,19 @@ class Record:
             return outcome
         self._effects, self._noise = {}, None
         logs = np.log([outcome.times[case] for case in self._cases])
-        self._of.setdefault(config, []).append(len(self.launched))
+        groups = self._of.setdefault(config, [])
+        if groups:
+            self._gaps.append(abs(float(np.mean(logs - self.launched[groups[-1][-1]].logs))))
+        if joins and groups:
+            groups[-1].append(len(self.launched))
+        else:
+            groups.append([len(self.launched)])
         self.launched.append(Launched(config, outcome, logs))
         return outcome
+
+    def foresee(self, configs: Sequence[Config]) -> None:
+        """Tell who measures what is asked for next."""
+        self._bench.foresee(configs)
 
     def left(self) -> float:
         """The share of the budget that is left."""
@@ -136,43 +154,51 @@ class Record:
         return [config for config in self._of if config and self.allowed(config)]
 
     def count(self, config: Config) -> int:
-        """Launches of it that count."""
+        """Launches of it that count, those that were joined as one."""
         return len(self._of.get(config, ()))
 
     def effect(self, config: Config) -> Effect:
         """Its median over its launches, of the mean over cases, against the nearest default launches."""
         if config not in self._effects:
-            changes = sorted(self._against_default(index) for index in self._of.get(config, ()))
+            groups = self._of.get(config, ())
+            changes = sorted(statistics.median(map(self._against_default, group)) for group in groups)
             apart = len(changes) == 2 and changes[1] - changes[0] > _DISTURBED * self.noise()
             middle = changes[0] if apart else statistics.median(changes or [0.0])
             self._effects[config] = Effect(middle, len(changes))
         return self._effects[config]
 
     def _against_default(self, index: int) -> float:
-        defaults = self._of.get(DEFAULT, [])
+        defaults = self._places(DEFAULT)
         if not defaults:
             return 0.0
         near = sorted(defaults, key=lambda other: (abs(other - index), other))[:_NEAREST]
         reference = np.median([self.launched[other].logs for other in near], axis=0)
         return float(np.mean(self.launched[index].logs - reference))
 
+    def _places(self, config: Config) -> list[int]:
+        return [*itertools.chain.from_iterable(self._of.get(config, ()))]
+
     def noise(self) -> float:
-        """Standard deviation of one launch's effect, from how launches of one setting differ, robustly."""
+        """Standard deviation of one launch's effect, or of those that are joined as one, robustly."""
         if self._noise is None:
             self._noise = self._robust_noise()
         return self._noise
 
     def _robust_noise(self) -> float:
         gaps: list[float] = []
-        for indices in self._of.values():
-            gaps += [
-                abs(float(np.mean(self.launched[a].logs - self.launched[b].logs)))
-                for a, b in itertools.pairwise(indices)
-            ]
+        for groups in self._of.values():
+            means = [np.median([self.launched[place].logs for place in group], axis=0) for group in groups]
+            gaps += [abs(float(np.mean(a - b))) for a, b in itertools.pairwise(means)]
         if len(gaps) < 3:
             return _USUAL_NOISE
         return max(1.4826 * statistics.median(gaps) / 2**0.5, _LEAST_NOISE)
 
+    def single_noise(self) -> float:
+        """The same of one measurement; 0 until there are enough to tell."""
+        if len(self._gaps) < _TELLING:
+            return 0.0
+        return 1.4826 * statistics.median(self._gaps) / 2**0.5
+
     def last_defaults(self) -> Sequence[Launched]:
         """The default's launches."""
-        return [self.launched[index] for index in self._of.get(DEFAULT, ())]
+        return [self.launched[index] for index in self._places(DEFAULT)]

@@ -21,6 +21,10 @@ _RESERVE = 0.3  # of the budget, for confirming
 _MOST_RESERVE = 0.6
 _TO_CONFIRM = 32  # launches' time: 20 launches, of which guard cases make each take half as long again
 _ROUND = 4  # settings beside one default
+_STEADY = 0.03  # noise of a measurement up to which one is enough
+_AIMED = 0.02  # else so many together that their median scatters by about this
+_MOST_TIMES = 8
+_USUALLY = 400  # measurements that a search asks for where one is enough
 _HOPELESS = 0.3  # slower than the default by this alone: not tried with others
 _MOST_SURVIVORS = 6
 _SPREAD = 4  # values of an ordered variable that are screened
@@ -133,18 +137,33 @@ class Search:
     def _ask(self, configs: Iterable[Config]) -> None:
         """A launch of each, in rounds with a default among them. SpentError at the reserve."""
         wanted = [config for config in dict.fromkeys(configs) if config != DEFAULT]
-        for start in range(0, len(wanted), _ROUND):
-            part = [DEFAULT, *wanted[start : start + _ROUND]]
-            self._random.shuffle(part)
-            for config in part:
-                if self.record.left() <= self._reserve():
-                    raise SpentError
-                if config == DEFAULT or self.record.allowed(config):
-                    self.record.launch(config)
+        rounds = [[DEFAULT, *wanted[start : start + _ROUND]] for start in range(0, len(wanted), _ROUND)]
+        order: list[tuple[Config, bool]] = []
+        times = self._times()
+        for part in rounds:
+            for turn in range(times):
+                self._random.shuffle(part)
+                order += [(config, turn > 0) for config in part]
+        self.record.foresee([config for config, _ in order])
+        for config, joins in order:
+            if self.record.left() <= self._reserve():
+                raise SpentError
+            if config == DEFAULT or self.record.allowed(config):
+                self.record.launch(config, joins=joins)
+
+    def _times(self) -> int:
+        """How many measurements make one, for the noise that they have and what the budget allows."""
+        noise = self.record.single_noise()
+        if noise <= _STEADY:
+            return 1
+        affordable = self._launches_affordable() / _USUALLY
+        return max(1, min(round((noise / _AIMED) ** 2), _MOST_TIMES, int(min(affordable, _MOST_TIMES))))
 
     def _begin(self) -> None:
-        """Some launches of the default, for what noise there is."""
+        """Some launches of the default, for what noise there is; more where it seems to be much."""
         for _ in range(4):
+            self.record.launch(DEFAULT)
+        while self.record.noise() > _STEADY and not self.record.single_noise():
             self.record.launch(DEFAULT)
 
     # --- one variable at a time ---------------------------------------------------------------------------------------
@@ -209,7 +228,8 @@ class Search:
                   for name in self.survivors}  # fmt: skip
         if len([name for name in levels if levels[name]]) < 2:
             return
-        rows = self._covering(levels, int(min(self._launches_affordable(), 1000) * _DESIGN_SHARE))
+        affordable = self._launches_affordable() / self._times()
+        rows = self._covering(levels, int(min(affordable, 1000) * _DESIGN_SHARE))
         self._ask(rows)
         beyond: dict[Config, list[float]] = {}
         for config in rows:

@@ -37,13 +37,15 @@ SCALES = ("names", "list", "linear", "log2")
 SEEN = {
     "mpi_t": "MPI_T",
     "mpi_log": "its words at I_MPI_DEBUG=10",
+    "mpi_display": "MPICH_ENV_DISPLAY",
     "nccl_log": "its log, 'set by environment'",
     "ucx": "its own table of options",
     "ofi": "fi_getparams",
+    "hsa": "it does not tell; the names in its file",
     "no": "it does not tell",
 }
 """How a library is seen to have read a name."""
-OF_MPI = ("mpi_t", "mpi_log")
+OF_MPI = ("mpi_t", "mpi_log", "mpi_display")
 """Those by which an MPI library is asked itself."""
 
 

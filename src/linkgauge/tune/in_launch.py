@@ -1,0 +1,68 @@
+"""Settings that are changed while a launch goes on, so that hundreds are measured in one: as a dimension of its cases.
+
+MPI_T's control variables are written before a case and its communicator, UCX gets them with the context that is made
+for a case. What is recommended is measured on launches of its own, by its exports, all the same (tune/confirm.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from linkgauge.tune.record import Config
+
+
+@dataclasses.dataclass(frozen=True)
+class InLaunch:
+    """What can be changed. `taken`: by variable and value what the library is told; `usual`: what it has without.
+
+    `env`: what such a launch is started with, without which the variables are not heeded.
+    """
+
+    taken: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    usual: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    env: tuple[tuple[str, str], ...] = ()
+
+    def written(self, config: Config) -> str | None:
+        """The setting as a case has it; empty for the default, None where it needs a launch of its own."""
+        words = [(name, self.taken.get(name, {}).get(value)) for name, value in config]
+        if any(told is None or not _is_word(told) for _, told in words):
+            return None
+        return " ".join(sorted(f"{name}={told}" for name, told in words))
+
+    def spelled(self, written: str, number: int) -> str | None:
+        """The same setting in its n-th way: a launch has each case once, so further ones say what is usual anyway.
+
+        None where there are no more ways.
+        """
+        mine = {word.partition("=")[0] for word in written.split()}
+        spare = [f"{name}={value}" for name, value in self.usual.items() if name not in mine and _is_word(value)]
+        if number >> len(spare):
+            return None
+        more = [word for place, word in enumerate(spare) if number >> place & 1]
+        return " ".join(sorted([*written.split(), *more]))
+
+    def meant(self, spelled: str) -> str:
+        """What a case's settings come to, however they are spelled."""
+        pairs = (word.partition("=") for word in spelled.split())
+        return " ".join(sorted(f"{name}={value}" for name, _, value in pairs if self.usual.get(name) != value))
+
+    def each_once(self, wanted: Sequence[str], most: int) -> list[tuple[str, str]]:
+        """The first of `wanted`, each with the way in which it is spelled, as far as all of them differ.
+
+        The default is always spelled out, as it is where others are: under the same conditions as these.
+        """
+        told: Counter[str] = Counter({"": 1})
+        found = []
+        for written in wanted[:most]:
+            spelled = self.spelled(written, told[written])
+            if spelled is None:
+                break
+            told[written] += 1
+            found.append((written, spelled))
+        return found
+
+
+def _is_word(text: str) -> bool:
+    return text != "" and not any(letter.isspace() for letter in text)

@@ -158,10 +158,10 @@ std::function<void(const std::string&)> failure_listener(const nb::object& funct
   };
 }
 
-ProcessExchange exchange_from(const nb::object& function) {
-  if (function.is_none()) return {};
-  const std::shared_ptr<nb::object> held = held_function(function);
-  return [held](const Bytes& mine, const std::vector<int>& ranks) {
+ProcessExchange exchange_from(const nb::object& exchange, const nb::object& largest) {
+  ProcessExchange found;
+  if (exchange.is_none() || largest.is_none()) return found;
+  found.all = [held = held_function(exchange)](const Bytes& mine, const std::vector<int>& ranks) {
     const nb::gil_scoped_acquire acquire;
     const nb::object answer = (*held)(nb::bytes(reinterpret_cast<const char*>(mine.data()), mine.size()), ranks);
     std::vector<Bytes> all;
@@ -170,11 +170,19 @@ ProcessExchange exchange_from(const nb::object& function) {
       throw CallerError("exchange must return one message for each rank that it is given");
     return all;
   };
+  found.largest = [held = held_function(largest)](const std::vector<std::int64_t>& mine,
+                                                  const std::vector<int>& ranks) {
+    const nb::gil_scoped_acquire acquire;
+    auto answer = nb::cast<std::vector<std::int64_t>>((*held)(mine, ranks));
+    if (answer.size() != mine.size()) throw CallerError("largest must return as many numbers as it is given");
+    return answer;
+  };
+  return found;
 }
 
 std::shared_ptr<Group> process_group(int rank, const std::vector<int>& node_of_rank, const std::string& segment_path,
-                                     const nb::object& exchange) {
-  ProcessGroupOptions options{rank, node_of_rank, segment_path, exchange_from(exchange)};
+                                     const nb::object& exchange, const nb::object& largest) {
+  ProcessGroupOptions options{rank, node_of_rank, segment_path, exchange_from(exchange, largest)};
   const nb::gil_scoped_release release;
   return make_process_group(options);
 }
@@ -309,6 +317,8 @@ void bind_groups(nb::module_& module) {
           "sleep"_a = false, Release())
       .def(
           "agree", [](Group& group, bool mine) { return group.agree(mine, {}); }, Release())
+      .def(
+          "largest", [](Group& group, std::int64_t mine) { return group.largest(mine, {}); }, Release())
       .def("exchange",
            [](Group& group, const nb::bytes& mine) {
              const Bytes message = from_python(mine);
@@ -335,7 +345,7 @@ void bind_groups(nb::module_& module) {
           "abort_with", [](Group& group, const std::string& reason) { group.abort_with(reason); }, Release());
   module.def("thread_groups", make_thread_groups, "size"_a);
   module.def("process_group", process_group, "rank"_a, "node_of_rank"_a, "segment_path"_a,
-             "exchange"_a.none() = nb::none());
+             "exchange"_a.none() = nb::none(), "largest"_a.none() = nb::none());
 }
 
 void bind_session(nb::module_& module) {

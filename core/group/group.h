@@ -42,7 +42,10 @@ class Group {
   virtual void barrier(const Progress& progress, Waiting waiting = Waiting::kSpin) = 0;
   // True when every rank says true.
   virtual bool agree(bool mine, const Progress& progress) = 0;
-  // Each rank's bytes, by rank. Sizes may differ.
+  // The largest of the ranks' numbers.
+  virtual std::int64_t largest(std::int64_t mine, const Progress& progress) = 0;
+  // Each rank's bytes, by rank. Sizes may differ. Across nodes every node gets all ranks' bytes: what may be asked with
+  // agree or largest costs the same however many ranks there are.
   virtual std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine,
                                                        const Progress& progress) = 0;
 
@@ -86,11 +89,18 @@ class Group {
 // A group of `size` threads of this process; element i is for the thread that plays rank i. They share one state.
 std::vector<std::shared_ptr<Group>> make_thread_groups(int size);
 
-// A blocking byte exchange over whatever connected the processes (MPI), among `ranks` of the launch only: each calls
-// with the same ascending list and gets everyone's bytes in its order. Used across nodes, by the first rank of each
-// node; a subset's nodes need an exchange of their own, hence the list.
-using ProcessExchange = std::function<std::vector<std::vector<std::byte>>(const std::vector<std::byte>& mine,
-                                                                          const std::vector<int>& ranks)>;
+// What blocks until `ranks` of the launch have met, over whatever connected the processes (MPI): each calls with the
+// same ascending list. Used across nodes, by the first rank of each node; a subset's nodes need meetings of their own,
+// hence the list.
+struct ProcessExchange {
+  // Everyone's bytes, in the list's order: as many bytes for each of n as all n have.
+  std::function<std::vector<std::vector<std::byte>>(const std::vector<std::byte>& mine, const std::vector<int>& ranks)>
+      all;
+  // The largest of everyone's numbers, place by place: as many bytes for each whatever n.
+  std::function<std::vector<std::int64_t>(const std::vector<std::int64_t>& mine, const std::vector<int>& ranks)>
+      largest;
+  explicit operator bool() const { return all && largest; }
+};
 
 // A group of processes. `node_of_rank[i]` is the index of rank i's node; ranks of one node meet in shared memory at
 // `segment_path`, a file in the launch's private folder that the node's first rank makes and removes once all have

@@ -17,16 +17,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr std::byte kWell{0};
-constexpr std::byte kFailed{1};
-
-// A message between nodes: its first byte says whether the node is well.
-Bytes node_message(std::byte state, const void* data, std::size_t bytes) {
-  Bytes message(bytes + 1);
-  message[0] = state;
-  if (bytes != 0) std::memcpy(message.data() + 1, data, bytes);
-  return message;
-}
+constexpr std::int64_t kWell = 0;
+constexpr std::int64_t kFailed = 1;
 
 template <typename Value>
 Bytes bytes_of(const Value& value) {
@@ -85,26 +77,41 @@ MultiNodeGroup::MultiNodeGroup(std::unique_ptr<Group> local, int rank, std::vect
   }
 }
 
-// One exchange among the nodes' first ranks, which blocks until all are there.
-std::vector<Bytes> MultiNodeGroup::exchange_leaders(const Bytes& mine, const Progress& progress) {
-  const Bytes message = node_message(kWell, mine.data(), mine.size());
+std::vector<int> MultiNodeGroup::ascending_leaders() const {
   std::vector<int> ascending = leaders_;
   std::sort(ascending.begin(), ascending.end());
+  return ascending;
+}
+
+// The largest number of the nodes' first ranks, once all are there. Where a node failed, all tell each other why.
+std::int64_t MultiNodeGroup::largest_of_leaders(std::int64_t mine, const Progress& progress) {
+  const std::vector<int> ascending = ascending_leaders();
+  const std::vector<std::int64_t> found = [&] {
+    const WhileHeldUp held(progress);
+    return exchange_.largest({kWell, mine}, ascending);
+  }();
+  if (found.front() == kWell) return found.back();
+  told_ = true;
+  std::string reason;
+  for (const Bytes& words : exchange_.all({}, ascending)) {
+    if (reason.empty()) reason.assign(reinterpret_cast<const char*>(words.data()), words.size());
+  }
+  local_->abort_with(reason);
+  throw PeerError(reason);
+}
+
+// Everyone's bytes among the nodes' first ranks, by node.
+std::vector<Bytes> MultiNodeGroup::exchange_leaders(const Bytes& mine, const Progress& progress) {
+  largest_of_leaders(0, progress);
+  const std::vector<int> ascending = ascending_leaders();
   const std::vector<Bytes> all = [&] {
     const WhileHeldUp held(progress);
-    return exchange_(message, ascending);
+    return exchange_.all(mine, ascending);
   }();
   std::vector<Bytes> by_node(leaders_.size());
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].empty() || all[i].front() == kFailed) {
-      told_ = true;
-      const std::string reason(reinterpret_cast<const char*>(all[i].data()) + (all[i].empty() ? 0 : 1),
-                               all[i].empty() ? 0 : all[i].size() - 1);
-      local_->abort_with(reason);
-      throw PeerError(reason);
-    }
-    const auto node = std::find(leaders_.begin(), leaders_.end(), ascending[i]) - leaders_.begin();
-    by_node[static_cast<std::size_t>(node)].assign(all[i].begin() + 1, all[i].end());
+  for (std::size_t node = 0; node < leaders_.size(); ++node) {
+    const auto place = std::lower_bound(ascending.begin(), ascending.end(), leaders_[node]) - ascending.begin();
+    by_node[node] = all[static_cast<std::size_t>(place)];
   }
   return by_node;
 }
@@ -125,10 +132,10 @@ void MultiNodeGroup::tell_other_nodes(const std::string& reason) noexcept {
   if (told_) return;
   told_ = true;
   try {
-    const Bytes message = node_message(kFailed, reason.data(), reason.size());
-    std::vector<int> ascending = leaders_;
-    std::sort(ascending.begin(), ascending.end());
-    exchange_(message, ascending);
+    const std::vector<int> ascending = ascending_leaders();
+    exchange_.largest({kFailed, 0}, ascending);
+    const auto* words = reinterpret_cast<const std::byte*>(reason.data());
+    exchange_.all(Bytes(words, words + reason.size()), ascending);
   } catch (...) {
     // The connection is gone as well; the parent processes see it.
   }
@@ -136,17 +143,20 @@ void MultiNodeGroup::tell_other_nodes(const std::string& reason) noexcept {
 
 void MultiNodeGroup::barrier(const Progress& progress, Waiting waiting) {
   meet_locally([&] { local_->barrier(progress, waiting); });
-  if (leads()) exchange_leaders({}, progress);
+  if (leads()) largest_of_leaders(0, progress);
   meet_locally([&] { local_->barrier(progress, waiting); });
 }
 
 bool MultiNodeGroup::agree(bool mine, const Progress& progress) {
   bool all = meet_locally([&] { return local_->agree(mine, progress); });
-  if (leads()) {
-    const std::vector<Bytes> votes = exchange_leaders({std::byte{all ? std::uint8_t{1} : std::uint8_t{0}}}, progress);
-    all = std::all_of(votes.begin(), votes.end(), [](const Bytes& vote) { return vote.front() != std::byte{0}; });
-  }
+  if (leads()) all = largest_of_leaders(all ? 0 : 1, progress) == 0;
   return meet_locally([&] { return local_->agree(!leads() || all, progress); });
+}
+
+std::int64_t MultiNodeGroup::largest(std::int64_t mine, const Progress& progress) {
+  std::int64_t found = meet_locally([&] { return local_->largest(mine, progress); });
+  if (leads()) found = largest_of_leaders(found, progress);
+  return from_leader(found, progress);
 }
 
 std::vector<Bytes> MultiNodeGroup::exchange(const Bytes& mine, const Progress& progress) {
@@ -205,10 +215,7 @@ std::int64_t MultiNodeGroup::align(std::int64_t lead_ns, std::int64_t offset_ns,
   std::int64_t deadline_ns = 0;  // of the first node's clock
   if (leads()) {
     const std::int64_t here_ns = now_ns() + lead_ns + meeting_ns_;
-    const std::int64_t mine_ns = here_ns - clock_.offset_ns(here_ns);
-    deadline_ns = mine_ns;
-    for (const Bytes& node : exchange_leaders(bytes_of(mine_ns), progress))
-      deadline_ns = std::max(deadline_ns, value_of<std::int64_t>(node));
+    deadline_ns = largest_of_leaders(here_ns - clock_.offset_ns(here_ns), progress);
   }
   const std::int64_t scheduled_ns = clock_.here_ns(from_leader(deadline_ns, progress));
   wait_until(scheduled_ns + offset_ns, progress);
@@ -223,11 +230,10 @@ ClockOffset MultiNodeGroup::compare_clocks(const Progress& progress) {
     std::int64_t at_ns;
   } found{};
   if (leads()) {
-    const std::vector<ClockOffset> nodes = offsets_to_first();
-    found.clock = nodes[static_cast<std::size_t>(node())];
+    found.clock = offset_to_first();
     found.at_ns = now_ns();
-    // An exchange of all goes as deep as the tree, and each edge takes about a round trip: twice the uncertainty.
-    for (const ClockOffset& one : nodes) found.meeting_ns = std::max(found.meeting_ns, 4 * one.uncertainty_ns);
+    // A meeting of all goes as deep as the tree, and each edge takes about a round trip: twice the uncertainty.
+    found.meeting_ns = largest_of_leaders(4 * found.clock.uncertainty_ns, progress);
   }
   found = from_leader(found, progress);
   clock_.found(found.clock, found.at_ns);
@@ -259,7 +265,7 @@ ClockOffset MultiNodeGroup::offset_to(int other_node) {
   for (int round = 0; round < kClockRounds; ++round) {
     const std::int64_t before_ns = mine.sent_ns;
     mine.sent_ns = now_ns();
-    const Stamps other = value_of<Stamps>(exchange_(bytes_of(mine), both).at(theirs));
+    const Stamps other = value_of<Stamps>(exchange_.all(bytes_of(mine), both).at(theirs));
     mine.received_ns = now_ns();
     most_ns = std::min(most_ns, mine.received_ns - other.sent_ns);
     if (round > 0) least_ns = std::max(least_ns, before_ns - other.received_ns);
@@ -269,28 +275,31 @@ ClockOffset MultiNodeGroup::offset_to(int other_node) {
   return {std::min(most_ns, least_ns) + width_ns / 2, (width_ns + 1) / 2};
 }
 
-// Each node compares itself with the one whose number lacks its highest bit, so that all are done in as many steps as
-// the number of nodes has bits; offsets and uncertainties add up along the way to node 0.
-std::vector<ClockOffset> MultiNodeGroup::offsets_to_first() {
+// Each node compares itself with the one whose number lacks its highest bit, and hears from that how far it is from
+// node 0, so that all are done in as many steps as the number of nodes has bits.
+ClockOffset MultiNodeGroup::offset_to_first() {
   const int nodes = node_count();
   const auto parent_of = [](int one) { return one & ~static_cast<int>(std::bit_floor(static_cast<unsigned>(one))); };
+  const auto told = [&](const ClockOffset& mine, int other) {  // what both say, the lower one's first
+    std::vector<int> both = {leaders_[static_cast<std::size_t>(node())], leaders_[static_cast<std::size_t>(other)]};
+    const std::size_t lower = (node() < other) == (both[0] < both[1]) ? 0 : 1;
+    std::sort(both.begin(), both.end());
+    return value_of<ClockOffset>(exchange_.all(bytes_of(mine), both).at(lower));
+  };
   ClockOffset mine;
   for (int step = 1; step < nodes; step *= 2) {
-    if (node() < step && node() + step < nodes) offset_to(node() + step);
-    if (node() >= step && node() < 2 * step) mine = offset_to(parent_of(node()));
-  }
-  std::vector<ClockOffset> offsets;
-  for (const Bytes& message : exchange_leaders(bytes_of(mine), {})) {
-    ClockOffset own = value_of<ClockOffset>(message);
-    const auto one = static_cast<int>(offsets.size());
-    if (one > 0) {
-      const ClockOffset& parent = offsets[static_cast<std::size_t>(parent_of(one))];
-      own.offset_ns += parent.offset_ns;
-      own.uncertainty_ns += parent.uncertainty_ns;
+    if (node() < step && node() + step < nodes) {
+      offset_to(node() + step);
+      told(mine, node() + step);
     }
-    offsets.push_back(own);
+    if (node() >= step && node() < 2 * step) {
+      mine = offset_to(parent_of(node()));
+      const ClockOffset parent = told({}, parent_of(node()));
+      mine.offset_ns += parent.offset_ns;
+      mine.uncertainty_ns += parent.uncertainty_ns;
+    }
   }
-  return offsets;
+  return mine;
 }
 
 std::atomic<std::uint64_t>* MultiNodeGroup::flag(int source, int target, int channel) {

@@ -1,5 +1,6 @@
 // A group that spans nodes: ranks of one node meet in their region, and the first rank of each node meets the others
-// through the launch's byte exchange.
+// through the launch's exchange. Each such meeting begins with the largest of three numbers, which is all of a barrier,
+// a vote and a deadline; a node that failed says so there, whatever meeting the others are at.
 #pragma once
 
 #include <memory>
@@ -26,6 +27,7 @@ class MultiNodeGroup final : public Group {
 
   void barrier(const Progress& progress, Waiting waiting) override;
   bool agree(bool mine, const Progress& progress) override;
+  std::int64_t largest(std::int64_t mine, const Progress& progress) override;
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override;
   Group& on_node() override { return *local_; }
   void gather(std::span<const std::byte> mine, const Take& take) override;
@@ -39,14 +41,16 @@ class MultiNodeGroup final : public Group {
 
  private:
   bool leads() const { return local_->rank() == 0; }
+  std::int64_t largest_of_leaders(std::int64_t mine, const Progress& progress);
   std::vector<std::vector<std::byte>> exchange_leaders(const std::vector<std::byte>& mine, const Progress& progress);
+  std::vector<int> ascending_leaders() const;
   template <typename Meet>
   auto meet_locally(const Meet& meet) -> decltype(meet());
   void tell_other_nodes(const std::string& reason) noexcept;
   template <typename Value>
   Value from_leader(const Value& value, const Progress& progress);
   ClockOffset offset_to(int other_node);
-  std::vector<ClockOffset> offsets_to_first();
+  ClockOffset offset_to_first();
 
   std::unique_ptr<Group> local_;
   int rank_;

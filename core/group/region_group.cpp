@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "errors.h"
+#include "group/values.h"
 #include "now.h"
 #include "waiting.h"
 
@@ -133,6 +134,13 @@ bool RegionGroup::agree(bool mine, const Progress& progress) {
   if (!mine) refusals[vote].fetch_add(1, std::memory_order_relaxed);
   meet(progress, Waiting::kSleep, [&] { refusals[(vote + 2) % refusals.size()].store(0, std::memory_order_relaxed); });
   return refusals[vote].load(std::memory_order_relaxed) == 0;
+}
+
+std::int64_t RegionGroup::largest(std::int64_t mine, const Progress& progress) {
+  for (const std::vector<std::byte>& bytes : exchange(to_bytes(&mine, 1), progress)) {
+    mine = std::max(mine, from_bytes<std::int64_t>(bytes).front());
+  }
+  return mine;
 }
 
 std::vector<std::vector<std::byte>> RegionGroup::exchange(const std::vector<std::byte>& mine,

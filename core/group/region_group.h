@@ -51,6 +51,7 @@ class RegionGroup final : public Group {
 
   void barrier(const Progress& progress, Waiting waiting) override;
   bool agree(bool mine, const Progress& progress) override;
+  std::int64_t largest(std::int64_t mine, const Progress& progress) override;
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override;
   Group& on_node() override { return *this; }
   void gather(std::span<const std::byte> mine, const Take& take) override;

@@ -1,9 +1,6 @@
 #include "transport/agreement.h"
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
-#include <vector>
 
 namespace linkgauge {
 
@@ -14,13 +11,7 @@ int fresh_tags(const RankContext& context, const Progress& progress) {
   if (!kept) kept = std::make_shared<int>(0);
   auto& turn = *static_cast<int*>(kept.get());
   // A rank that failed in a case before its operation was connected has counted one less.
-  std::vector<std::byte> mine(sizeof turn);
-  std::memcpy(mine.data(), &turn, sizeof turn);
-  for (const std::vector<std::byte>& bytes : context.group->exchange(mine, progress)) {
-    int theirs = 0;
-    std::memcpy(&theirs, bytes.data(), sizeof theirs);
-    turn = std::max(turn, theirs);
-  }
+  turn = static_cast<int>(context.group->largest(turn, progress));
   return turn++ % ((kLargest + 1) / kTagsEach) * kTagsEach;
 }
 

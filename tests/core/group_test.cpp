@@ -180,8 +180,21 @@ class Processes {
     options.rank = rank;
     options.node_of_rank = node_of_rank_;
     options.segment_path = folder_ + "/segment";
-    options.exchange = [this, rank](const std::vector<std::byte>& mine, const std::vector<int>& ranks) {
+    options.exchange.all = [this, rank](const std::vector<std::byte>& mine, const std::vector<int>& ranks) {
       return exchange(rank, mine, ranks);
+    };
+    options.exchange.largest = [this, rank](const std::vector<std::int64_t>& mine, const std::vector<int>& ranks) {
+      std::vector<std::byte> message(mine.size() * sizeof(std::int64_t));
+      std::memcpy(message.data(), mine.data(), message.size());
+      std::vector<std::int64_t> found = mine;
+      for (const std::vector<std::byte>& other : exchange(rank, message, ranks)) {
+        std::vector<std::int64_t> theirs(mine.size());
+        // Whoever is at another meeting has sent something else.
+        if (other.size() != message.size()) throw std::runtime_error("ranks are at different meetings");
+        std::memcpy(theirs.data(), other.data(), message.size());
+        for (std::size_t i = 0; i < found.size(); ++i) found[i] = std::max(found[i], theirs[i]);
+      }
+      return found;
     };
     try {
       body(*make_process_group(options));
@@ -579,19 +592,34 @@ TEST(ClockLine, FollowsAClockThatDrifts) {
 }
 
 TEST(ProcessGroup, AbortCrossesNodes) {
-  for (int failing = 0; failing < 4; ++failing) {  // a node's first rank, and one behind it
-    Processes processes({0, 0, 1, 1});
-    const std::vector<int> statuses = processes.run([failing](Group& group) {
-      group.barrier({});
-      if (group.rank() == failing) {
-        group.abort_with("gone");
-        return;
-      }
-      group.agree(true, {});
-    });
-    std::vector<int> expected(4, 3);
-    expected[static_cast<std::size_t>(failing)] = 0;
-    EXPECT_EQ(statuses, expected) << "rank " << failing << " failed";
+  using Meeting = void (*)(Group&);
+  const std::vector<std::pair<const char*, Meeting>> meetings = {
+      {"agree", [](Group& group) { group.agree(true, {}); }},
+      {"barrier", [](Group& group) { group.barrier({}); }},
+      {"exchange", [](Group& group) { group.exchange(std::vector<std::byte>(3), {}); }},
+      {"align", [](Group& group) { group.align(1000, 0, {}); }},
+      {"compare clocks", [](Group& group) { group.compare_clocks({}); }},
+  };
+  for (const auto& [name, meet] : meetings) {
+    for (int failing = 0; failing < 4; ++failing) {  // a node's first rank, and one behind it
+      Processes processes({0, 0, 1, 1});
+      const std::vector<int> statuses = processes.run([failing, meet = meet](Group& group) {
+        group.barrier({});
+        if (group.rank() == failing) {
+          group.abort_with("gone");
+          return;
+        }
+        try {
+          meet(group);
+        } catch (const PeerError& error) {
+          if (std::string(error.what()).find("gone") == std::string::npos) throw std::runtime_error(error.what());
+          throw;
+        }
+      });
+      std::vector<int> expected(4, 3);
+      expected[static_cast<std::size_t>(failing)] = 0;
+      EXPECT_EQ(statuses, expected) << "rank " << failing << " failed while others were at " << name;
+    }
   }
 }
 

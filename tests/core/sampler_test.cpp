@@ -500,6 +500,7 @@ class TwoNodes final : public Group {
   bool one_process() const override { return true; }
   void barrier(const Progress& progress, Waiting waiting) override { real_.barrier(progress, waiting); }
   bool agree(bool mine, const Progress& progress) override { return real_.agree(mine, progress); }
+  std::int64_t largest(std::int64_t mine, const Progress& progress) override { return real_.largest(mine, progress); }
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override {
     return real_.exchange(mine, progress);
   }

@@ -211,7 +211,7 @@ def test_more_nodes_may_connect_than_files_are_usually_allowed() -> None:
     assert most in (some, hard)
 
 
-def test_a_node_whose_connection_ends_is_no_longer_heard(ends: Ends) -> None:
+def test_a_node_whose_connection_ends_is_no_longer_heard_and_known_to_have_left_until_it_is_back(ends: Ends) -> None:
     ends.end.listen([])
     with socket.create_connection(("127.0.0.1", ends.told()["port"]), timeout=5) as link:
         report = b"".join(word.to_bytes(8, "little") for word in (2, 3, 1, 1, 1))
@@ -220,7 +220,13 @@ def test_a_node_whose_connection_ends_is_no_longer_heard(ends: Ends) -> None:
         link.sendall(report[13:])
         ends.until(lambda: ends.end.unheard == {1})
         assert ends.parents.word(2, beat.COUNT) == 3
+        assert ends.end.left == {}
     ends.until(lambda: ends.end.unheard == {1, 2})
+    assert ends.end.left.keys() == {2}
+    with socket.create_connection(("127.0.0.1", ends.told()["port"]), timeout=5) as link:
+        link.sendall(ends.told()["token"].encode() + (1).to_bytes(4, "little") + report)
+        ends.until(lambda: ends.end.unheard == {1})
+        assert ends.end.left == {}
 
 
 def _is_closed(link: socket.socket) -> bool:

@@ -31,6 +31,7 @@ from linkgauge.store.journal import Record
 _LOOK_EVERY_S = 0.2
 _GONE_LOOK_S = 2.0
 _GONE_PATIENCE_S = 8.0  # a moment, but on a loaded machine
+_LEFT_PATIENCE_S = 12.0  # of ranks on other nodes: a reporter that lives is back by then
 _GUARD = Path(__file__).with_name("guard.py")
 
 
@@ -204,6 +205,11 @@ class Launch:
                     return None
                 return Trouble("crashed", f"rank {rank} (process {pid}) is gone and its launcher went on")
         self._gone_rank = -1
+        left = self._other_nodes.left if self._other_nodes is not None else {}
+        for rank, since in left.items():
+            if now - since >= _LEFT_PATIENCE_S:
+                return Trouble("crashed", f"rank {rank} closed its connection from another node {now - since:.0f} s "
+                               "ago and its launcher went on: its process ended, or its node")  # fmt: skip
         return None
 
     def _note_segments(self) -> None:

@@ -76,6 +76,11 @@ class NodeBeats:
         self._heartbeat, self._place = heartbeat, place
         self._unseen: frozenset[int] = frozenset()
         self._nodes: list[_Node] = []
+        self.left: dict[int, float] = {}
+        """Ranks that were heard and whose node closed the connection since, by when (time.monotonic), until it is back.
+
+        A process that ends closes it, and a reporter that lives comes back within seconds.
+        """
         self._server: socket.socket | None = None
         self._token = ""
         os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
@@ -122,6 +127,7 @@ class NodeBeats:
             if not alive:
                 node.link.close()
                 self._nodes.remove(node)
+                self.left |= dict.fromkeys(node.ranks, time.monotonic())
 
     def _take(self, node: _Node) -> bool:
         """Read what has come on a connection; whether it goes on."""
@@ -159,6 +165,7 @@ class NodeBeats:
             node.said = tuple(report[:, 0].tolist())
             node.rows = [row for row, rank in enumerate(node.said) if rank in self._unseen]
             node.ranks = tuple(node.said[row] for row in node.rows)
+            self.left = {rank: since for rank, since in self.left.items() if rank not in node.ranks}
         if node.ranks:
             self._heartbeat.words()[np.ix_(node.ranks, _WORDS)] = report[node.rows, 1:]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import hashlib
 import importlib
 import importlib.util
@@ -226,7 +227,9 @@ def open_process_session(spec: WorkerSpec, world: Any, nodes: Sequence[int], hea
     core = _core()
     segment = Path(spec.folder) / "group"
     several = max(nodes) > 0
-    group = core.process_group(world.Get_rank(), list(nodes), str(segment), _exchange_over(world) if several else None)
+    meetings = _Meetings(world) if several else None
+    group = core.process_group(world.Get_rank(), list(nodes), str(segment), meetings and meetings.exchange,
+                               meetings and meetings.largest)  # fmt: skip
     link = _link_over(world, nodes) if several else None
     return CoreSession(core, spec, group, _runtime(core, spec), _mpi(core, spec), heartbeat, link)
 
@@ -288,25 +291,39 @@ _FRAME = struct.Struct(
 )  # of an exchange's first collective: the message's length, and its beginning
 
 
-def _exchange_over(world: Any) -> Any:
-    """Byte exchange among some ranks of the launch, for groups across nodes."""
-    made: dict[tuple[int, ...], Any] = {}
+class _Meetings:
+    """What some ranks of the launch tell each other at once, for groups across nodes."""
 
-    def exchange(mine: bytes, ranks: list[int]) -> list[bytes]:
+    def __init__(self, world: Any) -> None:
+        """Take the communicator of all ranks."""
+        self._world = world
+        self._made: dict[tuple[int, ...], Any] = {}
+
+    def _among(self, ranks: list[int]) -> Any:
         key = tuple(ranks)
-        if key not in made:
-            made[key] = world.Create_group(world.Get_group().Incl(ranks))
+        if key not in self._made:
+            self._made[key] = self._world.Create_group(self._world.Get_group().Incl(ranks))
+        return self._made[key]
+
+    def exchange(self, mine: bytes, ranks: list[int]) -> list[bytes]:
+        """Return everyone's bytes, in the order of `ranks`."""
         # Nearly every message is small, and then one collective of the library without pickling is all: clocks are
         # compared by such messages.
         frames = bytearray(_FRAME.size * len(ranks))
-        made[key].Allgather(_FRAME.pack(len(mine), mine[:_FRAME_BODY]), frames)
+        self._among(ranks).Allgather(_FRAME.pack(len(mine), mine[:_FRAME_BODY]), frames)
         unpacked = list(_FRAME.iter_unpack(frames))
         if max(size for size, _ in unpacked) > _FRAME_BODY:
-            said: list[bytes] = made[key].allgather(mine)
+            said: list[bytes] = self._among(ranks).allgather(mine)
             return said
         return [body[:size] for size, body in unpacked]
 
-    return exchange
+    def largest(self, mine: list[int], ranks: list[int]) -> list[int]:
+        """Return the largest of everyone's numbers, place by place; within 64 bits."""
+        from mpi4py import MPI
+
+        found = array.array("q", mine)
+        self._among(ranks).Allreduce(MPI.IN_PLACE, found, MPI.MAX)
+        return found.tolist()
 
 
 _DATATYPES = {

@@ -10,12 +10,7 @@ import re
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
 
-_TIME = re.compile(r"(\d+)_Transfer Time_s")
-
-
-def is_text(text: str) -> bool:
-    """Whether a text is blink's CSV."""
-    return _TIME.search(text.split("\n", 1)[0]) is not None
+TEXT = re.compile(r"\A.*\d_Transfer Time_s")
 
 
 def read_text(text: str, log: ImportedLog, hints: Hints) -> None:

@@ -19,6 +19,7 @@ _LATENCIES = ("host_device_latency_sm", "device_to_device_latency_sm")
 # A case of all devices for each cell: what is taken grows with the square of the columns.
 _MOST_DEVICES = 256
 TEXT = re.compile(r"(?m)^nvbandwidth Version|^Running \w+_(?:ce|sm|copy)\.\s*$")
+_DEVICE = re.compile(r"(?:Device )?(\d{1,9}):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)(?::\s*\((.*)\))?")
 _TEST = re.compile(r"(?P<what>.+?)(?:_(?P<way>read|write))?_(?P<engine>ce|sm)$")
 # Pattern and variant of each test. Read with nvbandwidth 0.8's testcase.cpp: what reads goes the other way round, so
 # that all_to_one_read is one device's memory read by all. Its memcpy_sm both ways is one kernel (below).
@@ -58,8 +59,8 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
             log.versions["nvbandwidth"] = match[1]
         elif match := re.match(r"Driver Version:\s*(\S+)", line):
             log.versions["driver"] = match[1]
-        elif line.startswith("Device "):
-            _device(line.removeprefix("Device "), log)
+        elif match := _DEVICE.match(line):
+            log.ranks.append(_rank(match))
         elif match := re.match(r"Running (\w+)\.", line):
             name = match[1]
         elif re.search(r"(?:bandwidth \(GB/s\)|latency .*\(ns\))$", line, re.IGNORECASE):
@@ -89,7 +90,8 @@ def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
     root = data["nvbandwidth"]
     log.versions.update({name: root[key] for key, name in _VERSIONS.items() if key in root})
     for line in root.get("GPU Device list") or []:
-        _device(line, log)
+        if match := _DEVICE.match(line):
+            log.ranks.append(_rank(match))
     for number, test in enumerate(root.get("testcases") or [], start=1):
         name, matrix = test["name"], test.get("bandwidth_matrix")
         if test.get("status") != "Passed" or matrix is None:
@@ -98,10 +100,9 @@ def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
         _matrix(number, name, test.get("bandwidth_description", ""), matrix, log, hints)
 
 
-def _device(line: str, log: ImportedLog) -> None:
-    if match := re.match(r"(\d{1,9}):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)(?::\s*\((.*)\))?", line):
-        identity = {"ordinal": int(match[1]), "name": match[2], "pci_address": match[3], "kind": "cuda"}
-        log.ranks.append({"rank": int(match[1]), "host": match[4], "device": identity})
+def _rank(match: re.Match[str]) -> dict[str, Any]:
+    identity = {"ordinal": int(match[1]), "name": match[2], "pci_address": match[3], "kind": "cuda"}
+    return {"rank": int(match[1]), "host": match[4], "device": identity}
 
 
 def _matrix(

@@ -9,15 +9,17 @@ from pathlib import Path
 
 from linkgauge.errors import LinkgaugeError, UsageError
 from linkgauge.exchange import import_blink, import_nccl, import_nvbandwidth, import_osu
-from linkgauge.exchange.imported import Hints, ImportedLog, write_run
+from linkgauge.exchange.imported import MOST_RANKS, Hints, ImportedLog, write_run
 from linkgauge.files import read_file
-from linkgauge.model.patterns import pattern
-from linkgauge.model.shape import as_it_is, checked, parsed
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import as_it_is, checked, one_of, parsed, table, whole
 from linkgauge.model.transports import TRANSPORTS
 
 __all__ = ["Hints", "Imported", "import_files", "read_log"]
 
 _MAX_BYTES = 1 << 30
+_HINTS = {"--ranks": whole(1, MOST_RANKS), "--window": whole(1, MOST_RANKS), "--pattern": one_of(PATTERNS),
+          "--transport": one_of(TRANSPORTS)}  # fmt: skip
 _TEXTS = {"nccl-tests": import_nccl, "OSU": import_osu, "nvbandwidth": import_nvbandwidth, "blink": import_blink}
 _JSONS = {"nccl_version": ("nccl-tests", import_nccl), "nvbandwidth": ("nvbandwidth", import_nvbandwidth)}  # by a key
 
@@ -36,12 +38,8 @@ def import_files(files: Sequence[Path], output: Path, hints: Hints) -> Imported:
     UsageError for a file that cannot be read or is of no known tool, where no case was understood, where the hints
     name no pattern or transport, or where `output` exists.
     """
-    if hints.pattern is not None:
-        pattern(hints.pattern)
-    if hints.transport is not None and hints.transport not in TRANSPORTS:
-        raise UsageError(f"unknown transport '{hints.transport}': expected one of {', '.join(TRANSPORTS)}")
-    if hints.ranks is not None and not 1 <= hints.ranks <= 1 << 20:
-        raise UsageError(f"--ranks {hints.ranks}: expected at least 1")
+    given = {f"--{name}": value for name, value in dataclasses.asdict(hints).items() if value is not None}
+    checked(given, table(_HINTS), "import")
     if output.exists():
         raise UsageError(f"{output} exists already: give --out a folder that does not")
     logs = [read_log(file, hints) for file in files]

@@ -56,10 +56,7 @@ def parse_setting(text: str) -> tuple[str, float]:
     if name not in known or not equals:
         raise UsageError(f"--set {text[:60]}{nearest(name, list(known))}: expected NAME=VALUE, of {', '.join(known)}")
     unit = units.COUNT if name in COUNTS else units.RATE if name in RATES else units.TIME
-    try:
-        found = units.parse(value, unit)
-    except ValueError as error:
-        raise UsageError(f"--set {name}: {error}") from None
+    found = units.quantity(unit)(value, f"--set {name}")
     if found <= 0:
         raise UsageError(f"--set {name}={value[:40]}: expected more than 0, or leave it out")
     return name, found

@@ -23,7 +23,7 @@ def single_pairs(
     per_node = machine.device_count
     diagonal = ((device,) for device in distinct)
     # Two ranks on one device are a pair; one alone is none, and its case is skipped with the reason.
-    of_root = [(distinct[0], other) for other in distinct[1:] or subset[1:2]]
+    of_root: list[tuple[int, ...]] = [(distinct[0], other) for other in distinct[1:] or subset[1:2]]
     first = (of_root or [subset])[0]
     several = distinct[0] // per_node != distinct[-1] // per_node
     if which == "diagonal":

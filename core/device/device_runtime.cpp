@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/linked_kernels.h"
 #include "device/runtimes.h"
 #include "errors.h"
 #include "words.h"
@@ -48,6 +49,10 @@ void DeviceRuntime::prefetch_managed(void* /*memory*/, std::size_t /*bytes*/, in
 
 std::string_view to_string(MemoryKind kind) { return kMemoryKinds.name_of(kind); }
 MemoryKind memory_kind_from(std::string_view name) { return kMemoryKinds.from(name); }
+
+std::unique_ptr<LinkedKernels> DeviceRuntime::link_kernels(int /*device*/, const LinkedCode& code) {
+  throw Unsupported(std::string(name()) + " devices have no kernels that are linked with " + code.made_by);
+}
 
 void DeviceRuntime::begin_capture(StreamHandle) { throw Unsupported(why_no_graphs()); }
 GraphHandle DeviceRuntime::end_capture(int, StreamHandle) { throw Unsupported(why_no_graphs()); }

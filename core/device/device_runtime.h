@@ -37,11 +37,15 @@ ManagedUse managed_use_from(std::string_view name);  // throws CallerError, nami
 std::string_view to_string(MemoryKind kind);
 MemoryKind memory_kind_from(std::string_view name);  // throws CallerError, naming what was expected
 
+struct LinkedCode;  // device/linked_kernels.h
+class LinkedKernels;
+
 // What distinguishes allocations of one kind (docs/definitions.md: memory kinds and nodes).
 struct AllocateOptions {
   int numa_node = -1;           // host memory: place on this node; -1: nearest to the device
   bool write_combined = false;  // pinned: write-combined (CUDA) or non-coherent (HIP)
   bool huge_pages = false;      // host memory: transparent huge pages asked for
+  bool fabric_handle = false;   // device memory: share() gives a handle that other nodes of an NVLink domain open too
 };
 
 struct DeviceInfo {
@@ -151,6 +155,9 @@ class DeviceRuntime {
   // each parameter.
   virtual KernelHandle kernel(int device, std::string_view kernel_name) = 0;
   virtual void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) = 0;
+
+  // Kernels that call a vendor's device library, loaded now; made once (some seconds), then kept as kernel()'s are.
+  virtual std::unique_ptr<LinkedKernels> link_kernels(int device, const LinkedCode& code);
 
   // Graphs: what is queued on `stream` from begin_capture on is not done but kept, and launch_graph queues all of it at
   // once, any number of times. end_capture also ends a capture that failed, by throwing.

@@ -68,6 +68,7 @@ class GpuRuntime : public DeviceRuntime {
   void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) override {
     driver_->launch(kernel, shape, arguments, stream);
   }
+  std::unique_ptr<LinkedKernels> link_kernels(int device, const LinkedCode& code) override;
   std::string why_no_graphs() const override;
   void begin_capture(StreamHandle stream) override { driver_->begin_capture(stream); }
   GraphHandle end_capture(int device, StreamHandle stream) override;
@@ -77,7 +78,7 @@ class GpuRuntime : public DeviceRuntime {
 
  private:
   // How an allocation was made, which is how it must be given back.
-  enum class Origin : std::uint8_t { kDevice, kPinned, kRegistered, kMapped, kManaged };
+  enum class Origin : std::uint8_t { kDevice, kFabric, kPinned, kRegistered, kMapped, kManaged };
   struct Allocation {
     Origin origin;
     int device;
@@ -88,6 +89,7 @@ class GpuRuntime : public DeviceRuntime {
     int device;
     int users;
     std::size_t bytes;
+    bool fabric;
   };
   struct Kernels {
     std::vector<void*> modules;  // none: not loaded yet
@@ -96,6 +98,7 @@ class GpuRuntime : public DeviceRuntime {
 
   void require(int device) const;
   void* allocate_as(Origin origin, int device, std::size_t bytes, const AllocateOptions& options);
+  void* allocate_fabric(int device, std::size_t bytes);
   std::size_t managed_bytes(int device) const;
   void load_kernels(int device);
   void* load_image(const std::string& image, const std::string& kept_in,

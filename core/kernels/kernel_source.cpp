@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "errors.h"
 #include "kernels/kernels.h"
 
 namespace linkgauge {
@@ -12,14 +13,16 @@ extern const char* const kKernelHeaders[];
 extern const unsigned kKernelHeadersCount;
 extern const char* const kKernelTexts[];
 extern const unsigned kKernelTextsCount;
+extern const char* const kLinkedTexts[];
+extern const unsigned kLinkedTextsCount;
 
 namespace {
 
 std::vector<std::string> kernel_names(const std::string& architecture) {
-  std::vector<std::string> names = {kKernelFill,      kKernelCheck,       kKernelReduce,   kKernelCopy,
-                                    kKernelCopyU1,    kKernelCopyU2,      kKernelCopyU8,   kKernelCopyU16,
-                                    kKernelEmpty,     kKernelChase,       kKernelGate,     kKernelFlagPingpong,
-                                    kKernelAllreduce, kKernelChaseInTurn, kKernelBothWays, kKernelBothWaysU8};
+  std::vector<std::string> names = {
+      kKernelFill,      kKernelCheck,   kKernelReduce,      kKernelCopy,     kKernelCopyU1,    kKernelCopyU2,
+      kKernelCopyU8,    kKernelCopyU16, kKernelEmpty,       kKernelChase,    kKernelGate,      kKernelFlagPingpong,
+      kKernelAllreduce, kKernelGemm,    kKernelChaseInTurn, kKernelBothWays, kKernelBothWaysU8};
   names.insert(names.end(), std::begin(kKernelsAllreducePush), std::end(kKernelsAllreducePush));
   constexpr char kCudaPrefix[] = "sm_";
   if (architecture.rfind(kCudaPrefix, 0) == 0 && std::atoi(architecture.c_str() + sizeof(kCudaPrefix) - 1) >= 90)
@@ -28,6 +31,13 @@ std::vector<std::string> kernel_names(const std::string& architecture) {
 }
 
 }  // namespace
+
+std::string linked_text(const std::string& kernel) {
+  for (unsigned i = 0; i < kLinkedTextsCount; ++i) {
+    if (std::string text = kLinkedTexts[i]; text.find(' ' + kernel + '(') != std::string::npos) return text;
+  }
+  throw CallerError("no text of a linked kernel " + kernel);
+}
 
 std::vector<KernelPart> kernel_parts(const std::string& architecture) {
   std::string headers;

@@ -17,4 +17,8 @@ struct KernelPart {
 // Every part that has a kernel for an architecture ("sm_90", "gfx90a"): all are loaded before any is launched.
 std::vector<KernelPart> kernel_parts(const std::string& architecture);
 
+// The text that has a kernel which calls a library's device code, as that is compiled: behind the library's own
+// headers.
+std::string linked_text(const std::string& kernel);
+
 }  // namespace linkgauge

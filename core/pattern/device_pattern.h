@@ -83,6 +83,10 @@ class DevicePattern : public Operation {
 std::unique_ptr<Operation> make_cpu_stream(const RankContext& context, const CaseSpec& spec);
 std::string why_not_cpu_stream(const CaseSpec& spec);
 
+// pattern/gemm.cpp
+std::unique_ptr<Operation> make_gemm(const RankContext& context, const CaseSpec& spec);
+std::string why_not_gemm(const CaseSpec& spec);
+
 // pattern/device_latency.cpp
 std::unique_ptr<Operation> make_chase(const RankContext& context, const CaseSpec& spec);
 std::unique_ptr<Operation> make_flag_pingpong(const RankContext& context, const CaseSpec& spec);

@@ -68,6 +68,7 @@ constexpr PatternTraits kTable[] = {
     row(Pattern::kFlagPingpong, "flag_pingpong", kDevice, kStarter),
     row(Pattern::kFloor, "floor", kDevice, kLanes),
     row(Pattern::kApplication, "application", kMessages, kSlowest),
+    row(Pattern::kGemm, "gemm", kDevice, kLanes),
 };
 
 // Rows lie in the order of their numbers.

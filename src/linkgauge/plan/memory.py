@@ -38,6 +38,8 @@ def _buffers(case: Case) -> tuple[int, int]:
     if case.pattern == "halo":  # also at an open boundary a place for each neighbour
         sent, _ = sent_and_received("halo", n, m, ":".join(w for w in case.distribution.split(":") if w != "open"))
         return sent[0], sent[0]
+    if PATTERNS[case.pattern].computes:  # three matrices
+        return 2 * m, m
     if case.pattern == "bidirectional" and n == 1:  # each way has its own
         return 2 * m, 2 * m
     if PATTERNS[case.pattern].alone:  # all but the flow that is timed move twice the size

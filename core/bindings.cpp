@@ -1,3 +1,4 @@
+// Long: the classes that Python sees, each a list of its calls.
 // The one door to Python: linkgauge._core, typed by src/linkgauge/_core.pyi.
 //
 // Whatever may wait for another rank or take long gives the interpreter lock away meanwhile.

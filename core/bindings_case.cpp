@@ -119,10 +119,11 @@ void plain(Target& target, const std::string& key, nb::handle value) {
   }
 }
 
-constexpr std::array<Field<AllocateOptions>, 3> kOptionFields{
+constexpr std::array<Field<AllocateOptions>, 4> kOptionFields{
     {{"numa_node", plain<&AllocateOptions::numa_node>},
      {"write_combined", plain<&AllocateOptions::write_combined>},
-     {"huge_pages", plain<&AllocateOptions::huge_pages>}}};
+     {"huge_pages", plain<&AllocateOptions::huge_pages>},
+     {"fabric_handle", plain<&AllocateOptions::fabric_handle>}}};
 
 constexpr std::array<Field<StopRuleSpec>, 4> kStopFields{
     {{"kind", plain<&StopRuleSpec::kind>},

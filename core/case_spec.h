@@ -94,7 +94,7 @@ struct CaseSpec {
   std::string host_leg;  // staging: "mpi" or "memcpy"
   std::int64_t chunk_bytes =
       0;           // pipelined variants; 0: chosen by the transport. nixl: of a descriptor; 0: a message each
-  int blocks = 0;  // kernel: thread blocks; 0: chosen by measurement
+  int blocks = 0;  // kernel, nvshmem's device: thread blocks; 0: chosen by measurement, or at most 64
   ManagedUse managed = ManagedUse::kDefault;
   int source_device = -1;  // stream_copy: whose memory it reads; -1: each device its own
   int target_device = -1;  // stream_copy: whose memory it writes

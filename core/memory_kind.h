@@ -32,6 +32,7 @@ struct AllocateOptions {
   int numa_node = -1;           // host memory: place on this node; -1: nearest to the device
   bool write_combined = false;  // pinned: write-combined (CUDA) or non-coherent (HIP)
   bool huge_pages = false;      // host memory: transparent huge pages asked for
+  bool fabric_handle = false;   // device memory: share() gives a handle that other nodes of an NVLink domain open too
 };
 
 }  // namespace linkgauge

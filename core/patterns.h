@@ -44,6 +44,7 @@ enum class Pattern : std::uint8_t {
   kFlagPingpong,
   kFloor,
   kApplication,
+  kGemm,
 };
 
 enum class PatternKind : std::uint8_t {
@@ -140,6 +141,7 @@ inline constexpr PatternTraits kTable[] = {
     row(Pattern::kFlagPingpong, "flag_pingpong", kDevice, kStarter),
     row(Pattern::kFloor, "floor", kDevice, kLanes),
     row(Pattern::kApplication, "application", kMessages, kSlowest),
+    row(Pattern::kGemm, "gemm", kDevice, kLanes),
 };
 
 constexpr bool in_order() {

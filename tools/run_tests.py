@@ -98,7 +98,8 @@ def build_cpp_tests() -> bool:
     options += [f"-DLINKGAUGE_CORE={built_core() or ''}", "-DLINKGAUGE_UNITY=ON"]
     # ninja's default of cores + 2 jobs needs more memory than a small machine has.
     # Folders of the vendors' headers, against which the GPU libraries' tables are checked where they are named.
-    names = [f"LINKGAUGE_{library}_INCLUDE" for library in ("CUDA", "NCCL", "NVSHMEM", "HIP", "UCX", "OFI", "SYCL")]
+    libraries = ("CUDA", "NCCL", "NVSHMEM", "NVJITLINK", "HIP", "UCX", "OFI", "SYCL")
+    names = [f"LINKGAUGE_{library}_INCLUDE" for library in libraries]
     options += [f"-D{name}={os.environ[name]}" for name in names if name in os.environ]
     commands = [
         ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", *options],

@@ -25,6 +25,12 @@ class CudaDriver final : public GpuCalls<CudaVendor> {
   std::string why_not_managed(int device, ManagedUse use) const override;
   bool managed_migrates(int device) const override;
   void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) override;
+  // device/cuda_fabric.cpp
+  void* allocate_fabric(int device, std::size_t bytes) override;
+  void free_fabric(void* base, int device, std::size_t bytes) noexcept override;
+  IpcBytes share_fabric(void* base) const override;
+  void* open_fabric(int device, const IpcBytes& handle, std::size_t bytes) override;
+  void let_reach(int device, void* base, std::size_t bytes) override;
   void* open_shared(const IpcBytes& bytes) override;
   void enable_peer_access(int peer) override;
   void copy(void* target, const void* source, std::size_t bytes) override;
@@ -40,6 +46,10 @@ class CudaDriver final : public GpuCalls<CudaVendor> {
   void advise_zero_copy(void* memory, std::size_t bytes, int device) override;
   cuda::Context context(int device) const;
   bool has_locations() const;  // of memory, as CUDA 12.2 brought them
+  std::string why_no_fabric(int device) const;
+  std::size_t whole_pieces(int device, std::size_t bytes) const;               // of memory of fabric handles
+  void check_fabric(cuda::Result result, const char* call, int device) const;  // Unsupported where it is refused
+  void* map_fabric(cuda::MemoryHandle handle, std::size_t bytes);
 
   nvml::Library nvml_;
   int supported_version_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/linked_kernels.h"
 #include "device/runtimes.h"
 #include "errors.h"
 
@@ -21,6 +22,10 @@ void DeviceRuntime::advise_managed(void* /*memory*/, std::size_t /*bytes*/, int 
 }
 void DeviceRuntime::prefetch_managed(void* /*memory*/, std::size_t /*bytes*/, int to_device, StreamHandle /*stream*/) {
   throw Unsupported(why_not_managed(to_device, ManagedUse::kPrefetch));
+}
+
+std::unique_ptr<LinkedKernels> DeviceRuntime::link_kernels(int /*device*/, const LinkedCode& code) {
+  throw Unsupported(std::string(name()) + " devices have no kernels that are linked with " + code.made_by);
 }
 
 void DeviceRuntime::begin_capture(StreamHandle) { throw Unsupported(why_no_graphs()); }

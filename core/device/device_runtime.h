@@ -18,6 +18,9 @@
 
 namespace linkgauge {
 
+struct LinkedCode;  // device/linked_kernels.h
+class LinkedKernels;
+
 struct DeviceInfo {
   int ordinal = -1;  // in the runtime's PCI order
   std::string kind;  // "cuda", "hip", "sycl" or "host"
@@ -126,6 +129,9 @@ class DeviceRuntime {
   // each parameter.
   virtual KernelHandle kernel(int device, std::string_view kernel_name) = 0;
   virtual void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) = 0;
+
+  // Kernels that call a vendor's device library, loaded now; made once (some seconds), then kept as kernel()'s are.
+  virtual std::unique_ptr<LinkedKernels> link_kernels(int device, const LinkedCode& code);
 
   // Graphs: what is queued on `stream` from begin_capture on is not done but kept, and launch_graph queues all of it at
   // once, any number of times. end_capture also ends a capture that failed, by throwing.

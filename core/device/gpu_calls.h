@@ -83,6 +83,9 @@ class GpuCalls : public GpuDriver {
                  bytes);
     return Vendor::pointer(memory);
   }
+  void* allocate_fabric(int /*device*/, std::size_t /*bytes*/) override {
+    throw Unsupported(std::string(Vendor::kName) + " devices have no fabric handles; leave --handles out");
+  }
   std::string why_not_pageable(int device) const final {
     if (attribute(Vendor::kPageableMemoryAccess, native(device)) != 0) return "";
     return std::string("kernels of this device cannot reach pageable memory (") + Vendor::kPageableMemoryAccessName +

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "device/device_runtime.h"
+#include "device/linked_kernels.h"
 
 namespace linkgauge {
 
@@ -55,6 +56,14 @@ class GpuDriver {
   virtual void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) = 0;
   virtual void register_host(void* memory, std::size_t bytes) = 0;  // (current)
   virtual void unregister_host(void* memory) noexcept = 0;
+
+  // Memory whose handle is of the NVLink fabric. Throws Unsupported with the call and why where it cannot be had.
+  // `bytes` are those that were asked for; the other calls are of such memory only.
+  virtual void* allocate_fabric(int device, std::size_t bytes) = 0;  // (current)
+  virtual void free_fabric(void* /*base*/, int /*device*/, std::size_t /*bytes*/) noexcept {}
+  virtual IpcBytes share_fabric(void* /*base*/) const { return {}; }
+  virtual void* open_fabric(int /*device*/, const IpcBytes& /*handle*/, std::size_t /*bytes*/) { return nullptr; }
+  virtual void let_reach(int /*device*/, void* /*base*/, std::size_t /*bytes*/) {}  // its kernels and copies
 
   virtual AddressRange address_range(const void* memory) const = 0;
   virtual IpcBytes share(void* base) const = 0;
@@ -119,6 +128,8 @@ class KernelCompiler {
   virtual std::vector<std::string> options(const std::string& target) const = 0;
   // Throws RuntimeCallError with the compiler's log.
   virtual std::string compile(const std::string& source, const std::string& target) = 0;
+  // Compiles and links. Throws Unsupported with what is missing and what brings it, besides.
+  virtual std::string compile_linked(const LinkedCode& code, const std::string& target) = 0;
 };
 
 }  // namespace linkgauge

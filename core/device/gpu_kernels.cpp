@@ -4,6 +4,7 @@
 #include <future>
 #include <utility>
 
+#include "device/linked_kernels.h"
 #include "errors.h"
 #include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
@@ -74,6 +75,47 @@ void* GpuKernels::load_image(const std::string& image, const std::string& kept_i
     (void)std::remove(kept_in.c_str());
     return driver_.load_module(make_again());
   }
+}
+
+namespace {
+
+class LoadedKernels final : public LinkedKernels {
+ public:
+  LoadedKernels(GpuDriver& driver, int device, void* module) : driver_(driver), device_(device), module_(module) {}
+  ~LoadedKernels() override {
+    try {
+      const CurrentDevice current(driver_, device_);
+      driver_.unload_module(module_);
+    } catch (const Error&) {
+      // The context is gone already, and the module with it.
+    }
+  }
+  LoadedKernels(const LoadedKernels&) = delete;
+  LoadedKernels& operator=(const LoadedKernels&) = delete;
+
+  void* module() const override { return module_; }
+  KernelHandle kernel(const char* name) const override {
+    const CurrentDevice current(driver_, device_);
+    return driver_.find_kernel(module_, name, false);
+  }
+
+ private:
+  GpuDriver& driver_;
+  int device_;
+  void* module_;
+};
+
+}  // namespace
+
+std::unique_ptr<LinkedKernels> GpuKernels::link(int device, const std::string& architecture, const LinkedCode& code) {
+  const std::unique_ptr<KernelCompiler> compiler = open_compiler_();
+  const std::string target = compiler->target_for(architecture);
+  const std::string key = compiler->identity() + '\n' + target + '\n' + code.made_by + '\n' + code.text;
+  const auto image = [&] {
+    return cache_.find_or_compile(key, [&] { return compiler->compile_linked(code, target); });
+  };
+  const CurrentDevice current(driver_, device);
+  return std::make_unique<LoadedKernels>(driver_, device, load_image(image(), cache_.path_of(key), image));
 }
 
 }  // namespace linkgauge

@@ -26,6 +26,8 @@ class GpuKernels {
 
   // Throws Unsupported where the device's architecture has no such kernel.
   KernelHandle find(int device, const std::string& architecture, std::string_view name);
+  // As DeviceRuntime::link_kernels.
+  std::unique_ptr<LinkedKernels> link(int device, const std::string& architecture, const LinkedCode& code);
 
  private:
   struct Loaded {

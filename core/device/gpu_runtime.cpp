@@ -1,3 +1,4 @@
+// Long: one class, of whose memory, queues and kernels each needs the same driver and current device.
 #include "device/gpu_runtime.h"
 
 #include <algorithm>
@@ -20,12 +21,17 @@ std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
   return (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit;
 }
 
-// A SharedHandle's bytes: how far behind the vendor's handle's base the buffer starts, then that handle.
-SharedHandle joined(std::uint64_t offset, const GpuDriver::IpcBytes& bytes) {
+// A SharedHandle's bytes: these, then the vendor's handle.
+struct HandleHead {
+  std::uint64_t offset = 0;        // of the buffer from the base that the vendor's handle is of
+  std::uint64_t fabric_bytes = 0;  // how many a handle of the fabric is of; 0: it is none
+};
+
+SharedHandle joined(const HandleHead& head, const GpuDriver::IpcBytes& bytes) {
   SharedHandle handle;
-  handle.bytes.resize(sizeof(offset) + bytes.size());
-  std::memcpy(handle.bytes.data(), &offset, sizeof(offset));
-  std::memcpy(handle.bytes.data() + sizeof(offset), bytes.data(), bytes.size());
+  handle.bytes.resize(sizeof(head) + bytes.size());
+  std::memcpy(handle.bytes.data(), &head, sizeof(head));
+  std::memcpy(handle.bytes.data() + sizeof(head), bytes.data(), bytes.size());
   return handle;
 }
 
@@ -128,6 +134,8 @@ void* GpuRuntime::allocate_as(Origin origin, int device, std::size_t bytes, cons
   switch (origin) {
     case Origin::kDevice:
       return driver_->allocate_device(bytes);
+    case Origin::kFabric:
+      return allocate_fabric(device, bytes);
     case Origin::kManaged: {
       const std::size_t free_bytes = driver_->memory().free_bytes;
       // Managed memory beyond the device's thrashes, and can hang the GPU for everybody on it. What was allocated
@@ -155,6 +163,23 @@ void* GpuRuntime::allocate_as(Origin origin, int device, std::size_t bytes, cons
     }
   }
   return nullptr;
+}
+
+// What enabling peer access does for other memory is said of each piece of this. Devices that this process does not use
+// reach it by what their own processes open.
+void* GpuRuntime::allocate_fabric(int device, std::size_t bytes) {
+  void* memory = driver_->allocate_fabric(device, bytes);
+  try {
+    for (int peer = 0; peer < count(); ++peer) {
+      const bool reaches =
+          peer == device || (peer_access_allowed_ && driver_->in_use(peer) && driver_->can_access_peer(peer, device));
+      if (reaches) driver_->let_reach(peer, memory, bytes);
+    }
+  } catch (...) {
+    driver_->free_fabric(memory, device, bytes);
+    throw;
+  }
+  return memory;
 }
 
 std::size_t GpuRuntime::managed_bytes(int device) const {
@@ -202,7 +227,7 @@ void* GpuRuntime::allocate(int device, MemoryKind kind, std::size_t bytes, const
   const CurrentDevice current(*driver_, device);
   // What was asked for by node must lie there; what is only nearest to the device is the driver's own pinned memory,
   // made while that node is preferred. The driver gives no huge pages and pins no write-combined pages of ours.
-  Origin origin = Origin::kDevice;
+  Origin origin = options.fabric_handle ? Origin::kFabric : Origin::kDevice;
   if (kind == MemoryKind::kManaged) origin = Origin::kManaged;
   if (kind == MemoryKind::kPageable) origin = Origin::kMapped;
   if (kind == MemoryKind::kPinned) {
@@ -241,6 +266,9 @@ void GpuRuntime::deallocate(void* memory) noexcept {
       case Origin::kManaged:
         driver_->free_device(memory);
         break;
+      case Origin::kFabric:
+        driver_->free_fabric(memory, allocation.device, allocation.bytes);
+        break;
       case Origin::kPinned:
         driver_->free_pinned(memory);
         break;
@@ -258,39 +286,43 @@ void GpuRuntime::deallocate(void* memory) noexcept {
 }
 
 SharedHandle GpuRuntime::share(void* memory) {
-  int device = -1;
+  Allocation allocation{};
   {
     const std::shared_lock lock(memory_mutex_);
     const auto found = allocations_.find(memory);
     if (found == allocations_.end()) throw CallerError("share: not memory that this runtime allocated");
-    if (found->second.origin != Origin::kDevice)
-      throw Unsupported("only device memory can be shared between processes through " + std::string(name()));
-    device = found->second.device;
+    allocation = found->second;
   }
-  const CurrentDevice current(*driver_, device);
+  if (allocation.origin != Origin::kDevice && allocation.origin != Origin::kFabric)
+    throw Unsupported("only device memory can be shared between processes through " + std::string(name()));
+  const CurrentDevice current(*driver_, allocation.device);
+  if (allocation.origin == Origin::kFabric) return joined({0, allocation.bytes}, driver_->share_fabric(memory));
   const GpuDriver::AddressRange range = driver_->address_range(memory);
   const auto offset = static_cast<std::uint64_t>(static_cast<char*>(memory) - static_cast<char*>(range.base));
-  return joined(offset, driver_->share(range.base));
+  return joined({offset, 0}, driver_->share(range.base));
 }
 
 void* GpuRuntime::open_shared(int device, const SharedHandle& handle) {
   require(device);
   if (!peer_access_allowed_)
     throw Unsupported("peer access is off in this launch, so memory of another process cannot be opened");
-  std::uint64_t offset = 0;
-  if (handle.bytes.size() <= sizeof(offset)) throw CallerError("open_shared: not a handle of this runtime");
-  std::memcpy(&offset, handle.bytes.data(), sizeof(offset));
-  GpuDriver::IpcBytes bytes(reinterpret_cast<const char*>(handle.bytes.data()) + sizeof(offset),
-                            handle.bytes.size() - sizeof(offset));
+  HandleHead head;
+  if (handle.bytes.size() <= sizeof(head)) throw CallerError("open_shared: not a handle of this runtime");
+  std::memcpy(&head, handle.bytes.data(), sizeof(head));
+  GpuDriver::IpcBytes bytes(reinterpret_cast<const char*>(handle.bytes.data()) + sizeof(head),
+                            handle.bytes.size() - sizeof(head));
+  const bool fabric = head.fabric_bytes > 0;
   const std::unique_lock lock(memory_mutex_);
   auto found = opened_.find(bytes);
+  const CurrentDevice current(*driver_, device);
   if (found == opened_.end()) {
-    const CurrentDevice current(*driver_, device);
-    void* base = driver_->open_shared(bytes);
-    found = opened_.emplace(std::move(bytes), Opened{base, device, 0}).first;
+    void* base = fabric ? driver_->open_fabric(device, bytes, head.fabric_bytes) : driver_->open_shared(bytes);
+    found = opened_.emplace(std::move(bytes), Opened{base, device, 0, head.fabric_bytes}).first;
+  } else if (fabric) {
+    driver_->let_reach(device, found->second.base, found->second.fabric_bytes);
   }
   ++found->second.users;
-  void* memory = static_cast<char*>(found->second.base) + offset;
+  void* memory = static_cast<char*>(found->second.base) + head.offset;
   opened_base_[memory] = found->second.base;
   return memory;
 }
@@ -304,7 +336,11 @@ void GpuRuntime::close_shared(void* memory) noexcept {
   if (found == opened_.end() || --found->second.users > 0) return;
   try {
     const CurrentDevice current(*driver_, found->second.device);
-    driver_->close_shared(found->second.base);
+    if (found->second.fabric_bytes > 0) {
+      driver_->free_fabric(found->second.base, found->second.device, found->second.fabric_bytes);
+    } else {
+      driver_->close_shared(found->second.base);
+    }
   } catch (const Error&) {
     // The owner's process or the device is gone; so is the mapping.
   }
@@ -376,6 +412,11 @@ std::string GpuRuntime::why_no_graphs() const {
 GraphHandle GpuRuntime::end_capture(int device, StreamHandle stream) {
   const CurrentDevice current(*driver_, device);
   return driver_->end_capture(stream);
+}
+
+std::unique_ptr<LinkedKernels> GpuRuntime::link_kernels(int device, const LinkedCode& code) {
+  require(device);
+  return kernels_.link(device, infos_[static_cast<std::size_t>(device)].architecture, code);
 }
 
 }  // namespace linkgauge

@@ -66,6 +66,7 @@ class GpuRuntime : public DeviceRuntime {
   void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) override {
     driver_->launch(kernel, shape, arguments, stream);
   }
+  std::unique_ptr<LinkedKernels> link_kernels(int device, const LinkedCode& code) override;
   std::string why_no_graphs() const override;
   void begin_capture(StreamHandle stream) override { driver_->begin_capture(stream); }
   GraphHandle end_capture(int device, StreamHandle stream) override;
@@ -75,7 +76,7 @@ class GpuRuntime : public DeviceRuntime {
 
  private:
   // How an allocation was made, which is how it must be given back.
-  enum class Origin : std::uint8_t { kDevice, kPinned, kRegistered, kMapped, kManaged };
+  enum class Origin : std::uint8_t { kDevice, kFabric, kPinned, kRegistered, kMapped, kManaged };
   struct Allocation {
     Origin origin;
     int device;
@@ -85,9 +86,11 @@ class GpuRuntime : public DeviceRuntime {
     void* base;
     int device;
     int users;
+    std::size_t fabric_bytes;  // 0: by an IPC handle
   };
   void require(int device) const;
   void* allocate_as(Origin origin, int device, std::size_t bytes, const AllocateOptions& options);
+  void* allocate_fabric(int device, std::size_t bytes);
   std::size_t managed_bytes(int device) const;
   void enable_awaited_peers(int device);
 

@@ -100,6 +100,10 @@ std::vector<std::string> HiprtcCompiler::options(const std::string& architecture
   return {"--offload-arch=" + architecture, "-std=c++17", "-O3"};
 }
 
+std::string HiprtcCompiler::compile_linked(const LinkedCode& code, const std::string& /*architecture*/) {
+  throw Unsupported("hipRTC's kernels are linked with no library's: " + code.made_by + " has none for it");
+}
+
 std::string HiprtcCompiler::compile(const std::string& source, const std::string& architecture) {
   if (architecture.empty())
     throw Unsupported("kernels cannot be compiled: this device's gfx architecture is unknown (no KFD topology)");

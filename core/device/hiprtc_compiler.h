@@ -19,6 +19,7 @@ class HiprtcCompiler final : public KernelCompiler {
   std::string identity() const override;
   std::vector<std::string> options(const std::string& architecture) const override;
   std::string compile(const std::string& source, const std::string& architecture) override;
+  std::string compile_linked(const LinkedCode& code, const std::string& architecture) override;
 
  private:
   std::string library_;

@@ -1,3 +1,4 @@
+// Long: each kernel of the devices as a function beside the others, found by one table of names.
 #include "device/host_kernels.h"
 
 #include <sched.h>
@@ -345,6 +346,22 @@ void run_flag_pingpong(void** arguments, const LaunchShape&) {
   }
 }
 
+void run_gemm(void** arguments, const LaunchShape&) {
+  auto* product = argument<float*>(arguments, 0);
+  const auto* left = argument<const float*>(arguments, 1);
+  const auto* right = argument<const float*>(arguments, 2);
+  const auto side = argument<std::uint64_t>(arguments, 3);
+  for (std::uint64_t row = 0; row < side; ++row) {
+    float* const into = product + row * side;
+    std::fill_n(into, side, 0.0F);
+    for (std::uint64_t k = 0; k < side; ++k) {
+      const float factor = left[row * side + k];
+      const float* const from = right + k * side;
+      for (std::uint64_t column = 0; column < side; ++column) into[column] += factor * from[column];
+    }
+  }
+}
+
 void run_gate(void** arguments, const LaunchShape&) {
   const auto* open = argument<const std::uint64_t*>(arguments, 0);
   const auto value = argument<std::uint64_t>(arguments, 1);
@@ -361,18 +378,20 @@ constexpr std::uint8_t kBothWaysArguments[] = {8, 8, 8, 8, 8};
 constexpr std::uint8_t kChaseArguments[] = {8, 8, 8};
 constexpr std::uint8_t kChaseInTurnArguments[] = {8, 8, 8, 4};
 constexpr std::uint8_t kFlagPingpongArguments[] = {8, 8, 8, 8, 4, 8, 8};
+constexpr std::uint8_t kGemmArguments[] = {8, 8, 8, 8};
 constexpr std::uint8_t kGateArguments[] = {8, 8, 8, 8};
 
 struct Named {
   std::string_view name;
   HostKernel kernel;
 };
-const std::array<Named, 11> kKernels{{{kKernelFill, {run_fill, kFillArguments}},
+const std::array<Named, 12> kKernels{{{kKernelFill, {run_fill, kFillArguments}},
                                       {kKernelCheck, {run_check, kCheckArguments}},
                                       {kKernelReduce, {run_reduce, kReduceArguments}},
                                       {kKernelAllreduce, {run_allreduce, allreduce_argument_bytes()}},
                                       {kKernelCopy, {run_copy, kCopyArguments}},
                                       {kKernelBothWays, {run_both_ways, kBothWaysArguments}},
+                                      {kKernelGemm, {run_gemm, kGemmArguments}},
                                       {kKernelEmpty, {run_empty, {}}},
                                       {kKernelChase, {run_chase, kChaseArguments}},
                                       {kKernelChaseInTurn, {run_chase_in_turn, kChaseInTurnArguments}},

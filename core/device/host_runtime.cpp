@@ -112,6 +112,7 @@ void* HostRuntime::allocate(int device, MemoryKind kind, std::size_t bytes, cons
   const Device& mine = at(device);
   if (kind == MemoryKind::kManaged) throw Unsupported("host devices have no managed memory");
   if (options.write_combined) throw Unsupported("host devices have no write-combined memory");
+  if (options.fabric_handle) throw Unsupported("host devices have no fabric handles; leave --handles out");
   const std::vector<int> nodes = numa_nodes();
   const bool asked = options.numa_node >= 0;
   if (asked && std::find(nodes.begin(), nodes.end(), options.numa_node) == nodes.end()) {

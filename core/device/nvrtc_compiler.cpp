@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "device/cuda_folders.h"
+#include "device/nvjitlink.h"
 #include "errors.h"
 #include "kernels/kernel_source.h"
 
@@ -40,7 +42,7 @@ void add_folder(std::vector<std::string>& found, const std::filesystem::path& fo
 
 }  // namespace
 
-NvrtcCompiler::NvrtcCompiler(const std::string& path) {
+NvrtcCompiler::NvrtcCompiler(const std::string& path, std::vector<std::string> folders) : folders_(std::move(folders)) {
   open_builtins(path);
   const SharedLibrary library({path});
   if (!library) throw Unsupported(library.why());
@@ -72,6 +74,26 @@ std::string NvrtcCompiler::compile(const std::string& source, const std::string&
   return rtc::compile(api_, "nvrtcCompileProgram", source, options(target), kind);
 }
 
+std::string NvrtcCompiler::compile_linked(const LinkedCode& code, const std::string& target) {
+  const std::vector<std::string> headers = cuda_header_folders(folders_);
+  const std::string archive = found_in(cuda_library_folders(folders_), code.archive);
+  if (archive.empty() || found_in(headers, code.header).empty()) {
+    throw Unsupported((archive.empty() ? code.archive : code.header) + " was not found, with which kernels for " +
+                      code.made_by + " are made; remedy: " + code.remedy);
+  }
+  const std::string suffix = major_ >= 13 ? "" : "-cu12";
+  for (const auto& [file, wheel] : {std::pair{"cuda_fp16.h", "runtime"}, std::pair{"cuda/std/cstdint", "cccl"}}) {
+    if (!found_in(headers, file).empty()) continue;
+    throw Unsupported(std::string("CUDA's header ") + file + " was not found, which " + code.header +
+                      " includes; remedy: pip install nvidia-cuda-" + wheel + suffix);
+  }
+  std::vector<std::string> given = options(target);
+  given.insert(given.end(), {"--relocatable-device-code=true", "--device-as-default-execution-space"});
+  for (const std::string& folder : headers) given.push_back("--include-path=" + folder);
+  const std::string cubin = rtc::compile(api_, "nvrtcCompileProgram", code.text, given);
+  return nvjitlink::link(folders_, major_, cubin, target, archive);
+}
+
 std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders) {
   std::vector<std::string> found;
   for (const std::string& folder : folders) {
@@ -100,7 +122,7 @@ std::unique_ptr<KernelCompiler> open_nvrtc(const std::vector<std::string>& folde
   std::string too_new;
   for (const std::string& path : nvrtc_candidates(folders)) {
     try {
-      auto compiler = std::make_unique<NvrtcCompiler>(path);
+      auto compiler = std::make_unique<NvrtcCompiler>(path, folders);
       if (compiler->major() <= driver_major) return compiler;
       if (!too_new.empty()) too_new += ", ";
       too_new += compiler->identity() + " (" + path + ")";

@@ -13,7 +13,8 @@ namespace linkgauge {
 class NvrtcCompiler final : public KernelCompiler {
  public:
   // Opens one NVRTC file. Throws Unsupported saying why it is of no use.
-  explicit NvrtcCompiler(const std::string& path);
+  // `folders`: of libraries, of which those that are linked with, and headers beside them, may be.
+  explicit NvrtcCompiler(const std::string& path, std::vector<std::string> folders = {});
 
   int major() const { return major_; }
   std::string identity() const override;
@@ -21,9 +22,11 @@ class NvrtcCompiler final : public KernelCompiler {
   std::string target_for(const std::string& architecture) const override;
   std::vector<std::string> options(const std::string& target) const override;
   std::string compile(const std::string& source, const std::string& target) override;
+  std::string compile_linked(const LinkedCode& code, const std::string& target) override;
 
  private:
   rtc::Api api_;
+  std::vector<std::string> folders_;
   int major_ = 0;
   int minor_ = 0;
 };

@@ -178,6 +178,7 @@ std::string SyclRuntime::peer_access(int device, int peer) {
 void* SyclRuntime::allocate(int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {
   const Device& mine = at(device);
   if (options.write_combined) throw Unsupported("SYCL devices have no write-combined memory");
+  if (options.fabric_handle) throw Unsupported("SYCL devices have no fabric handles; leave --handles out");
   if (kind == MemoryKind::kPinned && (options.huge_pages || (options.numa_node >= 0 && numa_node_count() > 1))) {
     throw Unsupported("host USM lies where SYCL puts it: it takes no " +
                       std::string(options.huge_pages ? "huge pages" : "NUMA node"));

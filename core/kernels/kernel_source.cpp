@@ -4,6 +4,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "errors.h"
 #include "kernels/kernels.h"
 
 namespace linkgauge {
@@ -13,20 +14,29 @@ extern const char* const kKernelHeaders[];
 extern const unsigned kKernelHeadersCount;
 extern const char* const kKernelTexts[];
 extern const unsigned kKernelTextsCount;
+extern const char* const kLinkedTexts[];
+extern const unsigned kLinkedTextsCount;
 
 namespace {
 
 std::vector<std::string> kernel_names(const std::string& target) {
-  std::vector<std::string> names = {kKernelFill,      kKernelCheck,       kKernelReduce,   kKernelCopy,
-                                    kKernelCopyU1,    kKernelCopyU2,      kKernelCopyU8,   kKernelCopyU16,
-                                    kKernelEmpty,     kKernelChase,       kKernelGate,     kKernelFlagPingpong,
-                                    kKernelAllreduce, kKernelChaseInTurn, kKernelBothWays, kKernelBothWaysU8};
+  std::vector<std::string> names = {
+      kKernelFill,      kKernelCheck,   kKernelReduce,      kKernelCopy,     kKernelCopyU1,    kKernelCopyU2,
+      kKernelCopyU8,    kKernelCopyU16, kKernelEmpty,       kKernelChase,    kKernelGate,      kKernelFlagPingpong,
+      kKernelAllreduce, kKernelGemm,    kKernelChaseInTurn, kKernelBothWays, kKernelBothWaysU8};
   names.insert(names.end(), std::begin(kKernelsAllreducePush), std::end(kKernelsAllreducePush));
   if (cuda_architecture(target) >= 90) names.emplace_back(kKernelCopyBulk);
   return names;
 }
 
 }  // namespace
+
+std::string linked_text(const std::string& kernel) {
+  for (unsigned i = 0; i < kLinkedTextsCount; ++i) {
+    if (std::string text = kLinkedTexts[i]; text.find(' ' + kernel + '(') != std::string::npos) return text;
+  }
+  throw CallerError("no text of a linked kernel " + kernel);
+}
 
 int cuda_architecture(const std::string& target) {
   for (const std::string_view prefix : {"sm_", "compute_"}) {

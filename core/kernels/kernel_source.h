@@ -21,4 +21,8 @@ std::vector<KernelPart> kernel_parts(const std::string& target);
 // 90 of "sm_90" and "compute_90"; 0 of what is no NVIDIA GPU's.
 int cuda_architecture(const std::string& target);
 
+// The text that has a kernel which calls a library's device code, as that is compiled: behind the library's own
+// headers.
+std::string linked_text(const std::string& kernel);
+
 }  // namespace linkgauge

@@ -54,6 +54,10 @@ inline constexpr char kKernelCopyBulk[] = "lg_copy_bulk";
 //   Two copies at once, whose share of the device is even: warps take either by turns. Blocks of whole pairs of warps.
 inline constexpr char kKernelBothWays[] = "lg_both_ways";  // a thread has 4 words under way; in the other 8
 inline constexpr char kKernelBothWaysU8[] = "lg_both_ways_u8";
+// gemm(float* product, const float* left, const float* right, u64 side)   square matrices by rows, side a multiple of
+// 64; blocks of kGemmThreads, any number of them
+inline constexpr char kKernelGemm[] = "lg_gemm";
+inline constexpr unsigned kGemmThreads = 256;
 // empty()   the floor of a launch
 inline constexpr char kKernelEmpty[] = "lg_empty";
 // chase(const void* start, u64 loads, void** end)   follows `loads` pointers

@@ -51,6 +51,7 @@ enum class Moment : std::uint8_t {
   kLook = 7,
   kFinalCheck = 8,
   kRelease = 9,
+  kCompile = 10,  // within kPrepare: kernels that may take tens of seconds
 };
 
 // Raised in shared memory once per completed sample and phase; the parent process reads it.

@@ -12,7 +12,8 @@
 
 #include "device/host_cpu.h"
 #include "now.h"
-#include "operation/device_pattern.h"
+#include "operation/device_patterns.h"
+#include "transport/device_pattern.h"
 
 namespace linkgauge {
 namespace {

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "kernels/kernels.h"
-#include "operation/device_pattern.h"
+#include "operation/device_patterns.h"
+#include "transport/device_pattern.h"
 #include "transport/peer_memory.h"
 
 namespace linkgauge {
@@ -194,7 +195,7 @@ class FlagPingpong final : public DevicePattern {
 
   void allocate() override {
     const std::vector<std::byte> zeros(2 * kFlagStrideBytes);
-    flags_ = Buffer(runtime(), device(), MemoryKind::kDevice, zeros.size());
+    flags_ = Buffer(runtime(), device(), MemoryKind::kDevice, zeros.size(), spec().source_options);
     gave_up_ = Buffer(runtime(), device(), MemoryKind::kPinned, zeros.size());
     runtime().copy_now(flags_.data(), flags_.copy_device(), zeros.data(), -1, zeros.size());
     runtime().copy_now(gave_up_.data(), -1, zeros.data(), -1, zeros.size());

@@ -1,15 +1,17 @@
 // What a rank does with its own device alone: copies between host memory and it, copies inside it, and the floor of a
-// launch; and which cases of these and of the device latencies (pattern/device_latency.cpp) can be.
+// launch; and which cases of these, of the device latencies (pattern/device_latency.cpp) and of gemm can be.
+#include "operation/device_patterns.h"
+
 #include <string>
 #include <vector>
 
 #include "device/kernel_tuning.h"
 #include "kernels/kernels.h"
-#include "operation/device_pattern.h"
 #include "operation/make_operation.h"
 #include "operation/managed_memory.h"
 #include "patterns.h"
 #include "transport/copy_leg.h"
+#include "transport/device_pattern.h"
 
 namespace linkgauge {
 namespace {
@@ -287,6 +289,7 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
   if (spec.transport != "copy_engine" && spec.transport != "kernel") {
     return pattern + " is of one device alone; its transports are copy_engine and kernel";
   }
+  if (spec.pattern == Pattern::kGemm) return why_not_gemm(spec);
   if (spec.pattern == Pattern::kFlagPingpong) return why_not_flag_pingpong(context, spec);
   if (spec.pattern == Pattern::kFloor) return "";
   if (spec.pattern == Pattern::kCpuStream) return why_not_cpu_stream(spec);
@@ -340,6 +343,7 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
 std::unique_ptr<Operation> make_device_pattern(Transport&, const RankContext& context, const CaseSpec& spec) {
   if (spec.pattern == Pattern::kChase) return make_chase(context, spec);
   if (spec.pattern == Pattern::kFlagPingpong) return make_flag_pingpong(context, spec);
+  if (spec.pattern == Pattern::kGemm) return make_gemm(context, spec);
   if (spec.pattern == Pattern::kCpuStream) return make_cpu_stream(context, spec);
   if (spec.pattern == Pattern::kFloor) return std::make_unique<Floor>(context, spec);
   return std::make_unique<LocalCopies>(context, spec);

@@ -30,25 +30,38 @@ std::string why_not_meant(const CaseSpec& spec) {
   return "";
 }
 
+// Handles are of what one rank opens of another's.
+std::string why_not_by_fabric(const CaseSpec& spec) {
+  if (!spec.source_options.fabric_handle) return "";
+  if (spec.transport != "copy_engine" && spec.transport != "kernel")
+    return "handles = fabric is of copy_engine and kernel, not of " + spec.transport;
+  if (spec.source_memory != MemoryKind::kDevice && spec.target_memory != MemoryKind::kDevice)
+    return "handles = fabric is of device memory, which this case has none of";
+  return "";
+}
+
 // What only kernels do, on a runtime that has none.
 std::string why_not_without_kernels(const RankContext& context, const CaseSpec& spec) {
   const bool needed = spec.transport == "kernel" || spec.cadence == Cadence::kGated ||
-                      spec.pattern == Pattern::kChase || spec.pattern == Pattern::kFlagPingpong;
+                      spec.pattern == Pattern::kChase || spec.pattern == Pattern::kGemm ||
+                      spec.pattern == Pattern::kFlagPingpong;
   return needed ? context.runtime->why_no_kernels() : "";
 }
 
 }  // namespace
 
 std::unique_ptr<Operation> make_operation(Transport& transport, const RankContext& context, const CaseSpec& spec) {
+  std::string reason = why_not_by_fabric(spec);
+  if (!reason.empty()) throw Unsupported(reason);
   if (spec.pattern == Pattern::kApplication) return make_application(transport, context, spec);
-  std::string reason = why_not_meant(spec);
+  reason = why_not_meant(spec);
   if (reason.empty()) reason = why_not_without_kernels(context, spec);
   if (!reason.empty()) throw Unsupported(reason);
-  reason = (traits_of(spec.pattern).kind == PatternKind::kDevice) ? why_not_device_pattern(context, spec)
-                                                                  : why_not_laid_out(spec, context.size());
+  const bool of_device = traits_of(spec.pattern).kind == PatternKind::kDevice && !transport.brings_own(spec);
+  reason = of_device ? why_not_device_pattern(context, spec) : why_not_laid_out(spec, context.size());
   if (reason.empty()) reason = transport.supports(context, spec);
   if (!reason.empty()) throw Unsupported(reason);
-  if (traits_of(spec.pattern).kind == PatternKind::kDevice) return make_device_pattern(transport, context, spec);
+  if (of_device) return make_device_pattern(transport, context, spec);
   if (std::unique_ptr<Operation> own = transport.collective(context, spec)) return own;
   if (traits_of(spec.pattern).reduces) {
     reason = context.runtime->why_no_kernels();

@@ -54,7 +54,8 @@ class Staged final : public BufferedOperation {
   void allocate(const Step& reduction, std::size_t scratch_bytes) {
     const int device = context().device();
     const std::size_t block = reduction.bytes;
-    scratch_ = transport().make_buffer(context(), spec(), MemoryKind::kDevice, scratch_bytes, {});
+    scratch_ = transport().make_buffer(context(), spec(), MemoryKind::kDevice, scratch_bytes,
+                                       {.fabric_handle = spec().source_options.fabric_handle});
     std::vector<const void*> operands = {source()->at(reduction.source_offset)};
     for (std::size_t place = 0; place < scratch_bytes; place += block) operands.push_back(scratch_.at(place));
     operand_list_ = Buffer(runtime(), device, MemoryKind::kDevice, operands.size() * sizeof(void*));

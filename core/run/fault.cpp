@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "device/linked_kernels.h"
 #include "errors.h"
 #include "kernels/kernels.h"
 #include "words.h"
@@ -120,6 +121,9 @@ class WatchedRuntime final : public DeviceRuntime {
       copies_.insert(found);
     }
     return found;
+  }
+  std::unique_ptr<LinkedKernels> link_kernels(int device, const LinkedCode& code) override {
+    return real_.link_kernels(device, code);
   }
   void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) override {
     called("launch");

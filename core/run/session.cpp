@@ -148,6 +148,9 @@ RankContext Session::context_for(const CaseSpec& spec, Group& group, DeviceRunti
   context.device_of_rank = spec.devices;
   context.libraries = options_.libraries;
   context.settings = spec.settings;
+  context.compiling = [beats = options_.heartbeat](bool begins) {
+    beats.enter(begins ? Moment::kCompile : Moment::kPrepare);
+  };
   context.keep = &kept_[spec.rank_list];
   context.lasting = &kept_[{}];  // no case has no ranks
   return context;

@@ -39,6 +39,7 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
     case Pattern::kLocalCopy:
     case Pattern::kStreamCopy:
     case Pattern::kCpuStream:
+    case Pattern::kGemm:
     case Pattern::kFloor: {
       std::vector<std::string> lanes;
       for (std::size_t rank = 0; rank < ranks; ++rank) {

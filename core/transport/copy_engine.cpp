@@ -43,7 +43,7 @@ class CopyEngineTransport final : public Transport {
     if (!spec.algorithm.empty()) {
       return "copy_engine has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
     }
-    if (context.group->node_count() > 1) return "copy_engine reaches devices of one node only";
+    if (std::string reason = why_not_across(context, spec); !reason.empty()) return reason;
     if (traits_of(spec.pattern).kind == PatternKind::kDevice) return "";  // each rank's own memory
     return why_not_shareable(context, spec, spec.initiator == Initiator::kSender);
   }

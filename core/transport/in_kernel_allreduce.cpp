@@ -61,7 +61,7 @@ void InKernelAllreduce::allocate_and_agree() {
 
 Buffer InKernelAllreduce::zeroed(int device, std::size_t bytes) {
   const std::vector<std::byte> zeros(bytes);
-  Buffer buffer(runtime(), device, MemoryKind::kDevice, bytes);
+  Buffer buffer(runtime(), device, MemoryKind::kDevice, bytes, spec().source_options);
   runtime().copy_now(buffer.data(), buffer.copy_device(), zeros.data(), -1, bytes);
   return buffer;
 }

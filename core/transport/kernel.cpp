@@ -69,7 +69,7 @@ class KernelTransport final : public Transport {
              "one_shot with push flag_completion, driver_completion and resident";
     }
     if (std::string reason = why_not_routed(context, spec); !reason.empty()) return reason;
-    if (context.group->node_count() > 1) return "kernel reaches devices of one node only";
+    if (std::string reason = why_not_across(context, spec); !reason.empty()) return reason;
     if (!spec.algorithm.empty()) {
       if (std::string reason = why_not_kernel_allreduce(context, spec); !reason.empty()) return reason;
     }

@@ -1,5 +1,7 @@
+// Long: host and device puts are one transport, whose channels share memory, signals and what ends them.
 // NVSHMEM's copies between PEs, started by the host on a stream: by the source's rank (put, signal) or the target's
-// (get). What they reach is memory that NVSHMEM gave. A rank is one PE for the whole session.
+// (get); or by kernels of ours that put by themselves (device). What they reach is memory that NVSHMEM gave. A rank is
+// one PE for the whole session.
 #include <limits>
 #include <map>
 #include <memory>
@@ -14,7 +16,9 @@
 #include "traffic/layout.h"
 #include "traffic/program.h"
 #include "transport/agreement.h"
+#include "transport/nvshmem_kernels.h"
 #include "transport/nvshmem_pe.h"
+#include "transport/nvshmem_pingpong.h"
 #include "transport/one_sided.h"
 #include "transport/operation.h"
 #include "transport/transports.h"
@@ -87,7 +91,7 @@ class StreamChannel final : public OneSidedChannel {
 
 // Each message brings its signal, and who waits does so on a stream, as NVSHMEM's programs do; so it works between
 // nodes too. The target's word counts what has arrived, the source's what was read.
-class SignalChannel final : public Channel {
+class SignalChannel : public Channel {
  public:
   SignalChannel(const RankContext& context, std::shared_ptr<Pe> pe, std::shared_ptr<Buffer> words,
                 OneSidedChannel::Ends ends, Place own, Place other)
@@ -112,13 +116,16 @@ class SignalChannel final : public Channel {
   void put(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
     if (ends_.awaits_consumption && !alone()) await_messages();
     ++messages_;
-    pe_->calls().nvshmemx_putmem_signal_on_stream(other_.data + target_offset, own_.data + source_offset, bytes,
-                                                  other_.signal, 1, kAdd, other_.pe, stream_.handle());
+    signals_ += signals_of(bytes);
+    queue(target_offset, source_offset, bytes);
   }
-  void get(std::size_t, std::size_t, std::size_t) override {
-    if (!alone()) ++messages_;
+  void get(std::size_t, std::size_t, std::size_t bytes) override {
+    if (alone()) return;
+    ++messages_;
+    signals_ += signals_of(bytes);
   }
   void complete(Completion completion) override {
+    flush();
     if (ends_.target) {
       await_messages();
     } else if (completion == Completion::kRemote) {
@@ -136,12 +143,30 @@ class SignalChannel final : public Channel {
     return {{stream_.handle(), context_.device()}};
   }
 
+ protected:
+  // What brings a message, and so many signals.
+  virtual void queue(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) {
+    pe_->calls().nvshmemx_putmem_signal_on_stream(other_.data + target_offset, own_.data + source_offset, bytes,
+                                                  other_.signal, 1, kAdd, other_.pe, stream_.handle());
+  }
+  virtual Signal signals_of(std::size_t /*bytes*/) const { return 1; }
+  virtual void flush() {}  // what was put and is not queued yet
+
+  const RankContext& context() const { return context_; }
+  const Pe& pe() const { return *pe_; }
+  const OneSidedChannel::Ends& ends() const { return ends_; }
+  const Place& own() const { return own_; }
+  const Place& other() const { return other_; }
+  StreamHandle stream() const { return stream_.handle(); }
+
  private:
   bool alone() const { return ends_.source && ends_.target; }
   // The word that this rank waits for; where it is both ends, the target's.
   Signal* awaited() const { return alone() ? other_.signal : own_.signal; }
+  // At the target signals have come, at the source messages have been read.
   void await_messages() {
-    pe_->calls().nvshmemx_signal_wait_until_on_stream(awaited(), kAtLeast, messages_, stream_.handle());
+    const Signal due = ends_.target ? signals_ : messages_;
+    pe_->calls().nvshmemx_signal_wait_until_on_stream(awaited(), kAtLeast, due, stream_.handle());
   }
   void wait() {
     for (int polls = 1; !context_.runtime->done(stream_.handle()); ++polls) {
@@ -166,14 +191,61 @@ class SignalChannel final : public Channel {
   Place own_;
   Place other_;
   Signal messages_ = 0;
+  Signal signals_ = 0;
   linkgauge::Stream stream_;
 };
+
+// Each message, or part of one, is put with its signal by a kernel of ours. The messages of a window that are alike
+// are one kernel's, so that what is timed is how fast a kernel puts, not how fast a host launches.
+class DeviceChannel final : public SignalChannel {
+ public:
+  DeviceChannel(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe, std::shared_ptr<Buffer> words,
+                OneSidedChannel::Ends ends, Place own, Place other)
+      : SignalChannel(context, std::move(pe), std::move(words), ends, own, other),
+        scope_(device_variant(spec.variant).scope),
+        blocks_(spec.blocks),
+        most_(ends.awaits_consumption ? 1 : static_cast<std::uint64_t>(spec.window)) {}
+
+ private:
+  void queue(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
+    const Kernels::Put put{other().data + target_offset, own().data + source_offset, bytes, other().signal, other().pe};
+    if (held_ > 0 && !alike(put, put_)) flush();
+    put_ = put;
+    if (++held_ == most_) flush();
+  }
+  Signal signals_of(std::size_t bytes) const override { return Kernels::parts_of(bytes, scope_, blocks_); }
+  void flush() override {
+    if (held_ == 0) return;
+    pe().kernels().put(put_, held_, scope_, blocks_, stream());
+    held_ = 0;
+  }
+  static bool alike(const Kernels::Put& one, const Kernels::Put& two) {
+    return one.target == two.target && one.source == two.source && one.bytes == two.bytes;
+  }
+
+  Scope scope_;
+  int blocks_;
+  std::uint64_t most_;  // messages of one kernel
+  Kernels::Put put_{};
+  std::uint64_t held_ = 0;
+};
+
+// What a case's kernels are: as put by a flow's first message.
+void tell_grid(const RankContext& context, const CaseSpec& spec, std::size_t bytes) {
+  const DeviceVariant device = device_variant(spec.variant);
+  const std::uint64_t parts = Kernels::parts_of(bytes, device.scope, spec.blocks);
+  const auto messages = static_cast<std::uint64_t>(spec.window);
+  const LaunchShape shape = Kernels::shape_of(messages * parts, bytes / parts, device.scope, spec.blocks);
+  context.choose("grid", std::to_string(shape.blocks) + " x " + std::to_string(shape.threads));
+}
 
 std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context, const CaseSpec& spec,
                                                       const std::vector<Flow>& flows, const std::shared_ptr<Pe>& pe) {
   using Key = std::tuple<int, int, bool>;
   const bool puts = spec.variant != "get";
-  const bool signals = spec.variant == kSignal;
+  const bool device = device_variant(spec.variant).known;
+  const bool signals = spec.variant == kSignal || device;
+  if (device) pe->load_kernels(context);
   std::shared_ptr<Buffer> words;
   std::string reason;
   try {
@@ -221,14 +293,17 @@ std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context
     const Place other = place_of(puts == starts);
     if (starts) {
       const bool direct = pe->calls().nvshmem_ptr(other.data, other.pe) != nullptr;
-      context.choose("ways", direct ? "a peer's memory" : "its remote transport");
-      if (puts && !direct && spec.clock == ClockKind::kEvent) {
+      context.choose("ways", pe->way_to(pe->offset_of(other.data), other.pe));
+      if (device) tell_grid(context, spec, flow.bytes);
+      if (puts && !device && !direct && spec.clock == ClockKind::kEvent) {
         reason =
             "a stream's event says of what NVSHMEM's remote transport puts that its source may change, not that it "
             "has arrived: leave --clock event out";
       }
     }
-    if (signals) {
+    if (device) {
+      channels.push_back(std::make_unique<DeviceChannel>(context, spec, pe, words, ends, own, other));
+    } else if (signals) {
       channels.push_back(std::make_unique<SignalChannel>(context, pe, words, ends, own, other));
     } else {
       channels.push_back(std::make_unique<StreamChannel>(context, pe, flags[i], ends, own, other));
@@ -247,19 +322,32 @@ class NvshmemTransport final : public Transport {
  public:
   std::string_view name() const override { return "nvshmem"; }
   bool one_sided() const override { return true; }
+  bool begins_kernels(const CaseSpec& spec) const override { return nvshmem::device_variant(spec.variant).known; }
+  bool brings_own(const CaseSpec& spec) const override {
+    return spec.pattern == Pattern::kFlagPingpong && nvshmem::device_variant(spec.variant).known;
+  }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
-    const bool signals = spec.variant == nvshmem::kSignal;
+    const bool device = nvshmem::device_variant(spec.variant).known;
+    const bool signals = spec.variant == nvshmem::kSignal || device;
     if (!spec.variant.empty() && spec.variant != "put" && spec.variant != "get" && !signals) {
-      return "nvshmem has no variant '" + spec.variant + "'; its variants are put, get and signal";
+      return "nvshmem has no variant '" + spec.variant +
+             "'; its variants are put, get and signal, by the host, and device, device+warp and device+thread, by "
+             "kernels that put";
     }
+    if (spec.blocks > 0 && !device) return "nvshmem's blocks are those of --variant device; leave --blocks out";
     if (!spec.algorithm.empty()) return "nvshmem has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
     if (spec.via >= 0) return "NVSHMEM chooses its own path; leave --via out";
     if (std::string reason = why_no_pe(context); !reason.empty()) return reason;
     if (spec.source_memory != MemoryKind::kDevice || spec.target_memory != MemoryKind::kDevice) {
       return "NVSHMEM's memory is the devices'; leave --source-memory and --target-memory out";
     }
-    if (traits_of(spec.pattern).kind == PatternKind::kDevice) {
+    if (brings_own(spec) && context.size() != 2) {
+      return "nvshmem's flag_pingpong is between 2 ranks, the case has " + std::to_string(context.size());
+    }
+    if (traits_of(spec.pattern).kind == PatternKind::kDevice && !brings_own(spec)) {
+      if (spec.pattern == Pattern::kFlagPingpong)
+        return "flag_pingpong is between kernels; nvshmem's that put are --variant device";
       return "nvshmem moves messages between ranks, of which " + std::string(to_string(spec.pattern)) + " has none";
     }
     const bool collects = spec.program ? !spec.program->collectives.empty() : spec.collectives == name();
@@ -267,12 +355,14 @@ class NvshmemTransport final : public Transport {
       return "nvshmem carries an application's messages; name what carries its collectives, as in --collectives ccl";
     }
     if (context.group->node_count() > 1 && !signals) {
-      return "nvshmem's put and get are told of in a node's memory; between nodes --variant signal is";
+      return "nvshmem's put and get are told of in a node's memory; between nodes --variant signal and device are";
     }
     if (!context.lasting->contains(kKept)) return "";
     const nvshmem::Pe& pe = *pe_of(context);
     if (!pe.why_not().empty() || !signals || !pe.takes_turns()) return pe.why_not();
-    return "NVSHMEM lets no rank wait on a stream where ranks share a GPU without MPS; leave --variant signal out, or "
+    return "NVSHMEM lets no rank wait on a stream where ranks share a GPU without MPS; leave --variant " +
+           spec.variant +
+           " out, or "
            "start MPS";
   }
 
@@ -280,7 +370,9 @@ class NvshmemTransport final : public Transport {
     if (!(*launch.lasting)[kKept]) (*launch.lasting)[kKept] = std::make_shared<nvshmem::Pe>();
     std::vector<std::size_t> sizes;
     if (rank >= 0) sizes = lent_sizes(spec, static_cast<int>(spec.rank_list.size()), rank);
-    if (rank >= 0 && spec.variant == nvshmem::kSignal) sizes.push_back(nvshmem::kSignalBytes);
+    if (rank >= 0 && brings_own(spec)) sizes = nvshmem::pingpong_sizes(spec);
+    if (rank >= 0 && (spec.variant == nvshmem::kSignal || nvshmem::device_variant(spec.variant).known))
+      sizes.push_back(nvshmem::kSignalBytes);
     pe_of(launch)->meet(launch, sizes, why_no_pe(launch));
   }
 
@@ -294,7 +386,9 @@ class NvshmemTransport final : public Transport {
     return nvshmem::stream_channels(context, spec, flows, pe_of(context));
   }
 
-  std::unique_ptr<Operation> collective(const RankContext&, const CaseSpec&) override { return nullptr; }
+  std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
+    return brings_own(spec) ? nvshmem::make_pingpong(context, spec, pe_of(context)) : nullptr;
+  }
   Progress progress(const RankContext&) override { return {}; }
 
  private:

@@ -15,6 +15,7 @@ namespace linkgauge::nvshmem {
 
 using Status = int;  // 0: done
 using Stream = void*;
+using Module = void*;  // CUmodule
 using Signal = std::uint64_t;
 
 inline constexpr unsigned kInitWithUniqueId = 1U << 3;  // NVSHMEMX_INIT_WITH_UNIQUEID
@@ -56,6 +57,8 @@ struct InitAttributes {  // nvshmemx_init_attr_v1
   REQUIRED(nvshmemx_hostlib_init_attr, Status(unsigned, InitAttributes*))                                              \
   REQUIRED(nvshmemx_init_status, int())                                                                                \
   REQUIRED(nvshmemx_hostlib_finalize, void())                                                                          \
+  REQUIRED(nvshmemx_cumodule_init, Status(Module))                                                                     \
+  REQUIRED(nvshmemx_cumodule_finalize, Status(Module))                                                                 \
   REQUIRED(nvshmem_malloc, void*(std::size_t))                                                                         \
   REQUIRED(nvshmem_free, void(void*))                                                                                  \
   REQUIRED(nvshmem_ptr, void*(const void*, int))                                                                       \

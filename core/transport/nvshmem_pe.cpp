@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "errors.h"
+#include "transport/agreement.h"
 
 namespace linkgauge::nvshmem {
 namespace {
@@ -22,6 +23,7 @@ struct Said {
 }  // namespace
 
 Pe::~Pe() {
+  kernels_.reset();
   if (!begun_) return;
   try {
     runtime_->bind_thread(device_);
@@ -115,6 +117,29 @@ Buffer Pe::take(std::size_t bytes) {
     throw MemoryError("NVSHMEM's memory for this case has no " + std::to_string(bytes) + " bytes left");
   taken_[place] = place + aligned(bytes);
   return Buffer(at(place), device_, MemoryKind::kDevice, bytes, [this](void* data) { taken_.erase(offset_of(data)); });
+}
+
+const char* Pe::way_to(std::size_t offset, int pe) const {
+  return calls().nvshmem_ptr(at(offset), pe) != nullptr ? "a peer's memory" : "its remote transport";
+}
+
+void Pe::load_kernels(const RankContext& context) {
+  Group& node = context.group->on_node();
+  std::string reason;
+  const auto load = [&] {
+    if (kernels_) return;
+    try {
+      context.tell_compiling(true);
+      kernels_ = std::make_unique<Kernels>(*runtime_, device_, *library_);
+    } catch (const Unsupported& error) {
+      reason = error.what();
+    }
+    context.tell_compiling(false);
+  };
+  if (node.rank() == 0) load();
+  node.barrier({}, Waiting::kSleep);
+  if (node.rank() != 0) load();
+  agree_or_throw(*context.group, reason);
 }
 
 std::size_t Pe::offset_of(const void* data) const {

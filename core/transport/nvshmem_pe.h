@@ -7,11 +7,13 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "device/device_runtime.h"
 #include "transport/nvshmem_api.h"
+#include "transport/nvshmem_kernels.h"
 #include "transport/transport.h"
 
 namespace linkgauge::nvshmem {
@@ -38,6 +40,12 @@ class Pe {
   // Memory that all PEs reach, on this rank's device. Throws MemoryError where less was met for.
   Buffer take(std::size_t bytes);
   std::size_t offset_of(const void* data) const;
+  // How that PE's memory is reached, in words.
+  const char* way_to(std::size_t offset, int pe) const;
+  // Collective over a case's ranks, the first of each node alone at first: what it makes (some seconds, once) others
+  // find. Throws Unsupported on all with what is missing.
+  void load_kernels(const RankContext& context);
+  const Kernels& kernels() const { return *kernels_; }
   // How a PE's place is named in calls that also name the PE.
   std::byte* at(std::size_t offset) const { return heap_ + offset; }
 
@@ -53,6 +61,7 @@ class Pe {
   std::string why_not_;
   std::byte* heap_ = nullptr;
   std::size_t heap_bytes_ = 0;
+  std::unique_ptr<Kernels> kernels_;
   std::map<std::size_t, std::size_t> taken_;  // offset to end
 };
 

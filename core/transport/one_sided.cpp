@@ -126,6 +126,7 @@ std::string why_not_reached(const RankContext& context, const CaseSpec& spec, co
   for (const Flow& flow : flows) {
     if ((sender_starts ? flow.source : flow.target) != context.rank()) continue;
     const int peer = sender_starts ? flow.target : flow.source;
+    if (!on_one_node(context, context.rank(), peer)) continue;  // what its handle is opened with says
     const int peer_device = context.device_of_rank[static_cast<std::size_t>(peer)];
     if (spec.via >= 0) reach(context.device(), spec.via);
     reach(spec.via >= 0 ? spec.via : context.device(), peer_device);
@@ -155,7 +156,7 @@ PeerBuffer own_buffer(const Buffer& buffer) { return {buffer.data(), buffer.copy
 
 }  // namespace
 
-std::vector<FlowFlags> connect_flags(const RankContext& context, const std::vector<Flow>& flows) {
+std::vector<FlowFlags> connect_flags(const RankContext& context, const std::vector<Flow>& flows, bool far) {
   Group& group = *context.group;
   std::vector<FlowFlags> result(flows.size());
   std::map<std::pair<int, int>, int> used;
@@ -165,6 +166,7 @@ std::vector<FlowFlags> connect_flags(const RankContext& context, const std::vect
     const int channel = used[{flow.source, flow.target}];
     used[{flow.source, flow.target}] += 2;
     if (flow.source == flow.target || (flow.source != group.rank() && flow.target != group.rank())) continue;
+    if (far && !on_one_node(context, flow.source, flow.target)) continue;
     if (channel + 1 >= Group::kFlagChannels) {
       reason = "more than " + std::to_string(Group::kFlagChannels / 2) + " flows from one rank to another";
       continue;
@@ -212,11 +214,13 @@ void OneSidedChannel::consumed() {
 }
 
 void OneSidedChannel::tell(std::uint64_t messages) {
+  if (counters_) return counters_->tell(messages);
   std::atomic<std::uint64_t>* const flag = starts() ? flags_.done : flags_.ready;
   flag->store((starts() ? flags_.done_base : flags_.ready_base) + messages, std::memory_order_release);
 }
 
 void OneSidedChannel::await(std::uint64_t messages) {
+  if (counters_) return counters_->await(messages);
   const std::atomic<std::uint64_t>& flag = starts() ? *flags_.ready : *flags_.done;
   wait_for_flag(flag, (starts() ? flags_.ready_base : flags_.done_base) + messages, *group_, progress_);
 }
@@ -232,6 +236,20 @@ void OneSidedChannel::complete(Completion) {
   }
 }
 
+std::string why_not_across(const RankContext& context, const CaseSpec& spec) {
+  if (context.group->node_count() == 1) return "";
+  if (!spec.source_options.fabric_handle) {
+    return spec.transport + " reaches devices of one node only; --handles fabric those of an NVLink domain of several";
+  }
+  if (!spec.algorithm.empty()) return "algorithm " + spec.algorithm + " is of one node; leave --algorithm out";
+  if (spec.via >= 0) return "what goes through a third device stays on one node; leave --via out";
+  if (traits_of(spec.pattern).kind == PatternKind::kDevice)
+    return std::string(to_string(spec.pattern)) + " reaches devices of one node only";
+  if (spec.source_memory != MemoryKind::kDevice || spec.target_memory != MemoryKind::kDevice)
+    return "between nodes " + spec.transport + " reaches device memory only";
+  return "";
+}
+
 std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& context, const CaseSpec& spec,
                                                         const std::vector<Flow>& flows, const OneSidedMeans& means) {
   const bool routed = spec.via >= 0;
@@ -244,7 +262,10 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
   const std::vector<PeerBuffer> peers =
       open_peers(context, flows, means.sender_starts ? ExposedEnd::kTarget : ExposedEnd::kSource,
                  routed ? spec.via : context.device());
-  const std::vector<FlowFlags> flags = connect_flags(context, flows);
+  const bool far = context.group->node_count() > 1 && spec.source_options.fabric_handle;
+  const std::vector<FlowFlags> flags = connect_flags(context, flows, far);
+  std::vector<std::unique_ptr<Counters>> counters(flows.size());
+  if (far) counters = connect_far_counters(context, flows);
   std::vector<std::unique_ptr<Channel>> channels(flows.size());
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const OneSidedChannel::Ends ends{flows[i].source == context.rank(), flows[i].target == context.rank(),
@@ -259,6 +280,7 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
     };
     if (!routed) {
       auto channel = std::make_unique<DirectChannel>(context, flags[i], ends, target, source);
+      channel->set_counters(std::move(counters[i]));
       if (starts) {
         channel->set_leg(leg(context.device(), target, source, flows[i].bytes));
       }

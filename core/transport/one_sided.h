@@ -1,13 +1,16 @@
 // A channel whose copies one rank starts alone, reaching into the other's memory. The other learns by a counter, in
-// shared memory (Group::flag) unless the mechanism has one of its own; where the target starts them, another counter
-// tells it that the source is ready.
+// shared memory (Group::flag), between nodes in device memory, unless the mechanism has one of its own; where the
+// target starts them, another counter tells it that the source is ready.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "transport/copy_leg.h"
+#include "transport/far_counters.h"
 #include "transport/transport.h"
 
 namespace linkgauge {
@@ -22,8 +25,8 @@ struct FlowFlags {
 };
 
 // Collective: the counters of each flow that this rank is an end of. Throws Unsupported on every rank where two ranks
-// share no node or a pair has too many flows.
-std::vector<FlowFlags> connect_flags(const RankContext& context, const std::vector<Flow>& flows);
+// share no node (unless `far`: these then have none) or a pair has too many flows.
+std::vector<FlowFlags> connect_flags(const RankContext& context, const std::vector<Flow>& flows, bool far = false);
 
 class OneSidedChannel : public Channel {
  public:
@@ -42,6 +45,8 @@ class OneSidedChannel : public Channel {
   void complete(Completion completion) final;
   void consumed() final;
   bool completes_first() const final { return starts(); }
+  // In place of those in shared memory; nullptr: these.
+  void set_counters(std::unique_ptr<Counters> counters) { counters_ = std::move(counters); }
 
  protected:
   virtual void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) = 0;
@@ -57,6 +62,7 @@ class OneSidedChannel : public Channel {
  private:
   Group* group_;
   FlowFlags flags_;
+  std::unique_ptr<Counters> counters_;
   Ends ends_;
   Progress progress_;
   std::uint64_t messages_ = 0;  // queued at this end since the flow was connected
@@ -68,6 +74,9 @@ struct OneSidedMeans {
   bool needs_peer_access = false;  // where the devices refuse it: the case is skipped, or the runtime stages by itself
   MakeLeg make_leg;
 };
+
+// Why the one-sided transports cannot be between the case's nodes, or "".
+std::string why_not_across(const RankContext& context, const CaseSpec& spec);
 
 // Transport::connect of the one-sided transports: peer access, the peers' buffers, the flags, and a channel for each
 // flow that this rank is an end of, direct or through the device that the case names (transport/routed.h).

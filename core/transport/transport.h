@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,7 +39,8 @@ struct RankContext {
   std::map<std::string, std::shared_ptr<void>>* keep = nullptr;
   // What they keep for this rank whatever the set (a worker with its connections); goes before the runtime likewise.
   std::map<std::string, std::shared_ptr<void>>* lasting = nullptr;
-  Chosen* chosen = nullptr;  // nullptr: nobody asks
+  Chosen* chosen = nullptr;             // nullptr: nobody asks
+  std::function<void(bool)> compiling;  // told when what may take tens of seconds begins, and ends; empty: nobody asks
 
   int rank() const { return group->rank(); }
   int size() const { return group->size(); }
@@ -48,6 +50,9 @@ struct RankContext {
     if (chosen == nullptr) return;
     std::string& known = (*chosen)[name];
     if (known.find(value) == std::string::npos) known += (known.empty() ? "" : ", ") + value;
+  }
+  void tell_compiling(bool begins) const {
+    if (compiling) compiling(begins);
   }
   std::shared_ptr<void>& kept(const std::string& thing) const { return (*keep)[thing]; }
 };
@@ -129,6 +134,9 @@ class Transport {
 
   // Whether a message is queued by one of its two ranks alone.
   virtual bool one_sided() const { return false; }
+  // Whether it has a way of its own for a pattern that is else a device's (PatternKind::kDevice): collective() gives
+  // it.
+  virtual bool brings_own(const CaseSpec& /*spec*/) const { return false; }
   // Whether each operation begins a kernel of its own on a device.
   virtual bool begins_kernels(const CaseSpec& /*spec*/) const { return false; }
 

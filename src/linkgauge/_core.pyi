@@ -214,7 +214,8 @@ class Session:
 
         `case` has the core's field names: transport, pattern, size_bytes, rank_list and devices, and where they differ
         from the defaults variant, source_memory, target_memory, source_options and target_options (dicts of numa_node,
-        write_combined, huge_pages), cadence, arrival, skew_ns, clock, window, batch, root, datatype, op, in_place,
+        write_combined, huge_pages, fabric_handle), cadence, arrival,
+        skew_ns, clock, window, batch, root, datatype, op, in_place,
         path, algorithm, buffer, initiator, host_leg, chunk_bytes, blocks, via, managed, source_device, target_device,
         cpu_node, verify_each, seed, warmup, and stop (a
         dict of kind, samples, relative_half_width, time_ns). Sizes are bytes, times nanoseconds.

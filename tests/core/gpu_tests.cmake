@@ -8,6 +8,7 @@ set(LINKGAUGE_UCX_INCLUDE "" CACHE STRING "Folder with ucp/api/ucp.h of 1.22 or 
 set(LINKGAUGE_OFI_INCLUDE "" CACHE STRING "Folder with rdma/fabric.h of 1.17 or newer (Debian: libfabric-dev)")
 set(LINKGAUGE_NVSHMEM_INCLUDE "" CACHE STRING
   "Folders with nvshmem_host.h and what it includes of CUDA (wheels nvidia-nvshmem-cu13, nvidia-cuda-runtime, -cccl)")
+set(LINKGAUGE_NVJITLINK_INCLUDE "" CACHE STRING "Folder with nvJitLink.h (wheel nvidia-nvjitlink)")
 set(LINKGAUGE_SYCL_INCLUDE "" CACHE STRING "Folder with syclinterface/ of DPCTL 0.21 or newer (wheel dpctl, dpctl/include)")
 set(LINKGAUGE_HIP_INCLUDE "" CACHE STRING "Folder with hip/hip_runtime_api.h (Debian: libamdhip64-dev, /usr/include)")
 
@@ -31,6 +32,13 @@ linkgauge_stand_in(nvml_stand_in libnvidia-ml.so.1 tests/core/stand_in/nvml_stan
 linkgauge_stand_in(nvshmem_stand_in libnvshmem_host.so.3 tests/core/stand_in/nvshmem_stand_in.cpp
   $<TARGET_OBJECTS:stand_in_machine>)
 set_target_properties(nvshmem_stand_in PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${stand_in_folder}/nvshmem)
+# What kernels that put are made with, beside it: a linker, its device code, and headers of which none is read.
+linkgauge_stand_in(nvjitlink_stand_in libnvJitLink.so.12 tests/core/stand_in/nvjitlink_stand_in.cpp)
+set_target_properties(nvjitlink_stand_in PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${stand_in_folder}/nvshmem)
+file(WRITE ${stand_in_folder}/nvshmem/libnvshmem_device.a "")
+foreach(header nvshmem.h cuda_fp16.h cuda/std/cstdint)
+  file(WRITE ${stand_in_folder}/include/${header} "")
+endforeach()
 linkgauge_stand_in(sycl_stand_in libDPCTLSyclInterface.so tests/core/stand_in/sycl_stand_in.cpp
   $<TARGET_OBJECTS:stand_in_machine>)
 set_target_properties(sycl_stand_in PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${stand_in_folder}/sycl)
@@ -59,7 +67,7 @@ target_compile_definitions(gpu_tests PRIVATE LINKGAUGE_STAND_IN_FOLDER="${stand_
 set_target_properties(gpu_tests PROPERTIES BUILD_RPATH ${stand_in_folder})
 target_link_options(gpu_tests PRIVATE -Wl,--disable-new-dtags)
 add_dependencies(gpu_tests linkgauge_hiprtc cuda_stand_in hip_stand_in nvml_stand_in nvrtc12_stand_in nvrtc13_stand_in
-  nvshmem_stand_in sycl_stand_in ${nccl_stand_ins})
+  nvshmem_stand_in nvjitlink_stand_in sycl_stand_in ${nccl_stand_ins})
 gtest_discover_tests(gpu_tests DISCOVERY_TIMEOUT 60)
 
 # linkgauge_header_check(target include sources...): compiles only.
@@ -88,6 +96,10 @@ endif()
 if(LINKGAUGE_NVSHMEM_INCLUDE)
   linkgauge_header_check(nvshmem_header_check "${LINKGAUGE_NVSHMEM_INCLUDE}"
     tests/core/vendor_headers/nvshmem_headers.cpp tests/core/stand_in/nvshmem_stand_in.cpp)
+endif()
+if(LINKGAUGE_NVJITLINK_INCLUDE)
+  linkgauge_header_check(nvjitlink_header_check "${LINKGAUGE_NVJITLINK_INCLUDE}"
+    tests/core/vendor_headers/nvjitlink_headers.cpp tests/core/stand_in/nvjitlink_stand_in.cpp)
 endif()
 if(LINKGAUGE_SYCL_INCLUDE)
   linkgauge_header_check(sycl_header_check "${LINKGAUGE_SYCL_INCLUDE}" tests/core/vendor_headers/sycl_headers.cpp

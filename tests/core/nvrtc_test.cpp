@@ -6,8 +6,12 @@
 #include <iterator>
 #include <set>
 #include <sstream>
+#include <string>
+#include <vector>
 
+#include "device/linked_kernels.h"
 #include "device/nvrtc_compiler.h"
+#include "errors.h"
 #include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
 
@@ -56,6 +60,36 @@ TEST(Nvrtc, CompilesPtxForWhatIsNewerThanItself) {
   }
 }
 
+// LINKGAUGE_TEST_NVSHMEM: folders of libraries, ':' between them, with NVSHMEM's device library and nvJitLink, and the
+// headers of both and of CUDA beside them (wheels nvidia-nvshmem-cu13, nvidia-nvjitlink, nvidia-cuda-runtime, -cccl).
+TEST(Nvrtc, LinksKernelsThatPutWithNvshmemsDeviceLibrary) {
+  const char* folders = std::getenv("LINKGAUGE_TEST_NVSHMEM");
+  const char* asked = std::getenv("LINKGAUGE_TEST_NVRTC");
+  if (folders == nullptr || asked == nullptr)
+    GTEST_SKIP() << "LINKGAUGE_TEST_NVSHMEM names no NVSHMEM, or LINKGAUGE_TEST_NVRTC no compiler";
+  std::vector<std::string> places;
+  std::istringstream listed(folders);
+  for (std::string folder; std::getline(listed, folder, ':');) places.push_back(folder);
+  int linked = 0;
+  std::istringstream entries(asked);
+  for (std::string entry; std::getline(entries, entry, ';');) {
+    NvrtcCompiler compiler(entry.substr(0, entry.rfind(':')), places);
+    if (compiler.major() != 13) continue;  // what this NVSHMEM is of
+    const LinkedCode code{linked_text("lg_nvshmem_put"), "nvshmem.h", "libnvshmem_device.a", "NVSHMEM", "-"};
+    const std::string image = compiler.compile_linked(code, "sm_90");
+    EXPECT_EQ(image.substr(0, 4),
+              "\x7f"
+              "ELF");
+    for (const char* kernel : {"lg_nvshmem_put", "lg_nvshmem_pingpong"})
+      EXPECT_NE(image.find(std::string(".text.") + kernel + '\0'), std::string::npos) << kernel;
+    LinkedCode lacking = code;
+    lacking.archive = "libno_such_device.a";
+    EXPECT_THROW((void)compiler.compile_linked(lacking, "sm_90"), Unsupported);
+    ++linked;
+  }
+  EXPECT_GT(linked, 0) << "no NVRTC of CUDA 13 among " << asked;
+}
+
 TEST(KernelSource, IncludesNothingAndHasEveryKernelOnce) {
   std::multiset<std::string> found;
   for (const KernelPart& part : kernel_parts("sm_100")) {
@@ -64,7 +98,7 @@ TEST(KernelSource, IncludesNothingAndHasEveryKernelOnce) {
     found.insert(part.kernels.begin(), part.kernels.end());
   }
   EXPECT_EQ(found.size(), std::set<std::string>(found.begin(), found.end()).size());
-  EXPECT_EQ(found.size(), 17 + std::size(kKernelsAllreducePush));
+  EXPECT_EQ(found.size(), 18 + std::size(kKernelsAllreducePush));
   std::size_t elsewhere = 0;  // the bulk copies are those of sm_90 and newer
   for (const KernelPart& part : kernel_parts("gfx90a")) elsewhere += part.kernels.size();
   EXPECT_EQ(elsewhere, found.size() - 1);

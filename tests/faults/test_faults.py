@@ -79,18 +79,19 @@ TO_OTHERS = {"kill": "time", "segv": "warm up", "stop": "time", "hang": "verify"
 ON_SYCL = {"kill": "time", "hang": "verify", "throw": "check", "memory": "prepare", "call": "verify", "corrupt": "time"}
 
 
-def plan_text(triples: list[Triple]) -> str:
-    """One faulted case and one sound case for each triple; sizes tell them apart."""
+def plan_text(triples: list[Triple], more: str = "") -> str:
+    """One faulted case and one sound case for each triple; sizes tell them apart. `more`: a line of all cases."""
     tables = ["[[launch]]\nthreads = true\n"] if triples[0].transport in THREADED else []
     for number, triple in enumerate(triples):
         size = FIRST_SIZE + 16 * number
         each = 'verify = "each"' if triple.fault.kind == "corrupt" else ""
-        # By turns, since a rank's wait on a stream for a signal that never comes has an end of its own.
-        variant = 'variant = "signal"' if triple.transport == "nvshmem" and number % 2 else ""
+        # By turns, since a wait on a stream for a signal that never comes has an end of its own, and a kernel puts.
+        ways = ("put", "signal", "device")
+        variant = f'variant = "{ways[number % len(ways)]}"' if triple.transport == "nvshmem" else ""
         tables.append(
             f'[[case]]\ntransport = "{triple.transport}"\npattern = "pingpong"\nsize = ["{size}", "{size + 8}"]\n'
             f'pairs = "first"\nstop_rule = "count"\nstop_samples = {SAMPLES}\nstop_time_ns = "60s"\n{each}\n{variant}\n'
-            f"warmup = {WARMUP}\n"
+            f"{more}\nwarmup = {WARMUP}\n"
         )
     return "\n".join(tables)
 
@@ -109,10 +110,10 @@ def faults_of(triples: list[Triple], folder: Path) -> dict[str, Any]:
     return {"planter": str(HERE / "planter.py"), "folder": str(folder), "faults": faults}
 
 
-def run(triples: list[Triple], folder: Path, mpi: str = "", library: str = "") -> int:
+def run(triples: list[Triple], folder: Path, mpi: str = "", library: str = "", more: str = "") -> int:
     """Measure in a process of its own, which a fault may kill; returns its exit status. `mpi`: its library's prefix."""
     library = library or stand_in(triples)
-    job = {"plan": plan_text(triples), "fault": faults_of(triples, folder), "mpi": mpi,
+    job = {"plan": plan_text(triples, more), "fault": faults_of(triples, folder), "mpi": mpi,
            "devices": "sycl:0,1" if library == "sycl" else "cuda:0,1" if library else "host:2"}  # fmt: skip
     (folder / "job.json").write_text(json.dumps(job))
     (folder / "tmp").mkdir(exist_ok=True)
@@ -273,6 +274,15 @@ def test_each_fault_costs_its_case_only_on_sycl_devices(tmp_path: Path) -> None:
                and ON_SYCL.get(triple.fault.kind) == triple.phase]  # fmt: skip
     assert len(triples) == len(ON_SYCL)
     expect_each_cost_its_case(triples, tmp_path, run(triples, tmp_path, library="sycl"))
+
+
+@pytest.mark.skipif(not (STAND_INS / "libcuda.so.1").exists(), reason="no stand-in GPUs: build the C++ tests")
+def test_each_fault_costs_its_case_only_where_memory_is_opened_by_fabric_handles(tmp_path: Path) -> None:
+    ways = {"copy_engine": {**ON_SYCL, "kill": "check"}, "kernel": {**ON_SYCL, "stop": "time"}}
+    triples = [triple for triple in TRIPLES if ways.get(triple.transport, {}).get(triple.fault.kind) == triple.phase]
+    assert len(triples) == sum(map(len, ways.values()))
+    status = run(triples, tmp_path, library="nvrtc12", more='handles = "fabric"')
+    expect_each_cost_its_case(triples, tmp_path, status)
 
 
 def expect_each_cost_its_case(triples: list[Triple], folder: Path, status: int) -> None:

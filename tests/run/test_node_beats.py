@@ -21,7 +21,7 @@ from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run import heartbeat as beat
 from linkgauge.run import node_beats
-from linkgauge.run.heartbeat import HeartbeatFile
+from linkgauge.run.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile
 from linkgauge.run.measure import measure
 from linkgauge.run.node_beats import BeatReporter, NodeBeats
 from linkgauge.run.prepare import named_mpis, new_pending
@@ -29,7 +29,7 @@ from linkgauge.run.prepared import WORKER, Prepared
 from linkgauge.run.reporter import Reporter
 from linkgauge.run.spec import CaseEntry
 from linkgauge.run.stored_plan import write_launches
-from linkgauge.run.watch import LaunchWatch
+from linkgauge.run.watch import COMPILE_PATIENCE_S, LaunchWatch
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 from linkgauge.store.run import load
@@ -269,3 +269,30 @@ def test_silence_of_ranks_that_are_not_heard_ends_no_case_before_its_time(
     assert trouble.status == status
     assert now[0] > after_s
     assert ("no heartbeat of rank 0 came here" in trouble.reason) == (status == "timeout")
+
+
+def test_what_kernels_take_to_be_linked_is_no_part_of_the_case_but_has_an_end(tmp_path: Path) -> None:
+    """A rank says that it compiles for 300 s, then no more; another that never ends is given up."""
+    case = Case("nvshmem", "pingpong", 8, 8, (0, 1), stop=StopRule(time_ns=10**9), variant="device")
+    entry = CaseEntry(case, 0, 0)
+    for ends_after_s, gives_up_after_s in ((300.0, 310.0), (float("inf"), COMPILE_PATIENCE_S)):
+        now = [0.0]
+        folder = tmp_path / f"{ends_after_s}"
+        folder.mkdir()
+        heartbeat = HeartbeatFile(folder / "heartbeat", 2, create=True)
+        watch = LaunchWatch(folder / "launch-00000.lgj", heartbeat, {entry.key: entry}, machine_of(2), devices=(0, 1),
+                            clock=lambda now=now: now[0])  # fmt: skip
+        with JournalWriter(folder / "launch-00000.lgj") as writer:
+            writer.append("launch", {"launch": 0, "ranks": []}, durable=False)
+            writer.append("begin", {"case_key": case.case_key, "launch": 0, "repeat": 0, "attempt": 0}, durable=False)
+        watch.new_records()
+        heartbeat.set_word(0, PHASE, PHASE_NAMES.index("compile"))
+        trouble = None
+        while trouble is None and now[0] < 2000:
+            now[0] += 0.5
+            if now[0] >= ends_after_s:
+                heartbeat.set_word(0, PHASE, PHASE_NAMES.index("check"))
+            trouble = watch.trouble()
+        assert trouble is not None
+        assert trouble.status == "hung"
+        assert gives_up_after_s < now[0] < gives_up_after_s + 30

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,9 @@ PATTERNS_BY_STEPS = [
     name for name, one in PATTERNS.items()
     if one.ranks in ("2", "any") and not (one.own_memory or one.scripted or one.host_ways or one.alone)
 ]  # fmt: skip
-VARIANTS = ["put", "get", "signal"]
+HOST_VARIANTS = ["put", "get", "signal"]
+DEVICE_VARIANTS = ["device", "device+warp", "device+thread"]
+VARIANTS = [*HOST_VARIANTS, *DEVICE_VARIANTS]
 PAIR = (
     '[[case]]\ntransport = "nvshmem"\npattern = "unidirectional"\nsize = "24KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
 )
@@ -61,9 +65,13 @@ def test_every_pattern_is_verified_by_each_variant(tmp_path: Path) -> None:
     plan = f'[[case]]\ntransport = "nvshmem"\nvariant = {json.dumps(VARIANTS)}\npattern = {listed}\nsize = "48KiB"\n'
     rows = rows_of(tmp_path, plan + 'pairs = "first"\n')
     measured = {(row.case.pattern, row.case.variant) for row in rows if row.status == "ok"}
-    refused = {(row.case.pattern, row.reason) for row in rows if row.status != "ok"}
-    assert refused == {("flag_pingpong", "nvshmem moves messages between ranks, of which flag_pingpong has none")}
-    assert measured == {(name, way) for name in PATTERNS_BY_STEPS for way in VARIANTS if name != "flag_pingpong"}
+    refused = {(row.case.pattern, row.case.variant, row.reason) for row in rows if row.status != "ok"}
+    why = "flag_pingpong is between kernels; nvshmem's that put are --variant device"
+    assert refused == {("flag_pingpong", variant, why) for variant in HOST_VARIANTS}
+    assert measured == {
+        (name, way) for name in PATTERNS_BY_STEPS for way in VARIANTS
+        if name != "flag_pingpong" or way in DEVICE_VARIANTS
+    }  # fmt: skip
     assert all(
         row.record["verified"] and chosen(row)["ways"] == "a peer's memory" for row in rows if row.status == "ok"
     )
@@ -87,6 +95,65 @@ def test_ranks_of_no_case_and_several_on_a_device_are_pes_and_the_heap_grows_and
     assert all(json.loads(launch["extra"])["derived_env"] == {} for launch in launches)  # as it was asked for
 
 
+def test_latency_from_inside_kernels_is_of_whole_messages(tmp_path: Path) -> None:
+    plan = (
+        '[[case]]\ntransport = ["kernel", "nvshmem"]\nvariant = "{}"\npattern = "flag_pingpong"\nsize = ["8", "4KiB"]\n'
+    )
+    rows = rows_of(tmp_path, "".join(plan.format(variant) for variant in ("default", *DEVICE_VARIANTS)),
+                   LINKGAUGE_STAND_IN="devices=2")  # fmt: skip
+    measured = {
+        (row.case.variant, row.case.size) for row in rows if row.status == "ok" and row.case.transport == "nvshmem"
+    }
+    assert measured == {(variant, size) for variant in DEVICE_VARIANTS for size in (8, 4096)}
+    assert all(row.record["verified"] for row in rows if row.status == "ok")
+
+
+def test_a_window_of_messages_is_one_kernels_and_its_grid_is_stored(tmp_path: Path) -> None:
+    plan = '[[case]]\ntransport = "nvshmem"\nvariant = "{}"\npattern = "unidirectional"\nsize = "{}"\nwindow = {}\n'
+    plan += 'devices = [[0, 1]]\npairs = "first"\n{}\n'
+    tables = [("device", "8", 64, ""), ("device+warp", "8", 64, ""), ("device+thread", "8", 1024, "blocks = 4"),
+              ("device", "4MiB", 2, "")]  # fmt: skip
+    rows = rows_of(tmp_path, "".join(plan.format(*table) for table in tables), LINKGAUGE_STAND_IN="devices=2")
+    assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
+    grids = {(row.case.variant, row.case.size): chosen(row)["grid"] for row in rows}
+    assert grids == {("device", 8): "64 x 32", ("device+warp", 8): "8 x 256", ("device+thread", 8): "4 x 128",
+                     ("device", 4 << 20): "64 x 512"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lacking", "part"),
+    [
+        ("libnvJitLink.so.12", "no libnvJitLink.so.12; remedy: pip install nvidia-nvjitlink-cu12"),
+        ("libnvshmem_device.a", "libnvshmem_device.a was not found"),
+        ("include", "nvshmem.h was not found"),
+        ("include/cuda", "CUDA's header cuda/std/cstdint was not found"),
+    ],
+)
+def test_what_kernels_are_made_with_is_named_where_it_is_missing(tmp_path: Path, lacking: str, part: str) -> None:
+    shutil.copytree(STAND_INS / "nvshmem", tmp_path / "own" / "lib")
+    shutil.copytree(STAND_INS / "include", tmp_path / "own" / "include")
+    shutil.rmtree(tmp_path / "own" / lacking, ignore_errors=True)
+    (tmp_path / "own" / "lib" / lacking).unlink(missing_ok=True)
+    compiler = tmp_path / "compiler" / "lib"  # of a folder without headers beside it
+    shutil.copytree(STAND_INS / "nvrtc12", compiler)
+    (tmp_path / "plan.toml").write_text(f'{PAIR}variant = "device"\n')
+    places = os.pathsep.join(map(str, (STAND_INS, compiler, tmp_path / "own" / "lib")))
+    done = linkgauge_over(words=("run", "--devices", "cuda", *QUICK, "--plan", "plan.toml"), cwd=tmp_path,
+                          LD_LIBRARY_PATH=places, LINKGAUGE_STAND_IN="devices=2")  # fmt: skip
+    (row,) = load(tmp_path / "run").rows()
+    assert (str(row.status), part in row.reason) == ("skipped", True), (row.reason, done.stderr)
+
+
+def test_kernels_are_linked_once_and_kept(tmp_path: Path) -> None:
+    variables = {"LINKGAUGE_STAND_IN": "devices=2", "LINKGAUGE_STAND_IN_NVRTC_TRACE": str(tmp_path / "trace")}
+    for _ in range(2):
+        rows = rows_of(tmp_path, f'{PAIR}variant = "device"\n', **variables)
+        assert {str(row.status) for row in rows} == {"ok"}
+        compilations = len((tmp_path / "trace").read_text().splitlines())
+        (tmp_path / "run").rename(tmp_path / f"run-{compilations}-{_}")
+    assert {path.name for path in tmp_path.glob("run-*")} == {f"run-{compilations}-0", f"run-{compilations}-1"}
+
+
 def test_applications_bring_their_collectives_from_elsewhere(tmp_path: Path) -> None:
     apps = ("kv_cache descriptors=8 page=4096 batch=4", "halo_stencil n=16")  # the second has a collective
     carried = [("nvshmem", ""), ("nvshmem", "kernel"), ("kernel", "nvshmem")]
@@ -108,11 +175,20 @@ def test_applications_bring_their_collectives_from_elsewhere(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("more", "words", "variables", "status", "part"),
     [
-        ('variant = "graph"', (), {}, "skipped", "its variants are put, get and signal"),
+        ('variant = "graph"', (), {}, "skipped", "its variants are put, get and signal, by the host, and device"),
         ('source_memory = "pinned"', (), {}, "skipped", "NVSHMEM's memory is the devices'"),
         ('path = "direct"', (), {}, "skipped", "--env NVSHMEM_REMOTE_TRANSPORT=..."),
         ('variant = "signal"', (), {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}, "skipped",
          "leave --variant signal out, or start MPS"),
+        ('variant = "device+warp"', (), {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}, "skipped",
+         "leave --variant device+warp out, or start MPS"),
+        ("blocks = 8", (), {}, "skipped", "nvshmem's blocks are those of --variant device"),
+        ('variant = "device"', (), {"LINKGAUGE_STAND_IN_NVJITLINK_FAILS": "1"}, "failed",
+         "nvJitLinkComplete failed with nvJitLink error (6): error: Undefined reference to 'nvshmem_quiet'"),
+        ('variant = "device"', (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_cumodule_init:1:7"}, "failed",
+         "nvshmemx_cumodule_init failed with NVSHMEM status (7)"),
+        ('variant = "device"', (), {"LINKGAUGE_STAND_IN": "devices=2;fail=lg_nvshmem_put:1:98"}, "corrupt",
+         "wrong bytes"),
         ("", ("--threads",), {}, "skipped", "nvshmem needs processes, one a rank; leave out --threads"),
         ("", (), {"LINKGAUGE_STAND_IN_NVSHMEM_VERSION": "3.8.0,3.3.24"}, "skipped", "all ranks must load one version"),
         ("", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_get_uniqueid:1:7"}, "failed",
@@ -143,7 +219,7 @@ def test_a_pe_that_refuses_fails_the_case_of_those_that_wait_for_it_within_nvshm
 
 
 def test_it_is_a_load_beside_another_job_in_a_launch_of_its_own(tmp_path: Path) -> None:
-    loads = ["", "nvshmem alltoall 64KiB on=2,3", "nvshmem alltoall 64KiB on=2,3 variant=signal"]
+    loads = ["", *(f"nvshmem alltoall 64KiB on=2,3 variant={variant}" for variant in ("put", "signal", "device"))]
     plan = f'[[case]]\ntransport = "copy_engine"\npattern = "unidirectional"\nbeside = {json.dumps(loads)}\n'
     plan += 'size = "24KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
     rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=4")
@@ -152,7 +228,7 @@ def test_it_is_a_load_beside_another_job_in_a_launch_of_its_own(tmp_path: Path) 
     derived = {one["launch"]: json.loads(one["extra"])["derived_env"] for one in launches}
     told = {row.case.beside: derived[row.record["launch"]] for row in rows}
     assert told.pop("") == {}
-    assert [*told.values()] == [{"NVSHMEM_DISABLE_NVLS": "1"}] * 2
+    assert [*told.values()] == [{"NVSHMEM_DISABLE_NVLS": "1"}] * 3
 
 
 def test_a_peer_that_is_reached_by_a_remote_transport_is_told_apart_and_no_event_times_its_puts(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import click
 from linkgauge.app.command_line import argument, command, flag, option
 from linkgauge.errors import UsageError
 from linkgauge.expect.rules import Ceiling
-from linkgauge.model.case import DIMENSIONS
-from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, lanes_of
+from linkgauge.model.case import DIMENSIONS, ONLY_BY_NAME
+from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.quantity import parse_size
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.system import System, catalog
@@ -192,7 +192,7 @@ def _cases(system: System, pattern: str, wanted: Mapping[str, Any], nodes: int, 
     """Return the cases that are asked for; pairs that nobody names are the first device with each other."""
     usual = [
         name for name, info in PATTERNS.items()
-        if name not in SIDE_BY_SIDE.values() and not (info.collective and info.latency_only)  # no figure bounds these
+        if name not in ONLY_BY_NAME and not (info.collective and info.latency_only)  # no figure bounds these
     ]  # fmt: skip
     names = usual if pattern == "all" else [name.strip() for name in pattern.split(",")]
     if wanted["transport"] and wanted["transport"] not in TRANSPORTS:

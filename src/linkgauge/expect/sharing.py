@@ -180,6 +180,8 @@ def taken(system: System, case: Case) -> dict[Part, float] | None:
         return _over_host_links(system, case, names)
     if case.pattern == "cpu_stream":
         return _of_cores(system, case, names[case.devices[0]])
+    if info.computes:
+        return {}
     if case.pattern == "local_copy":
         memories = (memory_of(system, names[device]).name for device in case.devices)
         return _summed(((memory, ""), 2.0 * case.size) for memory in memories)

@@ -36,6 +36,7 @@ DIMENSIONS = held_apart("size", "devices")
 _BOUND_BY = held_apart(
     "size", "devices", "ranks_per_device", "cadence", "arrival", "skew_ns", "clock", "window", "datatype", "op",
     "in_place", "initiator", "host_leg", "chunk", "blocks", "batch", "buffer", "write_combined", "huge_pages",
+    "handles",
 )  # fmt: skip
 """What a bound may depend on: not how operations are spaced and timed, nor what is no link's affair."""
 

@@ -26,7 +26,7 @@ SETTINGS = (
     "variant", "source_memory", "target_memory", "source_node", "target_node", "write_combined", "huge_pages", "window",
     "batch", "root", "datatype", "op", "distribution", "buffer", "initiator", "host_leg", "chunk", "blocks", "via",
     "managed", "source_device", "target_device", "cpu_node", "cpu_cores",
-    "service_class",
+    "service_class", "handles",
 )  # fmt: skip
 """Dimensions that a load may set. Not those of the clock, nor those that a launch has as a whole."""
 _MOST_LOADS = 64

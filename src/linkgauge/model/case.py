@@ -57,7 +57,11 @@ STATUSES = ("ok", "skipped", "failed", "hung", "timeout", "crashed", "corrupt", 
 STOP_RULES = ("count", "interval", "duration")
 
 
-ONLY_BY_NAME = (*SIDE_BY_SIDE.values(), *having(PATTERNS, "scripted"))  # patterns that `all` leaves out
+ONLY_BY_NAME = (
+    *SIDE_BY_SIDE.values(),
+    *having(PATTERNS, "scripted"),
+    *having(PATTERNS, "computes"),
+)  # patterns that `all` leaves out
 
 
 class Says(enum.Enum):
@@ -186,7 +190,7 @@ class Case:
         Says.HOW, "Pipelined variants: chunk size; 0 lets the transport choose. nixl: bytes of a descriptor; 0: a "
         "message's.", _WHAT, SIZE, core="chunk_bytes"))
     blocks: int = field(default=0, metadata=_of(
-        Says.HOW, "kernel: thread blocks; 0 lets the transport choose.", _WHAT, count(0, 1 << 20)))
+        Says.HOW, "kernel, nvshmem's device: thread blocks; 0 lets the transport choose.", _WHAT, count(0, 1 << 20)))
     via: int = field(default=-1, metadata=_of(
         Says.HOW, "Routed copies: the device the data goes through; -1 for none.", _WHAT,
         count(-1, expected="a device")))
@@ -218,6 +222,9 @@ class Case:
     gpudirect: str = field(default="", metadata=_of(
         Says.HOW, "GPUDirect RDMA between nodes, asked of the library by its own switch; default its own choice.",
         _WHAT, one_of(("on", "off"), blank="default"), later=True, core=""))
+    handles: str = field(default="", metadata=_of(
+        Says.HOW, "copy_engine, kernel: how processes open each other's memory: ipc, or fabric (NVLink domains).",
+        _WHERE, one_of(("ipc", "fabric"), blank="ipc"), later=True, core=""))
     app: str = field(default="", metadata=_of(
         Says.WHAT, "application: a name of 'linkgauge apps' or file:PATH, and its parameters: 'llh n=64'.", _WHAT, APP,
         later=True, core=""))

@@ -57,6 +57,7 @@ class PatternTraits:
     host_ways: tuple[str, ...] = ()  # over a device's host link: "into" it, "out" of it
     alone: str = ""  # the pattern of the flow that is timed, without what goes on beside it
     scripted: bool = False  # who sends what to whom stands in a step file (dimension `app`)
+    computes: bool = False  # moves nothing: what communication is measured beside
     own_memory: bool = False  # its bytes stay in memories that each rank reaches by itself: no rank sends to another
     # Links of a port in use at once: "one" way, "both", or both where a library sends and receives at once ("library").
     link_ways: str = ""
@@ -319,6 +320,9 @@ _TABLE = (
     PatternTraits(
         "floor", "an empty operation: what the measurement itself takes", "-", "lanes",
         _whole, _one, _whole, _whole, ranks="1", latency_only=True),
+    PatternTraits(
+        "gemm", "a matrix product on each device's multiprocessors", "each of three matrices", "lanes",
+        _whole, _one, _whole, _whole, ranks="1", latency_only=True, own_memory=True, computes=True),
 )  # fmt: skip
 
 PATTERNS: dict[str, PatternTraits] = {one.name: one for one in _TABLE}

@@ -362,7 +362,7 @@ def _out_of_reach(case: Case, table: CaseTable, machine: PlanMachine) -> str:
     """Why a case's transport cannot reach all of its nodes, or pairs of nodes are none; empty where all is well."""
     if table.pairs in BETWEEN_NODES and machine.nodes == 1 and PATTERNS[case.pattern].ranks in ("2", "pairs"):
         return "pairs of nodes need several: give --hosts or --nodes"
-    if TRANSPORTS[case.transport].one_sided and len(case.nodes) > 1:
+    if TRANSPORTS[case.transport].one_sided and len(case.nodes) > 1 and case.handles != "fabric":
         return f"{case.transport} reaches devices of one node only"
     return ""
 

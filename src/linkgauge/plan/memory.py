@@ -38,6 +38,8 @@ def _buffers(case: Case) -> tuple[int, int]:
     if case.pattern == "halo":
         buffer = halo_buffer_bytes(n, m, case.distribution, field=case.variant == "datatypes")
         return buffer, buffer
+    if PATTERNS[case.pattern].computes:  # three matrices
+        return 2 * m, m
     if case.pattern == "bidirectional" and n == 1:  # each way has its own
         return 2 * m, 2 * m
     if PATTERNS[case.pattern].alone:  # all but the flow that is timed move twice the size

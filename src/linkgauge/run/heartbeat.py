@@ -19,8 +19,10 @@ _WORDS = 8
 _STOP = 3
 COUNT, PHASE, PID, CASE, STATE = range(5)
 STATE_STARTING, STATE_MEASURING, STATE_IDLE, STATE_ENDED = range(4)
-# The phases of docs/definitions.md and of the sampler, by the number that it stores.
-PHASE_NAMES = ("none", "prepare", "check", "warm up", "align", "time", "record", "finished", "verify", "release")
+# The phases of docs/definitions.md and of the sampler, by the number that it stores; `compile` is within `prepare`.
+PHASE_NAMES = (
+    "none", "prepare", "check", "warm up", "align", "time", "record", "finished", "verify", "release", "compile",
+)  # fmt: skip
 
 
 class HeartbeatFile:

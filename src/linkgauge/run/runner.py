@@ -55,6 +55,7 @@ FAILED = ("failed", "hung", "timeout", "crashed", "corrupt", "disturbed")
 # How long after ranks that died of SIGTERM one to this process may come.
 _REST_S = 0.2  # between looks whether a signal came, while the next round of a watch is waited for
 _SIGNAL_PATIENCE_S = 2.0
+_TOLD_AFTER_S = 2.0  # of a compilation
 # Launches in a row that end without any case to blame and without progress.
 _MAX_IDLE_LAUNCHES = 2
 
@@ -78,6 +79,7 @@ class Runner:
         self._interrupts = 0
         self._signal = 0
         self._launch: Launch | None = None
+        self._told_of_compiling = False
         self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
         self._statuses = folder.status_journal()
         self._choices = Choices()
@@ -460,6 +462,9 @@ class Runner:
 
     def _on_look(self, watch: LaunchWatch) -> None:
         self._reporter.look()
+        if watch.compiled_s > _TOLD_AFTER_S and not self._told_of_compiling:
+            self._told_of_compiling = True
+            self._reporter.note("kernels are being linked with a library's device code, once: some seconds of a core")
         if self._launch is None or not self._stopping():
             return
         limit = self._prepared.time_limit

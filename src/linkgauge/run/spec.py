@@ -182,7 +182,8 @@ def _core_job(case: Case, ranks: list[int], seed: int, own: Callable[[int], int]
     """One job; `own` gives a place's device on its node."""
 
     def options(node: int) -> dict[str, Any]:
-        return {"numa_node": node, "write_combined": case.write_combined, "huge_pages": case.huge_pages}
+        return {"numa_node": node, "write_combined": case.write_combined, "huge_pages": case.huge_pages,
+                "fabric_handle": case.handles == "fabric"}  # fmt: skip
 
     return {
         **{name: getattr(case, field) for field, name in CORE_NAMES.items()},

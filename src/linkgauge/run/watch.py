@@ -26,6 +26,9 @@ SETUP_S = 20.0  # buffers, handles and checks beside what is timed, before the b
 # Preparing a case on GPUs may compile all kernels, load NCCL and connect its communicator: taken as a sample this long.
 GPU_PREPARE_S = 4.0
 END_PATIENCE_S = 15.0
+# Kernels that are linked with a library's device code: seconds of a core, once, tens of them on a busy one, and no part
+# of the case's own time.
+COMPILE_PATIENCE_S = 600.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +86,8 @@ class LaunchWatch:
         self._beats = b""
         self._moved_at = self._began_at = clock()
         self._longest_gap_s = 0.0
+        self._looked_at = clock()
+        self.compiled_s = 0.0  # spent making kernels, of this launch
         self.in_hand: CaseEntry | None = None
         self.launch_record: dict[str, Any] | None = None
         self.ended = ""  # the reason of the `end` record
@@ -126,6 +131,11 @@ class LaunchWatch:
         by its time alone.
         """
         now = self._clock()
+        spent, self._looked_at = now - self._looked_at, now
+        if self._any_in("compile") and self.compiled_s < COMPILE_PATIENCE_S:
+            self.compiled_s += spent
+            self._began_at += spent
+            self._moved_at = now
         beats = self._heartbeat.beats()
         if beats != self._beats:
             self._longest_gap_s = max(self._longest_gap_s, now - self._moved_at) if self._beats else 0.0
@@ -160,5 +170,7 @@ class LaunchWatch:
     def _prepares_gpus(self) -> bool:
         if self._machine.kind == "host":
             return False
-        prepare = PHASE_NAMES.index("prepare")
-        return bool((self._heartbeat.words()[:, PHASE] == prepare).any())
+        return self._any_in("prepare")
+
+    def _any_in(self, phase: str) -> bool:
+        return bool((self._heartbeat.words()[:, PHASE] == PHASE_NAMES.index(phase)).any())

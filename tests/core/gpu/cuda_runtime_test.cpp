@@ -359,6 +359,88 @@ TEST_F(CudaRuntime, AHandleThatCannotBeOpenedSaysWhichCallAndWhy) {
   EXPECT_THROW((void)runtime->share(pinned.data()), Unsupported);
 }
 
+// --- fabric handles ----------------------------------------------------------------------------------------------
+
+constexpr AllocateOptions kFabric{.fabric_handle = true};
+
+TEST_F(CudaRuntime, AnotherProcessOpensAHandleOfTheFabricAndLeavesNothing) {
+  const auto runtime = open("fail=cuIpcGetMemHandle:1:1");
+  const int before = control_.live();
+  {
+    Buffer buffer(*runtime, 0, MemoryKind::kDevice, (3 << 20) + 5, kFabric);
+    std::memset(buffer.data(), 1, buffer.size());
+    const SharedHandle handle = runtime->share(buffer.data());
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      try {
+        const auto mine = open();
+        const int empty = control_.live();
+        void* memory = mine->open_shared(1, handle);
+        void* again = mine->open_shared(0, handle);
+        bool good = memory == again && static_cast<char*>(memory)[12345] == 1;
+        good = good && control_.calls("cuMemImportFromShareableHandle") == 1 && control_.calls("cuMemSetAccess") == 2;
+        mine->copy_now(memory, 0, "7", -1, 1);
+        mine->close_shared(again);
+        good = good && control_.calls("cuMemUnmap") == 0;
+        mine->close_shared(memory);
+        good = good && control_.live() == empty;
+        _exit(good ? 0 : 1);
+      } catch (...) {
+        _exit(2);
+      }
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    EXPECT_EQ(static_cast<char*>(buffer.data())[0], '7');
+  }
+  EXPECT_EQ(control_.live(), before);
+}
+
+TEST_F(CudaRuntime, FabricMemoryIsReachedByTheDevicesOfThisProcessThatMayBePeers) {
+  const auto runtime = open("devices=3");
+  runtime->bind_thread(1);  // the third is not used here
+  Buffer buffer(*runtime, 0, MemoryKind::kDevice, 64, kFabric);
+  EXPECT_EQ(control_.calls("cuMemSetAccess"), 2);
+  const auto apart = open("devices=3;peer=0");
+  apart->bind_thread(1);
+  Buffer alone(*apart, 0, MemoryKind::kDevice, 64, kFabric);
+  EXPECT_EQ(control_.calls("cuMemSetAccess"), 1);
+}
+
+TEST_F(CudaRuntime, FabricHandlesThatAreRefusedSayWhichCallAndWhatIsMissing) {
+  const auto make = [&](const std::string& settings) {
+    return [this, settings] { Buffer(*open(settings), 0, MemoryKind::kDevice, 64, kFabric); };
+  };
+  expect_contains(message_of<Unsupported>(make("fabric=0")),
+                  {"device 0", "CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED is 0", "CUDA 12.4"});
+  for (const auto& [code, name] :
+       {std::pair{"800", "CUDA_ERROR_NOT_PERMITTED (800)"}, std::pair{"801", "CUDA_ERROR_NOT_SUPPORTED (801)"}}) {
+    expect_contains(message_of<Unsupported>(make(std::string("fail=cuMemCreate:1:") + code)),
+                    {"cuMemCreate with CU_MEM_HANDLE_TYPE_FABRIC", name, "device 0", "/dev/nvidia-caps-imex-channels"});
+  }
+  expect_contains(message_of<MemoryError>(make("memory=1048576")), {"cuMemCreate", "2097152 bytes"});
+  // What came before a call that fails is given back.
+  for (const char* call : {"cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"}) {
+    const auto runtime = open(std::string("fail=") + call + ":1:1");
+    const int before = control_.live();
+    expect_contains(message_of<RuntimeCallError>([&] { Buffer(*runtime, 0, MemoryKind::kDevice, 64, kFabric); }),
+                    {call});
+    EXPECT_EQ(control_.live(), before) << call;
+  }
+  const auto runtime = open();
+  Buffer buffer(*runtime, 0, MemoryKind::kDevice, 64, kFabric);
+  const SharedHandle handle = runtime->share(buffer.data());
+  for (const char* call : {"cuMemImportFromShareableHandle:1:800", "cuMemMap:1:1", "cuMemSetAccess:1:1"}) {
+    const auto opener = open(std::string("fail=") + call);
+    const int before = control_.live();
+    EXPECT_THROW((void)opener->open_shared(0, handle), Error) << call;
+    EXPECT_EQ(control_.live(), before) << call;
+  }
+}
+
 // --- kernels -----------------------------------------------------------------------------------------------------
 
 TEST_F(CudaRuntime, CompilesOnceAndKeepsTheImage) {

@@ -46,8 +46,10 @@ constexpr CodeName kCodeNames[] = {{0, "CUDA_SUCCESS", "no error"},
                                    {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
                                    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
                                    {800, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
+                                   {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
                                    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver"}};
 
+constexpr int kFabric = 8;      // CU_MEM_HANDLE_TYPE_FABRIC
 thread_local int current = -1;  // contexts are a device's ordinal plus one
 CUresult code(int value) { return static_cast<CUresult>(value); }
 CUcontext context_of(int device) { return reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(device + 1)); }
@@ -94,6 +96,8 @@ int attribute_of(int which) {
       return settings.pageable == 2 ? 1 : 0;
     case 89:  // concurrent managed access
       return settings.concurrent ? 1 : 0;
+    case 128:  // fabric handles
+      return settings.fabric ? 1 : 0;
     case 97:  // shared memory a block, opted in
       return static_cast<int>(settings.shared_bytes);
     default:
@@ -259,6 +263,63 @@ ANSWERS(CUresult, cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr memor
 ANSWERS(CUresult, cuIpcOpenMemHandle_v2, (CUdeviceptr * memory, CUipcMemHandle handle, unsigned),
         opened(memory, handle, current) ? 0 : int{kInvalidContext})
 ANSWERS(CUresult, cuIpcCloseMemHandle, (CUdeviceptr memory), release(pointer(memory), Kind::kOpened))
+// Memory apart from its addresses; handles are of the fabric alone.
+STAND_IN(cuMemGetAllocationGranularity)
+(std::size_t* bytes, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
+  FAULT(cuMemGetAllocationGranularity);
+  *bytes = kPieceBytes;
+  return code(0);
+}
+STAND_IN(cuMemCreate)
+(CUmemGenericAllocationHandle* handle, std::size_t bytes, const CUmemAllocationProp* properties, unsigned long long) {
+  FAULT(cuMemCreate);
+  if (static_cast<int>(properties->type) != 1 || static_cast<int>(properties->requestedHandleTypes) != kFabric ||
+      !is_place(static_cast<int>(properties->location.type), properties->location.id)) {
+    return code(kInvalidValue);
+  }
+  *handle = Machine::instance().make_physical(properties->location.id, bytes);
+  return code(unless(*handle == 0, kOutOfMemory));
+}
+ANSWERS(CUresult, cuMemRelease, (CUmemGenericAllocationHandle handle),
+        unless(!Machine::instance().hold(handle, -1), kInvalidValue))
+ANSWERS(CUresult, cuMemAddressReserve,
+        (CUdeviceptr * place, std::size_t bytes, std::size_t, CUdeviceptr, unsigned long long),
+        unless((*place = address(Machine::instance().reserve(bytes))) == 0, kOutOfMemory))
+ANSWERS(CUresult, cuMemAddressFree, (CUdeviceptr place, std::size_t bytes),
+        unless(!Machine::instance().unreserve(pointer(place), bytes), kInvalidValue))
+ANSWERS(CUresult, cuMemMap,
+        (CUdeviceptr place, std::size_t bytes, std::size_t, CUmemGenericAllocationHandle handle, unsigned long long),
+        unless(!Machine::instance().map(pointer(place), bytes, handle), kInvalidValue))
+ANSWERS(CUresult, cuMemUnmap, (CUdeviceptr place, std::size_t bytes),
+        unless(!Machine::instance().unmap(pointer(place), bytes), kInvalidValue))
+ANSWERS(CUresult, cuMemSetAccess,
+        (CUdeviceptr place, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count),
+        unless(count != 1 || static_cast<int>(access->flags) != 3 ||
+                   !is_place(static_cast<int>(access->location.type), access->location.id) ||
+                   !Machine::instance().let_reach(pointer(place), bytes),
+               kInvalidValue))
+STAND_IN(cuMemRetainAllocationHandle)(CUmemGenericAllocationHandle* handle, void* place) {
+  FAULT(cuMemRetainAllocationHandle);
+  *handle = Machine::instance().mapped_at(place);
+  return code(unless(!Machine::instance().hold(*handle, 1), kInvalidValue));
+}
+STAND_IN(cuMemExportToShareableHandle)
+(void* shown, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long) {
+  FAULT(cuMemExportToShareableHandle);
+  stand_in::Handle made{};
+  if (static_cast<int>(type) != kFabric || !Machine::instance().shown(handle, &made)) return code(kInvalidValue);
+  std::memset(shown, 0, sizeof(CUmemFabricHandle));
+  std::memcpy(shown, &made, sizeof(made));
+  return code(0);
+}
+STAND_IN(cuMemImportFromShareableHandle)
+(CUmemGenericAllocationHandle* handle, void* shown, CUmemAllocationHandleType type) {
+  FAULT(cuMemImportFromShareableHandle);
+  stand_in::Handle made{};
+  std::memcpy(&made, shown, sizeof(made));
+  *handle = static_cast<int>(type) == kFabric ? Machine::instance().open_physical(made) : 0;
+  return code(unless(*handle == 0, kInvalidValue));
+}
 ANSWERS(CUresult, cuMemcpy, (CUdeviceptr target, CUdeviceptr source, std::size_t bytes),
         copy(pointer(target), pointer(source), bytes))
 ANSWERS(CUresult, cuMemcpyAsync, (CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream),

@@ -22,6 +22,30 @@ struct CUmemLocation {
   int type;
   int id;
 };
+using CUmemGenericAllocationHandle = unsigned long long;
+using CUmemAllocationType = int;
+using CUmemAllocationHandleType = int;
+using CUmemAllocationGranularity_flags = int;
+using CUmemAccess_flags = int;
+struct CUmemAllocationProp {
+  CUmemAllocationType type;
+  CUmemAllocationHandleType requestedHandleTypes;
+  CUmemLocation location;
+  void* win32HandleMetaData;
+  struct {
+    unsigned char compressionType;
+    unsigned char gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
+};
+struct CUmemAccessDesc {
+  CUmemLocation location;
+  CUmemAccess_flags flags;
+};
+struct CUmemFabricHandle {
+  unsigned char data[64];
+};
 struct CUuuid {
   char bytes[16];
 };

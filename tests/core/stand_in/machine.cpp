@@ -138,6 +138,7 @@ void Machine::configure(const char* text) {
     if (key == "peer") settings_.peer = value != "0";
     if (key == "managed") settings_.managed = value != "0";
     if (key == "pageable") settings_.pageable = std::atoi(value.c_str());
+    if (key == "fabric") settings_.fabric = value != "0";
     if (key == "concurrent") settings_.concurrent = value != "0";
     if (key == "abort_when_lost") settings_.abort_when_lost = value != "0";
     if (key == "compiler") settings_.compiler = value;
@@ -167,7 +168,8 @@ int Machine::calls(const char* call) {
 
 int Machine::live() {
   const std::lock_guard lock(mutex_);
-  return static_cast<int>(allocations_.size()) + graphs_ + streams_ + static_cast<int>(events_.size()) + modules_;
+  return static_cast<int>(allocations_.size() + physical_.size() + reserved_.size()) + graphs_ + streams_ +
+         static_cast<int>(events_.size()) + modules_;
 }
 
 std::size_t Machine::free_bytes(int device) {
@@ -176,6 +178,9 @@ std::size_t Machine::free_bytes(int device) {
   for (const auto& [memory, allocation] : allocations_) {
     if (allocation.device == device && (allocation.kind == Kind::kDevice || allocation.kind == Kind::kManaged))
       used += allocation.bytes;
+  }
+  for (const auto& [number, memory] : physical_) {
+    if (memory.device == device) used += memory.bytes;
   }
   return used < settings_.memory_bytes ? settings_.memory_bytes - used : 0;
 }
@@ -252,6 +257,106 @@ void* Machine::open(const Handle& handle, int device) {
   const std::lock_guard lock(mutex_);
   allocations_[memory] = {Kind::kOpened, device, handle.bytes, -1};
   return memory;
+}
+
+std::uint64_t Machine::make_physical(int device, std::size_t bytes) {
+  if (bytes == 0 || bytes % kPieceBytes != 0 || bytes > free_bytes(device)) return 0;
+  const int fd = memfd_create("stand_in", MFD_CLOEXEC);
+  if (fd < 0) return 0;
+  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+    close(fd);
+    return 0;
+  }
+  const std::lock_guard lock(mutex_);
+  physical_[++last_physical_] = {device, bytes, fd, 1};
+  return last_physical_;
+}
+
+bool Machine::hold(std::uint64_t number, int change) {
+  const std::lock_guard lock(mutex_);
+  const auto found = physical_.find(number);
+  if (found == physical_.end()) return false;
+  found->second.holds += change;
+  if (found->second.holds > 0) return true;
+  close(found->second.fd);
+  physical_.erase(found);
+  return true;
+}
+
+bool Machine::shown(std::uint64_t number, Handle* handle) {
+  const std::lock_guard lock(mutex_);
+  const auto found = physical_.find(number);
+  if (found == physical_.end()) return false;
+  *handle = {kHandleMagic, getpid(), found->second.fd, found->second.bytes};
+  return true;
+}
+
+std::uint64_t Machine::open_physical(const Handle& handle) {
+  if (handle.magic != kHandleMagic) return 0;
+  const std::string path = "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.fd);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const std::lock_guard lock(mutex_);
+  physical_[++last_physical_] = {-1, handle.bytes, fd, 1};
+  return last_physical_;
+}
+
+void* Machine::reserve(std::size_t bytes) {
+  if (bytes == 0 || bytes % kPieceBytes != 0) return nullptr;
+  void* place = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (place == MAP_FAILED) return nullptr;
+  const std::lock_guard lock(mutex_);
+  reserved_[place] = {bytes, 0};
+  return place;
+}
+
+bool Machine::unreserve(void* place, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = reserved_.find(place);
+  if (found == reserved_.end() || found->second.bytes != bytes || found->second.mapped != 0) return false;
+  munmap(place, bytes);
+  reserved_.erase(found);
+  return true;
+}
+
+// Nobody reaches it before let_reach.
+bool Machine::map(void* place, std::size_t bytes, std::uint64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = reserved_.find(place);
+    const auto memory = physical_.find(number);
+    if (found == reserved_.end() || found->second.bytes != bytes || found->second.mapped != 0) return false;
+    if (memory == physical_.end() || memory->second.bytes != bytes) return false;
+    if (mmap(place, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, memory->second.fd, 0) == MAP_FAILED) return false;
+    found->second.mapped = number;
+  }
+  return hold(number, 1);
+}
+
+bool Machine::unmap(void* place, std::size_t bytes) {
+  std::uint64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = reserved_.find(place);
+    if (found == reserved_.end() || found->second.bytes != bytes || found->second.mapped == 0) return false;
+    number = found->second.mapped;
+    found->second.mapped = 0;
+    (void)mmap(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  }
+  return hold(number, -1);
+}
+
+bool Machine::let_reach(void* place, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = reserved_.find(place);
+  if (found == reserved_.end() || found->second.bytes != bytes || found->second.mapped == 0) return false;
+  return mprotect(place, bytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+std::uint64_t Machine::mapped_at(const void* place) {
+  const std::lock_guard lock(mutex_);
+  const auto found = reserved_.find(place);
+  return found == reserved_.end() ? 0 : found->second.mapped;
 }
 
 Stream* Machine::create_stream(int device) {
@@ -336,10 +441,14 @@ bool Machine::unload_module(void* module) {
 
 Kernel* Machine::find_kernel(void* module, const char* name) {
   if (module == nullptr) return nullptr;
-  try {
-    (void)linkgauge::host_kernel(host_name(name));
-  } catch (const linkgauge::Error&) {
-    return nullptr;
+  if (is_linked(name)) {
+    if (static_cast<std::string*>(module)->find(kLinkedMark) == std::string::npos) return nullptr;
+  } else {
+    try {
+      (void)linkgauge::host_kernel(host_name(name));
+    } catch (const linkgauge::Error&) {
+      return nullptr;
+    }
   }
   const std::lock_guard lock(mutex_);
   return &kernels_.emplace(name, Kernel{name}).first->second;
@@ -349,7 +458,17 @@ bool Machine::launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned
                      void** arguments) {
   constexpr std::size_t kMost = 16;
   constexpr std::size_t kMostWords = 48;  // of all parameters, each of which begins a word
-  const linkgauge::HostKernel host = linkgauge::host_kernel(host_name(kernel->name));
+  linkgauge::HostKernel host;
+  Run extension = nullptr;
+  if (is_linked(kernel->name)) {
+    const std::lock_guard lock(mutex_);
+    const Extension& known = extensions_[kernel->name];
+    extension = known.run;
+    host.argument_bytes = known.argument_bytes;
+    if (extension == nullptr) return false;  // the library has not begun in the module
+  } else {
+    host = linkgauge::host_kernel(host_name(kernel->name));
+  }
   if (host.argument_bytes.size() > kMost || blocks == 0 || threads == 0 || threads > 1024) return false;
   if (shared_bytes > settings_.shared_bytes) return false;
   auto held = std::make_shared<std::array<std::uint64_t, kMostWords>>();
@@ -381,13 +500,14 @@ bool Machine::launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned
     }
   }
   const bool writes = kernel->name == linkgauge::kKernelFill || kernel->name.rfind(linkgauge::kKernelCopy, 0) == 0;
-  stream->push([this, host, held, pointers, blocks, threads, shared_bytes, broken, writes] {
+  stream->push([this, host, extension, held, pointers, blocks, threads, shared_bytes, broken, writes] {
     if (writes && (*held)[0] < kFirstAddress) {
       if (settings_.abort_when_lost) std::abort();
       lost_ = kIllegalAddress;
     }
     if (lost_ != 0) return;
     auto places = pointers;
+    if (extension != nullptr) return extension(places.data(), blocks, threads);
     host.run(places.data(), {blocks, threads, shared_bytes});
     if (!broken) return;
     auto* target = reinterpret_cast<unsigned char*>((*held)[0]);  // fill and copy: target, ..., bytes
@@ -397,8 +517,19 @@ bool Machine::launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned
   return true;
 }
 
+void Machine::extend(const char* name, const std::uint8_t* argument_bytes, std::size_t count, Run run) {
+  const std::lock_guard lock(mutex_);
+  Extension& extension = extensions_[name];
+  if (run != nullptr) extension.argument_bytes.assign(argument_bytes, argument_bytes + count);
+  extension.run = run;
+}
+
 }  // namespace stand_in
 
 void stand_in_configure(const char* text) { stand_in::Machine::instance().configure(text); }
 int stand_in_calls(const char* call) { return stand_in::Machine::instance().calls(call); }
 int stand_in_live() { return stand_in::Machine::instance().live(); }
+void stand_in_extend(const char* name, const unsigned char* argument_bytes, unsigned long count,
+                     void (*run)(void**, unsigned, unsigned)) {
+  stand_in::Machine::instance().extend(name, argument_bytes, count, run);
+}

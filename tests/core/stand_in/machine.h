@@ -36,6 +36,7 @@ struct Settings {
   bool peer = true;
   bool managed = true;     // there is managed memory
   int pageable = 1;        // 0: kernels cannot reach it; 1: its pages move to them; 2: by the host's page tables
+  bool fabric = true;      // memory may have handles of the fabric
   bool concurrent = true;  // pages move one by one, prefetch and advice are taken
   bool abort_when_lost = false;
   std::string compiler = "12.9";  // of the run-time compiler
@@ -96,6 +97,15 @@ struct Handle {
   std::uint64_t bytes;
 };
 
+// Memory apart from its addresses, as cuMemCreate gives it. It goes when none holds it and it is mapped nowhere.
+struct Physical {
+  int device = -1;
+  std::size_t bytes = 0;
+  int fd = -1;
+  int holds = 0;
+};
+constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
+
 class Machine {
  public:
   static Machine& instance();
@@ -117,6 +127,18 @@ class Machine {
   bool share(void* base, Handle* handle);
   void* open(const Handle& handle, int device);  // nullptr: refused, also to the process that owns it
 
+  // Memory and addresses apart; 0, nullptr or false where it cannot be.
+  std::uint64_t make_physical(int device, std::size_t bytes);
+  bool hold(std::uint64_t number, int change);
+  bool shown(std::uint64_t number, Handle* handle);
+  std::uint64_t open_physical(const Handle& handle);
+  void* reserve(std::size_t bytes);
+  bool unreserve(void* place, std::size_t bytes);
+  bool map(void* place, std::size_t bytes, std::uint64_t number);
+  bool unmap(void* place, std::size_t bytes);
+  bool let_reach(void* place, std::size_t bytes);
+  std::uint64_t mapped_at(const void* place);
+
   void count_graph(int change) { graphs_ += change; }
   Stream* create_stream(int device);
   bool destroy_stream(Stream* stream);
@@ -128,9 +150,13 @@ class Machine {
   bool completed(Event* event);
 
   // A module is made of an image that the stand-in compiler gave; nullptr otherwise.
+  // An image that says that it was linked has the kernels of the library that it was linked with too.
   void* load_module(const void* image, const std::string& architecture);
   bool unload_module(void* module);
   Kernel* find_kernel(void* module, const char* name);  // nullptr: there is no such kernel
+  // What such kernels do, while that library has begun in their module. Plain C types, since another library tells it.
+  using Run = void (*)(void** arguments, unsigned blocks, unsigned threads);
+  void extend(const char* name, const std::uint8_t* argument_bytes, std::size_t count, Run run);
   bool launch(Kernel* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, Stream* stream,
               void** arguments);
 
@@ -146,14 +172,30 @@ class Machine {
   std::vector<Fault> breaks_;
   int break_after_ = 0;
   std::map<std::string, int> calls_;
+  struct Reserved {
+    std::size_t bytes = 0;
+    std::uint64_t mapped = 0;  // 0: nothing
+  };
   std::map<const void*, Allocation> allocations_;
+  std::map<std::uint64_t, Physical> physical_;
+  std::map<const void*, Reserved> reserved_;
+  std::uint64_t last_physical_ = 0;
   std::map<std::string, Kernel> kernels_;
+  struct Extension {
+    std::vector<std::uint8_t> argument_bytes;
+    Run run = nullptr;
+  };
+  std::map<std::string, Extension> extensions_;
   std::atomic<int> streams_{0};
   std::atomic<int> graphs_{0};
   std::map<Event*, std::shared_ptr<Event>> events_;
   std::atomic<int> modules_{0};
   std::atomic<int> lost_{0};
 };
+
+// A kernel of this name is of another library's device code.
+inline bool is_linked(const std::string& name) { return name.rfind("lg_nvshmem_", 0) == 0; }
+inline constexpr char kLinkedMark[] = "linked with ";
 
 // What the stand-in compilers give and load_module takes.
 std::string image_for(const std::string& architecture);
@@ -166,3 +208,6 @@ std::string image_for(const std::string& architecture);
 LINKGAUGE_STAND_IN_EXPORT void stand_in_configure(const char* text);
 LINKGAUGE_STAND_IN_EXPORT int stand_in_calls(const char* call);
 LINKGAUGE_STAND_IN_EXPORT int stand_in_live();
+// Other stand-ins' door to it: Machine::extend, without a `run` to take the kernel away.
+LINKGAUGE_STAND_IN_EXPORT void stand_in_extend(const char* name, const unsigned char* argument_bytes,
+                                               unsigned long count, void (*run)(void**, unsigned, unsigned));

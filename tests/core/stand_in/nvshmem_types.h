@@ -4,6 +4,7 @@
 #include <cstddef>
 
 using cudaStream_t = struct CUstream_st*;
+using CUmodule = struct CUmod_st*;
 struct nvshmemx_uniqueid_t {
   int version;
   char internal[124];
@@ -27,5 +28,6 @@ struct nvshmemx_init_attr_t {
 constexpr unsigned NVSHMEMX_INIT_WITH_UNIQUEID = 8;
 constexpr int NVSHMEM_STATUS_IS_INITIALIZED = 2;
 constexpr int NVSHMEM_STATUS_LIMITED_MPG = 3;
+constexpr int NVSHMEM_SIGNAL_SET = 9;
 constexpr int NVSHMEM_SIGNAL_ADD = 10;
 constexpr int NVSHMEM_CMP_GE = 5;

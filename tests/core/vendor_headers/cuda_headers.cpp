@@ -37,6 +37,14 @@ static_assert(sizeof(Uuid) == sizeof(CUuuid));
 static_assert(sizeof(Location) == sizeof(CUmemLocation) && alignof(Location) == alignof(CUmemLocation));
 static_assert(offsetof(Location, type) == offsetof(CUmemLocation, type));
 static_assert(offsetof(Location, id) == offsetof(CUmemLocation, id));
+static_assert(sizeof(AllocationProperties) == sizeof(CUmemAllocationProp));
+static_assert(offsetof(AllocationProperties, handle_types) == offsetof(CUmemAllocationProp, requestedHandleTypes));
+static_assert(offsetof(AllocationProperties, location) == offsetof(CUmemAllocationProp, location));
+static_assert(offsetof(AllocationProperties, of_windows) == offsetof(CUmemAllocationProp, win32HandleMetaData));
+static_assert(offsetof(AllocationProperties, compression) == offsetof(CUmemAllocationProp, allocFlags));
+static_assert(sizeof(Access) == sizeof(CUmemAccessDesc));
+static_assert(offsetof(Access, rights) == offsetof(CUmemAccessDesc, flags));
+static_assert(sizeof(FabricHandle) == sizeof(CUmemFabricHandle));
 static_assert(sizeof(IpcHandle) == sizeof(CUipcMemHandle) && alignof(IpcHandle) == alignof(CUipcMemHandle));
 
 static_assert(kSuccess == CUDA_SUCCESS);
@@ -48,6 +56,7 @@ static_assert(kOperatingSystem == CUDA_ERROR_OPERATING_SYSTEM);
 static_assert(kNotReady == CUDA_ERROR_NOT_READY);
 static_assert(kPeerAccessAlreadyEnabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 static_assert(kNotPermitted == CUDA_ERROR_NOT_PERMITTED);
+static_assert(kNotSupported == CUDA_ERROR_NOT_SUPPORTED);
 static_assert(kSystemDriverMismatch == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
 
 static_assert(kClockRateKhz == CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
@@ -66,6 +75,7 @@ static_assert(kPageableMemoryAccess == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCES
 static_assert(kPageableUsesHostPageTables == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES);
 static_assert(kConcurrentManagedAccess == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS);
 static_assert(kMaxSharedMemoryOptinBytes == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+static_assert(kFabricHandles == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED);
 static_assert(kFuncMaxDynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(kFuncRegisters == CU_FUNC_ATTRIBUTE_NUM_REGS);
 
@@ -78,6 +88,10 @@ static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(kCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 static_assert(kEventDefault == CU_EVENT_DEFAULT);
 static_assert(kMemAttachGlobal == CU_MEM_ATTACH_GLOBAL);
+static_assert(kAllocationPinned == CU_MEM_ALLOCATION_TYPE_PINNED);
+static_assert(kHandleFabric == CU_MEM_HANDLE_TYPE_FABRIC);
+static_assert(kGranularityMinimum == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+static_assert(kAccessReadWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 static_assert(kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
 static_assert(kLocationHost == CU_MEM_LOCATION_TYPE_HOST);
 static_assert(kCpuDevice == CU_DEVICE_CPU);

@@ -79,14 +79,4 @@ class DevicePattern : public Operation {
   Stream stream_;
 };
 
-// pattern/cpu_stream.cpp
-std::unique_ptr<Operation> make_cpu_stream(const RankContext& context, const CaseSpec& spec);
-std::string why_not_cpu_stream(const CaseSpec& spec);
-
-// pattern/device_latency.cpp
-std::unique_ptr<Operation> make_chase(const RankContext& context, const CaseSpec& spec);
-std::unique_ptr<Operation> make_flag_pingpong(const RankContext& context, const CaseSpec& spec);
-std::string why_not_chase(const RankContext& context, const CaseSpec& spec);
-std::string why_not_flag_pingpong(const RankContext& context, const CaseSpec& spec);
-
 }  // namespace linkgauge

@@ -1,0 +1,32 @@
+// Kernels that call a vendor's device library: compiled with its headers, linked with its code, loaded apart from ours.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "device/device_runtime.h"
+
+namespace linkgauge {
+
+// What such kernels are made from.
+struct LinkedCode {
+  std::string text;     // device source, which includes `header`
+  std::string header;   // the library's: the folder that has it is searched, and CUDA's own
+  std::string archive;  // the library's device code
+  std::string made_by;  // the library and its version: part of the cache's key
+  std::string remedy;   // what brings header and archive
+};
+
+// Such kernels on one device. Never outlives its runtime.
+class LinkedKernels {
+ public:
+  LinkedKernels() = default;
+  virtual ~LinkedKernels() = default;
+  LinkedKernels(const LinkedKernels&) = delete;
+  LinkedKernels& operator=(const LinkedKernels&) = delete;
+
+  virtual void* module() const = 0;                         // as the vendor's driver names it
+  virtual KernelHandle kernel(const char* name) const = 0;  // throws RuntimeCallError where there is none
+};
+
+}  // namespace linkgauge

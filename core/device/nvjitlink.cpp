@@ -1,0 +1,83 @@
+#include "device/nvjitlink.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "device/cuda_folders.h"
+#include "errors.h"
+
+namespace linkgauge::nvjitlink {
+namespace {
+
+constexpr std::size_t kMostLog = 2000;  // of an error's one line
+
+class Linker {
+ public:
+  Linker(const Api& api, const std::string& architecture) : api_(api) {
+    const std::string option = "-arch=" + architecture;
+    const char* options[] = {option.c_str()};
+    check(api_.nvJitLinkCreate(&handle_, 1, options), "nvJitLinkCreate");
+  }
+  ~Linker() {
+    if (handle_ != nullptr) (void)api_.nvJitLinkDestroy(&handle_);
+  }
+  Linker(const Linker&) = delete;
+  Linker& operator=(const Linker&) = delete;
+
+  std::string link(const std::string& cubin, const std::string& archive) {
+    check(api_.nvJitLinkAddData(handle_, kCubin, cubin.data(), cubin.size(), "linkgauge_kernels"), "nvJitLinkAddData");
+    check(api_.nvJitLinkAddFile(handle_, kLibrary, archive.c_str()), "nvJitLinkAddFile");
+    check(api_.nvJitLinkComplete(handle_), "nvJitLinkComplete");
+    std::size_t size = 0;
+    check(api_.nvJitLinkGetLinkedCubinSize(handle_, &size), "nvJitLinkGetLinkedCubinSize");
+    std::string image(size, '\0');
+    check(api_.nvJitLinkGetLinkedCubin(handle_, image.data()), "nvJitLinkGetLinkedCubin");
+    return image;
+  }
+
+ private:
+  void check(Result result, const char* call) const {
+    if (result == 0) return;
+    throw RuntimeCallError(call, "nvJitLink error", result, -1, log());
+  }
+  std::string log() const {
+    std::size_t size = 0;
+    if (handle_ == nullptr || api_.nvJitLinkGetErrorLogSize(handle_, &size) != 0 || size <= 1) return {};
+    std::string text(size, '\0');
+    if (api_.nvJitLinkGetErrorLog(handle_, text.data()) != 0) return {};
+    text.resize(std::min(text.find('\0'), std::min(size, kMostLog)));
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return text;
+  }
+
+  const Api& api_;
+  Handle handle_ = nullptr;
+};
+
+}  // namespace
+
+std::string link(const std::vector<std::string>& folders, int major, const std::string& cubin,
+                 const std::string& architecture, const std::string& archive) {
+  const std::string file = "libnvJitLink.so." + std::to_string(major);
+  std::vector<std::string> names;
+  for (const std::string& folder : cuda_library_folders(folders)) {
+    std::error_code none;
+    if (std::filesystem::exists(folder + "/" + file, none)) names.push_back(folder + "/" + file);
+  }
+  names.push_back(file);
+  const SharedLibrary library(names);
+  const std::string wheel = major >= 13 ? "nvidia-nvjitlink" : "nvidia-nvjitlink-cu12";
+  if (!library)
+    throw Unsupported("nothing links kernels with a library's: no " + file + "; remedy: pip install " + wheel);
+  Api api;
+  const std::vector<SymbolEntry> entries = {
+#define LINKGAUGE_ENTRY(name, type) {#name, reinterpret_cast<void**>(&api.name), true},
+      LINKGAUGE_NVJITLINK_API(LINKGAUGE_ENTRY)
+#undef LINKGAUGE_ENTRY
+  };
+  if (const std::string missing = bind_symbols(library, entries); !missing.empty())
+    throw Unsupported(library.path() + " lacks " + missing + "; remedy: pip install " + wheel);
+  return Linker(api, architecture).link(cubin, archive);
+}
+
+}  // namespace linkgauge::nvjitlink

@@ -1,0 +1,101 @@
+#include "transport/far_counters.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "errors.h"
+#include "transport/agreement.h"
+#include "transport/peer_memory.h"
+
+namespace linkgauge {
+namespace {
+
+constexpr std::size_t kWordStride = 128;                      // no word shares a line with another
+constexpr std::size_t kMostFlows = Group::kFlagChannels / 2;  // from one rank to another, as on one node
+
+// Of a rank's word for a flow with `peer`, which that rank is the source of or not.
+std::size_t place_of(int peer, bool source, std::size_t nth) {
+  return ((static_cast<std::size_t>(peer) * 2 + (source ? 1 : 0)) * kMostFlows + nth) * kWordStride;
+}
+
+class FarCounters final : public Counters {
+ public:
+  FarCounters(const RankContext& context, std::shared_ptr<Buffer> own, PeerBuffer peer, std::size_t own_place,
+              std::size_t peer_place)
+      : context_(context),
+        own_(std::move(own)),
+        peer_(std::move(peer)),
+        own_place_(own_place),
+        peer_place_(peer_place) {}
+
+  void tell(std::uint64_t messages) override {
+    context_.runtime->copy_now(static_cast<std::byte*>(peer_.data) + peer_place_, context_.device(), &messages, -1,
+                               sizeof messages);
+  }
+  void await(std::uint64_t messages) override {
+    const Progress none;
+    Waiter waiter(none);
+    for (std::uint64_t found = 0; true; waiter.pause()) {
+      context_.runtime->copy_now(&found, -1, own_->at(own_place_), context_.device(), sizeof found);
+      if (found >= messages) return;
+      if (context_.group->aborted()) throw PeerError("another rank gave up during a transfer");
+    }
+  }
+
+ private:
+  RankContext context_;
+  std::shared_ptr<Buffer> own_;  // of all flows
+  PeerBuffer peer_;
+  std::size_t own_place_;
+  std::size_t peer_place_;
+};
+
+}  // namespace
+
+bool on_one_node(const RankContext& context, int one, int other) {
+  return context.group->node_count() == 1 || one == other || context.group->flag(one, other, 0) != nullptr;
+}
+
+std::vector<std::unique_ptr<Counters>> connect_far_counters(const RankContext& context,
+                                                            const std::vector<Flow>& flows) {
+  const int me = context.rank();
+  std::map<std::pair<int, int>, std::size_t> counts;
+  std::vector<std::size_t> numbers;
+  std::string reason;
+  for (const Flow& flow : flows) {
+    numbers.push_back(counts[{flow.source, flow.target}]++);
+    if (numbers.back() >= kMostFlows)
+      reason = "more than " + std::to_string(kMostFlows) + " flows from one rank to another";
+  }
+  std::shared_ptr<Buffer> words;
+  try {
+    const std::vector<std::byte> zeros(place_of(context.size(), false, 0));
+    words = std::make_shared<Buffer>(*context.runtime, context.device(), MemoryKind::kDevice, zeros.size(),
+                                     AllocateOptions{.fabric_handle = true});
+    context.runtime->copy_now(words->data(), context.device(), zeros.data(), -1, zeros.size());
+  } catch (const MemoryError& error) {
+    reason = error.what();
+  } catch (const Unsupported& error) {
+    reason = error.what();
+  }
+  agree_or_throw(*context.group, reason);
+  std::vector<Flow> between;
+  for (const Flow& flow : flows) {
+    between.push_back({flow.source, flow.target, flow.source == me ? words.get() : nullptr,
+                       flow.target == me ? words.get() : nullptr});
+  }
+  const std::vector<PeerBuffer> targets = open_peers(context, between, ExposedEnd::kTarget);
+  const std::vector<PeerBuffer> sources = open_peers(context, between, ExposedEnd::kSource);
+  std::vector<std::unique_ptr<Counters>> result(flows.size());
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    const bool source = flows[i].source == me;
+    if ((!source && flows[i].target != me) || on_one_node(context, flows[i].source, flows[i].target)) continue;
+    const int peer = source ? flows[i].target : flows[i].source;
+    result[i] = std::make_unique<FarCounters>(context, words, source ? targets[i] : sources[i],
+                                              place_of(peer, source, numbers[i]), place_of(me, !source, numbers[i]));
+  }
+  return result;
+}
+
+}  // namespace linkgauge

@@ -1,0 +1,118 @@
+#include "transport/nvshmem_pingpong.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "errors.h"
+#include "group/values.h"
+#include "transport/device_pattern.h"
+#include "transport/nvshmem_kernels.h"
+
+namespace linkgauge::nvshmem {
+namespace {
+
+constexpr std::size_t kWordBytes = 256;
+// As flag_pingpong's: round trips of one launch, and some ten seconds of looks.
+constexpr std::uint64_t kRounds = 1000;
+constexpr std::uint64_t kSpinLimit = std::uint64_t{1} << 24;
+
+// Where a rank receives, as its PE and offsets there.
+struct Told {
+  std::int32_t pe = 0;
+  std::int32_t unused = 0;
+  std::uint64_t receive = 0;
+  std::uint64_t word = 0;
+};
+
+// One operation is kRounds round trips of m bytes and a signal. Words only ever grow, as those of flag_pingpong.
+class Pingpong final : public DevicePattern {
+ public:
+  Pingpong(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe)
+      : DevicePattern(context, spec), pe_(std::move(pe)), scope_(device_variant(spec.variant).scope) {}
+
+  void fill(std::uint64_t seed) override {
+    data().fill(send_, piece_of(rank()), false, seed);
+    data().poison(receive_, piece_of(1 - rank()), seed);
+  }
+  void post() override {
+    const Kernels::Put put{pe_->at(peer_.receive), send_.at(0), send_.size(),
+                           reinterpret_cast<Signal*>(pe_->at(peer_.word)), peer_.pe};
+    pe_->kernels().pingpong(put, static_cast<Signal*>(word_.data()), {rounds_ + 1, kRounds, rank() == 0, kSpinLimit},
+                            scope_, static_cast<std::uint64_t*>(gave_up_.data()), stream());
+    rounds_ += kRounds;
+  }
+  void complete() override {
+    DevicePattern::complete();
+    const std::uint64_t given_up = *static_cast<const volatile std::uint64_t*>(gave_up_.data());
+    if (given_up == 0) return;
+    throw Error("flag_pingpong gave up waiting in round trip " + std::to_string(given_up) + " of " +
+                std::to_string(rounds_) + ": the other PE's signal did not arrive");
+  }
+  VerifyResult verify(std::uint64_t seed) override {
+    VerifyResult result;
+    data().check(receive_, piece_of(1 - rank()), seed, result);
+    Signal found = 0;
+    runtime().copy_now(&found, -1, word_.data(), device(), sizeof found);
+    if (found == rounds_ || !result.ok) return result;
+    result.ok = false;
+    result.bad_bytes = sizeof found;
+    result.expected = rounds_;
+    result.found = found;
+    result.where = "the signal of the last round trip";
+    return result;
+  }
+  int lane() const override { return rank() == 0 ? 0 : -1; }
+  std::int64_t steps() const override { return static_cast<std::int64_t>(kRounds); }
+
+ private:
+  static constexpr Piece whole(std::size_t bytes, int of) { return {0, bytes, of, 0, false}; }
+  Piece piece_of(int of) const { return whole(send_.size(), of); }
+
+  void allocate() override {
+    const auto bytes = static_cast<std::size_t>(spec().size_bytes);
+    send_ = pe_->take(bytes);
+    receive_ = pe_->take(bytes);
+    word_ = pe_->take(kWordBytes);
+    gave_up_ = Buffer(runtime(), device(), MemoryKind::kPinned, kWordBytes);
+    const std::vector<std::byte> zeros(kWordBytes);
+    runtime().copy_now(word_.data(), device(), zeros.data(), -1, zeros.size());
+    std::memset(gave_up_.data(), 0, gave_up_.size());
+  }
+  void connect() override {
+    pe_->load_kernels(context());
+    const Told mine{pe_->number(), 0, pe_->offset_of(receive_.data()), pe_->offset_of(word_.data())};
+    const auto all = context().group->exchange(to_bytes(&mine, 1), {});
+    peer_ = from_bytes<Told>(all[static_cast<std::size_t>(1 - rank())]).at(0);
+    context().choose("ways", pe_->way_to(peer_.receive, peer_.pe));
+  }
+  void disconnect() noexcept override { meet_before_freeing(); }
+  void free_buffers() noexcept override {
+    send_ = Buffer();
+    receive_ = Buffer();
+    word_ = Buffer();
+    gave_up_ = Buffer();
+  }
+
+  std::shared_ptr<Pe> pe_;
+  Scope scope_;
+  Buffer send_;
+  Buffer receive_;
+  Buffer word_;
+  Buffer gave_up_;
+  Told peer_;
+  std::uint64_t rounds_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::size_t> pingpong_sizes(const CaseSpec& spec) {
+  const auto bytes = static_cast<std::size_t>(spec.size_bytes);
+  return {bytes, bytes, kWordBytes};
+}
+
+std::unique_ptr<Operation> make_pingpong(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe) {
+  return std::make_unique<Pingpong>(context, spec, std::move(pe));
+}
+
+}  // namespace linkgauge::nvshmem

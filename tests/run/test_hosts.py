@@ -14,6 +14,7 @@ from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.model.names import MOST_HOSTS, host_names
 from linkgauge.run import hosts
+from linkgauge.run.launchers import job_is_over
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
 from linkgauge.run.private_folder import LaunchFolders
 from run.test_launchers import fake_mpi, script
@@ -175,6 +176,25 @@ def test_where_a_pbs_job_has_no_ssh_its_nodes_are_reached_by_pbsdsh(
     assert (gone.returncode, f"c is not in {nodes}" in gone.stderr) == (255, True)
     script(bin_folder / "ssh", "exit 0")
     assert "-launcher-exec" not in Launcher.registry["hydra"](fake_mpi("hydra")).command(request)
+
+
+@pytest.mark.parametrize(
+    ("said", "over"),
+    [("echo RUNNING", False), ("echo SUSPENDED", False), ("echo STOPPED", False), ("echo COMPLETING", True),
+     ("echo CANCELLED", True), ("exit 0", True),
+     ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", True),
+     ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", False)],
+)  # fmt: skip
+def test_a_job_that_slurm_has_no_more_is_over_and_one_that_nobody_tells_of_is_not(
+    said: str, over: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(tmp_path / "squeue", said)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not job_is_over()
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert job_is_over() == over
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert not job_is_over()
 
 
 # As LSF's and OpenPBS' guides show them.

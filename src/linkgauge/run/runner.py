@@ -26,7 +26,7 @@ from linkgauge.run.binding import cores_by_rank
 from linkgauge.run.fallback import Fallback, info_after
 from linkgauge.run.info import now, settings_of
 from linkgauge.run.launch import Launch, LaunchEnd
-from linkgauge.run.launchers import launcher_for
+from linkgauge.run.launchers import job_is_over, launcher_for
 from linkgauge.run.library_choice import Choices, log_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.nodes import Node, Nodes, cores_there
@@ -220,7 +220,7 @@ class Runner:
                 if lost:
                     self._leave_out_gone()
             elif not end.started:
-                if self._stopping():
+                if self._stopping() or self._without_its_job():
                     self._reporter.note(f"the ranks of launch {one.number} had not met when the run was ended")
                     return
                 self.last_start_problem = _start_problem(end)
@@ -312,13 +312,21 @@ class Runner:
     def _ended_with_the_run(self, end: LaunchEnd) -> bool:
         """Whether the ranks died of what ends the run, so that no case is to blame.
 
-        A batch system that ends a job sends SIGTERM to the ranks and to this process, and whose comes first is chance.
+        A batch system that ends a job sends SIGTERM to the ranks and to this process, and whose comes first is chance;
+        or to the ranks alone, and has no such job any more.
         """
-        if end.status != "crashed" or end.evidence.get("signal") != signal.SIGTERM:
+        if end.status != "crashed":
             return False
-        until = time.monotonic() + _SIGNAL_PATIENCE_S
+        until = time.monotonic() + (_SIGNAL_PATIENCE_S if end.evidence.get("signal") == signal.SIGTERM else 0)
         while not self._interrupts and time.monotonic() < until:
             time.sleep(0.05)
+        return self._interrupts > 0 or self._without_its_job()
+
+    def _without_its_job(self) -> bool:
+        """Whether the batch system has ended the job, which then ends the run as a signal does."""
+        if job_is_over():
+            self._reporter.note("the batch system has ended the job that this run is in")
+            self._interrupts, self._signal = self._interrupts + 1, signal.SIGTERM
         return self._interrupts > 0
 
     def _relaunch(self, one: Pending) -> None:

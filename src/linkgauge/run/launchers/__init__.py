@@ -30,6 +30,11 @@ def in_allocation() -> tuple[Path, str] | None:
     return next(((program, kind) for program, kind in found if program is not None), None)
 
 
+def job_is_over() -> bool:
+    """Whether the batch system's job that this process is in has ended under it."""
+    return any(one.job_is_over() for one in FAMILIES)
+
+
 def started_by(environment: Mapping[str, str]) -> tuple[str, str] | None:
     """(launcher's word, rank) where a process with this environment is a rank of a parallel job; None where it is not.
 

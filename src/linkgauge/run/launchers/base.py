@@ -102,6 +102,11 @@ class Launcher(abc.ABC):
         return None
 
     @classmethod
+    def job_is_over(cls) -> bool:
+        """Whether the batch system's job that this process is in has ended under it; False where nobody says so."""
+        return False
+
+    @classmethod
     def in_allocation(cls) -> Path | None:
         """Return the program where a batch system's allocation is there to start ranks in."""
         return None

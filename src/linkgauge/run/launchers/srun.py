@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.model.names import host_names
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
+
+_PATIENCE_S = 30
+_OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+         "PREEMPTED", "REVOKED", "TIMEOUT")  # fmt: skip
+"""States of a job (squeue(1)) in which no more steps start."""
 
 
 class Srun(Launcher):
@@ -47,6 +53,21 @@ class Srun(Launcher):
         """Return the job's nodes as Slurm lists them."""
         listed = os.environ.get("SLURM_JOB_NODELIST")
         return None if listed is None else tuple(host_names(listed))
+
+    @classmethod
+    def job_is_over(cls) -> bool:
+        """Whether Slurm has the job no more, or as one that ends: of a cancelled one salloc's command hears nothing."""
+        job, program = os.environ.get("SLURM_JOB_ID"), shutil.which("squeue")
+        if job is None or program is None:
+            return False
+        try:
+            done = subprocess.run([program, "-h", "-j", job, "-o", "%T"], text=True, capture_output=True, check=False,
+                                  timeout=_PATIENCE_S, stdin=subprocess.DEVNULL)  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        if done.returncode != 0:
+            return "Invalid job id" in done.stderr
+        return done.stdout.strip() in ("", *_OVER)
 
     def command(self, request: LaunchRequest) -> list[str]:
         """Return srun -n N; a rank that dies ends the step."""

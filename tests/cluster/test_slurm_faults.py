@@ -1,0 +1,128 @@
+"""Runs inside a job of Slurm on emulated nodes, by srun: a node that dies or stops, a job that is cancelled.
+
+What was measured before is kept, statuses say what happened, and a resumed run in another job has all cases.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.cluster import Cluster, why_not
+from cluster.layout import MBIT, Layout
+from cluster.slurm import Slurm, slurm_why_not
+from cluster.test_between_nodes import _begun, processes_of
+from linkgauge.stats.attempts import counted
+from linkgauge.store.run import Run, load
+from thorough import thorough
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
+    pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one"),
+    pytest.mark.skipif(bool(slurm_why_not()), reason=slurm_why_not() or "there is one"),
+    pytest.mark.timeout(600),
+]
+NODES = 4
+SIZES = "8,64KiB,128KiB"
+RUN = ["run", "--no-report", "--nodes", "all", "--mpi", "srun", "--devices", "host:1", "--transport", "mpi",
+       "--pattern", "allreduce", "--size", SIZES, "--stop-rule", "duration", "--stop-time-ns", "3s"]  # fmt: skip
+
+
+@pytest.fixture
+def slurm() -> Iterator[Slurm]:
+    with Cluster(Layout.of(NODES, rate=100 * MBIT)) as cluster, Slurm(cluster) as started:
+        yield started
+
+
+def in_a_job(slurm: Slurm, out: Path, harm: Callable[[Cluster], None]) -> tuple[int, str]:
+    """A run in a job of all nodes, whose parent is on the node without ranks, harmed in its second case.
+
+    Its exit status, and all that was said.
+    """
+    cluster = slurm.cluster
+    words = ["salloc", f"-N{NODES}", sys.executable, "-m", "linkgauge", *RUN, "--out", str(out)]
+    run = cluster.start("login", words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                        env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    try:
+        until = time.monotonic() + 240
+        while time.monotonic() < until and not _begun(out, 2):
+            time.sleep(0.05)
+        assert _begun(out, 2)
+        time.sleep(0.5)
+        harm(cluster)
+        said, _ = run.communicate(timeout=200)
+    finally:
+        run.kill()
+        run.wait()
+    return run.returncode, said.decode(errors="replace")
+
+
+def completed(slurm: Slurm, out: Path, *more: str) -> Run:
+    """The run, resumed in another job of the same nodes."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until and set(slurm._states()) != {"idle"}:
+        time.sleep(0.2)
+    words = ["run", "--resume", str(out), "--no-report", *more]
+    command = ["salloc", f"-N{NODES}", sys.executable, "-m", "linkgauge", *words,
+               "--hosts", ",".join(slurm.cluster.layout.nodes)]  # fmt: skip
+    done = slurm.cluster.run("login", command, timeout_s=200,
+                             env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return load(out)
+
+
+def signalled(signal: str, *programs: str) -> Callable[[Cluster], None]:
+    """Sends a signal to all processes on n1 whose command line has one of these words."""
+
+    def harm(cluster: Cluster) -> None:
+        for program in programs:
+            for process in processes_of(cluster, "n1", program):
+                cluster.run("fabric", ["kill", f"-{signal}", process])
+
+    return harm
+
+
+@pytest.mark.parametrize(
+    ("signal", "status"),
+    [("KILL", "crashed"), pytest.param("STOP", "hung", marks=thorough("a hang takes 10 s"))],
+)
+def test_a_node_that_dies_or_stops_in_a_step_loses_no_case_before_it_and_a_resumed_run_has_all(
+    slurm: Slurm, signal: str, status: str
+) -> None:
+    """Slurm's own process for the step there goes with its ranks, so that no one tells of their end.
+
+    Slurm 22.05 may start no further step in that job: what is left has then failed, and the next job has it.
+    """
+    out = slurm.cluster.folder / "run"
+    code, said = in_a_job(slurm, out, signalled(signal, "slurmstepd", "linkgauge.run.worker"))
+    assert code == 4, said
+    found = [(str(row.status), row.record["reason"]) for row in load(out).rows()]
+    statuses = [one for one, _ in found]
+    assert statuses.count(status) == 1, (found, said)
+    assert "ok" in statuses, (found, said)
+    assert set(statuses) <= {"ok", "failed", status}, (found, said)
+    last = completed(slurm, out, "--retry", f"{status},failed")
+    assert [row["status"] for rows in counted(last).measured for row in rows] == ["ok"] * 3
+
+
+def test_a_cancelled_job_keeps_what_was_measured_and_a_resumed_run_has_the_rest(slurm: Slurm) -> None:
+    out = slurm.cluster.folder / "run"
+
+    def cancel(cluster: Cluster) -> None:
+        cluster.run("login", ["scancel", "--state=RUNNING", "--user=root"], env=slurm.environment)
+
+    code, said = in_a_job(slurm, out, cancel)
+    assert code == 130, said
+    assert "the batch system has ended the job that this run is in" in said
+    statuses = [row.status for row in load(out).rows()]
+    assert "ok" in statuses, said
+    assert statuses.count("ok") < 3, said
+    assert set(statuses) <= {"ok", None}, said
+    assert [row.status for row in completed(slurm, out).rows() if row.status] == ["ok"] * 3

@@ -81,6 +81,12 @@ class Fixed:
     def foresee(self, configs: Sequence[Config]) -> None:
         """Each has a launch of its own."""
 
+    def at_hand(self, config: Config) -> bool:
+        return False
+
+    def launch_share(self) -> float:
+        return 1 / 500 if self.count else 0.0
+
     def left(self) -> float:
         return 1 - self.count / 500
 

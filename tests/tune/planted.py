@@ -105,6 +105,12 @@ class PlantedBench:
     def foresee(self, configs: Sequence[Config]) -> None:
         """Each has a launch of its own."""
 
+    def at_hand(self, config: Config) -> bool:
+        return False
+
+    def launch_share(self) -> float:
+        return 1 / self.most if self.asked else 0.0
+
     def left(self) -> float:
         return 1 - len(self.asked) / self.most
 

@@ -95,6 +95,12 @@ class NothingIsMeasured:
     def foresee(self, configs: Sequence[Config]) -> None:
         """Nothing shares a launch."""
 
+    def at_hand(self, config: Config) -> bool:
+        return False
+
+    def launch_share(self) -> float:
+        return 0.0
+
     def left(self) -> float:
         return 1.0
 

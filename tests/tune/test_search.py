@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
 
 from linkgauge.tune.confirm import Found, tune
-from linkgauge.tune.record import Config, Outcome, merged
+from linkgauge.tune.record import Config, Outcome, Record, merged
 from linkgauge.tune.search import Factor
 from thorough import most
 from tune.planted import FACTORS, GRID, PlantedBench, Surface, interaction, nothing_helps, one_optimum, optimum
@@ -80,6 +81,12 @@ class Fixed:
     def foresee(self, configs: Sequence[Config]) -> None:
         """Each has a launch of its own."""
 
+    def at_hand(self, config: Config) -> bool:
+        return False
+
+    def launch_share(self) -> float:
+        return 1 / 500 if self.count else 0.0
+
     def left(self) -> float:
         return 1 - self.count / 500
 
@@ -129,3 +136,35 @@ def test_what_corrupts_while_it_is_confirmed_is_not_proved() -> None:
     found = tune(TWO[:1], Late((("A", "2"),)))
     assert found.best is None
     assert found.confirmed[0].problem == "corrupt: 3 wrong bytes"
+
+
+class Listed(Fixed):
+    """Times of the default and of one setting, in turn as they are listed."""
+
+    def __init__(self, times: dict[Config, list[float]]) -> None:
+        super().__init__(())
+        self.listed = {config: iter(some) for config, some in times.items()}
+
+    def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+        return Outcome({"8 B": next(self.listed[config])})
+
+
+def test_measurements_that_are_joined_count_as_one() -> None:
+    one: Config = (("A", "1"),)
+    record = Record(Listed({(): [100.0, 200.0, 100.0], one: [90.0, 180.0, 500.0]}))
+    for joins in (False, True, True):
+        record.launch((), joins=joins)
+        record.launch(one, joins=joins)
+    assert record.count(one) == record.count(()) == 1
+    assert record.effect(one).change == pytest.approx(math.log(180 / 100))
+    assert len(record.last_defaults()) == 3
+
+
+@pytest.mark.parametrize(("noise", "least", "most"), [(0.01, 1, 1), (0.08, 2, 8)])
+def test_where_measurements_scatter_several_make_one(noise: float, least: int, most: int) -> None:
+    bench = PlantedBench(one_optimum, 3, 6 * LAUNCHES, noise)
+    record = tune(FACTORS, bench, 3).record
+    groups = max(record.count(config) for config in record.known())
+    measured = max(bench.asked.count(config) for config in record.known())
+    assert least * groups <= measured
+    assert (measured > groups) == (most > 1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import os
 import statistics
 import time
@@ -96,6 +95,7 @@ class FolderBench:
         self._in_launch = in_launch or InLaunch()
         self._coming: list[str] = []  # that may share a launch, in the order in which they will be asked for
         self._each_s = 0.0  # of a setting in the last launch of several
+        self._alone_s: list[float] = []  # of launches of one setting, as they were asked for
         self.path = folder.path
         self._folder, self._wanted, self._environment, self._tell = folder, wanted, environment, tell
         self._budget_s = budget_s
@@ -165,6 +165,7 @@ class FolderBench:
         key = (env, guards and bool(self._wanted.guards), "")
         lies = self._next(key)
         if lies is not None:
+            self._note_alone(lies[0])
             return self._outcome(*lies)
         self._replayed_s = None
         if self._spent_s() + _SLOWER * self._usual_s() + _LAST_S > self._budget_s:
@@ -173,12 +174,29 @@ class FolderBench:
         if fresh is None:
             return None
         self._of.setdefault(key, []).append((fresh, ""))
+        self._note_alone(fresh)
         return self._outcome(fresh)
+
+    def _note_alone(self, number: int) -> None:
+        began, ended = (self._ended_s[place] if 0 <= place < len(self._ended_s) else None
+                        for place in (number - 1, number))  # fmt: skip
+        if began is not None and ended is not None and ended > began:
+            self._alone_s.append(ended - began)
 
     def foresee(self, configs: Sequence[Config]) -> None:
         """Hear what is asked for next; what the library takes while it runs is then measured in one launch."""
         written = [self._in_launch.written(config) for config in configs]
         self._coming = [one for one in written if one is not None] if any(written) else []
+
+    def at_hand(self, config: Config) -> bool:
+        """Whether a launch of several has measured it."""
+        written = self._in_launch.written(config)
+        key = (self._in_launch.env, False, written or "")
+        return written in self._coming and self._asked.get(key, -1) + 1 < len(self._of.get(key, ()))
+
+    def launch_share(self) -> float:
+        """Of launches of one setting, in the median; the first is left out, before which other things are done."""
+        return statistics.median(self._alone_s) / self._budget_s if self._alone_s else 0.0
 
     def _next(self, key: Key) -> Place | None:
         """The next measurement of that kind which the folder has."""
@@ -278,10 +296,7 @@ class FolderBench:
 
     def _usual_s(self) -> float:
         """What a launch of one setting takes."""
-        alone = {launch.number for launch in self._launches if not any(case.settings for case in launch.cases)}
-        ends = [(number, one) for number, one in enumerate(self._ended_s) if one is not None]
-        gaps = [b - a for (_, a), (number, b) in itertools.pairwise(ends) if b > a and number in alone][-20:]
-        return statistics.median(gaps) if gaps else 1.0
+        return statistics.median(self._alone_s[-20:]) if self._alone_s else 1.0
 
     # --- one launch ---------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,12 @@ class Bench(Protocol):
     def foresee(self, configs: Sequence[Config]) -> None:
         """Hear what is asked for next, in this order: what needs no launch of its own may share one."""
 
+    def at_hand(self, config: Config) -> bool:
+        """Whether what was foreseen of it has been measured already, so that asking costs nothing."""
+
+    def launch_share(self) -> float:
+        """The share of the budget that a launch of its own takes, by those so far; 0 before."""
+
     def left(self) -> float:
         """The share of the budget that is left, from 1 to 0."""
 
@@ -130,6 +136,14 @@ class Record:
     def foresee(self, configs: Sequence[Config]) -> None:
         """Tell who measures what is asked for next."""
         self._bench.foresee(configs)
+
+    def at_hand(self, config: Config) -> bool:
+        """Whether asking for it costs nothing."""
+        return self._bench.at_hand(config)
+
+    def launch_share(self) -> float:
+        """The share of the budget that a launch of its own takes."""
+        return self._bench.launch_share()
 
     def left(self) -> float:
         """The share of the budget that is left."""

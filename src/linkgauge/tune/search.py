@@ -146,7 +146,7 @@ class Search:
                 order += [(config, turn > 0) for config in part]
         self.record.foresee([config for config, _ in order])
         for config, joins in order:
-            if self.record.left() <= self._reserve():
+            if self.record.left() <= self._reserve() and not self.record.at_hand(config):
                 raise SpentError
             if config == DEFAULT or self.record.allowed(config):
                 self.record.launch(config, joins=joins)
@@ -201,8 +201,7 @@ class Search:
 
     def _reserve(self) -> float:
         """The share of the budget that confirming may need, as long as launches have taken so far."""
-        spent, done = 1 - self.record.left(), len(self.record.launched)
-        return max(_RESERVE, min(_MOST_RESERVE, _TO_CONFIRM * spent / done)) if done else _RESERVE
+        return max(_RESERVE, min(_MOST_RESERVE, _TO_CONFIRM * self.record.launch_share()))
 
     def _active(self, singles: dict[str, list[Config]]) -> tuple[str, ...]:
         """Variables that did something, to either side, those that help first: two that do harm may help together."""

@@ -129,6 +129,7 @@ void stop(CaseSpec& spec, const std::string& key, nb::handle value) {
 }
 
 void loads(CaseSpec& spec, const std::string& key, nb::handle value);
+void pace(CaseSpec& spec, const std::string& key, nb::handle value);
 
 // Whole numbers in rows of `columns`, as numpy has them.
 using NumberRows = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -249,10 +250,18 @@ constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
     {"collectives", plain<&CaseSpec::collectives>},
     {"program", program},
     {"loads", loads},
+    {"lines", plain<&CaseSpec::lines>},
+    {"pace", pace},
 });
 
-constexpr std::array<Field<Pace>, 3> kPaceFields{
-    {{"burst", plain<&Pace::burst>}, {"every_ns", plain<&Pace::every_ns>}, {"duty", plain<&Pace::duty>}}};
+constexpr std::array<Field<Pace>, 4> kPaceFields{{{"burst", plain<&Pace::burst>},
+                                                  {"every_ns", plain<&Pace::every_ns>},
+                                                  {"duty", plain<&Pace::duty>},
+                                                  {"offset_ns", plain<&Pace::offset_ns>}}};
+
+void pace(CaseSpec& spec, const std::string& key, nb::handle value) {
+  read_fields(kPaceFields, dict_from(key, value), key + ".", spec.pace.emplace());
+}
 
 // Each as {"case": {...}, "pace": {...}}.
 void loads(CaseSpec& spec, const std::string& key, nb::handle value) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -105,6 +106,7 @@ void from_python(AllocateOptions& options, const std::string& key, nb::handle va
 void from_python(StopRuleSpec& stop, const std::string& key, nb::handle value);
 void from_python(std::shared_ptr<const Program>& program, const std::string& key, nb::handle value);
 void from_python(std::vector<Load>& loads, const std::string& key, nb::handle value);
+void from_python(std::optional<Pace>& pace, const std::string& key, nb::handle value);
 
 // A field is read by its type: an enumeration has a from_word, what is no plain value a from_python.
 template <auto kMember, typename Target>
@@ -221,8 +223,14 @@ void from_python(std::shared_ptr<const Program>& program, const std::string& key
   program = std::move(made);
 }
 
-constexpr std::array<Field<Pace>, 3> kPaceFields{
-    {{"burst", plain<&Pace::burst>}, {"every_ns", plain<&Pace::every_ns>}, {"duty", plain<&Pace::duty>}}};
+constexpr std::array<Field<Pace>, 4> kPaceFields{{{"burst", plain<&Pace::burst>},
+                                                  {"every_ns", plain<&Pace::every_ns>},
+                                                  {"duty", plain<&Pace::duty>},
+                                                  {"offset_ns", plain<&Pace::offset_ns>}}};
+
+void from_python(std::optional<Pace>& pace, const std::string& key, nb::handle value) {
+  read_fields(kPaceFields, dict_from(key, value), key + ".", pace.emplace());
+}
 
 // Each as {"case": {...}, "pace": {...}}.
 void from_python(std::vector<Load>& loads, const std::string& key, nb::handle value) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,6 +60,15 @@ struct StopRuleSpec {
   std::int64_t time_ns = 1'000'000'000;  // every rule: no longer than this; duration: as long as this
 };
 
+// How a load spaces its operations: in bursts that are posted at once, completed, and follow each other at once, or not
+// sooner than `every_ns` after the last one began, or so that they take a share `duty` of the time.
+struct Pace {
+  int burst = 0;  // operations; 0: as many as the case's batch
+  std::int64_t every_ns = 0;
+  double duty = 1;
+  std::int64_t offset_ns = 0;  // so much later than it may it begins, also after each rest
+};
+
 struct Load;
 struct Program;
 
@@ -108,14 +118,8 @@ struct CaseSpec {
   std::string collectives;  // of an application: the transport of its collectives; "" that of its messages
   std::shared_ptr<const Program> program;  // of an application: this rank's part (traffic/program.h)
   std::vector<Load> loads;                 // jobs that go on beside this one, each on ranks of its own
-};
-
-// How a load spaces its operations: in bursts that are posted at once, completed, and follow each other at once, or not
-// sooner than `every_ns` after the last one began, or so that they take a share `duty` of the time.
-struct Pace {
-  int burst = 0;  // operations; 0: as many as the case's batch
-  std::int64_t every_ns = 0;
-  double duty = 1;
+  std::vector<int> lines;    // sockets to loads that are launches of their own, on the case's first rank; -1 elsewhere
+  std::optional<Pace> pace;  // this is such a load, beside another launch's case; the first of `lines` leads there
 };
 
 struct Load {
@@ -171,6 +175,8 @@ constexpr auto case_fields(const Make& make) {
       make.template operator()<&CaseSpec::collectives>("collectives"),
       make.template operator()<&CaseSpec::program>("program"),
       make.template operator()<&CaseSpec::loads>("loads"),
+      make.template operator()<&CaseSpec::lines>("lines"),
+      make.template operator()<&CaseSpec::pace>("pace"),
   };
 }
 

@@ -1,6 +1,10 @@
 #include "measure/load.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <bit>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -54,7 +58,11 @@ class LoadRunner {
       check(Moment::kCheck, "check", "the first operation");
       begin_ns_ = now_ns();
       for (tell(); order_.wanted != kOver && !order_.aborted; tell()) {
-        if (order_.wanted % 2 == 0) stretch();
+        if (order_.wanted % 2 == 0) {
+          stretch();
+        } else {
+          rested_ = true;
+        }
         if (line_ != nullptr) plan();
       }
       if (order_.aborted) everyone_.barrier({}, Waiting::kSleep);  // which says why
@@ -105,6 +113,7 @@ class LoadRunner {
     settings_.heartbeat.enter(Moment::kTime);
     const auto number = static_cast<std::int64_t>(report_.stretches.size());
     hook("time", number, false);
+    if (load_.pace.offset_ns > 0 && std::exchange(rested_, false)) wait_out(now_ns() + load_.pace.offset_ns);
     const std::int64_t burst = load_.pace.burst > 0 ? load_.pace.burst : std::max(load_.spec.batch, 1);
     const std::int64_t start_ns = now_ns();
     for (std::int64_t done = 0; done < order_.operations;) {
@@ -166,11 +175,12 @@ class LoadRunner {
   Order order_;
   std::int64_t begin_ns_ = 0;
   std::int64_t said_ = -1;
+  bool rested_ = true;  // since the last stretch
 };
 
 }  // namespace
 
-JobLine::JobLine(Group& everyone, int place, const std::vector<int>& launch_ranks, MpiLibrary* mpi, int tag)
+RankLine::RankLine(Group& everyone, int place, const std::vector<int>& launch_ranks, MpiLibrary* mpi, int tag)
     : said_(everyone.flag(0, place, everyone.rank() == 0 ? 0 : 1)),
       heard_(everyone.flag(0, place, everyone.rank() == 0 ? 1 : 0)),
       mpi_(mpi),
@@ -182,13 +192,13 @@ JobLine::JobLine(Group& everyone, int place, const std::vector<int>& launch_rank
   listen();
 }
 
-JobLine::~JobLine() {
+RankLine::~RankLine() {
   if (receive_ && receive_->count() != 0) receive_->cancel_receives();
 }
 
-void JobLine::listen() { receive_->irecv(&coming_, sizeof coming_, other_, other_tag_, mpi_->world()); }
+void RankLine::listen() { receive_->irecv(&coming_, sizeof coming_, other_, other_tag_, mpi_->world()); }
 
-void JobLine::say(std::int64_t number) {
+void RankLine::say(std::int64_t number) {
   if (said_ != nullptr) {
     said_->store(static_cast<std::uint64_t>(number) + 1, std::memory_order_release);
   } else {
@@ -196,11 +206,34 @@ void JobLine::say(std::int64_t number) {
   }
 }
 
-std::int64_t JobLine::heard() {
+std::int64_t RankLine::heard() {
   if (heard_ != nullptr) return static_cast<std::int64_t>(heard_->load(std::memory_order_acquire)) - 1;
   while (last_ != kOver && receive_->test_all()) {
     last_ = coming_;
     if (last_ != kOver) listen();
+  }
+  return last_;
+}
+
+void SocketLine::say(std::int64_t number) {
+  static_assert(std::endian::native == std::endian::little);
+  // Fewer bytes are under way than any socket holds. Where the other end is gone, heard() says so.
+  [[maybe_unused]] const ssize_t sent = ::send(socket_, &number, sizeof number, MSG_NOSIGNAL);
+}
+
+std::int64_t SocketLine::heard() {
+  while (last_ != kOver) {
+    std::int64_t coming = -1;
+    const ssize_t there = ::recv(socket_, &coming, sizeof coming, MSG_PEEK | MSG_DONTWAIT);
+    if (there == 0 || (there < 0 && errno != EAGAIN && errno != EINTR)) {
+      last_ = kOver;
+    } else if (there == sizeof coming) {
+      first_ = last_ < 0 ? coming : first_;
+      last_ = coming;
+      ::recv(socket_, &coming, sizeof coming, MSG_DONTWAIT);
+    } else {
+      break;
+    }
   }
   return last_;
 }
@@ -225,6 +258,9 @@ void LoadControl::want(std::int64_t number, const Progress& progress) {
     while (line->heard() < number) {
       if (everyone_.aborted()) everyone_.barrier(progress, Waiting::kSleep);  // which throws
       std::this_thread::sleep_for(kLook);
+    }
+    if (line->never_at_rate()) {
+      throw PeerError("a load that is a launch of its own was over before it was at its rate");
     }
   }
 }

@@ -20,19 +20,31 @@ namespace linkgauge {
 inline constexpr std::int64_t kAtRate = 0;  // for long enough alone
 inline constexpr std::int64_t kOver = INT64_MAX;
 
-// Between the first ranks of the measured job and of one load: the one says what it wants, the other what is so. By
-// words in shared memory, across nodes by messages; neither waits.
+// Between the first ranks of the measured job and of one load: the one says what it wants, the other what is so.
+// Neither waits.
 class JobLine {
  public:
-  // `place`: of the load's first rank in `everyone`, the ranks of all jobs, of which 0 is the measured job's first.
-  // `launch_ranks`: of everyone. `tag`: the first of two of MPI's world that are this line's alone.
-  JobLine(Group& everyone, int place, const std::vector<int>& launch_ranks, MpiLibrary* mpi, int tag);
-  ~JobLine();
+  JobLine() = default;
+  virtual ~JobLine() = default;
   JobLine(const JobLine&) = delete;
   JobLine& operator=(const JobLine&) = delete;
 
-  void say(std::int64_t number);
-  std::int64_t heard();  // the last number that the other end said; -1: none yet
+  virtual void say(std::int64_t number) = 0;
+  virtual std::int64_t heard() = 0;  // the last number that the other end said; -1: none yet
+  // Whether a load was over before it said that it was at its rate. In one launch that is known otherwise.
+  virtual bool never_at_rate() const { return false; }
+};
+
+// Between two ranks of one launch, by words in shared memory, across nodes by messages.
+class RankLine final : public JobLine {
+ public:
+  // `place`: of the load's first rank in `everyone`, the ranks of all jobs, of which 0 is the measured job's first.
+  // `launch_ranks`: of everyone. `tag`: the first of two of MPI's world that are this line's alone.
+  RankLine(Group& everyone, int place, const std::vector<int>& launch_ranks, MpiLibrary* mpi, int tag);
+  ~RankLine() override;
+
+  void say(std::int64_t number) override;
+  std::int64_t heard() override;
 
  private:
   void listen();
@@ -45,6 +57,22 @@ class JobLine {
   int other_tag_;
   std::unique_ptr<MpiRequests> receive_;
   std::int64_t coming_ = -1;
+  std::int64_t last_ = -1;
+};
+
+// Between two launches, by a connected socket that the caller keeps: each number as 8 bytes, little-endian. An other
+// end that is gone is over.
+class SocketLine final : public JobLine {
+ public:
+  explicit SocketLine(int socket) : socket_(socket) {}
+
+  void say(std::int64_t number) override;
+  std::int64_t heard() override;
+  bool never_at_rate() const override { return last_ == kOver && first_ != kAtRate; }
+
+ private:
+  int socket_;
+  std::int64_t first_ = -1;
   std::int64_t last_ = -1;
 };
 
@@ -75,7 +103,8 @@ struct LoadReport {
 LoadReport keep_on(Operation& operation, Group& group, Group& everyone, const Load& load, JobLine* line,
                    const SamplerSettings& settings);
 
-// The measured job's hand on all loads; its first rank alone has lines.
+// The measured job's hand on all loads; its first rank alone has lines. Of a load that is over before it was at its
+// rate it throws PeerError.
 class LoadControl {
  public:
   LoadControl(const std::vector<std::unique_ptr<JobLine>>& lines, Group& everyone)

@@ -201,9 +201,11 @@ std::vector<Session::Job> Session::jobs_of(const CaseSpec& spec) const {
     check(*job.spec);
     job.part = {.number = part_number(*job.spec), .spec = part_of(*job.spec, part_number(*job.spec))};
     ranks.insert(ranks.end(), job.spec->rank_list.begin(), job.spec->rank_list.end());
-    if (job.load == nullptr) continue;
-    const Pace& pace = job.load->pace;
-    if (job.spec->loads.empty() && pace.burst >= 0 && pace.every_ns >= 0 && pace.duty > 0 && pace.duty <= 1) continue;
+    if (job.load == nullptr && !job.spec->pace) continue;
+    const Pace& pace = job.load != nullptr ? job.load->pace : *job.spec->pace;
+    const bool lines = job.spec->lines.size() == (job.load != nullptr ? 0U : 1U);
+    const bool times = pace.burst >= 0 && pace.every_ns >= 0 && pace.offset_ns >= 0;
+    if (job.spec->loads.empty() && lines && times && pace.duty > 0 && pace.duty <= 1) continue;
     throw CallerError("load " + std::to_string(job.number) +
                       " must have no loads of its own, no negative burst or time, and a duty above 0 and up to 1");
   }
@@ -303,9 +305,12 @@ std::vector<std::unique_ptr<JobLine>> Session::lines_of(const std::vector<Job>& 
     const int number = job.number == 0 ? 0 : lines_made_++;
     if (job.number != 0 && (everyone.rank() == 0 || everyone.rank() == place)) {
       const int tag = kFirstLineTag + 3 * number % kLineTags;
-      lines.push_back(std::make_unique<JobLine>(everyone, place, ranks, options_.mpi.get(), tag));
+      lines.push_back(std::make_unique<RankLine>(everyone, place, ranks, options_.mpi.get(), tag));
     }
     place += static_cast<int>(job.spec->rank_list.size());
+  }
+  for (const int socket : jobs.front().spec->lines) {
+    if (everyone.rank() == 0) lines.push_back(std::make_unique<SocketLine>(socket));
   }
   return lines;
 }
@@ -339,6 +344,8 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
   Group& group = *job.group;
   const std::vector<Group*> groups = distinct({job.everyone, job.group, job.part.group});
   const int jobs = static_cast<int>(job.loads) + 1;
+  const Load of_another_launch{spec, spec.pace.value_or(Pace{})};
+  const Load* load = spec.pace ? &of_another_launch : job.load;
   SamplerSettings settings;
   settings.first_lane = part.number * static_cast<int>(lanes_of(part.spec).size());
   settings.heartbeat = options_.heartbeat;
@@ -392,10 +399,10 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
         placement.emplace(*context.runtime, context.device(), spec.seed + rank);
         settings.placement = &*placement;
       }
-      if (job.load != nullptr) {
+      if (load != nullptr) {
         JobLine* line = job.lines->empty() ? nullptr : job.lines->front().get();
-        result.load = keep_on(*operation, group, *job.everyone, *job.load, line, settings);
-        result.load.number = job.number;
+        result.load = keep_on(*operation, group, *job.everyone, *load, line, settings);
+        result.load.number = std::max(job.number, 1);
       } else {
         result.measurement = measure_beside(*operation, job, settings);
         const auto timed = [](const Sample& one) { return one.phase == Phase::kSample; };
@@ -413,7 +420,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
 // The measured job's samples, from when all loads are at their rate; they keep on until it has them.
 Measurement Session::measure_beside(Operation& operation, const Job& job, SamplerSettings settings) {
   Group& group = *job.group;
-  if (job.loads == 0) return sample(operation, group, *job.spec, settings);
+  if (job.loads == 0 && job.spec->lines.empty()) return sample(operation, group, *job.spec, settings);
   LoadControl control(*job.lines, *job.everyone);
   const Progress progress = operation.progress();
   settings.let_loads = [&](bool go_on) {

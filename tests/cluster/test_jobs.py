@@ -74,3 +74,15 @@ def test_a_job_has_its_service_classs_part_of_an_uplink_however_many_flows_the_o
         assert "service class 0: not proved in 1 case, since cards here count no bytes by priority" in shown
         assert share.by_weights == f" by weights {weights[0]:g} of class 0 and {weights[1]:g} of class 1"
         assert 1 / found.slow_downs[0].factor == pytest.approx(weights[0] / sum(weights), abs=0.10)
+
+
+@thorough("the same flows as jobs of one launch")
+@pytest.mark.parametrize("other", ["same", "openmpi"])
+def test_a_load_that_is_a_launch_of_its_own_shares_an_uplink_as_a_job_of_the_same_launch_does(other: str) -> None:
+    layout = Layout(((2, 2),), rate=RATE, switch_rate=RATE, lossless=True)
+    name = other if other == "same" else library(other)
+    with Cluster(layout) as cluster:
+        job, share = beside(cluster, "job", "n0,n2,n1,n3", "mpi ring_shift 256KiB on=2,3")
+        own, _ = beside(cluster, "own", "n0,n2,n1,n3", f"mpi ring_shift 256KiB on=2,3 mpi={name}")
+        assert share.low == pytest.approx(2.0, rel=0.1)
+        assert own.slow_downs[0].factor == pytest.approx(job.slow_downs[0].factor, rel=0.15)

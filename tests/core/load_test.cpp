@@ -3,9 +3,13 @@
 #include "measure/load.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <map>
 #include <numeric>
+#include <thread>
 
 #include "case_maker.h"
 #include "errors.h"
@@ -123,6 +127,24 @@ TEST(Load, KeepsToItsPace) {
   EXPECT_LT(rates[3], rates[4] / 4);
 }
 
+// After each rest, and not between its stretches.
+TEST(Load, BeginsItsOffsetLater) {
+  constexpr std::int64_t kOffsetNs = 3'000'000;
+  CaseSpec spec = job_on({0, 1}, Pattern::kUnidirectional);
+  spec.loads.push_back({job_on({2}, Pattern::kLocalCopy), {.offset_ns = kOffsetNs}});
+  on_host_devices(3, [&](Session& session, Group& group) {
+    const auto result = session.measure(spec);
+    if (group.rank() != 2) return;
+    std::int64_t ended_ns = 0;
+    int later = 0;
+    for (const Stretch& one : result->load.stretches) {
+      if (one.start_ns - ended_ns >= kOffsetNs) ++later;
+      ended_ns = one.start_ns + one.ns;
+    }
+    EXPECT_GE(later, 2);
+  });
+}
+
 // However soon the median is known.
 TEST(Load, IsMeasuredBesideForSixWindowsAtLeast) {
   CaseSpec spec = job_on({0, 1}, Pattern::kUnidirectional);
@@ -161,6 +183,100 @@ TEST(Load, ThatCannotRunSkipsTheCaseOnAllRanks) {
     EXPECT_THROW(session.measure(spec), Unsupported);
     EXPECT_TRUE(session.measure(job_on({0, 1, 2, 3}, Pattern::kAlltoall))->measurement.verified);
   });
+}
+
+// Two launches, each of threads of its own, with a line between their first ranks. What each rank of both threw.
+struct TwoLaunches {
+  CaseSpec measured = job_on({1, 0}, Pattern::kPingpong);
+  CaseSpec load = job_on({0, 2}, Pattern::kAlltoall, "kernel");
+  std::array<std::optional<CaseResult>, 2> results;
+  std::array<std::optional<CaseResult>, 3> of_load;
+  std::array<std::string, 2> failures;
+
+  void run(const std::function<void(Session&, Group&)>& before_load = {}) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+    load.pace = Pace{};
+    std::thread other([&] {
+      on_host_devices(3, [&](Session& session, Group& group) {
+        if (before_load) before_load(session, group);
+        CaseSpec mine = load;
+        mine.lines = {group.rank() == 0 ? ends[1] : -1};
+        try {
+          of_load[static_cast<std::size_t>(group.rank())] = session.measure(mine);
+        } catch (const std::exception&) {
+          EXPECT_TRUE(before_load);
+        }
+        if (group.rank() == 0) ::shutdown(ends[1], SHUT_RDWR);
+      });
+    });
+    on_host_devices(2, [&](Session& session, Group& group) {
+      CaseSpec mine = measured;
+      mine.lines = {group.rank() == 1 ? ends[0] : -1};
+      const auto rank = static_cast<std::size_t>(group.rank());
+      try {
+        results[rank] = session.measure(mine);
+      } catch (const PeerError& error) {
+        failures[rank] = error.what();
+      }
+      if (group.rank() == 1) ::shutdown(ends[0], SHUT_RDWR);
+      EXPECT_TRUE(session.measure(job_on({0, 1}, Pattern::kPingpong))->measurement.verified);
+    });
+    other.join();
+    for (const int end : ends) ::close(end);
+  }
+};
+
+TEST(Load, OfAnotherLaunchGoesOnWhileTheMeasuredJobIsBesideIt) {
+  TwoLaunches both;
+  both.run();
+  const std::vector<Sample>& samples = both.results[1]->measurement.samples;
+  const auto in = [&](Phase phase) {
+    return std::count_if(samples.begin(), samples.end(), [&](const Sample& one) { return one.phase == phase; });
+  };
+  EXPECT_EQ(in(Phase::kSample), in(Phase::kAlone));
+  EXPECT_GT(in(Phase::kAlone), 0);
+  EXPECT_FALSE(both.of_load[1].has_value());
+  for (const std::size_t rank : {0U, 2U}) {
+    const LoadReport& load = both.of_load[rank]->load;
+    EXPECT_EQ(load.number, 1);
+    EXPECT_TRUE(load.verified);
+    EXPECT_TRUE(both.of_load[rank]->measurement.samples.empty());
+    for (const Stretch& stretch : load.stretches) {
+      for (const Sample& one : samples) {
+        const bool apart = stretch.start_ns + stretch.ns <= one.start_ns || one.start_ns + one.ns <= stretch.start_ns;
+        if (one.phase == Phase::kAlone) {
+          EXPECT_TRUE(apart);
+        }
+      }
+    }
+  }
+}
+
+TEST(Load, OfAnotherLaunchThatFailsBeforeItsRateFailsTheCaseOnAllRanks) {
+  TwoLaunches both;
+  both.run([](Session& session, Group&) {
+    Fault fault;
+    fault.kind = FaultKind::kThrow;
+    fault.phase = "check";
+    fault.rank = 2;
+    session.set_fault(fault);
+  });
+  for (const std::string& failure : both.failures)
+    EXPECT_NE(failure.find("before it was at its rate"), std::string::npos);
+}
+
+TEST(Load, OfAnotherLaunchThatFailsLaterLeavesTheSamples) {
+  TwoLaunches both;
+  both.run([](Session& session, Group&) {
+    Fault fault;
+    fault.kind = FaultKind::kThrow;
+    fault.phase = "final_check";
+    fault.rank = 2;
+    session.set_fault(fault);
+  });
+  EXPECT_TRUE(both.results[1]->measurement.verified);
+  EXPECT_NE(both.of_load[0]->load.failure, "");
 }
 
 Fault throwing(int rank, const char* phase, std::int64_t sample = -1) {

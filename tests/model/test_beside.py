@@ -16,7 +16,7 @@ from linkgauge.model.case import Case
 DEVICES = st.lists(st.integers(0, 63), min_size=1, max_size=8, unique=True).map(tuple)
 PACES = st.builds(
     Pace, burst=st.integers(0, 1 << 20), every_ns=st.integers(0, 10**12),
-    duty=st.sampled_from([1.0, 0.5, 0.125, 0.01]),
+    duty=st.sampled_from([1.0, 0.5, 0.125, 0.01]), offset_ns=st.integers(0, 10**9),
 )  # fmt: skip
 CASES = st.builds(
     Case, transport=st.sampled_from(["copy_engine", "kernel", "ccl", "mpi"]),
@@ -25,7 +25,8 @@ CASES = st.builds(
     source_memory=st.sampled_from(["device", "pinned"]), window=st.integers(1, 64), blocks=st.integers(0, 200),
     huge_pages=st.booleans(), distribution=st.sampled_from(["", "zipf:1.2", "0,3;1,0"]),
 )  # fmt: skip
-LOADS = st.lists(st.builds(LoadCase, CASES, PACES), min_size=1, max_size=4).map(
+LIBRARIES = st.sampled_from(["", "same", "mpich-4.0.2"])
+LOADS = st.lists(st.builds(LoadCase, CASES, PACES, LIBRARIES), min_size=1, max_size=4).map(
     lambda loads: tuple(
         dataclasses.replace(one, case=dataclasses.replace(one.case, size_asked=one.case.size)) for one in loads
     )
@@ -57,6 +58,10 @@ def test_each_job_has_ranks_of_its_own() -> None:
     assert beside.ranks_per_device(case) == 1
     assert beside.ranks_per_device(dataclasses.replace(case, beside="ccl alltoall 8 on=2,3")) == 1
     assert beside.ranks_per_device(dataclasses.replace(case, beside="ccl alltoall 8 on=1,2; mpi halo 8 on=1,0")) == 3
+    own = dataclasses.replace(case, beside="ccl alltoall 8 on=1,2 mpi=same; mpi halo 8 on=1,0")
+    assert beside.ranks_per_device(own) == 2  # of this launch
+    assert [number for number, _ in beside.own_launches(own)] == [1]
+    assert [job.devices for job in beside.jobs_of(own)] == [(0, 1), (1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -75,6 +80,8 @@ def test_each_job_has_ranks_of_its_own() -> None:
         ("ccl alltoall 8 duty=0", "above 0 and up to 1"),
         ("ccl alltoall 8 every=5", "--every"),
         ("ccl alltoall 8 burst", "'burst' is no setting"),
+        ("ccl alltoall 8 mpi=", "'mpi=' is no setting"),
+        ("ccl alltoall 8 mpi=/opt/mpi", "mpi is a path"),
     ],
 )
 def test_what_is_no_load_is_told(text: str, said: str) -> None:

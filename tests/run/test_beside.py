@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from faults.leftovers import left_behind
 from linkgauge.model.beside import loads_of
 from linkgauge.run import worker
+from linkgauge.run.mpi_library import find_all
 from linkgauge.run.stored_plan import read_launches, unsafe_settings
 from linkgauge.stats.interference import interferences
 from linkgauge.store.run import load
@@ -145,6 +147,27 @@ def test_what_loads_leave_is_no_witness_of_the_machine(tmp_path: Path) -> None:
     assert linkgauge(tmp_path, "findings", "run").stdout.strip() == "Nothing odd."
 
 
+def faulted(folder: Path, loads: list[str], fault: dict[str, Any]) -> tuple[Any, dict[int, tuple[str, str]]]:
+    """A run of two cases beside a load each, of 4 and 8 KiB, with a fault; and their statuses and reasons by size."""
+    plan = "".join(
+        f'[[case]]\ntransport = "copy_engine"\npattern = "pingpong"\nsize = "{size}"\ndevices = [[0, 1]]\n'
+        f'pairs = "first"\nstop_rule = "count"\nstop_samples = 6\nstop_time_ns = "60s"\nbeside = "{beside}"\n'
+        for size, beside in zip((4096, 8192), loads, strict=True)
+    )
+    (folder / "job.json").write_text(json.dumps({
+        "devices": "host:4", "plan": plan,
+        "fault": {"planter": str(TESTS / "faults" / "planter.py"), "folder": str(folder), "faults": [fault]},
+    }))  # fmt: skip
+    (folder / "tmp").mkdir()
+    done = subprocess.run([sys.executable, str(TESTS / "faults" / "run_job.py"), str(folder)], check=False,
+                          capture_output=True, text=True, timeout=200,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
+                               "TMPDIR": str(folder / "tmp")})  # fmt: skip
+    assert done.returncode == 4, done.stdout + done.stderr
+    run = load(folder / "run")
+    return run, {row.case.size: (str(row.status), str(row.reason or "")) for row in run.rows()}
+
+
 @pytest.mark.parametrize(
     ("kind", "phase", "rank", "status"),
     [("corrupt", "final_check", 3, "disturbed"), ("throw", "final_check", 2, "disturbed"),
@@ -153,27 +176,73 @@ def test_what_loads_leave_is_no_witness_of_the_machine(tmp_path: Path) -> None:
 def test_what_a_load_does_wrong_is_told_as_the_loads(
     tmp_path: Path, kind: str, phase: str, rank: int, status: str
 ) -> None:
-    def table(size: int, beside: str) -> str:
-        return (
-            f'[[case]]\ntransport = "copy_engine"\npattern = "pingpong"\nsize = "{size}"\ndevices = [[0, 1]]\n'
-            f'pairs = "first"\nstop_rule = "count"\nstop_samples = 6\nstop_time_ns = "60s"\nbeside = "{beside}"\n'
-        )
-
     load_text = "kernel alltoall 64KiB on=2,3"
     fault = {"size": 4096, "transport": "copy_engine", "kind": kind, "phase": phase, "rank": rank}
-    (tmp_path / "job.json").write_text(json.dumps({
-        "devices": "host:4", "plan": table(4096, load_text) + table(8192, load_text),
-        "fault": {"planter": str(TESTS / "faults" / "planter.py"), "folder": str(tmp_path), "faults": [fault]},
-    }))  # fmt: skip
-    done = subprocess.run([sys.executable, str(TESTS / "faults" / "run_job.py"), str(tmp_path)], check=False,
-                          capture_output=True, text=True, timeout=200,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
-    assert done.returncode == 4, done.stdout + done.stderr
-    run = load(tmp_path / "run")
-    found = {row.case.size: (row.status, row.reason) for row in run.rows()}
+    run, found = faulted(tmp_path, [load_text, load_text], fault)
     assert found[8192] == ("ok", "")
     assert found[4096][0] == status, found
     if status == "disturbed":
         assert found[4096][1].startswith(f"load 1 ({load_text}): ")
         assert phases(run)["sample"] >= 12  # what was measured is kept
         assert len(interferences(run)) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "status", "said"),
+    [("kill", "final_check", "disturbed", "SIGKILL"), ("hang", "final_check", "disturbed", "heartbeat"),
+     ("corrupt", "final_check", "disturbed", "wrong bytes"), ("throw", "final_check", "disturbed", ""),
+     ("throw", "check", "failed", "")],
+)  # fmt: skip
+def test_what_a_load_of_another_launch_does_wrong_costs_its_case_alone(
+    tmp_path: Path, kind: str, phase: str, status: str, said: str
+) -> None:
+    texts = [f"kernel alltoall {size}KiB on=2,3 mpi=same" for size in (64, 32)]
+    fault = {"size": 64 << 10, "transport": "kernel", "kind": kind, "phase": phase, "rank": 1}
+    run, found = faulted(tmp_path, texts, fault)
+    assert found[8192] == ("ok", ""), found
+    assert found[4096][0] == status, found
+    assert found[4096][1].startswith(f"load 1 ({texts[0]}): ")
+    assert said in found[4096][1]
+    evidence = {row.case.size: json.loads(row.record["evidence"] or "{}") for row in run.rows()}
+    assert [one["load"] for one in evidence[4096]["loads"]] == [1]
+    if status == "disturbed":  # what was measured is kept
+        assert phases(run)["sample"] >= 12
+    assert len(run.launches) == 1  # the measured ranks went on
+    assert sorted(path.name for path in (tmp_path / "run" / "journal").iterdir()) == []
+    assert left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_load_may_be_a_launch_of_its_own_of_another_library(tmp_path: Path, threads: bool) -> None:
+    names = [one.name for one in find_all() if not one.problem]
+    other = "same" if len(names) == 1 else names[1]
+    if threads and other == "same":
+        pytest.skip("a launch of threads names no MPI library, and one alone is here")
+    run, said = measured(tmp_path, "--devices", "host:4", "--ranks", "2", "--pattern", "pingpong", "--transport",
+                         "kernel" if threads else "mpi", "--size", "4KiB,64KiB", "--pairs", "first", "--beside",
+                         f"mpi alltoall 64KiB on=2,3 burst=5 mpi={other}; kernel local_copy 1MiB on=2",
+                         *(["--threads"] if threads else ["--mpi", names[0]]))  # fmt: skip
+    assert [row.status for row in run.rows()] == ["ok", "ok"]
+    found = interferences(run)
+    assert len(found) == 2
+    for one in found:
+        assert [rate.number for rate in one.loads] == [1, 2]
+        assert all(rate.alone_ns for rate in one.loads)
+    assert phases(run)["alone"] == phases(run)["sample"] > 0
+    assert len(run.launches) == 1
+    (ranks,) = {len(ranks) for ranks in run.launches["ranks"].to_pylist()}
+    assert ranks == 4  # of the load's own launch nothing is stored but what it was
+    assert f"mpi={other}" in said
+
+
+def test_what_no_launch_of_a_load_can_be_is_said_before_the_run(tmp_path: Path) -> None:
+    base = ("run", "--dry-run", "--devices", "host:2", "--pattern", "local_copy", "--transport", "kernel", "--size",
+            "8", "--ranks", "1")  # fmt: skip
+    path = linkgauge(tmp_path, *base, "--beside", "mpi alltoall 8 on=0,1 mpi=/usr/bin/mpiexec")
+    assert (path.returncode, path.stderr.count("\n")) == (2, 1), path.stderr
+    assert "expected a name of 'linkgauge list mpi', or same" in path.stderr
+    unknown = linkgauge(tmp_path, *base, "--beside", "mpi alltoall 8 on=0,1 mpi=lam")
+    assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1), unknown.stderr
+    assert "no such MPI library" in unknown.stderr
+    same = linkgauge(tmp_path, *base, "--threads", "--beside", "mpi alltoall 8 on=0,1 mpi=same")
+    assert "threads have no MPI library that a load could be a launch of" in same.stdout + same.stderr

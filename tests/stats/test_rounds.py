@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from linkgauge.stats.rounds import OverRounds, _trend, over_rounds, slow_rounds
+from linkgauge.stats.rounds import CoreShares, OverRounds, _trend, over_rounds, slow_rounds
 from linkgauge.store.run import load
 from synthetic import make_run, pair_cases
 
@@ -45,6 +45,21 @@ def test_who_was_slow_is_told(seed: int) -> None:
     assert [one.factor for one in found] == [pytest.approx(f, rel=0.05) for f in (1.5, 1.3, 2.0)]
     assert found[2].cases == ("13",)
     assert [one.began_ns for one in found] == sorted(one.began_ns for one in found)
+
+
+def test_what_else_had_the_cores_in_a_slow_round_is_told() -> None:
+    keys = [f"{a}{b}" for a in range(4) for b in range(4)]
+    slow = watched({(key, number): 1.5 for key in keys for number in (5, 9, 14)})
+    rng = np.random.default_rng(4)
+    shares = {number: CoreShares(0.02 + rng.uniform(0, 0.01), 0.0) for number in range(ROUNDS) if number != 14}
+    shares[5], shares[9] = CoreShares(0.4, 0.0), CoreShares(0.025, 0.12)
+    told = {one.repeat: one.beside for one in slow_rounds(slow, shares)}
+    assert told[5].startswith("other programs had 40% of its cores, else ")
+    assert told[9] == "a hypervisor took 12% of its cores, else 0%"
+    assert told[14] == ""  # nobody looked
+    assert {one.beside for one in slow_rounds(slow)} == {""}
+    few = {number: CoreShares(0.9 if number == 5 else 0.0, 0.0) for number in range(5)}
+    assert {one.beside for one in slow_rounds(slow, few)} == {""}  # five rounds say nothing of most
 
 
 def test_a_trend_is_of_the_whole_watch() -> None:

@@ -3,7 +3,8 @@
 The dimension `beside` is text: loads apart by `; `, each `TRANSPORT PATTERN SIZE` and settings as `name=value`:
 `copy_engine host_to_device 64MiB on=2,3 duty=0.5`. `on` says where: devices (`2,3` one load on both, `2+3` one on
 each), `same` (those of the measured job), `rest` (all others), or `rest:1/4` (every fourth of these, from the first
-on). In canonical form, which cases have, it names devices, and says all that is not the default.
+on). `mpi=NAME` makes the load a launch of its own, of that MPI library (`same`: the measured job's). In canonical form,
+which cases have, it names devices, and says all that is not the default.
 This module imports nothing heavy: workers use it.
 """
 
@@ -35,19 +36,26 @@ _APART = re.compile(r";(?:\s+|$)")  # rows of a traffic matrix have ; without a 
 
 @dataclasses.dataclass(frozen=True)
 class Pace:
-    """How a load spaces its operations (core/case_spec.h): in bursts, `every_ns` apart, a share `duty` of the time."""
+    """How a load spaces its operations (core/case_spec.h): in bursts, `every_ns` apart, a share `duty` of the time.
+
+    `offset_ns`: it begins so much later than the measured job's samples beside it, each time.
+    """
 
     burst: int = 0
     every_ns: int = 0
     duty: float = 1.0
+    offset_ns: int = 0
 
 
 PACE = {
     "burst": Dimension("burst", "", "", count(1, 1 << 20)),
     "every": Dimension("every", "", "", time_ns(1)),
     "duty": Dimension("duty", "", "", number_in(0, 1)),
+    "offset": Dimension("offset", "", "", time_ns(0)),
 }
-PACE_FIELDS = {"burst": "burst", "every": "every_ns", "duty": "duty"}
+PACE_FIELDS = {"burst": "burst", "every": "every_ns", "duty": "duty", "offset": "offset_ns"}
+MPI = "mpi"
+MPI_SAME = "same"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,14 +65,19 @@ class Load:
     values: dict[str, Any]
     where: tuple[int, ...] | str
     pace: Pace
+    mpi: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class LoadCase:
-    """One load of a case: what it does, as a case of its own, and at which pace."""
+    """One load of a case: what it does, as a case of its own, and at which pace.
+
+    `mpi`: the MPI library of the launch of its own that it is; empty: it is a job of the measured launch.
+    """
 
     case: Case
     pace: Pace
+    mpi: str = ""
 
 
 def loads_written(text: str) -> tuple[Load, ...]:
@@ -85,7 +98,7 @@ def _loads(text: str) -> list[Load]:
     values = {name: _one(DIMENSIONS[name], word, text)
               for name, word in zip(("transport", "pattern", "size"), words, strict=False)}  # fmt: skip
     places: list[tuple[int, ...] | str] = [REST]
-    pace = Pace()
+    pace, mpi = Pace(), ""
     for word in words[3:]:
         name, equals, value = word.partition("=")
         if name == "on" and equals:
@@ -95,10 +108,16 @@ def _loads(text: str) -> list[Load]:
             pace = dataclasses.replace(pace, **{PACE_FIELDS[name]: _one(PACE[name], value, text)})
         elif name in SETTINGS and equals:
             values[name] = _one(DIMENSIONS[name], value, text)
+        elif name == MPI and value:
+            if "/" in value:  # a stranger's plan names no program to be started
+                raise UsageError(
+                    f"load '{text}': mpi is a path: expected a name of 'linkgauge list mpi', or {MPI_SAME}"
+                )
+            mpi = value
         else:
-            known = ", ".join(("on", *PACE, *SETTINGS))
+            known = ", ".join(("on", *PACE, MPI, *SETTINGS))
             raise UsageError(f"load '{text}': '{word}' is no setting: expected name=value, of {known}")
-    return [Load(values, where, pace) for where in places]
+    return [Load(values, where, pace, mpi) for where in places]
 
 
 def part_of_rest(word: str) -> tuple[int, int] | None:
@@ -122,11 +141,11 @@ def _devices(value: str, text: str) -> tuple[int, ...]:
     return tuple(int(item) for item in items)
 
 
-def load_text(values: Mapping[str, Any], on: str, pace: Pace) -> str:
+def load_text(values: Mapping[str, Any], on: str, pace: Pace, mpi: str = "") -> str:
     """The text of one load, by its dimensions: transport, pattern, size, and any of SETTINGS."""
     settings = [f"{name}={_value(values[name])}" for name in SETTINGS if name in values]
     begin = f"{values['transport']} {values['pattern']} {quantity.format_size(values['size'])}"
-    return " ".join([begin, f"on={on}", *settings, *_paced(pace)])
+    return " ".join([begin, f"on={on}", *settings, *_how(pace, mpi)])
 
 
 def parts_of(text: str) -> list[str]:
@@ -156,17 +175,19 @@ def _written(load: LoadCase) -> tuple[str, str]:
     case = load.case
     words = [""]
     words += [f"{name}={_value(getattr(case, name))}" for name in SETTINGS if getattr(case, name) != DEFAULTS[name]]
-    words += _paced(load.pace)
+    words += _how(load.pace, load.mpi)
     return f"{case.transport} {case.pattern} {quantity.format_size(case.size)}", " ".join(words)
 
 
-def _paced(pace: Pace) -> list[str]:
+def _how(pace: Pace, mpi: str) -> list[str]:
     words = [f"burst={pace.burst}"] if pace.burst else []
     if pace.every_ns:
         words.append(f"every={quantity.format_exact_duration(pace.every_ns)}")
     if pace.duty != 1:
         words.append(f"duty={pace.duty:g}")
-    return words
+    if pace.offset_ns:
+        words.append(f"offset={quantity.format_exact_duration(pace.offset_ns)}")
+    return words + ([f"{MPI}={mpi}"] if mpi else [])
 
 
 def _value(value: Any) -> str:
@@ -184,17 +205,37 @@ def loads_of(text: str) -> tuple[LoadCase, ...]:
             raise UsageError(f"load '{text}' names no devices: expected on=0,1")
         values = dict(load.values)
         size = values.pop("size")
-        found.append(LoadCase(Case(size=size, size_asked=size, devices=load.where, **values), load.pace))
+        found.append(LoadCase(Case(size=size, size_asked=size, devices=load.where, **values), load.pace, load.mpi))
     return tuple(found)
+
+
+def jobs_of(case: Case) -> list[Case]:
+    """The jobs of a case that are of its own launch: the measured one, then loads."""
+    return [case, *(load.case for load in loads_of(case.beside) if not load.mpi)]
+
+
+def own_launches(case: Case) -> list[tuple[int, LoadCase]]:
+    """The loads of a case that are launches of their own, each with its number, from 1."""
+    return [(number, load) for number, load in enumerate(loads_of(case.beside), 1) if load.mpi]
+
+
+def with_libraries(text: str, name_of: Callable[[str], str]) -> str:
+    """Loads as they were written, with each MPI library that they name under the name that `name_of` gives it."""
+
+    def named(word: str) -> str:
+        name, equals, value = word.partition("=")
+        return f"{MPI}={name_of(value)}" if name == MPI and equals and value != MPI_SAME else word
+
+    return "; ".join(" ".join(named(word) for word in part.split()) for part in parts_of(text))
 
 
 def on_devices(case: Case, ordinal_of: Callable[[int], int]) -> Case:
     """The same case on other devices: every ordinal that it or a load of it names goes through `ordinal_of`."""
-    moved = tuple(LoadCase(one.case.on_devices(ordinal_of), one.pace) for one in loads_of(case.beside))
+    moved = tuple(dataclasses.replace(one, case=one.case.on_devices(ordinal_of)) for one in loads_of(case.beside))
     return dataclasses.replace(case.on_devices(ordinal_of), beside=written(moved))
 
 
 def ranks_per_device(case: Case) -> int:
     """How many ranks each device of the case's launch must have: a load shares no rank with another job."""
-    entries = [*case.devices, *(device for load in loads_of(case.beside) for device in load.case.devices)]
+    entries = [device for job in jobs_of(case) for device in job.devices]
     return max([case.ranks_per_device, *(entries.count(device) for device in set(entries))])

@@ -211,8 +211,8 @@ class Case:
         Says.WHAT, "Equal groups of the ranks that do the same side by side; collectives only.", _WHERE,
         count(1, 1 << 19), later=True))
     beside: str = field(default="", metadata=_of(
-        Says.WHAT, "Loads that go on beside it: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] ..., apart by '; '.", _WHAT,
-        BESIDE, later=True, core=""))
+        Says.WHAT, "Loads that go on beside it: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] [mpi=NAME] ..., apart by "
+        "'; '.", _WHAT, BESIDE, later=True, core=""))
     cpu_cores: str = field(default="", metadata=_of(
         Says.WHAT, "cpu_stream: the cores that move the bytes, 0-3,8; default those of cpu_node.", _WHERE, CORES,
         later=True))

@@ -16,6 +16,7 @@ from typing import Any
 from linkgauge.apps import catalogue
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
+from linkgauge.model.beside import MPI, Load
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.dimension import EACH_SHIFT, OTHERS, WHOLE_NODES
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits, restated_size, why_not_distributed
@@ -412,10 +413,12 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
     return Case(size_asked=size_asked, devices=devices, stop=stop, **fields), reason
 
 
-def _job(values: dict[str, Any], devices: tuple[int, ...], table: CaseTable, machine: PlanMachine) -> tuple[Case, str]:
+def _job(load: Load, devices: tuple[int, ...], table: CaseTable, machine: PlanMachine) -> tuple[Case, str]:
     """The case of a load, and why it cannot be; empty where it can."""
-    pattern = PATTERNS[values["pattern"]]
-    case, reason = _case(values, pattern, devices, machine.device_count)
+    pattern = PATTERNS[load.values["pattern"]]
+    if load.mpi:  # by processes of its own, whatever the measured launch is of
+        machine = dataclasses.replace(machine, absent={k: why for k, why in machine.absent.items() if k != MPI})
+    case, reason = _case(load.values, pattern, devices, machine.device_count)
     fits = "" if pattern.takes(case.group_ranks) else f"{pattern.name} is not of {case.group_ranks} ranks"
     return case, reason or fits or _not_here(case, pattern, table, machine)
 

@@ -10,11 +10,14 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model.beside import (
+    MPI_SAME,
     REST,
     SAME,
     SETTINGS,
+    Load,
     LoadCase,
     Pace,
+    jobs_of,
     loads_of,
     loads_written,
     part_of_rest,
@@ -36,8 +39,8 @@ to be back at their rate. Quick cases end by their interval long before.
 """
 _MOST_TEXTS = 10_000
 _TIMING = ("cadence", "arrival", "skew_ns", "clock", "ranks_per_device")
-MakeJob = Callable[[dict[str, Any], tuple[int, ...]], tuple[Case, str]]
-"""A load's case, of its values on these devices, and why it cannot be; empty where it can."""
+MakeJob = Callable[[Load, tuple[int, ...]], tuple[Case, str]]
+"""A load's case, as it is written on these devices, and why it cannot be; empty where it can."""
 
 
 class AbsentDeviceError(Exception):
@@ -67,9 +70,9 @@ def with_loads(case: Case, machine: PlanMachine, make: MakeJob) -> tuple[Case, s
         alone = ranks in ("1", "1 or 2", "first")
         devices = devices[: {"first": 1, "2": 2}.get(ranks, len(devices))]
         for chosen in [(device,) for device in devices] if alone else [devices]:
-            one, unfit = make(load.values, chosen)
+            one, unfit = make(load, chosen)
             reason = reason or (f"load {number}: {unfit}" if unfit else "")
-            loads.append(LoadCase(one, load.pace))
+            loads.append(LoadCase(one, load.pace, load.mpi))
     # Of places numbered over nodes where any job is on another node than the first.
     per_node = max([case.devices_per_node, *(load.case.devices_per_node for load in loads)])
     stop = dataclasses.replace(case.stop, time_ns=max(case.stop.time_ns, LEAST_TIME_NS))
@@ -107,10 +110,13 @@ def exchanged(case: Case) -> list[tuple[Case, str]]:
     plain = dataclasses.replace(case, beside="")
     lost = [name for name in held_apart("size", "devices", "transport", "pattern", "beside", *SETTINGS, *_TIMING)
             if getattr(plain, name) != DEFAULTS[name]]  # fmt: skip
-    reason = f"a load cannot have {', '.join(lost)} as the case has, with which it would change roles" if lost else ""
+    roles = f"a load cannot have {', '.join(lost)} as the case has, with which it would change roles" if lost else ""
     loads = loads_of(case.beside)
     found = []
     for place, load in enumerate(loads):
+        reason = roles
+        if load.mpi:
+            reason = f"the load is a launch of its own: measure it by --mpi {load.mpi}, with the case as its load"
         others = (*loads[:place], LoadCase(plain, Pace()), *loads[place + 1 :])
         timing = {name: getattr(case, name) for name in ("stop", "warmup", "verify", "devices_per_node")}
         found.append((dataclasses.replace(load.case, beside=written(others), **timing), reason))
@@ -131,13 +137,22 @@ def _devices(where: tuple[int, ...] | str, case: Case, machine: PlanMachine) -> 
 
 def wrong_mode_reason(case: Case, launch: LaunchTable, machine: PlanMachine) -> str:
     """Why a case cannot run in a launch of threads, or in one of processes; empty where it can."""
-    jobs = [case, *(load.case for load in loads_of(case.beside))]
+    jobs = jobs_of(case)
+    others = [load for load in loads_of(case.beside) if load.mpi]
+    if launch.threads and any(load.mpi == MPI_SAME for load in others):
+        return f"threads have no MPI library that a load could be a launch of: name one in place of mpi={MPI_SAME}"
     if launch.threads:
         bound = next((job.transport for job in jobs if TRANSPORTS[job.transport].needs_processes), "")
-        return f"{bound} needs processes, one a rank; leave out --threads" if bound else ""
+        if bound:
+            return f"{bound} needs processes, one a rank; leave out --threads"
     driving = [job for job in jobs if job.pattern != "cpu_stream"]  # which leaves its device alone
     used = [device for job in driving for device in set(job.devices)] if machine.kind != "host" else []
+    apart = [load.case for load in others if load.case.pattern != "cpu_stream"] if machine.kind != "host" else []
+    elsewhere = [device for job in apart for device in set(job.devices)]
+    shared = next((device for device in elsewhere if [*used, *elsewhere].count(device) > 1), None)
+    if shared is not None:
+        return f"device {shared} is of two launches: processes get a GPU in turn; use other devices, or leave out mpi="
     shared = next((device for device in used if used.count(device) > 1), None)
-    if shared is None:
+    if shared is None or launch.threads:
         return ""
     return f"device {shared} is of two jobs: processes get a GPU in turn, threads share it; run it with --threads"

@@ -202,8 +202,7 @@ def _classes(case: Case, table: LaunchTable, dialect: str) -> tuple[Settings, tu
     An environment is of a process: jobs of different classes share neither a process nor a device. What stays in a node
     has none.
     """
-    every = [case, *(load.case for load in beside.loads_of(case.beside))]
-    jobs = [job for job in every if job.service_class or not TRANSPORTS[job.transport].one_sided]
+    jobs = [job for job in beside.jobs_of(case) if job.service_class or not TRANSPORTS[job.transport].one_sided]
     told = [class_settings(job, dialect) for job in jobs]
     reason = next((why for _, why in told if why), "")
     if reason or len({settings for settings, _ in told}) < 2:

@@ -6,7 +6,7 @@ launches. Path and algorithm are ccl's and mpi's; for the other transports they 
 
 from __future__ import annotations
 
-from linkgauge.model.beside import loads_of
+from linkgauge.model.beside import jobs_of
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
@@ -149,7 +149,7 @@ def runtime_settings(case: Case, kind: str, dialect: str) -> Settings:
     for NVSHMEM, also of a load.
     """
     settings = tuple((name, value) for use, name, value in RUNTIMES[kind].managed_env if use == case.managed)
-    if "nvshmem" in (case.transport, *(load.case.transport for load in loads_of(case.beside))):
+    if "nvshmem" in (job.transport for job in jobs_of(case)):
         settings += _NVSHMEM
     on_devices = case.transport == "mpi" and {case.source_memory, case.target_memory} & {"device", "managed"}
     return settings + (mpi_on_devices(kind, dialect) if on_devices else ())

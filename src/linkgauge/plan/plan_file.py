@@ -15,7 +15,7 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
-from linkgauge.model.beside import PACE, PACE_FIELDS, REST, SETTINGS, Pace, load_text, loads_written
+from linkgauge.model.beside import MPI, PACE, PACE_FIELDS, REST, SETTINGS, Pace, load_text, loads_written
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.dimension import Value
 from linkgauge.model.patterns import PATTERNS
@@ -150,7 +150,7 @@ CASE: dict[str, Shape] = {
 }  # fmt: skip
 JOB: dict[str, Shape] = {
     **{name: DIMENSIONS[name].from_toml for name in ("transport", "pattern", "size", *SETTINGS)}, "name": text,
-    "on": _on, **{name: dimension.from_toml for name, dimension in PACE.items()},
+    "on": _on, MPI: one_or_more(_mpi), **{name: dimension.from_toml for name, dimension in PACE.items()},
 }  # fmt: skip
 LAUNCH: dict[str, Shape] = {
     "name": text, "mpi": _mpi, "env": _environment, "bind": _bind, "threads": flag, "peer_access": flag,
@@ -214,7 +214,7 @@ def _job(table: Mapping[str, Any], where: str) -> tuple[str, tuple[str, ...]]:
     for combination in itertools.product(*said.values()):
         values = dict(zip(said, combination, strict=True))
         pace = Pace(**{PACE_FIELDS[key]: values.pop(key) for key in PACE if key in values})
-        loads.append(load_text(values, on, pace))
+        loads.append(load_text(values, on, pace, values.pop(MPI, "")))
     for one in loads:
         try:
             loads_written(one)

@@ -34,7 +34,7 @@ MAX_STACK_CHARACTERS = 16_000
 _STACK_WAIT_S = 1.0
 _PYSPY_TIMEOUT_S = 10
 
-_ENDS_OTHERS = (signal.SIGKILL, signal.SIGTERM)  # by which launchers end the ranks beside one that has ended
+ENDS_OTHERS = (signal.SIGKILL, signal.SIGTERM)  # by which launchers end the ranks beside one that has ended
 _NUMBERS = {signal.strsignal(one): int(one) for one in signal.Signals}
 
 # A line that says what is wrong: launchers frame it with rules, and others print all of their help after it.
@@ -190,7 +190,7 @@ def how_it_ended(return_code: int, output: list[str], stacks: str) -> dict[str, 
     named = [name for pattern in by_name for name in re.findall(pattern, text, flags=re.MULTILINE)]
     numbers += [number for name in named if (number := _NUMBERS.get(name)) is not None]
     if numbers:
-        number = next((one for one in numbers if one not in _ENDS_OTHERS), numbers[0])
+        number = next((one for one in numbers if one not in ENDS_OTHERS), numbers[0])
         return found | {"signal": number, "signal_name": signal_name(number), "by": "launcher"}
     match = re.search(r"Fatal Python error: (.+)", stacks)
     number = _NUMBERS.get(match[1].strip()) if match else None
@@ -230,7 +230,7 @@ def told_rank(output: list[str], ranks: Sequence[Mapping[str, Any]]) -> int | No
         for this, after in itertools.zip_longest(starts, starts[1:]):
             words = text[this.start() : after.start() if after else None]
             signals = (re.search(pattern, words) for pattern in one.signal_patterns)
-            told.append((int(this[1]), any(int(match[1]) in _ENDS_OTHERS for match in signals if match)))
+            told.append((int(this[1]), any(int(match[1]) in ENDS_OTHERS for match in signals if match)))
     pid = told[0][0] if len(told) == 1 else next((one for one, ended in told if not ended), 0)
     return next((int(rank["rank"]) for rank in ranks if pid and rank["pid"] == pid), None)
 

@@ -52,6 +52,17 @@ class LaunchEnd:
     evidence: dict[str, Any] = dataclasses.field(default_factory=dict)
     cannot_record: str = ""  # the journal could not be written: why
 
+    @property
+    def start_problem(self) -> str:
+        """Why it could not be run, with its last words."""
+        said = self.last_words
+        return (self.reason or "no case was begun") + (f"; its last words: {said}" if said else "")
+
+    @property
+    def last_words(self) -> str:
+        """Empty where a rank could say why, which is the reason then: what is printed after it is of others' end."""
+        return "" if self.evidence.get("notes") else evidence.last_words(self.evidence.get("output") or [])
+
 
 class Launch:
     """A launch that is being run. `run` does it all; `stop` and `abort` may be called from a signal handler."""
@@ -65,8 +76,12 @@ class Launch:
         prepared: Prepared,
         folders: PrivateFolders,
         own: LaunchFolders,
+        waits: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Prepare a launch of `spec`, whose paths lie in `own`, one of `folders`. EnvironmentLackingError if full."""
+        """Prepare a launch of `spec`, whose paths lie in `own`, one of `folders`. EnvironmentLackingError if full.
+
+        `waits` as LaunchWatch takes it.
+        """
         self._spec = spec
         self._mpi = mpi
         self._env = dict(env)
@@ -74,6 +89,7 @@ class Launch:
         self._prepared = prepared
         self._folders = folders
         self._own = own
+        self._waits = waits
         self._evidence = Path(spec.evidence)
         self._output = own.temporary / "output.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -110,6 +126,7 @@ class Launch:
             self._prepared.machine,
             hung_after_s=self._prepared.hung_after_s,
             devices=self._spec.devices,
+            waits=self._waits,
         )
         try:
             self._start()

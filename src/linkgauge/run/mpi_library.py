@@ -346,7 +346,7 @@ def resolve(asked: str) -> MpiInstallation:
         which = shutil.which(asked)
         if which is not None:
             return _usable(asked, _of_launcher(Path(which)))
-        return _by_name(asked)
+        return by_name(asked)
     if path.is_dir():
         return _usable(asked, _of_prefix(path))
     if not path.exists():
@@ -362,7 +362,8 @@ def resolve(asked: str) -> MpiInstallation:
     return _usable(asked, installation(path.absolute(), launcher, kind, "--mpi"))
 
 
-def _by_name(name: str) -> MpiInstallation:
+def by_name(name: str) -> MpiInstallation:
+    """The installation of a name of `linkgauge list mpi`, a vendor or a source. UsageError where there is none."""
     found = find_all()
     for one in found:
         if name in (one.name, one.vendor, one.source):

@@ -96,13 +96,10 @@ class NodeBeats:
         self._token = secrets.token_hex(_TOKEN // 2)
         _make_room(len(self._unseen))
         with contextlib.suppress(OSError):
-            dual = socket.has_dualstack_ipv6()
-            self._server = socket.create_server(
-                ("", 0), family=socket.AF_INET6 if dual else socket.AF_INET, backlog=_BACKLOG, dualstack_ipv6=dual
-            )
+            self._server = new_server()
             self._server.setblocking(False)
             port = int(self._server.getsockname()[1])
-            told = {"addresses": _addresses(hosts), "port": port, "token": self._token}
+            told = {"addresses": addresses_for(hosts), "port": port, "token": self._token}
             self._place.write_text(json.dumps(told) + "\n")  # the line's end says that it is whole
 
     @property
@@ -191,7 +188,14 @@ def _make_room(connections: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
-def _addresses(hosts: Iterable[str]) -> list[str]:
+def new_server(address: str = "") -> socket.socket:
+    """A socket that listens at a port of the kernel's choice, at one of this machine's addresses or at all of them."""
+    dual = not address and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    return socket.create_server((address, 0), family=family, backlog=_BACKLOG, dualstack_ipv6=dual)
+
+
+def addresses_for(hosts: Iterable[str]) -> list[str]:
     """This machine's addresses, those first from which the hosts are reached; loopback only where there is no other."""
     found: list[str] = []
     for host in itertools.islice(dict.fromkeys(hosts), _ASKED_HOSTS):
@@ -234,7 +238,7 @@ class BeatReporter(threading.Thread):
         return text if text.endswith("\n") else ""
 
     def _report(self, told: dict[str, object]) -> None:
-        with self._connected([str(one) for one in list(told["addresses"])], int(str(told["port"]))) as link:  # type: ignore[call-overload]
+        with connected([str(one) for one in list(told["addresses"])], int(str(told["port"]))) as link:  # type: ignore[call-overload]
             link.settimeout(_CONNECT_S)
             link.sendall(_HELLO.pack(str(told["token"]).encode(), len(self._ranks)))
             while True:
@@ -248,8 +252,10 @@ class BeatReporter(threading.Thread):
                     if _STOP in answer:
                         self._heartbeat.request_stop()
 
-    def _connected(self, addresses: Sequence[str], port: int) -> socket.socket:
-        for address in addresses:
-            with contextlib.suppress(OSError):
-                return socket.create_connection((address, port), timeout=_CONNECT_S)
-        raise ConnectionRefusedError(f"no connection to port {port} of {', '.join(addresses)}")
+
+def connected(addresses: Sequence[str], port: int) -> socket.socket:
+    """A connection to the first of the parent's addresses that answers; ConnectionRefusedError where none does."""
+    for address in addresses:
+        with contextlib.suppress(OSError):
+            return socket.create_connection((address, port), timeout=_CONNECT_S)
+    raise ConnectionRefusedError(f"no connection to port {port} of {', '.join(addresses)}")

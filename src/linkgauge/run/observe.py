@@ -308,18 +308,31 @@ def overlap_rows(place: int, times: Mapping[str, int]) -> list[Row]:
 class Observer:
     """The observations of one rank: rows as docs/run-folder.md has them, without the identity."""
 
-    def __init__(self, reader: Reader | None, nics: NicReader | None = None) -> None:
-        """Observe through `reader`, and the node's network cards through `nics`; nothing where they are None."""
+    def __init__(
+        self,
+        reader: Reader | None,
+        nics: NicReader | None = None,
+        node: tuple[str, Callable[[], list[Value]]] | None = None,
+    ) -> None:
+        """Observe through `reader`, the node's network cards through `nics`, and as subject what `node` reads of it.
+
+        Nothing where they are None.
+        """
         self._reader = reader
         self._nics = nics
+        self._node = node
         self._rows: list[Row] = []
 
-    def look(self, moment: str, place: int, *, nics: bool = False, priorities: bool = False) -> None:
+    def look(
+        self, moment: str, place: int, *, nics: bool = False, priorities: bool = False, node: bool = False
+    ) -> None:
         """Read the device. `moment`: before or after; `place`: the rank's in the case, below 0 where it has none.
 
         `nics`: the node's network cards too, last before the case and first after it, with their `priorities`.
+        `node`: what is read of the node.
         """
         looks = [(self._reader.subject, self._reader.read)] if self._reader is not None and place >= 0 else []
+        looks += [self._node] if node and self._node is not None else []
         if nics and self._nics is not None:
             looks += [
                 (subject, functools.partial(list, values)) for subject, values in self._nics.read(priorities=priorities)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.model.beside import MPI_SAME, own_launches, with_libraries
 from linkgauge.model.case import Case
+from linkgauge.model.dimension import Value
 from linkgauge.plan.curves import FULL, Curves, curve_id
 from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, plan_run
@@ -18,7 +20,7 @@ from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import LaunchTable, Plan
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.fallback import THREADS, end_of
-from linkgauge.run.mpi_library import MpiInstallation, default_installation, find_all, resolve
+from linkgauge.run.mpi_library import MpiInstallation, by_name, default_installation, find_all, resolve
 from linkgauge.run.nodes import Nodes, least
 from linkgauge.run.prepared import Pending, Prepared
 from linkgauge.run.runner import FAILED
@@ -65,7 +67,34 @@ def named_mpis(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan, dict
             one = resolve(table.mpi)
         known[one.name] = one
         tables.append(dataclasses.replace(table, mpi=one.name, mpi_asked=asked))
-    return dataclasses.replace(plan, launches=tuple(tables)), known
+    return _with_loads_libraries(dataclasses.replace(plan, launches=tuple(tables)), known), known
+
+
+def _with_loads_libraries(plan: Plan, known: dict[str, MpiInstallation]) -> Plan:
+    """The plan with the libraries of loads that are launches of their own named; `known` gets those."""
+
+    def name_of(word: str) -> str:
+        one = known.get(word)
+        if one is None:
+            one = by_name(word)
+            known.setdefault(one.name, one)
+        return one.name
+
+    def named(texts: Iterable[Value]) -> tuple[Value, ...]:
+        return tuple(with_libraries(str(text), name_of) for text in texts)
+
+    jobs = {name: tuple(map(str, named(texts))) for name, texts in plan.jobs.items()}
+    cases = tuple(
+        dataclasses.replace(table, values={**table.values, "beside": named(table.values["beside"])})
+        if "beside" in table.values
+        else table
+        for table in plan.cases
+    )
+    return dataclasses.replace(plan, jobs=jobs, cases=cases)
+
+
+def _libraries_of_loads(cases: Iterable[Case]) -> set[str]:
+    return {load.mpi for case in cases for _, load in own_launches(case)} - {MPI_SAME}
 
 
 def _mpis_or_threads(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan, dict[str, MpiInstallation], str]:
@@ -173,6 +202,7 @@ def prepare_from(
     plan, mpis, without = _mpis_or_threads(plan, given)
     plan = _on_nodes_that_answer(plan, mpis, nodes)
     machine = machine_of(plan.launches, devices, mpis, nodes, without)
+    mpis |= {name: by_name(name) for name in _libraries_of_loads(chosen.values()) if name not in mpis}
     planned = []
     for case in chosen.values():
         if case.devices_per_node not in (0, devices.count):
@@ -283,7 +313,7 @@ def resumed_mpis(
         name if launch.settings.mpi_asked else end_of(taken, name)
         for launch in launches
         if not launch.settings.threads and (name := launch.settings.mpi)
-    } - {THREADS}
+    } - {THREADS} | _libraries_of_loads(case for launch in launches for case in (*launch.cases, *launch.later))
     if needed - set(known):
         for one in find_all():
             known.setdefault(one.name, one)

@@ -17,6 +17,7 @@ import re
 import shutil
 import stat
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -48,6 +49,7 @@ class PrivateFolders:
     def __init__(self, bases: list[Path] | None = None) -> None:
         """Make the parent's folders in the temporary folder and in shared memory (or in `bases`)."""
         self._roots = [_make_root(base) for base in (bases or default_bases())]
+        self._noting = threading.Lock()  # of launches beside each other
 
     @property
     def temporary(self) -> Path:
@@ -64,11 +66,12 @@ class PrivateFolders:
 
     def note_segments(self, paths: list[Path]) -> None:
         """Store which files outside of these folders the launch's ranks have mapped, for a later clean-up."""
-        known = _read_segments(self._roots[0])
-        new = sorted({*known, *(str(path) for path in paths)})
-        if new != known:
-            with contextlib.suppress(OSError):
-                (self._roots[0] / _SEGMENTS).write_text(json.dumps(new))
+        with self._noting:
+            known = _read_segments(self._roots[0])
+            new = sorted({*known, *(str(path) for path in paths)})
+            if new != known:
+                with contextlib.suppress(OSError):
+                    (self._roots[0] / _SEGMENTS).write_text(json.dumps(new))
 
     def remove_launch(self, folders: LaunchFolders) -> None:
         """Remove a launch's folders, and the segments noted that no process maps any more."""

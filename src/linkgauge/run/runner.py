@@ -7,6 +7,7 @@ says nothing of its transports: its cases fail, and later launches are as if it 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 import time
@@ -16,18 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge import interrupts
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.model.beside import LoadCase, own_launches
 from linkgauge.model.case import Case
 from linkgauge.plan.curves import Curves
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, case_s
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
-from linkgauge.run import evidence
 from linkgauge.run.binding import cores_by_rank
 from linkgauge.run.fallback import Fallback, info_after
 from linkgauge.run.info import now, settings_of
 from linkgauge.run.launch import Launch, LaunchEnd
 from linkgauge.run.launchers import job_is_over, launcher_for
 from linkgauge.run.library_choice import Choices, log_environment
+from linkgauge.run.load_launches import LoadLaunches, settings_of_load, told_as_the_loads, with_loads_ends
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.nodes import Node, Nodes, cores_there
 from linkgauge.run.outcome import point_of
@@ -223,7 +225,7 @@ class Runner:
                 if self._stopping() or self._without_its_job():
                     self._reporter.note(f"the ranks of launch {one.number} had not met when the run was ended")
                     return
-                self.last_start_problem = _start_problem(end)
+                self.last_start_problem = end.start_problem
                 if self._find_lost(one):
                     self._leave_out_gone()
                     self._relaunch(one)
@@ -285,7 +287,7 @@ class Runner:
 
     def _go_on(self, one: Pending, end: LaunchEnd) -> bool:
         """Have a launch that could not start go on with the next library found, or in threads; whether there is one."""
-        why = _last_words(end) or _start_problem(end)
+        why = end.last_words or end.start_problem
         found = self._fallback.go_on(
             one.planned.settings, why, lambda mpi: one.move(mpi, self._machine, self._fallback.why_threads)
         )
@@ -340,14 +342,49 @@ class Runner:
         if self._prepared.variables_read:
             env = {**env, **log_environment(folders.temporary, "ENV")}
         one.launched = True
-        end = self._follow(
-            Launch(spec, mpi, env, one.planned.settings, self._prepared, self._folders, folders),
-            lambda record: self._on_record(one, record),
-        )
+        with contextlib.ExitStack() as stack:
+            loads = self._load_launches(one)
+            if loads is not None:
+                stack.callback(loads.close)
+                spec = dataclasses.replace(spec, lines=loads.lines.place)
+            waits = (lambda: False) if loads is None else loads.waits
+            end = self._follow(
+                Launch(spec, mpi, env, one.planned.settings, self._prepared, self._folders, folders, waits),
+                lambda record: self._on_record(one, record, loads),
+            )
         if end.started:
             self.launches_started += 1
         self._folder.compact()
         return end
+
+    def _load_launches(self, one: Pending) -> LoadLaunches | None:
+        """What starts the loads of a launch's cases that are launches of their own; None where there are none."""
+        loads = [load for entry in one.entries.values() for _, load in own_launches(entry.case)]
+        if not loads:
+            return None
+        for load in loads:  # nodes are looked at now, not while the case waits
+            settings, _ = settings_of_load(one.planned.settings, load, self._fallback.mpis, self._machine)
+            self._nodes_of(Pending.of(dataclasses.replace(one.planned, settings=settings), [], 0))
+
+        def make(
+            number: int, load: LoadCase, told: dict[str, Any], lines: dict[str, Any], waits: Callable[[], bool]
+        ) -> tuple[Launch, Path]:
+            settings, reason = settings_of_load(one.planned.settings, load, self._fallback.mpis, self._machine)
+            if reason:
+                raise EnvironmentLackingError(reason)
+            planned = dataclasses.replace(one.planned, settings=settings)
+            pending = Pending.of(planned, [CaseEntry(load.case, 0, 0)], self._next_number)
+            self._next_number += 1
+            spec, mpi, env, folders = self._prepare(pending, of_run=False)
+            journal = Path(spec.journal).with_name(f"load-{pending.number:05d}.lgj")
+            spec = dataclasses.replace(spec, journal=str(journal), load=told, lines=lines, failures={}, end_by=None)
+            return Launch(spec, mpi, env, settings, self._prepared, self._folders, folders, waits), journal
+
+        try:
+            hosts = one.planned.settings.hosts or [node.host for node in self._nodes_of(one)]
+            return LoadLaunches(hosts, self._machine, make)
+        except OSError as error:
+            raise EnvironmentLackingError(f"no port for the loads' launches to be told by: {error.strerror}") from None
 
     def _follow(self, launch: Launch, on_record: Callable[[Record], None]) -> LaunchEnd:
         self._launch = launch
@@ -383,7 +420,7 @@ class Runner:
                 end = self._follow(launch, answer)
             finally:
                 journal.unlink(missing_ok=True)
-            problem = f"; it ended early: {_start_problem(end)}" if end.status or not end.started else ""
+            problem = f"; it ended early: {end.start_problem}" if end.status or not end.started else ""
             self._reporter.note(f"what NCCL chose is known of {told} measured cases{problem}")
 
     def _nodes_of(self, one: Pending) -> tuple[Node, ...]:
@@ -397,7 +434,10 @@ class Runner:
                     raise
                 self._leave_out_gone()
 
-    def _prepare(self, one: Pending) -> tuple[WorkerSpec, MpiInstallation | None, dict[str, str], Any]:
+    def _prepare(
+        self, one: Pending, *, of_run: bool = True
+    ) -> tuple[WorkerSpec, MpiInstallation | None, dict[str, str], Any]:
+        """What a launch is started with; `of_run`: its nodes are the run's."""
         nodes = self._nodes_of(one)
         settings = one.planned.settings
         folders = self._folders.launch(one.number)
@@ -405,7 +445,8 @@ class Runner:
         build = mpi.build if mpi is not None else ""
         if nodes:
             cores = cores_there(nodes, settings.bind, settings.devices, self._devices.ordinals)
-            if not self._nodes.gone or "nodes" not in self._folder.info:  # else those of the whole run are there
+            whole = not self._nodes.gone or "nodes" not in self._folder.info  # else those of the whole run are there
+            if of_run and whole:
                 switches = self._nodes.switches(nodes)
                 known = {} if switches is None else {"switches": switches.plain()}
                 self._folder.update_info({"nodes": [node.plain() for node in nodes], **known})
@@ -445,6 +486,7 @@ class Runner:
             fault=self._prepared.fault,
             end_by=None if limit is None else time.time() + self._turn_ends - time.monotonic(),
             estimates_s=() if limit is None else tuple(case_s(entry.case, self._machine) for entry in entries),
+            core_use=self._prepared.every_s > 0,
             curves=self._curves_of(one).to_plain(),
             job_env=tuple((devices, dict(env)) for devices, env in settings.job_env),
         )
@@ -482,7 +524,7 @@ class Runner:
         else:
             self._launch.stop()
 
-    def _on_record(self, one: Pending, record: Record) -> None:
+    def _on_record(self, one: Pending, record: Record, loads: LoadLaunches | None = None) -> None:
         if record.kind == "launch":
             self.clocks[str(one.number)] = record.header.get("clock", {})
             self._on_start(one)
@@ -490,6 +532,8 @@ class Runner:
             entry = entry_of(one.entries, record.header)
             if entry is not None:
                 self._reporter.begin(entry.case)
+                if loads is not None:
+                    loads.begin(entry.case)
         elif record.kind == "left_out":
             self._on_left_out(one, record.header)
         elif record.kind == "case":
@@ -498,16 +542,17 @@ class Runner:
                 return
             header = record.header
             self._measured.setdefault(one.planned.settings, set()).add(entry.key[0])
-            point = point_of(entry.case, record.columns) if header["status"] == "ok" else None
+            status, reason, evidence = with_loads_ends(
+                header["status"], header.get("reason", ""), header.get("evidence", {}),
+                [] if loads is None else loads.ended(),
+            )  # fmt: skip
+            point = point_of(entry.case, record.columns) if status == "ok" else None
             goodput = None if point is None else point.goodput
-            evidence = header.get("evidence", {})
             if entry.step is not None:
                 self._curves_of(one).learn(entry.case.size_asked, evidence)
             if self._prepared.library_choices:
                 self._choices.note(one.planned, entry.case, {"reason": "", "evidence": {}, **header})
-            self._status(
-                entry, one.number, one.planned.repeat, header["status"], header.get("reason", ""), evidence, goodput
-            )
+            self._status(entry, one.number, one.planned.repeat, status, reason, evidence, goodput)
 
     def _curves_of(self, one: Pending) -> Curves:
         return self._curves.setdefault(one.planned.settings, Curves())
@@ -527,11 +572,12 @@ class Runner:
             return
         if one.entries.pop(end.blamed.key, None) is not None:
             evidence = {**end.evidence, **({} if end.blamed.step is None else end.blamed.step.evidence(None))}
-            self._status(end.blamed, one.number, one.planned.repeat, end.status, end.reason, evidence)
+            status, reason = told_as_the_loads(end, end.blamed.case, one.planned.settings.devices)
+            self._status(end.blamed, one.number, one.planned.repeat, status, reason, evidence)
 
     def _fail_all(self, one: Pending, end: LaunchEnd) -> None:
         """Nothing more can be had of this launch: each case left fails with the reason."""
-        reason = f"its launch could not be run: {_start_problem(end)}"
+        reason = f"its launch could not be run: {end.start_problem}"
         one.give_back()
         for entry in one.entries.values():
             self._status(entry, one.number, one.planned.repeat, "failed", reason, end.evidence, of_launch=True)
@@ -586,13 +632,3 @@ class Runner:
             self._reporter.state.failed += 1
         else:
             self._reporter.case(entry.case, status, reason, goodput)
-
-
-def _start_problem(end: LaunchEnd) -> str:
-    said = _last_words(end)
-    return (end.reason or "no case was begun") + (f"; its last words: {said}" if said else "")
-
-
-def _last_words(end: LaunchEnd) -> str:
-    """Empty where a rank could say why, which is the reason then: what is printed after it is of the others' end."""
-    return "" if end.evidence.get("notes") else evidence.last_words(end.evidence.get("output") or [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import dataclasses
 import hashlib
 import importlib
 import importlib.util
@@ -22,6 +23,7 @@ from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.run.gathering import Link, MpiLink, Ranks
+from linkgauge.run.load_lines import Lines
 from linkgauge.run.observe import clock_rows, load_rows, overlap_rows, step_rows
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.spec import WorkerSpec, core_case, job_ranks, rank_list
@@ -111,8 +113,10 @@ class CoreSession:
         core = self._core
         self._case_key = case.case_key
         fields = core_case(case, self._spec.devices, self._spec.seed, self.rank)
+        lines = Lines(self._spec, case, self.rank)
         try:
-            result = self._session.measure(fields)
+            result = self._session.measure({**fields, **lines.fields()})
+            return RankOutcome(self.rank, "idle") if result is None else self._outcome(case, result, lines)
         except core.Unsupported as error:
             return RankOutcome(self.rank, "skipped", str(error))
         except core.PeerError as error:
@@ -127,22 +131,35 @@ class CoreSession:
             return RankOutcome(self.rank, "failed", str(error), fatal=True)
         except RuntimeError as error:
             return RankOutcome(self.rank, "failed", str(error), fatal=True)
-        if result is None:
-            return RankOutcome(self.rank, "idle")
-        return self._outcome(case, result) if result["load"] is None else self._load_outcome(case, result["load"])
+        finally:
+            lines.close()
 
-    def _load_outcome(self, case: Case, load: dict[str, Any]) -> RankOutcome:
-        """What became of a load on one of its ranks; the first of them tells how it went on."""
-        number = load["number"]
+    def _outcome(self, case: Case, result: dict[str, Any], lines: Lines) -> RankOutcome:
+        if result["load"] is None:
+            outcome = self._measured_outcome(case, result)
+            outcome.observations += lines.told()
+            return outcome
+        load = result["load"]
+        if self._spec.load:
+            outcome = self._load_outcome({**load, "number": self._spec.load["number"]}, self._spec.load["words"], case)
+            if not load["failure"]:
+                lines.tell(outcome.observations)
+            return dataclasses.replace(outcome, observations=[])
+        here = [number for number, one in enumerate(loads_of(case.beside), 1) if not one.mpi]
+        number = here[load["number"] - 1]
+        words = written(loads_of(case.beside)[number - 1 : number])
+        return self._load_outcome({**load, "number": number}, words, case, number)
+
+    def _load_outcome(self, load: dict[str, Any], words: str, case: Case, job: int = 0) -> RankOutcome:
+        """What became of a load on one of its ranks; the first of them tells how it went on. `job`: of `case`."""
         reason = load["failure"] or ("" if load["verify"]["ok"] else _wrong_bytes(load["verify"]))
         if reason:
-            words = written(loads_of(case.beside)[number - 1 : number])
-            told = f"load {number} ({words}): {reason}"
+            told = f"load {load['number']} ({words}): {reason}"
             return RankOutcome(self.rank, "disturbed", told, fatal=bool(load["failure"]))
-        first = self.rank == job_ranks(case, self._spec.devices)[number][0]
+        first = self.rank == job_ranks(case, self._spec.devices)[job][0]
         return RankOutcome(self.rank, "idle", observations=load_rows(load) if first else [])
 
-    def _outcome(self, case: Case, result: dict[str, Any]) -> RankOutcome:
+    def _measured_outcome(self, case: Case, result: dict[str, Any]) -> RankOutcome:
         samples = dict(result["samples"])
         place = rank_list(case, self._spec.devices).index(self.rank)
         samples["rank"] = np.full(len(samples["ns"]), place, dtype=np.int32)

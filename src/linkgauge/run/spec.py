@@ -92,6 +92,9 @@ class WorkerSpec:
     curves: dict[str, Any] = dataclasses.field(default_factory=dict)  # Curves.to_plain: what is known of them
     # Variables that ranks set before they load MPI, by the devices that they drive, as `devices` has them.
     job_env: tuple[tuple[tuple[int, ...], dict[str, str]], ...] = ()
+    core_use: bool = False  # what the nodes' cores did beside each case is observed
+    lines: dict[str, Any] = dataclasses.field(default_factory=dict)  # of run/load_lines.py, to loads' launches
+    load: dict[str, Any] = dataclasses.field(default_factory=dict)  # what of another launch's case this launch is
 
     def device_of(self, rank: int) -> int:
         """The device that a rank drives, on its own node: an index of `ordinals`."""
@@ -138,7 +141,7 @@ def rank_list(case: Case, rank_devices: tuple[int, ...]) -> list[int]:
 def job_ranks(case: Case, rank_devices: tuple[int, ...]) -> list[list[int]]:
     """The launch's rank that plays each place of the measured job, then of each load.
 
-    The k-th entry of a device, in all of them, goes to its k-th rank.
+    The k-th entry of a device, in all of them, goes to its k-th rank. A load that is another launch has none here.
     """
     ranks_of = _ranks_of_devices(rank_devices)
     used: dict[int, int] = {}
@@ -148,8 +151,8 @@ def job_ranks(case: Case, rank_devices: tuple[int, ...]) -> list[list[int]]:
         used[device] = place + 1
         return ranks_of[device][place]
 
-    jobs = (case.devices, *(load.case.devices for load in loads_of(case.beside)))
-    return [[taken(device) for device in devices] for devices in jobs]
+    loads = (() if load.mpi else load.case.devices for load in loads_of(case.beside))
+    return [[taken(device) for device in devices] for devices in (case.devices, *loads)]
 
 
 @functools.lru_cache(maxsize=1)  # a launch has one
@@ -171,6 +174,7 @@ def core_case(case: Case, rank_devices: tuple[int, ...], seed: int, rank: int = 
     loads = [
         {"case": _core_job(load.case, ranks, seed, case.on_its_node), "pace": dataclasses.asdict(load.pace)}
         for load, ranks in zip(loads_of(case.beside), others, strict=True)
+        if not load.mpi
     ]
     made = {**_core_job(case, measured, seed, case.on_its_node), **({"loads": loads} if loads else {})}
     if PATTERNS[case.pattern].scripted and rank in measured:

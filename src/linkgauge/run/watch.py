@@ -71,20 +71,25 @@ class LaunchWatch:
         *,
         hung_after_s: float = HUNG_AFTER_S,
         devices: tuple[int, ...] = (),
+        waits: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch a launch that starts now. `entries` by their keys, `devices` of each rank."""
+        """Watch a launch that starts now. `entries` by their keys, `devices` of each rank.
+
+        `waits`: whether the case in hand waits for another launch, whose own watch says for how long.
+        """
         self._journal = journal
         self._heartbeat = heartbeat
         self._entries = entries
         self._machine = machine
         self._hung_after_s = hung_after_s
         self._devices = devices
+        self._waits = waits
         self._clock = clock
         self._offset = 0
         self._size = -1
         self._beats = b""
-        self._moved_at = self._began_at = clock()
+        self._moved_at = self._began_at = self._looked_at = clock()
         self._longest_gap_s = 0.0
         self._looked_at = clock()
         self.compiled_s = 0.0  # spent making kernels, of this launch
@@ -140,6 +145,10 @@ class LaunchWatch:
         if beats != self._beats:
             self._longest_gap_s = max(self._longest_gap_s, now - self._moved_at) if self._beats else 0.0
             self._beats, self._moved_at = beats, now
+        if self.in_hand is not None and self._waits():
+            self._moved_at = now
+            self._began_at += now - max(self._looked_at, self._began_at)
+        self._looked_at = now
         quiet = now - self._moved_at
         if self.launch_record is None:
             if now - self._began_at > _START_PATIENCE_S:

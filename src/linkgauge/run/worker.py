@@ -26,13 +26,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.model.beside import own_launches
 from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import LeftOut, Point
-from linkgauge.run import evidence, nccl_log
+from linkgauge.run import core_use, evidence, nccl_log
 from linkgauge.run import heartbeat as beat
 from linkgauge.run.binding import with_own_core
 from linkgauge.run.case_record import Rest, record_case, send_outcome, send_rest
+from linkgauge.run.core_use import CoreUse
 from linkgauge.run.evidence import NoteKind
 from linkgauge.run.gathering import gathered
 from linkgauge.run.heartbeat import HeartbeatFile
@@ -124,9 +126,10 @@ def is_oversubscribed(spec: WorkerSpec, case: Case) -> bool:
     """Whether a node's ranks, and on host devices the threads of their streams, are more than the cores there."""
     threads = 2 if spec.runtime == "host" and not TRANSPORTS[case.transport].own_way else 1
     ranks = [rank for job in job_ranks(case, spec.devices) for rank in job]
+    others = 0 if spec.node_of else sum(load.case.ranks for _, load in own_launches(case))
     for node, cores in enumerate(spec.node_cores or (spec.available_cores,)):
         here = [rank for rank in ranks if not spec.node_of or spec.node_of[rank] == node]
-        if len(here) * threads > cores:
+        if (len(here) + others) * threads > cores:
             return True
         bound = [] if spec.cores is None else [spec.cores[rank] for rank in here] * threads
         if with_own_core(bound) < len(bound):
@@ -216,13 +219,15 @@ def _measure(
     place = ranks.index(rank) if rank in ranks else -1
     tells = tells_of_nics(spec.node_of, ranks, rank)
     classes = bool(entry.case.service_class)
-    observer.look("before", place, nics=tells, priorities=classes)
+    # Of a case's ranks on each node the first one looks at the node.
+    node = tells or (place == 0 and len(set(spec.node_of)) < 2)
+    observer.look("before", place, nics=tells, priorities=classes, node=node)
     # Rank 0 of a communicator is the one whose NCCL tells.
     asks = log is not None and place == 0 and entry.case.transport == "ccl"
     if log is not None and asks:
         log.begin()
     outcome = session.measure(entry.case)
-    observer.look("after", place, nics=tells, priorities=classes)
+    observer.look("after", place, nics=tells, priorities=classes, node=node)
     if log is not None and asks:
         observer.note("after", place, nccl_log.SUBJECT, functools.partial(log.choices, entry.case.pattern))
     outcome.observations += observer.taken()
@@ -268,7 +273,12 @@ def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder
     first = min(other for other, _, there in beside if there == place)
     if reader is not None:
         reader.own(pid for _, pid, there in beside if there[0] == mine["host"])
-    return Observer(reader if first == rank else None, NicCounters() if len(set(spec.node_of)) > 1 else None)
+    cores = CoreUse(pid for _, pid, there in beside if there[0] == mine["host"]) if spec.core_use else None
+    return Observer(
+        reader if first == rank else None,
+        NicCounters() if len(set(spec.node_of)) > 1 else None,
+        None if cores is None else (core_use.SUBJECT, cores.read),
+    )
 
 
 def _note(spec: WorkerSpec, rank: int, reason: str, kind: NoteKind) -> None:

@@ -1,16 +1,18 @@
 """How the times of cases go over many rounds of the same launch: what `linkgauge watch` and `--repeat` measure.
 
 A round is a repeat: each has the same cases, and of each case here counts its median. Rounds that are slow are told
-apart by who was: the node, a device, or single cases.
+apart by who was: the node, a device, or single cases; and by what else had the nodes' cores then, where a watch saw it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from linkgauge.stats import series
 from linkgauge.stats.attempts import counted
@@ -24,6 +26,7 @@ LEAST_ROUNDS = 6
 """Fewer say nothing of time: a median of rounds has no interval yet."""
 _FAR = 5.0  # robust deviations of a case's rounds
 _LEAST_SHARE = 0.05  # of time added, for a case to be slow in a round
+_LEAST_CORES = 0.05  # share of a node's cores, beyond what others have in most rounds
 _MOST_OF_THEM = 0.75  # of the cases of a round, for the node to be slow
 
 
@@ -67,13 +70,25 @@ class OverRounds:
 
 @dataclasses.dataclass(frozen=True)
 class SlowRound:
-    """A round in which cases were slow: whose that is (`node`, `device 3`, or empty: of these cases), and how much."""
+    """A round in which cases were slow: whose that is (`node`, `device 3`, or empty: of these cases), and how much.
+
+    `beside`: what else had more of the nodes' cores than in other rounds; empty where nothing is known to have had.
+    """
 
     repeat: int
     began_ns: float
     who: str
     factor: float
     cases: tuple[str, ...]
+    beside: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class CoreShares:
+    """Of the time of a node's cores beside a round's cases: what other programs had, and what a hypervisor took."""
+
+    others: float
+    stolen: float
 
 
 def over_rounds(run: Run) -> list[OverRounds]:
@@ -107,8 +122,32 @@ def _trend(times: Floats, moments: Floats) -> tuple[float, float, float]:
     return slope, low, high
 
 
-def slow_rounds(cases: Sequence[OverRounds]) -> list[SlowRound]:
-    """Return the rounds in which cases stood out, in order of time, each told of the least that explains it."""
+def core_shares(run: Run) -> dict[int, CoreShares]:
+    """Return by repeat what the nodes' cores did beside the cases, where that was observed (run/core_use.py).
+
+    Of several nodes that with the largest share of others.
+    """
+    rows = run.observations
+    rows = rows.filter(pc.equal(rows["subject"], "cores"))
+    sums: dict[tuple[int, int], Counter[str]] = {}
+    for row in rows.select(["repeat", "rank", "moment", "name", "value"]).to_pylist():
+        of_node = sums.setdefault((row["repeat"], row["rank"]), Counter())
+        of_node[row["name"]] += row["value"] if row["moment"] == "after" else -row["value"]
+    found: dict[int, CoreShares] = {}
+    for (repeat, _), of_node in sums.items():
+        whole = of_node["cores_all"]
+        if whole > 0:
+            others = max(of_node["cores_busy"] - of_node["cores_own"], 0.0) / whole
+            shares = CoreShares(others, of_node["cores_stolen"] / whole)
+            found[repeat] = max(shares, found.get(repeat, shares), key=lambda one: one.others + one.stolen)
+    return found
+
+
+def slow_rounds(cases: Sequence[OverRounds], shares: Mapping[int, CoreShares] | None = None) -> list[SlowRound]:
+    """Return the rounds in which cases stood out, in order of time, each told of the least that explains it.
+
+    `shares`: of each repeat what had the cores, as far as it is known.
+    """
     found = []
     slow = {case.row["case_key"]: set(case.slow) for case in cases}
     for repeat in sorted({number for numbers in slow.values() for number in numbers}):
@@ -117,8 +156,23 @@ def slow_rounds(cases: Sequence[OverRounds]) -> list[SlowRound]:
         factor = median(np.array([case.factors[case.repeats.index(repeat)] for case in hit]))
         began = min(float(case.began_ns[case.repeats.index(repeat)]) for case in there)
         keys = tuple(case.row["case_key"] for case in hit)
-        found.append(SlowRound(repeat, began, _who(there, hit), float(factor), keys))
+        found.append(SlowRound(repeat, began, _who(there, hit), float(factor), keys, _beside(repeat, shares or {})))
     return found
+
+
+def _beside(repeat: int, shares: Mapping[int, CoreShares]) -> str:
+    """What had clearly more of the cores in this round than in most; empty where nothing had, or it is not known."""
+    if repeat not in shares:
+        return ""
+    told = []
+    for name, words in (("others", "other programs had"), ("stolen", "a hypervisor took")):
+        usual = np.array([getattr(one, name) for number, one in shares.items() if number != repeat])
+        if usual.size < LEAST_ROUNDS - 1:
+            continue
+        mine, middle = getattr(shares[repeat], name), median(usual)
+        if mine > middle + max(_LEAST_CORES, _FAR * robust_scale(usual)):
+            told.append(f"{words} {mine:.0%} of its cores, else {middle:.0%}")
+    return " and ".join(told)
 
 
 def _who(there: Sequence[OverRounds], hit: Sequence[OverRounds]) -> str:

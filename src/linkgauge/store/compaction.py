@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from linkgauge.errors import UsageError
+from linkgauge.model.beside import own_launches
+from linkgauge.model.case import Case
 from linkgauge.store import tables
 from linkgauge.store.journal import JournalDamage, Record, fsync_folder
 
@@ -88,11 +91,21 @@ def confirm_unjudged(folder: RunFolder) -> int:
         if record.kind != "case" or (identity := tables.identity_of(record.header)) in judged:
             continue
         judged.add(identity)
+        if _is_beside_another_launch(record.header):
+            continue
         names = ("case_key", "launch", "repeat", "attempt", "case", "status", "reason", "evidence")
         header = {name: record.header[name] for name in names if name in record.header}
         folder.status_journal().append("status", header)
         count += 1
     return count
+
+
+def _is_beside_another_launch(header: Mapping[str, Any]) -> bool:
+    """Whether a case has a load that is a launch of its own, whose end is no rank's to tell."""
+    try:
+        return bool(own_launches(Case.from_dimensions(header["case"])))
+    except (UsageError, KeyError, TypeError, ValueError):
+        return False
 
 
 def _to_files(folder: RunFolder, launch: int, journal: Path) -> list[Record]:

@@ -31,7 +31,7 @@ from linkgauge.store.shapes import INFO, RECORDS
 _STATUSES = "statuses.lgj"
 _MAX_INFO_BYTES = 16 << 20
 _HALF_WRITTEN = re.compile(r"\.(run\.json|plan\.json|report\.html)\.\w+|\.[\w-]+\.parquet\.new")
-_OF_A_LAUNCH = re.compile(r"launch-\d{5,9}\.(?!lgj$)\w+|choices-\d{5,9}\.\w+")
+_OF_A_LAUNCH = re.compile(r"launch-\d{5,9}\.(?!lgj$)\w+|(?:choices|load)-\d{5,9}\.\w+")
 
 
 class RunFolder:

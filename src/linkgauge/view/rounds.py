@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from linkgauge.model.quantity import format_duration
-from linkgauge.stats.rounds import OverRounds, SlowRound, over_rounds, slow_rounds
+from linkgauge.stats.rounds import OverRounds, SlowRound, core_shares, over_rounds, slow_rounds
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
@@ -30,7 +30,7 @@ def rounds_told(results: Results) -> tuple[list[list[str]], list[str]]:
     names = {case.row["case_key"]: results.words(case.row) for case in cases}
     cases.sort(key=lambda case: names[case.row["case_key"]])
     rows = [[names[case.row["case_key"]], *_figures(case)] for case in cases]
-    return rows, [_line(one, names, len(cases)) for one in slow_rounds(cases)]
+    return rows, [_line(one, names, len(cases)) for one in slow_rounds(cases, core_shares(results.run))]
 
 
 def rounds_parts(results: Results) -> list[RenderableType]:
@@ -66,7 +66,8 @@ def _figures(case: OverRounds) -> list[str]:
 
 def _line(one: SlowRound, names: Mapping[str, str], cases: int) -> str:
     who = one.who or (names[one.cases[0]] if len(one.cases) == 1 else f"{len(one.cases)} of {cases} cases")
-    return f"after {format_duration(one.began_ns)} {who} {digits(one.factor)}x"
+    beside = f" ({one.beside})" if one.beside else ""
+    return f"after {format_duration(one.began_ns)} {who} {digits(one.factor)}x{beside}"
 
 
 def time_line(results: Results) -> Chart:

@@ -45,7 +45,7 @@ nb::dict summaries_to_python(const std::vector<Summary>& rows) {
   return fields;
 }
 
-nb::dict summarise(const Doubles& values, const Offsets& offsets, const Doubles& ticks, int threads) {
+nb::dict summaries_of(const Doubles& values, const Offsets& offsets, const Doubles& ticks, int threads) {
   const std::size_t marks = offsets.shape(0);
   bool good = marks >= 1 && offsets.data()[0] >= 0 && ticks.shape(0) == marks - 1 &&
               offsets.data()[marks - 1] <= static_cast<std::int64_t>(values.shape(0));
@@ -107,7 +107,7 @@ void bind_statistics(nb::module_& module) {
                               found.span_ns, found.quantum_ns);
       },
       "span_ns"_a, "least_ns"_a);
-  module.def("summarise_groups", summarise, "values"_a, "offsets"_a, "ticks"_a, "threads"_a = 0);
+  module.def("summarise_groups", summaries_of, "values"_a, "offsets"_a, "ticks"_a, "threads"_a = 0);
 }
 
 }  // namespace linkgauge

@@ -72,6 +72,19 @@ def read_file(
     return data
 
 
+def kernel_data(path: str | os.PathLike[str], most_bytes: int = 1 << 16) -> bytes:
+    """What a file of the kernel's holds; nothing where it cannot be read, or is none, as a pipe. Never an error."""
+    try:
+        return read_file(path, most_bytes, "a file of the kernel's")
+    except UsageError:
+        return b""
+
+
+def kernel_text(path: str | os.PathLike[str], most_bytes: int = 1 << 16) -> str:
+    """Its text, stripped; empty where `kernel_data` has nothing."""
+    return kernel_data(path, most_bytes).decode(errors="replace").strip()
+
+
 def write_special(path: str | os.PathLike[str], content: bytes) -> bool:
     """Write to a device or pipe of that name and return True; False, and nothing done, where it is none.
 

@@ -112,12 +112,24 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "machine": {EVIL: EVIL, "host": EVIL},
         "versions": {"x": EVIL},
         "origin": EVIL,
-        "start": EVIL,
-        "asked": {"a": {EVIL: EVIL}},
+        **dict.fromkeys(("start", "end"), EVIL),
+        "asked": {"a": {EVIL: EVIL}, "every_s": 60},
+        **{name: {EVIL: EVIL} for name in ("settings", "nodes_left_out", "clock")},
+        "mpi": {EVIL: {"library": EVIL}},
+        "mpi_fallbacks": [dict.fromkeys(("mpi", "title", "reason", "taken", "when"), EVIL)],
+        "switches": {"source": EVIL, "above": {one: [EVIL] for one in (EVIL, EVIL + "2")}, "rates": {EVIL: 1e9}},
+        "devices": {"kind": "cuda", "ordinals": [0, 1], "infos": [{"uuid": EVIL, "name": EVIL}] * 2},
     }
+    seen = {"subject": EVIL, "moment": EVIL, "unit": EVIL, "when_ns": 5, "value": 1.0}
+    observed = [{**seen, "rank": rank, "name": name} for rank in (0, 1) for name in (EVIL, "posting_time", "power")]
     launch = {"launch_key": EVIL, "mpi": {"name": EVIL, "version": EVIL}, "env": {EVIL: EVIL}}
     skipped = [(make_case("staging", "alltoall", 32, variant=EVIL_WORD), EVIL)]
-    make_run(path, cases=cases, samples=40, host=EVIL, info=info, launches=[launch], skipped=skipped)
+    make_run(path, cases=cases, samples=40, host=EVIL, hosts=[EVIL, EVIL + "2"] * 8, info=info, launches=[launch],
+             skipped=skipped, observations=observed)  # fmt: skip
+    ratios = [dict.fromkeys(("peer", "test", "figure", "verdict"), EVIL) | {"memory": [EVIL, EVIL + "2"]}
+              | dict.fromkeys(("ranks", "size", "pairs", "ours_ns", "peer_ns", "ratio", "low", "high"), 2)]  # fmt: skip
+    (path / "with").mkdir()
+    (path / "with" / "ratios.json").write_text(json.dumps(ratios))
     return write_report(
         linkgauge.load(path),
         path / "report.html",

@@ -11,7 +11,7 @@ import click
 
 from linkgauge.app.command_line import Decorated, option
 from linkgauge.apps import catalogue
-from linkgauge.errors import UsageError, brief, one_line
+from linkgauge.errors import UsageError, brief
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.dimension import Value, unique
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
@@ -61,12 +61,10 @@ def counts(option_name: str, text: str) -> list[int]:
         ends = part.strip().split(":")
         step = ends[2][1:] if len(ends) == 3 and ends[2][:1] == "x" else "2" if len(ends) == 2 else "0"
         if not 1 <= len(ends) <= 3 or not all(_COUNT.fullmatch(end) for end in (*ends[:2], step)):
-            raise UsageError(f"{option_name}: '{one_line(part[:40])}' is no count or range; write 64,1024 or 8:4096:x2")
+            raise UsageError(f"{option_name}: '{part[:40]}' is no count or range; write 64,1024 or 8:4096:x2")
         first, last = int(ends[0]), int(ends[1] if len(ends) > 1 else ends[0])
         if first < 1 or last < first or (len(ends) > 1 and int(step) < 2):
-            raise UsageError(
-                f"{option_name}: '{one_line(part[:40])}': expected such as 8:4096:x2, the smaller count first"
-            )
+            raise UsageError(f"{option_name}: '{part[:40]}': expected such as 8:4096:x2, the smaller count first")
         while first <= last and len(found) <= _MOST_COUNTS:
             found.append(first)
             first = first * int(step) if int(step) > 1 else last + 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from linkgauge.apps import matching
 from linkgauge.apps.program import Program, parameters_of, program_of, why_not
 from linkgauge.apps.step_file import StepFile, step_file_of, written
 from linkgauge.errors import UsageError, nearest
-from linkgauge.model.shape import parsed_toml, read_toml
+from linkgauge.model.shape import as_it_is, parsed, parsed_toml, read_toml
 
 FOLDER = Path(__file__).parent.parent / "applications"
 PER_RANK = "*ranks"
@@ -67,11 +66,9 @@ def asked(app: str, ranks: int | None = None) -> Asked:
     name, *words = head.split(" ")
     name, _, digest = name.partition("@")
     if brace:
-        try:
-            document = json.loads(brace.strip() + body)
-        except (ValueError, RecursionError):
-            raise UsageError(f"{name}: the step file that the case carries is damaged: expected JSON") from None
-        file = step_file_of(document, name)
+        file = step_file_of(
+            parsed(brace.strip() + body, as_it_is, f"{name}: the step file that the case carries"), name
+        )
     else:
         file = builtin(name)
     if digest and digest != file.digest:

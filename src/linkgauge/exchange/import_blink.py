@@ -10,12 +10,7 @@ import re
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
 
-_TIME = re.compile(r"(\d+)_Transfer Time_s")
-
-
-def is_text(text: str) -> bool:
-    """Whether a text is blink's CSV."""
-    return _TIME.search(text.split("\n", 1)[0]) is not None
+TEXT = re.compile(r"\A.*\d_Transfer Time_s")
 
 
 def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
@@ -23,25 +18,17 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
     reader = csv.reader(text.splitlines())
     names = next(reader)
     column = next((at for at, name in enumerate(names) if name.strip() == "0_Transfer Time_s"), None)
-    said = {
-        "--pattern": hints.pattern,
-        "--transport": hints.transport,
-        "--ranks": hints.ranks,
-        "--size": hints.size_bytes,
-    }
-    lacking = [flag for flag, value in said.items() if value is None]
-    if column is None or lacking:
-        log.problem(
-            1,
-            f"blink's file does not say it: give {', '.join(lacking)}" if lacking else "no column '0_Transfer Time_s'",
-        )
+    pattern, transport, ranks, size = hints.pattern, hints.transport, hints.ranks, hints.size_bytes
+    if pattern is None or transport is None or ranks is None or size is None:
+        said = {"--pattern": pattern, "--transport": transport, "--ranks": ranks, "--size": size}
+        lacking = ", ".join(flag for flag, value in said.items() if value is None)
+        log.problem(1, f"blink's file does not say it: give {lacking}")
         return
-    assert hints.pattern is not None
-    assert hints.transport is not None
-    assert hints.ranks is not None
-    assert hints.size_bytes is not None
+    if column is None:
+        log.problem(1, "no column '0_Transfer Time_s'")
+        return
     # blink halves the round trip of its ping-pongs before it stores them.
-    factor = 2 if hints.pattern == "pingpong" else 1
+    factor = 2 if pattern == "pingpong" else 1
     intervals = []
     for number, row in enumerate(reader, start=2):
         text_ = row[column].strip() if column < len(row) else ""
@@ -57,8 +44,6 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
             continue
         intervals.append((time_s * 1e9 * factor, 1))
     if intervals:
-        case = make_case(
-            hints.transport, hints.pattern, hints.size_bytes, range(hints.ranks), cadence="barrier", arrival="free"
-        )
+        case = make_case(transport, pattern, size, range(ranks), cadence="barrier", arrival="free")
         evidence = {"estimator": "each iteration, slowest rank; barrier exit skew included"}
         log.add(1, ImportedCase(case, tuple(intervals), evidence=evidence, operations=len(intervals)))

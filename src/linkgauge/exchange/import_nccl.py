@@ -23,6 +23,7 @@ _TYPES = NCCL_OLDER_TYPES | {theirs: ours for ours, theirs in NCCL_TYPES.items()
 _RANK = re.compile(
     r"#\s+Rank\s+(\d{1,9})(?:\s+Group\s+\d+)?\s+Pid\s+(\d{1,9})\s+on\s+(\S+)\s+device\s+(\d{1,9})\s+\[([^\]]*)\]\s*(.*)"
 )
+TEXT = re.compile(r"(?m)^#\s+size\s+count\b.*\balgbw\s+busbw\b")
 _COLUMNS = ("time", "algbw", "busbw")
 
 
@@ -34,11 +35,6 @@ class _Settings:
     ranks: int
     iterations: int = 20
     warmup: int = 5
-
-
-def is_text(text: str) -> bool:
-    """Whether a text is the printed output of nccl-tests or rccl-tests."""
-    return re.search(r"^#\s+size\s+count\b.*\balgbw\s+busbw\b", text, re.MULTILINE) is not None
 
 
 def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
@@ -143,15 +139,8 @@ def _case(
     times = tuple(intervals) or ((time_us * 1e3 * settings.iterations, settings.iterations),)
     evidence = {"size_printed": total, "busbw_printed_gb_per_s": bus, "estimator": "mean over iterations and ranks"}
     told: dict[str, Any] = {"operations": sum(iterations for _, iterations in times), "evidence": evidence}
-    if wrong:
-        log.add(number, ImportedCase(case, times, "corrupt", f"{wrong:g} wrong values", verified=False, **told))
-    else:
-        log.add(number, ImportedCase(case, times, verified=None if wrong is None else True, **told))
-
-
-def is_json(data: object) -> bool:
-    """Whether a JSON value is what nccl-tests writes (-J)."""
-    return isinstance(data, dict) and {"nccl_version", "args", "results"} <= set(data)
+    said = f"{wrong:g} wrong values" if wrong else ""
+    log.add(number, ImportedCase(case, times, said, verified=None if wrong is None else True, **told))
 
 
 _DEVICE = {"rank": whole(0, MOST_RANKS), "device": whole(0, MOST_RANKS), "hostname": text, "pid": whole(),
@@ -171,8 +160,10 @@ JSON = table(
                 | dict.fromkeys(("out_of_place_per_iter", "in_place_per_iter"), _SINGLE)
             )
         ),
-    }
+    },
+    needed=("nccl_version", "args", "results"),
 )
+"""What nccl-tests writes with -J."""
 
 
 def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:

@@ -18,6 +18,8 @@ _LATENCY_LOADS = 1_000_000
 _LATENCIES = ("host_device_latency_sm", "device_to_device_latency_sm")
 # A case of all devices for each cell: what is taken grows with the square of the columns.
 _MOST_DEVICES = 256
+TEXT = re.compile(r"(?m)^nvbandwidth Version|^Running \w+_(?:ce|sm|copy)\.\s*$")
+_DEVICE = re.compile(r"(?:Device )?(\d{1,9}):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)(?::\s*\((.*)\))?")
 _TEST = re.compile(r"(?P<what>.+?)(?:_(?P<way>read|write))?_(?P<engine>ce|sm)$")
 # Pattern and variant of each test. Read with nvbandwidth 0.8's testcase.cpp: what reads goes the other way round, so
 # that all_to_one_read is one device's memory read by all. Its memcpy_sm both ways is one kernel (below).
@@ -46,11 +48,6 @@ _MEMORY = {
 }
 
 
-def is_text(text: str) -> bool:
-    """Whether a text is the printed output of nvbandwidth."""
-    return re.search(r"^nvbandwidth Version|^Running \w+_(?:ce|sm|copy)\.\s*$", text, re.MULTILINE) is not None
-
-
 def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
     """Take the cases of printed matrices into `log`."""
     lines = text.splitlines()
@@ -62,9 +59,8 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
             log.versions["nvbandwidth"] = match[1]
         elif match := re.match(r"Driver Version:\s*(\S+)", line):
             log.versions["driver"] = match[1]
-        elif match := re.match(r"Device (\d{1,9}):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)", line):
-            identity = {"ordinal": int(match[1]), "name": match[2], "pci_address": match[3], "kind": "cuda"}
-            log.ranks.append({"rank": int(match[1]), "host": None, "device": identity})
+        elif match := _DEVICE.match(line):
+            log.ranks.append(_rank(match))
         elif match := re.match(r"Running (\w+)\.", line):
             name = match[1]
         elif re.search(r"(?:bandwidth \(GB/s\)|latency .*\(ns\))$", line, re.IGNORECASE):
@@ -81,16 +77,12 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
             log.problem(at, f"{name}: {line[:120]}")
 
 
-def is_json(data: object) -> bool:
-    """Whether a JSON value is what nvbandwidth prints with --json."""
-    return isinstance(data, dict) and isinstance(data.get("nvbandwidth"), dict)
-
-
 _TESTCASE = {"name": text, "status": text, "error": scalar, "bandwidth_description": text,
              "bandwidth_matrix": maybe(each(each(scalar)))}  # fmt: skip
 _VERSIONS = {"version": "nvbandwidth", "Driver Version": "driver", "CUDA Runtime Version": "CUDA runtime"}
 _OUTPUT = {"GPU Device list": maybe(each(text)), "testcases": maybe(each(table(_TESTCASE, needed=("name",))))}
-JSON = table({"nvbandwidth": table(dict.fromkeys(_VERSIONS, scalar) | _OUTPUT)})
+JSON = table({"nvbandwidth": table(dict.fromkeys(_VERSIONS, scalar) | _OUTPUT)}, needed=("nvbandwidth",))
+"""What nvbandwidth prints with --json."""
 
 
 def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
@@ -98,15 +90,19 @@ def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
     root = data["nvbandwidth"]
     log.versions.update({name: root[key] for key, name in _VERSIONS.items() if key in root})
     for line in root.get("GPU Device list") or []:
-        if match := re.match(r"(\d{1,9}):\s*(.+?)\s*\(([0-9a-fA-F:.]+)\)(?::\s*\((.*)\))?", line):
-            identity = {"ordinal": int(match[1]), "name": match[2], "pci_address": match[3], "kind": "cuda"}
-            log.ranks.append({"rank": int(match[1]), "host": match[4], "device": identity})
+        if match := _DEVICE.match(line):
+            log.ranks.append(_rank(match))
     for number, test in enumerate(root.get("testcases") or [], start=1):
         name, matrix = test["name"], test.get("bandwidth_matrix")
         if test.get("status") != "Passed" or matrix is None:
             log.problem(number, f"{name}: {test.get('status')} {test.get('error', '')}".strip())
             continue
         _matrix(number, name, test.get("bandwidth_description", ""), matrix, log, hints)
+
+
+def _rank(match: re.Match[str]) -> dict[str, Any]:
+    identity = {"ordinal": int(match[1]), "name": match[2], "pci_address": match[3], "kind": "cuda"}
+    return {"rank": int(match[1]), "host": match[4], "device": identity}
 
 
 def _matrix(

@@ -14,15 +14,11 @@ from linkgauge.model.patterns import PATTERNS
 
 _PATTERNS = {test: pattern for pattern, test in OSU_TESTS.items()}
 _TYPES = {theirs: ours for ours, theirs in OSU_TYPES.items()} | {"MPI_SIGNED_CHAR": "int8"}
+TEXT = re.compile(r"(?m)^#\s*OSU MPI")
 _HEADER = re.compile(r"#\s*OSU MPI(-[A-Z]+(?: MANAGED)?)? (.+?)\s*(?:v(\d\S*))?\s*$")
 _BUFFERS = re.compile(r"#\s*Send Buffer on (\w+) .*Receive Buffer on (\w+)")
 _MEMORY = {"DEVICE": "device", "HOST": "pageable", "MANAGED": "managed"}
 _DEFAULT_WINDOW = 64
-
-
-def is_text(text: str) -> bool:
-    """Whether a text is the printed output of an OSU MPI test."""
-    return re.search(r"^#\s*OSU MPI", text, re.MULTILINE) is not None
 
 
 class _Test:
@@ -115,10 +111,9 @@ def _row(number: int, line: str, test: _Test, log: ImportedLog, hints: Hints) ->
     iterations = _iterations(tokens, test.columns)
     told: dict[str, Any] = {"evidence": evidence, "operations": iterations if iterations > 1 else None}
     times = ((time_ns * iterations, iterations),)
-    if "Validation" in test.columns and "Fail" in tokens:
-        log.add(number, ImportedCase(case, times, "corrupt", "OSU's validation failed", verified=False, **told))
-    else:
-        log.add(number, ImportedCase(case, times, verified=True if "Validation" in test.columns else None, **told))
+    looked = "Validation" in test.columns
+    wrong = "OSU's validation failed" if looked and "Fail" in tokens else ""
+    log.add(number, ImportedCase(case, times, wrong, verified=looked or None, **told))
 
 
 def _iterations(tokens: list[str], columns: list[str]) -> int:

@@ -38,8 +38,7 @@ class ImportedCase:
 
     case: Case
     intervals: tuple[tuple[float, int], ...]
-    status: str = "ok"
-    reason: str = ""
+    wrong: str = ""  # what is wrong with its data
     verified: bool | None = None
     evidence: dict[str, Any] = dataclasses.field(default_factory=dict)
     operations: int | None = None  # how many were timed, where the log says it
@@ -106,7 +105,8 @@ def write_run(path: Path, logs: Sequence[ImportedLog]) -> int:
             for one in log.cases:
                 repeat = seen[one.case.case_key] = seen.get(one.case.case_key, -1) + 1
                 identity = {"case_key": one.case.case_key, "launch": launch, "repeat": repeat, "attempt": 0}
-                told = identity | {"case": one.case.dimensions(), "status": one.status, "reason": one.reason}
+                status = "corrupt" if one.wrong else "ok"
+                told = identity | {"case": one.case.dimensions(), "status": status, "reason": one.wrong}
                 journal.append("case", told | _facts(one), _columns(one), durable=False)
                 folder.status_journal().append("status", told, durable=False)
                 count += 1
@@ -123,7 +123,7 @@ def _facts(one: ImportedCase) -> dict[str, Any]:
         "lanes": ["0->1", "1->0"] if _lanes(one.case) == 2 else [""],
         "bytes_per_peer": int(info.bytes_per_peer(m, n, w)),
         "bytes_total": int(info.bytes_total(m, n, w)),
-        "verified": one.verified,
+        "verified": False if one.wrong else one.verified,
         "operations_total": one.operations,
         "evidence": one.evidence,
     }

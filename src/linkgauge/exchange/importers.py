@@ -9,25 +9,19 @@ from pathlib import Path
 
 from linkgauge.errors import LinkgaugeError, UsageError
 from linkgauge.exchange import import_blink, import_nccl, import_nvbandwidth, import_osu
-from linkgauge.exchange.imported import Hints, ImportedLog, write_run
+from linkgauge.exchange.imported import MOST_RANKS, Hints, ImportedLog, write_run
 from linkgauge.files import read_file
-from linkgauge.model.patterns import pattern
-from linkgauge.model.shape import as_it_is, checked, parsed
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import as_it_is, checked, one_of, parsed, table, whole
 from linkgauge.model.transports import TRANSPORTS
 
 __all__ = ["Hints", "Imported", "import_files", "read_log"]
 
 _MAX_BYTES = 1 << 30
-_TEXTS = (
-    ("nccl-tests", import_nccl.is_text, import_nccl.read_text),
-    ("OSU", import_osu.is_text, import_osu.read_text),
-    ("nvbandwidth", import_nvbandwidth.is_text, import_nvbandwidth.read_text),
-    ("blink", import_blink.is_text, import_blink.read_text),
-)
-_JSONS = (
-    ("nccl-tests", import_nccl.is_json, import_nccl.JSON, import_nccl.read_json),
-    ("nvbandwidth", import_nvbandwidth.is_json, import_nvbandwidth.JSON, import_nvbandwidth.read_json),
-)
+_HINTS = {"--ranks": whole(1, MOST_RANKS), "--window": whole(1, MOST_RANKS), "--pattern": one_of(PATTERNS),
+          "--transport": one_of(TRANSPORTS)}  # fmt: skip
+_TEXTS = {"nccl-tests": import_nccl, "OSU": import_osu, "nvbandwidth": import_nvbandwidth, "blink": import_blink}
+_JSONS = {"nccl_version": ("nccl-tests", import_nccl), "nvbandwidth": ("nvbandwidth", import_nvbandwidth)}  # by a key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +38,8 @@ def import_files(files: Sequence[Path], output: Path, hints: Hints) -> Imported:
     UsageError for a file that cannot be read or is of no known tool, where no case was understood, where the hints
     name no pattern or transport, or where `output` exists.
     """
-    if hints.pattern is not None:
-        pattern(hints.pattern)
-    if hints.transport is not None and hints.transport not in TRANSPORTS:
-        raise UsageError(f"unknown transport '{hints.transport}': expected one of {', '.join(TRANSPORTS)}")
-    if hints.ranks is not None and not 1 <= hints.ranks <= 1 << 20:
-        raise UsageError(f"--ranks {hints.ranks}: expected at least 1")
+    given = {f"--{name}": value for name, value in dataclasses.asdict(hints).items() if value is not None}
+    checked(given, table(_HINTS), "import")
     if output.exists():
         raise UsageError(f"{output} exists already: give --out a folder that does not")
     logs = [read_log(file, hints) for file in files]
@@ -68,19 +58,19 @@ def read_log(file: Path, hints: Hints) -> ImportedLog:
     text = read_file(file, _MAX_BYTES, "a log of one of these tools").decode(errors="replace")
     if text.lstrip()[:1] in ("{", "["):
         return _json_log(file, text, hints)
-    for tool, fits, read in _TEXTS:
-        if fits(text):
+    for tool, reader in _TEXTS.items():
+        if reader.TEXT.search(text):
             log = ImportedLog(tool, file.name)
-            read(text, log, hints)
+            reader.read_text(text, log, hints)
             return log
     raise UsageError(f"{file}: not a log of nccl-tests, rccl-tests, OSU, nvbandwidth or blink")
 
 
 def _json_log(file: Path, text: str, hints: Hints) -> ImportedLog:
     data = parsed(text, as_it_is, str(file))
-    for tool, fits, shape, read in _JSONS:
-        if fits(data):
+    for key, (tool, reader) in _JSONS.items():
+        if isinstance(data, dict) and key in data:
             log = ImportedLog(tool, file.name)
-            read(checked(data, shape, f"{file}: not as {tool} writes it"), log, hints)
+            reader.read_json(checked(data, reader.JSON, f"{file}: not as {tool} writes it"), log, hints)
             return log
     raise UsageError(f"{file}: not JSON of nccl-tests or nvbandwidth")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,7 @@ _WHERE: dict[str, Shape] = {
     **dict.fromkeys((*DIMENSIONS, "ranks"), one_or_more(anything)), "devices": each(whole()),
     "size_from": units.quantity(units.SIZE), "size_to": units.quantity(units.SIZE),
 }  # fmt: skip
+_OF_SIZE = ("size_from", "size_to", "devices")
 _RULE: dict[str, Shape] = {
     "name": text, "where": only(_WHERE), "no_findings": each(_told),
     **{key: units.quantity(unit) for key, (unit, _) in _LIMITS.items()},
@@ -170,21 +172,12 @@ def _no_findings(subject: Subject, rule: UserRule, source: str, findings: Sequen
 
 
 def _matches(where: Mapping[str, Any], measure: Measure) -> bool:
-    for key, wanted in where.items():
-        fits: bool
-        if key == "size_from":
-            fits = measure.size >= wanted
-        elif key == "size_to":
-            fits = measure.size <= wanted
-        elif key == "devices":
-            fits = measure.devices == wanted
-        elif key == "ranks":
-            fits = measure.ranks in wanted
-        else:
-            fits = bool(measure.dims.get(key) in wanted)
-        if not fits:
-            return False
-    return True
+    known = {**measure.dims, "ranks": measure.ranks}
+    return (
+        where.get("size_from", 0) <= measure.size <= where.get("size_to", math.inf)
+        and where.get("devices", measure.devices) == measure.devices
+        and all(known.get(key) in wanted for key, wanted in where.items() if key not in _OF_SIZE)
+    )
 
 
 def _against(subject: Subject, rule: UserRule, key: str, limit: float, measure: Measure, source: str) -> Verdict:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, table, text
+from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, text
+from linkgauge.model.shape import table as shape_table
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.ratio import Ratio, ratio_of_pairs
 from linkgauge.peers.request import Request, Row
@@ -25,7 +26,7 @@ _ROUNDS = "rounds.json"
 _MOST_BYTES = 64 << 20
 _FIGURES = mapping(number(LEAST, MOST_NS))
 _ROUND = {"ours": _FIGURES, "theirs": _FIGURES, "ours_s": number(0.0), "theirs_s": number(0.0)}
-_STORED = table(
+_STORED = shape_table(
     {"rounds": each(only(_ROUND, ("ours", "theirs"))), "left_out": mapping(text),
      "peer_started_with": each(mapping(text))},
     needed=("asked", "rounds", "left_out"),

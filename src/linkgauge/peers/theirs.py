@@ -53,8 +53,8 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
                 return {}, {**{row.key: reason for row in rows}, **reasons}
         for one in cases:
             row = next((row for row in launch.rows if _is_case(row, one, request.peer)), None)
-            if row is not None and one.status != "ok":
-                reasons[row.key] = f"{log.name}, {row.peer_size} bytes: {one.reason or one.status}"
+            if row is not None and one.wrong:
+                reasons[row.key] = f"{log.name}, {row.peer_size} bytes: {one.wrong}"
             elif row is not None and one.intervals:
                 ns, iterations = one.intervals[0]
                 figures.setdefault(row.key, ns / iterations)

@@ -122,7 +122,7 @@ def _sets_of(
 def _pairs(distinct: tuple[int, ...], subset: tuple[int, ...], which: str, per_node: int) -> Iterator[tuple[int, ...]]:
     diagonal = ((device,) for device in distinct)
     # Two ranks on one device are a pair; one alone is none, and its case is skipped with the reason.
-    of_root = [(distinct[0], other) for other in distinct[1:] or subset[1:2]]
+    of_root: list[tuple[int, ...]] = [(distinct[0], other) for other in distinct[1:] or subset[1:2]]
     first = (of_root or [subset])[0]
     if which == "diagonal":
         yield from diagonal

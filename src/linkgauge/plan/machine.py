@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from linkgauge.files import kernel_text
 from linkgauge.model.runtimes import RUNTIMES, RuntimeTraits
 
 
@@ -54,7 +55,7 @@ class PlanMachine:
 def numa_nodes(what: str, root: Path = Path("/")) -> tuple[int, ...]:
     """NUMA nodes that have `what` ("memory" or "cpu"); (0,) where the machine does not say."""
     nodes: list[int] = []
-    for part in _text(root / f"sys/devices/system/node/has_{what}").strip().split(","):
+    for part in kernel_text(root / f"sys/devices/system/node/has_{what}").split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
         if match:
             nodes += range(int(match[1]), int(match[2] or match[1]) + 1)
@@ -64,36 +65,22 @@ def numa_nodes(what: str, root: Path = Path("/")) -> tuple[int, ...]:
 def available_cores() -> int:
     """Cores that this process may use: its affinity, cut by the cgroup's CPU quota."""
     cores = len(os.sched_getaffinity(0))
-    quota = _read_words(Path("/sys/fs/cgroup/cpu.max"))
+    quota = kernel_text("/sys/fs/cgroup/cpu.max").split()
     if len(quota) == 2 and quota[0].isdecimal() and quota[1].isdecimal():
         cores = min(cores, max(1, round(int(quota[0]) / int(quota[1]))))
     return cores
 
 
-def _read_words(path: Path) -> list[str]:
-    try:
-        return path.read_text().split()
-    except OSError:
-        return []
-
-
 def free_host_memory(root: Path = Path("/")) -> int:
     """Bytes that this process may still take: MemAvailable, cut by what its cgroup and its parents leave."""
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", kernel_text(root / "proc/meminfo"), re.MULTILINE)
     free = int(match[1]) * 1024 if match else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([free, *_cgroup_free(root)])
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
-
-
 def _cgroup_free(root: Path) -> list[int]:
     """What each enclosing cgroup that has a limit leaves (version 2; version 1 where it is mounted as `memory`)."""
-    lines = _text(root / "proc/self/cgroup").splitlines()
+    lines = kernel_text(root / "proc/self/cgroup").splitlines()
     found = []
     for line in lines:
         _, controllers, path = line.split(":", 2) if line.count(":") >= 2 else ("", "", "")
@@ -109,10 +96,12 @@ def _cgroup_free(root: Path) -> list[int]:
             continue
         folder = base / path.lstrip("/")
         while True:
-            limit, used = _text(folder / limit_name).strip(), _text(folder / used_name).strip()
+            limit, used = kernel_text(folder / limit_name), kernel_text(folder / used_name)
             if limit.isdecimal() and used.isdecimal():
                 # The page cache is counted as used but given back on demand.
-                cache = re.search(r"^(?:inactive_file|total_inactive_file) (\d+)", _text(folder / "memory.stat"), re.M)
+                cache = re.search(
+                    r"^(?:inactive_file|total_inactive_file) (\d+)", kernel_text(folder / "memory.stat"), re.M
+                )
                 found.append(max(0, int(limit) - int(used) + (int(cache[1]) if cache else 0)))
             if folder == base or base not in folder.parents:
                 break

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,7 @@ def _class(value: Any, at: str) -> str:
     return str(DIMENSIONS["service_class"].from_toml(label(value, at), at)[0])
 
 
-class_weights = mapping(number(1e-6, 1e6), _class)
+class_weights: Callable[[Any, str], dict[str, float]] = mapping(number(1e-6, 1e6), _class)
 """Weights by service class."""
 
 

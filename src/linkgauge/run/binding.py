@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.files import kernel_text
+from linkgauge.system.sysfs import cpu_list
 
 _NODES = Path("/sys/devices/system/node")
 
@@ -30,10 +32,7 @@ def parse_core_list(text: str) -> list[int]:
 
 def node_cores(node: int, allowed: Sequence[int]) -> list[int]:
     """The allowed cores of a NUMA node; all allowed ones where the node is not known or has none of them."""
-    try:
-        of_node = parse_core_list((_NODES / f"node{node}" / "cpulist").read_text())
-    except (OSError, ValueError):
-        return list(allowed)
+    of_node = cpu_list(kernel_text(_NODES / f"node{node}" / "cpulist"))
     return [core for core in of_node if core in set(allowed)] or list(allowed)
 
 

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge import __version__
+from linkgauge.files import kernel_text
 from linkgauge.plan.environment import is_secret, shown, split_values
 from linkgauge.plan.machine import available_cores
 from linkgauge.plan.plan_file import safe_variable
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.system.sysfs import cpu_model
 
 # Beside tuning variables (safe_variable): what decides where ranks and devices are.
 _ALLOWED = re.compile(
@@ -46,27 +48,19 @@ def settings_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     """The machine as the operating system shows it."""
-    cpu = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
-    memory = re.search(r"^MemTotal:\s+(\d+) kB", _text("/proc/meminfo"), re.MULTILINE)
-    system = re.search(r'^PRETTY_NAME="?([^"\n]*)', _text("/etc/os-release"), re.MULTILINE)
+    memory = re.search(r"^MemTotal:\s+(\d+) kB", kernel_text("/proc/meminfo"), re.MULTILINE)
+    system = re.search(r'^PRETTY_NAME="?([^"\n]*)', kernel_text("/etc/os-release"), re.MULTILINE)
     return {
         "host": os.uname().nodename,
         "kernel": os.uname().release,
         "architecture": os.uname().machine,
         "operating_system": system[1] if system else platform.system(),
-        "cpu": cpu[1].strip() if cpu else "",
+        "cpu": cpu_model(Path("/")) or "",
         "cores": os.cpu_count() or 0,
         "available_cores": available_cores(),
         "memory_bytes": int(memory[1]) * 1024 if memory else 0,
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))),
     }
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def versions(devices: DeviceSet, mpis: Sequence[MpiInstallation]) -> dict[str, str]:

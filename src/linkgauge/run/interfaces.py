@@ -18,6 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from linkgauge.files import kernel_text
+from linkgauge.system.sysfs import entries
+
 _SIOCGIFADDR = 0x8915
 _CONTAINER = re.compile(r"(docker|virbr|cni|podman|lxc|lxd|br-|flannel|cali|kube|vnet|tun|tap|wg)")
 _UCX_RDMA = "UCX takes RDMA devices first"
@@ -70,20 +73,20 @@ class Network:
 def network(root: Path = Path("/")) -> Network:
     """This node's."""
     net = root / "sys/class/net"
-    names = sorted(path.name for path in _listed(net))
+    names = [path.name for path in entries(net)]
     hardware = {name for name in names if (net / name / "device").exists()}
     found = []
     for name in names:
         driver = (net / name / "device/driver").resolve().name if name in hardware else ""
-        speed = _text(net / name / "speed")
-        up = bool(int(_text(net / name / "flags") or "0", 16) & 1)
+        speed = kernel_text(net / name / "speed")
+        up = bool(int(kernel_text(net / name / "flags") or "0", 16) & 1)
         rate = int(speed) * 1_000_000 if speed.isdecimal() else 0
-        address = _address(name) if root == Path("/") else _text(net / name / "address.ipv4")
+        address = _address(name) if root == Path("/") else kernel_text(net / name / "address.ipv4")
         found.append(Interface(name, _kind(net / name, name, hardware), up, rate, address, driver))
     rdma = [
         device.name
-        for device in _listed(root / "sys/class/infiniband")
-        if any("ACTIVE" in _text(port / "state") for port in _listed(device / "ports"))
+        for device in entries(root / "sys/class/infiniband")
+        if any("ACTIVE" in kernel_text(port / "state") for port in entries(device / "ports"))
     ]
     return Network(tuple(found), tuple(sorted(rdma)))
 
@@ -93,7 +96,7 @@ def _kind(folder: Path, name: str, hardware: set[str]) -> str:
         return "loopback"
     virtual = (folder / "bridge").exists() or (folder / "brport").exists() or _CONTAINER.match(name)
     # Bonds and VLANs of hardware are networks though they have no device of their own.
-    over_hardware = any(path.name.startswith("lower_") for path in _listed(folder))
+    over_hardware = any(path.name.startswith("lower_") for path in entries(folder))
     return "virtual" if name not in hardware and (virtual or (hardware and not over_hardware)) else "network"
 
 
@@ -102,20 +105,6 @@ def _address(name: str) -> str:
         said = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
         return socket.inet_ntoa(said[20:24])
     return ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
 
 
 @dataclasses.dataclass(frozen=True)

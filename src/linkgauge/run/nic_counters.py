@@ -13,14 +13,15 @@ on Ethernet; InfiniBand's service levels are counted where none but root reads),
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from linkgauge.files import kernel_text
 from linkgauge.run.ethtool import statistics
 from linkgauge.run.observe import Value
+from linkgauge.system.sysfs import entries
 
 SUBJECT = "nic "
 """What the subjects of these observations begin with; the card's name follows."""
@@ -53,12 +54,11 @@ class NicCounters:
     def _interfaces(self) -> dict[str, Counts]:
         """Received and sent bytes of each interface, as the kernel counts them."""
         found = {}
-        with contextlib.suppress(OSError):
-            for line in self._dev.read_text().splitlines()[2:]:
-                name, _, counts = line.partition(":")
-                words = counts.split()
-                if len(words) >= 9 and words[0].isdecimal() and words[8].isdecimal():
-                    found[name.strip()] = int(words[8]), int(words[0])
+        for line in kernel_text(self._dev, 1 << 20).splitlines()[2:]:
+            name, _, counts = line.partition(":")
+            words = counts.split()
+            if len(words) >= 9 and words[0].isdecimal() and words[8].isdecimal():
+                found[name.strip()] = int(words[8]), int(words[0])
         return found
 
     def read(self, *, priorities: bool = False) -> list[tuple[str, list[Value]]]:
@@ -74,7 +74,7 @@ class NicCounters:
     def _of_priorities(self, card: _Card) -> list[Value]:
         sums: dict[str, int] = {}
         counters = [item for one in card.interfaces for item in self._statistics(one).items()]
-        counters += [(file.name, _number(file)) for port in card.ports for file in _listed(port.parent / "hw_counters")]
+        counters += [(file.name, _number(file)) for port in card.ports for file in entries(port.parent / "hw_counters")]
         for name, value in counters:
             if match := _BY_PRIORITY.fullmatch(name):
                 named = f"{_WAYS[match[1]]}{OF_PRIORITY}{match[2] or match[3]}"
@@ -92,10 +92,7 @@ def _rdma(ports: tuple[Path, ...]) -> Counts:
 
 
 def _number(path: Path) -> int:
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return 0
+    text = kernel_text(path)
     return int(text) if text.isdecimal() else 0
 
 
@@ -106,20 +103,11 @@ def _cards(classes: Path, interfaces: Mapping[str, Counts]) -> dict[str, _Card]:
     leaving = hardware or {name for name in interfaces if name != "lo" and not (net / name / "bridge").exists()}
     cards: dict[str, _Card] = {}
     taken: set[str] = set()
-    with contextlib.suppress(OSError):
-        for device in sorted((classes / "infiniband").iterdir()):
-            own = tuple(sorted(one.name for one in _listed(device / "device" / "net") if one.name in interfaces))
-            ports = tuple(sorted(port / "counters" for port in _listed(device / "ports")))
-            cards[device.name] = _Card(own, ports)
-            taken.update(own)
+    for device in entries(classes / "infiniband"):
+        own = tuple(one.name for one in entries(device / "device" / "net") if one.name in interfaces)
+        cards[device.name] = _Card(own, tuple(port / "counters" for port in entries(device / "ports")))
+        taken.update(own)
     return {**cards, **{name: _Card((name,)) for name in sorted(leaving - taken)}}
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
 
 
 def tells_of_nics(node_of: Sequence[int], ranks: Sequence[int], rank: int) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from linkgauge.errors import UsageError
+from linkgauge.files import kernel_text
 from linkgauge.model.beside import loads_of, written
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
@@ -242,10 +243,7 @@ def open_thread_sessions(spec: WorkerSpec, heartbeats: Sequence[Any]) -> list[Se
 
 def node_name() -> str:
     """What tells nodes apart: the boot id, which containers of one host share as they share its memory."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return os.uname().nodename
+    return kernel_text("/proc/sys/kernel/random/boot_id") or os.uname().nodename
 
 
 _PLACE_BYTES = 16

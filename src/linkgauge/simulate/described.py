@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from linkgauge.errors import UsageError, nearest, one_line
+from linkgauge.errors import UsageError, nearest
 from linkgauge.simulate import fabric as fabrics
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import DISTANCES
@@ -54,16 +54,11 @@ def parse_setting(text: str) -> tuple[str, float]:
     name, equals, value = text.partition("=")
     known = {**COUNTS, **RATES, **TIMES}
     if name not in known or not equals:
-        raise UsageError(
-            f"--set {one_line(text[:60])}{nearest(name, list(known))}: expected NAME=VALUE, of {', '.join(known)}"
-        )
+        raise UsageError(f"--set {text[:60]}{nearest(name, list(known))}: expected NAME=VALUE, of {', '.join(known)}")
     unit = units.COUNT if name in COUNTS else units.RATE if name in RATES else units.TIME
-    try:
-        found = units.parse(value, unit)
-    except ValueError as error:
-        raise UsageError(f"--set {name}: {error}") from None
+    found = units.quantity(unit)(value, f"--set {name}")
     if found <= 0:
-        raise UsageError(f"--set {name}={one_line(value[:40])}: expected more than 0, or leave it out")
+        raise UsageError(f"--set {name}={value[:40]}: expected more than 0, or leave it out")
     return name, found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from linkgauge.errors import UsageError, nearest, one_line
+from linkgauge.errors import UsageError, nearest
 from linkgauge.simulate.beside import beside, job_and_loads
 from linkgauge.simulate.described import of_system
 from linkgauge.simulate.fabric import Fabric
@@ -56,7 +56,7 @@ def known(figure: str) -> str:
     """The figure's name; UsageError naming those there are."""
     if figure not in FIGURES:
         raise UsageError(
-            f"no figure '{one_line(figure[:40])}' is simulated{nearest(figure, list(FIGURES))}: expected one of "
+            f"no figure '{figure[:40]}' is simulated{nearest(figure, list(FIGURES))}: expected one of "
             f"{', '.join(FIGURES)}"
         )
     return figure

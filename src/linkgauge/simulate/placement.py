@@ -47,12 +47,11 @@ def parse_placement(text: str, seed: int = 0) -> Placement:
     name, _, detail = text.partition(":")
     if name not in PLACEMENTS:
         raise UsageError(
-            f"unknown placement '{one_line(name[:40])}'{nearest(name, list(PLACEMENTS))}: expected one of "
-            f"{', '.join(PLACEMENTS)}"
+            f"unknown placement '{name[:40]}'{nearest(name, list(PLACEMENTS))}: expected one of {', '.join(PLACEMENTS)}"
         )
     if (name in ("groups", "over", "nodes")) != bool(detail):
         says = PLACEMENTS[name]
-        raise UsageError(f"placement '{one_line(text[:60])}': expected {says if detail == '' else name + ' alone'}")
+        raise UsageError(f"placement '{text[:60]}': expected {says if detail == '' else name + ' alone'}")
     return Placement(name, detail, seed)
 
 
@@ -100,7 +99,7 @@ def _one(fabric: Fabric, count: int, placement: Placement, free: Mask, drawn: np
         within = np.arange(len(there)) - np.searchsorted(group, group, side="left")  # place among its group's free
         taken = there[within < wanted[group]]
         if len(taken) < count:
-            raise UsageError(f"placement groups:{one_line(placement.detail[:60])}: groups have too few free nodes")
+            raise UsageError(f"placement groups:{placement.detail[:60]}: groups have too few free nodes")
         return taken
     return _over(fabric, count, placement.detail, there, group, drawn)
 
@@ -109,7 +108,7 @@ def _wanted(fabric: Fabric, count: int, detail: str) -> Ints:
     parts = detail.split(",")
     if len(parts) > fabric.groups or not all(re.fullmatch(r"\d{1,9}", part) for part in parts):
         raise UsageError(
-            f"placement groups:{one_line(detail[:60])}: expected up to {fabric.groups} whole numbers such as 64,64,32"
+            f"placement groups:{detail[:60]}: expected up to {fabric.groups} whole numbers such as 64,64,32"
         )
     wanted = np.zeros(fabric.groups, dtype=np.int64)
     wanted[: len(parts)] = [int(part) for part in parts]
@@ -125,7 +124,7 @@ def _wanted(fabric: Fabric, count: int, detail: str) -> Ints:
 
 def _over(fabric: Fabric, count: int, detail: str, there: Ints, group: Ints, drawn: np.random.Generator) -> Ints:
     if not re.fullmatch(r"\d{1,9}", detail) or not 1 <= int(detail) <= fabric.groups:
-        raise UsageError(f"placement over:{one_line(detail[:40])}: expected a number of groups, 1 to {fabric.groups}")
+        raise UsageError(f"placement over:{detail[:40]}: expected a number of groups, 1 to {fabric.groups}")
     chosen = drawn.permutation(fabric.groups)[: int(detail)]
     mixed = drawn.permutation(len(there))
     there, group = there[mixed], group[mixed]
@@ -145,17 +144,17 @@ def node_numbers(text: str) -> list[int]:
     numbers: list[int] = []
     pieces = re.findall(r"[^,\[\]]+(?:\[[^\]]*\])?|\[[^\]]*\]", text)
     if not pieces or "".join(pieces).replace(",", "") != text.replace(" ", "").replace(",", ""):
-        raise UsageError(f"'{one_line(text[:60])}' is no list of nodes: expected such as node[01-16] or 0-15,32")
+        raise UsageError(f"'{text[:60]}' is no list of nodes: expected such as node[01-16] or 0-15,32")
     for piece in pieces:
         part = _PART.fullmatch(piece.strip())
         item = None if part else _ITEM.fullmatch(piece.strip())
         if part is None and item is None:
-            raise UsageError(f"'{one_line(piece[:60])}' is no node: expected such as node[01-16] or 0-15,32")
+            raise UsageError(f"'{piece[:60]}' is no node: expected such as node[01-16] or 0-15,32")
         inner = piece if part else item[2].strip("[]") if item else ""
         for one in inner.split(","):
             found = _PART.fullmatch(one.strip())
             if found is None or (found[2] and int(found[2]) < int(found[1])):
-                raise UsageError(f"'{one_line(piece[:60])}' is no list of nodes: expected such as node[01-16]")
+                raise UsageError(f"'{piece[:60]}' is no list of nodes: expected such as node[01-16]")
             last = int(found[2] or found[1])
             if len(numbers) + last - int(found[1]) > 2_000_000:
                 raise UsageError("a list of more than 2000000 nodes")

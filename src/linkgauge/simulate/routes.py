@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from linkgauge.errors import UsageError, one_line
+from linkgauge.errors import UsageError
 from linkgauge.simulate.arrays import Floats
 from linkgauge.simulate.demand import Demand
 from linkgauge.simulate.fabric import Fabric
@@ -59,11 +59,11 @@ def parse_rules(text: str, fabric: Fabric) -> list[Rule]:
     for part in text.split(",") if text else [name for name in known if name != "mixed"]:
         name, _, share = part.strip().partition(":")
         if name not in known:
-            raise UsageError(f"no rule '{one_line(part[:40])}' on a {fabric.kind}: expected one of {', '.join(known)}")
+            raise UsageError(f"no rule '{part[:40]}' on a {fabric.kind}: expected one of {', '.join(known)}")
         if name != "mixed" and share:
-            raise UsageError(f"rule '{one_line(part[:40])}': only mixed has a share")
+            raise UsageError(f"rule '{part[:40]}': only mixed has a share")
         if name == "mixed" and not re.fullmatch(r"0?\.\d{1,9}|[01](\.0{1,9})?", share):
-            raise UsageError(f"rule '{one_line(part[:40])}': expected a share from 0 to 1, such as mixed:0.5")
+            raise UsageError(f"rule '{part[:40]}': expected a share from 0 to 1, such as mixed:0.5")
         found.append(Rule(name, float(share)) if name == "mixed" else Rule(name))
     return found
 

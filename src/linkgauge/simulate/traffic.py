@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from linkgauge.errors import UsageError, nearest, one_line
+from linkgauge.errors import UsageError, nearest
 from linkgauge.model.patterns import PATTERNS, pair_bytes
 from linkgauge.simulate.arrays import Floats, Ints
 from linkgauge.simulate.layout import Layout
@@ -74,14 +74,14 @@ def stages(layout: Layout, request: Request) -> list[Stage]:
     """The stages of a pattern on a layout; UsageError names the patterns and algorithms that there are."""
     if request.pattern not in TRAFFIC:
         raise UsageError(
-            f"pattern '{one_line(request.pattern[:40])}' is not simulated{nearest(request.pattern, list(TRAFFIC))}: "
+            f"pattern '{request.pattern[:40]}' is not simulated{nearest(request.pattern, list(TRAFFIC))}: "
             f"expected one of {', '.join(TRAFFIC)}"
         )
     by_name = TRAFFIC[request.pattern]
     name = request.algorithm or next(iter(by_name))
     if name not in by_name:
         known = f"expected one of {', '.join(by_name)}" if list(by_name) != [""] else "leave --algorithm out"
-        raise UsageError(f"{request.pattern} has no algorithm '{one_line(name[:40])}': {known}")
+        raise UsageError(f"{request.pattern} has no algorithm '{name[:40]}': {known}")
     if layout.ranks < 2:
         raise UsageError(f"{request.pattern} on 1 rank: expected 2 or more")
     if not 0 <= request.root < layout.ranks:
@@ -121,7 +121,7 @@ def _alltoallv(layout: Layout, r: Request) -> list[Stage]:
         return [Stage(terms=class_terms(n, r.size, rest))]
     if n * n > _MOST_PAIRS:
         raise UsageError(
-            f"distribution {one_line(text[:40])} over {n} ranks: expected uniform, zipf:S or classes:... for more "
+            f"distribution {text[:40]} over {n} ranks: expected uniform, zipf:S or classes:... for more "
             f"than {int(_MOST_PAIRS**0.5)}"
         )
     return [_listed(layout, r)]
@@ -132,9 +132,9 @@ def zipf(n: int, size: int, text: str) -> Term:
     try:
         exponent = float(text)
     except ValueError:
-        raise UsageError(f"distribution zipf:{one_line(text[:40])}: expected a number such as zipf:1.2") from None
+        raise UsageError(f"distribution zipf:{text[:40]}: expected a number such as zipf:1.2") from None
     if not 0 <= exponent <= 64:
-        raise UsageError(f"distribution zipf:{one_line(text[:40])}: expected 0 to 64")
+        raise UsageError(f"distribution zipf:{text[:40]}: expected 0 to 64")
     weights = np.arange(1, n + 1, dtype=float) ** -exponent
     scale = n * (n - 1) * size / ((n - 1) * weights.sum())
     return Term(np.full(n, scale), weights)
@@ -149,15 +149,15 @@ def class_terms(n: int, size: int, text: str) -> tuple[Term, ...]:
         rows = []
     c = len(rows)
     if not 1 <= c <= 64 or any(len(row) != c for row in rows) or c > n:
-        raise UsageError(f"distribution classes:{one_line(text[:40])}: expected a square of numbers such as 4,1;1,4")
+        raise UsageError(f"distribution classes:{text[:40]}: expected a square of numbers such as 4,1;1,4")
     matrix = np.array(rows)
     if not np.isfinite(matrix).all() or (matrix < 0).any() or not (matrix > 0).any():
-        raise UsageError(f"distribution classes:{one_line(text[:40])}: expected numbers of 0 or more, not all 0")
+        raise UsageError(f"distribution classes:{text[:40]}: expected numbers of 0 or more, not all 0")
     of = np.arange(n) * c // n
     counts = np.bincount(of, minlength=c).astype(float)
     whole = counts @ matrix @ counts - float((np.diag(matrix) * counts).sum())
     if whole <= 0:
-        raise UsageError(f"distribution classes:{one_line(text[:40])}: no rank sends to another")
+        raise UsageError(f"distribution classes:{text[:40]}: no rank sends to another")
     scaled = matrix * (n * (n - 1) * size / whole)
     return tuple(Term((of == k).astype(float), scaled[k][of]) for k in range(c))
 

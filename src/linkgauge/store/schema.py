@@ -28,13 +28,10 @@ PHASES = ("warmup", "sample", "alone")  # the journal's numbers; alone: while a 
 CLOCK_NAMES = ("host", "event")
 
 
-def _from_1(info: dict[str, Any]) -> None:
-    """Nothing of run.json changes: the tables that format 1 wrote whole stay, and later launches lie beside them."""
-
-
 # From version N to N + 1, of each since 1: changes the info of run.json in place. A step that has to change a table
 # adds it here too.
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1}
+# 1: nothing of run.json changes; the tables that format 1 wrote whole stay, and later launches lie beside them.
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {1: lambda info: None}
 
 
 def migrate(info: dict[str, Any], where: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 from linkgauge.errors import one_line
@@ -21,14 +20,12 @@ def read(library: Any = None) -> dict[str, dict[str, str]]:
 
     `library` stands for the module amdsmi; by default it is imported, and without it the answer is empty.
     """
-    if library is None:
-        try:
-            library = importlib.import_module("amdsmi")
-        except Exception:  # its import fails in ways of its own where libamd_smi.so is missing
-            return {}
     try:
+        library = library or importlib.import_module("amdsmi")
         library.amdsmi_init()
-    except Exception:  # amdsmi's exceptions have no base that is there in every version
+    # Its import fails in ways of its own where libamd_smi.so is missing, and its exceptions have no base that is there
+    # in every version.
+    except Exception:
         return {}
     try:
         return _devices(library)
@@ -39,11 +36,8 @@ def read(library: Any = None) -> dict[str, dict[str, str]]:
 
 def _devices(library: Any) -> dict[str, dict[str, str]]:
     def ask(function: str, *arguments: Any) -> Any:
-        call: Callable[..., Any] | None = getattr(library, function, None)
-        if call is None:
-            return None
         with contextlib.suppress(Exception):
-            return call(*arguments)
+            return getattr(library, function)(*arguments)
         return None
 
     result: dict[str, dict[str, str]] = {}

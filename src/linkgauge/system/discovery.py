@@ -130,7 +130,7 @@ def _add_hosts(draft: Draft, listed: list[HostFacts], rates: Sequence[Figure | N
             distance = one.distances[other.number] if other.number < len(one.distances) else None
             words = None if distance is None else f"NUMA distance {distance}"
             # What joins nodes and how fast is not in sysfs: the link is there, its rate unknown.
-            draft.add_link(Link(draft.hosts[one.number], draft.hosts[other.number], "upi", version=words))
+            draft.links.append(Link(draft.hosts[one.number], draft.hosts[other.number], "upi", version=words))
 
 
 def _ranges(cores: tuple[int, ...]) -> str:
@@ -268,7 +268,7 @@ def _attach(
     if behind is not None:
         switch = f"pcie {behind}"
         present = behind in draft.switches
-        draft.add_link(Link(lower, switch, "pcie", **link))
+        draft.links.append(Link(lower, switch, "pcie", **link))
         if present:
             return
         draft.switches[behind] = switch
@@ -286,7 +286,7 @@ def _attach(
             draft.nodes.append(
                 Node(draft.switches[switch], "switch", model="PCIe switch", routes=True, identity={"pci": switch})
             )
-        draft.add_link(Link(lower, draft.switches[switch], "pcie", **link))
+        draft.links.append(Link(lower, draft.switches[switch], "pcie", **link))
         lower = draft.switches[switch]
         if present:
             return
@@ -299,7 +299,7 @@ def _attach(
         host = next(iter(draft.hosts.values()))
         if len(draft.hosts) > 1:
             draft.notes.append(f"{name}: no NUMA node is stated for it; drawn at {host}")
-    draft.add_link(Link(lower, host, "pcie", **link))
+    draft.links.append(Link(lower, host, "pcie", **link))
 
 
 def _pcie(
@@ -339,7 +339,7 @@ def _add_host_devices(draft: Draft, listed: list[HostFacts], wanted: int | None)
         draft.nodes.append(
             Node(f"host{ordinal}", "device", model="host device", ordinal=ordinal, numa=numa, cores=str(core))
         )
-        draft.add_link(Link(f"host{ordinal}", draft.hosts[numa], "memory"))
+        draft.links.append(Link(f"host{ordinal}", draft.hosts[numa], "memory"))
 
 
 def _add_nics(draft: Draft, root: Path) -> None:

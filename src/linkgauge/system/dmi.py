@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from linkgauge.system.sysfs import data, numbered
+from linkgauge.files import kernel_data
+from linkgauge.system.sysfs import numbered
 
 _TYPE_MEMORY_DEVICE = 17
 _UNKNOWN = 0xFFFF
@@ -34,7 +35,7 @@ def modules(root: Path) -> tuple[list[Module], str]:
     files = [folder / "raw" for folder in numbered(root / "sys/firmware/dmi/entries", f"{_TYPE_MEMORY_DEVICE}-")]
     if any(file.exists() and not os.access(file, os.R_OK) for file in files):
         return [], "only root may read the table of memory modules"
-    found = [module for file in files if (module := parse(data(file) or b"")) is not None]
+    found = [module for file in files if (module := parse(kernel_data(file))) is not None]
     return found, "" if found else "the firmware shows no table of memory modules"
 
 

@@ -20,10 +20,6 @@ class Draft:
     switches: dict[str, str] = field(default_factory=dict)
     facts: dict[str, PciFacts] = field(default_factory=dict)
 
-    def add_link(self, link: Link) -> None:
-        """Add a link."""
-        self.links.append(link)
-
 
 @dataclass(frozen=True)
 class FoundDevice:

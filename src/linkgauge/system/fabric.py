@@ -42,10 +42,10 @@ def add_nvlinks(draft: Draft, answers: Mapping[str, Any], devices: Sequence[Foun
         if c2c:
             host = draft.hosts.get(numas.get(name) or 0) or next(iter(draft.hosts.values()))
             rate = figure(c2c["megabytes_per_s"] * 1e6, "B/s", "NVML: C2C link")
-            draft.add_link(Link(name, host, "c2c", count=c2c["links"], data_rate=rate))
+            draft.links.append(Link(name, host, "c2c", count=c2c["links"], data_rate=rate))
     versions: dict[str, float] = {}
     for (name, other, rate, version), count in bundles.items():
-        draft.add_link(_nvlink(name, other, rate, version, count))
+        draft.links.append(_nvlink(name, other, rate, version, count))
         if other in switches.values():
             versions[other] = float(version or 0)
     for address, switch in switches.items():
@@ -111,6 +111,6 @@ def add_xgmi(draft: Draft, root: Path, devices: Sequence[FoundDevice]) -> None:
             # The PCIe function that the kernel shows is the same wires.
             hosts_of = set(draft.hosts.values())
             draft.links[:] = [k for k in draft.links if not (k.kind == "pcie" and k.a == a and k.b in hosts_of)]
-            draft.add_link(Link(a, b, "infinity_fabric", count=link.count, data_rate=rate))
+            draft.links.append(Link(a, b, "infinity_fabric", count=link.count, data_rate=rate))
         else:
-            draft.add_link(Link(a, b, "xgmi", count=link.count, data_rate=rate))
+            draft.links.append(Link(a, b, "xgmi", count=link.count, data_rate=rate))

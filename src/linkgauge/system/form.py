@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from linkgauge.errors import UsageError, one_line
+from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import (
     Shape,
@@ -151,7 +151,8 @@ _NETWORK = table(
 )
 _SYSTEM = only(
     {"format": whole(FORMAT, FORMAT), "name": label, "title": plain, "source": plain, "sources": mapping(plain, plain),
-     "network": _NETWORK, "notes": each(plain), "accepted_of": plain, **dict.fromkeys(_ENTRIES, tables)},
+     "network": _NETWORK, "notes": each(plain), "accepted_of": plain, "node_of": plain,
+     **dict.fromkeys(_ENTRIES, tables)},
     ("name",),
 )  # fmt: skip
 _NAMED_BY = {"published": "rule", "cap": "transport", "accepted": "kind"}  # the others by their name
@@ -165,7 +166,7 @@ class _Reader:
 
     def __init__(self, data: Mapping[str, Any], place: str) -> None:
         self.place = place
-        self.data = checked(data, _SYSTEM, place)
+        self.data = _with_node_of(checked(data, _SYSTEM, place), place)
         self.sources = self.data.get("sources", {})
         self.counts = dict.fromkeys(_MOST, 0)
 
@@ -228,7 +229,7 @@ def expand(name: str) -> list[str]:
 
 def read(data: Mapping[str, Any], place: str) -> System:
     """Build and check a system from the parsed TOML or JSON of `place` (a file name, for errors)."""
-    reader = _Reader(_with_node_of(data, place), place)
+    reader = _Reader(data, place)
     nodes = _ordinals(reader, [node for kind in NODE_KINDS for node in _nodes(reader, kind)])
     kinds: dict[str, str] = {}
     for node in nodes:
@@ -255,27 +256,30 @@ def read(data: Mapping[str, Any], place: str) -> System:
     )
 
 
-def _with_node_of(data: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+def _other(said: Mapping[str, Any], key: str, place: str) -> str:
+    """The described system that a key of a description names: another one."""
+    name: str = said[key]
+    if name not in names() or name == said["name"]:
+        raise UsageError(f"{place}: {key}: {name[:60]!r} is no other described system")
+    return name
+
+
+def _with_node_of(said: dict[str, Any], place: str) -> dict[str, Any]:
     """The description with what `node_of` names: a described system's entries, before those of its own.
 
     Its sources and its file's source come with them, so that each figure keeps where it comes from.
     """
-    name = data.get("node_of") if isinstance(data, Mapping) else None
-    if name is None:
-        return data
-    if not isinstance(name, str) or name not in names() or name == data.get("name"):
-        raise UsageError(f"{place}: node_of: {one_line(str(name)[:60])!r} is no other described system")
+    if "node_of" not in said:
+        return said
+    name = _other(said, "node_of", place)
     other = parsed_toml(text_of(name), f"{name}.toml")
     if "node_of" in other:
         raise UsageError(f"{place}: node_of: {name!r} is itself of another system's nodes")
-    merged = {key: value for key, value in data.items() if key != "node_of"}
-    own, theirs = merged.get("sources", {}), other.get("sources", {})
-    merged["sources"] = {**theirs, **own} if isinstance(own, Mapping) else own
+    said["sources"] = {**other.get("sources", {}), **said.get("sources", {})}
     for key in _ENTRIES:
         entries = [{"source": other["source"], **entry} if "source" in other else entry for entry in other.get(key, [])]
-        if isinstance(merged.get(key, []), list) and entries:
-            merged[key] = [*entries, *merged.get(key, [])]
-    return merged
+        said[key] = [*entries, *said.get(key, [])]
+    return said
 
 
 def refuse_twice(system: System, place: str) -> None:
@@ -418,11 +422,9 @@ def _accepted(reader: _Reader) -> Iterator[Accepted]:
 
 def _accepted_of(reader: _Reader) -> tuple[Accepted, ...]:
     """Return the shares of the described system that `accepted_of` names, whose own they are."""
-    name = reader.data.get("accepted_of")
-    if name is None:
+    if "accepted_of" not in reader.data:
         return ()
-    if name not in names() or name == reader.data["name"]:
-        raise reader.fail("accepted_of", f"{name!r} is no other described system")
+    name = _other(reader.data, "accepted_of", reader.place)
     return from_toml(text_of(name), f"{name}.toml").accepted
 
 

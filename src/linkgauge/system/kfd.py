@@ -11,8 +11,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from linkgauge.files import kernel_text
 from linkgauge.model.shape import fitting, whole
-from linkgauge.system.sysfs import name, number, numbered, text
+from linkgauge.system.sysfs import name, number, numbered
 
 _TYPE_PCIE = 2
 _TYPE_XGMI = 11
@@ -58,7 +59,7 @@ _PROPERTIES = {
 
 def _properties(path: Path) -> dict[str, int]:
     """Return what a file of the driver says of the names that are known here, a number each."""
-    said = re.findall(r"(?m)^(\w+) +(-?[0-9]{1,20})$", text(path) or "")
+    said = re.findall(r"(?m)^(\w+) +(-?[0-9]{1,20})$", kernel_text(path))
     return fitting({key: int(value) for key, value in said}, _PROPERTIES)
 
 

@@ -10,13 +10,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from linkgauge.errors import UsageError, one_line
-from linkgauge.files import read_file
+from linkgauge.errors import one_line
+from linkgauge.files import kernel_data, kernel_text
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PCIE_CAPABILITY = 0x10
-# A recorded machine may be a stranger's. The largest are /proc/cpuinfo and lists of many cores.
-_MOST_BYTES, _MOST_CPUINFO_BYTES = 1 << 16, 64 << 20
+_MOST_CPUINFO_BYTES = 64 << 20
 _LONGEST_NAME = 200
 _MOST_CORES, _MOST_NUMBERED = 1 << 16, 1 << 12  # beyond any kernel
 _BEYOND = 1 << 40  # no number that is read here
@@ -66,39 +65,24 @@ class NicFacts:
     rdma: bool
 
 
-def data(path: Path, most_bytes: int = _MOST_BYTES) -> bytes | None:
-    """Return what a file holds, or None where it cannot be read or is none, as a pipe."""
-    try:
-        return read_file(path, most_bytes, "a file of sysfs")
-    except UsageError:
-        return None
-
-
-def text(path: Path, most_bytes: int = _MOST_BYTES) -> str | None:
-    """Return a small file's text without its last newline, or None where it cannot be read."""
-    content = data(path, most_bytes)
-    return None if content is None else content.decode(errors="replace").strip()
-
-
 def name(path: Path) -> str | None:
     """Return a file's text as a name that can be shown; None where it has none."""
-    return one_line(text(path) or "")[:_LONGEST_NAME] or None
+    return one_line(kernel_text(path))[:_LONGEST_NAME] or None
 
 
 def number(path: Path) -> int | None:
     """Return a file's number (decimal, or hexadecimal after 0x), or None."""
-    content = text(path)
     try:
-        found = int(content or "", 0)
+        found = int(kernel_text(path), 0)
     except ValueError:
         return None
     return found if abs(found) < _BEYOND else None
 
 
-def cpu_list(content: str | None) -> tuple[int, ...]:
+def cpu_list(content: str) -> tuple[int, ...]:
     """Return the numbers of a list such as `0-3,8`."""
     numbers: list[int] = []
-    for part in (content or "").split(","):
+    for part in content.split(","):
         if found := re.fullmatch(r"\s*([0-9]{1,5})(?:-([0-9]{1,5}))?\s*", part):
             numbers.extend(range(int(found[1]), int(found[2] or found[1]) + 1))
         if len(numbers) > _MOST_CORES:
@@ -108,7 +92,7 @@ def cpu_list(content: str | None) -> tuple[int, ...]:
 
 def cpu_model(root: Path) -> str | None:
     """Return the processor's name from `proc/cpuinfo` beside `sys`."""
-    for line in (text(root / "proc/cpuinfo", _MOST_CPUINFO_BYTES) or "").splitlines():
+    for line in kernel_text(root / "proc/cpuinfo", _MOST_CPUINFO_BYTES).splitlines():
         key, _, value = line.partition(":")
         if key.strip() in ("model name", "cpu", "Model") and value.strip():
             return one_line(value)[:_LONGEST_NAME]
@@ -120,21 +104,21 @@ def hosts(root: Path) -> list[HostFacts]:
     model = cpu_model(root)
     found = []
     for folder in numbered(root / "sys/devices/system/node", "node"):
-        cores = cpu_list(text(folder / "cpulist"))
-        stated = re.search(r"\bMemTotal:\s+([0-9]{1,12})\b", text(folder / "meminfo") or "")
+        cores = cpu_list(kernel_text(folder / "cpulist"))
+        stated = re.search(r"\bMemTotal:\s+([0-9]{1,12})\b", kernel_text(folder / "meminfo"))
         memory = int(stated[1]) * 1024 if stated else None
-        distances = tuple(map(int, re.findall(r"\b[0-9]{1,5}\b", text(folder / "distance") or "")))
+        distances = tuple(map(int, re.findall(r"\b[0-9]{1,5}\b", kernel_text(folder / "distance"))))
         found.append(HostFacts(int(folder.name[4:]), cores, memory, distances, _cache(root, cores), model))
     if not found:
-        cores = cpu_list(text(root / "sys/devices/system/cpu/online"))
+        cores = cpu_list(kernel_text(root / "sys/devices/system/cpu/online"))
         found.append(HostFacts(0, cores, None, (10,), _cache(root, cores), model))
     return found
 
 
 def numbered(folder: Path, prefix: str = "") -> list[Path]:
     """Return what lies in a folder under names of that prefix and a number, by number."""
-    entries = [path for path in _entries(folder) if re.fullmatch(prefix + "[0-9]{1,5}", path.name)]
-    return sorted(entries, key=lambda path: int(path.name[len(prefix) :]))[:_MOST_NUMBERED]
+    found = [path for path in entries(folder) if re.fullmatch(prefix + "[0-9]{1,5}", path.name)]
+    return sorted(found, key=lambda path: int(path.name[len(prefix) :]))[:_MOST_NUMBERED]
 
 
 def _cache(root: Path, cores: tuple[int, ...]) -> int | None:
@@ -143,17 +127,17 @@ def _cache(root: Path, cores: tuple[int, ...]) -> int | None:
     for core in cores:
         levels = []
         for folder in numbered(root / f"sys/devices/system/cpu/cpu{core}/cache", "index"):
-            level, size = number(folder / "level"), _size(text(folder / "size"))
-            if level is not None and size is not None and text(folder / "type") != "Instruction":
-                levels.append((level, size, text(folder / "shared_cpu_list") or str(core)))
+            level, size = number(folder / "level"), _size(kernel_text(folder / "size"))
+            if level is not None and size is not None and kernel_text(folder / "type") != "Instruction":
+                levels.append((level, size, kernel_text(folder / "shared_cpu_list") or str(core)))
         if levels:
             level, size, shared = max(levels)
             caches[f"{level}:{shared}"] = size
     return sum(caches.values()) or None
 
 
-def _size(content: str | None) -> int | None:
-    found = re.fullmatch(r"([0-9]{1,12})([KMG]?)", content or "")
+def _size(content: str) -> int | None:
+    found = re.fullmatch(r"([0-9]{1,12})([KMG]?)", content)
     return None if found is None else int(found.group(1)) * 1024 ** " KMG".index(found.group(2) or " ")
 
 
@@ -169,7 +153,7 @@ def normal_address(address: str | None) -> str | None:
 def pci(root: Path) -> dict[str, PciFacts]:
     """Return the PCI functions by address."""
     result = {}
-    for place in _entries(root / "sys/bus/pci/devices"):
+    for place in entries(root / "sys/bus/pci/devices"):
         name = place.name
         if _ADDRESS.fullmatch(name):
             chain = [part for part in Path(os.path.realpath(place)).parts if _ADDRESS.fullmatch(part)]
@@ -181,17 +165,17 @@ def pci(root: Path) -> dict[str, PciFacts]:
                 class_code=number(place / "class"),
                 numa=numa,
                 parents=tuple(part for part in chain if part != name),
-                speed=_speed(text(place / "current_link_speed")),
+                speed=_speed(kernel_text(place / "current_link_speed")),
                 width=_positive(number(place / "current_link_width")),
-                max_speed=_speed(text(place / "max_link_speed")),
+                max_speed=_speed(kernel_text(place / "max_link_speed")),
                 max_width=_positive(number(place / "max_link_width")),
                 max_payload_bytes=_max_payload(place / "config"),
             )
     return result
 
 
-def _speed(content: str | None) -> float | None:
-    found = re.match(r"([0-9]{1,5}(?:\.[0-9]{1,5})?) GT/s", content or "")
+def _speed(content: str) -> float | None:
+    found = re.match(r"([0-9]{1,5}(?:\.[0-9]{1,5})?) GT/s", content)
     return None if found is None else float(found.group(1)) or None
 
 
@@ -209,7 +193,7 @@ def _max_payload(config: Path) -> int | None:
 
     Past byte 64 the file is readable by root alone; else None.
     """
-    content = data(config) or b""
+    content = kernel_data(config)
     at, seen = content[0x34] if len(content) > 0x34 else 0, set()
     while at and at not in seen and at + 10 <= len(content):
         seen.add(at)
@@ -223,29 +207,29 @@ def nics(root: Path) -> list[NicFacts]:
     """Return RDMA ports, and network interfaces that belong to a PCI device without RDMA ports."""
     found: list[NicFacts] = []
     covered = set()
-    for device in _entries(root / "sys/class/infiniband"):
+    for device in entries(root / "sys/class/infiniband"):
         address = _address_of(device / "device")
-        ports = _entries(device / "ports")
+        ports = entries(device / "ports")
         for port in ports:
             # "400 Gb/sec (4X NDR)"
-            rate = re.match(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) Gb/sec", text(port / "rate") or "")
+            rate = re.match(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) Gb/sec", kernel_text(port / "rate"))
             name = device.name if len(ports) == 1 else f"{device.name}:{port.name}"
-            active = "ACTIVE" in (text(port / "state") or "")
+            active = "ACTIVE" in kernel_text(port / "state")
             found.append(NicFacts(name, address, float(rate.group(1)) * 1e9 if rate else None, active, True))
         if address is not None:
             covered.add(address)
-    for interface in _entries(root / "sys/class/net"):
+    for interface in entries(root / "sys/class/net"):
         address = _address_of(interface / "device")
         if address is None or address in covered:
             continue
         speed = number(interface / "speed")
-        active = text(interface / "operstate") == "up"
+        active = kernel_text(interface / "operstate") == "up"
         rate_bits = speed * 1e6 if speed is not None and speed > 0 else None
         found.append(NicFacts(interface.name, address, rate_bits, active, False))
     return found
 
 
-def _entries(folder: Path) -> list[Path]:
+def entries(folder: Path) -> list[Path]:
     """Return what lies in a folder under names that can be shown."""
     try:
         return sorted(path for path in folder.iterdir() if path.name.isprintable())

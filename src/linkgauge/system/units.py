@@ -33,7 +33,7 @@ _TABLES = {RATE: _RATES, SIZE: _SIZES, TIME: _TIMES, COUNT: _COUNTS}
 # What a figure may be, by unit. Cuts are computed on whole bytes per second, so that less than one would be none; and
 # the sum of all links that a system may have must stay a number.
 WITHIN = {RATE: (1.0, 1e18), SIZE: (1.0, 1e21), TIME: (1e-6, 1e18), COUNT: (1e-9, 1e15)}
-_QUANTITY = re.compile(r"^\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]*)\s*$")
+_QUANTITY = re.compile(r"^\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]*)\s*$")
 
 
 def parse(text: object, unit: str) -> float:
@@ -42,27 +42,16 @@ def parse(text: object, unit: str) -> float:
     Raises `ValueError` with one line that says what is wrong and what would be right.
     """
     table = _TABLES[unit]
-    if isinstance(text, bool) or not isinstance(text, (int, float, str)):
+    written = f"{text} {unit if unit != COUNT else ''}" if type(text) in (int, float) else text
+    found = _QUANTITY.match(written) if isinstance(written, str) else None
+    if found is None:
         raise ValueError(f"{text!r} is no quantity; write a number and a unit, as in {_example(unit)}")
-    if isinstance(text, (int, float)):
-        try:
-            value = float(text)
-        except OverflowError:
-            raise ValueError("a number beyond every quantity") from None
-    else:
-        found = _QUANTITY.match(text)
-        if found is None:
-            raise ValueError(f"{text!r} is no quantity; write a number and a unit, as in {_example(unit)}")
-        factor = table.get(found.group(2))
-        if factor is None or (found.group(2) == "" and unit != COUNT):
-            known = ", ".join(name for name in table if name)
-            raise ValueError(f"unknown unit {found.group(2)!r} in {text!r}; use one of {known}")
-        try:
-            value = float(found.group(1)) * factor
-        except ValueError:
-            raise ValueError(f"{found.group(1)!r} in {text!r} is no number") from None
+    number, name = found.groups()
+    if name not in table:
+        raise ValueError(f"unknown unit {name!r} in {text!r}; use one of {', '.join(filter(None, table))}")
+    value = float(number) * table[name]
     if not math.isfinite(value):
-        raise ValueError(f"{text!r} is not finite")
+        raise ValueError(f"{str(text)[:40]!r} is not finite")
     return value
 
 

@@ -150,7 +150,7 @@ def test_texts_of_a_description_are_printed_and_never_obeyed(
         (PAIR.replace("25 GB/s", "0.4 B/s"), "data_rate: '0.4 B/s' is beyond any machine; expected 1 to 1e+18 B/s"),
         (PAIR.replace("25 GB/s", "1e300 GB/s"), "data_rate: '1e300 GB/s' is not finite"),
         (PAIR.replace("1 TB/s", "1e308 B/s"), "memory_rate: '1e308 B/s' is beyond any machine"),
-        (PAIR.replace('"25 GB/s"', "inf"), "link 0 (gpu0 - gpu1): data_rate: inf is not finite"),
+        (PAIR.replace('"25 GB/s"', "inf"), "link 0 (gpu0 - gpu1): data_rate: inf is no quantity"),
         (PAIR + "x.b" + ".c" * 3000 + " = 1\n", "unknown key 'x'"),
         (PAIR + PAIR[PAIR.index("[[link]]"):], "link (gpu0 - gpu1): is there twice"),
         (PAIR + '[[link]]\nkind = "nvlink"\na = "gpu1"\nb = "gpu0"\ndata_rate = "25 GB/s"\n', "is there twice"),

@@ -68,7 +68,8 @@ class LoadRunner {
       if (order_.aborted) everyone_.barrier({}, Waiting::kSleep);  // which says why
       check(Moment::kFinalCheck, "final_check", "the final operation");
     } catch (const std::exception& error) {
-      if (!order_.at_rate || everyone_.aborted()) throw;
+      const bool another_jobs = &everyone_ != &group_ && everyone_.aborted();
+      if (!order_.at_rate || another_jobs) throw;
       group_.abort_with(error.what());
       if (line_ != nullptr) line_->say(kOver);
       report_.failure = error.what();

@@ -276,7 +276,10 @@ TEST(Load, OfAnotherLaunchThatFailsLaterLeavesTheSamples) {
     session.set_fault(fault);
   });
   EXPECT_TRUE(both.results[1]->measurement.verified);
-  EXPECT_NE(both.of_load[0]->load.failure, "");
+  for (const std::size_t rank : {0U, 2U}) {
+    ASSERT_TRUE(both.of_load[rank].has_value());
+    EXPECT_NE(both.of_load[rank]->load.failure, "");
+  }
 }
 
 Fault throwing(int rank, const char* phase, std::int64_t sample = -1) {

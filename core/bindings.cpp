@@ -17,13 +17,13 @@
 #include <utility>
 
 #include "bindings_case.h"
+#include "bindings_results.h"
+#include "bindings_statistics.h"
 #include "bindings_traffic.h"
 #include "device/device_runtime.h"
 #include "errors.h"
 #include "group/group.h"
 #include "measure/clock.h"
-#include "measure/detours.h"
-#include "measure/statistics.h"
 #include "run/session.h"
 #include "transport/ccl_api.h"
 #include "transport/mpi_library.h"
@@ -39,8 +39,6 @@ namespace linkgauge {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Offsets = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using HeartbeatWords = nb::ndarray<std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 Bytes from_python(const nb::bytes& bytes) {
@@ -55,17 +53,6 @@ nb::list to_python(const std::vector<Bytes>& messages) {
     list.append(nb::bytes(reinterpret_cast<const char*>(message.data()), message.size()));
   }
   return list;
-}
-
-// A numpy column of one value a row.
-template <typename Value, typename Rows, typename Get>
-nb::object column(const Rows& rows, const Get& get) {
-  auto values = std::make_unique<std::vector<Value>>();
-  values->reserve(rows.size());
-  for (const auto& row : rows) values->push_back(static_cast<Value>(get(row)));
-  std::vector<Value>* held = values.release();
-  const nb::capsule owner(held, [](void* pointer) noexcept { delete static_cast<std::vector<Value>*>(pointer); });
-  return nb::cast(nb::ndarray<nb::numpy, Value, nb::ndim<1>>(held->data(), {held->size()}, owner));
 }
 
 // Errors by who must act; tests/measure/test_errors.py holds the table.
@@ -213,77 +200,6 @@ nb::dict constants_of_mpi(const std::string& abi) {
   return fields;
 }
 
-nb::dict to_python(const VerifyResult& result) {
-  nb::dict verify;
-  verify["ok"] = result.ok;
-  verify["bad_bytes"] = result.bad_bytes;
-  verify["first_bad_offset"] = result.first_bad_offset;
-  verify["expected"] = result.expected;
-  verify["found"] = result.found;
-  verify["where"] = result.where;
-  return verify;
-}
-
-nb::dict to_python(const LoadReport& load) {
-  nb::dict fields;
-  fields["number"] = load.number;
-  fields["start_ns"] = column<std::int64_t>(load.stretches, [](const Stretch& row) { return row.start_ns; });
-  fields["ns"] = column<std::int64_t>(load.stretches, [](const Stretch& row) { return row.ns; });
-  fields["operations"] = column<std::int64_t>(load.stretches, [](const Stretch& row) { return row.operations; });
-  fields["when"] = column<std::uint8_t>(load.stretches, [](const Stretch& row) { return row.when; });
-  fields["operations_total"] = load.operations_total;
-  fields["verified"] = load.verified;
-  fields["verify"] = to_python(load.verify);
-  fields["failure"] = load.failure;
-  return fields;
-}
-
-nb::dict to_python(const CaseResult& result) {
-  const Measurement& measured = result.measurement;
-  const std::vector<Sample>& rows = measured.samples;
-  nb::dict samples;
-  samples["sample"] = column<std::int32_t>(rows, [](const Sample& row) { return row.number; });
-  samples["lane"] = column<std::int16_t>(rows, [](const Sample& row) { return row.lane; });
-  samples["phase"] = column<std::uint8_t>(rows, [](const Sample& row) { return row.phase; });
-  samples["scheduled_ns"] = column<std::int64_t>(rows, [](const Sample& row) { return row.scheduled_ns; });
-  samples["start_ns"] = column<std::int64_t>(rows, [](const Sample& row) { return row.start_ns; });
-  samples["ns"] = column<std::int64_t>(rows, [](const Sample& row) { return row.ns; });
-  samples["iterations"] = column<std::int64_t>(rows, [](const Sample& row) { return row.iterations; });
-  samples["clock"] = column<std::uint8_t>(rows, [](const Sample& row) { return row.clock; });
-
-  nb::dict fields;
-  fields["samples"] = samples;
-  fields["converged"] = measured.converged;
-  fields["coarse"] = measured.coarse;
-  fields["verified"] = measured.verified;
-  fields["verify"] = to_python(measured.verify);
-  fields["operations_total"] = measured.operations_total;
-  fields["stopped_by"] = measured.stopped_by;
-  fields["batch"] = measured.batch;
-  fields["lanes"] = result.lanes;
-  nb::list clocks;
-  for (const ClockComparison& one : result.clocks) {
-    nb::dict clock;
-    clock["moment"] = one.moment;
-    clock["when_ns"] = one.when_ns;
-    clock["offset_ns"] = one.clock.offset_ns;
-    clock["uncertainty_ns"] = one.clock.uncertainty_ns;
-    clocks.append(clock);
-  }
-  fields["clocks"] = clocks;
-  nb::dict chosen;
-  for (const auto& [name, value] : result.chosen) chosen[name.c_str()] = value;
-  fields["chosen"] = chosen;
-  nb::dict step_times;
-  for (const StepTime& one : result.steps.times) step_times[one.kind] = one.ns;
-  fields["step_times"] = step_times;
-  nb::list step_spans;
-  for (const StepSpan& one : result.steps.spans) step_spans.append(nb::make_tuple(one.kind, one.begin_ns, one.end_ns));
-  fields["step_spans"] = step_spans;
-  fields["load"] = result.load.number == 0 ? nb::object(nb::none()) : nb::object(to_python(result.load));
-  return fields;
-}
-
 // A session and what of Python it uses.
 class PythonSession {
  public:
@@ -360,45 +276,6 @@ class PythonSession {
   nb::object heartbeat_;
   std::optional<Session> session_;
 };
-
-std::span<const double> span_of(const Doubles& values) { return {values.data(), values.shape(0)}; }
-
-nb::dict summaries_to_python(const std::vector<Summary>& rows) {
-  nb::dict fields;
-  fields["count_all"] = column<std::int64_t>(rows, [](const Summary& row) { return row.count_all; });
-  fields["warmup_cut"] = column<std::int64_t>(rows, [](const Summary& row) { return row.warmup_cut; });
-  fields["count"] = column<std::int64_t>(rows, [](const Summary& row) { return row.count; });
-  fields["median"] = column<double>(rows, [](const Summary& row) { return row.median; });
-  fields["interval_low"] = column<double>(rows, [](const Summary& row) { return row.interval.low; });
-  fields["interval_high"] = column<double>(rows, [](const Summary& row) { return row.interval.high; });
-  fields["mean"] = column<double>(rows, [](const Summary& row) { return row.mean; });
-  fields["quartile_1"] = column<double>(rows, [](const Summary& row) { return row.quartile_1; });
-  fields["quartile_3"] = column<double>(rows, [](const Summary& row) { return row.quartile_3; });
-  fields["p5"] = column<double>(rows, [](const Summary& row) { return row.p5; });
-  fields["p95"] = column<double>(rows, [](const Summary& row) { return row.p95; });
-  fields["p99"] = column<double>(rows, [](const Summary& row) { return row.p99; });
-  fields["min"] = column<double>(rows, [](const Summary& row) { return row.min; });
-  fields["max"] = column<double>(rows, [](const Summary& row) { return row.max; });
-  fields["effective_size"] = column<double>(rows, [](const Summary& row) { return row.effective_size; });
-  return fields;
-}
-
-nb::dict summarise(const Doubles& values, const Offsets& offsets, const Doubles& ticks, int threads) {
-  const std::size_t marks = offsets.shape(0);
-  bool good = marks >= 1 && offsets.data()[0] >= 0 && ticks.shape(0) == marks - 1 &&
-              offsets.data()[marks - 1] <= static_cast<std::int64_t>(values.shape(0));
-  for (std::size_t i = 1; i < marks; ++i) good = good && offsets.data()[i - 1] <= offsets.data()[i];
-  if (!good) {
-    throw CallerError("offsets must rise from 0 to the number of values, one more of them than ticks");
-  }
-  std::vector<Summary> summaries(marks - 1);
-  {
-    const nb::gil_scoped_release release;
-    const int used = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
-    summarise_groups(span_of(values), {offsets.data(), marks}, span_of(ticks), summaries, used);
-  }
-  return summaries_to_python(summaries);
-}
 
 void bind_devices(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
@@ -499,52 +376,6 @@ void bind_session(nb::module_& module) {
   say_version("nvshmem_version", static_cast<const nvshmem::Library*>(nullptr));
   bind_traffic(module);
   module.def("host_clock", [] { return to_python(host_clock()); });
-  module.def(
-      "find_detours",
-      [](std::int64_t span_ns, std::int64_t least_ns) {
-        Detours found;
-        {
-          const nb::gil_scoped_release release;
-          found = find_detours(span_ns, least_ns);
-        }
-        const auto itself = [](std::int64_t value) { return value; };
-        return nb::make_tuple(column<std::int64_t>(found.start_ns, itself), column<std::int64_t>(found.ns, itself),
-                              found.span_ns, found.quantum_ns);
-      },
-      "span_ns"_a, "least_ns"_a);
-}
-
-void bind_statistics(nb::module_& module) {
-  module.def(
-      "median",
-      [](const Doubles& series) {
-        const nb::gil_scoped_release release;
-        return median(span_of(series));
-      },
-      "series"_a);
-  module.def(
-      "warmup_cut",
-      [](const Doubles& series) {
-        const nb::gil_scoped_release release;
-        return warmup_cut(span_of(series));
-      },
-      "series"_a);
-  module.def(
-      "effective_size",
-      [](const Doubles& series) {
-        const nb::gil_scoped_release release;
-        return effective_size(span_of(series));
-      },
-      "series"_a);
-  module.def(
-      "median_interval",
-      [](const Doubles& series, double tick) {
-        const nb::gil_scoped_release release;
-        const Interval interval = median_interval(span_of(series), tick);
-        return std::pair(interval.low, interval.high);
-      },
-      "series"_a, "tick"_a = 0.0);
-  module.def("summarise_groups", summarise, "values"_a, "offsets"_a, "ticks"_a, "threads"_a = 0);
 }
 
 }  // namespace

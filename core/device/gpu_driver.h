@@ -96,6 +96,19 @@ class GpuDriver {
   virtual void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) = 0;
 };
 
+// Makes a device current for a scope and puts back what was.
+class CurrentDevice {
+ public:
+  CurrentDevice(GpuDriver& driver, int device) : driver_(driver), previous_(driver.enter(device)) {}
+  ~CurrentDevice() { driver_.leave(previous_); }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  GpuDriver& driver_;
+  std::uintptr_t previous_;
+};
+
 // Compiles the kernels' text for one architecture.
 class KernelCompiler {
  public:

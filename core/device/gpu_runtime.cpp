@@ -4,13 +4,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <future>
 #include <utility>
 
 #include "device/host_placement.h"
 #include "errors.h"
-#include "kernels/kernel_source.h"
-#include "kernels/kernels.h"
 
 namespace linkgauge {
 namespace {
@@ -38,9 +35,8 @@ GpuRuntime::GpuRuntime(std::unique_ptr<GpuDriver> driver,
                        std::function<std::unique_ptr<KernelCompiler>()> open_compiler, const RuntimeRequest& request,
                        const char* visibility_variable)
     : driver_(std::move(driver)),
-      open_compiler_(std::move(open_compiler)),
       peer_access_allowed_(request.peer_access),
-      cache_(request.kernel_cache) {
+      kernels_(*driver_, std::move(open_compiler), request.kernel_cache) {
   const std::vector<GpuIdentity> visible = driver_->enumerate();
   std::vector<int> ordinals = request.devices;
   if (ordinals.empty()) {
@@ -58,24 +54,11 @@ GpuRuntime::GpuRuntime(std::unique_ptr<GpuDriver> driver,
     chosen.push_back(visible[static_cast<std::size_t>(ordinal)]);
   }
   driver_->select(chosen);
-  kernels_.resize(chosen.size());
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     DeviceInfo info = driver_->describe(static_cast<int>(i));
     info.ordinal = ordinals[i];
     info.numa_node = numa_node_of_pci(info.pci_address);
     infos_.push_back(std::move(info));
-  }
-}
-
-GpuRuntime::~GpuRuntime() {
-  for (std::size_t device = 0; device < kernels_.size(); ++device) {
-    if (kernels_[device].modules.empty()) continue;
-    try {
-      const CurrentDevice current(*driver_, static_cast<int>(device));
-      for (void* module : kernels_[device].modules) driver_->unload_module(module);
-    } catch (const Error&) {
-      // The context is gone already, and the module with it.
-    }
   }
 }
 
@@ -380,6 +363,11 @@ void GpuRuntime::copy_now(void* target, int target_device, const void* source, i
   driver_->copy(target, source, bytes);
 }
 
+KernelHandle GpuRuntime::kernel(int device, std::string_view kernel_name) {
+  require(device);
+  return kernels_.find(device, infos_[static_cast<std::size_t>(device)].architecture, kernel_name);
+}
+
 std::string GpuRuntime::why_no_graphs() const {
   const std::string missing = driver_->lacks_for_graphs();
   return missing.empty() ? "" : "this driver of " + std::string(name()) + " has no graphs: it lacks " + missing;
@@ -388,62 +376,6 @@ std::string GpuRuntime::why_no_graphs() const {
 GraphHandle GpuRuntime::end_capture(int device, StreamHandle stream) {
   const CurrentDevice current(*driver_, device);
   return driver_->end_capture(stream);
-}
-
-// --- kernels -----------------------------------------------------------------------------------------------------
-
-void GpuRuntime::load_kernels(int device) {
-  const std::string& architecture = infos_[static_cast<std::size_t>(device)].architecture;
-  const std::unique_ptr<KernelCompiler> compiler = open_compiler_();
-  const std::string target = compiler->target_for(architecture);
-  std::string made_by = compiler->identity() + '\n' + target + '\n';
-  for (const std::string& option : compiler->options(target)) made_by += option + '\n';
-  const auto image_of = [&](const KernelPart& part) {
-    return cache_.find_or_compile(made_by + part.source, [&] { return compiler->compile(part.source, target); });
-  };
-  const std::vector<KernelPart> parts = kernel_parts(target);
-  std::vector<std::future<std::string>> images;
-  for (const KernelPart& part : parts)
-    images.push_back(std::async(std::launch::async, [&image_of, &part] { return image_of(part); }));
-  const CurrentDevice current(*driver_, device);
-  Kernels kernels;
-  try {
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      kernels.modules.push_back(
-          load_image(images[i].get(), cache_.path_of(made_by + parts[i].source), [&] { return image_of(parts[i]); }));
-      for (const std::string& name : parts[i].kernels) {
-        kernels.by_name[name] = driver_->find_kernel(kernels.modules.back(), name.c_str(), name == kKernelCopyBulk);
-      }
-    }
-  } catch (const Error&) {
-    for (void* module : kernels.modules) driver_->unload_module(module);
-    throw;
-  }
-  kernels_[static_cast<std::size_t>(device)] = std::move(kernels);
-}
-
-void* GpuRuntime::load_image(const std::string& image, const std::string& kept_in,
-                             const std::function<std::string()>& make_again) {
-  try {
-    return driver_->load_module(image);
-  } catch (const RuntimeCallError&) {
-    // The driver may refuse an image that another machine with the same home folder left: try a fresh one.
-    if (kept_in.empty()) throw;
-    (void)std::remove(kept_in.c_str());
-    return driver_->load_module(make_again());
-  }
-}
-
-KernelHandle GpuRuntime::kernel(int device, std::string_view kernel_name) {
-  require(device);
-  const std::lock_guard lock(kernels_mutex_);
-  if (kernels_[static_cast<std::size_t>(device)].modules.empty()) load_kernels(device);
-  const Kernels& kernels = kernels_[static_cast<std::size_t>(device)];
-  const auto found = kernels.by_name.find(kernel_name);
-  if (found == kernels.by_name.end())
-    throw Unsupported("there is no kernel " + std::string(kernel_name) + " for " +
-                      infos_[static_cast<std::size_t>(device)].architecture);
-  return found->second;
 }
 
 }  // namespace linkgauge

@@ -14,7 +14,7 @@
 
 #include "device/device_runtime.h"
 #include "device/gpu_driver.h"
-#include "device/kernel_cache.h"
+#include "device/gpu_kernels.h"
 
 namespace linkgauge {
 
@@ -24,7 +24,6 @@ class GpuRuntime : public DeviceRuntime {
   // throws Unsupported for one that does not exist, naming `visibility_variable` if that hides some.
   GpuRuntime(std::unique_ptr<GpuDriver> driver, std::function<std::unique_ptr<KernelCompiler>()> open_compiler,
              const RuntimeRequest& request, const char* visibility_variable);
-  ~GpuRuntime() override;
   GpuRuntime(const GpuRuntime&) = delete;
   GpuRuntime& operator=(const GpuRuntime&) = delete;
 
@@ -87,23 +86,13 @@ class GpuRuntime : public DeviceRuntime {
     int device;
     int users;
   };
-  struct Kernels {
-    std::vector<void*> modules;  // none: not loaded yet
-    std::map<std::string, KernelHandle, std::less<>> by_name;
-  };
-
   void require(int device) const;
   void* allocate_as(Origin origin, int device, std::size_t bytes, const AllocateOptions& options);
   std::size_t managed_bytes(int device) const;
-  void load_kernels(int device);
-  void* load_image(const std::string& image, const std::string& kept_in,
-                   const std::function<std::string()>& make_again);
   void enable_awaited_peers(int device);
 
   std::unique_ptr<GpuDriver> driver_;
-  std::function<std::unique_ptr<KernelCompiler>()> open_compiler_;
   bool peer_access_allowed_;
-  KernelCache cache_;
   std::vector<DeviceInfo> infos_;
 
   mutable std::shared_mutex memory_mutex_;
@@ -115,21 +104,7 @@ class GpuRuntime : public DeviceRuntime {
   std::mutex peers_mutex_;
   std::vector<std::pair<int, int>> awaited_peers_;
 
-  std::mutex kernels_mutex_;
-  std::vector<Kernels> kernels_;
-};
-
-// Makes a device current for a scope and puts back what was.
-class CurrentDevice {
- public:
-  CurrentDevice(GpuDriver& driver, int device) : driver_(driver), previous_(driver.enter(device)) {}
-  ~CurrentDevice() { driver_.leave(previous_); }
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
-
- private:
-  GpuDriver& driver_;
-  std::uintptr_t previous_;
+  GpuKernels kernels_;
 };
 
 }  // namespace linkgauge

@@ -1,7 +1,6 @@
 #include "transport/mpi_collective.h"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "errors.h"
@@ -12,7 +11,6 @@ namespace linkgauge {
 
 namespace {
 
-constexpr std::size_t kMostCounted = std::numeric_limits<int>::max();
 constexpr const char* kTooMany =
     "MPI counts are 32 bits wide: above 2 GiB a rank an alltoallv's size must be a multiple of "
     "16 bytes, and none may have more than 32 GiB; here one has ";
@@ -21,12 +19,12 @@ constexpr const char* kTooMany =
 std::string why_not_counted(const CaseSpec& spec, int ranks) {
   const Traffic traffic = traffic_of(spec, ranks);
   const auto n = static_cast<std::size_t>(ranks);
-  if (traffic.bytes <= kMostCounted / (n * n)) return "";
+  if (traffic.bytes <= kMostMpiCount / (n * n)) return "";
   const RankBytes bytes = rank_bytes(traffic);
   const std::size_t most = std::max(*std::max_element(bytes.sent.begin(), bytes.sent.end()),
                                     *std::max_element(bytes.received.begin(), bytes.received.end()));
   const std::size_t countable =
-      traffic.bytes % kCountedVectorBytes == 0 ? kCountedVectorBytes * kMostCounted : kMostCounted;
+      traffic.bytes % kCountedVectorBytes == 0 ? kCountedVectorBytes * kMostMpiCount : kMostMpiCount;
   return most <= countable ? "" : kTooMany + std::to_string(most);
 }
 
@@ -37,7 +35,7 @@ std::string why_not_mpi_collective(const MpiLibrary& mpi, const CaseSpec& spec, 
   if (spec.pattern == Pattern::kAlltoallv) return why_not_counted(spec, ranks);
   if (spec.pattern == Pattern::kHalo) {
     const std::size_t bytes = halo_share(traffic_of(spec, ranks), 0).buffer_bytes;
-    return bytes <= kMostCounted
+    return bytes <= kMostMpiCount
                ? ""
                : "MPI counts are 32 bits wide: a halo's neighbours have at most 2 GiB together, here " +
                      std::to_string(bytes);

@@ -4,146 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "errors.h"
-#include "transport/mpi_symbols.h"
+#include "transport/mpi_requests.h"
 
 namespace linkgauge {
 namespace {
-
-constexpr std::size_t kMostBytes = std::numeric_limits<int>::max();
-constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
-
-template <typename Handle>
-Handle handle_of(std::uint64_t bits) {
-  if constexpr (std::is_pointer_v<Handle>) {
-    return reinterpret_cast<Handle>(static_cast<std::uintptr_t>(bits));
-  } else {
-    return static_cast<Handle>(bits);
-  }
-}
-
-template <typename Handle>
-std::uint64_t bits_of(Handle handle) {
-  if constexpr (std::is_pointer_v<Handle>) {
-    return reinterpret_cast<std::uintptr_t>(handle);
-  } else {
-    return static_cast<std::uint32_t>(handle);
-  }
-}
-
-// What the library and its requests share.
-template <typename Handle>
-struct Calls {
-  MpiSymbols<Handle> mpi;
-  MpiConstants constants;
-  Handle byte{};
-  Handle block{};
-
-  void* status_ignore() const { return reinterpret_cast<void*>(constants.status_ignore); }
-  void* statuses_ignore() const { return reinterpret_cast<void*>(constants.statuses_ignore); }
-  const void* or_in_place(const void* data) const {
-    return data != nullptr ? data : reinterpret_cast<const void*>(constants.in_place);
-  }
-
-  void check(int code, const char* call) const {
-    if (code != 0) [[unlikely]] {
-      fail(code, call);
-    }
-  }
-  [[noreturn, gnu::noinline]] void fail(int code, const char* call) const {
-    std::string text(static_cast<std::size_t>(constants.max_error_string) + 1, '\0');
-    int length = 0;
-    mpi.error_string(code, text.data(), &length);
-    text.resize(static_cast<std::size_t>(length));
-    throw RuntimeCallError(call, "MPI error", code, -1, text);
-  }
-
-  Handle type_for(std::size_t bytes) const { return bytes <= kMostBytes ? byte : block; }
-  static int count_for(std::size_t bytes) {
-    return static_cast<int>(bytes <= kMostBytes ? bytes : bytes / kBlockBytes);
-  }
-};
-
-template <typename Handle>
-class Requests final : public MpiRequests {
- public:
-  Requests(const Calls<Handle>& calls, int capacity, bool persistent)
-      : calls_(calls), places_(static_cast<std::size_t>(capacity)), persistent_(persistent) {}
-  Requests(const Requests&) = delete;
-  Requests& operator=(const Requests&) = delete;
-  ~Requests() override {
-    for (int i = 0; persistent_ && i < count_; ++i) {
-      (void)calls_.mpi.request_free(&places_[static_cast<std::size_t>(i)]);  // where it fails, the library is going
-    }
-  }
-
-  void isend(const void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) override {
-    calls_.check(calls_.mpi.isend(data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag,
-                                  handle_of<Handle>(communicator), next()),
-                 "MPI_Isend");
-  }
-  void irecv(void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) override {
-    calls_.check(calls_.mpi.irecv(data, calls_.count_for(bytes), calls_.type_for(bytes), peer, tag,
-                                  handle_of<Handle>(communicator), next()),
-                 "MPI_Irecv");
-  }
-  void isend_one(const void* data, std::uint64_t type, int peer, int tag, std::uint64_t communicator) override {
-    calls_.check(calls_.mpi.isend(data, 1, handle_of<Handle>(type), peer, tag, handle_of<Handle>(communicator), next()),
-                 "MPI_Isend");
-  }
-  void irecv_one(void* data, std::uint64_t type, int peer, int tag, std::uint64_t communicator) override {
-    calls_.check(calls_.mpi.irecv(data, 1, handle_of<Handle>(type), peer, tag, handle_of<Handle>(communicator), next()),
-                 "MPI_Irecv");
-  }
-  void wait_all() override {
-    if (!under_way()) return;
-    calls_.check(calls_.mpi.waitall(count_, places_.data(), calls_.statuses_ignore()), "MPI_Waitall");
-    end();
-  }
-  bool test_all() override {
-    if (!under_way()) return true;
-    int done = 0;
-    calls_.check(calls_.mpi.testall(count_, places_.data(), &done, calls_.statuses_ignore()), "MPI_Testall");
-    if (done == 0) return false;
-    end();
-    return true;
-  }
-  void cancel_receives() noexcept override {
-    for (int i = 0; i < count_; ++i) {
-      if (calls_.mpi.cancel(&places_[static_cast<std::size_t>(i)]) != 0) return;  // the library is failing already
-    }
-    if (count_ != 0) (void)calls_.mpi.waitall(count_, places_.data(), calls_.statuses_ignore());
-    count_ = 0;
-  }
-  int count() const override { return count_; }
-  int capacity() const override { return static_cast<int>(places_.size()); }
-  void start_all() override {
-    calls_.check(calls_.mpi.startall(count_, places_.data()), "MPI_Startall");
-    started_ = true;
-  }
-  bool persistent() const { return persistent_; }
-  Handle* next() {
-    if (count_ == capacity()) throw CallerError("no place is left for another MPI request");
-    return &places_[static_cast<std::size_t>(count_++)];
-  }
-
- private:
-  // MPICH 4.0 to 5.0 waits for ever for a persistent collective that was not started.
-  bool under_way() const { return persistent_ ? started_ : count_ > 0; }
-  void end() {
-    started_ = false;
-    if (!persistent_) count_ = 0;
-  }
-
-  const Calls<Handle>& calls_;
-  std::vector<Handle> places_;
-  bool persistent_;
-  bool started_ = false;
-  int count_ = 0;
-};
 
 template <typename Handle>
 class Library final : public MpiLibrary {
@@ -159,8 +26,8 @@ class Library final : public MpiLibrary {
     int length = 0;
     calls_.check(mpi().get_library_version(text.data(), &length), "MPI_Get_library_version");
     version_ = text.substr(0, static_cast<std::size_t>(length));
-    calls_.block = made_contiguous(kBlockBytes);
-    contiguous_ = {{1, calls_.byte}, {kBlockBytes, calls_.block}};
+    calls_.block = made_contiguous(kMpiBlockBytes);
+    contiguous_ = {{1, calls_.byte}, {kMpiBlockBytes, calls_.block}};
   }
 
   const std::string& path() const override { return path_; }
@@ -169,7 +36,7 @@ class Library final : public MpiLibrary {
   std::uint64_t world() const override { return world_; }
 
   std::string why_not_size(std::size_t bytes) const override {
-    if (bytes <= kMostBytes || (bytes % kBlockBytes == 0 && bytes / kBlockBytes <= kMostBytes)) return "";
+    if (bytes <= kMostMpiCount || (bytes % kMpiBlockBytes == 0 && bytes / kMpiBlockBytes <= kMostMpiCount)) return "";
     return "MPI counts are 32 bits wide: above 2 GiB - 1 a message must be a multiple of 1 MiB, and " +
            std::to_string(bytes) + " bytes are not";
   }
@@ -182,8 +49,8 @@ class Library final : public MpiLibrary {
     if (!handles_.contains(std::string(to_string(op)))) {
       return "MPI has no op " + std::string(to_string(op)) + "; sum, prod, min and max are there";
     }
-    if (elements > kMostBytes) {
-      return "MPI counts are 32 bits wide, so it reduces at most " + std::to_string(kMostBytes) +
+    if (elements > kMostMpiCount) {
+      return "MPI counts are 32 bits wide, so it reduces at most " + std::to_string(kMostMpiCount) +
              " elements at once, and the case has " + std::to_string(elements);
     }
     return "";
@@ -229,7 +96,7 @@ class Library final : public MpiLibrary {
                  "MPI_Recv");
   }
   std::unique_ptr<MpiRequests> requests(int capacity, bool persistent) override {
-    return std::make_unique<Requests<Handle>>(calls_, capacity, persistent);
+    return std::make_unique<RequestsOf<Handle>>(calls_, capacity, persistent);
   }
   void progress(std::uint64_t communicator) override {
     int found = 0;
@@ -400,7 +267,7 @@ class Library final : public MpiLibrary {
   void collective(const MpiCollectiveSymbols<Handle, Taken...>& call, const char* name, MpiRequests* begun,
                   Given... given) {
     if (begun == nullptr) return calls_.check(call(given...), name);
-    auto& requests = static_cast<Requests<Handle>&>(*begun);
+    auto& requests = static_cast<RequestsOf<Handle>&>(*begun);
     if (requests.persistent()) {
       if (call.persistent == nullptr)
         throw Unsupported(path_ + " has no persistent form of " + name + ", which MPI 4 has");
@@ -441,7 +308,7 @@ class Library final : public MpiLibrary {
   std::string path_;
   MpiAbi abi_;
   std::map<std::string, std::uint64_t> handles_;
-  Calls<Handle> calls_;
+  MpiCalls<Handle> calls_;
   std::map<std::size_t, Handle> contiguous_;  // by bytes
   std::vector<Handle> types_ = table(handles_, 12, [](int n) { return to_string(static_cast<Datatype>(n)); });
   std::vector<Handle> ops_ = table(handles_, 5, [](int n) { return to_string(static_cast<ReduceOp>(n)); });
@@ -450,51 +317,6 @@ class Library final : public MpiLibrary {
 };
 
 }  // namespace
-
-AlltoallvCounts alltoallv_counts(std::size_t block, int rank, int ranks) {
-  AlltoallvCounts result;
-  const auto count = static_cast<std::size_t>(ranks);
-  if (block > kMostBytes / count) result.unit_bytes = block % kBlockBytes == 0 ? kBlockBytes : block;
-  // Beyond, all of them in pieces of 1 MiB are still too many numbers.
-  if (block / result.unit_bytes > kMostBytes / count) result.unit_bytes = block;
-  if (result.unit_bytes > kMostBytes) {
-    throw CallerError("MPI has no unit for blocks of " + std::to_string(block) + " bytes of " + std::to_string(ranks) +
-                      " ranks");
-  }
-  const auto units = static_cast<int>(block / result.unit_bytes);
-  for (int peer = 0; peer < ranks; ++peer) {
-    result.sent.counts.push_back(peer == rank ? 0 : units);
-    result.sent.displacements.push_back(peer * units);
-  }
-  result.received = result.sent;
-  return result;
-}
-
-AlltoallvCounts alltoallv_counts(const AlltoallvShare& share) {
-  AlltoallvCounts result;
-  if (std::max(share.source_bytes, share.target_bytes) > kMostBytes) result.unit_bytes = kCountedVectorBytes;
-  const auto in_units = [&](const std::vector<std::size_t>& bytes) {
-    std::vector<int> units;
-    for (const std::size_t one : bytes) units.push_back(static_cast<int>(one / result.unit_bytes));
-    return units;
-  };
-  result.sent = {in_units(share.sent), in_units(share.sent_at)};
-  result.received = {in_units(share.received), in_units(share.received_at)};
-  return result;
-}
-
-AlltoallvCounts halo_counts(const HaloShare& share, std::vector<int>& sources, std::vector<int>& targets) {
-  AlltoallvCounts result;
-  const auto add = [](const HaloMessage& message, AlltoallvCounts::Side& side, std::vector<int>& peers) {
-    if (message.peer < 0) return;
-    peers.push_back(message.peer);
-    side.counts.push_back(static_cast<int>(message.bytes));
-    side.displacements.push_back(static_cast<int>(message.own_at));
-  };
-  for (const HaloMessage& message : share.sent) add(message, result.sent, targets);
-  for (const HaloMessage& message : share.received) add(message, result.received, sources);
-  return result;
-}
 
 std::unique_ptr<MpiLibrary> open_mpi_library(const std::string& path, MpiAbi abi,
                                              const std::map<std::string, std::uint64_t>& handles) {

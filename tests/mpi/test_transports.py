@@ -171,12 +171,13 @@ def orders_unsigned_as_signed(mpi: MpiInstallation, one: dict[str, Any]) -> bool
     )
 
 
-@pytest.mark.skipif("LINKGAUGE_TEST_LARGE" not in os.environ, reason="needs 6 GiB; set LINKGAUGE_TEST_LARGE=1")
-def test_messages_beyond_32_bit_counts(mpi: MpiInstallation, run_cases: RunCases) -> None:
+@pytest.mark.skipif("LINKGAUGE_TEST_LARGE" not in os.environ, reason="needs 14 GiB; set LINKGAUGE_TEST_LARGE=1")
+@pytest.mark.parametrize("transport", ["mpi", "staging", "copy_engine", "kernel"])
+def test_sizes_beyond_32_bits(mpi: MpiInstallation, run_cases: RunCases, transport: str) -> None:
     size = (1 << 31) + (1 << 20)
     cases = [
-        case("mpi", pattern, 2, size, stop={"kind": "count", "samples": 1})
-        for pattern in ("unidirectional", "broadcast")
+        case(transport, pattern, 2, size, stop={"kind": "count", "samples": 1, "time_ns": 120_000_000_000})
+        for pattern in ("unidirectional", "broadcast", "allgather", "allreduce", "alltoallv")
     ]
     expect_verified(cases, run_cases(mpi, 2, cases))
 

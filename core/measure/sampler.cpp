@@ -1,3 +1,4 @@
+// Long: the phases of a measurement are one class, since each decides by what the others found.
 #include "measure/sampler.h"
 
 #include <algorithm>
@@ -49,14 +50,6 @@ struct RoundReport {
   std::int64_t round_ns = 0;     // of the last round; rank 0's counts
   std::int64_t shortest_ns = 0;  // sample of the last round; 0: this rank keeps no time
   std::int64_t late = 0;
-};
-
-// What the stop rule needs of a sample.
-struct Timing {
-  std::int64_t scheduled_ns;
-  std::int64_t start_ns;
-  std::int64_t ns;
-  std::int64_t iterations;
 };
 
 // The phases of a measurement on one rank. Every decision is made by all ranks from the same data.
@@ -368,25 +361,21 @@ class Sampler {
 
   // The case's times so far, from every timekeeper's samples since the last look; the same on every rank.
   void gather_series() {
-    std::vector<Timing> mine;
+    const bool from_schedule = traits_of(spec_.pattern).timekeeper == Timekeeper::kSlowest &&
+                               spec_.clock == ClockKind::kHost && group_.node_count() == 1;
+    std::vector<double> mine;
     for (; gathered_ < measurement_.samples.size(); ++gathered_) {
       const Sample& sample = measurement_.samples[gathered_];
       if (sample.phase != Phase::kSample) continue;
-      mine.push_back({sample.scheduled_ns, sample.start_ns, sample.ns, sample.iterations});
+      const bool scheduled = from_schedule && sample.scheduled_ns != 0;
+      const std::int64_t ns = scheduled ? sample.start_ns + sample.ns - sample.scheduled_ns : sample.ns;
+      mine.push_back(static_cast<double>(ns) / static_cast<double>(sample.iterations));
     }
-    const bool from_schedule = traits_of(spec_.pattern).timekeeper == Timekeeper::kSlowest &&
-                               spec_.clock == ClockKind::kHost && group_.node_count() == 1;
     const std::size_t known = series_.size();
     series_.resize(static_cast<std::size_t>(taken_), 0.0);
     for (const std::vector<std::byte>& bytes : group_.exchange(to_bytes(mine.data(), mine.size()), progress_)) {
-      const std::vector<Timing> timings = from_bytes<Timing>(bytes);
-      for (std::size_t i = 0; i < timings.size(); ++i) {
-        const Timing& timing = timings[i];
-        const bool scheduled = from_schedule && timing.scheduled_ns != 0;
-        const std::int64_t ns = scheduled ? timing.start_ns + timing.ns - timing.scheduled_ns : timing.ns;
-        double& value = series_[known + i];
-        value = std::max(value, static_cast<double>(ns) / static_cast<double>(timing.iterations));
-      }
+      const std::vector<double> times = from_bytes<double>(bytes);
+      for (std::size_t i = 0; i < times.size(); ++i) series_[known + i] = std::max(series_[known + i], times[i]);
     }
   }
 

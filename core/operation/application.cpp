@@ -1,3 +1,5 @@
+// Long: kinds of steps share one host thread, its clock and its buffers, and are read side by side.
+//
 // An application's steps on one rank, as its host thread begins them: what is queued on a stream and what is posted
 // goes on beside what follows, until a step waits for it. Messages go over a transport's channels, collectives are
 // operations of their own, copies are the runtime's.

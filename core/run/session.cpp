@@ -1,3 +1,4 @@
+// Long: a session is one class; what it does for one job and for several beside each other is one order of meetings.
 #include "run/session.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Long: communicator, buffers and calls of one library, whose rules for grouping and ending them hold for all three.
+//
 // NCCL and RCCL: collectives of the library's own, grouped sends and receives where it has no call for the pattern.
 //
 // Everything is queued on one stream of this rank's device; post() returns when the library has queued it, or, in the

@@ -39,3 +39,17 @@ def test_what_goes_up_is_named(tmp_path: Path) -> None:
     assert [line.split()[0] for line in lines] == ["core/cellar/five.h", "core/device/two.cpp", "core/errors.h"]
     assert "device is below transport" in lines[1]
     assert "base is below run" in lines[2]
+
+
+def test_what_is_long_has_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "core/device").mkdir(parents=True)
+    long = tmp_path / "core/device/long.cpp"
+    long.write_text("\n" * 400)
+    assert found_in(tmp_path) == (0, [])
+    long.write_text("\n" * 401)
+    assert found_in(tmp_path) == (
+        1,
+        ["core/device/long.cpp has 401 lines: expected up to 400, or a first line '// Long: ...'"],
+    )
+    long.write_text("// Long: it is.\n" + "\n" * 401)
+    assert found_in(tmp_path) == (0, [])

@@ -41,6 +41,17 @@ def test_cases_become_the_peers_tests_of_the_same_measurement() -> None:
     assert rows(cases, "nvbandwidth") == []
 
 
+def test_pairs_by_halves_barriers_and_forms_of_alltoall_are_osus(tmp_path: Path) -> None:
+    kinds = ("pageable", "pageable")
+    host = dict(zip(("source_memory", "target_memory"), kinds, strict=True))
+    halves = case("mpi", "pairs_unidirectional", 8, 4, window=64, devices=(0, 2, 1, 3), **host)
+    assert rows([halves], "osu") == [("osu_mbw_mr", 4, kinds, 8)]
+    assert rows([dataclasses.replace(halves, devices=(0, 1, 2, 3))], "osu") == []
+    assert rows([case("mpi", "barrier", 0, 4, **host)], "osu") == [("osu_barrier", 4, kinds, 0)]
+    for variant, name in (("", "osu_alltoall"), ("alltoallv_own", "osu_alltoallv"), ("overlapped", "osu_ialltoall")):
+        assert rows([case("mpi", "alltoall", 8, 4, variant=variant, **host)], "osu") == [(name, 4, kinds, 8)]
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"root": 1}, {"in_place": True}, {"buffer": "registered"}, {"variant": "graph"}, {"algorithm": "ring"},

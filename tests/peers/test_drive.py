@@ -25,6 +25,8 @@ from linkgauge.peers.ratio import MAX_PAIRS, MIN_PAIRS
 from linkgauge.peers.request import Request, Row, rows_of
 from linkgauge.peers.show import row_of, untold
 from linkgauge.peers.theirs import Figures, Reasons, launches_of, look_at_peer, measure_peer
+from linkgauge.plan.expand import expand
+from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run import mpi_library
 from linkgauge.run.devices import DeviceSet
@@ -54,7 +56,8 @@ def test_one_plan_of_ours_has_every_row_once(peer: str, tmp_path: Path) -> None:
     parse_plan(text, "plan", "plan")
     tables = tomllib.loads(text)["case"]
     planned = sorted((table["pattern"], table.get("ranks", 2), size) for table in tables for size in table["size"])
-    assert planned == sorted((row.test.case["pattern"], row.ranks, row.size) for row in request.rows)
+    asked = [(row.test.case_of(row.ranks)["pattern"], row.ranks, row.size or 1) for row in request.rows]
+    assert planned == sorted(asked)
     assert all(table["stop_rule"] == "count" for table in tables)
 
 
@@ -240,6 +243,32 @@ def test_osu_is_told_its_first_and_last_size_and_doubles(tmp_path: Path, monkeyp
     assert counts[16 << 20] == 1000  # OSU's own, above 8 KiB
     given = request_of("osu", tmp_path, tmp_path, "osu_latency", sizes=(8, 1 << 20), mpi="x", iterations=50)
     assert [" ".join(one.command[4:]) for one in launches_of(given, given.rows, {})] == [f"-m 8:{1 << 20} -i 50 D D"]
+
+
+def test_osu_sends_from_half_to_half_meets_and_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    osu_on("host", monkeypatch)
+    names = ("osu_mbw_mr", "osu_barrier", "osu_alltoallv", "osu_ialltoall")
+    for name in names:
+        (tmp_path / name).touch(mode=0o755)
+    host = (("pageable", "pageable"),)
+    rows, left_out = rows_of("osu", peer_tests("osu", names), (2, 3, 4), host, (8, 64))
+    assert set(left_out.values()) == {"3 ranks are not pairs"}
+    of_four = tuple(row for row in rows if row.ranks == 4)
+    assert [(row.test.name, row.size) for row in of_four] == [
+        ("osu_mbw_mr", 8), ("osu_mbw_mr", 64), ("osu_barrier", 0), ("osu_alltoallv", 8), ("osu_alltoallv", 64),
+        ("osu_ialltoall", 8), ("osu_ialltoall", 64),
+    ]  # fmt: skip
+    request = Request("osu", tmp_path, of_four, "x", "host:4", tmp_path, iterations=50)
+    assert [" ".join(one.command[3:]) for one in launches_of(request, request.rows, {})] == [
+        f"{tmp_path}/osu_mbw_mr -m 8:64 -i 50", f"{tmp_path}/osu_barrier -i 50",
+        f"{tmp_path}/osu_alltoallv -m 8:64 -i 50", f"{tmp_path}/osu_ialltoall -m 8:64 -i 50",
+    ]  # fmt: skip
+    for asked, pattern, devices in ((of_four, "pairs_unidirectional", (0, 2, 1, 3)), (rows, "unidirectional", (0, 1))):
+        text = plan_text(Request("osu", tmp_path, asked, "x", "host:4", tmp_path), asked)
+        machine = PlanMachine("host", 4, 1 << 33, 1 << 33, 1 << 33, 4)
+        planned = [one.case for one in expand(parse_plan(text, "plan", "plan"), machine) if not one.skip]
+        assert {case.devices for case in planned if case.pattern == pattern} == {devices}
+        assert {case.variant for case in planned if case.pattern == "alltoall"} == {"alltoallv_own", "overlapped"}
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,8 @@ def _same_measurement(test: PeerTest, case: Case) -> bool:
         return False
     if test.own_ranks not in (None, case.ranks):
         return False
-    # A pair is the first: the peers' programs take no other.
-    pair = PATTERNS[case.pattern].pair
-    return case.devices == (0, 1) if pair else case.devices == tuple(range(case.ranks))
+    # A pair is the first: the peers' programs take no other. Of several the first half sends.
+    if PATTERNS[case.pattern].side_by_side_of:
+        half = case.ranks // 2
+        return (case.devices[::2], case.devices[1::2]) == (tuple(range(half)), tuple(range(half, case.ranks)))
+    return case.devices == (0, 1) if PATTERNS[case.pattern].pair else case.devices == tuple(range(case.ranks))

@@ -134,8 +134,10 @@ def _table(request: Request, rows: Sequence[Row]) -> dict[str, object]:
         "stop_samples": max(1, counts.iterations // batch),
         "stop_time_ns": "20s",
     }
-    case |= {"pairs": test.pairs} if test.messages else {}
-    case |= {"ranks": rows[0].ranks} if not PATTERNS[case["pattern"]].pair else {}
+    if PATTERNS[case["pattern"]].pair:
+        case |= {"pairs": "first"}
+    else:
+        case |= {"ranks": rows[0].ranks} | ({"pairs": test.pairs} if test.messages else {})
     if case["transport"] == "ccl":
         case["buffer"] = request.buffer
     if test.takes_memory:

@@ -20,7 +20,7 @@ _INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
 
 def room_of(path: str) -> str:
     """The room of a file by its path in core/."""
-    folder, slash, name = path.partition("/")
+    folder, slash, _ = path.partition("/")
     if slash:
         return _OTHERS.get(folder, folder)
     return "bindings" if folder.startswith("bindings") else "base"

@@ -186,27 +186,30 @@ class MpiCollective final : public BufferedOperation {
     if (overlapped) time_alone();
   }
 
-  // What the collective takes on this rank when it is begun and waited for at once, behind a barrier each time: the
-  // mean, as OSU's tests have it. Then this rank computes for as long.
+  // What the collective takes on this rank when it is begun and waited for at once, behind a barrier each time. Then
+  // this rank computes for as long. The median: a core that was taken away once would lengthen all that follows.
   void time_alone() {
-    constexpr int kFirst = 10;
+    constexpr std::size_t kFirst = 10;
+    constexpr std::size_t kMost = 1000;
     constexpr std::int64_t kLongestNs = 200'000'000;
-    const auto mean_of = [&](std::int64_t count) {
-      std::int64_t total_ns = 0;
-      for (std::int64_t i = 0; i < count; ++i) {
+    const auto median_of = [&](std::size_t count) {
+      std::vector<std::int64_t> times(count);
+      for (std::int64_t& ns : times) {
         library_barrier();
         const std::int64_t start_ns = now_ns();
         post();
         complete();
-        total_ns += now_ns() - start_ns;
+        ns = now_ns() - start_ns;
       }
-      return std::max<std::int64_t>(total_ns / count, 1);
+      const auto middle = times.begin() + static_cast<std::ptrdiff_t>(count / 2);
+      std::nth_element(times.begin(), middle, times.end());
+      return std::max<std::int64_t>(*middle, 1);
     };
-    std::int64_t longest_ns = mean_of(kFirst);
+    std::int64_t longest_ns = median_of(kFirst);
     for (const std::vector<std::byte>& bytes : group().exchange(to_bytes(&longest_ns, 1), progress())) {
       longest_ns = std::max(longest_ns, from_bytes<std::int64_t>(bytes).front());
     }
-    alone_ns_ = mean_of(std::clamp<std::int64_t>(kLongestNs / longest_ns, kFirst, 1000));
+    alone_ns_ = median_of(std::clamp(static_cast<std::size_t>(kLongestNs / longest_ns), kFirst, kMost));
     compute_ns_ = alone_ns_;
   }
 

@@ -86,7 +86,8 @@ def test_goodput_and_bus_bandwidth_are_the_definitions(tmp_path: Path, pattern: 
 
 
 @pytest.mark.parametrize(("pattern", "messages"), [
-    ("unidirectional", 16), ("bidirectional", 32), ("pingpong", None), ("halo", None), ("alltoall", None), ("barrier", None),
+    ("unidirectional", 16), ("bidirectional", 32), ("pingpong", None), ("halo", None), ("alltoall", None),
+    ("barrier", None),
 ])  # fmt: skip
 def test_messages_a_second_are_those_of_all_windows(tmp_path: Path, pattern: str, messages: int | None) -> None:
     case = make_case("mpi", pattern, 8, window=16 if PATTERNS[pattern].windowed else 1)

@@ -47,6 +47,9 @@ def test_what_is_long_has_a_reason(tmp_path: Path) -> None:
     long.write_text("\n" * 400)
     assert found_in(tmp_path) == (0, [])
     long.write_text("\n" * 401)
-    assert found_in(tmp_path) == (1, ["core/device/long.cpp has 401 lines: expected up to 400, or a first line '// Long: ...'"])
+    assert found_in(tmp_path) == (
+        1,
+        ["core/device/long.cpp has 401 lines: expected up to 400, or a first line '// Long: ...'"],
+    )
     long.write_text("// Long: it is.\n" + "\n" * 401)
     assert found_in(tmp_path) == (0, [])

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers.launch import PeerLaunch, find_program, started
 from linkgauge.peers.request import Request, Row
 

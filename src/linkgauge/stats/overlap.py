@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from linkgauge.run.observe import OVERLAP
 from linkgauge.stats import series
+from linkgauge.stats.basics import median
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -19,7 +20,7 @@ Identity = tuple[str, int, int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Overlap:
-    """Times in ns, each the mean over ranks of a rank's mean: of the collective begun and waited for at once, of the
+    """Times in ns, each the mean over ranks of a rank's median: of the collective begun and waited for at once, of the
     computation, and of both together, from the begin to the end of the wait."""
 
     alone_ns: float
@@ -44,8 +45,8 @@ def overlaps(run: Run) -> dict[Identity, Overlap]:
         own = block.only(block.measured)
         if not own.rank.size or not named.get("alone") or not named.get("compute"):
             continue
-        of_ranks = [own.ns[own.rank == rank].sum() / own.iterations[own.rank == rank].sum()
-                    for rank in np.unique(own.rank)]  # fmt: skip
+        times = own.ns / own.iterations
+        of_ranks = [median(times[own.rank == rank]) for rank in np.unique(own.rank)]
         means = (np.mean(values) for values in (named["alone"], named["compute"], of_ranks))
         alone, compute, together = (float(value) for value in means)
         if alone > 0:

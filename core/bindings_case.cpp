@@ -247,6 +247,7 @@ constexpr auto kCaseFields = std::to_array<Field<CaseSpec>>({
     {"warmup", plain<&CaseSpec::warmup>},
     {"stop", stop},
     {"collectives", plain<&CaseSpec::collectives>},
+    {"copies", plain<&CaseSpec::copies>},
     {"program", program},
     {"loads", loads},
 });

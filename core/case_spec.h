@@ -135,6 +135,7 @@ struct CaseSpec {
   std::int64_t warmup = 5;  // operations before the first sample (a sample's worth at least)
   StopRuleSpec stop;
   std::string collectives;  // of an application: the transport of its collectives; "" that of its messages
+  std::string copies;       // of an application: by what they and stand-in kernels go: kernel; "" the copy engine
   std::shared_ptr<const Program> program;  // of an application: this rank's part (traffic/program.h)
   std::vector<Load> loads;                 // jobs that go on beside this one, each on ranks of its own
 };

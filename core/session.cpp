@@ -162,7 +162,7 @@ std::string Session::why_not(const CaseSpec& spec) {
   const int rank = place == part.rank_list.end() ? 0 : static_cast<int>(place - part.rank_list.begin());
   PlannedGroup group(rank, static_cast<int>(part.rank_list.size()), *options_.group);
   const std::unique_ptr<Transport> transport = make_transport(spec.transport);
-  return transport->supports(context_for(part, group, *options_.runtime), part);
+  return why_not_carried(*transport, context_for(part, group, *options_.runtime), part);
 }
 
 // The measured job and the loads, checked: none of a rank that another has.
@@ -296,7 +296,7 @@ CaseResult Session::measure_as_member(const Job& job) {
     RankContext context = context_for(job.part.spec, *job.part.group, *runtime);
     runtime->bind_thread(context.device());
     const std::unique_ptr<Transport> transport = make_transport(job.spec->transport);
-    const std::string reason = transport->supports(context, job.part.spec);
+    const std::string reason = why_not_carried(*transport, context, job.part.spec);
     // One part's or job's ranks may find what another's do not.
     if (job.part.group != job.everyone) agree_or_throw(*job.everyone, reason);
     if (!reason.empty()) throw Unsupported(reason);

@@ -77,6 +77,9 @@ class Operation {
   virtual void library_barrier() = 0;
 };
 
+// Why these ranks cannot do the case by that transport, in one sentence, or "".
+std::string why_not_carried(const Transport& transport, const RankContext& context, const CaseSpec& spec);
+
 // Builds the case's operation over its transport: the transport's own collective, else the pattern over channels.
 // Throws Unsupported with the reason.
 std::unique_ptr<Operation> make_operation(Transport& transport, const RankContext& context, const CaseSpec& spec);

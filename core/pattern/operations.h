@@ -19,6 +19,7 @@ std::unique_ptr<Operation> make_staged(Transport& transport, const RankContext& 
 std::unique_ptr<Operation> make_device_pattern(Transport& transport, const RankContext& context, const CaseSpec& spec);
 // pattern/application.cpp: an application's steps.
 std::unique_ptr<Operation> make_application(Transport& transport, const RankContext& context, const CaseSpec& spec);
+std::string why_not_application(const Transport& transport, const RankContext& context, const CaseSpec& spec);
 // Why kernels of this rank's device cannot reach the case's memory, or "".
 std::string why_not_reached(const RankContext& context, const CaseSpec& spec);
 // Whether the pattern has variants of its own, which it judges itself, in place of the transport's.

@@ -220,6 +220,9 @@ class Case:
     collectives: str = field(default="", metadata=_of(
         Says.HOW, "application: mechanism of its collectives; default that of its messages.", _WHAT,
         one_of(("default", *TRANSPORTS), blank="default"), later=True))
+    copies: str = field(default="", metadata=_of(
+        Says.HOW, "application: mechanism of its copies and stand-in kernels, of --blocks; default the copy engine.",
+        _WHAT, one_of(("copy_engine", "kernel"), blank="copy_engine"), later=True))
     verify: str = field(default="final", metadata=_of(
         Says.HOW_LONG, "Check the data of the final operation, or of each.", _TIMED, one_of(("final", "each")),
         core=""))

@@ -116,6 +116,7 @@ struct CaseSpec {
   std::int64_t warmup = 5;  // operations before the first sample (a sample's worth at least)
   StopRuleSpec stop;
   std::string collectives;  // of an application: the transport of its collectives; "" that of its messages
+  std::string copies;       // of an application: by what they and stand-in kernels go: kernel; "" the copy engine
   std::shared_ptr<const Program> program;  // of an application: this rank's part (traffic/program.h)
   std::vector<Load> loads;                 // jobs that go on beside this one, each on ranks of its own
   std::vector<int> lines;    // sockets to loads that are launches of their own, on the case's first rank; -1 elsewhere
@@ -173,6 +174,7 @@ constexpr auto case_fields(const Make& make) {
       make.template operator()<&CaseSpec::stop>("stop"),
       make.template operator()<&CaseSpec::settings>("settings"),
       make.template operator()<&CaseSpec::collectives>("collectives"),
+      make.template operator()<&CaseSpec::copies>("copies"),
       make.template operator()<&CaseSpec::program>("program"),
       make.template operator()<&CaseSpec::loads>("loads"),
       make.template operator()<&CaseSpec::lines>("lines"),

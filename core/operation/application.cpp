@@ -2,7 +2,7 @@
 //
 // An application's steps on one rank, as its host thread begins them: what is queued on a stream and what is posted
 // goes on beside what follows, until a step waits for it. Messages go over a transport's channels, collectives are
-// operations of their own, copies are the runtime's.
+// operations of their own, copies are the runtime's. As a graph an iteration is kept once, and launched as a whole.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -15,6 +15,7 @@
 
 #include "errors.h"
 #include "now.h"
+#include "operation/application_copies.h"
 #include "operation/make_operation.h"
 #include "patterns.h"
 #include "traffic/program.h"
@@ -39,6 +40,7 @@ enum SpentOn : std::uint8_t {
   kOnSyncs,
   kOnPosting
 };
+constexpr char kGraph[] = "graph";
 constexpr std::size_t kKeptIterations = 1 << 14;
 constexpr std::size_t kMostSpans = 256;
 using Spent = std::array<std::int64_t, kStepKinds.size()>;
@@ -54,6 +56,26 @@ struct ApplicationCollective {
   bool begun = false;  // and not completed
 };
 
+// Why an iteration cannot be a graph of the device's, in one sentence, or "".
+std::string why_no_graph(const RankContext& context, const CaseSpec& spec) {
+  if (std::string reason = context.runtime->why_no_graphs(); !reason.empty()) return reason;
+  if (spec.program == nullptr) return "";
+  const std::string& by = spec.collectives.empty() ? spec.transport : spec.collectives;
+  for (const ProgramCollective& one : spec.program->collectives) {
+    if (one.pattern == Pattern::kBarrier) return "a barrier is the host's: a graph has none";
+    if (by != "ccl")
+      return "collectives by " + by + " are the host's: a graph has those of ccl, as by --collectives ccl";
+  }
+  for (const ProgramStep& step : spec.program->steps) {
+    if (step.kind == ProgramKind::kSend || step.kind == ProgramKind::kReceive) {
+      return "messages are the host's: a graph has copies, stand-in kernels and collectives";
+    }
+    if (step.kind == ProgramKind::kCompute && step.queue < 0)
+      return "compute is the host's: a graph has `work` in queues";
+  }
+  return "";
+}
+
 class Application final : public Operation {
  public:
   Application(Transport& transport, const RankContext& context, const CaseSpec& spec)
@@ -61,10 +83,12 @@ class Application final : public Operation {
         collectives_(make_transport(spec.collectives.empty() ? spec.transport : spec.collectives)),
         context_(context),
         spec_(spec),
+        as_graph_(spec.variant == kGraph),
         program_(spec.program),
         progress_(progress_of(transport, *collectives_, context)) {
     spec_.program.reset();
     spec_.loads.clear();
+    spec_.variant = as_graph_ ? "" : spec_.variant;
   }
 
   void prepare() override {
@@ -74,6 +98,7 @@ class Application final : public Operation {
       make_collectives();
       spent_.resize(kKeptIterations);
       spans_.reserve(kMostSpans);
+      if (as_graph_) capture();
       group().barrier(progress_, Waiting::kSleep);
     });
   }
@@ -83,11 +108,7 @@ class Application final : public Operation {
     keeps_spans_ = true;  // a checked iteration is none that is timed
     for (const ProgramArrival& one : program_->arrivals) data_->poison(target_, piece_of(one), seed);
     data_->fill(source_, {0, program_->source_bytes, context_.rank(), 0, false}, false, seed);
-    for (std::size_t way = 0; way < kCopyDirections; ++way) {
-      const Piece whole = copied_piece(way, 0, program_->copy_bytes[way]);
-      data_->poison(copies_[way].target, whole, seed);
-      data_->fill(copies_[way].source, whole, false, seed);
-    }
+    copies_->fill(*data_, seed);
     for (ApplicationCollective& one : nested_) {
       if (one.operation != nullptr) one.operation->fill(seed);
     }
@@ -100,13 +121,21 @@ class Application final : public Operation {
       for (FlowEnd& flow : flows_) flow.messages = 0;
       now_ = {};
       last_ns_ = now_ns();
-      run();
+      if (as_graph_) {
+        context_.runtime->launch_graph(graph_.handle(), copying_.handle());
+      } else {
+        run([this](const ProgramStep& step) { begin(step); });
+      }
     });
   }
 
   void complete() override {
     if (!under_way_) return;
     passing_on([&] {
+      if (as_graph_) {
+        copying_.synchronize();
+        return spend(kOnSyncs);
+      }
       wait();
       synchronize_all();
     });
@@ -118,12 +147,7 @@ class Application final : public Operation {
   VerifyResult verify(std::uint64_t seed) override {
     VerifyResult result;
     for (const ProgramArrival& one : program_->arrivals) data_->check(target_, piece_of(one), seed, result);
-    for (const ProgramCopied& one : program_->copied) {
-      if (!result.ok) break;
-      data_->check(copies_[one.direction].target, copied_piece(one.direction, one.offset, one.bytes), seed, result);
-      if (!result.ok)
-        result.where = "a copy " + std::string(kStepKinds[kOnCopies + one.direction]) + ": " + result.where;
-    }
+    copies_->check(*data_, seed, result);
     passing_on([&] {
       for (std::size_t number = 0; number < nested_.size(); ++number) {
         if (nested_[number].operation == nullptr) continue;
@@ -139,6 +163,8 @@ class Application final : public Operation {
   }
 
   void release() noexcept override {
+    graph_ = Graph();
+    if (fork_ != nullptr) context_.runtime->destroy_event(std::exchange(fork_, nullptr));
     for (ApplicationCollective& one : nested_) {
       if (one.operation != nullptr) one.operation->release();
     }
@@ -162,7 +188,7 @@ class Application final : public Operation {
     messages_group_.reset();
     source_ = Buffer();
     target_ = Buffer();
-    copies_ = {};
+    copies_.reset();
     data_.reset();
   }
 
@@ -200,10 +226,6 @@ class Application final : public Operation {
     Channel* channel = nullptr;
     int messages = 0;  // of this iteration
     bool pending = false;
-  };
-  struct CopyEnds {
-    Buffer source;
-    Buffer target;
   };
   struct Queue {
     Stream stream;
@@ -253,25 +275,13 @@ class Application final : public Operation {
     agreeing([&] {
       DeviceRuntime& runtime = *context_.runtime;
       const int device = context_.device();
-      const auto make = [&](MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {
-        return bytes == 0 ? Buffer() : Buffer(runtime, device, kind, bytes, options);
-      };
       data_.emplace(runtime, device, spec_, context_.size());
       const auto lend = [&](MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {
         return bytes == 0 ? Buffer() : messages_->make_buffer(context_, spec_, kind, bytes, options);
       };
       source_ = lend(spec_.source_memory, program_->source_bytes, spec_.source_options);
       target_ = lend(spec_.target_memory, program_->target_bytes, spec_.target_options);
-      // The hosts' ends of copies: as messages' buffers, where these are the host's.
-      const bool pageable = spec_.source_memory == MemoryKind::kPageable;
-      const MemoryKind host = pageable ? MemoryKind::kPageable : MemoryKind::kPinned;
-      constexpr auto kInto = static_cast<std::size_t>(CopyDirection::kIntoDevice);
-      constexpr auto kOut = static_cast<std::size_t>(CopyDirection::kOutOfDevice);
-      for (std::size_t way = 0; way < kCopyDirections; ++way) {
-        const std::size_t bytes = program_->copy_bytes[way];
-        copies_[way].source = make(way == kInto ? host : MemoryKind::kDevice, bytes, {});
-        copies_[way].target = make(way == kOut ? host : MemoryKind::kDevice, bytes, {});
-      }
+      copies_.emplace(context_, spec_, *program_);
       copying_ = Stream(runtime, device);
       for (int queue = 0; queue < program_->queues; ++queue) {
         queues_.push_back({Stream(runtime, device), nullptr});
@@ -355,10 +365,6 @@ class Application final : public Operation {
   static Piece piece_of(const ProgramArrival& one) {
     return {one.offset, one.bytes, one.source, one.source_offset, false};
   }
-  // A stream of bytes that no message carries.
-  Piece copied_piece(std::size_t way, std::size_t offset, std::size_t bytes) const {
-    return {offset, bytes, context_.rank(), (static_cast<std::uint64_t>(way + 1) << 40) + offset, false};
-  }
 
   void spend(std::size_t kind) {
     const std::int64_t now = now_ns();
@@ -375,7 +381,88 @@ class Application final : public Operation {
     }
   }
 
-  void run() {
+  // --- as a graph: what the host waits for, the stream waits for on which the graph is launched
+
+  void capture() {
+    DeviceRuntime& runtime = *context_.runtime;
+    // Libraries connect ranks when they first need it, which no graph may hold.
+    last_ns_ = now_ns();
+    run([this](const ProgramStep& step) { begin(step); });
+    wait();
+    synchronize_all();
+    fork_ = runtime.create_event(context_.device());
+    runtime.begin_capture(copying_.handle());
+    try {
+      for (const Queue& queue : queues_) follow(queue.stream.handle(), copying_.handle());
+      run([this](const ProgramStep& step) { keep(step); });
+      join_begun();
+      for (const Queue& queue : queues_) follow(copying_.handle(), queue.stream.handle());
+    } catch (...) {
+      try {
+        graph_ = Graph(runtime, runtime.end_capture(context_.device(), copying_.handle()));
+      } catch (const Error&) {  // the first failure is the one to tell of
+      }
+      throw;
+    }
+    graph_ = Graph(runtime, runtime.end_capture(context_.device(), copying_.handle()));
+  }
+
+  // What `later` gets from now on waits for what `sooner` has now.
+  void follow(StreamHandle later, StreamHandle sooner) {
+    context_.runtime->record(fork_, sooner);
+    context_.runtime->wait(later, fork_);
+  }
+
+  void join(ApplicationCollective& one) {
+    one.begun = false;
+    for (const DeviceQueue& queue : one.operation->queues()) follow(copying_.handle(), queue.stream);
+  }
+  void join_begun() {
+    for (ApplicationCollective& one : nested_) {
+      if (one.begun) join(one);
+    }
+  }
+
+  void keep(const ProgramStep& step) {
+    const auto which = static_cast<std::size_t>(step.which);
+    switch (step.kind) {
+      case ProgramKind::kCompute:
+      case ProgramKind::kCopy: {
+        const Stream& stream = stream_of(step);
+        if (step.queue >= 0) follow(stream.handle(), copying_.handle());
+        const auto within = static_cast<std::size_t>(CopyDirection::kWithinDevice);
+        return copies_->queue(step.kind == ProgramKind::kCopy ? which : within, step, stream.handle());
+      }
+      case ProgramKind::kCollective: {
+        ApplicationCollective& one = nested_[which];
+        for (const DeviceQueue& queue : one.operation->queues()) follow(queue.stream, copying_.handle());
+        one.operation->post();
+        one.begun = true;
+        if (!program_->collectives[which].begun) join(one);
+        return;
+      }
+      case ProgramKind::kWait:
+        return join_begun();
+      case ProgramKind::kSync:
+        for (std::size_t queue = 0; queue < queues_.size(); ++queue) {
+          if (step.queue >= 0 && queue != static_cast<std::size_t>(step.queue)) continue;
+          follow(copying_.handle(), queues_[queue].stream.handle());
+        }
+        return;
+      case ProgramKind::kAfter:
+        return follow(queues_[static_cast<std::size_t>(step.queue)].stream.handle(), queues_[which].stream.handle());
+      case ProgramKind::kSend:
+      case ProgramKind::kReceive:
+      case ProgramKind::kLoop:
+      case ProgramKind::kEnd:
+        return;
+    }
+  }
+
+  // --- step by step
+
+  template <typename Do>
+  void run(const Do& each) {
     const std::vector<ProgramStep>& steps = program_->steps;
     std::array<Loop, kDeepestLoop> loops;
     std::size_t depth = 0;
@@ -390,7 +477,7 @@ class Application final : public Operation {
           --depth;
         }
       } else {
-        begin(step);
+        each(step);
       }
     }
   }
@@ -451,14 +538,13 @@ class Application final : public Operation {
     }
   }
 
+  const Stream& stream_of(const ProgramStep& step) const {
+    return step.queue < 0 ? copying_ : queues_[static_cast<std::size_t>(step.queue)].stream;
+  }
+
   void copy(std::size_t way, const ProgramStep& step) {
-    const Buffer& from = copies_[way].source;
-    const Buffer& into = copies_[way].target;
-    const auto offset = static_cast<std::size_t>(step.offset);
-    Stream& stream = step.queue < 0 ? copying_ : queues_[static_cast<std::size_t>(step.queue)].stream;
-    context_.runtime->copy_async(into.at(offset), into.copy_device(), from.at(offset), from.copy_device(),
-                                 static_cast<std::size_t>(step.amount), stream.handle());
-    if (step.queue < 0) stream.synchronize();
+    copies_->queue(way, step, stream_of(step).handle());
+    if (step.queue < 0) copying_.synchronize();
   }
 
   static void complete(ApplicationCollective& one) {
@@ -504,13 +590,16 @@ class Application final : public Operation {
   std::unique_ptr<Transport> collectives_;
   RankContext context_;
   CaseSpec spec_;
+  bool as_graph_;
   std::shared_ptr<const Program> program_;
   Progress progress_;
   std::optional<DataCheck> data_;
   Buffer source_;
   Buffer target_;
-  std::array<CopyEnds, kCopyDirections> copies_;
+  std::optional<ApplicationCopies> copies_;
   Stream copying_;
+  Graph graph_;
+  EventHandle fork_ = nullptr;
   std::vector<Queue> queues_;
   std::unique_ptr<Group> messages_group_;
   std::vector<std::unique_ptr<Channel>> channels_;
@@ -527,6 +616,14 @@ class Application final : public Operation {
 };
 
 }  // namespace
+
+std::string why_not_application(const Transport& transport, const RankContext& context, const CaseSpec& spec) {
+  if (spec.variant != kGraph) return transport.supports(context, spec);
+  CaseSpec plain = spec;
+  plain.variant.clear();
+  std::string reason = transport.supports(context, plain);
+  return reason.empty() ? why_no_graph(context, spec) : reason;
+}
 
 std::unique_ptr<Operation> make_application(Transport& transport, const RankContext& context, const CaseSpec& spec) {
   if (spec.program == nullptr) throw CallerError("the application has no program");

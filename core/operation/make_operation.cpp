@@ -50,6 +50,11 @@ std::string why_not_without_kernels(const RankContext& context, const CaseSpec& 
 
 }  // namespace
 
+std::string why_not_carried(const Transport& transport, const RankContext& context, const CaseSpec& spec) {
+  if (spec.pattern == Pattern::kApplication) return why_not_application(transport, context, spec);
+  return transport.supports(context, spec);
+}
+
 std::unique_ptr<Operation> make_operation(Transport& transport, const RankContext& context, const CaseSpec& spec) {
   std::string reason = why_not_by_fabric(spec);
   if (!reason.empty()) throw Unsupported(reason);

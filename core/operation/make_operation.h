@@ -9,6 +9,9 @@
 
 namespace linkgauge {
 
+// Why these ranks cannot do the case by that transport, in one sentence, or "".
+std::string why_not_carried(const Transport& transport, const RankContext& context, const CaseSpec& spec);
+
 // Builds the case's operation over its transport: the transport's own collective, else the pattern over channels.
 // Throws Unsupported with the reason.
 std::unique_ptr<Operation> make_operation(Transport& transport, const RankContext& context, const CaseSpec& spec);
@@ -24,6 +27,7 @@ std::unique_ptr<Operation> make_staged(Transport& transport, const RankContext& 
 std::unique_ptr<Operation> make_device_pattern(Transport& transport, const RankContext& context, const CaseSpec& spec);
 // operation/application.cpp: an application's steps.
 std::unique_ptr<Operation> make_application(Transport& transport, const RankContext& context, const CaseSpec& spec);
+std::string why_not_application(const Transport& transport, const RankContext& context, const CaseSpec& spec);
 std::string why_not_device_pattern(const RankContext& context, const CaseSpec& spec);
 
 }  // namespace linkgauge

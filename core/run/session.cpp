@@ -173,7 +173,7 @@ std::string Session::why_not(const CaseSpec& spec) {
   if (!spec.settings.empty() && !transport->takes_settings()) {
     return spec.transport + " takes no settings of a case's own; those that can have them are mpi and ucx";
   }
-  return transport->supports(context_for(part, group, *options_.runtime), part);
+  return why_not_carried(*transport, context_for(part, group, *options_.runtime), part);
 }
 
 // The case's settings of a library that has one set of them a process, before what heeds them is made.
@@ -325,7 +325,7 @@ CaseResult Session::measure_as_member(const Job& job) {
     RankContext context = context_for(job.part.spec, *job.part.group, *runtime);
     runtime->bind_thread(context.device());
     const std::unique_ptr<Transport> transport = make_transport(job.spec->transport);
-    const std::string reason = unsettled_.empty() ? transport->supports(context, job.part.spec) : unsettled_;
+    const std::string reason = unsettled_.empty() ? why_not_carried(*transport, context, job.part.spec) : unsettled_;
     // One part's or job's ranks may find what another's do not, and one's library may refuse a setting.
     if (job.part.group != job.everyone || !settings_.empty()) agree_or_throw(*job.everyone, reason);
     if (!reason.empty()) throw Unsupported(reason);

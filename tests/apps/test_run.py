@@ -125,6 +125,19 @@ def test_pictures_of_applications(tmp_path: Path) -> None:
         assert words in page
 
 
+def test_copies_and_stand_in_kernels_by_kernel(tmp_path: Path) -> None:
+    words = ("--app", "hit n=16,dff n=16 kernel=4096", "--transport", "copy_engine", "--copies", "copy_engine,kernel")
+    found, _ = run(tmp_path, *words, "--blocks", "2", "--devices", "host:2", "--threads")
+    rows = list(found.rows())
+    assert {(catalogue.label(row.case.app), row.case.copies) for row in rows} == {
+        (app, by) for app in ("hit n=16", "dff kernel=4096 n=16") for by in ("", "kernel")
+    }
+    assert all(row.status == "ok" and row.record["verified"] for row in rows)
+    uncopied = programs("mtc options=64", 2)
+    uncopied[0]["steps"][0][3] //= 2
+    assert [one["verified"] for one in measured_in_threads(uncopied, copies="kernel")] == [False, False]
+
+
 PENDING = """description = "messages under way while their sender is at a collective"
 step = [
   { repeat = 40, step = [
@@ -140,7 +153,7 @@ def test_messages_go_on_while_their_sender_is_at_a_collective(tmp_path: Path) ->
     assert [row.status for row in found.rows()] == ["ok"] * 3
 
 
-def measured_in_threads(programs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def measured_in_threads(programs: list[dict[str, Any]], **more: str) -> list[dict[str, Any]]:
     """What the core gives each rank for programs that are given as they are."""
     core: Any = importlib.import_module("linkgauge._core")
     count = len(programs)
@@ -152,7 +165,7 @@ def measured_in_threads(programs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         stop = {"kind": "count", "samples": 3, "relative_half_width": 0.1, "time_ns": 10**9}
         everyone = list(range(count))
         spec = {"transport": "copy_engine", "pattern": "application", "size_bytes": 0, "rank_list": everyone,
-                "devices": everyone, "program": programs[rank], "warmup": 1, "stop": stop}  # fmt: skip
+                "devices": everyone, "program": programs[rank], "warmup": 1, "stop": stop, **more}  # fmt: skip
         try:
             found[rank] = session.measure(spec)
         except Exception as error:

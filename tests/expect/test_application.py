@@ -147,6 +147,26 @@ def test_copies_share_and_queues_go_on_beside() -> None:
     assert predicted(after).time_ns == pytest.approx(2 * (HALF + 2048))
 
 
+def test_buffers_copied_in_turn_are_a_copy_as_large_as_all_of_them() -> None:
+    # A cache holds 64 KiB: beyond, a byte takes four times as long.
+    cached = [row("host_to_device", size, HALF + size / 2 * (1 if size <= 65536 else 4), 1, transport="copy_engine")
+              for size in SIZES]  # fmt: skip
+    by = CurvesOfRun(cached)
+    copies = '{ copy = "host_to_device", bytes = 65536, when = "rank == 0" },'
+    assert predicted(copies, by=by).time_ns == pytest.approx(HALF + 65536 / 2)
+    in_turn = predicted(copies * 16, by=by).time_ns
+    assert in_turn == pytest.approx(HALF + (1 << 20) / 2 * 4)
+    again = predicted(f"{{ repeat = 16, step = [ {copies} ] }}", by=by).time_ns  # the same one
+    assert again == pytest.approx(16 * (HALF + 65536 / 2))
+
+
+def test_copies_by_kernel_take_their_curve() -> None:
+    rows = [row("host_to_device", size, HALF / 5 + size, 2, transport="kernel") for size in SIZES]
+    file = catalogue.parse('description = "x"\nstep = [ { copy = "host_to_device", bytes = 4096 } ]', "made")
+    by = Mechanism("mpi", "mpi", copies="kernel")
+    assert predict(program_of(file, {}, 2), CurvesOfRun(rows), by).time_ns == pytest.approx(HALF / 5 + 4096)
+
+
 def test_a_skewed_matrix_is_as_long_as_its_fullest_rank() -> None:
     even = predicted('{ collective = "alltoallv", bytes = 65536 }').time_ns
     skewed = predicted('{ collective = "alltoallv", bytes = 65536, distribution = "0,3;1,0" }').time_ns

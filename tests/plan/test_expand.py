@@ -395,7 +395,7 @@ def test_a_case_without_the_later_dimensions_keeps_the_key_of_before_them() -> N
     case = Case("kernel", "stream_copy", 8, 8, (0,))
     before = {name: value for name, value in case.dimensions().items()
               if name not in ("managed", "source_device", "target_device", "cpu_node", "groups",
-                              "distribution", "beside", "devices_per_node", "app", "collectives",
+                              "distribution", "beside", "devices_per_node", "app", "collectives", "copies",
                               "service_class", "cpu_cores", "gpudirect", "settings")}  # fmt: skip
     text = json.dumps(before, sort_keys=True, separators=(",", ":"))
     assert case.case_key == hashlib.sha256(text.encode()).hexdigest()[:16]

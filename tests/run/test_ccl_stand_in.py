@@ -66,6 +66,38 @@ def test_every_pattern_is_verified_and_the_version_is_stored(tmp_path: Path) -> 
     assert Path(versions["nccl file"]) == STAND_INS / "nccl0" / "libnccl.so.2"
 
 
+STEPS = """
+description = "what a decoding step is: stand-in kernels and collectives, one begun beside a copy"
+[[step]]
+repeat = 3
+step = [
+  { work = 4096, queue = "layer" }, { sync = "layer" }, { collective = "allreduce", bytes = 4096 },
+  { collective = "allgather", bytes = 8192, begun = true }, { copy = "host_to_device", bytes = 512, queue = "next" },
+  { after = "next", queue = "layer" }, { wait = true }, { copy = "device_to_host", bytes = 256 },
+]
+"""
+MESSAGES = 'description = "x"\nstep = [ { send = "1 - rank", bytes = 64 }, { receive = "1 - rank", bytes = 64 } ]\n'
+
+
+@pytest.mark.parametrize("threads", [True, pytest.param(False, marks=PROCESSES_DO)])
+def test_an_application_is_one_graph(tmp_path: Path, threads: bool) -> None:
+    (tmp_path / "steps.toml").write_text(STEPS)
+    (tmp_path / "messages.toml").write_text(MESSAGES)
+    words = ["run", "--devices", "cuda", "--ranks", "2", "--stop-rule", "count", "--stop-samples", "5", "--no-report",
+             "--transport", "copy_engine", "--variant", "graph", *(["--threads"] if threads else [])]  # fmt: skip
+    done = linkgauge(*words, "--out", "one", "--app", "./steps.toml", "--collectives", "ccl", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = load(tmp_path / "one").rows()
+    assert row.status == "ok"
+    assert row.record["verified"]
+    for app, by, why in (("steps", "copy_engine", "collectives by copy_engine are the host's"),
+                         ("messages", "ccl", "messages are the host's")):  # fmt: skip
+        done = linkgauge(*words, "--out", app, "--app", f"./{app}.toml", "--collectives", by, cwd=tmp_path)
+        (row,) = load(tmp_path / app).rows()
+        assert row.status == "skipped"
+        assert why in (row.reason or "")
+
+
 GROUPS = """
 [[case]]
 transport = "ccl"

@@ -125,6 +125,7 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 @option("--ranks", default="", metavar="LIST", help="How many, as 4 or 1:8:x2; by default all of the run or system.")
 @option("--transport", help="Only these; by default all that the run has, of a system mpi and staging.")
 @option("--collectives", default="", help="Mechanism of collectives; by default that of messages.")
+@option("--copies", default="", help="Mechanism of copies and stand-in kernels: kernel; by default the copy engine.")
 @flag("--between-nodes", help="With --system: each rank on a node of its own.")
 @option("--routing", metavar="RULE", help="With --system: ranks share its cluster's links, as by 'linkgauge "
         "simulate': best, minimal, mixed:0.5, ...")  # fmt: skip
@@ -138,7 +139,7 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 @flag("--json", "as_json", help="As JSON: times in ns.")
 def predict_command(
     app: str, from_run: Path | None, system: str | None, curves: str | None, measured: Path | None,
-    settings: tuple[str, ...], ranks: str, transport: str | None, collectives: str, between_nodes: bool,
+    settings: tuple[str, ...], ranks: str, transport: str | None, collectives: str, copies: str, between_nodes: bool,
     routing: str | None, placement: str, latencies: tuple[str, ...], factors: tuple[str, ...], statistic: str,
     as_json: bool,
 ) -> None:  # fmt: skip
@@ -170,6 +171,7 @@ def predict_command(
     for one in named:
         catalogue.asked(one, max(listed, default=1))
     other = str(DIMENSIONS["collectives"].from_text(collectives)[0]) if collectives else ""
+    copied = str(DIMENSIONS["copies"].from_text(copies)[0]) if copies else ""
     if statistic not in ("median", "q1", "p5", "min"):
         raise UsageError(f"--statistic '{statistic}': expected median, q1, p5 or min")
     factor_of = _by_kind("--faster", factors, _factor, ())
@@ -189,7 +191,7 @@ def predict_command(
     elif system is not None and not between_nodes and max(listed, default=1) > most:
         raise UsageError(f"--ranks: {max(listed)} ranks: {system} has {most} devices a node; see --between-nodes")
     transports = [str(one) for one in DIMENSIONS["transport"].from_text(transport)] if transport else known
-    of = (there, listed or [most], transports, other, f"{statistic}_ns", cluster)
+    of = (there, listed or [most], transports, other, copied, f"{statistic}_ns", cluster)
     usual = predictions(named, found_curves, *of)
     found = predictions(named, Faster(found_curves, factor_of), *of) if factor_of else usual
     if as_json:

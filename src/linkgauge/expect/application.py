@@ -6,7 +6,8 @@ each as long as its curve says, with what it waits for.
   rank sends and receives between two waits, both take as much longer as both ways at once do.
 - Of four ranks or more, messages' curves are those of pairs side by side, where the run has them: that is how ranks
   share what lies between them. Copies that several ranks have at one step are as long as those of all devices at once;
-  those within a device as long as alone.
+  those within a device as long as alone. None takes less than its share of a copy as large as all that go its way in
+  turn, whose curve knows whether a cache holds them.
 - A collective begins when its last rank has come, and takes its curve's time: where it is begun and waited for later,
   that of such a one, if the run has it (MPI libraries take other algorithms there). One that was begun goes on beside
   what follows where its transport has a processor of its own (ccl), else within the wait.
@@ -40,13 +41,16 @@ class Mechanism:
     transport: str
     collectives: str
     memory: tuple[str, str] = ("device", "device")
+    copies: str = ""  # kernel; "" the copy engine
     name: str = dataclasses.field(default="", compare=False)  # where published curves have one for it
 
     @property
     def words(self) -> str:
         """What people are shown."""
-        alike = self.collectives == self.transport
-        return self.name or (self.transport if alike else f"{self.transport}, collectives by {self.collectives}")
+        words = [self.transport]
+        words += [f"collectives by {self.collectives}"] * (self.collectives != self.transport)
+        words += [f"copies by {self.copies}"] * bool(self.copies)
+        return self.name or ", ".join(words)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,11 +199,11 @@ class _Following:
             if name != "within_device":
                 memories = [(host, "device") if name == "host_to_device" else ("device", host) for host in hosts]
             pattern = _COPY_CURVES[name]
-            found = (self._curves.find(pattern, "copy_engine", memory, counts) for memory in memories)
-            self._cached[key] = next(filter(None, found), None) or self._curves.need(
-                pattern, "copy_engine", memories[-1], counts
-            )
-        return self._cached[key](size)
+            by = self._by.copies or "copy_engine"
+            found = (self._curves.find(pattern, by, memory, counts) for memory in memories)
+            self._cached[key] = next(filter(None, found), None) or self._curves.need(pattern, by, memories[-1], counts)
+        curve, through = self._cached[key], max(size, self._program.ranks[rank].copied[COPIES.index(name)])
+        return max(curve(size), size * curve(through) / through)
 
     # --- messages
 
@@ -316,7 +320,7 @@ class _Following:
 def mechanism_of(row: Row) -> Mechanism:
     """The mechanism of a measured application's row."""
     memory = (row["source_memory"], row["target_memory"])
-    return Mechanism(row["transport"], row["collectives"] or row["transport"], memory)
+    return Mechanism(row["transport"], row["collectives"] or row["transport"], memory, row.get("copies", ""))
 
 
 def known_transports(rows: Sequence[Row]) -> list[str]:

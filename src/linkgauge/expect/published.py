@@ -65,7 +65,7 @@ class Way:
     @property
     def mechanism(self) -> Mechanism:
         """By MPI, from and into this memory."""
-        return Mechanism("mpi", "mpi", (self.memory, self.memory), self.name)
+        return Mechanism("mpi", "mpi", (self.memory, self.memory), name=self.name)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -233,6 +233,9 @@ class Case:
         one_of(("default", *TRANSPORTS), blank="default"), later=True))
     # The library's own during this case, NAME=VALUE NAME=VALUE as it takes them: of searches (linkgauge/tune) alone.
     settings: str = field(default="", metadata={"says": Says.HOW, "core": None, "later": True})
+    copies: str = field(default="", metadata=_of(
+        Says.HOW, "application: mechanism of its copies and stand-in kernels, of --blocks; default the copy engine.",
+        _WHAT, one_of(("copy_engine", "kernel"), blank="copy_engine"), later=True))
     verify: str = field(default="final", metadata=_of(
         Says.HOW_LONG, "Check the data of the final operation, or of each.", _TIMED, one_of(("final", "each")),
         core=""))

@@ -388,6 +388,7 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
     if not pattern.scripted:
         fields.pop("app", None)
         fields.pop("collectives", None)
+        fields.pop("copies", None)
     if pattern.name == "cpu_stream":
         fields["source_memory"] = fields["target_memory"] = "pageable"
     if "managed" not in (fields.get("source_memory"), fields.get("target_memory")):

@@ -57,7 +57,7 @@ class Prediction:
         """As JSON values."""
         return {
             "app": self.app, "ranks": self.ranks, "transport": self.mechanism.transport,
-            "collectives": self.mechanism.collectives, "why_not": self.why_not,
+            "collectives": self.mechanism.collectives, "copies": self.mechanism.copies, "why_not": self.why_not,
             "predicted_ns": None if self.predicted is None else self.predicted.time_ns,
             "measured_ns": self.measured_ns, "error": self.error,
             "kinds": [{"kind": kind, "predicted_ns": mine, "measured_ns": told} for kind, mine, told in self.kinds()],
@@ -71,6 +71,7 @@ def predictions(
     counts: Sequence[int],
     transports: Sequence[str],
     collectives: str,
+    copies: str = "",
     statistic: str = "median_ns",
     cluster: Cluster | None = None,
 ) -> list[Prediction]:
@@ -86,7 +87,7 @@ def predictions(
             app = catalogue.asked(asked, count).text
             label = catalogue.label(app)
             for transport in transports:
-                by = Mechanism(transport, collectives or transport)
+                by = Mechanism(transport, collectives or transport, copies=copies)
                 row = taken.get((app, count, by))
                 answer, reason = predicted(app, count, curves, by, cluster)
                 ranks_told = told.get(tuple(row[name] for name in IDENTITY), []) if row is not None else []

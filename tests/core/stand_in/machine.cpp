@@ -58,8 +58,8 @@ Stream::~Stream() {
 
 void Stream::push(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
-  if (captured_) {
-    captured_->push_back(std::move(work));
+  if (const std::shared_ptr<Capture> capture = captured_ ? captured_ : joined_.lock()) {
+    capture->push_back(std::move(work));
     return;
   }
   queue_.push_back(std::move(work));
@@ -69,13 +69,26 @@ void Stream::push(std::function<void()> work) {
 bool Stream::begin_capture() {
   const std::lock_guard lock(mutex_);
   if (captured_) return false;
-  captured_ = std::make_unique<std::vector<std::function<void()>>>();
+  captured_ = std::make_shared<Capture>();
   return true;
 }
 
 std::unique_ptr<std::vector<std::function<void()>>> Stream::end_capture() {
   const std::lock_guard lock(mutex_);
-  return std::move(captured_);
+  if (!captured_) return nullptr;
+  auto kept = std::make_unique<Capture>(std::move(*captured_));
+  captured_.reset();
+  return kept;
+}
+
+std::shared_ptr<Stream::Capture> Stream::capture() {
+  const std::lock_guard lock(mutex_);
+  return captured_ ? captured_ : joined_.lock();
+}
+
+void Stream::join(std::shared_ptr<Capture> capture) {
+  const std::lock_guard lock(mutex_);
+  if (captured_ != capture) joined_ = capture;
 }
 
 void Stream::synchronize() {
@@ -386,8 +399,11 @@ bool Machine::destroy_event(Event* event) {
 
 void Machine::record(Event* event, Stream* stream) {
   std::uint64_t number = 0;
+  const std::shared_ptr<Stream::Capture> capture = stream->capture();
   {
     const std::lock_guard lock(event->mutex);
+    event->captured = capture;
+    if (capture) return;
     number = ++event->recorded;
   }
   stream->push([event = event->shared_from_this(), number] {
@@ -402,6 +418,7 @@ void Machine::wait(Stream* stream, Event* event) {
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(event->mutex);
+    if (std::shared_ptr<Stream::Capture> capture = event->captured.lock()) return stream->join(std::move(capture));
     number = event->recorded;
   }
   stream->push([event = event->shared_from_this(), number] {

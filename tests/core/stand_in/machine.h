@@ -52,8 +52,12 @@ class Stream {
   bool idle();
   int device() const { return device_; }
   // From begin_capture to end_capture what is pushed is kept instead; false, or nothing, where it is not that state.
+  // A stream that waits for an event of a capture is in it until that ends; all is kept in the order of the calls.
   bool begin_capture();
   std::unique_ptr<std::vector<std::function<void()>>> end_capture();
+  using Capture = std::vector<std::function<void()>>;
+  std::shared_ptr<Capture> capture();
+  void join(std::shared_ptr<Capture> capture);
 
  private:
   void run();
@@ -63,7 +67,8 @@ class Stream {
   std::deque<std::function<void()>> queue_;
   bool busy_ = false;
   bool stop_ = false;
-  std::unique_ptr<std::vector<std::function<void()>>> captured_;  // not nullptr: a capture is under way
+  std::shared_ptr<Capture> captured_;  // not nullptr: a capture of its own is under way
+  std::weak_ptr<Capture> joined_;      // one that it is in
   std::thread thread_;
 };
 
@@ -74,6 +79,7 @@ struct Event : std::enable_shared_from_this<Event> {
   std::uint64_t recorded = 0;   // how often it was recorded
   std::uint64_t completed = 0;  // of them, how many were reached
   std::int64_t when_ns = 0;
+  std::weak_ptr<Stream::Capture> captured;  // it was recorded in one
 };
 
 struct Kernel {

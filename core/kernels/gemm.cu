@@ -9,17 +9,17 @@ __global__ void __launch_bounds__(256)
   using namespace linkgauge;
   constexpr unsigned kTile = 64;
   constexpr unsigned kDepth = 16;
-  constexpr unsigned kOwn = 4;  // a thread's part of a tile: 4 x 4
+  constexpr unsigned kPart = 4;  // a thread's part of a tile: 4 x 4
   constexpr unsigned kThreads = 256;
   __shared__ float left_tile[kDepth][kTile + 1];  // by columns; the odd width keeps banks apart
   __shared__ float right_tile[kDepth][kTile];
-  const unsigned row = threadIdx.x / (kTile / kOwn) * kOwn;
-  const unsigned column = threadIdx.x % (kTile / kOwn) * kOwn;
+  const unsigned row = threadIdx.x / (kTile / kPart) * kPart;
+  const unsigned column = threadIdx.x % (kTile / kPart) * kPart;
   const u64 tiles = side / kTile;
   for (u64 tile = blockIdx.x; tile < tiles * tiles; tile += gridDim.x) {
     const u64 top = tile / tiles * kTile;
     const u64 first = tile % tiles * kTile;
-    float sums[kOwn][kOwn] = {};
+    float sums[kPart][kPart] = {};
     for (u64 depth = 0; depth < side; depth += kDepth) {
       for (unsigned i = threadIdx.x; i < kTile * kDepth; i += kThreads) {
         left_tile[i % kDepth][i / kDepth] = left[(top + i / kDepth) * side + depth + i % kDepth];
@@ -28,23 +28,23 @@ __global__ void __launch_bounds__(256)
       __syncthreads();
 #pragma unroll
       for (unsigned k = 0; k < kDepth; ++k) {
-        float from_left[kOwn];
-        float from_right[kOwn];
+        float from_left[kPart];
+        float from_right[kPart];
 #pragma unroll
-        for (unsigned i = 0; i < kOwn; ++i) {
+        for (unsigned i = 0; i < kPart; ++i) {
           from_left[i] = left_tile[k][row + i];
           from_right[i] = right_tile[k][column + i];
         }
 #pragma unroll
-        for (unsigned i = 0; i < kOwn; ++i) {
+        for (unsigned i = 0; i < kPart; ++i) {
 #pragma unroll
-          for (unsigned j = 0; j < kOwn; ++j) sums[i][j] += from_left[i] * from_right[j];
+          for (unsigned j = 0; j < kPart; ++j) sums[i][j] += from_left[i] * from_right[j];
         }
       }
       __syncthreads();
     }
-    for (unsigned i = 0; i < kOwn; ++i) {
-      for (unsigned j = 0; j < kOwn; ++j) product[(top + row + i) * side + first + column + j] = sums[i][j];
+    for (unsigned i = 0; i < kPart; ++i) {
+      for (unsigned j = 0; j < kPart; ++j) product[(top + row + i) * side + first + column + j] = sums[i][j];
     }
   }
 }

@@ -62,8 +62,10 @@ std::unique_ptr<Operation> make_operation(Transport& transport, const RankContex
   reason = why_not_meant(spec);
   if (reason.empty()) reason = why_not_without_kernels(context, spec);
   if (!reason.empty()) throw Unsupported(reason);
-  const bool of_device = traits_of(spec.pattern).kind == PatternKind::kDevice && !transport.brings_own(spec);
-  reason = of_device ? why_not_device_pattern(context, spec) : why_not_laid_out(spec, context.size());
+  const bool in_device = traits_of(spec.pattern).kind == PatternKind::kDevice;
+  const bool of_device = in_device && !transport.brings_own(spec);
+  if (of_device) reason = why_not_device_pattern(context, spec);
+  if (!in_device) reason = why_not_laid_out(spec, context.size());
   if (reason.empty()) reason = transport.supports(context, spec);
   if (!reason.empty()) throw Unsupported(reason);
   if (of_device) return make_device_pattern(transport, context, spec);

@@ -370,7 +370,7 @@ class NvshmemTransport final : public Transport {
     if (!(*launch.lasting)[kKept]) (*launch.lasting)[kKept] = std::make_shared<nvshmem::Pe>();
     std::vector<std::size_t> sizes;
     if (rank >= 0) sizes = lent_sizes(spec, static_cast<int>(spec.rank_list.size()), rank);
-    if (rank >= 0 && brings_own(spec)) sizes = nvshmem::pingpong_sizes(spec);
+    if (rank >= 0 && brings_own(spec)) sizes = nvshmem::pingpong_sizes();
     if (rank >= 0 && (spec.variant == nvshmem::kSignal || nvshmem::device_variant(spec.variant).known))
       sizes.push_back(nvshmem::kSignalBytes);
     pe_of(launch)->meet(launch, sizes, why_no_pe(launch));

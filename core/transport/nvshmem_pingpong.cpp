@@ -13,6 +13,7 @@ namespace linkgauge::nvshmem {
 namespace {
 
 constexpr std::size_t kWordBytes = 256;
+constexpr std::size_t kMessageBytes = 8;  // the pattern has no size: as small as a flag
 // As flag_pingpong's: round trips of one launch, and some ten seconds of looks.
 constexpr std::uint64_t kRounds = 1000;
 constexpr std::uint64_t kSpinLimit = std::uint64_t{1} << 24;
@@ -25,7 +26,7 @@ struct Told {
   std::uint64_t word = 0;
 };
 
-// One operation is kRounds round trips of m bytes and a signal. Words only ever grow, as those of flag_pingpong.
+// One operation is kRounds round trips of kMessageBytes and a signal. Words only ever grow, as those of flag_pingpong.
 class Pingpong final : public DevicePattern {
  public:
   Pingpong(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe)
@@ -66,13 +67,11 @@ class Pingpong final : public DevicePattern {
   std::int64_t steps() const override { return static_cast<std::int64_t>(kRounds); }
 
  private:
-  static constexpr Piece whole(std::size_t bytes, int of) { return {0, bytes, of, 0, false}; }
-  Piece piece_of(int of) const { return whole(send_.size(), of); }
+  static Piece piece_of(int of) { return {0, kMessageBytes, of, 0, false}; }
 
   void allocate() override {
-    const auto bytes = static_cast<std::size_t>(spec().size_bytes);
-    send_ = pe_->take(bytes);
-    receive_ = pe_->take(bytes);
+    send_ = pe_->take(kMessageBytes);
+    receive_ = pe_->take(kMessageBytes);
     word_ = pe_->take(kWordBytes);
     gave_up_ = Buffer(runtime(), device(), MemoryKind::kPinned, kWordBytes);
     const std::vector<std::byte> zeros(kWordBytes);
@@ -106,10 +105,7 @@ class Pingpong final : public DevicePattern {
 
 }  // namespace
 
-std::vector<std::size_t> pingpong_sizes(const CaseSpec& spec) {
-  const auto bytes = static_cast<std::size_t>(spec.size_bytes);
-  return {bytes, bytes, kWordBytes};
-}
+std::vector<std::size_t> pingpong_sizes() { return {kMessageBytes, kMessageBytes, kWordBytes}; }
 
 std::unique_ptr<Operation> make_pingpong(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe) {
   return std::make_unique<Pingpong>(context, spec, std::move(pe));

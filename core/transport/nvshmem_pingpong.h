@@ -9,7 +9,7 @@
 namespace linkgauge::nvshmem {
 
 // What it lends, for Pe::meet.
-std::vector<std::size_t> pingpong_sizes(const CaseSpec& spec);
+std::vector<std::size_t> pingpong_sizes();
 std::unique_ptr<Operation> make_pingpong(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe);
 
 }  // namespace linkgauge::nvshmem

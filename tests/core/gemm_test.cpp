@@ -10,7 +10,7 @@
 namespace linkgauge {
 namespace {
 
-std::shared_ptr<DeviceRuntime> host(int devices) {
+std::shared_ptr<DeviceRuntime> gemm_devices(int devices) {
   RuntimeRequest request;
   request.which = "host";
   request.host_devices = devices;
@@ -26,7 +26,7 @@ CaseSpec product_of(std::int64_t size_bytes, int ranks = 1) {
 TEST(Gemm, IsRightOnEachDeviceForAnySizeThatHoldsATile) {
   // Sides 64, 64 (of 100, and of what holds almost 128), 128 and 192.
   for (const std::int64_t size : {16384, 40000, 65535, 65536, 150000}) {
-    with_sessions(host(2), 2, [&](Session& session, Group&) {
+    with_sessions(gemm_devices(2), 2, [&](Session& session, Group&) {
       const std::optional<CaseResult> result = session.measure(product_of(size, 2));
       ASSERT_TRUE(result.has_value());
       EXPECT_TRUE(result->measurement.verified) << size;
@@ -37,7 +37,7 @@ TEST(Gemm, IsRightOnEachDeviceForAnySizeThatHoldsATile) {
 
 TEST(Gemm, OneWrongElementIsFound) {
   for (const char* phase : {"check", "final_check"}) {
-    with_sessions(host(1), 1, [&](Session& session, Group&) {
+    with_sessions(gemm_devices(1), 1, [&](Session& session, Group&) {
       session.set_fault(Fault{FaultKind::kCorrupt, phase, -1, 0});
       const std::optional<CaseResult> result = session.measure(product_of(65536));
       ASSERT_TRUE(result.has_value());
@@ -49,7 +49,7 @@ TEST(Gemm, OneWrongElementIsFound) {
 }
 
 TEST(Gemm, WhatItCannotBeIsSaid) {
-  with_sessions(host(1), 1, [&](Session& session, Group&) {
+  with_sessions(gemm_devices(1), 1, [&](Session& session, Group&) {
     CaseSpec small = product_of(16383);
     EXPECT_THROW((void)session.measure(small), Unsupported);
     CaseSpec engine = product_of(16384);

@@ -1,6 +1,7 @@
 """What holds on an emulated, lossless cluster: `simulate` beside what was measured, and jobs beside each other.
 
-    python bench/emulated_cluster.py [simulate] [jobs] [launches] [congestion] [slow] [classes] [--rate MBIT] [--out FOLDER] [--seeds 0:20]
+    python bench/emulated_cluster.py [simulate] [jobs] [launches] [congestion] [slow] [classes]
+        [--rate MBIT] [--out FOLDER] [--seeds 0:20] [--choose linear]
     (as root, with iproute2)
 
 Each line is a run of linkgauge between namespaces (tests/cluster), MPICH by libfabric's tcp, with the collective's

@@ -5,8 +5,8 @@
 
 #include "case_maker.h"
 #include "operation/make_operation.h"
-#include "traffic/layout.h"
 #include "patterns.h"
+#include "traffic/layout.h"
 #include "traffic/program.h"
 
 namespace linkgauge {

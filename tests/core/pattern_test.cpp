@@ -6,9 +6,9 @@
 #include "case_maker.h"
 #include "errors.h"
 #include "operation/make_operation.h"
+#include "patterns.h"
 #include "traffic/lanes.h"
 #include "traffic/layout.h"
-#include "patterns.h"
 
 namespace linkgauge {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "errors.h"
-#include "traffic/layout.h"
 #include "patterns.h"
+#include "traffic/layout.h"
 
 namespace linkgauge {
 namespace {

@@ -106,8 +106,8 @@ def choices(lines: Iterable[str], pattern: str) -> list[Value]:
 def chosen(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What of a case's observations belongs into its evidence: `chosen`, with what most operations were given.
 
-    `algorithm`, `protocol`, `kernel`, `channels` and `cluster` as far as they are known, and `multicast`, whether any operation
-    used it; NETWORK_CHANNELS and DIRECT_CHANNELS, of all ranks together. Empty where the log said nothing.
+    `algorithm`, `protocol`, `kernel`, `channels` and `cluster` as far as they are known, and `multicast`, whether any
+    operation used it; NETWORK_CHANNELS and DIRECT_CHANNELS, of all ranks together. Empty where the log said nothing.
     """
     most: dict[str, tuple[float, str]] = {}
     counts: dict[str, int] = {}

@@ -233,8 +233,8 @@ def ways_between(mpi: MpiInstallation, environment: Mapping[str, str], nodes: Se
     for node in nodes:
         if node.near_nics:
             near.setdefault(affinity.words(node.near_nics), []).append(node.host)
-    for text, hosts in near.items():
-        said.append(f"network cards near to devices{'' if len(near) == 1 else ' of ' + ', '.join(hosts)}: {text}")
+    for cards, hosts in near.items():
+        said.append(f"network cards near to devices{'' if len(near) == 1 else ' of ' + ', '.join(hosts)}: {cards}")
     return said + [f"warning: {mpi.name}: {wrong}; {REMEDY}" for wrong in wrong_choices(choice, networks)]
 
 

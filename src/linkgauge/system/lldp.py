@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from linkgauge.files import kernel_data
 from linkgauge.system import sysfs
 
 SOURCE = "LLDP"
@@ -60,8 +61,8 @@ def above(root: Path = Path("/")) -> tuple[str, ...]:
     """
     cards = [path for path in sysfs.entries(root / "sys/class/net") if (path / "device").exists()]
     for card in sorted(cards, key=lambda path: -(sysfs.number(path / "speed") or 0)):
-        content = sysfs.data(root / f"run/systemd/netif/lldp/{sysfs.number(card / 'ifindex')}", _MOST_BYTES)
-        name = next(neighbours(content or b""), "")
+        content = kernel_data(root / f"run/systemd/netif/lldp/{sysfs.number(card / 'ifindex')}", _MOST_BYTES)
+        name = next(neighbours(content), "")
         if name:
             place = _SLINGSHOT.fullmatch(name)
             return (name, f"cabinet {place[1]}" if place else _BEYOND)

@@ -16,9 +16,9 @@
 #include "device/device_runtime.h"
 #include "errors.h"
 #include "operation/make_operation.h"
+#include "patterns.h"
 #include "stand_in_control.h"
 #include "traffic/layout.h"
-#include "patterns.h"
 #include "transport/ccl_api.h"
 
 namespace linkgauge {

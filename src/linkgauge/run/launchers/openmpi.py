@@ -43,7 +43,7 @@ class OpenMpi(Launcher):
 
         And how other nodes are reached where that is not by its own ways.
         """
-        values = {}
+        values: dict[str, str] = {}
         if request.hosts and (shell := remote_shell(request.folders)) is not None:
             values |= {"OMPI_MCA_plm_rsh_agent": str(shell), "PRTE_MCA_plm_ssh_agent": str(shell)}
         if request.folders is not None:

@@ -109,7 +109,7 @@ def test_a_pair_a_nic_between_two_nodes_alone_and_all_at_once(
     on = dataclasses.replace(machine(3, 8), one_a_nic=one_a_nic)
     alone = cases_of('transport="mpi"\npattern="pingpong"\nsize="8"\npairs="nics"', on)
     assert [case.devices for case in alone] == pairs
-    (together, _) = cases_of('transport="mpi"\npattern="pairs_pingpong"\nsize="8"\npairs="nics"', on)
+    (together,) = cases_of('transport="mpi"\npattern="pairs_pingpong"\nsize="8"\npairs="nics"', on)
     assert pairs_of(together) == pairs
     for pattern in ("pingpong", "pairs_pingpong"):
         skipped = planned(f'transport="mpi"\npattern="{pattern}"\nsize="8"\npairs="nics"', machine(1, 8))

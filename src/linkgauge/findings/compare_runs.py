@@ -185,7 +185,8 @@ def words_of(dimensions: Mapping[str, Any]) -> str:
     """Return what a user calls a case, from its dimensions."""
     devices = list(dimensions["devices"])
     where = "-".join(map(str, devices)) if len(devices) <= 8 else f"{devices[0]}..{devices[-1]}"
-    settings = [f"{name} {dimensions[name]}" for name in ("path", "algorithm") if dimensions.get(name)]
+    named = ("path", "algorithm", "service_class", "gpudirect")
+    settings = [f"{name} {dimensions[name]}" for name in named if dimensions.get(name)]
     words = [
         dimensions["transport"],
         dimensions.get("variant") or "",

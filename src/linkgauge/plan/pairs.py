@@ -49,7 +49,8 @@ def pairings(
 ) -> Iterator[tuple[int, ...]]:
     """Disjoint pairs at once, a case each: `(a0, b0, a1, b1, ...)`; a round holds no diagonal.
 
-    `both_ways`: each also with the pairs turned round, so that every ordered pair is measured.
+    `both_ways`: each also with the pairs turned round, so that every ordered pair is measured; not of `nics`, which are
+    from the first node to the second.
     """
     per_node = machine.device_count
     several = distinct[0] // per_node != distinct[-1] // per_node
@@ -62,7 +63,7 @@ def pairings(
     if which in ("first", *BETWEEN_NODES) and not (which == "nodes" and several):
         found = found[:1]
     yield from (tuple(itertools.chain.from_iterable(pairs)) for pairs in found)
-    if both_ways and which not in ("first", "root"):
+    if both_ways and which not in ("first", "root", "nics"):
         for pairs in found:
             yield tuple(itertools.chain.from_iterable((b, a) for a, b in pairs))
 

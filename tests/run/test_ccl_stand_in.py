@@ -79,12 +79,11 @@ step = [
 MESSAGES = 'description = "x"\nstep = [ { send = "1 - rank", bytes = 64 }, { receive = "1 - rank", bytes = 64 } ]\n'
 
 
-@pytest.mark.parametrize("threads", [True, pytest.param(False, marks=PROCESSES_DO)])
-def test_an_application_is_one_graph(tmp_path: Path, threads: bool) -> None:
+def test_an_application_is_one_graph(tmp_path: Path) -> None:
     (tmp_path / "steps.toml").write_text(STEPS)
     (tmp_path / "messages.toml").write_text(MESSAGES)
     words = ["run", "--devices", "cuda", "--ranks", "2", "--stop-rule", "count", "--stop-samples", "5", "--no-report",
-             "--transport", "copy_engine", "--variant", "graph", *(["--threads"] if threads else [])]  # fmt: skip
+             "--transport", "copy_engine", "--variant", "graph", "--threads"]  # fmt: skip
     done = linkgauge(*words, "--out", "one", "--app", "./steps.toml", "--collectives", "ccl", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     (row,) = load(tmp_path / "one").rows()

@@ -56,8 +56,8 @@ def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return systems.load(request.param)
 
 
-UNBOUND = ("barrier", "application")
-"""No rule says how soon ranks can meet; what an application takes, `linkgauge predict` says."""
+UNBOUND = ("barrier", "application", "gemm")
+"""No rule says how soon ranks meet or what devices compute; what an application takes, `linkgauge predict` says."""
 
 FULL = pytest.param("full", marks=thorough("the default plan has every pattern and transport, at fewer sizes"))
 

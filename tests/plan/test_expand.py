@@ -396,12 +396,12 @@ def test_a_case_without_the_later_dimensions_keeps_the_key_of_before_them() -> N
     before = {name: value for name, value in case.dimensions().items()
               if name not in ("managed", "source_device", "target_device", "cpu_node", "groups",
                               "distribution", "beside", "devices_per_node", "app", "collectives", "copies",
-                              "service_class", "cpu_cores", "gpudirect", "settings")}  # fmt: skip
+                              "service_class", "cpu_cores", "gpudirect", "settings", "handles")}  # fmt: skip
     text = json.dumps(before, sort_keys=True, separators=(",", ":"))
     assert case.case_key == hashlib.sha256(text.encode()).hexdigest()[:16]
     for later in ({"managed": "prefetch"}, {"source_device": 0}, {"target_device": 0}, {"cpu_node": 0},
                   {"distribution": "2x2"}, {"devices_per_node": 1}, {"service_class": "0"},
-                  {"cpu_cores": "0"}, {"gpudirect": "on"}, {"settings": "UCX_TLS=tcp"}):  # fmt: skip
+                  {"cpu_cores": "0"}, {"gpudirect": "on"}, {"settings": "UCX_TLS=tcp"}, {"handles": "fabric"}):  # fmt: skip
         assert dataclasses.replace(case, **later).case_key != case.case_key  # type: ignore[arg-type]
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.store.run import load
 from run.on_a_node import namespaces_may_be_made
@@ -103,12 +102,6 @@ def test_what_is_refused_is_said_with_the_call_and_why(
     rows = rows_of(tmp_path, plan, devices=devices, settings=settings)
     assert {str(row.status) for row in rows} == {status}, [row.reason for row in rows]
     assert all(part in row.reason for row in rows), [row.reason for row in rows]
-
-
-def test_a_case_that_does_not_use_them_keeps_its_key() -> None:
-    plain, fabric = (Case("kernel", "pingpong", 8, 8, (0, 1), handles=handles) for handles in ("", "fabric"))
-    assert "handles" not in json.dumps({k: v for k, v in plain.dimensions().items() if v == "fabric"})
-    assert plain.case_key != fabric.case_key
 
 
 @pytest.mark.skipif(not namespaces_may_be_made(), reason="no namespaces may be made here")

@@ -401,7 +401,8 @@ def test_a_case_without_the_later_dimensions_keeps_the_key_of_before_them() -> N
     assert case.case_key == hashlib.sha256(text.encode()).hexdigest()[:16]
     for later in ({"managed": "prefetch"}, {"source_device": 0}, {"target_device": 0}, {"cpu_node": 0},
                   {"distribution": "2x2"}, {"devices_per_node": 1}, {"service_class": "0"},
-                  {"cpu_cores": "0"}, {"gpudirect": "on"}, {"settings": "UCX_TLS=tcp"}, {"handles": "fabric"}):  # fmt: skip
+                  {"cpu_cores": "0"}, {"gpudirect": "on"}, {"settings": "UCX_TLS=tcp"},
+                  {"handles": "fabric"}):  # fmt: skip
         assert dataclasses.replace(case, **later).case_key != case.case_key  # type: ignore[arg-type]
 
 

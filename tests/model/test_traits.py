@@ -82,7 +82,7 @@ def test_each_dimension_says_what_of_a_case_and_is_written_once() -> None:
     assert sorted((*TASK, *MECHANISM, *MEASURING, "size")) == sorted(fields)
     stop = {f"stop_{one.name}" for one in dataclasses.fields(StopRule)}
     assert set(DIMENSIONS) == {*fields, "ranks", *stop} - {
-        "size_asked", "devices", "devices_per_node", "stop",
+        "size_asked", "devices", "devices_per_node", "settings", "stop",
     }  # fmt: skip
     assert len(set(CORE_NAMES.values())) == len(CORE_NAMES)
     case = Case("kernel", "pingpong", 8, 8, (0, 1))

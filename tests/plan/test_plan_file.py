@@ -210,8 +210,8 @@ def test_every_dimension_has_a_flag_and_a_plan_key_of_one_name() -> None:
 
     columns = set(Case("mpi", "pingpong", 8, 8, (0, 1)).dimensions())
     # size_asked is what size was before it was restated; devices has subsets, as a key of its own, and devices_per_node
-    # says how they are numbered.
-    assert columns - set(DIMENSIONS) == {"size_asked", "devices", "devices_per_node"}
+    # says how they are numbered; settings are a search's own.
+    assert columns - set(DIMENSIONS) == {"size_asked", "devices", "devices_per_node", "settings"}
     assert set(DIMENSIONS) - columns == set()
     assert all(dimension.flag == "--" + name.replace("_", "-") for name, dimension in DIMENSIONS.items())
     assert {field.name for field in dataclasses.fields(Case)} - {"stop", *(columns - set(DIMENSIONS))} <= set(
@@ -249,8 +249,8 @@ def test_every_key_of_a_case_has_flag_and_column_or_a_reason() -> None:
             "column": key in columns,
         }
         assert {what for what, there in has.items() if not there} == NOT_DIMENSIONS.get(key, set()), key
-    # size_asked is what size was before it was restated, devices_per_node how places are numbered.
-    assert columns - set(CASE) == {"size_asked", "devices_per_node"}
+    # size_asked is what size was before it was restated, devices_per_node how places are numbered, settings a search's.
+    assert columns - set(CASE) == {"size_asked", "devices_per_node", "settings"}
     # A launch's name is what cases call it by.
     assert {key for key in LAUNCH if "--" + key.replace("_", "-") not in flags} == {"name"}
 

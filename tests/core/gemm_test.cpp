@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "fault.h"
+#include "run/fault.h"
 #include "with_sessions.h"
 
 namespace linkgauge {

@@ -26,7 +26,8 @@ def node(host: str, *, date: float = 0.0, status: str = "ok", **facts: str) -> d
            "what": ""}  # fmt: skip
     if status != "ok":
         row |= {"cost": "buffers fail", "remedy": "ulimit -l unlimited"}
-    return {"host": host, "date": date, "rows": [row], "facts": {"system": "Linux 6.1", **facts}}
+    return {"host": host, "date": date, "rows": [row], "facts": {"system": "Linux 6.1", **facts},
+            "network": Network().plain()}  # fmt: skip
 
 
 def test_what_most_nodes_have_comes_first_and_the_gravest_has_its_remedy() -> None:

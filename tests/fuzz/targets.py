@@ -356,7 +356,8 @@ def node_answers(data: bytes) -> None:
         nodes.cores_there(found, "nearest", (0, 1), (0,))
         json.dumps([node.plain() for node in found])
     with mock.patch.object(on_nodes, "words_of_ranks", return_value=said), refusing():
-        on_nodes.look_on_nodes(SimpleNamespace(name="mpi"), ("a", "b"), "host:1")  # type: ignore[arg-type]
+        mpi = SimpleNamespace(name="mpi", vendor="mpich", version_text="")
+        on_nodes.look_on_nodes(mpi, ("a", "b"), "host:1")  # type: ignore[arg-type]
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

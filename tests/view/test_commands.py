@@ -82,9 +82,9 @@ def test_import_then_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["export", "{run}", "--format", "xml"], "unknown format 'xml'"),
         (["import", "{run}/run.json", "-o", "{run}-x"], "not JSON of"),
         (["import", "{logs}/osu_bibw.txt", "-o", "{run}"], "exists already"),
-        (["import", "{logs}/osu_bibw.txt", "-o", "{run}-x", "--pattern", "ping"], "unknown pattern"),
-        (["import", "{logs}/osu_bibw.txt", "-o", "{run}-x", "--transport", "tcp"], "unknown transport"),
-        (["import", "{logs}/osu_bibw.txt", "-o", "{run}-x", "--ranks", "0"], "--ranks 0"),
+        (["import", "{logs}/osu_bibw.txt", "-o", "{run}-x", "--pattern", "ping"], "--pattern is 'ping': "),
+        (["import", "{logs}/osu_bibw.txt", "-o", "{run}-x", "--transport", "tcp"], "--transport is 'tcp'"),
+        (["import", "{logs}/osu_bibw.txt", "-o", "{run}-x", "--ranks", "0"], "--ranks is 0: expected"),
     ],
 )
 def test_a_mistake_is_one_line(

@@ -20,7 +20,7 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.shape import each, label, mapping, number, one_of, table, text
 from linkgauge.run.devices import find_devices
 from linkgauge.run.info import machine, settings_of
-from linkgauge.run.interfaces import REMEDY, Interface, Network, chosen, network, wrong_choices
+from linkgauge.run.interfaces import NETWORK_SHAPE, REMEDY, Interface, Network, chosen, network, wrong_choices
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import remove_elsewhere
 from linkgauge.run.rank_words import say, shaped, words_of_ranks
@@ -28,7 +28,10 @@ from linkgauge.run.rank_words import say, shaped, words_of_ranks
 _TIMEOUT_S = 180
 _GRAVE = {FAILING: 0, WARNING: 1, NOT_CHECKED: 2, OK: 3}
 _ROW = {"check": label, "status": one_of(tuple(_GRAVE)), **dict.fromkeys(("finding", "cost", "remedy"), text)}
-_SAID = {"host": label, "date": number(), "rows": each(table(_ROW, needed=_ROW)), "facts": mapping(text)}
+_SAID = {
+    "host": label, "date": number(), "rows": each(table(_ROW, needed=_ROW)), "facts": mapping(text),
+    "network": NETWORK_SHAPE,
+}  # fmt: skip
 _CLOCK_S = 1.0  # two nodes' dates that differ by less are alike: ranks do not look at one moment
 
 

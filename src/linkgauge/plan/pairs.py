@@ -50,7 +50,7 @@ def pairings(
     """Disjoint pairs at once, a case each: `(a0, b0, a1, b1, ...)`; a round holds no diagonal.
 
     `both_ways`: each also with the pairs turned round, so that every ordered pair is measured; not of `nics`, which are
-    from the first node to the second.
+    from the first node to the second, nor of one node's `halves`, which are senders and receivers.
     """
     per_node = machine.device_count
     several = distinct[0] // per_node != distinct[-1] // per_node
@@ -64,7 +64,8 @@ def pairings(
         found = found[:1]
     for pairs in found:  # of one device there is none: its case is skipped with the reason
         yield tuple(itertools.chain.from_iterable(pairs)) or distinct
-    if both_ways and which not in ("first", "root", "nics"):
+    one_way = ("first", "root", "nics") if several else ("first", "root", "nics", "halves")
+    if both_ways and which not in one_way:
         for pairs in found:
             yield tuple(itertools.chain.from_iterable((b, a) for a, b in pairs)) or distinct
 

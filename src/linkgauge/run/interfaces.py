@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.files import kernel_text
+from linkgauge.model.shape import each, flag, label, only, table, text, whole
 from linkgauge.system.sysfs import entries
 
 _SIOCGIFADDR = 0x8915
@@ -45,6 +46,12 @@ class Interface:
         """Its name, rate and address."""
         rate = f"{self.rate / 1e9:g} Gb/s" if self.rate else ""
         return f"{self.name}" + (f" ({', '.join(filter(None, (rate, self.address)))})" if rate or self.address else "")
+
+
+_INTERFACE = {"name": label, "kind": label, "up": flag, "rate": whole(), "address": text, "driver": text}
+_NETWORK = {"interfaces": each(only(_INTERFACE, needed=_INTERFACE)), "rdma": each(text)}
+NETWORK_SHAPE = table(_NETWORK, needed=_NETWORK)
+"""Of `Network.plain()` as another node says it."""
 
 
 @dataclasses.dataclass(frozen=True)

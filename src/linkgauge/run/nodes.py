@@ -22,11 +22,9 @@ from linkgauge.errors import EnvironmentLackingError, LinkgaugeError, UsageError
 from linkgauge.model.shape import (
     as_it_is,
     each,
-    flag,
     label,
     mapping,
     maybe,
-    only,
     parsed_by,
     table,
     text,
@@ -35,7 +33,7 @@ from linkgauge.model.shape import (
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.run.binding import cores_by_rank, node_cores
 from linkgauge.run.devices import DeviceSet, probe
-from linkgauge.run.interfaces import REMEDY, Network, chosen, network, wrong_choices
+from linkgauge.run.interfaces import NETWORK_SHAPE, REMEDY, Network, chosen, network, wrong_choices
 from linkgauge.run.launchers import launcher_for, started_by
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import PrivateFolders, remove_elsewhere
@@ -305,15 +303,13 @@ def _check(node: Node, devices: DeviceSet) -> None:
 _NUMBERS, _CORES = each(whole(0, 1 << 20)), each(whole(0, 1 << 20), least=1)
 _PLACE = {"rank": whole(0, 1 << 20), "host": label, "node": label}
 _DEVICE = {"ordinal": whole(0, 1 << 20), "name": maybe(text), "numa_node": whole(-1), "free_bytes": whole()}
-_INTERFACE = {"name": label, "kind": label, "up": flag, "rate": whole(), "address": text, "driver": text}
-_NETWORK = {"interfaces": each(only(_INTERFACE, needed=_INTERFACE)), "rdma": each(text)}
 _FOUND = {
     "devices": each(table(_DEVICE, needed=("ordinal",))), "reason": text, "cores": whole(),
     "near": mapping(_CORES, parsed_by(int)), "allowed": _CORES, "memory_nodes": _NUMBERS, "core_nodes": _NUMBERS,
     **dict.fromkeys(("host_free_bytes", "shm_free_bytes"), whole()),
 }  # fmt: skip
 _LATER = {
-    "network": table(_NETWORK, needed=_NETWORK), "switch_address": text, "switches_above": each(label),
+    "network": NETWORK_SHAPE, "switch_address": text, "switches_above": each(label),
     "near_nics": mapping(each(label), parsed_by(int)), "one_a_nic": _NUMBERS,
 }  # fmt: skip
 

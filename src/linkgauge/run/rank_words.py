@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from typing import Any
@@ -16,13 +19,32 @@ from linkgauge.run.launchers.base import LaunchRequest, library_environment, pac
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import PrivateFolders
 
-WORD = "LINKGAUGE "
+# srun passes lines of a kilobyte or so on whole, and puts other ranks' words into longer ones.
+_PIECE = 400
+_PIECES = re.compile(r"LINKGAUGE ([0-9a-f]{16}) ([0-9]{1,6})/([0-9]{1,6}) ([A-Za-z0-9+/=]*)\.")
 _NUMBER = -1  # as of a launch: no run has it
 
 
 def say(what: Any) -> None:
-    """Say `what` as a rank, by one call, so that other ranks' words do not come between."""
-    os.write(1, f"{WORD}{json.dumps(what)}\n".encode())
+    """Say `what` as a rank, in short lines of one call each, so that other ranks' words do not come into them."""
+    words = base64.b64encode(json.dumps(what).encode()).decode()
+    pieces = [words[at : at + _PIECE] for at in range(0, len(words), _PIECE)]
+    speaker = os.urandom(8).hex()
+    for number, piece in enumerate(pieces, 1):
+        os.write(1, f"LINKGAUGE {speaker} {number}/{len(pieces)} {piece}.\n".encode())
+
+
+def _heard(text: str) -> list[Any]:
+    """What was said in full. A launcher may put the ranks' output into one line, in any order."""
+    pieces: dict[tuple[str, int], dict[int, str]] = {}
+    for speaker, number, count, piece in _PIECES.findall(text):
+        pieces.setdefault((speaker, int(count)), {})[int(number)] = piece
+    said = []
+    for (_, count), found in pieces.items():
+        if sorted(found) == list(range(1, count + 1)):
+            with contextlib.suppress(ValueError, RecursionError):
+                said.append(json.loads(base64.b64decode("".join(found[number] for number in sorted(found)))))
+    return said
 
 
 def shaped(said: list[Any] | str, shape: Shape) -> list[Any] | str:
@@ -69,13 +91,7 @@ def words_of_ranks(
             return f"{ranks} ranks did not come together within {timeout_s:g} s under {mpi.name}"
         except OSError as error:
             return f"{mpi.launcher} cannot be started: {error.strerror}"
-        # A launcher may put the ranks' output into one line.
-        said = []
-        for text in done.stdout.split(WORD)[1:]:
-            try:
-                said.append(json.JSONDecoder().raw_decode(text)[0])
-            except (ValueError, RecursionError):
-                continue
+        said = _heard(done.stdout)
         if done.returncode != 0 or not said:
             words = last_words((done.stderr or done.stdout).splitlines())
             return f"{mpi.launcher} ended with {done.returncode}: {words or 'it said nothing'}"

@@ -193,7 +193,7 @@ class _Following:
         key = (name, together)
         if key not in self._cached:
             counts = (self._count, 1) if together else (1, self._count)
-            # The host's ends are pageable where the messages' buffers are (core/pattern/application.cpp).
+            # The host's ends are pageable where the messages' buffers are (core/operation/application.cpp).
             hosts = ("pageable", "pinned") if self._by.memory[0] == "pageable" else ("pinned",)
             memories = [("device", "device")]
             if name != "within_device":

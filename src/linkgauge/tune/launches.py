@@ -100,7 +100,6 @@ class FolderBench:
         self._folder, self._wanted, self._environment, self._tell = folder, wanted, environment, tell
         self._budget_s = budget_s
         stored = _stored(folder, asked)
-        self._asked_text = asked
         self._ended_s: list[float | None] = stored  # by launch: spent when it ended
         self._launches: list[PlannedLaunch] = list(read_launches(folder.path)) if stored else []
         self._of: dict[Key, list[Place]] = {}

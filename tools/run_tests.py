@@ -12,14 +12,18 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "tests"
 EXIT_FAILED = 1
+# Failures of at most so many tests are tried once more, with nothing beside them: more are a fault of the code.
+FEW = 10
 EXIT_ENVIRONMENT = 5
 
 
@@ -30,12 +34,21 @@ class Tally:
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
+    alone: list[str] = field(default_factory=list)  # passed when tried once more with nothing beside; counted as passed
 
     def add(self, other: Tally) -> None:
         """Adds another runner's tests to these."""
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+        self.alone += other.alone
+
+    def tried_again(self, again: Tally) -> None:
+        """Takes those of the failed tests as passed that passed in a second run."""
+        if again.passed and len(again.failed) + again.passed == len(self.failed):
+            self.alone = [name for name in self.failed if name not in again.failed]
+            self.passed += len(self.alone)
+            self.failed = again.failed
 
 
 def read_junit(path: Path) -> Tally:
@@ -113,8 +126,8 @@ def build_cpp_tests() -> bool:
     return True
 
 
-def run_cpp_tests(output: IO[bytes]) -> Tally:
-    """Runs the C++ tests, which are built, under ctest."""
+def run_cpp_tests(output: IO[bytes], *words: str) -> Tally:
+    """Runs the C++ tests, which are built, under ctest with further words."""
     report = BUILD / "ctest.xml"
     # A test that waits for other ranks needs a core for each; half of them at once keeps spinning waits short.
     jobs = str(max(1, (os.cpu_count() or 1) // 2))
@@ -122,7 +135,7 @@ def run_cpp_tests(output: IO[bytes]) -> Tally:
     folders = filter(None, [f"{sys.prefix}/lib/mpich", os.environ.get("LINKGAUGE_TEST_NIXL")])
     os.environ.setdefault("LINKGAUGE_TEST_LIBRARY_FOLDERS", os.pathsep.join(folders))
     command = ["ctest", "--test-dir", str(BUILD), "--output-on-failure", "--timeout", "600", "-j", jobs]
-    return run_runner("ctest", [*command, "--output-junit", str(report)], report, output)
+    return run_runner("ctest", [*command, *words, "--output-junit", str(report)], report, output)
 
 
 def run_python_tests(arguments: list[str]) -> Tally:
@@ -134,9 +147,23 @@ def run_python_tests(arguments: list[str]) -> Tally:
     return run_runner("pytest", [sys.executable, "-m", "pytest", *options, *arguments], report)
 
 
+def try_again(tally: Tally, run: Callable[[], Tally]) -> None:
+    """Runs a few failed tests once more. What they time may have been taken by those beside them, or by another's job.
+
+    A test that passes then is counted as passed and named as one that failed first.
+    """
+    if 0 < len(tally.failed) <= FEW:
+        print(f"\nOnce more with nothing beside: {', '.join(tally.failed)}", flush=True)
+        tally.tried_again(run())
+
+
 def print_summary(tally: Tally, not_run: list[str]) -> None:
     """The plain closing lines: failures by name, what could not be run and why, and the counts."""
     print()
+    if tally.alone:
+        print("Failed beside other tests, passed alone:")
+        for name in tally.alone:
+            print(f"  {name}")
     if tally.failed:
         print("Failed:")
         for name in tally.failed:
@@ -156,9 +183,13 @@ def main() -> int:
     parser.add_argument("--without-cpp", metavar="REASON", help="leave out the C++ tests and say why")
     options, pytest_arguments = parser.parse_known_args()
     tally, not_run = Tally(), []
+    again = partial(
+        run_python_tests, ["--last-failed", "--last-failed-no-failures", "none", "-n", "0", *pytest_arguments]
+    )
     if options.without_cpp:
         not_run.append(f"the C++ tests: {options.without_cpp}")
         tally.add(run_python_tests(pytest_arguments))
+        try_again(tally, again)
     else:
         # Built first: tests of Python's use the stand-ins for GPU libraries. Then both run beside each other.
         print("Building the C++ tests ...", flush=True)
@@ -167,6 +198,9 @@ def main() -> int:
             beside = pool.submit(run_cpp_tests, output) if is_built else None
             tally.add(run_python_tests(pytest_arguments))
             cpp = beside.result() if beside else Tally(failed=["the build of the C++ tests"])
+            try_again(tally, again)
+            if is_built:
+                try_again(cpp, partial(run_cpp_tests, output, "--rerun-failed", "-j", "1"))
             tally.add(cpp)
             if cpp.failed:  # what passed needs no line each
                 output.seek(0)

@@ -200,8 +200,12 @@ class Sampler {
     if (group_.node_count() == 1) return;
     const std::int64_t age_ns = std::min(settings_.clock_age_ns, std::max(compared_ns_, kFirstClockAgeNs));
     if (elapsed_ns - compared_ns_ < age_ns) return;
-    group_.compare_clocks(progress_);
+    const ClockOffset clock = group_.compare_clocks(progress_);
     compared_ns_ = elapsed_ns;
+    std::optional<ClockOffset>& worst = measurement_.least_certain;
+    if (worst && worst->uncertainty_ns >= clock.uncertainty_ns) return;
+    worst = clock;
+    measurement_.least_certain_ns = now_ns();
   }
 
   bool finished(std::int64_t look_at, std::int64_t most, std::int64_t elapsed_ns, std::int64_t longest_sample_ns) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct Measurement {
   std::vector<Sample> samples;  // of this rank
   bool converged = false;
   bool coarse = false;
+  // Several nodes: of the comparisons of their clocks within the case that by which the starts may be farthest wrong.
+  std::optional<ClockOffset> least_certain;
+  std::int64_t least_certain_ns = 0;  // when it was, of this rank's clock
   std::int64_t operations_total = 0;  // warm-up and verification included
   bool verified = false;              // no check failed, on any rank
   VerifyResult verify;     // of the check that failed, on the rank where it failed; `where` says which operation

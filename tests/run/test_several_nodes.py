@@ -96,7 +96,9 @@ def test_the_offset_of_each_clock_is_stored_and_true_within_its_uncertainty(acro
         if len(set(row.case.devices)) == 1:
             assert found == {}
             continue
-        assert set(found) == {(rank, moment) for rank in range(row.case.ranks) for moment in ("before", "after")}
+        moments = {moment for _, moment in found}
+        assert {"before", "after"} <= moments <= {"before", "within", "after"}
+        assert set(found) == {(rank, moment) for rank in range(row.case.ranks) for moment in moments}
         for (rank, _), (offset, uncertainty) in found.items():
             expected = true_offset_ns(row.case.devices[rank]) - true_offset_ns(first)
             assert abs(offset - expected) <= uncertainty, (row.case.pattern, rank)
@@ -119,7 +121,9 @@ def test_one_deadline_holds_on_all_nodes_and_none_starts_before_it(across: Any) 
             order = np.argsort(series.sample[mine])
             instants[rank] = series.scheduled_ns[mine][order] - int(true_offset_ns(row.case.devices[rank]))
         for rank, instant in instants.items():
-            assert np.abs(instant - instants[0]).max() <= before[rank, "before"][1]
+            # A case that takes longer than a second is compared anew, on a busy machine less surely.
+            _, within = before.get((rank, "within"), before[rank, "before"])
+            assert np.abs(instant - instants[0]).max() <= max(before[rank, "before"][1], within)
 
 
 def test_stragglers_can_be_told_of_such_a_run(across: Any) -> None:

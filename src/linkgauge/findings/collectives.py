@@ -210,8 +210,9 @@ def _split(facts: Facts, measure: Measure) -> Split | None:
 def _uncertainty(facts: Facts, measure: Measure) -> float:
     """How far two ranks' arrivals may be wrong against each other, in ns: infinite where that is not known.
 
-    Starts were scheduled by the offset found before the case, which by its end is wrong by no more than what the offset
-    after it differs by and is uncertain. Both are against the first node, hence the sum of the two worst nodes'.
+    Starts were scheduled by the offset found before the case, or within a long one by the one found last, and by its
+    end are wrong by no more than what the offset after it differs by and is uncertain. All are against the first node,
+    hence the sum of the two worst nodes'.
     """
     hosts = {facts.host_of(device) for device in measure.devices}
     if len(hosts) <= 1:
@@ -223,8 +224,9 @@ def _uncertainty(facts: Facts, measure: Measure) -> float:
             held = values.get(rank, {})
             try:
                 moved = abs(held["clock_offset", "after"] - held["clock_offset", "before"])
-                at_the_end = moved + held["clock_offset_uncertainty", "after"]
-                wrong = max(held["clock_offset_uncertainty", "before"], at_the_end)
+                uncertain = max(held["clock_offset_uncertainty", "before"],
+                                held.get(("clock_offset_uncertainty", "within"), 0.0))  # fmt: skip
+                wrong = max(uncertain, moved + held["clock_offset_uncertainty", "after"])
             except KeyError:
                 return float("inf")
             host = facts.host_of(device)

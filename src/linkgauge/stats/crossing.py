@@ -131,7 +131,7 @@ def crossings_of(
         every = [both for of_node in cards.values() for both in of_node.values()]
         both_ways = sum(map(sum, every)) // 2
         went_by = _went_by(payload, both_ways) if payload else ""
-        if went_by == NETWORK and (each < LEAST_EACH or payload < LEAST_BYTES):
+        if went_by in (NETWORK, PARTLY) and (each < LEAST_EACH or payload < LEAST_BYTES):
             went_by = ""  # it may be the ranks' own talk that was counted; too few bytes are conclusive at any size
         if went_by in (NETWORK, PARTLY) and _loads_there(case, row["launch"], places) & set(nodes):
             went_by = ""  # it may be a load's bytes that were counted; too few are conclusive here too

@@ -319,7 +319,7 @@ void bind_groups(nb::module_& module) {
       .def(
           "agree", [](Group& group, bool mine) { return group.agree(mine, {}); }, Release())
       .def(
-          "largest", [](Group& group, std::int64_t mine) { return group.largest(mine, {}); }, Release())
+          "largest", [](Group& group, std::int64_t mine) { return group.largest_of(mine, {}); }, Release())
       .def("exchange",
            [](Group& group, const nb::bytes& mine) {
              const Bytes message = from_python(mine);

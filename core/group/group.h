@@ -42,8 +42,13 @@ class Group {
   virtual void barrier(const Progress& progress, Waiting waiting = Waiting::kSpin) = 0;
   // True when every rank says true.
   virtual bool agree(bool mine, const Progress& progress) = 0;
-  // The largest of the ranks' numbers.
-  virtual std::int64_t largest(std::int64_t mine, const Progress& progress) = 0;
+  // Each number becomes the largest of those that the ranks, all of which give as many, have in its place. Time and
+  // memory of a rank do not grow with the number of ranks.
+  virtual void largest(std::span<std::int64_t> numbers, const Progress& progress) = 0;
+  std::int64_t largest_of(std::int64_t mine, const Progress& progress) {
+    largest({&mine, 1}, progress);
+    return mine;
+  }
   // Each rank's bytes, by rank. Sizes may differ. Across nodes every node gets all ranks' bytes: what may be asked with
   // agree or largest costs the same however many ranks there are.
   virtual std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine,

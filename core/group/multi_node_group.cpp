@@ -83,14 +83,23 @@ std::vector<int> MultiNodeGroup::ascending_leaders() const {
   return ascending;
 }
 
-// The largest number of the nodes' first ranks, once all are there. Where a node failed, all tell each other why.
-std::int64_t MultiNodeGroup::largest_of_leaders(std::int64_t mine, const Progress& progress) {
+// The largest numbers of the nodes' first ranks, once all are there. Where a node failed, all tell each other why. A
+// failed node does not know what the others are at: the first two numbers of each meeting are all that it gives.
+void MultiNodeGroup::largest_of_leaders(std::span<std::int64_t> numbers, const Progress& progress) {
   const std::vector<int> ascending = ascending_leaders();
-  const std::vector<std::int64_t> found = [&] {
+  const auto largest = [&](const std::vector<std::int64_t>& mine) {
     const WhileHeldUp held(progress);
-    return exchange_.largest({kWell, mine}, ascending);
-  }();
-  if (found.front() == kWell) return found.back();
+    return exchange_.largest(mine, ascending);
+  };
+  const std::vector<std::int64_t> first = largest({kWell, numbers.empty() ? 0 : numbers.front()});
+  if (first.front() == kWell) {
+    if (numbers.empty()) return;
+    numbers.front() = first.back();
+    if (numbers.size() == 1) return;
+    const std::vector<std::int64_t> others = largest({numbers.begin() + 1, numbers.end()});
+    std::copy(others.begin(), others.end(), numbers.begin() + 1);
+    return;
+  }
   told_ = true;
   std::string reason;
   for (const Bytes& words : exchange_.all({}, ascending)) {
@@ -102,7 +111,7 @@ std::int64_t MultiNodeGroup::largest_of_leaders(std::int64_t mine, const Progres
 
 // Everyone's bytes among the nodes' first ranks, by node.
 std::vector<Bytes> MultiNodeGroup::exchange_leaders(const Bytes& mine, const Progress& progress) {
-  largest_of_leaders(0, progress);
+  largest_of_leaders({}, progress);
   const std::vector<int> ascending = ascending_leaders();
   const std::vector<Bytes> all = [&] {
     const WhileHeldUp held(progress);
@@ -143,20 +152,17 @@ void MultiNodeGroup::tell_other_nodes(const std::string& reason) noexcept {
 
 void MultiNodeGroup::barrier(const Progress& progress, Waiting waiting) {
   meet_locally([&] { local_->barrier(progress, waiting); });
-  if (leads()) largest_of_leaders(0, progress);
+  if (leads()) largest_of_leaders({}, progress);
   meet_locally([&] { local_->barrier(progress, waiting); });
 }
 
-bool MultiNodeGroup::agree(bool mine, const Progress& progress) {
-  bool all = meet_locally([&] { return local_->agree(mine, progress); });
-  if (leads()) all = largest_of_leaders(all ? 0 : 1, progress) == 0;
-  return meet_locally([&] { return local_->agree(!leads() || all, progress); });
-}
+bool MultiNodeGroup::agree(bool mine, const Progress& progress) { return largest_of(mine ? 0 : 1, progress) == 0; }
 
-std::int64_t MultiNodeGroup::largest(std::int64_t mine, const Progress& progress) {
-  std::int64_t found = meet_locally([&] { return local_->largest(mine, progress); });
-  if (leads()) found = largest_of_leaders(found, progress);
-  return from_leader(found, progress);
+void MultiNodeGroup::largest(std::span<std::int64_t> numbers, const Progress& progress) {
+  meet_locally([&] { local_->largest(numbers, progress); });
+  if (leads()) largest_of_leaders(numbers, progress);
+  // All on this node have the node's own, or the leader larger ones.
+  meet_locally([&] { local_->largest(numbers, progress); });
 }
 
 std::vector<Bytes> MultiNodeGroup::exchange(const Bytes& mine, const Progress& progress) {
@@ -215,7 +221,8 @@ std::int64_t MultiNodeGroup::align(std::int64_t lead_ns, std::int64_t offset_ns,
   std::int64_t deadline_ns = 0;  // of the first node's clock
   if (leads()) {
     const std::int64_t here_ns = now_ns() + lead_ns + meeting_ns_;
-    deadline_ns = largest_of_leaders(here_ns - clock_.offset_ns(here_ns), progress);
+    deadline_ns = here_ns - clock_.offset_ns(here_ns);
+    largest_of_leaders({&deadline_ns, 1}, progress);
   }
   const std::int64_t scheduled_ns = clock_.here_ns(from_leader(deadline_ns, progress));
   wait_until(scheduled_ns + offset_ns, progress);
@@ -233,7 +240,8 @@ ClockOffset MultiNodeGroup::compare_clocks(const Progress& progress) {
     found.clock = offset_to_first();
     found.at_ns = now_ns();
     // A meeting of all goes as deep as the tree, and each edge takes about a round trip: twice the uncertainty.
-    found.meeting_ns = largest_of_leaders(4 * found.clock.uncertainty_ns, progress);
+    found.meeting_ns = 4 * found.clock.uncertainty_ns;
+    largest_of_leaders({&found.meeting_ns, 1}, progress);
   }
   found = from_leader(found, progress);
   clock_.found(found.clock, found.at_ns);

@@ -27,7 +27,7 @@ class MultiNodeGroup final : public Group {
 
   void barrier(const Progress& progress, Waiting waiting) override;
   bool agree(bool mine, const Progress& progress) override;
-  std::int64_t largest(std::int64_t mine, const Progress& progress) override;
+  void largest(std::span<std::int64_t> numbers, const Progress& progress) override;
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override;
   Group& on_node() override { return *local_; }
   void gather(std::span<const std::byte> mine, const Take& take) override;
@@ -41,7 +41,7 @@ class MultiNodeGroup final : public Group {
 
  private:
   bool leads() const { return local_->rank() == 0; }
-  std::int64_t largest_of_leaders(std::int64_t mine, const Progress& progress);
+  void largest_of_leaders(std::span<std::int64_t> numbers, const Progress& progress);
   std::vector<std::vector<std::byte>> exchange_leaders(const std::vector<std::byte>& mine, const Progress& progress);
   std::vector<int> ascending_leaders() const;
   template <typename Meet>

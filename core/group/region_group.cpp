@@ -18,6 +18,7 @@ namespace {
 constexpr std::size_t kLine = 64;  // one cache line a writer: no rank slows another by writing its own word
 constexpr std::size_t kSlotBytes = Group::kGatherPieceBytes;  // of an exchange's round; larger messages take more
 constexpr std::size_t kReasonBytes = 1024;
+constexpr std::size_t kNumbers = 128;  // of a round of largest()
 constexpr std::uint32_t kNotAborted = 0;
 constexpr std::uint32_t kReasonBeingWritten = 1;
 constexpr std::uint32_t kAborted = 2;
@@ -31,11 +32,21 @@ struct alignas(kLine) Flag {
 
 }  // namespace
 
+// Where ranks raise each other's numbers; between rounds all are the least that a number can be.
+struct RegionGroup::Maxima {
+  alignas(kLine) std::array<std::atomic<std::int64_t>, kNumbers> numbers;
+  Maxima() { clear(kNumbers); }
+  void clear(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) numbers[i].store(INT64_MIN, std::memory_order_relaxed);
+  }
+};
+
 struct RegionGroup::Header {
   alignas(kLine) std::atomic<std::uint32_t> arrived{0};
   alignas(kLine) std::atomic<std::uint32_t> generation{0};
   std::atomic<std::int64_t> deadline_ns{0};  // read right after the generation: same line
   std::array<std::atomic<std::uint32_t>, 3> refusals{};
+  std::array<Maxima, 3> maxima;
   alignas(kLine) std::atomic<std::uint32_t> abort_state{kNotAborted};
   std::int32_t abort_rank{0};
   std::array<char, kReasonBytes> reason{};
@@ -136,11 +147,21 @@ bool RegionGroup::agree(bool mine, const Progress& progress) {
   return refusals[vote].load(std::memory_order_relaxed) == 0;
 }
 
-std::int64_t RegionGroup::largest(std::int64_t mine, const Progress& progress) {
-  for (const std::vector<std::byte>& bytes : exchange(to_bytes(&mine, 1), progress)) {
-    mine = std::max(mine, from_bytes<std::int64_t>(bytes).front());
+void RegionGroup::largest(std::span<std::int64_t> numbers, const Progress& progress) {
+  // Three in turn, as the votes of agree().
+  auto& maxima = header().maxima;
+  for (std::size_t done = 0; done < numbers.size(); done += kNumbers) {
+    const std::span<std::int64_t> piece = numbers.subspan(done, std::min(kNumbers, numbers.size() - done));
+    const std::uint64_t round = maxima_++;
+    auto& shared = maxima[round % maxima.size()].numbers;
+    for (std::size_t i = 0; i < piece.size(); ++i) {
+      std::int64_t known = shared[i].load(std::memory_order_relaxed);
+      while (known < piece[i] && !shared[i].compare_exchange_weak(known, piece[i], std::memory_order_relaxed)) {
+      }
+    }
+    meet(progress, Waiting::kSleep, [&] { maxima[(round + 2) % maxima.size()].clear(kNumbers); });
+    for (std::size_t i = 0; i < piece.size(); ++i) piece[i] = shared[i].load(std::memory_order_relaxed);
   }
-  return mine;
 }
 
 std::vector<std::vector<std::byte>> RegionGroup::exchange(const std::vector<std::byte>& mine,

@@ -51,7 +51,7 @@ class RegionGroup final : public Group {
 
   void barrier(const Progress& progress, Waiting waiting) override;
   bool agree(bool mine, const Progress& progress) override;
-  std::int64_t largest(std::int64_t mine, const Progress& progress) override;
+  void largest(std::span<std::int64_t> numbers, const Progress& progress) override;
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override;
   Group& on_node() override { return *this; }
   void gather(std::span<const std::byte> mine, const Take& take) override;
@@ -64,6 +64,7 @@ class RegionGroup final : public Group {
 
  private:
   struct Header;
+  struct Maxima;
   struct Slot;
   Header& header() const;
   Slot& slot(int rank, std::uint64_t round) const;
@@ -76,6 +77,7 @@ class RegionGroup final : public Group {
   int rank_;
   int size_;
   std::uint64_t agreements_ = 0;  // how often agree() was called: which vote is in use
+  std::uint64_t maxima_ = 0;      // rounds of largest(): which of the numbers' places are in use
   bool parted_ = false;
   std::uint64_t rounds_ = 0;  // rounds of exchange(): which of a rank's two slots is in use
 };

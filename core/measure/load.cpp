@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <chrono>
@@ -11,7 +12,6 @@
 #include <utility>
 
 #include "errors.h"
-#include "group/values.h"
 #include "measure/clock.h"
 
 namespace linkgauge {
@@ -105,9 +105,11 @@ class LoadRunner {
   }
 
   void tell() {
-    const bool first = group_.rank() == 0;
-    const auto told = group_.exchange(first ? to_bytes(&order_, 1) : std::vector<std::byte>{}, progress_);
-    order_ = from_bytes<Order>(told.front()).front();
+    std::array<std::int64_t, 4> told = {order_.operations, order_.wanted, order_.at_rate ? 1 : 0,
+                                        order_.aborted ? 1 : 0};
+    if (group_.rank() != 0) told.fill(INT64_MIN);  // the first rank's are the largest
+    group_.largest(told, progress_);
+    order_ = {told[0], told[1], told[2] != 0, told[3] != 0};
   }
 
   void stretch() {

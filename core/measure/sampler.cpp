@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <exception>
 #include <memory>
@@ -10,7 +11,6 @@
 #include <utility>
 
 #include "errors.h"
-#include "group/values.h"
 #include "measure/statistics.h"
 #include "measure/stop_rule.h"
 #include "measure/timed_section.h"
@@ -44,12 +44,12 @@ std::uint64_t seed_of(std::uint64_t seed, std::uint64_t number) {
   return bits ^ (bits >> 31U);
 }
 
-// What each rank tells between rounds. From it every rank reckons the same next step.
+// What the ranks know together between rounds: from it each reckons the same next step.
 struct RoundReport {
-  std::int64_t elapsed_ns = 0;   // since the first warm-up; rank 0's counts
-  std::int64_t round_ns = 0;     // of the last round; rank 0's counts
-  std::int64_t shortest_ns = 0;  // sample of the last round; 0: this rank keeps no time
-  std::int64_t late = 0;
+  std::int64_t elapsed_ns = 0;           // since the first warm-up, of the rank that began first
+  std::int64_t round_ns = 0;             // of the last round, of the slowest rank
+  std::int64_t shortest_ns = INT64_MAX;  // sample of the last round, by any timekeeper
+  std::int64_t late = 0;                 // samples of the last round, of the rank that was late most often
 };
 
 // The phases of a measurement on one rank. Every decision is made by all ranks from the same data.
@@ -150,16 +150,16 @@ class Sampler {
       const int batch = context_.batch;
       if (!run_round(Phase::kWarmup, samples)) return false;
       done += samples * batch;
-      const std::vector<RoundReport> reports = exchange_reports();
-      plan_lead(reports, samples);
+      const RoundReport report = agreed_report();
+      plan_lead(report, samples);
       if (probing) {
         probing = false;
-        context_.batch = fitting_batch(reports, samples, asked);
+        context_.batch = fitting_batch(report, samples, asked);
         if (context_.batch > 1) continue;
       }
-      const bool fine = !plan_batch(reports);
+      const bool fine = !plan_batch(report);
       const auto most_ns = static_cast<std::int64_t>(kWarmupShare * static_cast<double>(spec_.stop.time_ns));
-      if (fine && (done >= spec_.warmup || reports.front().elapsed_ns > most_ns)) return true;
+      if (fine && (done >= spec_.warmup || report.elapsed_ns > most_ns)) return true;
     }
   }
 
@@ -175,11 +175,11 @@ class Sampler {
       const std::int64_t samples = std::min(round, look_at - taken_);
       settings_.heartbeat.enter(Moment::kTime);
       if (settings_.let_loads ? !run_by_turns(samples, turn++) : !run_round(Phase::kSample, samples)) return false;
-      const std::vector<RoundReport> reports = exchange_reports();
-      plan_lead(reports, samples);
-      const std::int64_t elapsed_ns = reports.front().elapsed_ns;
+      const RoundReport report = agreed_report();
+      plan_lead(report, samples);
+      const std::int64_t elapsed_ns = report.elapsed_ns;
       compare_old_clocks(elapsed_ns);
-      const std::int64_t sample_ns = std::max<std::int64_t>(reports.front().round_ns / samples, 1);
+      const std::int64_t sample_ns = std::max<std::int64_t>(report.round_ns / samples, 1);
       longest_sample_ns = std::max(longest_sample_ns, sample_ns);
       if (finished(look_at, most, elapsed_ns, longest_sample_ns)) return true;
       const std::int64_t left_ns = std::max<std::int64_t>(spec_.stop.time_ns - elapsed_ns, 0);
@@ -305,24 +305,17 @@ class Sampler {
     measurement_.samples.push_back(sample);
   }
 
-  std::vector<RoundReport> exchange_reports() {
-    const RoundReport mine{now_ns() - begin_ns_, round_ns_,
-                           shortest_ns_ == INT64_MAX ? 0 : std::max<std::int64_t>(shortest_ns_, 1), context_.late};
-    std::vector<RoundReport> reports;
-    for (const std::vector<std::byte>& bytes : group_.exchange(to_bytes(&mine, 1), progress_)) {
-      reports.push_back(from_bytes<RoundReport>(bytes).front());
-    }
-    return reports;
+  RoundReport agreed_report() {
+    const std::int64_t shortest_ns = std::max<std::int64_t>(shortest_ns_, 1);
+    std::array<std::int64_t, 4> told = {now_ns() - begin_ns_, round_ns_, -shortest_ns, context_.late};
+    group_.largest(told, progress_);
+    return {told[0], told[1], -told[2], told[3]};
   }
 
   // Doubles the lead where ranks were often not ready at the common start.
-  void plan_lead(const std::vector<RoundReport>& reports, std::int64_t samples) {
-    for (const RoundReport& report : reports) {
-      if (static_cast<double>(report.late) > kLateShare * static_cast<double>(samples)) {
-        context_.lead_ns = std::min(2 * context_.lead_ns, kLongestLeadNs);
-        return;
-      }
-    }
+  void plan_lead(const RoundReport& report, std::int64_t samples) {
+    if (static_cast<double>(report.late) <= kLateShare * static_cast<double>(samples)) return;
+    context_.lead_ns = std::min(2 * context_.lead_ns, kLongestLeadNs);
   }
 
   // How long a sample may take so that, after the warm-up, as many fit into the rule's time as a measurement needs.
@@ -335,27 +328,20 @@ class Sampler {
   // Whether a batch may take longer, by the operation that was checked: the first, which is seldom a quick one.
   bool may_not_fit() {
     if (context_.batch == 1) return false;
-    std::int64_t longest_ns = 0;
-    for (const std::vector<std::byte>& bytes : group_.exchange(to_bytes(&checked_ns_, 1), progress_)) {
-      longest_ns = std::max(longest_ns, from_bytes<std::int64_t>(bytes).front());
-    }
+    const std::int64_t longest_ns = group_.largest_of(checked_ns_, progress_);
     return static_cast<double>(longest_ns) * context_.batch > fitting_ns();
   }
 
   // The largest batch up to `asked` of which enough samples fit, by a round of so many samples of one operation.
-  int fitting_batch(const std::vector<RoundReport>& reports, std::int64_t samples, int asked) const {
-    std::int64_t longest_ns = 1;
-    for (const RoundReport& report : reports) longest_ns = std::max(longest_ns, report.round_ns / samples);
+  int fitting_batch(const RoundReport& report, std::int64_t samples, int asked) const {
+    const std::int64_t longest_ns = std::max<std::int64_t>(report.round_ns / samples, 1);
     return static_cast<int>(std::clamp<double>(fitting_ns() / static_cast<double>(longest_ns), 1, asked));
   }
 
   // Raises the batch until the clock's resolution is below 1 % of a sample. True where it did.
-  bool plan_batch(const std::vector<RoundReport>& reports) {
+  bool plan_batch(const RoundReport& report) {
     if (!batched() || spec_.verify_each) return false;
-    std::int64_t shortest_ns = INT64_MAX;
-    for (const RoundReport& report : reports) {
-      if (report.shortest_ns > 0) shortest_ns = std::min(shortest_ns, report.shortest_ns);
-    }
+    const std::int64_t shortest_ns = report.shortest_ns;
     const double wanted_ns = resolution_ns_ / kClockShare;
     if (shortest_ns == INT64_MAX || static_cast<double>(shortest_ns) > wanted_ns) return false;
     const double factor = std::clamp(1.2 * wanted_ns / static_cast<double>(shortest_ns), 2.0, 100.0);
@@ -367,20 +353,21 @@ class Sampler {
   void gather_series() {
     const bool from_schedule = traits_of(spec_.pattern).timekeeper == Timekeeper::kSlowest &&
                                spec_.clock == ClockKind::kHost && group_.node_count() == 1;
-    std::vector<double> mine;
+    const std::size_t known = series_.size();
+    // A time is not negative: its bits, as a number, are in the order of times.
+    std::vector<std::int64_t> times;
     for (; gathered_ < measurement_.samples.size(); ++gathered_) {
       const Sample& sample = measurement_.samples[gathered_];
       if (sample.phase != Phase::kSample) continue;
       const bool scheduled = from_schedule && sample.scheduled_ns != 0;
       const std::int64_t ns = scheduled ? sample.start_ns + sample.ns - sample.scheduled_ns : sample.ns;
-      mine.push_back(static_cast<double>(ns) / static_cast<double>(sample.iterations));
+      const double each_ns =
+          static_cast<double>(std::max<std::int64_t>(ns, 0)) / static_cast<double>(sample.iterations);
+      times.push_back(std::bit_cast<std::int64_t>(each_ns));
     }
-    const std::size_t known = series_.size();
-    series_.resize(static_cast<std::size_t>(taken_), 0.0);
-    for (const std::vector<std::byte>& bytes : group_.exchange(to_bytes(mine.data(), mine.size()), progress_)) {
-      const std::vector<double> times = from_bytes<double>(bytes);
-      for (std::size_t i = 0; i < times.size(); ++i) series_[known + i] = std::max(series_[known + i], times[i]);
-    }
+    times.resize(static_cast<std::size_t>(taken_) - known);  // zeros on ranks that keep no time
+    group_.largest(times, progress_);
+    for (const std::int64_t bits : times) series_.push_back(std::bit_cast<double>(bits));
   }
 
   // Whether the clock is too coarse for this case's samples, by any timekeeper.

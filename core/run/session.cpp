@@ -36,7 +36,7 @@ class PlannedGroup final : public Group {
   bool one_process() const override { return launch_.one_process(); }
   void barrier(const Progress& /*progress*/, Waiting /*waiting*/) override { refuse(); }
   bool agree(bool /*mine*/, const Progress& /*progress*/) override { refuse(); }
-  std::int64_t largest(std::int64_t /*mine*/, const Progress& /*progress*/) override { refuse(); }
+  void largest(std::span<std::int64_t> /*numbers*/, const Progress& /*progress*/) override { refuse(); }
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& /*mine*/,
                                                const Progress& /*progress*/) override {
     refuse();

@@ -11,7 +11,7 @@ int fresh_tags(const RankContext& context, const Progress& progress) {
   if (!kept) kept = std::make_shared<int>(0);
   auto& turn = *static_cast<int*>(kept.get());
   // A rank that failed in a case before its operation was connected has counted one less.
-  turn = static_cast<int>(context.group->largest(turn, progress));
+  turn = static_cast<int>(context.group->largest_of(turn, progress));
   return turn++ % ((kLargest + 1) / kTagsEach) * kTagsEach;
 }
 

@@ -69,19 +69,7 @@ Buffer InKernelAllreduce::zeroed(int device, std::size_t bytes) {
 // The grid must be the same everywhere, and fit on the smallest device at once.
 unsigned InKernelAllreduce::least_multiprocessors() {
   const int mine = std::max(1, runtime().describe(context().device()).multiprocessors);
-  return static_cast<unsigned>(-largest(-mine));
-}
-
-std::int64_t InKernelAllreduce::largest(std::int64_t mine) {
-  std::vector<std::byte> bytes(sizeof mine);
-  std::memcpy(bytes.data(), &mine, sizeof mine);
-  std::int64_t most = mine;
-  for (const std::vector<std::byte>& other : group().exchange(bytes, {})) {
-    std::int64_t theirs = 0;
-    std::memcpy(&theirs, other.data(), sizeof theirs);
-    most = std::max(most, theirs);
-  }
-  return most;
+  return static_cast<unsigned>(-group().largest_of(-mine, {}));
 }
 
 std::vector<void*> InKernelAllreduce::reachable(const Buffer* buffer) {

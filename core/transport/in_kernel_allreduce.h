@@ -51,7 +51,6 @@ class InKernelAllreduce : public BufferedOperation {
   // Collective: tries `count` choices on the case's own buffers, all ranks together, and returns the one whose slowest
   // rank was fastest. On a slow link not every one is tried.
   std::size_t fastest_of(std::size_t count, const std::function<Trial(std::size_t)>& attempt);
-  std::int64_t largest(std::int64_t mine);
 
   std::atomic_ref<std::uint64_t> host_word(std::size_t index) const {
     return std::atomic_ref<std::uint64_t>(static_cast<std::uint64_t*>(host_words_.data())[index]);

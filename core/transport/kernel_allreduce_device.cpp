@@ -83,7 +83,7 @@ class DeviceMetAllreduce final : public InKernelAllreduce {
     const std::int64_t start_ns = now_ns();
     for (int i = 0; i < count; ++i) post();
     complete();
-    return largest(now_ns() - start_ns);
+    return group().largest_of(now_ns() - start_ns, {});
   }
 
   // One block a multiprocessor at most: then all are on the device at once, whatever a block takes of it.

@@ -152,7 +152,7 @@ class PushedAllreduce final : public InKernelAllreduce {
     }
     const auto middle = times.begin() + kPushTunedOperations / 2;
     std::nth_element(times.begin(), middle, times.end());
-    return {largest(*middle), largest(now_ns() - begin_ns)};
+    return {group().largest_of(*middle, {}), group().largest_of(now_ns() - begin_ns, {})};
   }
 
   // One block a multiprocessor at most: then all are on the device at once.

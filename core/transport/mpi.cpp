@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "errors.h"
-#include "group/values.h"
 #include "now.h"
 #include "patterns.h"
 #include "transport/agreement.h"
@@ -205,10 +204,7 @@ class MpiCollective final : public BufferedOperation {
       std::nth_element(times.begin(), middle, times.end());
       return std::max<std::int64_t>(*middle, 1);
     };
-    std::int64_t longest_ns = median_of(kFirst);
-    for (const std::vector<std::byte>& bytes : group().exchange(to_bytes(&longest_ns, 1), progress())) {
-      longest_ns = std::max(longest_ns, from_bytes<std::int64_t>(bytes).front());
-    }
+    const std::int64_t longest_ns = group().largest_of(median_of(kFirst), progress());
     alone_ns_ = median_of(std::clamp(static_cast<std::size_t>(kLongestNs / longest_ns), kFirst, kMost));
     compute_ns_ = alone_ns_;
   }

@@ -52,6 +52,23 @@ void expect_group_works(Group& group) {
       require(all[static_cast<std::size_t>(rank)] == message_of(rank, mine_bytes(rank)), "exchange's bytes");
     }
   }
+  // Numbers below, at and above one round's, negative ones too; again and again, so that none is left of the last time.
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{128}, std::size_t{129}, std::size_t{5}}) {
+    for (int sign : {1, -1}) {
+      const auto told = [&](int rank, std::size_t i) {
+        return sign * static_cast<std::int64_t>((i + static_cast<std::size_t>(rank)) % 7) + static_cast<std::int64_t>(i);
+      };
+      std::vector<std::int64_t> numbers;
+      for (std::size_t i = 0; i < count; ++i) numbers.push_back(told(group.rank(), i));
+      group.largest(numbers, {});
+      for (std::size_t i = 0; i < count; ++i) {
+        std::int64_t expected = told(0, i);
+        for (int rank = 1; rank < group.size(); ++rank) expected = std::max(expected, told(rank, i));
+        require(numbers[i] == expected, "largest");
+      }
+    }
+  }
+  require(group.largest_of(INT64_MIN, {}) == INT64_MIN, "the largest of the least numbers");
   Group& here = group.on_node();
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{16384}, std::size_t{50001}}) {
     for (int silent = -1; silent < here.size(); ++silent) {  // ragged: one rank has nothing to say
@@ -596,6 +613,7 @@ TEST(ProcessGroup, AbortCrossesNodes) {
   const std::vector<std::pair<const char*, Meeting>> meetings = {
       {"agree", [](Group& group) { group.agree(true, {}); }},
       {"barrier", [](Group& group) { group.barrier({}); }},
+      {"largest", [](Group& group) { group.largest_of(3, {}); }},
       {"exchange", [](Group& group) { group.exchange(std::vector<std::byte>(3), {}); }},
       {"align", [](Group& group) { group.align(1000, 0, {}); }},
       {"compare clocks", [](Group& group) { group.compare_clocks({}); }},

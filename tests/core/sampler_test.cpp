@@ -500,7 +500,7 @@ class TwoNodes final : public Group {
   bool one_process() const override { return true; }
   void barrier(const Progress& progress, Waiting waiting) override { real_.barrier(progress, waiting); }
   bool agree(bool mine, const Progress& progress) override { return real_.agree(mine, progress); }
-  std::int64_t largest(std::int64_t mine, const Progress& progress) override { return real_.largest(mine, progress); }
+  void largest(std::span<std::int64_t> numbers, const Progress& progress) override { real_.largest(numbers, progress); }
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override {
     return real_.exchange(mine, progress);
   }
@@ -541,7 +541,9 @@ TEST(Sampler, ClocksOfNodesAreComparedAnewInALongCase) {
     EXPECT_EQ(measured.stopped_by, "count");
     EXPECT_EQ(group.compared() > 0, is_long);
     EXPECT_EQ(measured.least_certain.has_value(), is_long);
-    if (is_long) EXPECT_EQ(measured.least_certain->uncertainty_ns, 1001) << "the worst of all is kept";
+    if (is_long) {
+      EXPECT_EQ(measured.least_certain->uncertainty_ns, 1001) << "the worst of all is kept";
+    }
     EXPECT_LE(group.compared(), 10) << "between rounds, each twice as long as the one before";
   }
 }

@@ -1,8 +1,9 @@
 """Runs whose parent is killed at a random moment and which are resumed measure what an undisturbed one does.
 
-Whole runs of the command line, with real ranks: 24 with `./lg test --faults` (LINKGAUGE_FAULTS=all), four with
-`--all`, else one. The moments are drawn by a seed: some in the time before the first case is on disk, the others by
-what has been recorded, so that a busy machine does not move them all behind the run's end.
+Whole runs of the command line, with real ranks: 24 by each MPI library (LINKGAUGE_TEST_MPI names others than the
+wheel's) and by threads with `./lg test --faults` (LINKGAUGE_FAULTS=all), four with `--all`, else one. The moments are
+drawn by a seed: some in the time before the first case is on disk, the others by what has been recorded, so that a
+busy machine does not move them all behind the run's end.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
     pytest.mark.timeout(300),
 ]
-RUNS = 24 if os.environ.get("LINKGAUGE_FAULTS") == "all" else most(4, 1)
+ALL = os.environ.get("LINKGAUGE_FAULTS") == "all"
+RUNS = 24 if ALL else most(4, 1)
+OTHERS = [prefix for prefix in os.environ.get("LINKGAUGE_TEST_MPI", "").split(os.pathsep) if prefix and ALL]
+WAYS = [(), *([("--threads",)] if ALL else []), *(("--mpi", prefix) for prefix in OTHERS)]
 SAMPLES = 6
 PLAN = f"""
 repeat = 2
@@ -56,9 +60,9 @@ def linkgauge(folder: Path, *words: str) -> subprocess.Popen[bytes]:
                                 stdout=log, stderr=log, cwd=folder)  # fmt: skip
 
 
-def begin(folder: Path) -> subprocess.Popen[bytes]:
-    (folder / "plan.toml").write_text(PLAN)
-    return linkgauge(folder, "--devices", "host:2", "--plan", "plan.toml", "--out", "run")
+def begin(folder: Path, way: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+    (folder / "plan.toml").write_text(PLAN.replace('"mpi", ', "") if "--threads" in way else PLAN)
+    return linkgauge(folder, "--devices", "host:2", "--plan", "plan.toml", "--out", "run", *way)
 
 
 def completed(path: Path) -> Completed:
@@ -75,10 +79,11 @@ def recorded_bytes(folder: Path) -> int:
 class Undisturbed:
     """A run that nobody disturbs: what it completes, and what is seen of it from outside while it goes on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, way: tuple[str, ...]) -> None:
+        self.way = way
         self.first_record_s = 0.0
         self.recorded_bytes = 0
-        start, process = time.monotonic(), begin(folder)
+        start, process = time.monotonic(), begin(folder, way)
         while process.poll() is None:
             size = recorded_bytes(folder)
             if size and not self.recorded_bytes:
@@ -105,10 +110,10 @@ class Undisturbed:
         return has_come
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    found = Undisturbed(tmp_path_factory.mktemp("undisturbed"))
-    assert len(found.completed) == 80
+@pytest.fixture(scope="module", params=WAYS, ids=lambda way: Path(way[-1]).name.strip("-") if way else "wheel")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Undisturbed:
+    found = Undisturbed(tmp_path_factory.mktemp("undisturbed"), request.param)
+    assert len(found.completed) == (60 if "--threads" in request.param else 80)
     assert set(found.completed.values()) == {1}
     return found
 
@@ -118,7 +123,7 @@ def test_a_killed_and_resumed_run_completes_what_an_undisturbed_one_does(
     tmp_path: Path, undisturbed: Undisturbed, seed: int
 ) -> None:
     before, generator = shared_memory(), random.Random(seed)
-    process = begin(tmp_path)
+    process = begin(tmp_path, undisturbed.way)
     kills = 0
     wanted = generator.choice((1, 1, 2))  # some are killed a second time while they are resumed
     while kills < wanted:
@@ -129,12 +134,12 @@ def test_a_killed_and_resumed_run_completes_what_an_undisturbed_one_does(
         if process.wait() != -signal.SIGKILL:  # over before the moment came: another run, another moment
             assert process.returncode == 0, (tmp_path / "output.log").read_text()
             shutil.rmtree(tmp_path / "run")
-            process, kills = begin(tmp_path), 0
+            process, kills = begin(tmp_path, undisturbed.way), 0
             continue
         kills += 1
         done = check_readable(tmp_path / "run")
         print(f"killed with {done} of {len(undisturbed.completed)} cases done")
-        process = go_on(tmp_path)
+        process = go_on(tmp_path, undisturbed.way)
     assert process.wait(200) == 0, (tmp_path / "output.log").read_text()
     assert completed(tmp_path / "run") == undisturbed.completed
     check_whole(tmp_path / "run")
@@ -163,7 +168,7 @@ def test_what_is_stopped_does_not_stay_when_the_parent_is_killed(tmp_path: Path,
     assert new_shared_memory(before) == set()
 
 
-def go_on(folder: Path) -> subprocess.Popen[bytes]:
+def go_on(folder: Path, way: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
     """Resume what is there; a run that was killed before its plan was stored is begun again."""
     if (folder / "run" / "plan.json").exists():
         return linkgauge(folder, "--resume", "run")
@@ -171,7 +176,7 @@ def go_on(folder: Path) -> subprocess.Popen[bytes]:
     assert refused.wait(60) == 2, (folder / "output.log").read_text()
     assert "Traceback" not in (folder / "output.log").read_text()
     shutil.rmtree(folder / "run", ignore_errors=True)
-    return begin(folder)
+    return begin(folder, way)
 
 
 def check_readable(path: Path) -> int:

@@ -192,6 +192,14 @@ def test_blink(tmp_path: Path) -> None:
         imported(tmp_path / "other", "blink.csv")
 
 
+def test_a_file_of_blink_with_a_very_long_field_is_read(tmp_path: Path) -> None:
+    """More than Python's own reader of such files takes, which raises an error of its own then."""
+    (tmp_path / "data.csv").write_text(f'"0_Transfer Time_s",1_Transfer Time_s\n"1e-6",{"x" * 200_000}\n2e-6,1\n')
+    hints = Hints(pattern="pingpong", transport="ccl", ranks=2, size_bytes=8)
+    assert import_files([tmp_path / "data.csv"], tmp_path / "run", hints).cases == 1
+    assert linkgauge.load(tmp_path / "run").samples["ns"].to_pylist() == [2000, 4000]
+
+
 @pytest.mark.parametrize("name", PATTERNS)
 def test_of_each_pattern_what_is_imported_can_be_read_again(tmp_path: Path, name: str) -> None:
     for ranks in (1, 2, 4):

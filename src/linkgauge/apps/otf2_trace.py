@@ -7,7 +7,6 @@ and blocks of b bytes n b each way of allreduce, allgather and alltoall; of root
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -21,11 +20,14 @@ from linkgauge.apps.trace_formats import sub_group
 from linkgauge.apps.trace_steps import MOST_RANKS, RankSteps
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.files import open_regular
+from linkgauge.model.shape import as_it_is, each, parsed, table, text, whole
 
 SUFFIX = ".otf2"
 _PATIENCE_S = 600
 _READER = Path(__file__).with_name("otf2_events.py")
 _NO_PATTERN = ("createhandle", "destroyhandle", "allocate", "deallocate")
+_EVENT = {"ns": whole(), "what": text}
+_ABOUT = {"members": each(whole()), "peer": whole(), "root": whole()}
 Told = Mapping[str, Any]
 
 
@@ -51,12 +53,10 @@ def ranks_of(path: Path, lost: Counter[str]) -> list[RankSteps]:
                 f"{path}: {words[-1] if words else 'it cannot be read'}: expected the anchor file of an OTF2 trace"
             )
         said.seek(0)
-        lines = map(json.loads, said)
-        head = next(lines)
-        if head["ranks"] > MOST_RANKS:
-            raise UsageError(f"{path}: {head['ranks']} ranks: expected at most {MOST_RANKS}")
-        ranks = [RankSteps(f"{path}: rank {rank}", lost) for rank in range(head["ranks"])]
-        _fill(ranks, lines, lost)
+        of_all = parsed(said.readline(), table({"ranks": whole(1, MOST_RANKS)}, needed=("ranks",)), str(path))["ranks"]
+        ranks = [RankSteps(f"{path}: rank {rank}", lost) for rank in range(of_all)]
+        event = table({**_EVENT, **_ABOUT, "rank": whole(0, of_all - 1)}, as_it_is, needed=("rank", *_EVENT))
+        _fill(ranks, (parsed(line, event, str(path)) for line in said), lost)
     return ranks
 
 

@@ -5,7 +5,6 @@ The file does not say what was measured: pattern, transport, ranks and size come
 
 from __future__ import annotations
 
-import csv
 import re
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
@@ -15,9 +14,8 @@ TEXT = re.compile(r"\A.*\d_Transfer Time_s")
 
 def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
     """Take the case of a data.csv into `log`: application 0, the one measured; others only load the network."""
-    reader = csv.reader(text.splitlines())
-    names = next(reader)
-    column = next((at for at, name in enumerate(names) if name.strip() == "0_Transfer Time_s"), None)
+    names, *rows = ([cell.strip(' "') for cell in line.split(",")] for line in text.splitlines())
+    column = names.index("0_Transfer Time_s") if "0_Transfer Time_s" in names else None
     pattern, transport, ranks, size = hints.pattern, hints.transport, hints.ranks, hints.size_bytes
     if pattern is None or transport is None or ranks is None or size is None:
         said = {"--pattern": pattern, "--transport": transport, "--ranks": ranks, "--size": size}
@@ -30,8 +28,8 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
     # blink halves the round trip of its ping-pongs before it stores them.
     factor = 2 if pattern == "pingpong" else 1
     intervals = []
-    for number, row in enumerate(reader, start=2):
-        text_ = row[column].strip() if column < len(row) else ""
+    for number, row in enumerate(rows, start=2):
+        text_ = row[column] if column < len(row) else ""
         if not text_:
             continue  # this application made fewer iterations than another
         try:

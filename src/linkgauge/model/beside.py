@@ -18,18 +18,11 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
-from linkgauge.model.case import DEFAULTS, DIMENSIONS, Case
+from linkgauge.model.case import DEFAULTS, DIMENSIONS, LOAD_SETTINGS, Case
 from linkgauge.model.dimension import Dimension, count, number_in, time_ns
 
 SAME, REST = "same", "rest"
 _PART = re.compile(rf"{REST}:([1-9]\d?)/([1-9]\d?)")
-SETTINGS = (
-    "variant", "source_memory", "target_memory", "source_node", "target_node", "write_combined", "huge_pages", "window",
-    "batch", "root", "datatype", "op", "distribution", "buffer", "initiator", "host_leg", "chunk", "blocks", "via",
-    "managed", "source_device", "target_device", "cpu_node", "cpu_cores",
-    "service_class", "handles",
-)  # fmt: skip
-"""Dimensions that a load may set. Not those of the clock, nor those that a launch has as a whole."""
 _MOST_LOADS = 64
 _APART = re.compile(r";(?:\s+|$)")  # rows of a traffic matrix have ; without a space
 
@@ -106,7 +99,7 @@ def _loads(text: str) -> list[Load]:
             places = [value] if word_of_place else [_devices(part, text) for part in value.split("+")]
         elif name in PACE and equals:
             pace = dataclasses.replace(pace, **{PACE_FIELDS[name]: _one(PACE[name], value, text)})
-        elif name in SETTINGS and equals:
+        elif name in LOAD_SETTINGS and equals:
             values[name] = _one(DIMENSIONS[name], value, text)
         elif name == MPI and value:
             if "/" in value:  # a stranger's plan names no program to be started
@@ -115,7 +108,7 @@ def _loads(text: str) -> list[Load]:
                 )
             mpi = value
         else:
-            known = ", ".join(("on", *PACE, MPI, *SETTINGS))
+            known = ", ".join(("on", *PACE, MPI, *LOAD_SETTINGS))
             raise UsageError(f"load '{text}': '{word}' is no setting: expected name=value, of {known}")
     return [Load(values, where, pace, mpi) for where in places]
 
@@ -142,8 +135,8 @@ def _devices(value: str, text: str) -> tuple[int, ...]:
 
 
 def load_text(values: Mapping[str, Any], on: str, pace: Pace, mpi: str = "") -> str:
-    """The text of one load, by its dimensions: transport, pattern, size, and any of SETTINGS."""
-    settings = [f"{name}={_value(values[name])}" for name in SETTINGS if name in values]
+    """The text of one load, by its dimensions: transport, pattern, size, and any of LOAD_SETTINGS."""
+    settings = [f"{name}={_value(values[name])}" for name in LOAD_SETTINGS if name in values]
     begin = f"{values['transport']} {values['pattern']} {quantity.format_size(values['size'])}"
     return " ".join([begin, f"on={on}", *settings, *_how(pace, mpi)])
 
@@ -173,8 +166,8 @@ def beside_text(loads: str) -> str:
 def _written(load: LoadCase) -> tuple[str, str]:
     """What is said before a load's devices, and after them."""
     case = load.case
-    words = [""]
-    words += [f"{name}={_value(getattr(case, name))}" for name in SETTINGS if getattr(case, name) != DEFAULTS[name]]
+    set_ = {name: getattr(case, name) for name in LOAD_SETTINGS}
+    words = ["", *(f"{name}={_value(one)}" for name, one in set_.items() if one != DEFAULTS[name])]
     words += _how(load.pace, load.mpi)
     return f"{case.transport} {case.pattern} {quantity.format_size(case.size)}", " ".join(words)
 

@@ -80,15 +80,18 @@ _WHAT, _WHERE, _TIMED, _STOP = "What is moved", "Where it lies", "How it is time
 
 
 def _of(
-    says: Says, help: str, group: str, values: Values, *, name: str = "", later: bool = False, core: str | None = None
-) -> dict[str, Any]:
+    says: Says, help: str, group: str, values: Values, *, name: str = "", later: bool = False, core: str | None = None,
+    load: bool | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """What stands at the field of a dimension. `name`: its own, where the field has another; empty for the field's.
 
     `later`: it came after the first runs were stored. A case that does not use it keeps its key, and a run folder
     without its column is read as one that did not use it: older runs and baselines stay good. `core`: its name in
-    core/case_spec.h, where that is another; empty where spec.py says it in other words.
+    core/case_spec.h, where that is another; empty where spec.py says it in other words. `load`: whether a load may set
+    it; by default what says what is moved and where it lies.
     """
-    return {"says": says, "written": (name, help, group, values), "later": later, "core": core}
+    load = group in (_WHAT, _WHERE) if load is None else load
+    return {"says": says, "written": (name, help, group, values), "later": later, "core": core, "load": load}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +139,7 @@ class Case:
     variant: str = field(default="", metadata=_of(
         Says.HOW, "Variant of the transport; 'default' is its own choice.", _WHAT, WORD))
     ranks_per_device: int = field(default=1, metadata=_of(
-        Says.WHAT, "Ranks that drive one device.", _WHERE, count(1, 1024), core=""))
+        Says.WHAT, "Ranks that drive one device.", _WHERE, count(1, 1024), core="", load=False))
     source_memory: str = field(default="device", metadata=_of(
         Says.WHAT, "Memory kind sent from.", _WHERE, one_of(MEMORY_KINDS)))
     target_memory: str = field(default="device", metadata=_of(
@@ -160,7 +163,7 @@ class Case:
     window: int = field(default=1, metadata=_of(
         Says.WHAT, "Messages in flight in one operation.", _WHAT, count(1, 1 << 20)))
     batch: int = field(default=20, metadata=_of(
-        Says.HOW, "Operations in one streaming or gated sample.", _TIMED, count(1, 1 << 20)))
+        Says.HOW, "Operations in one streaming or gated sample.", _TIMED, count(1, 1 << 20), load=True))
     root: int = field(default=0, metadata=_of(
         Says.WHAT, "Root rank of rooted patterns.", _WHAT, count(0, expected="a rank")))
     datatype: str = field(default="float32", metadata=_of(
@@ -168,19 +171,19 @@ class Case:
     op: str = field(default="sum", metadata=_of(
         Says.WHAT, "Reduction.", _WHAT, one_of(OPS)))
     in_place: bool = field(default=False, metadata=_of(
-        Says.WHAT, "Collectives in place.", _WHAT, YES_OR_NO))
+        Says.WHAT, "Collectives in place.", _WHAT, YES_OR_NO, load=False))
     distribution: str = field(default="", metadata=_of(
         Says.WHAT,
         "alltoallv: uniform, zipf:1.2, blocks:2, moe:64:8, rows or file:PATH; halo: 2x2, with :open, :all; shift:2 or "
         "shift:each.",
         _WHAT, DISTRIBUTION, later=True))
     path: str = field(default="", metadata=_of(
-        Says.HOW, "Path asked of the library: direct, pcie, host; 'default' is its own.", _WHAT, WORD))
+        Says.HOW, "Path asked of the library: direct, pcie, host; 'default' is its own.", _WHAT, WORD, load=False))
     buffer: str = field(default="", metadata=_of(
         Says.HOW, "ccl: who makes its buffers, and how the library knows them; ucx, ofi: plain or registered.", _WHAT,
         one_of(("plain", "allocated", "registered", "symmetric"), blank="plain")))
     algorithm: str = field(default="", metadata=_of(
-        Says.HOW, "Algorithm asked of the library; 'default' is its own.", _WHAT, WORD))
+        Says.HOW, "Algorithm asked of the library; 'default' is its own.", _WHAT, WORD, load=False))
     initiator: str = field(default="sender", metadata=_of(
         Says.HOW, "Who starts one-sided copies.", _WHAT, one_of(("sender", "receiver"))))
     host_leg: str = field(default="", metadata=_of(
@@ -209,10 +212,10 @@ class Case:
     devices_per_node: int = field(default=0, metadata={"says": Says.HOW_LONG, "core": "", "later": True})
     groups: int = field(default=1, metadata=_of(
         Says.WHAT, "Equal groups of the ranks that do the same side by side; collectives only.", _WHERE,
-        count(1, 1 << 19), later=True))
+        count(1, 1 << 19), later=True, load=False))
     beside: str = field(default="", metadata=_of(
         Says.WHAT, "Loads that go on beside it: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] [mpi=NAME] ..., apart by "
-        "'; '.", _WHAT, BESIDE, later=True, core=""))
+        "'; '.", _WHAT, BESIDE, later=True, core="", load=False))
     cpu_cores: str = field(default="", metadata=_of(
         Says.WHAT, "cpu_stream: the cores that move the bytes, 0-3,8; default those of cpu_node.", _WHERE, CORES,
         later=True))
@@ -221,21 +224,21 @@ class Case:
         _WHAT, SERVICE_CLASS, later=True, core=""))
     gpudirect: str = field(default="", metadata=_of(
         Says.HOW, "GPUDirect RDMA between nodes, asked of the library by its own switch; default its own choice.",
-        _WHAT, one_of(("on", "off"), blank="default"), later=True, core=""))
+        _WHAT, one_of(("on", "off"), blank="default"), later=True, core="", load=False))
     handles: str = field(default="", metadata=_of(
         Says.HOW, "copy_engine, kernel: how processes open each other's memory: ipc, or fabric (NVLink domains).",
         _WHERE, one_of(("ipc", "fabric"), blank="ipc"), later=True, core=""))
     app: str = field(default="", metadata=_of(
         Says.WHAT, "application: a name of 'linkgauge apps' or file:PATH, and its parameters: 'llh n=64'.", _WHAT, APP,
-        later=True, core=""))
+        later=True, core="", load=False))
     collectives: str = field(default="", metadata=_of(
         Says.HOW, "application: mechanism of its collectives; default that of its messages.", _WHAT,
-        one_of(("default", *TRANSPORTS), blank="default"), later=True))
+        one_of(("default", *TRANSPORTS), blank="default"), later=True, load=False))
     # The library's own during this case, NAME=VALUE NAME=VALUE as it takes them: of searches (linkgauge/tune) alone.
     settings: str = field(default="", metadata={"says": Says.HOW, "core": None, "later": True})
     copies: str = field(default="", metadata=_of(
         Says.HOW, "application: mechanism of its copies and stand-in kernels, of --blocks; default the copy engine.",
-        _WHAT, one_of(("copy_engine", "kernel"), blank="copy_engine"), later=True))
+        _WHAT, one_of(("copy_engine", "kernel"), blank="copy_engine"), later=True, load=False))
     verify: str = field(default="final", metadata=_of(
         Says.HOW_LONG, "Check the data of the final operation, or of each.", _TIMED, one_of(("final", "each")),
         core=""))
@@ -338,6 +341,8 @@ DEFAULTS: dict[str, Any] = {one.name: one.default for one in _FIELDS if one.defa
 """What a dimension is where nobody asked for anything else."""
 LATER_DIMENSIONS: dict[str, str | int] = {one.name: DEFAULTS[one.name] for one in _FIELDS if one.metadata.get("later")}
 """Dimensions that came after the first runs were stored, with their defaults."""
+LOAD_SETTINGS = tuple(one.name for one in _FIELDS if one.metadata.get("load") and one.name in DEFAULTS)
+"""Dimensions that a load may set beside transport, pattern and size: none that a launch or a clock has as a whole."""
 CORE_NAMES: dict[str, str] = {
     one.name: one.metadata["core"] or one.name for one in _FIELDS if one.metadata["core"] != ""
 }

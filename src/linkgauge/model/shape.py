@@ -288,6 +288,11 @@ def parsed(content: str | bytes, shape: Shape, where: str, error: type[UsageErro
     return checked(value, shape, where, error)
 
 
+def last_line(said: str, shape: Shape, where: str) -> Any:
+    """What the last line that a program printed holds, before which libraries may print; refuses as `parsed` does."""
+    return parsed((said.strip().splitlines() or [""])[-1], shape, where)
+
+
 def read_json(
     path: str | os.PathLike[str],
     most_bytes: int,

@@ -13,7 +13,6 @@ from linkgauge.model.beside import (
     MPI_SAME,
     REST,
     SAME,
-    SETTINGS,
     Load,
     LoadCase,
     Pace,
@@ -24,7 +23,7 @@ from linkgauge.model.beside import (
     parts_of,
     written,
 )
-from linkgauge.model.case import DEFAULTS, Case, held_apart
+from linkgauge.model.case import DEFAULTS, LOAD_SETTINGS, Case, held_apart
 from linkgauge.model.dimension import Value
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
@@ -108,7 +107,7 @@ def named_jobs(values: Sequence[Value], jobs: Mapping[str, tuple[str, ...]], whe
 def exchanged(case: Case) -> list[tuple[Case, str]]:
     """Each load of a case as the measured job, beside the other loads and the case; and why it cannot be so."""
     plain = dataclasses.replace(case, beside="")
-    lost = [name for name in held_apart("size", "devices", "transport", "pattern", "beside", *SETTINGS, *_TIMING)
+    lost = [name for name in held_apart("size", "devices", "transport", "pattern", "beside", *LOAD_SETTINGS, *_TIMING)
             if getattr(plain, name) != DEFAULTS[name]]  # fmt: skip
     roles = f"a load cannot have {', '.join(lost)} as the case has, with which it would change roles" if lost else ""
     loads = loads_of(case.beside)

@@ -15,8 +15,8 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
-from linkgauge.model.beside import MPI, PACE, PACE_FIELDS, REST, SETTINGS, Pace, load_text, loads_written
-from linkgauge.model.case import DIMENSIONS
+from linkgauge.model.beside import MPI, PACE, PACE_FIELDS, REST, Pace, load_text, loads_written
+from linkgauge.model.case import DIMENSIONS, LOAD_SETTINGS
 from linkgauge.model.dimension import Value
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import (
@@ -149,7 +149,7 @@ CASE: dict[str, Shape] = {
     "on": one_of(KINDS), "exchanged": flag,
 }  # fmt: skip
 JOB: dict[str, Shape] = {
-    **{name: DIMENSIONS[name].from_toml for name in ("transport", "pattern", "size", *SETTINGS)}, "name": text,
+    **{name: DIMENSIONS[name].from_toml for name in ("transport", "pattern", "size", *LOAD_SETTINGS)}, "name": text,
     "on": _on, MPI: one_or_more(_mpi), **{name: dimension.from_toml for name, dimension in PACE.items()},
 }  # fmt: skip
 LAUNCH: dict[str, Shape] = {

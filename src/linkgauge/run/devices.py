@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
+from linkgauge.model.shape import each, last_line, maybe, table, text, whole
 from linkgauge.plan.machine import available_cores
 
 # Python refuses to read thousands of digits; no ordinal has ten.
@@ -23,6 +23,14 @@ _ORDINALS = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
 EXPECTED = "auto, host:N, cuda, hip, sycl, or ordinals such as cuda:0,2"
 _PROBE_TIMEOUT_S = 120
 MAX_HOST_DEVICES = 256
+DEVICES_SHAPE = each(
+    table(
+        {"ordinal": whole(0, 1 << 20), "name": maybe(text), "numa_node": whole(-1), "free_bytes": whole()},
+        needed=("ordinal",),
+    )
+)
+"""Devices as a process, here or on another node, tells of them."""
+_ANSWER = {"devices": DEVICES_SHAPE, "version": text, "reason": text}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +77,10 @@ def probe(which: str, host_devices: int = 1) -> Probe:
         said = done.stderr.strip().splitlines()
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
         return Probe(which, reason=f"looking for {which} devices ended with {how}: {said[-1] if said else 'no output'}")
-    answer = json.loads(done.stdout.strip().splitlines()[-1])
+    try:
+        answer = last_line(done.stdout, table(_ANSWER, needed=_ANSWER), f"the answer of the {which} runtime's process")
+    except UsageError as wrong:
+        return Probe(which, reason=str(wrong))
     return Probe(which, tuple(answer["devices"]), answer["version"], answer["reason"])
 
 

@@ -12,13 +12,18 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from linkgauge.errors import UsageError
+from linkgauge.model.shape import read_json, table, text, whole
 from linkgauge.run import heartbeat as beat
 from linkgauge.run import processes
 from linkgauge.run.heartbeat import HeartbeatFile
+from linkgauge.run.private_folder import told_segments
+
+_NOTE = table({"rank": whole(-1), "kind": text, "case_key": text, "reason": text}, needed=("rank", "kind", "reason"))
 
 
 class NoteKind(str, enum.Enum):
@@ -68,11 +73,7 @@ def last_lines(path: Path, count: int = MAX_LINES) -> list[str]:
 
 def notes(folder: Path) -> list[dict[str, Any]]:
     """What ranks that ended themselves left word of, by rank."""
-    found = []
-    for path in sorted(folder.glob("note-*.json")):
-        with contextlib.suppress(OSError, ValueError):
-            found.append(json.loads(path.read_text()))
-    return found
+    return list(_said(folder, "note-*.json"))
 
 
 def say_segments(folder: Path) -> None:
@@ -83,21 +84,19 @@ def say_segments(folder: Path) -> None:
 
 def said_segments(folder: Path) -> set[Path]:
     """What the ranks of a launch have said of it."""
-    found = set()
-    for path in folder.glob("segments-*.json"):
-        with contextlib.suppress(OSError, ValueError):
-            found |= {Path(name) for name in json.loads(path.read_text()) if isinstance(name, str)}
-    return found
+    return {Path(name) for path in folder.glob("segments-*.json") for name in told_segments(path)}
 
 
 def failure_of(folder: Path, case_key: str) -> dict[str, Any] | None:
     """The word that a rank left when it failed in this case; None where none did."""
-    for path in sorted(folder.glob("failed-*.json")):
-        with contextlib.suppress(OSError, ValueError):
-            note: dict[str, Any] = json.loads(path.read_text())
-            if note.get("case_key") == case_key:
-                return note
-    return None
+    return next((note for note in _said(folder, "failed-*.json") if note.get("case_key") == case_key), None)
+
+
+def _said(folder: Path, pattern: str) -> Iterator[dict[str, Any]]:
+    """What ranks wrote into files, in the order of their names; one that a rank died over says nothing."""
+    for path in sorted(folder.glob(pattern)):
+        with contextlib.suppress(UsageError):
+            yield read_json(path, 1 << 22, "a rank's word", _NOTE)
 
 
 _STATES = {"T": "stopped", "D": "uninterruptible", "Z": "ended", "": "gone"}

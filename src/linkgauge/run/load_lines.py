@@ -23,8 +23,10 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from linkgauge.errors import UsageError
 from linkgauge.model.beside import own_launches
 from linkgauge.model.case import Case
+from linkgauge.model.shape import each, label, number, parsed, table
 from linkgauge.run.node_beats import addresses_for, connected, new_server
 from linkgauge.run.spec import WorkerSpec, job_ranks
 
@@ -35,6 +37,7 @@ _HELLO_BYTES = 400
 _STRANGER_S = 5.0
 _REST_S = 60.0  # a load has said how it went on by then, or it is ended
 _PIECE = 1 << 16
+_ROWS = each(table({"subject": label, "value": number()}, needed=("subject", "value")))
 _LOOPBACK = "127.0.0.1"
 Key = tuple[str, int]  # of a line: case_key, number of the load
 
@@ -194,8 +197,8 @@ class Lines:
         rows: list[dict[str, Any]] = []
         for link in self._sockets:
             link.settimeout(_REST_S)
-            with contextlib.suppress(OSError, ValueError):
-                rows += json.loads(_last_words(link))
+            with contextlib.suppress(OSError, UsageError):
+                rows += parsed(_last_words(link), _ROWS, "a load's last words")
         return rows
 
     def close(self) -> None:

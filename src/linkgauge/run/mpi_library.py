@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, UsageError, nearest
+from linkgauge.model.shape import flag, last_line, one_of, table, text
 from linkgauge.plan.library_settings import dialect
 from linkgauge.run.launchers import FAMILIES, in_allocation
 from linkgauge.run.launchers.base import Launcher
@@ -39,6 +40,7 @@ else:
     abi = "mpich"
 print(json.dumps({"text": text.value.decode(errors="replace"), "abi": abi, "large_count": has("MPI_Send_c")}))
 """
+_ANSWER = {"text": text, "abi": one_of(("openmpi", "standard", "mpich")), "large_count": flag}
 
 # File names of libraries by vendor, the versioned first: a bare libmpi.so of a wheel is a text file.
 _LIBRARY_NAMES = {
@@ -117,7 +119,7 @@ def launcher_kind(launcher: Path) -> str:
     return next((one.kind for one in FAMILIES if one.says and re.search(one.says, said)), "")
 
 
-def _vendor_and_version(text: str) -> tuple[str, str]:
+def _vendor_and_version(words: str) -> tuple[str, str]:
     patterns = (
         ("openmpi", r"Open MPI v?(\d[\w.]*)"),
         ("mvapich", r"MVAPICH\S*\s*Version\s*:\s*(\S+)"),
@@ -126,7 +128,7 @@ def _vendor_and_version(text: str) -> tuple[str, str]:
         ("mpich", r"MPICH Version:\s*(\S+)"),
     )
     for vendor, pattern in patterns:
-        match = re.search(pattern, text, re.IGNORECASE)
+        match = re.search(pattern, words, re.IGNORECASE)
         if match:
             return vendor, match[1]
     return "unknown", ""
@@ -134,8 +136,6 @@ def _vendor_and_version(text: str) -> tuple[str, str]:
 
 def ask_library(library: Path) -> tuple[dict[str, object], str]:
     """What a library says of itself, asked in a child process; and the problem, in one sentence, where it cannot."""
-    import json
-
     try:
         done = _asked([sys.executable, "-I", "-c", _PROBE, str(library)], None)
     except subprocess.TimeoutExpired:
@@ -147,15 +147,17 @@ def ask_library(library: Path) -> tuple[dict[str, object], str]:
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()
         return {}, f"{library} is not a usable MPI library: {said[-1] if said else 'no reason given'}"
-    answer: dict[str, object] = json.loads(done.stdout.strip().splitlines()[-1])
-    return answer, ""
+    try:
+        return last_line(done.stdout, table(_ANSWER, needed=_ANSWER), "what it says of itself"), ""
+    except UsageError as wrong:
+        return {}, f"{library} is not a usable MPI library: {wrong}"
 
 
 def installation(library: Path, launcher: Path | None, kind: str, source: str) -> MpiInstallation:
     """The installation of a library and a launcher, with what the library says of itself."""
     said, problem = ask_library(library)
-    text = str(said.get("text", ""))
-    vendor, version = _vendor_and_version(text)
+    words = str(said.get("text", ""))
+    vendor, version = _vendor_and_version(words)
     abi = str(said.get("abi", ""))
     if not problem and abi == "standard":
         problem = "the standard MPI ABI needs an mpi4py that was built for it; the wheel of mpi4py was not"
@@ -167,7 +169,7 @@ def installation(library: Path, launcher: Path | None, kind: str, source: str) -
         problem = f"launcher {launcher} does not run, or is of no known kind: its --version names none"
     name = f"{vendor}-{version}" if version else library.name
     return MpiInstallation(
-        name, vendor, version, abi, library, launcher, kind, source, text, bool(said.get("large_count")), problem
+        name, vendor, version, abi, library, launcher, kind, source, words, bool(said.get("large_count")), problem
     )
 
 

@@ -27,9 +27,12 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from linkgauge.errors import UsageError
+from linkgauge.model.shape import each, label, parsed, table, whole
 from linkgauge.run.heartbeat import CASE, COUNT, PHASE, STATE, HeartbeatFile
 
 REPORT_EVERY_S = 0.25
@@ -45,6 +48,7 @@ _REPORT_WORDS = 1 + len(_WORDS)
 _ASKED_HOSTS = 2  # by which ways they are reached: a name that does not resolve may take seconds, and all are alike
 _STOP, _GO_ON = b"\1", b"\0"
 _SIOCGIFADDR = 0x8915
+_PLACE = {"addresses": each(label), "port": whole(1, 65535), "token": label}  # where the parent listens
 
 
 def place_of(journal: Path) -> Path:
@@ -226,8 +230,8 @@ class BeatReporter(threading.Thread):
         while True:
             told = self._told()
             if told:
-                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                    self._report(json.loads(told))
+                with contextlib.suppress(OSError, UsageError):
+                    self._report(parsed(told, table(_PLACE, needed=_PLACE), str(self._place)))
             time.sleep(_RETRY_S if told else REPORT_EVERY_S)
 
     def _told(self) -> str:
@@ -237,10 +241,10 @@ class BeatReporter(threading.Thread):
             return ""
         return text if text.endswith("\n") else ""
 
-    def _report(self, told: dict[str, object]) -> None:
-        with connected([str(one) for one in list(told["addresses"])], int(str(told["port"]))) as link:  # type: ignore[call-overload]
+    def _report(self, told: dict[str, Any]) -> None:
+        with connected(told["addresses"], told["port"]) as link:
             link.settimeout(_CONNECT_S)
-            link.sendall(_HELLO.pack(str(told["token"]).encode(), len(self._ranks)))
+            link.sendall(_HELLO.pack(told["token"].encode(), len(self._ranks)))
             while True:
                 words = [[rank, *(self._heartbeat.word(rank, which) for which in _WORDS)] for rank in self._ranks]
                 link.sendall(np.array(words, dtype="<u8").tobytes())

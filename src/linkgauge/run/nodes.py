@@ -24,7 +24,6 @@ from linkgauge.model.shape import (
     each,
     label,
     mapping,
-    maybe,
     parsed_by,
     table,
     text,
@@ -32,7 +31,7 @@ from linkgauge.model.shape import (
 )
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.run.binding import cores_by_rank, node_cores
-from linkgauge.run.devices import DeviceSet, probe
+from linkgauge.run.devices import DEVICES_SHAPE, DeviceSet, probe
 from linkgauge.run.interfaces import NETWORK_SHAPE, REMEDY, Network, chosen, network, wrong_choices
 from linkgauge.run.launchers import launcher_for, started_by
 from linkgauge.run.mpi_library import MpiInstallation
@@ -302,9 +301,8 @@ def _check(node: Node, devices: DeviceSet) -> None:
 
 _NUMBERS, _CORES = each(whole(0, 1 << 20)), each(whole(0, 1 << 20), least=1)
 _PLACE = {"rank": whole(0, 1 << 20), "host": label, "node": label}
-_DEVICE = {"ordinal": whole(0, 1 << 20), "name": maybe(text), "numa_node": whole(-1), "free_bytes": whole()}
 _FOUND = {
-    "devices": each(table(_DEVICE, needed=("ordinal",))), "reason": text, "cores": whole(),
+    "devices": DEVICES_SHAPE, "reason": text, "cores": whole(),
     "near": mapping(_CORES, parsed_by(int)), "allowed": _CORES, "memory_nodes": _NUMBERS, "core_nodes": _NUMBERS,
     **dict.fromkeys(("host_free_bytes", "shm_free_bytes"), whole()),
 }  # fmt: skip

@@ -21,7 +21,8 @@ import threading
 import time
 from pathlib import Path
 
-from linkgauge.errors import EnvironmentLackingError
+from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.model.shape import each, exact, read_json, table, whole
 from linkgauge.run import processes
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -67,7 +68,7 @@ class PrivateFolders:
     def note_segments(self, paths: list[Path]) -> None:
         """Store which files outside of these folders the launch's ranks have mapped, for a later clean-up."""
         with self._noting:
-            known = _read_segments(self._roots[0])
+            known = told_segments(self._roots[0] / _SEGMENTS)
             new = sorted({*known, *(str(path) for path in paths)})
             if new != known:
                 with contextlib.suppress(OSError):
@@ -142,19 +143,19 @@ def _remove_root(root: Path) -> None:
         root.parent.rmdir()
 
 
-def _read_segments(root: Path) -> list[str]:
+def told_segments(path: Path) -> list[str]:
+    """The files that a list names, none where it was not written whole: its writer may have been killed over it."""
     try:
-        listed = json.loads((root / _SEGMENTS).read_text())
-    except (OSError, ValueError):
+        return list(read_json(path, 1 << 26, "the files that ranks map", each(exact)))
+    except UsageError:
         return []
-    return [path for path in listed if isinstance(path, str)] if isinstance(listed, list) else []
 
 
 def _remove_segments(root: Path) -> None:
     """Remove the noted files that still exist, are ours, lie in shared memory or the temporary folder, and that no
     process maps: a name may have been taken by another program since.
     """
-    listed = [Path(path) for path in _read_segments(root)]
+    listed = [Path(path) for path in told_segments(root / _SEGMENTS)]
     present = [path for path in listed if _is_ours(path)]
     if not present:
         return
@@ -212,11 +213,9 @@ def _is_in_hand(root: Path) -> bool:
 
 def _take_over_segments(root: Path) -> None:
     """What ranks said of their segments, or died too early to say, when their parent could not note it any more."""
-    found = set(_read_segments(root)) | _unsaid_segments(root)
+    found = set(told_segments(root / _SEGMENTS)) | _unsaid_segments(root)
     with contextlib.suppress(OSError):  # of a run that is just removing its own folder
-        for path in list(root.glob("*/evidence/segments-*.json")):
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                found |= {name for name in json.loads(path.read_text()) if isinstance(name, str)}
+        found |= {name for path in root.glob("*/evidence/segments-*.json") for name in told_segments(path)}
     if found:
         with contextlib.suppress(OSError):
             (root / _SEGMENTS).write_text(json.dumps(sorted(found)))
@@ -238,7 +237,8 @@ def _unsaid_segments(root: Path) -> set[str]:
 
 def _owner(root: Path) -> tuple[int, int] | None:
     try:
-        owner = json.loads((root / OWNER).read_text())
-        return int(owner["pid"]), int(owner["start_time"])
-    except (OSError, ValueError, KeyError, TypeError):
+        shape = table({"pid": whole(), "start_time": whole()}, needed=("pid", "start_time"))
+        owner = read_json(root / OWNER, 1 << 16, "a folder's owner", shape)
+        return owner["pid"], owner["start_time"]
+    except UsageError:
         return None

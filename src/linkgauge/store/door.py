@@ -161,7 +161,10 @@ def _cases(table: pa.Table, where: str) -> pa.Table:
     for name in _OF_A_CASE.keys() - {"ranks"}:
         for value in table[name].unique().to_pylist():
             shape_checked({name: value}, shape_table(_OF_A_CASE), where, RunFolderError)
-    _lists(table, where)
+    devices = pa.chunked_array([chunk.flatten() for chunk in table["devices"].chunks], pa.int32())
+    if devices.null_count or pc.any(pc.equal(pc.list_value_length(table["devices"]), 0)).as_py():
+        raise RunFolderError(f"{where}: a case without devices: expected one for each rank")
+    _in_range(devices, 0, _MOST_RANKS - 1, f"{where}: a device of a case")
     for text in table["beside"].unique().to_pylist():
         try:
             good = all(PATTERNS[load.case.pattern].takes(load.case.group_ranks) for load in loads_of(text))
@@ -191,22 +194,12 @@ def _cases(table: pa.Table, where: str) -> pa.Table:
     return _json(table, "evidence", EVIDENCE, f"{where}: evidence of a case")
 
 
-def _lists(table: pa.Table, where: str) -> None:
-    devices = pa.chunked_array([chunk.flatten() for chunk in table["devices"].chunks], pa.int32())
-    if devices.null_count or pc.any(pc.equal(pc.list_value_length(table["devices"]), 0)).as_py():
-        raise RunFolderError(f"{where}: a case without devices: expected one for each rank")
-    _in_range(devices, 0, _MOST_RANKS - 1, f"{where}: a device of a case")
-
-
 def _inner_texts(values: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
     """Return lists of texts with clean ones."""
     inner = pa.chunked_array([chunk.flatten() for chunk in values.chunks], pa.string())
     if inner.null_count:
         raise RunFolderError(f"{what} is missing: expected a text")
-    if _texts(inner, what) is inner:
-        return values
-    plain = [one and [_line(text) for text in one] for one in values.to_pylist()]
-    return pa.chunked_array([pa.array(plain, values.type)])
+    return values if _texts(inner, what) is inner else _lines(values)
 
 
 def _launches(table: pa.Table, where: str) -> pa.Table:
@@ -224,20 +217,26 @@ def _launches(table: pa.Table, where: str) -> pa.Table:
             changed |= _texts(values, what) is not values
         elif field.name in ("rank", "device_ordinal", "pid"):
             _in_range(values, 0, _MOST_RANKS if field.name != "pid" else MOST_NS, what)
-    if changed:
-        plain = [one and [_clean_rank(rank) for rank in one] for one in table["ranks"].to_pylist()]
-        table = _with(table, "ranks", pa.chunked_array([pa.array(plain, table.schema.field("ranks").type)]))
-    return table
-
-
-def _clean_rank(rank: dict[str, Any]) -> dict[str, Any]:
-    return {name: _line(value) if isinstance(value, str) else value for name, value in rank.items()}
+    return _with(table, "ranks", _lines(table["ranks"])) if changed else table
 
 
 def _observations(table: pa.Table, where: str) -> pa.Table:
     if not pc.all(pc.is_finite(table["value"])).as_py() and table.num_rows:
         raise RunFolderError(f"{where}: an observation that is not finite: expected a number")
     return table
+
+
+def _lines(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return lists of texts, or of objects with some, of which each text is clean and one line."""
+    return pa.chunked_array([pa.array(list(map(_all_lines, values.to_pylist())), values.type)])
+
+
+def _all_lines(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _all_lines(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_all_lines(one) for one in value]
+    return _line(value) if isinstance(value, str) else value
 
 
 def _line(text: str) -> str:

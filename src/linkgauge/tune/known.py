@@ -8,7 +8,6 @@ way to tell is taken as it is, and can be no proof later.
 from __future__ import annotations
 
 import dataclasses
-import json
 import mmap
 import re
 import subprocess
@@ -16,7 +15,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from linkgauge.errors import EnvironmentLackingError
+from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.model.shape import exact, last_line, mapping
 from linkgauge.run.launchers.base import package_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.tune.table import Setting, libraries
@@ -141,12 +141,11 @@ def _reader(program: str, *words: str) -> Read:
                                   check=False)  # fmt: skip
         except subprocess.TimeoutExpired:
             return None, f"no answer within {_PATIENCE_S} s"
-        lines = done.stdout.strip().splitlines()
-        if done.returncode == 0 and lines:
+        if done.returncode == 0:
             try:
-                return dict(json.loads(lines[-1])), ""
-            except ValueError:
-                pass
+                return last_line(done.stdout, mapping(exact), f"the answer of {program}"), ""
+            except UsageError as wrong:
+                return None, str(wrong)
         said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         return None, said[-1] if said else f"status {done.returncode}"
 

@@ -77,11 +77,26 @@ def completed(slurm: Slurm, out: Path, *more: str) -> Run:
     return load(out)
 
 
-def killed(cluster: Cluster) -> None:
-    """Kills all processes of the step on n1."""
+def signalled(cluster: Cluster, name: str) -> None:
+    """Sends a signal to all processes of the step on n1."""
     for program in ("slurmstepd", "linkgauge.run.worker"):
         for process in processes_of(cluster, "n1", program):
-            cluster.run("fabric", ["kill", "-KILL", process])
+            cluster.run("fabric", ["kill", f"-{name}", process])
+
+
+def test_a_step_that_is_stopped_on_a_node_loses_no_case_before_it_and_a_resumed_run_has_all(slurm: Slurm) -> None:
+    """Its node says nothing any more, nor that it is gone: the case ends by its time. No further step starts there."""
+    out = slurm.cluster.folder / "run"
+    code, said = in_a_job(slurm, out, lambda cluster: signalled(cluster, "STOP"))
+    assert code == 4, said
+    found = [(str(row.status), row.record["reason"]) for row in load(out).rows()]
+    statuses = [one for one, _ in found]
+    assert len({"hung", "timeout", "crashed"} & {*statuses}) == 1, (found, said)
+    assert "ok" in statuses, (found, said)
+    assert set(statuses) <= {"ok", "hung", "timeout", "crashed", "failed"}, (found, said)
+    signalled(slurm.cluster, "CONT")  # and Slurm can end it
+    last = completed(slurm, out, "--retry", "hung,timeout,crashed,failed")
+    assert [row["status"] for rows in counted(last).measured for row in rows] == ["ok"] * 3
 
 
 def test_a_node_that_dies_in_a_step_loses_no_case_before_it_and_a_resumed_run_has_all(slurm: Slurm) -> None:
@@ -90,7 +105,7 @@ def test_a_node_that_dies_in_a_step_loses_no_case_before_it_and_a_resumed_run_ha
     Slurm 22.05 may start no further step in that job: what is left has then failed, and the next job has it.
     """
     out = slurm.cluster.folder / "run"
-    code, said = in_a_job(slurm, out, killed)
+    code, said = in_a_job(slurm, out, lambda cluster: signalled(cluster, "KILL"))
     assert code == 4, said
     found = [(str(row.status), row.record["reason"]) for row in load(out).rows()]
     statuses = [one for one, _ in found]

@@ -18,7 +18,9 @@ from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.pairs import DRAWS
 from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run.reporter import case_text
 from linkgauge.system.switches import of_text
+from linkgauge.view.tables import case_text as words_of_row
 
 GIB = 1 << 30
 ONE_WAY = 'transport="mpi"\npattern="pairs_unidirectional"\nsize="8"\n'
@@ -128,6 +130,9 @@ def test_a_pair_a_nic_between_two_nodes_alone_and_all_at_once(
 def test_every_shift_is_by_whole_nodes_where_there_are_several(nodes: int, devices: int, shifts: list[int]) -> None:
     found = cases_of(SHIFT, machine(nodes, devices))
     assert [case.distribution for case in found] == [f"shift:{places}" for places in shifts]
+    assert [case_text(case) for case in found] == [f"mpi halo shift:{at} 8 {nodes * devices} ranks" for at in shifts]
+    rows = [{**case.dimensions(), "devices": list(case.devices)} for case in found]
+    assert len({words_of_row(row) for row in rows}) == len(shifts)
     (alone,) = planned(SHIFT, machine(1, 1))
     assert "needs at least 2 ranks" in alone.skip
 

@@ -185,6 +185,27 @@ def test_classes_are_inferred_right_in_random_layouts(seed: int, levels: dict[st
     }
 
 
+def added_to(layout: Layout, seed: int, levels: dict[str, float], mean: float) -> dict[tuple[str, str], float]:
+    """Times of all pairs, the level of their class with what busy nodes add: the least of five, of so large a mean."""
+    chance = random.Random(seed)
+    return {
+        (a, b): levels[layout.distance(a, b)] + min(chance.expovariate(1 / mean) for _ in range(5))
+        for a, b in itertools.combinations(layout.nodes, 2)
+    }
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_classes_are_inferred_where_busy_nodes_add_more_than_the_way_within_a_switch_takes(seed: int) -> None:
+    chance = random.Random(seed)
+    layout = Layout(tuple(tuple(chance.randint(2, 3) for _ in range(2)) for _ in range(chance.randint(2, 3))))
+    times = added_to(layout, seed, {"switch": 0.03, "group": 8.0, "other group": 20.0}, mean=1.0)
+    found = inferred(times, "latency")
+    assert found is not None
+    assert {pair: found.distance(*pair) for pair in times} == {pair: layout.distance(*pair) for pair in times}
+    alike = Layout(((len(layout.nodes),),))
+    assert inferred(added_to(alike, seed, {"switch": 1.0}, mean=0.05), "latency") is None
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_where_all_pairs_are_alike_nothing_is_inferred(seed: int) -> None:
     layout = Layout(((random.Random(seed).randint(3, 12),),))

@@ -18,7 +18,7 @@ _PLAIN_EVERY_S = 5.0
 
 
 def case_text(case: Case) -> str:
-    """A case in a few words: `kernel pingpong 64KiB 0-1`."""
+    """A case in a few words: `kernel pingpong 64KiB 0-1`, `mpi halo shift:2 8MiB 8 ranks`."""
     devices = f"{case.devices[0]}-{case.devices[-1]}" if len(case.devices) == 2 else f"{len(case.devices)} ranks"
     if len(case.devices) == 1:
         devices = f"on {case.devices[0]}"
@@ -27,7 +27,8 @@ def case_text(case: Case) -> str:
         collectives = f" collectives={case.collectives}" if case.collectives else ""
         return f"{transport}{collectives} {label(case.app)} {devices}"
     size = "full" if case.size_asked == FULL else format_size(case.size_asked)
-    return f"{transport} {case.pattern} {size} {devices}{beside_text(case.beside)}"
+    pattern = f"{case.pattern} {case.distribution}" if case.distribution else case.pattern
+    return f"{transport} {pattern} {size} {devices}{beside_text(case.beside)}"
 
 
 @dataclasses.dataclass

@@ -244,9 +244,9 @@ def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternTraits], 
         added[name] = pa.array(values, kind, mask=missing)
     for name, column in added.items():
         table = table.append_column(wanted.field(name), column)
-    medians = table["median_ns"].to_pylist()
+    medians, least = table["median_ns"].to_pylist(), table["min_ns"].to_pylist()
     told = [
-        {**records[at], "launch_key": keys.get(records[at]["launch"]), "median_ns": medians[i]}
+        {**records[at], "launch_key": keys.get(records[at]["launch"]), "median_ns": medians[i], "min_ns": least[i]}
         for i, ((at, _), lane) in enumerate(zip(order, lanes, strict=True))
         if lane == series.HEADLINE
     ]

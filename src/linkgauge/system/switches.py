@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from linkgauge.errors import UsageError
 from linkgauge.model.names import MOST_HOSTS, host_names
@@ -232,20 +233,25 @@ def _groups(leaves: Sequence[str], neighbours: Mapping[str, set[str]]) -> dict[s
 
 _LEAST_STEP = 1.15
 """Classes of pairs whose times differ by less are not told apart."""
+_CLEAR = 1.5
+_MOST_CUTS = 3
+_STRAYS = (
+    0.1  # of the pairs on either side of a cut that may lie beyond it: noise alone joins few that are near each other
+)
+_MOST_STEPS = 12  # widest, that are tried as cuts
 
 
 def inferred(times: Mapping[tuple[str, str], float], what: str) -> Switches | None:
     """The switches and groups that explain the times of all pairs of nodes; None where they show no classes.
 
     `times`: of each two nodes, in either order or both, a latency or the time of a message, the lower the nearer. Nodes
-    are joined by average linkage (scipy) of the logarithms; the joins' heights, sorted, fall into levels where one
-    is 15 % above the one before and the gap is wider than what levels spread by. The lowest level is a switch, the
-    second a group; what is above is other groups. A tree has two or three levels: with more, or one, nothing is said,
-    and nothing where a node is alone on its switch: a slow node looks so too.
+    are joined by average linkage (scipy) of the logarithms; the joins' heights, sorted, fall into levels (`_levels`).
+    The lowest level is a switch, the second a group; what is above is other groups. A tree has two or three levels:
+    with more, or one, nothing is said, and nothing where a node is alone on its switch: a slow node looks so too.
     `what`: of what the times are, for the source's words.
     """
     import numpy as np
-    from scipy.cluster.hierarchy import average, fcluster
+    from scipy.cluster.hierarchy import average, cophenet, fcluster
     from scipy.spatial.distance import squareform
 
     nodes = sorted({node for pair in times for node in pair})
@@ -262,16 +268,25 @@ def inferred(times: Mapping[tuple[str, str], float], what: str) -> Switches | No
         return None  # not all pairs were measured
     logs = sums / np.maximum(counts, 1)
     lowest = float(logs[counts > 0].min())
-    joins = average(squareform((logs - lowest + 1.0) * (counts > 0), checks=False))
-    heights = np.sort(joins[:, 2])
-    cuts = _levels(heights)
+    pairs = squareform((logs - lowest + 1.0) * (counts > 0), checks=False)
+    joins = average(pairs)
+    met = cophenet(joins)
+
+    def apart(cut: float) -> bool:
+        below, above = pairs[met <= cut], pairs[met > cut]
+        return bool(np.quantile(below, 1 - _STRAYS) < np.quantile(above, _STRAYS))
+
+    def none_alone(cut: float) -> bool:
+        return bool(np.bincount(fcluster(joins, cut, criterion="distance"))[1:].min() > 1)
+
+    cuts = _levels(
+        sorted(float(height) for height in joins[:, 2]), lambda cuts: none_alone(cuts[0]) and all(map(apart, cuts))
+    )
     if not 1 <= len(cuts) <= 2:
         return None
     above: dict[str, tuple[str, ...]] = dict.fromkeys(nodes, ())
     for level, cut in enumerate(cuts):
         labels = fcluster(joins, cut, criterion="distance")
-        if level == 0 and min(np.bincount(labels)[1:]) < 2:
-            return None
         names: dict[int, str] = {}
         for node in nodes:  # named by the first node below
             label = int(labels[at[node]])
@@ -279,14 +294,28 @@ def inferred(times: Mapping[tuple[str, str], float], what: str) -> Switches | No
     return Switches({node: (*names, "all") for node, names in above.items()}, f"{INFERRED} {what} of all pairs")
 
 
-def _levels(heights: Iterable[float]) -> list[float]:
-    """Where sorted heights are cut into levels: in the middle of each gap that is wide enough."""
-    import math
+def _levels(heights: Sequence[float], fits: Callable[[tuple[float, ...]], bool]) -> tuple[float, ...]:
+    """Where sorted heights, logarithms of times, are cut into levels: the most cuts that hold, three at most.
 
-    known = list(heights)
-    gaps = [(b - a, (a + b) / 2) for a, b in itertools.pairwise(known)]
-    wide = [cut for gap, cut in gaps if gap >= math.log(_LEAST_STEP)]
-    # A step counts only where it is clearly above what heights of one level differ by.
-    narrow = [gap for gap, _ in gaps if gap < math.log(_LEAST_STEP)]
-    spread = max(narrow, default=0.0)
-    return [cut for cut in wide if next(gap for gap, at in gaps if at == cut) > 1.5 * spread]
+    A cut holds where the time above is 15 % more than below, and the step half as wide again as any within the levels
+    on its two sides. Steps are compared as times, not as ratios, and with their neighbours alone: what a busy node adds
+    may be several times the latency within a switch, and is little beside the way to the next one.
+    """
+    times = [math.exp(height) for height in heights]
+    wide = [at for at, (a, b) in enumerate(itertools.pairwise(heights), 1) if b - a >= math.log(_LEAST_STEP)]
+    wide = sorted(sorted(wide, key=lambda at: times[at - 1] - times[at])[:_MOST_STEPS])
+    best: tuple[float, tuple[float, ...]] = (0.0, ())
+    for count in range(1, _MOST_CUTS + 1):
+        for places in itertools.combinations(wide, count):
+            bounds = [0, *places, len(times)]
+            within = [max((b - a for a, b in itertools.pairwise(times[start:end])), default=0.0)
+                      for start, end in itertools.pairwise(bounds)]  # fmt: skip
+            steps = [times[at] - times[at - 1] for at in places]
+            clear = all(
+                step > _CLEAR * max(around) for step, around in zip(steps, itertools.pairwise(within), strict=True)
+            )
+            cuts = tuple((heights[at - 1] + heights[at]) / 2 for at in places)
+            margin = min(heights[at] - heights[at - 1] for at in places)
+            if clear and (count, margin) > (len(best[1]), best[0]) and fits(cuts):
+                best = (margin, cuts)
+    return best[1]

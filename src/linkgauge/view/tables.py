@@ -270,7 +270,8 @@ def case_text(row: Row) -> str:
     if PATTERNS[row["pattern"]].scripted:
         return f"{name} {catalogue.label(row['app'])}, {devices_text(row['devices'])}"
     where = devices_text(row["devices"], row["pattern"])
-    return f"{name} {row['pattern']} {size_text(row['size'])}, {where}{beside_text(row['beside'] or '')}"
+    pattern = " ".join(filter(None, (row["pattern"], row["distribution"])))
+    return f"{name} {pattern} {size_text(row['size'])}, {where}{beside_text(row['beside'] or '')}"
 
 
 def counts_line(results: Results) -> Text:

@@ -23,7 +23,7 @@ BAD = {
     "two verbs": ('step = [{ send = 1, receive = 1, bytes = 8 }]', "send and receive"),
     "unknown key": ("step = [{ wait = true, byte = 8 }]", "unknown key 'byte'"),
     "no bytes": ('step = [{ send = "1 - rank" }]', "no 'bytes'"),
-    "no number behind one like it": ("step = [{ compute = 1 }, { compute = true }]", "2: compute: 'True' is no formula"),
+    "no number behind its like": ("step = [{ compute = 1 }, { compute = true }]", "2: compute: 'True' is no formula"),
     "no number, of parts": ("step = [{ compute = 1 }, { compute = 1.0 }]", "[[step]] 2: compute: '1.0' is no formula"),
     "a name that only a loop has": (
         'step = [{ repeat = 2, index = "i", step = [{ compute = "i" }] }, { compute = "i" }]', "unknown name 'i'"),

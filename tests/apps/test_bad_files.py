@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkgauge.app.cli import run_command
-from linkgauge.apps import catalogue, matching
+from linkgauge.apps import catalogue, matching, step_file
 from linkgauge.apps.program import program_of
 from linkgauge.apps.step_file import StepFile, step_file_of
 from linkgauge.errors import UsageError
@@ -23,6 +23,10 @@ BAD = {
     "two verbs": ('step = [{ send = 1, receive = 1, bytes = 8 }]', "send and receive"),
     "unknown key": ("step = [{ wait = true, byte = 8 }]", "unknown key 'byte'"),
     "no bytes": ('step = [{ send = "1 - rank" }]', "no 'bytes'"),
+    "no number behind its like": ("step = [{ compute = 1 }, { compute = true }]", "2: compute: 'True' is no formula"),
+    "no number, of parts": ("step = [{ compute = 1 }, { compute = 1.0 }]", "[[step]] 2: compute: '1.0' is no formula"),
+    "a name that only a loop has": (
+        'step = [{ repeat = 2, index = "i", step = [{ compute = "i" }] }, { compute = "i" }]', "unknown name 'i'"),
     "unknown rank": ('step = [{ send = "rank + 1", bytes = 8 }]', "send is 2: expected another rank"),
     "itself": ('step = [{ send = "rank", bytes = 8 }]', "expected another rank"),
     "unknown name": ('step = [{ send = "1 - rank", bytes = "m" }]', "unknown name 'm'"),
@@ -166,3 +170,13 @@ def test_long_loops_are_not_followed_turn_by_turn() -> None:
     begun = time.monotonic()
     matching.check(program_of(file, {}, 4))
     assert time.monotonic() - begun < 5
+
+
+def test_steps_that_say_the_same_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    real = step_file.checked
+    monkeypatch.setattr(step_file, "checked", lambda *words: looked.append(words) or real(*words))
+    file = catalogue.parse(f'description = "x"\nstep = [ {"{ compute = 1 }, { wait = true }, " * 500} ]', "many")
+    assert len(file.steps) == 1000
+    assert len({step.where for step in file.steps}) == 1000
+    assert len(looked) == 3  # the file, and a step of each kind

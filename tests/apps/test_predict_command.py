@@ -79,9 +79,63 @@ def test_predictions_stand_beside_what_was_measured(tmp_path: Path, capsys: pyte
     assert "llh n=16" in said
 
 
+OVERLAP = """
+[[case]]
+transport = "kernel"
+pattern = ["pingpong", "allreduce"]
+size = "64KiB"
+stop_rule = "count"
+stop_samples = 20
+[[case]]
+transport = "copy_engine"
+pattern = "local_copy"
+size = "1MiB"
+stop_rule = "count"
+stop_samples = 20
+[[case]]
+transport = "kernel"
+pattern = "allreduce"
+size = "64KiB"
+beside = "copy_engine local_copy 1MiB on=same"
+stop_rule = "count"
+stop_samples = 30
+"""
+BOTH = 'step = [ { work = 1048576, queue = "q" }, { collective = "allreduce", bytes = 65536 }, { sync = "q" } ]\n'
+
+
+@pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
+def test_overlap_costs_what_the_run_has_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "both.toml").write_text('description = "a kernel beside a collective"\n' + BOTH)
+    plan = OVERLAP.split("[[case]]")
+    words = ["run", "--devices", "host:2", "--threads", "--no-report"]
+    for name, cases in (("plain", plan[1:3]), ("all", plan[1:])):
+        (tmp_path / f"{name}.toml").write_text("".join(f"[[case]]{case}" for case in cases))
+        asked = ["--plan", str(tmp_path / f"{name}.toml"), "--out", str(tmp_path / name)]
+        assert run_command([*words, *asked]) == 0
+    capsys.readouterr()
+    predict = ["predict", str(tmp_path / "both.toml"), "--transport", "kernel", "--from"]
+    assert run_command([*predict, str(tmp_path / "plain")]) == 0
+    assert "overlap of kernels and collectives is taken as free: both on 2 by kernel" in words_of(capsys)
+    for more in ([str(tmp_path / "all")], [str(tmp_path / "plain"), "--overlap", str(tmp_path / "all")]):
+        assert run_command([*predict, *more]) == 0
+        said = words_of(capsys)
+        assert "measured: allreduce by kernel beside local_copy by copy_engine: the collective takes" in said
+        assert "both on 2 by kernel: kernels take" in said
+        assert run_command([*predict, *more, "--json"]) == 0
+        (told,) = json.loads(capsys.readouterr().out)
+        (by,) = told["overlap"]["by"]
+        assert min(by["collective"], by["work"]) >= 1
+        assert told["overlap"]["work"] > told["overlap"]["work_lost"] >= 0
+
+
+def words_of(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
+        (["predict", "llh", "--system", "summit", "--overlap", "nowhere"], "--overlap goes with --from"),
         (["predict", "llh"], "expected one of both"),
         (["predict", "llh", "--from", "nowhere", "--system", "summit"], "expected one of both"),
         (["predict", "llh", "--from", "nowhere", "--between-nodes"], "go with --system"),

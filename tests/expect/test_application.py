@@ -14,7 +14,10 @@ from linkgauge.apps.program import program_of
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import Mechanism, Predicted, predict
 from linkgauge.expect.curves import BEGUN, Curve, Curves, CurvesOfRun, CurvesOfSystem, Faster
-from linkgauge.model.case import DEFAULTS
+from linkgauge.expect.slow_downs import SlowDown, SlowDowns, Work, together
+from linkgauge.model.case import DEFAULTS, Case
+from linkgauge.stats.interference import Interference, LoadRate
+from linkgauge.stats.interference import SlowDown as Measured
 from linkgauge.system import catalog
 
 SIZES = [1 << k for k in range(0, 25, 2)]
@@ -55,9 +58,11 @@ def curves(transport: str = "mpi", begun_ns: float | None = None) -> Curves:
     return CurvesOfRun(rows)
 
 
-def predicted(steps: str, collectives: str = "mpi", by: Curves | None = None) -> Predicted:
+def predicted(
+    steps: str, collectives: str = "mpi", by: Curves | None = None, slow: SlowDowns | None = None
+) -> Predicted:
     file = catalogue.parse(f'description = "x"\nstep = [ {steps} ]', "made")
-    return predict(program_of(file, {}, 2), by or curves(collectives), Mechanism("mpi", collectives))
+    return predict(program_of(file, {}, 2), by or curves(collectives), Mechanism("mpi", collectives), slow=slow)
 
 
 def test_a_message_waits_for_its_sender() -> None:
@@ -145,6 +150,96 @@ def test_copies_share_and_queues_go_on_beside() -> None:
     assert predicted(beside).kinds_ns[0] == pytest.approx({"compute": 1000, "sync": HALF + 2048 - 1000})
     after = '{ work = 4096, queue = "q" }, { after = "q", queue = "r" }, { work = 4096, queue = "r" }'
     assert predicted(after).time_ns == pytest.approx(2 * (HALF + 2048))
+
+
+def interference(case: Case, factor: float, *kept: float | None) -> Interference:
+    rates = tuple(LoadRate(number, 1.0, None if one is None else 1 / one) for number, one in enumerate(kept, 1))
+    return Interference(case, (case.case_key, 0, 0, 0), 1.0, factor, 9, (Measured(0.5, factor, None),), factor, rates)
+
+
+def beside(by: str, copies: str = "copy_engine", more: str = "") -> Case:
+    return Case(by, "allreduce", 64, 64, (0, 1), beside=f"{copies} local_copy 64KiB on=0+1{more}")
+
+
+SLOW = SlowDowns([interference(beside("ccl"), 1.5, 0.5, 0.5), interference(beside("mpi"), 1.5, 0.5, 0.5)])
+KERNEL = HALF + 32768 / 2  # 16884 ns; the allreduce of 64 B takes 5128
+
+
+@pytest.mark.parametrize("by", ["mpi", "ccl"])
+def test_a_collective_and_a_kernel_slow_each_other(by: str) -> None:
+    work, sync = '{ work = 32768, queue = "q" }', '{ sync = "q" }'
+    steps = f'{work}, {{ collective = "allreduce", bytes = 64 }}, {sync}'
+    if by == "ccl":  # which goes on by itself
+        steps = f'{{ collective = "allreduce", bytes = 64, begun = true }}, {work}, {sync}, {{ wait = true }}'
+    found = predicted(steps, by, slow=SLOW)
+    # The collective takes 1.5 times as long; of these 7692 ns the kernel loses half.
+    assert found.time_ns == pytest.approx(KERNEL + 7692 / 2)
+    told = found.overlaps[0]
+    assert (told.collective, told.collective_lost) == pytest.approx((7692, 7692 - 5128))
+    assert (told.work, told.work_lost) == pytest.approx((KERNEL + 3846, 3846))
+    assert [(one.collective, one.work) for one in told.by] == [(1.5, 2.0)]
+    free = predicted(steps, by)
+    assert free.time_ns == pytest.approx(KERNEL)
+    assert free.overlaps[0].any
+    assert not free.overlaps[0].by
+
+
+def test_a_kernel_that_ends_first_leaves_the_rest_of_the_collective_alone() -> None:
+    found = predicted('{ work = 64, queue = "q" }, { collective = "allreduce", bytes = 64 }', slow=SLOW)
+    kernel = HALF + 32
+    assert found.time_ns == pytest.approx(2 * kernel + 5128 - 2 * kernel / 1.5)
+    behind = predicted(
+        '{ work = 64, queue = "q" }, { sync = "q" }, { collective = "allreduce", bytes = 64 }', slow=SLOW
+    )
+    assert behind.time_ns == pytest.approx(kernel + 5128)
+    assert not behind.overlaps[0].any
+
+
+def test_slow_downs_are_by_mechanism_and_blocks() -> None:
+    """Both ways about: a copy that was measured beside a collective tells as much; what is alike is asked first."""
+    copy = Case("kernel", "local_copy", 65536, 65536, (0,), blocks=16,
+                beside="ccl allreduce 64B on=0,1; kernel local_copy 64KiB on=1 blocks=16")  # fmt: skip
+    more = beside("ccl", more="; kernel gemm 64KiB on=0")
+    known = SlowDowns([interference(copy, 1.25, 0.8, None), interference(more, 9.0, 0.1, 0.1, 0.1),
+                       interference(beside("mpi"), 0.9, 1.1, None)])  # fmt: skip
+    found = known.find("allgather", "ccl", "kernel", 16)
+    assert found is not None
+    assert (found.collective, found.work) == pytest.approx((1.25, 1.25))
+    assert found.of == "allreduce by ccl beside local_copy by kernel of 16 blocks"
+    assert known.find("allreduce", "ccl", "kernel", 0) is None
+    assert known.find("allreduce", "ccl", "copy_engine", 0) is None  # of more than the two
+    quicker = known.find("allreduce", "mpi", "copy_engine", 0)
+    assert quicker is not None
+    assert (quicker.collective, quicker.work) == (1.0, 1.0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), min_size=1, max_size=4),
+    st.integers(0, 30), st.integers(1, 30), st.floats(1, 4), st.floats(1, 4),
+)  # fmt: skip
+def test_what_is_under_way_together_is_as_followed_in_small_steps(
+    kernels: list[tuple[int, int]], begin: int, length: int, collective: float, work: float
+) -> None:
+    step, now, left = 1 / 128, 0.0, float(length)
+    waiting = sorted(kernels)
+    works = [Work(float(at), float(long), 0) for at, long in waiting]
+    rest = [float(long) for _, long in waiting]
+    ends, over = [0.0] * len(rest), 0.0
+    while any(one > 0 for one in rest) or left > 0:
+        at = next((i for i, one in enumerate(rest) if one > 0), None)
+        mine, theirs = left > 0 and now >= begin, at is not None and now >= waiting[at][0]
+        if mine:
+            left -= step / (collective if theirs else 1)
+            over = now + step
+        if theirs and at is not None:
+            rest[at] -= step / (work if mine else 1)
+            ends[at] = now + step
+        now += step
+    slack = 0.02 * (4 + len(rest)) * max(collective, work)
+    assert together(float(begin), float(length), works, SlowDown(collective, work, "")) == pytest.approx(
+        over, abs=slack
+    )
+    assert [one.end for one in works] == pytest.approx(ends, abs=slack)
 
 
 def test_buffers_copied_in_turn_are_a_copy_as_large_as_all_of_them() -> None:

@@ -79,11 +79,12 @@ step = [
 MESSAGES = 'description = "x"\nstep = [ { send = "1 - rank", bytes = 64 }, { receive = "1 - rank", bytes = 64 } ]\n'
 
 
-def test_an_application_is_one_graph(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [["--threads"], []])
+def test_an_application_is_one_graph(tmp_path: Path, how: list[str]) -> None:
     (tmp_path / "steps.toml").write_text(STEPS)
     (tmp_path / "messages.toml").write_text(MESSAGES)
     words = ["run", "--devices", "cuda", "--ranks", "2", "--stop-rule", "count", "--stop-samples", "5", "--no-report",
-             "--transport", "copy_engine", "--variant", "graph", "--threads"]  # fmt: skip
+             "--transport", "copy_engine", "--variant", "graph", *how]  # fmt: skip
     done = linkgauge(*words, "--out", "one", "--app", "./steps.toml", "--collectives", "ccl", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     (row,) = load(tmp_path / "one").rows()

@@ -108,6 +108,9 @@ class PlantedBench:
     def at_hand(self, config: Config) -> bool:
         return False
 
+    def shares(self, config: Config) -> bool:
+        return False
+
     def launch_share(self) -> float:
         return 1 / self.most if self.asked else 0.0
 

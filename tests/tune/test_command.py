@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from linkgauge.app import cli
+from linkgauge.app.tune import _subject
+from linkgauge.apps import catalogue
 from linkgauge.model.case import Case
+from linkgauge.tune.choice import _patterns_of
 from linkgauge.tune.confirm import tune
 from linkgauge.tune.exports import files, tuner_rows
 from linkgauge.tune.page import sentence
@@ -98,6 +101,9 @@ class NothingIsMeasured:
     def at_hand(self, config: Config) -> bool:
         return False
 
+    def shares(self, config: Config) -> bool:
+        return False
+
     def launch_share(self) -> float:
         return 0.0
 
@@ -106,6 +112,29 @@ class NothingIsMeasured:
 
     def unread(self, config: Config) -> frozenset[str]:
         return frozenset()
+
+
+def test_an_applications_settings_are_those_of_what_it_is_made_of() -> None:
+    """What it begins and waits for later, MPI libraries carry out by algorithms of their own."""
+
+    def patterns(app: str, transport: str = "mpi") -> set[str]:
+        text = catalogue.asked(app, 2).text
+        return _patterns_of(Case(transport, "application", 0, 0, (0, 1), app=text))
+
+    assert patterns("tensor_parallel") == {"allreduce"}
+    assert patterns("krylov") == {"allreduce", "halo"}
+    assert patterns("kv_cache") == {"pingpong"}
+    assert patterns("data_parallel") == {"application"}
+    assert patterns("data_parallel", "ccl") == {"allreduce"}
+    assert _patterns_of(Case("mpi", "alltoall", 64, 64, (0, 1))) == {"alltoall"}
+
+
+def test_a_search_is_told_by_its_application_and_what_is_beside_it() -> None:
+    app = catalogue.asked("kv_cache descriptors=32", 2).text
+    case = Case("mpi", "application", 0, 0, (0, 1), app=app, beside="kernel local_copy 1MiB on=0+1")
+    told = "mpi application kv_cache descriptors=32 on 2 ranks, beside kernel local_copy 1MiB on=0+1"
+    assert _subject([case]) == told
+    assert _subject([Case("mpi", "alltoall", 64, 64, (0, 1))]) == "mpi alltoall of 64 on 2 ranks"
 
 
 def test_why_nothing_could_be_measured_is_the_answer() -> None:

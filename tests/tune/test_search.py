@@ -84,6 +84,9 @@ class Fixed:
     def at_hand(self, config: Config) -> bool:
         return False
 
+    def shares(self, config: Config) -> bool:
+        return False
+
     def launch_share(self) -> float:
         return 1 / 500 if self.count else 0.0
 
@@ -168,3 +171,32 @@ def test_where_measurements_scatter_several_make_one(noise: float, least: int, m
     measured = max(bench.asked.count(config) for config in record.known())
     assert least * groups <= measured
     assert (measured > groups) == (most > 1)
+
+
+class Dear(Fixed):
+    """A bench of sixty launches, in which those that share one cost a tenth of it."""
+
+    def __init__(self, shared: bool) -> None:
+        super().__init__((("A", "none"),))
+        self.shared, self.spent, self.screened = shared, 0.0, set[Config]()
+
+    def foresee(self, configs: Sequence[Config]) -> None:
+        self.screened = self.screened or {*configs} - {()}
+
+    def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+        self.spent += 0.1 if config and self.shared else 1.0
+        return super().measure(config, guards=guards)
+
+    def shares(self, config: Config) -> bool:
+        return self.shared
+
+    def left(self) -> float:
+        return max(0.0, 1 - self.spent / 60)
+
+
+@pytest.mark.parametrize(("shared", "values"), [(False, {"0", "7"}), (True, {"0", "2", "5", "7"})])
+def test_more_values_are_screened_where_settings_share_launches(shared: bool, values: set[str]) -> None:
+    names = [f"V{number}" for number in range(8)]
+    bench = Dear(shared)
+    tune([Factor(name, tuple(map(str, range(8))), ordered=True) for name in names], bench)
+    assert {value for config in bench.screened for _, value in config} == values

@@ -119,6 +119,8 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
     "--curves", metavar="NAME|FILE", help="Published curves of messages instead, by several ways: tartan-summitdev."
 )
 @option("--measured", type=PATH, metavar="RUN", help="A run that measured them; by default the one of --from.")
+@option("--overlap", type=PATH, metavar="RUN", help="A run that has what collectives and stand-in kernels cost each "
+        "other, as of --plan overlap; by default the one of --from.")  # fmt: skip
 @option(
     "--set", "settings", multiple=True, metavar="NAME=NUMBER", help="A parameter, as n=64, or n=32*ranks; a preset."
 )
@@ -126,6 +128,8 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 @option("--transport", help="Only these; by default all that the run has, of a system mpi and staging.")
 @option("--collectives", default="", help="Mechanism of collectives; by default that of messages.")
 @option("--copies", default="", help="Mechanism of copies and stand-in kernels: kernel; by default the copy engine.")
+@option("--blocks", type=click.IntRange(min=0), default=0, help="With --copies kernel: thread blocks of a stand-in "
+        "kernel; 0: as many as it likes.")  # fmt: skip
 @flag("--between-nodes", help="With --system: each rank on a node of its own.")
 @option("--routing", metavar="RULE", help="With --system: ranks share its cluster's links, as by 'linkgauge "
         "simulate': best, minimal, mixed:0.5, ...")  # fmt: skip
@@ -139,11 +143,14 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 @flag("--json", "as_json", help="As JSON: times in ns.")
 def predict_command(
     app: str, from_run: Path | None, system: str | None, curves: str | None, measured: Path | None,
-    settings: tuple[str, ...], ranks: str, transport: str | None, collectives: str, copies: str, between_nodes: bool,
+    overlap: Path | None, settings: tuple[str, ...], ranks: str, transport: str | None, collectives: str, copies: str,
+    blocks: int, between_nodes: bool,
     routing: str | None, placement: str, latencies: tuple[str, ...], factors: tuple[str, ...], statistic: str,
     as_json: bool,
 ) -> None:  # fmt: skip
     """What an application takes, from a run's curves or a described system's links, beside what was measured."""
+    if overlap is not None and from_run is None:
+        raise UsageError("--overlap goes with --from: curves of links have no slow-downs")
     if curves is not None:
         if from_run is not None or measured is not None or transport or collectives:
             raise UsageError(
@@ -153,7 +160,9 @@ def predict_command(
         return
     from linkgauge.apps import catalogue
     from linkgauge.expect.curves import Faster
+    from linkgauge.expect.slow_downs import SlowDowns
     from linkgauge.model.case import DIMENSIONS
+    from linkgauge.stats.interference import interferences
     from linkgauge.store.run import load
     from linkgauge.view.predicted import predictions, print_predictions
 
@@ -177,8 +186,10 @@ def predict_command(
     factor_of = _by_kind("--faster", factors, _factor, ())
     latency_ns = _by_kind("--latency", latencies, parse_duration, ("barrier",))
     there = None if measured is None else load(measured)
+    slow = None
     if from_run is not None:
         source = load(from_run)
+        slow = SlowDowns(interferences(source if overlap is None else load(overlap)))
         found_curves, known, most = _of_run(source, f"{statistic}_ns")
         there = source if there is None else there
     else:
@@ -191,7 +202,7 @@ def predict_command(
     elif system is not None and not between_nodes and max(listed, default=1) > most:
         raise UsageError(f"--ranks: {max(listed)} ranks: {system} has {most} devices a node; see --between-nodes")
     transports = [str(one) for one in DIMENSIONS["transport"].from_text(transport)] if transport else known
-    of = (there, listed or [most], transports, other, copied, f"{statistic}_ns", cluster)
+    of = (there, listed or [most], transports, other, copied, f"{statistic}_ns", cluster, blocks, slow)
     usual = predictions(named, found_curves, *of)
     found = predictions(named, Faster(found_curves, factor_of), *of) if factor_of else usual
     if as_json:

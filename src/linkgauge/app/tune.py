@@ -201,10 +201,17 @@ def _guards(
 
 
 def _subject(cases: Sequence[Case]) -> str:
+    from linkgauge.apps.catalogue import label
+    from linkgauge.model.beside import beside_text
+
+    beside = beside_text(" or ".join(dict.fromkeys(case.beside for case in cases)))
+    where = f"on {cases[0].ranks} ranks{beside}"
+    if apps := [*dict.fromkeys(label(case.app) for case in cases if case.app)]:
+        return f"{cases[0].transport} application {', '.join(apps)} {where}"
     sizes = sorted({case.size_asked for case in cases})
     span = format_size(sizes[0]) + (f" to {format_size(sizes[-1])}" if len(sizes) > 1 else "")
     patterns = ", ".join(sorted({case.pattern for case in cases}))
-    return f"{cases[0].transport} {patterns} of {span} on {cases[0].ranks} ranks"
+    return f"{cases[0].transport} {patterns} of {span} {where}"
 
 
 def _bench(

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from linkgauge.apps.formula import Formula, FormulaError, formula
 from linkgauge.errors import UsageError
@@ -31,8 +31,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 _PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")  # model/dimension.py, what --app takes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One step as the file states it. `verb` is the key that says what it is; `where` is for errors."""
 
     verb: str
@@ -172,9 +171,9 @@ def step_file_of(document: Mapping[str, Any], name: str) -> StepFile:
     for words, said_of_it in said.get("needs", {}).items():
         needs[words] = (_formula(words, f"{name}: needs"), said_of_it)
         _check_names(needs[words][0], known, f"{name}: needs")
-    count = [0]
+    count, scope = [0], _Scope(known)
     steps = tuple(
-        _step(one, f"{name}: [[step]] {number}", known, 0, count) for number, one in enumerate(said["step"], 1)
+        _step(one, f"{name}: [[step]] {number}", scope, 0, count) for number, one in enumerate(said["step"], 1)
     )
     if not steps:
         raise UsageError(f"{name}: no [[step]] table: expected at least one")
@@ -195,10 +194,37 @@ def _check_names(value: Formula, known: set[str], where: str) -> None:
         raise UsageError(f"{where}: unknown name '{unknown[0]}': expected one of {', '.join(sorted(known))}")
 
 
-def _step(table: Mapping[str, Any], where: str, known: set[str], depth: int, count: list[int]) -> Step:
-    count[0] += 1
-    if count[0] > MOST_STEPS:
-        raise UsageError(f"{where}: more than {MOST_STEPS} steps: expected fewer, or loops")
+class _Said(NamedTuple):
+    """What a step says, but where: many say the same."""
+
+    verb: str
+    formulas: dict[str, Formula]
+    words: dict[str, str]
+    begun: bool
+    steps: list[dict[str, Any]]
+
+
+class _Scope:
+    """The names that formulas know at a place of the file, and what was made there of each table without steps."""
+
+    def __init__(self, known: set[str]) -> None:
+        self.known = known
+        self._made: dict[Any, _Said] = {}
+
+    def said(self, table: Mapping[str, Any], where: str) -> _Said:
+        """What the step says, checked; each like it once."""
+        # With the types: 1, 1.0 and true are the same key.
+        key = (*table.items(), *map(type, table.values()))
+        try:
+            found = self._made.get(key)
+        except TypeError:  # steps within, or what no step has
+            return _said(table, where, self.known)
+        if found is None:
+            found = self._made[key] = _said(table, where, self.known)
+        return found
+
+
+def _said(table: Mapping[str, Any], where: str, known: set[str]) -> _Said:
     verbs = _VERBS.keys() & table.keys()
     if len(verbs) != 1:
         found = " and ".join(verb for verb in _VERBS if verb in verbs) or "no verb"
@@ -206,35 +232,41 @@ def _step(table: Mapping[str, Any], where: str, known: set[str], depth: int, cou
     (verb,) = verbs
     said = checked(table, _SHAPES[verb], where)
     formulas = {key: value for key, value in said.items() if isinstance(value, Formula)}
-    body: tuple[Step, ...] = ()
-    inner = known
-    if verb == "repeat":
-        if depth == DEEPEST_LOOP:
-            raise UsageError(f"{where}: loops nest deeper than {DEEPEST_LOOP}: expected fewer")
-        index = said.get("index")
-        if index in known:
-            raise UsageError(f"{where}.index: the name '{index}' is taken: expected another")
-        inner = known | ({index} if index else set())
-        body = tuple(
-            _step(one, f"{where}.step {number}", inner, depth + 1, count) for number, one in enumerate(said["step"], 1)
-        )
+    if said.get("index") in known:
+        raise UsageError(f"{where}.index: the name '{said['index']}' is taken: expected another")
     for key, value in formulas.items():
-        if value.names:
-            _check_names(value, known, f"{where}.{key}")
+        _check_names(value, known, f"{where}.{key}")
     words = {key: value for key, value in said.items() if isinstance(value, str)}
-    return Step(verb, where, formulas, words, bool(said.get("begun")), body)
+    return _Said(verb, formulas, words, bool(said.get("begun")), said.get("step", []))
+
+
+def _step(table: Mapping[str, Any], where: str, scope: _Scope, depth: int, count: list[int]) -> Step:
+    count[0] += 1
+    if count[0] > MOST_STEPS:
+        raise UsageError(f"{where}: more than {MOST_STEPS} steps: expected fewer, or loops")
+    verb, formulas, words, begun, steps = scope.said(table, where)
+    if verb != "repeat":
+        return Step(verb, where, formulas, words, begun)
+    if depth == DEEPEST_LOOP:
+        raise UsageError(f"{where}: loops nest deeper than {DEEPEST_LOOP}: expected fewer")
+    inner = _Scope(scope.known | {words["index"]}) if "index" in words else scope
+    body = tuple(_step(one, f"{where}.step {number}", inner, depth + 1, count) for number, one in enumerate(steps, 1))
+    return Step(verb, where, formulas, words, begun, body)
 
 
 def _find_queues(steps: tuple[Step, ...], found: dict[str, None]) -> None:
     """The queues that something is put into, in their order."""
     for step in steps:
-        if step.verb in ("work", "copy") and "queue" in step.words:
+        if step.words and step.verb in ("work", "copy") and "queue" in step.words:
             found[step.words["queue"]] = None
-        _find_queues(step.body, found)
+        if step.body:
+            _find_queues(step.body, found)
 
 
 def _check_queues(steps: tuple[Step, ...], queues: dict[str, None]) -> None:
     for step in steps:
+        if not (step.words or step.body):
+            continue
         for key in ("sync", "after", "queue"):
             named = step.words.get(key)
             if named is not None and named not in queues and not (key == "sync" and named == "all"):

@@ -12,12 +12,15 @@ each as long as its curve says, with what it waits for.
   that of such a one, if the run has it (MPI libraries take other algorithms there). One that was begun goes on beside
   what follows where its transport has a processor of its own (ccl), else within the wait.
 - What is in a queue goes on beside the host thread; copies of one direction, of whichever queues, one after the other.
+- A collective and the rank's stand-in kernels cost each other, while both are under way, what a run has measured of
+  that (slow_downs.py); where none has, nothing. What else waits in a kernel's queue behind it is not moved.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -25,6 +28,7 @@ from linkgauge.apps.program import AFTER, COLLECTIVE, COMPUTE, COPY, END, LOOP, 
 from linkgauge.apps.step_file import COPIES
 from linkgauge.errors import UsageError
 from linkgauge.expect.curves import BEGUN, Curve, Curves, Row
+from linkgauge.expect.slow_downs import SlowDown, SlowDowns, Work, together
 from linkgauge.model.patterns import PATTERNS, sent_and_received
 from linkgauge.model.transports import TRANSPORTS
 
@@ -42,6 +46,7 @@ class Mechanism:
     collectives: str
     memory: tuple[str, str] = ("device", "device")
     copies: str = ""  # kernel; "" the copy engine
+    blocks: int = 0  # that a stand-in kernel by kernel may take; 0: all that it likes
     name: str = dataclasses.field(default="", compare=False)  # where published curves have one for it
 
     @property
@@ -49,8 +54,22 @@ class Mechanism:
         """What people are shown."""
         words = [self.transport]
         words += [f"collectives by {self.collectives}"] * (self.collectives != self.transport)
-        words += [f"copies by {self.copies}"] * bool(self.copies)
+        words += [f"copies by {self.copies}{f' of {self.blocks} blocks' if self.blocks else ''}"] * bool(self.copies)
         return self.name or ", ".join(words)
+
+
+@dataclasses.dataclass(frozen=True)
+class OverlapTime:
+    """Of a rank's iteration, ns: how long stand-in kernels and collectives are under way, and how much of that each
+    loses to the other. `any`: some are under way together. `by`: the measured slow-downs that say what that costs;
+    empty where it is taken as free."""
+
+    work: float = 0.0
+    work_lost: float = 0.0
+    collective: float = 0.0
+    collective_lost: float = 0.0
+    any: bool = False
+    by: tuple[SlowDown, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +78,7 @@ class Predicted:
 
     ranks_ns: tuple[float, ...]
     kinds_ns: tuple[dict[str, float], ...]
+    overlaps: tuple[OverlapTime, ...] = ()  # by rank
 
     @property
     def time_ns(self) -> float:
@@ -76,11 +96,16 @@ class Shared(Protocol):
         """Of a collective, beside those of other ranks."""
 
 
-def predict(program: Program, curves: Curves, mechanism: Mechanism, shared: Shared | None = None) -> Predicted:
-    """What one iteration takes. UsageError where a curve is missing, or there are more than MOST_STEPS steps."""
+def predict(
+    program: Program, curves: Curves, mechanism: Mechanism, shared: Shared | None = None, slow: SlowDowns | None = None
+) -> Predicted:
+    """What one iteration takes. UsageError where a curve is missing, or there are more than MOST_STEPS steps.
+
+    `slow`: what collectives and stand-in kernels cost each other; None: nothing.
+    """
     if sum(one.executed for one in program.ranks) > MOST_STEPS:
         raise UsageError(f"{program.file.name}: more than {MOST_STEPS} steps to follow: expected fewer; set less")
-    return _Following(program, curves, mechanism, shared).run()
+    return _Following(program, curves, mechanism, shared, slow).run()
 
 
 @dataclasses.dataclass
@@ -94,6 +119,9 @@ class _Rank:
     sends: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (peer, number) since the last wait
     receives: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     begun: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (collective's group use, number)
+    works: list[Work] = dataclasses.field(default_factory=list)  # stand-in kernels that may not have ended yet
+    begun_over: dict[tuple[int, int], float] = dataclasses.field(default_factory=dict)  # ends of those of `begun`
+    overlap: OverlapTime = OverlapTime()
     came: bool = False  # to the collective that it stands at
     ended: bool = False
 
@@ -104,7 +132,10 @@ class _Rank:
 
 
 class _Following:
-    def __init__(self, program: Program, curves: Curves, mechanism: Mechanism, shared: Shared | None) -> None:
+    def __init__(
+        self, program: Program, curves: Curves, mechanism: Mechanism, shared: Shared | None, slow: SlowDowns | None
+    ) -> None:
+        self._slow = slow
         self._program = program
         self._shared = shared
         self._curves = curves
@@ -131,7 +162,12 @@ class _Following:
             waiting = {rank for rank in waiting if not self._ranks[rank].ended}
             if not moved and waiting:
                 raise UsageError(f"{self._program.file.name}: its ranks wait for each other: expected an end")
-        return Predicted(tuple(one.now for one in self._ranks), tuple(dict(one.kinds) for one in self._ranks))
+        for one in self._ranks:
+            self._forget(one, math.inf)
+        return Predicted(
+            tuple(one.now for one in self._ranks), tuple(dict(one.kinds) for one in self._ranks),
+            tuple(one.overlap for one in self._ranks),
+        )  # fmt: skip
 
     def _advance(self, rank: int) -> bool:
         one, rows = self._ranks[rank], self._program.ranks[rank].rows
@@ -167,9 +203,13 @@ class _Following:
             if queue < 0:
                 one.spend(name, one.now + ns)
             else:
-                over = max(one.queues[queue], one.now, one.engines[name]) + ns
-                one.queues[queue] = one.engines[name] = over
+                begin = max(one.queues[queue], one.now, one.engines[name])
+                one.queues[queue] = one.engines[name] = begin + ns
+                if kind == COMPUTE:
+                    self._forget(one, one.now)
+                    one.works.append(Work(begin, ns, queue))
         elif kind == SYNC:
+            self._end_begun(one)
             until = max(one.queues.values(), default=0.0) if queue < 0 else one.queues[queue]
             one.spend("sync", until)
         elif kind == AFTER:
@@ -240,12 +280,54 @@ class _Following:
                 return False
         one.spend("message", self._messages_over(rank))
         for number, use in one.begun:
-            wanted = self._program.collectives[number]
-            begin = max(self._met[wanted.ranks][use].values())
-            ahead = self._by.collectives in OWN_PROCESSOR
-            one.spend("collective", (begin if ahead else max(begin, one.now)) + self._collective_ns(wanted))
-        one.sends, one.receives, one.begun = [], [], []
+            one.spend("collective", one.begun_over.get((number, use)) or self._begun_over(one, number, use))
+        one.sends, one.receives, one.begun, one.begun_over = [], [], [], {}
         return True
+
+    def _begun_over(self, one: _Rank, number: int, use: int) -> float:
+        wanted = self._program.collectives[number]
+        begin = max(self._met[wanted.ranks][use].values())
+        ahead = self._by.collectives in OWN_PROCESSOR
+        return self._beside_works(one, begin if ahead else max(begin, one.now), wanted)
+
+    def _end_begun(self, one: _Rank) -> None:
+        """Before a wait for kernels: collectives that went ahead beside them have made them longer. Those to which a
+        rank is not known to have come begin as if it had."""
+        if self._by.collectives not in OWN_PROCESSOR or not one.begun or not one.works:
+            return
+        if self._slow is None:
+            one.overlap = dataclasses.replace(one.overlap, any=True)
+            return
+        for number, use in one.begun:
+            if (number, use) not in one.begun_over:
+                one.begun_over[number, use] = self._begun_over(one, number, use)
+
+    def _beside_works(self, one: _Rank, begin: float, wanted: Collective) -> float:
+        """When a collective of the rank ends that begins then; its stand-in kernels that are under way end later."""
+        length = self._collective_ns(wanted)
+        over, told, slow = begin + length, one.overlap, None
+        beside = any(work.end > begin for work in one.works)
+        if self._slow is not None and beside:
+            slow = self._slow.find(wanted.pattern, self._by.collectives, self._by.copies or "copy_engine",
+                                   self._by.blocks)  # fmt: skip
+        if slow is not None:
+            over = together(begin, length, one.works, slow)
+            for work in one.works:
+                one.queues[work.queue] = max(one.queues[work.queue], work.end)
+            one.engines["within_device"] = max(one.engines["within_device"], one.works[-1].end)
+        one.overlap = dataclasses.replace(
+            told, collective=told.collective + over - begin, any=told.any or beside,
+            collective_lost=told.collective_lost + over - begin - length,
+            by=told.by if slow is None or slow in told.by else (*told.by, slow),
+        )  # fmt: skip
+        return over
+
+    @staticmethod
+    def _forget(one: _Rank, now: float) -> None:
+        """Counts the stand-in kernels that have ended."""
+        while one.works and one.works[0].end <= now:
+            work, told = one.works.pop(0), one.overlap
+            one.overlap = dataclasses.replace(told, work=told.work + work.length, work_lost=told.work_lost + work.lost)
 
     def _messages_over(self, rank: int) -> float:
         one = self._ranks[rank]
@@ -296,8 +378,9 @@ class _Following:
         if len(met[use]) < len(wanted.ranks):
             return False
         one.came = False
-        kind = "barrier" if wanted.pattern == "barrier" else "collective"
-        one.spend(kind, max(met[use].values()) + self._collective_ns(wanted))
+        begin, barrier = max(met[use].values()), wanted.pattern == "barrier"
+        kind = "barrier" if barrier else "collective"
+        one.spend(kind, begin + self._collective_ns(wanted) if barrier else self._beside_works(one, begin, wanted))
         return True
 
     def _collective_ns(self, wanted: Collective) -> float:
@@ -320,7 +403,8 @@ class _Following:
 def mechanism_of(row: Row) -> Mechanism:
     """The mechanism of a measured application's row."""
     memory = (row["source_memory"], row["target_memory"])
-    return Mechanism(row["transport"], row["collectives"] or row["transport"], memory, row.get("copies", ""))
+    copies, collectives = row.get("copies", ""), row["collectives"] or row["transport"]
+    return Mechanism(row["transport"], collectives, memory, copies, row.get("blocks", 0) if copies else 0)
 
 
 def known_transports(rows: Sequence[Row]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from linkgauge.apps import catalogue
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.case import Case
 from linkgauge.model.transports import NIC_LIBRARIES
@@ -125,7 +126,7 @@ def _as_changed(found: Known, transports: set[str]) -> Known:
 def _of_cases(
     table: Library, cases: Sequence[Case], settings: LaunchSettings, prepared: Prepared, mpi: MpiInstallation | None
 ) -> list[Setting]:
-    patterns = {case.pattern for case in cases}
+    patterns = {pattern for case in cases for pattern in _patterns_of(case)}
     nodes, gpus = len(settings.hosts) > 1, prepared.devices.kind != "host"
     version = mpi.version if mpi is not None and table.seen in OF_MPI else ""
     return [
@@ -136,6 +137,17 @@ def _of_cases(
         and (gpus or not one.gpus)
         and one.is_of(version)
     ]
+
+
+def _patterns_of(case: Case) -> set[str]:
+    """Of an application, what it is made of. What it begins and waits for later MPI libraries carry out by other
+    algorithms, which no variable of the whole collective's chooses."""
+    if not case.app:
+        return {case.pattern}
+    program = catalogue.program(case.app, case.ranks)
+    begun_too = (case.collectives or case.transport) != "mpi"
+    found = {one.pattern for one in program.collectives if begun_too or not one.begun}
+    return found | ({"pingpong"} if program.flows else set()) or {case.pattern}
 
 
 def _asked(table: Library, settings: Sequence[Setting], mpi: MpiInstallation | None) -> list[Known]:

@@ -193,6 +193,10 @@ class FolderBench:
         key = (self._in_launch.env, False, written or "")
         return written in self._coming and self._asked.get(key, -1) + 1 < len(self._of.get(key, ()))
 
+    def shares(self, config: Config) -> bool:
+        """Whether the library takes it while it runs."""
+        return self._in_launch.written(config) is not None
+
     def launch_share(self) -> float:
         """Of launches of one setting, in the median; the first is left out, before which other things are done."""
         return statistics.median(self._alone_s) / self._budget_s if self._alone_s else 0.0

@@ -59,6 +59,8 @@ def sentence(found: Found, subject: str) -> str:
     if not launches and found.record.default_bad:
         return f"{subject}: no launch of the default counts: {found.record.default_bad}."
     if best is None or best.gain is None:
+        if not found.record.known() and not found.record.ruled_out:
+            return f"{subject}: the budget was spent by {launches} measurements of the default: give a larger --budget."
         why = f": {found.confirmed[0].problem}" if found.confirmed else ""
         return f"{subject}: nothing to export is proved to be faster than the default{why} ({launches} measurements)."
     return (

@@ -48,6 +48,9 @@ class Bench(Protocol):
     def at_hand(self, config: Config) -> bool:
         """Whether what was foreseen of it has been measured already, so that asking costs nothing."""
 
+    def shares(self, config: Config) -> bool:
+        """Whether what is foreseen of it may share a launch with others."""
+
     def launch_share(self) -> float:
         """The share of the budget that a launch of its own takes, by those so far; 0 before."""
 
@@ -140,6 +143,10 @@ class Record:
     def at_hand(self, config: Config) -> bool:
         """Whether asking for it costs nothing."""
         return self._bench.at_hand(config)
+
+    def shares(self, config: Config) -> bool:
+        """Whether it may share a launch with others."""
+        return self._bench.shares(config)
 
     def launch_share(self) -> float:
         """The share of the budget that a launch of its own takes."""

@@ -20,6 +20,7 @@ LEAST_GAIN = 0.01
 _RESERVE = 0.3  # of the budget, for confirming
 _MOST_RESERVE = 0.6
 _TO_CONFIRM = 32  # launches' time: 20 launches, of which guard cases make each take half as long again
+_SHARED = 0.2  # of a launch, what a measurement takes that shares one with others
 _ROUND = 4  # settings beside one default
 _STEADY = 0.03  # noise of a measurement up to which one is enough
 _AIMED = 0.02  # else so many together that their median scatters by about this
@@ -192,8 +193,9 @@ class Search:
 
     def _fits(self, factors: Sequence[Factor], most: int) -> bool:
         """Whether a screening of so many values leaves half of what may be spent before the reserve."""
-        singles = sum(len(factor.spread(most)) for factor in factors)
-        return self._launches_affordable() * 0.5 >= singles * (1 + 1 / _ROUND)
+        singles = [merged((), {factor.name: value}) for factor in factors for value in factor.spread(most)]
+        launches = sum(_SHARED if self.record.shares(config) else 1.0 for config in singles)
+        return self._launches_affordable() * 0.5 >= launches * (1 + 1 / _ROUND)
 
     def _launches_affordable(self) -> float:
         spent, done = 1 - self.record.left(), len(self.record.launched)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.apps import catalogue
 from linkgauge.errors import UsageError
-from linkgauge.expect.application import Mechanism, Predicted, mechanism_of, predict
+from linkgauge.expect.application import Mechanism, OverlapTime, Predicted, mechanism_of, predict
 from linkgauge.expect.curves import Curves
+from linkgauge.expect.slow_downs import SlowDowns
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.step_times import KINDS, RankSteps, step_times
 from linkgauge.store.schema import IDENTITY
@@ -53,13 +54,24 @@ class Prediction:
         found = [(kind, mine.get(kind, 0.0), told.get(kind, 0.0) if told else None) for kind in KINDS]
         return sorted((one for one in found if one[1] or one[2]), key=lambda one: -max(one[1], one[2] or 0.0))
 
+    @property
+    def overlap(self) -> OverlapTime | None:
+        """Of the rank that is predicted to take longest; None where no stand-in kernel meets a collective."""
+        if self.predicted is None or not self.predicted.overlaps:
+            return None
+        found = self.predicted.overlaps[max(range(self.ranks), key=lambda one: self.predicted.ranks_ns[one])]  # type: ignore[union-attr]
+        return found if found.any else None
+
     def plain(self) -> dict[str, Any]:
         """As JSON values."""
+        overlap = self.overlap
         return {
             "app": self.app, "ranks": self.ranks, "transport": self.mechanism.transport,
             "collectives": self.mechanism.collectives, "copies": self.mechanism.copies, "why_not": self.why_not,
             "predicted_ns": None if self.predicted is None else self.predicted.time_ns,
             "measured_ns": self.measured_ns, "error": self.error,
+            "overlap": None if overlap is None else {
+                **dataclasses.asdict(overlap), "by": [dataclasses.asdict(one) for one in overlap.by]},
             "kinds": [{"kind": kind, "predicted_ns": mine, "measured_ns": told} for kind, mine, told in self.kinds()],
         }  # fmt: skip
 
@@ -74,9 +86,11 @@ def predictions(
     copies: str = "",
     statistic: str = "median_ns",
     cluster: Cluster | None = None,
+    blocks: int = 0,
+    slow: SlowDowns | None = None,
 ) -> list[Prediction]:
     """Predict each application on each number of ranks, under each transport, beside what `measured` has. `cluster`:
-    where ranks share links, messages and collectives are its."""
+    where ranks share links, messages and collectives are its. `slow`: what overlap costs, where that was measured."""
     there = None if measured is None else Results(measured)
     told = {} if measured is None else step_times(measured)
     taken = {(row["app"], len(row["devices"]), mechanism_of(row)): row
@@ -87,9 +101,9 @@ def predictions(
             app = catalogue.asked(asked, count).text
             label = catalogue.label(app)
             for transport in transports:
-                by = Mechanism(transport, collectives or transport, copies=copies)
+                by = Mechanism(transport, collectives or transport, copies=copies, blocks=blocks if copies else 0)
                 row = taken.get((app, count, by))
-                answer, reason = predicted(app, count, curves, by, cluster)
+                answer, reason = predicted(app, count, curves, by, cluster, slow)
                 ranks_told = told.get(tuple(row[name] for name in IDENTITY), []) if row is not None else []
                 ns = float(row[statistic]) if row is not None and row[statistic] is not None else None
                 found.append(Prediction(label, count, by, answer, reason, ns, ranks_told))
@@ -97,14 +111,14 @@ def predictions(
 
 
 def predicted(
-    app: str, count: int, curves: Curves, by: Mechanism, cluster: Cluster | None = None
+    app: str, count: int, curves: Curves, by: Mechanism, cluster: Cluster | None = None, slow: SlowDowns | None = None
 ) -> tuple[Predicted | None, str]:  # fmt: skip
     """What an application takes on so many ranks, or why that is not known."""
     if why := catalogue.why_not_here(app, count):
         return None, why
     try:
         program = catalogue.program(app, count)
-        return predict(program, curves, by, None if cluster is None else cluster.exchanges(program)), ""
+        return predict(program, curves, by, None if cluster is None else cluster.exchanges(program), slow), ""
     except UsageError as error:
         return None, str(error)
 
@@ -165,6 +179,8 @@ def print_predictions(
         out.print(Text(f"moves nothing, and takes no time here: {where}"))
     for reason, count in Counter(one.why_not for one in found if one.why_not).items():
         out.print(Text(f"not predicted: {reason}{f' ({count} times)' if count > 1 else ''}"))
+    for line in _overlap_lines([one for one, _ in known]):
+        out.print(Text(line))
     errors = [one.error for one, _ in known if one.error is not None]
     if errors and told and bound_of is None:
         ratios = statistics.median(math.exp(abs(math.log(1 + error))) for error in errors)
@@ -173,3 +189,31 @@ def print_predictions(
             f"{len(errors)} of {len(found)} predicted and measured: error {middle:.0%} in the "
             f"median, {most:.0%} at most; off by a factor of {ratios:.2f} in the median"
         )
+
+
+def _overlap_lines(found: Sequence[Prediction]) -> list[str]:
+    """By which slow-downs collectives and stand-in kernels cost each other, what that came to, and where it is free."""
+    lines, free = [], []
+    for one in found:
+        told = one.overlap
+        if told is None:
+            continue
+        of = f"{one.app} on {one.ranks} by {one.mechanism.words}"
+        if not told.by:
+            free.append(of)
+            continue
+        lines.append(
+            f"{of}: kernels take {_longer(told.work, told.work_lost)} as long beside collectives, these "
+            f"{_longer(told.collective, told.collective_lost)} as long beside kernels"
+        )
+    known = dict.fromkeys(by for one in found if one.overlap is not None for by in one.overlap.by)
+    lines += [f"measured: {by.of}: the collective takes {by.collective:.2f}x, the kernel {by.work:.2f}x as long"
+              for by in known]  # fmt: skip
+    if free:
+        lines.append(f"overlap of kernels and collectives is taken as free: {', '.join(free)}; 'linkgauge run --plan "
+                     "overlap' measures what it costs, see --overlap")  # fmt: skip
+    return lines
+
+
+def _longer(whole: float, lost: float) -> str:
+    return f"{whole / (whole - lost):.2f}x"

@@ -32,6 +32,7 @@
 #include <string>
 #include <thread>
 
+#include "gate.h"
 #include "machine.h"
 
 namespace {
@@ -41,18 +42,14 @@ using stand_in::Machine;
 constexpr int kMostPes = 64;
 constexpr int kWrong = 98;
 constexpr int kHang = 99;
-// A PE that never comes must not keep a test for ever.
-constexpr auto kPatience = std::chrono::seconds(120);
 constexpr auto kTurn = std::chrono::microseconds(50);
 
 // What the PEs share; zeros at first.
 struct Meeting {
-  std::atomic<int> arrived;
-  std::atomic<int> turn;
+  stand_in::Gate gate;
   std::array<std::uint64_t, kMostPes> bytes;
   std::array<stand_in::Handle, kMostPes> heaps;
 };
-static_assert(std::atomic<int>::is_always_lock_free);
 
 Meeting* meeting = nullptr;
 int own_pe = -1;
@@ -72,25 +69,9 @@ int wrong(const char* call) {
   std::_Exit(255);
 }
 
-// All PEs have come, or one has not in time.
-bool meet() {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  const int turn = meeting->turn;
-  if (++meeting->arrived == pes) {
-    meeting->arrived = 0;
-    ++meeting->turn;
-    return true;
-  }
-  while (meeting->turn == turn) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(kTurn);
-  }
-  return true;
-}
-
 void meet_or_refuse(const char* call) {
   if (meeting == nullptr) refuse(call, "NVSHMEM has not begun");
-  if (!meet()) refuse(call, "not all PEs came");
+  if (!meeting->gate.meet(pes)) refuse(call, "not all PEs came");
 }
 
 // Where this PE reaches what `pe` has at that place of the heap; nullptr where it is outside of it.
@@ -202,7 +183,7 @@ void run_pingpong(void** arguments, unsigned, unsigned) {
   for (std::uint64_t round = first; round < first + rounds; ++round) {
     if (starts) put(round);
     // A core may have to be waited for: by time, not by looks.
-    const auto until = std::chrono::steady_clock::now() + kPatience;
+    const auto until = std::chrono::steady_clock::now() + stand_in::kPatience;
     while (std::atomic_ref(*mine).load(std::memory_order_acquire) < round) {
       if (std::chrono::steady_clock::now() > until) {
         *argument<std::uint64_t*>(arguments, 11) = round;
@@ -277,7 +258,7 @@ STAND_IN(int, nvshmemx_hostlib_init_attr)(unsigned flags, nvshmemx_init_attr_t* 
   close(file);
   if (memory == MAP_FAILED) return 1;
   meeting = static_cast<Meeting*>(memory);
-  if (!meet()) return 1;
+  if (!meeting->gate.meet(pes)) return 1;
   if (own_pe == 0) unlink(path);
   return 0;
 }

@@ -27,6 +27,7 @@
 #include "measure/clock.h"
 #include "run/session.h"
 #include "transport/ccl_api.h"
+#include "transport/ccl_config.h"
 #include "transport/mpi_library.h"
 #include "transport/nixl_api.h"
 #include "transport/nvshmem_api.h"
@@ -372,6 +373,12 @@ void bind_session(nb::module_& module) {
         return std::pair(library.version(), library.path());
       },
       "rccl"_a, "library"_a = "", "library_folders"_a = std::vector<std::string>{});
+  module.def("ccl_config_variables", [] {
+    std::vector<std::pair<std::string, std::string>> found;
+    for (const auto& [variable, since] : ccl::config_variables())
+      found.emplace_back(variable, ccl::version_text(since));
+    return found;
+  });
   const auto say_version = [&module]<typename Library>(const char* name, const Library* /*of*/) {
     module.def(
         name,

@@ -171,7 +171,7 @@ std::string Session::why_not(const CaseSpec& spec) {
   PlannedGroup group(rank, static_cast<int>(part.rank_list.size()), *options_.group);
   const std::unique_ptr<Transport> transport = make_transport(spec.transport);
   if (!spec.settings.empty() && !transport->takes_settings()) {
-    return spec.transport + " takes no settings of a case's own; those that can have them are mpi and ucx";
+    return spec.transport + " takes no settings of a case's own; those that can have them are mpi, ucx and ccl";
   }
   return why_not_carried(*transport, context_for(part, group, *options_.runtime), part);
 }

@@ -5,7 +5,8 @@
 // Everything is queued on one stream of this rank's device; post() returns when the library has queued it, or, in the
 // variant graph, when a graph that holds what the library queued once has been. Sends return
 // on the sender when its buffer is free, so where the sender keeps the time a flag in shared memory says that the
-// receiver has all bytes. One communicator for each set of devices, kept from case to case.
+// receiver has all bytes. One communicator for each set of devices, kept from case to case; a case with settings of its
+// own has one of its own, made by these and given up when it has been measured.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +24,7 @@
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/ccl_api.h"
+#include "transport/ccl_config.h"
 #include "transport/one_sided.h"
 #include "transport/transports.h"
 
@@ -38,7 +40,7 @@ constexpr std::int64_t kReasonPatienceNs = 1'000'000'000;
 
 class CclCommunicator {
  public:
-  CclCommunicator(const ccl::Library& library, const RankContext& context)
+  CclCommunicator(const ccl::Library& library, const RankContext& context, const std::string& settings)
       : library_(&library), device_(context.device()) {
     ccl::UniqueId id{};
     std::string reason;
@@ -65,8 +67,12 @@ class CclCommunicator {
       }
     }
     context.runtime->bind_thread(device_);
-    library.check(library.calls().ncclCommInitRank(&communicator_, context.size(), id, context.rank()),
-                  "ncclCommInitRank", nullptr, device_);
+    if (!settings.empty()) {
+      init_by(settings, context, id);
+    } else {
+      library.check(library.calls().ncclCommInitRank(&communicator_, context.size(), id, context.rank()),
+                    "ncclCommInitRank", nullptr, device_);
+    }
   }
   CclCommunicator(const CclCommunicator&) = delete;
   CclCommunicator& operator=(const CclCommunicator&) = delete;
@@ -85,6 +91,15 @@ class CclCommunicator {
   }
 
  private:
+  // What the library refuses of them it refuses on every rank, before it meets another.
+  void init_by(const std::string& settings, const RankContext& context, const ccl::UniqueId& id) {
+    ccl::Configuration configuration(*library_, settings);
+    const ccl::Result result = library_->calls().ncclCommInitRankConfig(&communicator_, context.size(), id,
+                                                                        context.rank(), configuration.get());
+    if (result == ccl::kInvalidArgument)
+      throw Unsupported("NCCL " + library_->version() + " refuses a communicator of " + settings);
+    library_->check(result, "ncclCommInitRankConfig", nullptr, device_);
+  }
   std::string product() const { return library_->rccl() ? "RCCL" : "NCCL"; }
 
   const ccl::Library* library_;
@@ -153,7 +168,7 @@ class CclOperation final : public BufferedOperation {
 
   void connect() override {
     runtime().bind_thread(context().device());
-    communicator_ = shared_communicator();
+    communicator_ = communicator();
     stream_ = Stream(runtime(), context().device());
     source_data_ = source() == nullptr ? nullptr : source()->at(layout().sent.empty() ? 0 : layout().sent[0].offset);
     target_data_ =
@@ -187,7 +202,7 @@ class CclOperation final : public BufferedOperation {
       registrations_.clear();
       windows_.clear();
       communicator_->abort();
-      context().kept("ccl").reset();
+      if (spec().settings.empty()) context().kept("ccl").reset();
     }
     for (void* handle : registrations_) library_->calls().ncclCommDeregister(communicator_->get(), handle);
     registrations_.clear();
@@ -198,9 +213,11 @@ class CclOperation final : public BufferedOperation {
     communicator_.reset();
   }
 
-  std::shared_ptr<CclCommunicator> shared_communicator() {
+  std::shared_ptr<CclCommunicator> communicator() {
+    const std::string& settings = spec().settings;
+    if (!settings.empty()) return std::make_shared<CclCommunicator>(*library_, context(), settings);
     std::shared_ptr<void>& kept = context().kept("ccl");
-    if (!kept) kept = std::make_shared<CclCommunicator>(*library_, context());
+    if (!kept) kept = std::make_shared<CclCommunicator>(*library_, context(), settings);
     return std::static_pointer_cast<CclCommunicator>(kept);
   }
 
@@ -437,6 +454,7 @@ class CclTransport final : public Transport {
  public:
   std::string_view name() const override { return "ccl"; }
   bool begins_kernels(const CaseSpec&) const override { return true; }
+  bool takes_settings() const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const std::string_view runtime = context.runtime->name();
@@ -471,6 +489,7 @@ class CclTransport final : public Transport {
     try {
       const ccl::Library& library = load(context);
       if (std::string reason = why_not_buffer(library, spec); !reason.empty()) return reason;
+      if (!spec.settings.empty()) (void)ccl::Configuration(library, spec.settings);  // which says what it lacks
       return traits_of(spec.pattern).reduces ? why_not_datatype(context, library, spec.datatype) : std::string();
     } catch (const Unsupported& reason) {
       return reason.what();

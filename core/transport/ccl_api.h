@@ -22,8 +22,10 @@ using Op = int;    // ncclRedOp_t
 struct UniqueId {
   char internal[128];
 };
+struct Config;  // transport/ccl_config.h
 
 inline constexpr Result kSuccess = 0;
+inline constexpr Result kInvalidArgument = 4;
 inline constexpr Result kRemoteError = 6;
 inline constexpr Result kInProgress = 7;
 inline constexpr int kWindowSymmetric = 1;             // NCCL_WIN_COLL_SYMMETRIC
@@ -37,6 +39,7 @@ inline constexpr Op kOps[] = {0, 1, 3, 2, 4};
   REQUIRED(ncclGetVersion, Result(int*))                                                               \
   REQUIRED(ncclGetUniqueId, Result(UniqueId*))                                                         \
   REQUIRED(ncclCommInitRank, Result(Communicator*, int, UniqueId, int))                                \
+  OPTIONAL(ncclCommInitRankConfig, Result(Communicator*, int, UniqueId, int, Config*))                 \
   REQUIRED(ncclCommDestroy, Result(Communicator))                                                      \
   REQUIRED(ncclCommAbort, Result(Communicator))                                                        \
   REQUIRED(ncclCommGetAsyncError, Result(Communicator, Result*))                                       \

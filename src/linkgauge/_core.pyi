@@ -240,6 +240,9 @@ class Session:
 def ccl_version(rccl: bool, library: str = "", library_folders: Sequence[str] = []) -> tuple[str, str]:
     """Version and file of NCCL or RCCL, which stays open. Raises Unsupported where it cannot be opened."""
 
+def ccl_config_variables() -> list[tuple[str, str]]:
+    """Variables of NCCL that a communicator of a case's own has as fields, and since which version."""
+
 def ucx_version(library_folders: Sequence[str] = []) -> tuple[str, str]:
     """Version and file of UCX, which stays open: this process's own where it has one. Raises Unsupported."""
 

@@ -144,7 +144,7 @@ TEST_P(Nic, HasSettingsOfACasesOwn) {
     CaseSpec all = of(Pattern::kAlltoall, {0, 1, 2}, 120'000);
     if (std::string_view(transport()) != "ucx") {
       pair.settings = "FI_TCP_NODELAY=1";
-      EXPECT_NE(session.supports(pair).find("mpi and ucx"), std::string::npos);
+      EXPECT_NE(session.supports(pair).find("mpi, ucx and ccl"), std::string::npos);
       return;
     }
     for (const char* settings : {"UCX_RNDV_THRESH=1024", "", "UCX_RNDV_THRESH=inf UCX_ZCOPY_THRESH=inf"}) {

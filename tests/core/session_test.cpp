@@ -86,7 +86,7 @@ TEST(Session, SettingsComeBeforeACommunicatorOfTheirOwn) {
         auto& mpi = static_cast<FakeMpi&>(*libraries[static_cast<std::size_t>(group.rank())]);
         CaseSpec spec = copy_case({0, 1, 2}, Pattern::kAllgather);
         spec.settings = "A=1";
-        EXPECT_NE(session.supports(spec).find("mpi and ucx"), std::string::npos);
+        EXPECT_NE(session.supports(spec).find("mpi, ucx and ccl"), std::string::npos);
         EXPECT_THROW(session.measure(spec), Unsupported);  // copy engines have none
         EXPECT_EQ(mpi.settled, "");
         spec.transport = "mpi";

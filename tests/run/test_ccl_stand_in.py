@@ -242,6 +242,24 @@ def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path) -> None:
     assert {f"export {name}={value}" for name, value in best["environment"].items()} <= set(exported)
 
 
+@thorough("a search of more than a minute; that settings share a launch has a test of its own")
+def test_settings_of_a_communicator_are_searched_in_one_launch_and_proved_by_exports(tmp_path: Path) -> None:
+    words = ("tune", "--devices", "cuda", "--transport", "ccl", "--pattern", "allreduce", "--size", "24KiB",
+             "--settings", "NCCL_CGA_CLUSTER_SIZE,NCCL_MIN_CTAS,NCCL_MAX_CTAS", "--guard", "allgather 24KiB",
+             "--allow", "50", "--threads", "--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s",
+             "--budget", "170s", "--out", "tuned", "--json")  # fmt: skip
+    done = linkgauge(*words, cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2", LINKGAUGE_STAND_IN_NCCL_CLUSTERS_US="3000")
+    assert done.returncode == 0, done.stderr
+    best = json.loads(done.stdout)["confirmed"][0]
+    assert best["proved"], best["problem"]
+    assert best["environment"]["NCCL_CGA_CLUSTER_SIZE"] == "0"
+    assert best["read"]["NCCL_CGA_CLUSTER_SIZE"] == "NCCL_CGA_CLUSTER_SIZE=0 (its log: set by environment)"
+    together = {row.launch: set() for row in load(tmp_path / "tuned").rows()}
+    for row in load(tmp_path / "tuned").rows():
+        together[row.launch].add(row.case.settings)
+    assert max(map(len, together.values())) > 5  # settings that had one launch
+
+
 SHARED = """
 [[case]]
 transport = ["kernel", "copy_engine"]

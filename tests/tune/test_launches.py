@@ -186,6 +186,19 @@ def test_settings_that_a_library_takes_while_it_runs_share_a_launch(wanted: Want
     assert again.measured_here == 1
 
 
+def test_of_what_was_no_launchs_environment_a_log_says_nothing_yet(wanted: Wanted, tmp_path: Path) -> None:
+    logged = dataclasses.replace(wanted, prepared=dataclasses.replace(wanted.prepared, variables_read=True))
+    bench = bench_in(tmp_path / "search", logged, in_launch=TAKEN)
+    bench.foresee([(), SEVERAL[0]])
+    assert bench.measure((), guards=False) is not None
+    assert bench.measure(SEVERAL[0], guards=False) is not None
+    assert bench.launches == 1
+    assert bench.unread(SEVERAL[0]) == frozenset()
+    bench.foresee(())
+    assert bench.measure(SEVERAL[0], guards=False) is not None  # a launch of its own, of whose log nothing came
+    assert bench.unread(SEVERAL[0]) == {"UCX_TEST_LINK"}
+
+
 def test_what_it_does_not_take_while_it_runs_has_a_launch_of_its_own(wanted: Wanted, tmp_path: Path) -> None:
     bench = bench_in(tmp_path / "search", wanted, in_launch=TAKEN)
     refused = (("UCX_TEST_LAUNCH", "1"),)

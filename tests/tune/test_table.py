@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from linkgauge.run.mpi_library import MpiInstallation, find_all, resolve
 from linkgauge.run.transports import absent_transports
 from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.known import (
+    Known,
     asked_as_displayed,
     asked_of_file,
     asked_of_itself,
@@ -264,3 +266,19 @@ def test_what_is_changed_in_a_launch_is_written_as_the_library_takes_it() -> Non
     assert len({spelled for _, spelled in once}) == 4
     assert all(spelled for _, spelled in once)
     assert told.each_once([""] * 20, 20) == [("", spelled) for _, spelled in told.each_once([""] * 7, 7)]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
+def test_what_a_communicator_of_nccl_has_of_its_own_needs_no_launch() -> None:
+    from linkgauge import _core
+    from linkgauge.tune.choice import _as_configured
+
+    fields = dict(_core.ccl_config_variables())
+    own = {one.name: Known(one, one.values, {}, {}) for one in library("nccl").settings}
+    assert {name for name, known in own.items() if not known.setting.relaunch} == fields.keys() & own.keys()
+    taken = {name: _as_configured(known, "2.26.5").taken for name, known in own.items()}
+    assert {name for name, values in taken.items() if values} == {
+        "NCCL_CGA_CLUSTER_SIZE", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"
+    }  # fmt: skip
+    assert _as_configured(own["NCCL_CTA_POLICY"], "2.27.3").taken == {"1": "1", "2": "2"}
+    assert not _as_configured(own["NCCL_MIN_CTAS"], "an unknown version").taken

@@ -128,6 +128,8 @@ def _search(
     except InterruptedSearchError:
         reporter.note(f"ended; the same command with --out {bench.path} goes on")
         return Exit.INTERRUPTED
+    for one in found.confirmed:
+        bench.unread(one.config)  # their own launches tell of what the search had as settings of cases alone
     choice = choice.with_read(bench.read_in_launches)
     found = with_proof(found, choice)
     best = found.best

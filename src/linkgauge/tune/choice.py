@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from linkgauge.apps import catalogue
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.case import Case
+from linkgauge.model.quantity import is_older
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.mpi_library import MpiInstallation
@@ -25,6 +26,9 @@ from linkgauge.tune.known import (
 from linkgauge.tune.record import Config
 from linkgauge.tune.search import Factor
 from linkgauge.tune.table import OF_MPI, SEEN, Library, Setting, libraries, library
+
+_UNSET = "default"
+"""As a case's settings say that a field of NCCL's configuration is left to the library."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,15 +116,25 @@ def choose(words: Sequence[str], cases: Sequence[Case], settings: LaunchSettings
 
 
 def _as_changed(found: Known, transports: set[str]) -> Known:
-    """With what a case's settings are to be: MPI_T's values of mpi, UCX's words of ucx, else none.
+    """With what a case's settings are to be: MPI_T's values of mpi, UCX's words of ucx, NCCL's of ccl, else none.
 
     UCX beneath an MPI library, and a library that tells nothing, take them in a launch's environment alone.
     """
     seen = library(found.setting.library).seen
-    if transports == {"mpi"} and seen == "mpi_t":
+    if (transports, seen) in (({"mpi"}, "mpi_t"), ({"ccl"}, "nccl_log")):
         return found
     words = {value: value for value in found.values} if transports == {"ucx"} and seen == "ucx" else {}
     return dataclasses.replace(found, taken=words)
+
+
+def _as_configured(found: Known, version: str) -> Known:
+    """With the values that a communicator of a case's own takes, in NCCL of that version: its fields (ncclConfig_t)."""
+    from linkgauge import _core
+
+    since = dict(_core.ccl_config_variables()).get(found.setting.name)
+    if since is None or not any(letter.isdigit() for letter in version) or is_older(version, since):
+        return found
+    return dataclasses.replace(found, usual=_UNSET, taken={value: value for value in found.values})
 
 
 def _of_cases(
@@ -163,7 +177,8 @@ def _asked(table: Library, settings: Sequence[Setting], mpi: MpiInstallation | N
         found = ccl_version(table.vendors[0])
         if found.reason:
             raise EnvironmentLackingError(f"{table.title}: {found.reason}")
-        return asked_of_file(settings, f"{table.title} {found.version}".strip(), found.file)
+        told = asked_of_file(settings, f"{table.title} {found.version}".strip(), found.file)
+        return [_as_configured(one, found.version) for one in told] if table.name == "nccl" else told
     if table.seen == "hsa" and (file := hsa_file()):
         return asked_of_file(settings, table.title, file)
     return [Known(one, one.values, {}, {}) for one in settings]

@@ -1,7 +1,8 @@
 """Settings that are changed while a launch goes on, so that hundreds are measured in one: as a dimension of its cases.
 
 MPI_T's control variables are written before a case and its communicator, UCX gets them with the context that is made
-for a case. What is recommended is measured on launches of its own, by its exports, all the same (tune/confirm.py).
+for a case, NCCL with a communicator of the case's own. What is recommended is measured on launches of its own, by its
+exports, all the same (tune/confirm.py).
 """
 
 from __future__ import annotations

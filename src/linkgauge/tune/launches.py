@@ -251,8 +251,13 @@ class FolderBench:
         return max(0.0, 1 - self._spent_s() / self._budget_s)
 
     def unread(self, config: Config) -> frozenset[str]:
-        """Those that NCCL's log does not name; other libraries were asked before the search."""
-        if not self._wanted.prepared.variables_read:
+        """Those that NCCL's log does not name; other libraries were asked before the search.
+
+        Of what was measured as settings of cases alone the log tells nothing yet: its own launches will.
+        """
+        env = tuple(sorted(self._environment(config).items()))
+        alone = any(self._of.get((env, guards, "")) for guards in (False, True))
+        if not self._wanted.prepared.variables_read or not alone:
             return frozenset()
         self.read_in_launches |= self._read_in(config)
         return frozenset(name for name, value in config if (name, value) not in self.read_in_launches)

@@ -231,6 +231,52 @@ TEST_F(Ccl, KeepsACommunicatorForEachSetOfRanks) {
   EXPECT_EQ(nccl_.calls("ncclCommDestroy"), 4 + 3);
 }
 
+TEST_F(Ccl, ACaseWithSettingsHasACommunicatorOfItsOwn) {
+  CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+  expect_verified(spec);
+  spec.settings = "NCCL_CGA_CLUSTER_SIZE=0 minCTAs=8 NCCL_NET=Socket";
+  expect_verified(spec);
+  // A least number alone would be refused: the most is the library's own.
+  EXPECT_EQ(nccl_.text("stand_in_configuration"), "cluster 0 blocks 8..64 net Socket version 22800");
+  spec.settings = "NCCL_MAX_CTAS=4 NCCL_CGA_CLUSTER_SIZE=default";
+  expect_verified(spec);
+  EXPECT_EQ(nccl_.text("stand_in_configuration"), "cluster -1 blocks -2147483648..4 net none version 22800");
+  EXPECT_EQ(nccl_.calls("ncclCommInitRankConfig"), 4);
+  EXPECT_EQ(nccl_.count("stand_in_communicators"), 2);  // those that are kept, of the first case
+  spec.settings.clear();
+  expect_verified(spec);
+  EXPECT_EQ(nccl_.calls("ncclGetUniqueId"), 3);
+}
+
+TEST_F(Ccl, ASettingThatNoCommunicatorHasIsAReason) {
+  const auto reason = [&](const std::string& settings, const std::string& library = kNccl) {
+    CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+    spec.settings = settings;
+    return message_of<Unsupported>(spec, library);
+  };
+  EXPECT_NE(reason("NCCL_ALGO=Ring").find("NCCL_ALGO is no setting of a communicator"), std::string::npos);
+  EXPECT_NE(reason("NCCL_MIN_CTAS=few").find("NCCL_MIN_CTAS=few: expected a whole number"), std::string::npos);
+  EXPECT_NE(reason("NCCL_CTA_POLICY=1", kOlderNccl).find("NCCL 2.27.0 or newer is needed"), std::string::npos);
+  EXPECT_NE(reason("NCCL_MIN_CTAS=8 NCCL_MAX_CTAS=4").find("refuses a communicator of"), std::string::npos);
+  setenv("NCCL_MAX_CTAS", "2", 1);
+  EXPECT_NE(reason("maxCTAs=4").find("the environment's NCCL_MAX_CTAS wins"), std::string::npos);
+  unsetenv("NCCL_MAX_CTAS");
+  EXPECT_EQ(nccl_.count("stand_in_communicators"), 0);
+}
+
+TEST_F(Ccl, AFailureUnderSettingsLeavesTheKeptCommunicator) {
+  CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+  expect_verified(spec);
+  spec.settings = "maxCTAs=4";
+  nccl_.configure("fail=ncclAllReduce:2:3");
+  (void)message_of<Error>(spec);
+  EXPECT_EQ(nccl_.count("stand_in_communicators"), 2);
+  nccl_.configure("");
+  spec.settings.clear();
+  expect_verified(spec);
+  EXPECT_EQ(nccl_.calls("ncclGetUniqueId"), 0);
+}
+
 TEST_F(Ccl, RegistersBuffersAndGivesThemBack) {
   for (bool in_place : {false, true}) {
     nccl_.configure("");

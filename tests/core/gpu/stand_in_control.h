@@ -34,6 +34,7 @@ class StandInControl {
     return reinterpret_cast<int (*)(const char*)>(dlsym(handle_, "stand_in_calls"))(call);
   }
   int count(const char* what) const { return reinterpret_cast<int (*)()>(dlsym(handle_, what))(); }
+  std::string text(const char* what) const { return reinterpret_cast<const char* (*)()>(dlsym(handle_, what))(); }
   int live() const { return reinterpret_cast<int (*)()>(dlsym(handle_, "stand_in_live"))(); }
 
  private:

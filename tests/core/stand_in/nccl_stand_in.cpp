@@ -4,8 +4,10 @@
 // against the vendor's nccl.h (LINKGAUGE_VENDOR_HEADERS), where any difference of a signature is an error.
 //
 // Settings as machine.h says ("fail=ncclAllReduce:2:3"), and LINKGAUGE_STAND_IN_NCCL_VERSION: one version code, or
-// several, of which a rank of a launch of processes takes its own. LINKGAUGE_STAND_IN_NCCL_AGE at build: 0 as 2.28;
-// 1 without what came after 2.18; 2 without send and receive, as before 2.7.
+// several, of which a rank of a launch of processes takes its own. LINKGAUGE_STAND_IN_NCCL_CLUSTERS_US: so much longer
+// a collective takes unless NCCL_CGA_CLUSTER_SIZE or the communicator's own configuration says 0.
+// LINKGAUGE_STAND_IN_NCCL_AGE at build: 0 as 2.28; 1 without what came after 2.18; 2 without send and receive, as
+// before 2.7.
 #ifdef LINKGAUGE_VENDOR_HEADERS
 #include <nccl.h>
 #else
@@ -19,7 +21,9 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -122,6 +126,7 @@ struct ncclComm {
   std::map<void*, std::unique_ptr<char>> windows;
   std::map<void*, std::unique_ptr<char>> registered;  // by handle, which is no more than an address of its own
   std::string last;
+  int cluster = -1;  // of its configuration; -1: it says nothing
 };
 
 namespace {
@@ -130,6 +135,7 @@ ncclResult_t code(int value) { return static_cast<ncclResult_t>(value); }
 
 std::mutex rendezvous_mutex;
 std::map<std::string, std::shared_ptr<Shared>> rendezvous;
+std::string last_configuration;
 std::atomic<int> identifiers{0};
 std::atomic<int> communicators{0};
 std::atomic<int> allocations{0};
@@ -413,7 +419,8 @@ void tell(const std::string& subsystem, const std::string& words) {
 
 // The variables that this library reads, and NCCL_NTHREADS, of which it has the name alone.
 void tell_variables() {
-  for (const char* name : {"NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS"}) {
+  for (const char* name :
+       {"NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_CGA_CLUSTER_SIZE", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}) {
     const char* value = std::getenv(name);
     if (value != nullptr && std::string(name) != "NCCL_NTHREADS") {
       tell("ENV", std::string(name) + " set by environment to " + value);
@@ -430,6 +437,14 @@ bool asked_for_tree() {
 void wait_unless_tree() {
   const char* late = std::getenv("LINKGAUGE_STAND_IN_NCCL_NO_TREE_US");
   if (late == nullptr || asked_for_tree()) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(std::atoi(late)));
+}
+
+// Planted: so many us that a collective takes longer where its kernel has clusters. The environment wins, as in NCCL.
+void wait_unless_without_clusters(int configured) {
+  const char* late = std::getenv("LINKGAUGE_STAND_IN_NCCL_CLUSTERS_US");
+  const char* asked = std::getenv("NCCL_CGA_CLUSTER_SIZE");
+  if (late == nullptr || (asked != nullptr ? std::atoi(asked) : configured) == 0) return;
   std::this_thread::sleep_for(std::chrono::microseconds(std::atoi(late)));
 }
 
@@ -453,8 +468,10 @@ ncclResult_t queue_collective(const Call& call, ncclComm_t communicator, cudaStr
   }
   tell_choice(call, communicator->rank);
   stream_of(stream)->push(
-      [shared = communicator->shared, between = communicator->between, rank = communicator->rank, ranks, call] {
+      [shared = communicator->shared, between = communicator->between, rank = communicator->rank, ranks, call,
+       own = communicator->cluster] {
         wait_unless_tree();
+        wait_unless_without_clusters(own);
         if (between != nullptr) {
           run_between(between, rank, ranks, call);
         } else {
@@ -592,11 +609,31 @@ STAND_IN(ncclCommInitRank)(ncclComm_t* communicator, int ranks, ncclUniqueId id,
   shared->changed.notify_all();
   if (planted != 0) return code(planted);
   if (!await(*shared, lock, [&] { return shared->joined == ranks; })) return code(shared->wrong);
-  *communicator = new ncclComm{shared, nullptr, rank, 0, {}, {}, {}};
+  *communicator = new ncclComm{shared, nullptr, rank, 0, {}, {}, {}, -1};
   ++communicators;
   tell_variables();
   return code(0);
 }
+#if LINKGAUGE_STAND_IN_NCCL_AGE < 2
+// As parseCommConfig of NCCL: the size and the version say what is there, and a least number above the most is refused.
+STAND_IN(ncclCommInitRankConfig)(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  (void)Machine::instance().fault("ncclCommInitRankConfig");  // counted; one that fails is ncclCommInitRank
+  constexpr int kUndefined = INT_MIN;
+  if (config->magic != 0xcafebeef || config->size < offsetof(ncclConfig_t, splitShare) || config->version < 21700)
+    return ncclInvalidArgument;
+  if (config->minCTAs > config->maxCTAs || (config->minCTAs != kUndefined && config->minCTAs <= 0))
+    return ncclInvalidArgument;
+  const ncclResult_t result = ncclCommInitRank(communicator, ranks, id, rank);
+  if (result != 0) return result;
+  (*communicator)->cluster = config->cgaClusterSize == kUndefined ? -1 : config->cgaClusterSize;
+  const std::lock_guard lock(rendezvous_mutex);
+  last_configuration = "cluster " + std::to_string((*communicator)->cluster) + " blocks " +
+                       std::to_string(config->minCTAs) + ".." + std::to_string(config->maxCTAs) + " net " +
+                       (config->netName == nullptr ? "none" : config->netName) + " version " +
+                       std::to_string(config->version);
+  return code(0);
+}
+#endif
 STAND_IN(ncclCommDestroy)(ncclComm_t communicator) {
   FAULT(ncclCommDestroy);
   const bool leaks = !communicator->registered.empty() || !communicator->windows.empty();
@@ -772,5 +809,7 @@ STAND_IN(ncclCommWindowDeregister)(ncclComm_t communicator, ncclWindow_t window)
 
 // How many communicators were not given back.
 LINKGAUGE_STAND_IN_EXPORT int stand_in_communicators() { return communicators; }
+// What the last communicator of its own configuration was told.
+LINKGAUGE_STAND_IN_EXPORT const char* stand_in_configuration() { return last_configuration.c_str(); }
 // How much memory was not.
 LINKGAUGE_STAND_IN_EXPORT int stand_in_allocations() { return allocations; }

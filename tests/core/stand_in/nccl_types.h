@@ -9,6 +9,26 @@ using ncclWindow_t = struct ncclWindow_vidmem*;
 struct ncclUniqueId {
   char internal[128];
 };
+// Of 2.28.
+struct ncclConfig_t {
+  std::size_t size;
+  unsigned magic;
+  unsigned version;
+  int blocking;
+  int cgaClusterSize;
+  int minCTAs;
+  int maxCTAs;
+  const char* netName;
+  int splitShare;
+  int trafficClass;
+  const char* commName;
+  int collnetEnable;
+  int CTAPolicy;
+  int shrinkShare;
+  int nvlsCTAs;
+  int nChannelsPerNetPeer;
+  int nvlinkCentricSched;
+};
 enum ncclResult_t : unsigned {
   ncclSuccess = 0,
   ncclSystemError = 2,

@@ -1,7 +1,10 @@
 // The table for NCCL against the vendor's own header. Nothing runs: a difference does not compile.
 #include "transport/ccl_api.h"
+#include "transport/ccl_config.h"
 //
 #include <nccl.h>
+
+#include <cstddef>
 
 #include "same_abi.h"
 
@@ -19,6 +22,31 @@ static_assert(kSuccess == ncclSuccess);
 static_assert(kInProgress == ncclInProgress);
 static_assert(kWindowSymmetric == NCCL_WIN_COLL_SYMMETRIC);
 static_assert(kWindowAlignment == NCCL_WIN_REQUIRED_ALIGNMENT);
+
+// A newer header has further fields behind these.
+#define LINKGAUGE_SAME_MEMBER(name)                                                                                 \
+  static_assert(                                                                                                    \
+      offsetof(Config, name) == offsetof(ncclConfig_t, name) && sizeof(Config::name) == sizeof(ncclConfig_t::name), \
+      "ncclConfig_t::" #name " lies elsewhere")
+LINKGAUGE_SAME_MEMBER(size);
+LINKGAUGE_SAME_MEMBER(magic);
+LINKGAUGE_SAME_MEMBER(version);
+LINKGAUGE_SAME_MEMBER(blocking);
+LINKGAUGE_SAME_MEMBER(cgaClusterSize);
+LINKGAUGE_SAME_MEMBER(minCTAs);
+LINKGAUGE_SAME_MEMBER(maxCTAs);
+LINKGAUGE_SAME_MEMBER(netName);
+LINKGAUGE_SAME_MEMBER(splitShare);
+LINKGAUGE_SAME_MEMBER(trafficClass);
+LINKGAUGE_SAME_MEMBER(commName);
+LINKGAUGE_SAME_MEMBER(collnetEnable);
+LINKGAUGE_SAME_MEMBER(CTAPolicy);
+LINKGAUGE_SAME_MEMBER(shrinkShare);
+LINKGAUGE_SAME_MEMBER(nvlsCTAs);
+LINKGAUGE_SAME_MEMBER(nChannelsPerNetPeer);
+LINKGAUGE_SAME_MEMBER(nvlinkCentricSched);
+static_assert(kUnset == NCCL_CONFIG_UNDEF_INT);
+static_assert(kInvalidArgument == ncclInvalidArgument);
 
 static_assert(kDatatypes[static_cast<std::size_t>(Datatype::kInt8)] == ncclInt8);
 static_assert(kDatatypes[static_cast<std::size_t>(Datatype::kUint8)] == ncclUint8);

@@ -10,11 +10,11 @@ from linkgauge.findings.facts import Facts, Measure
 from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.shape import json_object
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.environment import is_secret
 from linkgauge.plan.library_settings import dialect, library_settings, runtime_settings
 from linkgauge.stats.alike import class_rows, members_text, scope_of_case
-from linkgauge.stats.launches import json_object
 
 MATTERS = 0.05
 """Below this margin at the near ends of both intervals it does not matter which of two is taken."""

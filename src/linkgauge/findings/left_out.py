@@ -13,7 +13,7 @@ from typing import Any
 
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, restated_size
-from linkgauge.stats.launches import json_object
+from linkgauge.model.shape import json_object
 
 
 def left_out_keys(records: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -10,8 +10,8 @@ from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Way
 from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.shape import json_object
 from linkgauge.model.transports import over_host
-from linkgauge.stats.launches import json_object
 from linkgauge.system.remembered import remembered
 
 Pair = tuple[int, int]

@@ -288,6 +288,12 @@ def parsed(content: str | bytes, shape: Shape, where: str, error: type[UsageErro
     return checked(value, shape, where, error)
 
 
+def json_object(text: str | None) -> dict[str, Any]:
+    """What a column of JSON texts holds behind the door; an empty object for null."""
+    found: dict[str, Any] = json.loads(text or "{}")
+    return found
+
+
 def last_line(said: str, shape: Shape, where: str) -> Any:
     """What the last line that a program printed holds, before which libraries may print; refuses as `parsed` does."""
     return parsed((said.strip().splitlines() or [""])[-1], shape, where)

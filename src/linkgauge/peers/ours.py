@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import json_object
 from linkgauge.peers import nvbandwidth
 from linkgauge.peers.catalogue import TWO_ENDED, Counts
 from linkgauge.peers.estimators import ESTIMATORS
@@ -18,7 +19,6 @@ from linkgauge.peers.launch import run_logged
 from linkgauge.peers.libraries import our_nic, why_other_nic
 from linkgauge.peers.request import Request, Row
 from linkgauge.peers.theirs import Figures, Reasons
-from linkgauge.stats.launches import json_object
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Row as StoredRow

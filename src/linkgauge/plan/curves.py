@@ -15,6 +15,7 @@ from typing import Any
 
 from linkgauge.model.case import LATER_DIMENSIONS, Case, held_apart
 from linkgauge.model.quantity import format_duration, format_size
+from linkgauge.model.shape import json_object
 
 FULL = -1
 """In place of a table's size: the one at which the curve of the same pattern, mechanism and settings is full."""
@@ -82,8 +83,7 @@ class LeftOut:
 
 def left_out_of(evidence: str | None) -> str:
     """Why a stored row was left out: full, time or memory; empty where it was not. `evidence` is the column's text."""
-    found = json.loads(evidence or "{}")
-    why: str = found.get("left_out", {}).get("why", "")
+    why: str = json_object(evidence).get("left_out", {}).get("why", "")
     return why
 
 

@@ -7,10 +7,10 @@ cannot start has another cause, and its cases fail. Nor is one that was asked fo
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from linkgauge.model.shape import json_object
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.info import mpi_info, now, versions
 from linkgauge.run.mpi_library import MpiInstallation, find_all
@@ -87,7 +87,7 @@ def library_of(info: Mapping[str, Any], name: str) -> str:
 
 def started_in(run: Run) -> set[str]:
     """The names of the libraries that launches of a run met under."""
-    return {json.loads(text).get("name") or "" for text in run.launches["mpi"].to_pylist() if text} - {""}
+    return {json_object(text).get("name") or "" for text in run.launches["mpi"].to_pylist()} - {""}
 
 
 class Fallback:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.beside import MPI_SAME, own_launches, with_libraries
 from linkgauge.model.case import Case
 from linkgauge.model.dimension import Value
+from linkgauge.model.shape import json_object
 from linkgauge.plan.curves import FULL, Curves, curve_id
 from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, plan_run
@@ -271,7 +271,7 @@ def resumed_pending(
 
 def _planned_key(case: Case, case_key: str, record: Mapping[str, Any]) -> str:
     """What a row's case is known by in the plan: where it was measured at a full curve, all but its size."""
-    at_full = case.size_asked == FULL or "at_full" in _evidence(record)
+    at_full = case.size_asked == FULL or "at_full" in json_object(record["evidence"])
     return curve_id(case) if at_full else case_key
 
 
@@ -283,20 +283,16 @@ def known_curves(
     curves: dict[LaunchSettings, Curves] = {}
     for row in sorted(run.rows(), key=lambda row: (row.repeat, row.launch)):
         number = origin.get(row.launch, row.launch)
-        evidence = _evidence(row.record)
+        evidence = json_object(row.record["evidence"])
         if number < len(launches) and ("curve" in evidence or "at_full" in evidence):
             known = curves.setdefault(launches[number].settings, Curves())
             known.learn(row.case.size_asked, evidence)
     return curves
 
 
-def _evidence(record: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(record["evidence"] or "{}")
-    return found
-
-
 def _to_be_had(record: Mapping[str, Any]) -> bool:
-    return record.get("status") == "skipped" and not {AFTER_FAILURES, NODE_LEFT_OUT}.isdisjoint(_evidence(record))
+    words = {AFTER_FAILURES, NODE_LEFT_OUT}
+    return record.get("status") == "skipped" and not words.isdisjoint(json_object(record["evidence"]))
 
 
 def resumed_mpis(

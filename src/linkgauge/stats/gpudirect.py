@@ -6,11 +6,11 @@ is asked (`library_choices`). Other libraries tell nobody which way they took.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.model.case import Case
+from linkgauge.model.shape import json_object
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.run.nccl_log import DIRECT_CHANNELS, NETWORK_CHANNELS
 from linkgauge.stats.service_class import Effect
@@ -46,7 +46,7 @@ def effects(run: Run) -> Iterator[tuple[str, Effect]]:
     cards = any((node.get("network") or {}).get("rdma") for node in run.info.get("nodes") or ())
     for row in run.rows():
         if row.status == "ok" and row.case.gpudirect:
-            chosen = json.loads(row.record["evidence"] or "{}").get("chosen") or {}
+            chosen = json_object(row.record["evidence"]).get("chosen") or {}
             effect = effect_of(row.case, chosen, cards)
             if effect is not None:
                 yield row.case.gpudirect, effect

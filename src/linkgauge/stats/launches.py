@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.model.place import Place as Place  # what is found here are these
+from linkgauge.model.shape import json_object
 
 
 def launch_names(launches: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> dict[str, str]:
@@ -129,9 +129,3 @@ def settings_apart(environments: Mapping[str, Mapping[str, str]]) -> dict[str, s
         key: " ".join(f"{name}={one[name]}" for name in varying if name in one) or "default settings"
         for key, one in environments.items()
     }
-
-
-def json_object(text: str | None) -> dict[str, Any]:
-    """Return the object that a column of JSON texts holds; an empty one for null."""
-    found: dict[str, Any] = json.loads(text or "{}")
-    return found

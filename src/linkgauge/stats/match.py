@@ -12,8 +12,8 @@ from typing import Any
 
 from linkgauge.model.beside import on_devices
 from linkgauge.model.case import Case
+from linkgauge.model.shape import json_object
 from linkgauge.stats.attempts import Counted
-from linkgauge.stats.launches import json_object
 
 Key = tuple[str, str]
 Record = Mapping[str, Any]

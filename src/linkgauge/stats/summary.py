@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from linkgauge.model.patterns import PATTERNS, PatternTraits
+from linkgauge.model.shape import json_object
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.stats import series
 from linkgauge.stats.basics import median
 from linkgauge.stats.distance import Distances
-from linkgauge.stats.launches import json_object
 from linkgauge.store import schema
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
 from linkgauge.model.case import Case
-from linkgauge.model.shape import each, maybe, number, table, text, whole
+from linkgauge.model.shape import each, json_object, maybe, number, table, text, whole
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.plan.order import shuffled
 from linkgauge.run.measure import measure
@@ -29,7 +29,6 @@ from linkgauge.run.spec import CaseEntry
 from linkgauge.run.stored_plan import read_launches, write_launches
 from linkgauge.run.time_limit import TimeLimit
 from linkgauge.stats.chosen import chosen_words
-from linkgauge.stats.launches import json_object
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.tune.in_launch import InLaunch

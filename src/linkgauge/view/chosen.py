@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from linkgauge.model.shape import json_object
 from linkgauge.stats.chosen import chosen_words
-from linkgauge.stats.launches import json_object
 from linkgauge.view.results import Results
 from linkgauge.view.row import Row
 from linkgauge.view.units import size_text

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linkgauge.findings.compare_runs import words_of
+from linkgauge.model.shape import json_object
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.compare import LEAST_REPEATS, Shift
-from linkgauge.stats.launches import json_object
 from linkgauge.stats.paired import paired_shift
 from linkgauge.tune.table import libraries
 

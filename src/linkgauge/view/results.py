@@ -17,11 +17,12 @@ from linkgauge.apps.catalogue import label
 from linkgauge.errors import UsageError
 from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import json_object
 from linkgauge.model.transports import order_of
 from linkgauge.stats.attempts import Counted
 from linkgauge.stats.crossing import NETWORK, PARTLY, SHARED_MEMORY, crossings
 from linkgauge.stats.distance import Distances
-from linkgauge.stats.launches import json_object, settings_apart
+from linkgauge.stats.launches import settings_apart
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
 from linkgauge.system.switches import Switches
 from linkgauge.view.alike import Kinds

@@ -105,6 +105,7 @@ class LoadRunner {
   }
 
   void tell() {
+    settings_.heartbeat.enter(Moment::kOthers);
     const bool first = group_.rank() == 0;
     const auto told = group_.exchange(first ? to_bytes(&order_, 1) : std::vector<std::byte>{}, progress_);
     order_ = from_bytes<Order>(told.front()).front();
@@ -157,6 +158,7 @@ class LoadRunner {
       said_ = order_.wanted;
       line_->say(said_);
     }
+    settings_.heartbeat.enter(Moment::kOthers);
     do {
       order_.wanted = std::max(order_.wanted, line_->heard());
       order_.aborted = everyone_.aborted();

@@ -1,11 +1,14 @@
 // Long: the phases of a measurement are one class, since each decides by what the others found.
 #include "measure/sampler.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <exception>
 #include <memory>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -175,6 +178,7 @@ class Sampler {
       const std::int64_t samples = std::min(round, look_at - taken_);
       settings_.heartbeat.enter(Moment::kTime);
       if (settings_.let_loads ? !run_by_turns(samples, turn++) : !run_round(Phase::kSample, samples)) return false;
+      keep();
       const std::vector<RoundReport> reports = exchange_reports();
       plan_lead(reports, samples);
       const std::int64_t elapsed_ns = reports.front().elapsed_ns;
@@ -305,6 +309,15 @@ class Sampler {
     measurement_.samples.push_back(sample);
   }
 
+  // The samples since the last call, where a load's end may take this process along: some microseconds, between rounds.
+  void keep() {
+    if (spec_.kept < 0) return;
+    const auto bytes = std::as_bytes(std::span(measurement_.samples).subspan(kept_));
+    // A full disk costs what only a failure would need.
+    if (::write(spec_.kept, bytes.data(), bytes.size()) < 0) return;
+    kept_ = measurement_.samples.size();
+  }
+
   std::vector<RoundReport> exchange_reports() {
     const RoundReport mine{now_ns() - begin_ns_, round_ns_,
                            shortest_ns_ == INT64_MAX ? 0 : std::max<std::int64_t>(shortest_ns_, 1), context_.late};
@@ -406,6 +419,7 @@ class Sampler {
   Measurement measurement_;
   std::vector<double> series_;
   std::size_t gathered_ = 0;
+  std::size_t kept_ = 0;
   std::int64_t taken_ = 0;
   std::int64_t warmups_ = 0;
   std::int64_t alone_ = 0;

@@ -20,8 +20,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
+import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -60,7 +62,7 @@ def run(cluster: Cluster, out: Path, hosts: str, words: list[str], algorithm: tu
                *words, *(word for pair in asked.items() for word in ("--env", "=".join(pair)))]  # fmt: skip
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     done: subprocess.CompletedProcess[str] = cluster.run(
-        "login", command, cwd=Path.cwd(), env=environment, timeout_s=500
+        "login", command, cwd=Path.cwd(), env=environment, timeout_s=1800
     )
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
@@ -255,12 +257,14 @@ stop_samples = 5
 """
 
 
-def classes(out: Path, rate: float, seeds: range) -> None:
-    """Print a line a drawn order of the nodes: of how many pairs the class was inferred right, by rate and latency."""
-    from linkgauge.stats.distance import from_rows
-    from linkgauge.stats.launches import Places
-    from linkgauge.stats.summary import summarise
+PAIRS_BY = {"unidirectional": "median_ns", "pingpong": "min_ns"}  # of PAIRS
 
+
+def classes(out: Path, rate: float, seeds: range) -> None:
+    """Print a line a drawn order of the nodes: of how many pairs the class was inferred right, by rate and latency.
+
+    What the pairs took goes to classes.jsonl, a line an order.
+    """
     layout = Layout(((2, 2), (2, 2)), rate=rate * MBIT, switch_rate=rate * MBIT / 2, group_rate=rate * MBIT / 4,
                     switch_delay=0.002, group_delay=0.003, lossless=True)  # fmt: skip
     plan = out / "pairs.toml"
@@ -272,14 +276,35 @@ def classes(out: Path, rate: float, seeds: range) -> None:
         random.Random(seed).shuffle(hosts)
         with Cluster(layout) as cluster:
             measured = run(cluster, out / f"classes-{seed}", ",".join(hosts), ["--plan", str(plan)])
-        places, right = Places(measured.launches.to_pylist()), []
-        for pattern in ("unidirectional", "pingpong"):
-            rows = [row for row in summarise(measured).to_pylist() if (row["lane"], row["pattern"]) == (-1, pattern)]
-            found = from_rows(rows, places)
-            pairs = list(itertools.combinations(hosts, 2))
-            classed = sum(found is not None and found.distance(*pair) == layout.distance(*pair) for pair in pairs)
-            right.append(f"{classed} of {len(pairs)}")
-        print(f"| {' '.join(hosts)} | {' | '.join(right)} |", flush=True)
+        told = inferred_classes(measured, layout)
+        by_size = " | ".join(f"{told[pattern]['right']} of {len(told[pattern]['ms'])}" for pattern in PAIRS_BY)
+        print(f"| {' '.join(hosts)} | {by_size} |", flush=True)
+        with (out / "classes.jsonl").open("a") as file:
+            file.write(json.dumps({"seed": seed, "order": hosts, "load": os.getloadavg()[0], **told}) + "\n")
+
+
+def inferred_classes(measured: Any, layout: Layout) -> dict[str, dict[str, Any]]:
+    """By each pattern: of how many pairs of nodes the class is inferred right, and what the pairs took, in ms.
+
+    Of large messages the medians' mean of both ways, of small ones the least.
+    """
+    from linkgauge.stats.distance import from_rows
+    from linkgauge.stats.launches import Places
+    from linkgauge.stats.summary import summarise
+
+    places, told = Places(measured.launches.to_pylist()), {}
+    for pattern, figure in PAIRS_BY.items():
+        rows = [row for row in summarise(measured).to_pylist() if (row["lane"], row["pattern"]) == (-1, pattern)]
+        found = from_rows(rows, places)
+        took: dict[str, list[float]] = {}
+        for row in rows:
+            pair = "-".join(sorted(place.node for place in places.of_row(row)))
+            took.setdefault(pair, []).append(row[figure] / 1e6)
+        right = sum(found is not None and found.distance(*pair) == layout.distance(*pair)
+                    for pair in itertools.combinations(layout.nodes, 2))  # fmt: skip
+        average = min if figure == "min_ns" else statistics.fmean
+        told[pattern] = {"right": right, "ms": {pair: round(average(times), 3) for pair, times in sorted(took.items())}}
+    return told
 
 
 def main() -> None:

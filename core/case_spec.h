@@ -120,6 +120,7 @@ struct CaseSpec {
   std::shared_ptr<const Program> program;  // of an application: this rank's part (traffic/program.h)
   std::vector<Load> loads;                 // jobs that go on beside this one, each on ranks of its own
   std::vector<int> lines;    // sockets to loads that are launches of their own, on the case's first rank; -1 elsewhere
+  int kept = -1;             // a file to which this rank adds its samples, of a case with loads; -1: none
   std::optional<Pace> pace;  // this is such a load, beside another launch's case; the first of `lines` leads there
 };
 
@@ -178,6 +179,7 @@ constexpr auto case_fields(const Make& make) {
       make.template operator()<&CaseSpec::program>("program"),
       make.template operator()<&CaseSpec::loads>("loads"),
       make.template operator()<&CaseSpec::lines>("lines"),
+      make.template operator()<&CaseSpec::kept>("kept"),
       make.template operator()<&CaseSpec::pace>("pace"),
   };
 }

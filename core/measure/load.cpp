@@ -105,6 +105,7 @@ class LoadRunner {
   }
 
   void tell() {
+    settings_.heartbeat.enter(Moment::kOthers);
     std::array<std::int64_t, 4> told = {order_.operations, order_.wanted, order_.at_rate ? 1 : 0,
                                         order_.aborted ? 1 : 0};
     if (group_.rank() != 0) told.fill(INT64_MIN);  // the first rank's are the largest
@@ -159,6 +160,7 @@ class LoadRunner {
       said_ = order_.wanted;
       line_->say(said_);
     }
+    settings_.heartbeat.enter(Moment::kOthers);
     do {
       order_.wanted = std::max(order_.wanted, line_->heard());
       order_.aborted = everyone_.aborted();

@@ -1,12 +1,15 @@
 // Long: the phases of a measurement are one class, since each decides by what the others found.
 #include "measure/sampler.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <exception>
 #include <memory>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -175,6 +178,7 @@ class Sampler {
       const std::int64_t samples = std::min(round, look_at - taken_);
       settings_.heartbeat.enter(Moment::kTime);
       if (settings_.let_loads ? !run_by_turns(samples, turn++) : !run_round(Phase::kSample, samples)) return false;
+      keep();
       const RoundReport report = agreed_report();
       plan_lead(report, samples);
       const std::int64_t elapsed_ns = report.elapsed_ns;
@@ -305,6 +309,15 @@ class Sampler {
     measurement_.samples.push_back(sample);
   }
 
+  // The samples since the last call, where a load's end may take this process along: some microseconds, between rounds.
+  void keep() {
+    if (spec_.kept < 0) return;
+    const auto bytes = std::as_bytes(std::span(measurement_.samples).subspan(kept_));
+    // A full disk costs what only a failure would need.
+    if (::write(spec_.kept, bytes.data(), bytes.size()) < 0) return;
+    kept_ = measurement_.samples.size();
+  }
+
   RoundReport agreed_report() {
     const std::int64_t shortest_ns = std::max<std::int64_t>(shortest_ns_, 1);
     std::array<std::int64_t, 4> told = {now_ns() - begin_ns_, round_ns_, -shortest_ns, context_.late};
@@ -393,6 +406,7 @@ class Sampler {
   Measurement measurement_;
   std::vector<double> series_;
   std::size_t gathered_ = 0;
+  std::size_t kept_ = 0;
   std::int64_t taken_ = 0;
   std::int64_t warmups_ = 0;
   std::int64_t alone_ = 0;

@@ -18,7 +18,8 @@ namespace linkgauge {
 
 enum class Phase : std::uint8_t { kWarmup, kSample, kAlone };  // alone: while the loads beside it rest
 
-// One clock interval on this rank, stored whole (docs/definitions.md, Sample).
+// One clock interval on this rank, stored whole (docs/definitions.md, Sample). So it lies in the file of
+// CaseSpec::kept, which run/kept_samples.py reads.
 struct Sample {
   std::int64_t scheduled_ns;  // 0 where nothing was scheduled
   std::int64_t start_ns;
@@ -29,6 +30,7 @@ struct Sample {
   Phase phase;
   ClockKind clock;
 };
+static_assert(sizeof(Sample) == 40);
 
 struct Measurement {
   std::vector<Sample> samples;  // of this rank
@@ -56,6 +58,7 @@ enum class Moment : std::uint8_t {
   kFinalCheck = 8,
   kRelease = 9,
   kCompile = 10,  // within kPrepare: kernels that may take tens of seconds
+  kOthers = 11,   // waiting for what another job of the case does
 };
 
 // Raised in shared memory once per completed sample and phase; the parent process reads it.

@@ -414,6 +414,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
         }
         compare_clocks("after");
       }
+      options_.heartbeat.enter(Moment::kOthers);
       if (jobs > 1) job.everyone->barrier({}, Waiting::kSleep);  // where all hear of it if another job failed
     });
   }
@@ -427,10 +428,13 @@ Measurement Session::measure_beside(Operation& operation, const Job& job, Sample
   LoadControl control(*job.lines, *job.everyone);
   const Progress progress = operation.progress();
   settings.let_loads = [&](bool go_on) {
+    settings.heartbeat.enter(Moment::kOthers);
     control.let(go_on, progress);
     group.barrier(progress, Waiting::kSleep);
+    settings.heartbeat.enter(Moment::kTime);
   };
   try {
+    settings.heartbeat.enter(Moment::kOthers);
     control.wait_until_at_rate(progress);
     group.barrier(progress, Waiting::kSleep);
     Measurement measured = sample(operation, group, *job.spec, settings);

@@ -171,7 +171,10 @@ def faulted(folder: Path, loads: list[str], fault: dict[str, Any]) -> tuple[Any,
 @pytest.mark.parametrize(
     ("kind", "phase", "rank", "status"),
     [("corrupt", "final_check", 3, "disturbed"), ("throw", "final_check", 2, "disturbed"),
-     ("throw", "check", 2, "failed"), ("kill", "final_check", 3, "crashed"), ("corrupt", "final_check", 0, "corrupt")],
+     ("throw", "check", 2, "failed"), ("kill", "final_check", 3, "disturbed"), ("corrupt", "final_check", 0, "corrupt"),
+     ("segv", "final_check", 2, "disturbed"), ("hang", "final_check", 3, "disturbed"),
+     ("stop", "final_check", 3, "disturbed"),
+     ("kill", "final_check", 1, "crashed"), ("hang", "final_check", 1, "hung")],
 )  # fmt: skip
 def test_what_a_load_does_wrong_is_told_as_the_loads(
     tmp_path: Path, kind: str, phase: str, rank: int, status: str
@@ -185,6 +188,8 @@ def test_what_a_load_does_wrong_is_told_as_the_loads(
         assert found[4096][1].startswith(f"load 1 ({load_text}): ")
         assert phases(run)["sample"] >= 12  # what was measured is kept
         assert len(interferences(run)) == 1
+    assert sorted(path.name for path in (tmp_path / "run" / "journal").iterdir()) == []
+    assert left_behind(tmp_path) == []
 
 
 @pytest.mark.parametrize(

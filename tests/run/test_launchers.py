@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import stat
@@ -64,6 +65,13 @@ def test_srun_speaks_the_librarys_interface(abi: str, vendor: str, interface: st
     words = Launcher.registry["srun"](fake_mpi("srun", abi=abi, vendor=vendor)).command(REQUEST)
     assert any(word.startswith(f"--mpi={interface}") for word in words)
     assert "--kill-on-bad-exit=1" in words
+
+
+def test_beside_loads_the_ranks_that_are_left_are_left_alone_where_the_launcher_can() -> None:
+    asked = dataclasses.replace(REQUEST, others_stay=True)
+    assert "--kill-on-bad-exit=0" in Launcher.registry["srun"](fake_mpi("srun")).command(asked)
+    assert "-disable-auto-cleanup" in Launcher.registry["hydra"](fake_mpi("hydra", vendor="mpich")).command(asked)
+    assert "-disable-auto-cleanup" not in Launcher.registry["hydra"](fake_mpi("hydra", vendor="mpich")).command(REQUEST)
 
 
 def test_a_library_of_another_name_gets_a_link_of_the_name_that_mpi4py_asks_for(tmp_path: Path) -> None:

@@ -8,14 +8,20 @@ import json
 import os
 import socket
 import struct
+import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from linkgauge.model.case import Case
+from linkgauge.run.heartbeat import COUNT, PHASE, PHASE_NAMES, PID, HeartbeatFile
+from linkgauge.run.kept_samples import FirstEnd, load_to_blame, stuck_load
 from linkgauge.run.launch import LaunchEnd
-from linkgauge.run.load_launches import LoadEnd, told_as_the_loads, with_loads_ends
+from linkgauge.run.load_launches import LoadEnd, with_loads_ends
 from linkgauge.run.load_lines import LOAD, MEASURED, OVER, Lines, LoadLines
 from run.test_spec import spec_of
 
@@ -136,16 +142,63 @@ def test_a_rank_of_a_load_that_died_is_the_loads_where_the_launcher_knows() -> N
     case = dataclasses.replace(CASE, beside="mpi alltoall 8 on=2,3 mpi=same; kernel alltoall 8 on=3,4")
     devices = tuple(range(5))
 
-    def told(rank: int, number: int) -> tuple[str, str]:
-        evidence = {"told_rank": rank, "signal": number}
-        return told_as_the_loads(LaunchEnd(True, status="crashed", reason="died", evidence=evidence), case, devices)
+    def blamed(status: str, **evidence: int) -> int:
+        return load_to_blame(LaunchEnd(True, status=status, reason="died", evidence=evidence), case, devices)
 
-    assert told(4, 11) == ("disturbed", "load 2 (kernel alltoall 8 on=3,4): died")
-    assert told(4, 9) == ("crashed", "died")  # as it ends the others
-    assert told(1, 11) == ("crashed", "died")
-    assert told(2, 11) == ("crashed", "died")  # of no job here
-    hung = LaunchEnd(True, status="hung", reason="silent", evidence={"told_rank": 4})
-    assert told_as_the_loads(hung, case, devices) == ("hung", "silent")
+    assert blamed("crashed", told_rank=4, signal=11) == 2
+    assert blamed("crashed", told_rank=4, signal=9) == 0  # as it ends the others
+    assert blamed("crashed", told_rank=1, signal=9, first_rank=3) == 2
+    assert blamed("crashed", told_rank=3, signal=9, first_rank=1) == 0
+    assert blamed("crashed", first_rank=4) == 2
+    assert blamed("crashed", told_rank=1, signal=11, first_rank=3) == 2
+    assert blamed("crashed", told_rank=2, signal=11) == 0  # of no job here
+    assert blamed("hung", told_rank=4) == 0
+    assert blamed("hung", stuck_load=2) == blamed("timeout", stuck_load=2) == 2
+
+
+def test_the_load_for_which_the_measured_job_waits_in_vain_is_the_one_of_the_rank_that_stands_still() -> None:
+    case = dataclasses.replace(CASE, beside="kernel alltoall 8 on=2,3; kernel local_copy 8 on=4")
+    waiting, time = PHASE_NAMES.index("other jobs"), PHASE_NAMES.index("time")
+
+    def words(phases: list[int], beats: list[int]) -> np.ndarray[Any, Any]:
+        found = np.zeros((5, 8), np.uint64)
+        found[:, PHASE], found[:, COUNT] = phases, beats
+        return found
+
+    def stuck(phases: list[int], moved: list[int]) -> int:
+        return stuck_load(case, tuple(range(5)), [words(phases, [0] * 5), words(phases, moved)])
+
+    assert stuck([waiting, waiting, waiting, time, time], [0, 0, 0, 0, 7]) == 1  # load 2 goes on
+    assert stuck([waiting, waiting, waiting, waiting, time], [0, 0, 0, 0, 0]) == 2
+    assert stuck([waiting, time, waiting, time, time], [0] * 5) == 0  # the measured job's own
+    assert stuck([waiting] * 5, [0] * 5) == 0
+
+
+def ended(folder: Path, killed: Sequence[int]) -> int | None:
+    """The first of four processes to end, of which some are killed between two looks."""
+    started = [subprocess.Popen(["sleep", "60"]) for _ in range(4)]
+    heartbeat = HeartbeatFile(folder / f"beats-{len(killed)}", 4, create=True)
+    for rank, process in enumerate(started):
+        heartbeat.set_word(rank, PID, process.pid)
+    ends = FirstEnd()
+    ends.watch(heartbeat)
+    ends.look()
+    assert ends.rank is None
+    for rank in killed:
+        started[rank].kill()
+        started[rank].wait()
+    ends.look()
+    for process in started:
+        process.kill()
+        process.wait()
+    ends.look()
+    ends.close()
+    return ends.rank
+
+
+def test_the_process_that_ended_first_is_known_where_the_others_were_seen_alive(tmp_path: Path) -> None:
+    assert ended(tmp_path, [2]) == 2
+    assert ended(tmp_path, [3, 1]) is None
 
 
 def test_what_a_load_did_is_told_as_the_loads() -> None:

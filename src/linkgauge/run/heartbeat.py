@@ -22,6 +22,7 @@ STATE_STARTING, STATE_MEASURING, STATE_IDLE, STATE_ENDED = range(4)
 # The phases of docs/definitions.md and of the sampler, by the number that it stores; `compile` is within `prepare`.
 PHASE_NAMES = (
     "none", "prepare", "check", "warm up", "align", "time", "record", "finished", "verify", "release", "compile",
+    "other jobs",
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run import evidence, processes
 from linkgauge.run.heartbeat import PID, HeartbeatFile
+from linkgauge.run.kept_samples import FirstEnd, loads_within, stuck_load
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import LaunchRequest, library_environment, package_environment, worker_environment
 from linkgauge.run.mpi_library import MpiInstallation
@@ -31,6 +32,7 @@ from linkgauge.store.journal import Record
 _LOOK_EVERY_S = 0.2
 _GONE_LOOK_S = 2.0
 _GONE_PATIENCE_S = 8.0  # a moment, but on a loaded machine
+_STUCK_LOOK_S = 0.5
 _LEFT_PATIENCE_S = 12.0  # of ranks on other nodes: a reporter that lives is back by then
 _GUARD = Path(__file__).with_name("guard.py")
 
@@ -103,6 +105,8 @@ class Launch:
         except OSError as error:
             raise EnvironmentLackingError(f"cannot make {spec.heartbeat}: {error.strerror}") from None
         self._other_nodes: NodeBeats | None = None
+        self._has_loads = any(loads_within(entry.case) for entry in spec.cases)
+        self._first_end = FirstEnd()
 
     def stop(self) -> None:
         """Ask the ranks to end after the case in hand."""
@@ -138,6 +142,7 @@ class Launch:
                 with contextlib.suppress(OSError):  # of a folder that vanished or became read-only
                     self._spec_path.unlink(missing_ok=True)
                 shutil.rmtree(self._spec_path.with_suffix(".links"), ignore_errors=True)
+            self._first_end.close()
             if self._other_nodes is not None:
                 self._other_nodes.close()
             self._folders.remove_launch(self._own)
@@ -165,6 +170,7 @@ class Launch:
             folders=self._own,
             launcher_args=self._settings.launcher_args,
             hosts=self._settings.hosts,
+            others_stay=self._has_loads,
         )
         launcher = launcher_for(self._mpi)
         environment = {**package_environment(), **launcher.environment(request), **request.env}
@@ -185,7 +191,7 @@ class Launch:
     ) -> Trouble | None:
         assert self._process is not None
         noted = False
-        with processes.EndOf(self._process.pid) as end:
+        with processes.EndOf(self._process.pid, self._first_end.file) as end:
             while self._process.poll() is None:
                 for record in watch.new_records():
                     on_record(record)
@@ -194,6 +200,8 @@ class Launch:
                     # Only what the ranks have said: a look at all processes takes 20 ms of a core, beside the first
                     # case.
                     self._note(evidence.said_segments(self._evidence))
+                    if self._has_loads:
+                        self._first_end.watch(self._heartbeat)
                     if self._other_nodes is not None:
                         self._other_nodes.listen(str(rank["host"]) for rank in watch.launch_record["ranks"])
                 unheard: frozenset[int] = frozenset()
@@ -205,6 +213,7 @@ class Launch:
                 if trouble is not None or self._aborted:
                     return trouble
                 end.wait(_LOOK_EVERY_S)
+                self._first_end.look()
         return None
 
     def _gone(self, watch: LaunchWatch) -> Trouble | None:
@@ -241,9 +250,17 @@ class Launch:
     def _conclude(self, watch: LaunchWatch, trouble: Trouble | None, on_record: Callable[[Record], None]) -> LaunchEnd:
         assert self._process is not None
         found: dict[str, Any] = {}
+        if self._first_end.rank is not None:
+            found["first_rank"] = self._first_end.rank
         if trouble is not None and not watch.ended:
+            words = self._heartbeat.words().copy()
             found["ranks"] = evidence.rank_states(self._heartbeat)
             found["stacks"] = evidence.ask_for_stacks(self._heartbeat, self._evidence)
+            if self._has_loads and watch.in_hand is not None:
+                time.sleep(_STUCK_LOOK_S)
+                found["stuck_load"] = stuck_load(
+                    watch.in_hand.case, self._spec.devices, [words, self._heartbeat.words().copy()]
+                )
         self._end_processes()
         for record in watch.new_records():
             on_record(record)
@@ -281,6 +298,7 @@ class Launch:
         told = evidence.told_rank(output, found["ranks"]) if how["by"] == "launcher" else None
         if told is not None:
             found["told_rank"] = told
+        told = found.get("first_rank", told)
         if notes:
             # A rank that could say why is the cause; the signal of the others is the launcher's.
             found["notes"] = notes

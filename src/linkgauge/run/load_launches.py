@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from linkgauge.errors import LinkgaugeError
-from linkgauge.model.beside import MPI_SAME, LoadCase, loads_of, own_launches, written
+from linkgauge.model.beside import MPI_SAME, LoadCase, own_launches, written
 from linkgauge.model.case import Case
 from linkgauge.plan.launches import LaunchSettings, with_other_mpi
 from linkgauge.plan.machine import PlanMachine
-from linkgauge.run.evidence import ENDS_OTHERS
 from linkgauge.run.launch import Launch, LaunchEnd
 from linkgauge.run.load_lines import LOAD, MEASURED, Key, LoadLines
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.spec import job_ranks
 from linkgauge.run.watch import patience_for
 from linkgauge.store.journal import Record
 
@@ -201,15 +199,3 @@ def with_loads_ends(
     if status == "failed":  # it had not been at its rate
         return "skipped" if bad.status == "skipped" else "failed", bad.reason, kept
     return status, reason, kept
-
-
-def told_as_the_loads(end: LaunchEnd, case: Case, rank_devices: tuple[int, ...]) -> tuple[str, str]:
-    """Status and reason of the case in which a launch ended: where a load's rank is known to be the cause, `disturbed`.
-
-    It is known where the launcher tells which rank died, but of a signal by which it ends the others itself.
-    """
-    told = end.evidence.get("told_rank", next((note["rank"] for note in end.evidence.get("notes", ())), None))
-    number = next((number for number, ranks in enumerate(job_ranks(case, rank_devices)) if told in ranks), 0)
-    if end.status != "crashed" or not number or (end.evidence.get("signal") in ENDS_OTHERS):
-        return end.status, end.reason
-    return "disturbed", f"load {number} ({written(loads_of(case.beside)[number - 1 : number])}): {end.reason}"

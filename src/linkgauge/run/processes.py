@@ -22,9 +22,11 @@ _BLIND_WAIT_S = 0.05
 class EndOf:
     """The end of a child process, to be waited for without looks in between."""
 
-    def __init__(self, pid: int) -> None:
-        """`pid` is of a child that was not waited for yet."""
+    def __init__(self, pid: int, other: int = -1) -> None:
+        """`pid` is of a child that was not waited for yet; `other`: a descriptor whose news ends a wait, too."""
         self._poll = select.poll()
+        if other >= 0:
+            self._poll.register(other, select.POLLIN)
         try:
             self._fd = os.pidfd_open(pid)  # Linux 5.3; containers may forbid it
         except OSError:
@@ -80,6 +82,15 @@ def state_of(pid: int) -> str:
     """R, S, D, T, Z, ...; empty where there is no such process."""
     fields = _stat_fields(pid)
     return fields[0] if fields else ""
+
+
+_PF_EXITING = 4  # Linux, sched.h
+
+
+def is_exiting(pid: int) -> bool:
+    """Whether a process has ended or is about to: its last thread, or it got a signal that ends it, is on its way."""
+    fields = _stat_fields(pid)
+    return len(fields) <= 6 or fields[0] in "ZX" or bool(int(fields[6]) & _PF_EXITING)
 
 
 def is_running(pid: int, started: int) -> bool:

@@ -26,10 +26,11 @@ from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.run.binding import cores_by_rank
 from linkgauge.run.fallback import Fallback, info_after
 from linkgauge.run.info import now, settings_of
+from linkgauge.run.kept_samples import forget, load_to_blame, told_as_the_loads
 from linkgauge.run.launch import Launch, LaunchEnd
 from linkgauge.run.launchers import job_is_over, launcher_for
 from linkgauge.run.library_choice import Choices, log_environment
-from linkgauge.run.load_launches import LoadLaunches, settings_of_load, told_as_the_loads, with_loads_ends
+from linkgauge.run.load_launches import LoadLaunches, settings_of_load, with_loads_ends
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.nodes import Node, Nodes, cores_there
 from linkgauge.run.outcome import point_of
@@ -47,6 +48,7 @@ from linkgauge.run.spec import (
 )
 from linkgauge.run.time_limit import SHORTEST_TURN_S, TimeLimit
 from linkgauge.run.watch import LaunchWatch
+from linkgauge.run.worker import is_oversubscribed
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import Record
 
@@ -352,6 +354,10 @@ class Runner:
                 Launch(spec, mpi, env, one.planned.settings, self._prepared, self._folders, folders, waits),
                 lambda record: self._on_record(one, record, loads),
             )
+        case = None if end.blamed is None else end.blamed.case
+        if case is not None and load_to_blame(end, case, spec.devices) and not self._ended_with_the_run(end):
+            end = told_as_the_loads(end, spec, is_oversubscribed(spec, case))
+        forget(spec)
         if end.started:
             self.launches_started += 1
         self._folder.compact()
@@ -572,8 +578,7 @@ class Runner:
             return
         if one.entries.pop(end.blamed.key, None) is not None:
             evidence = {**end.evidence, **({} if end.blamed.step is None else end.blamed.step.evidence(None))}
-            status, reason = told_as_the_loads(end, end.blamed.case, one.planned.settings.devices)
-            self._status(end.blamed, one.number, one.planned.repeat, status, reason, evidence)
+            self._status(end.blamed, one.number, one.planned.repeat, end.status, end.reason, evidence)
 
     def _fail_all(self, one: Pending, end: LaunchEnd) -> None:
         """Nothing more can be had of this launch: each case left fails with the reason."""

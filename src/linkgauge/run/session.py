@@ -23,6 +23,7 @@ from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.run.gathering import Link, MpiLink, Ranks
+from linkgauge.run.kept_samples import KeptSamples
 from linkgauge.run.load_lines import Lines
 from linkgauge.run.observe import clock_rows, load_rows, overlap_rows, step_rows
 from linkgauge.run.outcome import RankOutcome
@@ -113,9 +114,9 @@ class CoreSession:
         core = self._core
         self._case_key = case.case_key
         fields = core_case(case, self._spec.devices, self._spec.seed, self.rank)
-        lines = Lines(self._spec, case, self.rank)
+        lines, kept = Lines(self._spec, case, self.rank), KeptSamples(self._spec, case, self.rank)
         try:
-            result = self._session.measure({**fields, **lines.fields()})
+            result = self._session.measure({**fields, **lines.fields(), **kept.fields()})
             return RankOutcome(self.rank, "idle") if result is None else self._outcome(case, result, lines)
         except core.Unsupported as error:
             return RankOutcome(self.rank, "skipped", str(error))
@@ -133,6 +134,7 @@ class CoreSession:
             return RankOutcome(self.rank, "failed", str(error), fatal=True)
         finally:
             lines.close()
+            kept.close()
 
     def _outcome(self, case: Case, result: dict[str, Any], lines: Lines) -> RankOutcome:
         if result["load"] is None:

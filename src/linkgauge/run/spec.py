@@ -104,6 +104,17 @@ class WorkerSpec:
         """The variables that a rank has for itself."""
         return next((env for devices, env in self.job_env if self.devices[rank] in devices), {})
 
+    def identity(self, entry: CaseEntry) -> dict[str, Any]:
+        """The row identity of a case in this launch."""
+        planned = {"planned": entry.planned_key, "size_asked": entry.case.size_asked} if entry.planned_key else {}
+        return {
+            "case_key": entry.case.case_key,
+            "launch": self.launch,
+            "repeat": self.repeat,
+            "attempt": entry.attempt,
+            **planned,
+        }
+
     def write(self, path: Path) -> None:
         """Write the file."""
         plain = dataclasses.asdict(dataclasses.replace(self, cases=()))

@@ -79,33 +79,21 @@ class Recorder:
         listed = ("ranks", [said[rank] for rank in sorted(said)])
         self._journal.append("launch", {**header, "clock": clock}, listed=listed)
 
-    def identity(self, entry: CaseEntry) -> dict[str, Any]:
-        """The row identity of a case in this launch."""
-        spec = self._spec
-        planned = {"planned": entry.planned_key, "size_asked": entry.case.size_asked} if entry.planned_key else {}
-        return {
-            "case_key": entry.case.case_key,
-            "launch": spec.launch,
-            "repeat": spec.repeat,
-            "attempt": entry.attempt,
-            **planned,
-        }
-
     def begin(self, entry: CaseEntry) -> None:
         """A case begins: flushed, not durable, since only the parent of this moment needs it."""
-        self._journal.append("begin", {**self.identity(entry), "index": entry.index}, durable=False)
+        self._journal.append("begin", {**self._spec.identity(entry), "index": entry.index}, durable=False)
 
     def leave_out(self, entry: CaseEntry, found: LeftOut | None) -> None:
         """A case will not be measured, since its curve has ended; None: since it is another case of the launch."""
         said = {} if found is None else {"reason": found.reason, "evidence": found.evidence()}
-        self._journal.append("left_out", {**self.identity(entry), **said}, durable=False)
+        self._journal.append("left_out", {**self._spec.identity(entry), **said}, durable=False)
 
     def case(self, entry: CaseEntry, outcomes: list[RankOutcome], fetch: Callable[[bool], Rest]) -> Point | None:
         """A case has ended: durable before the next begins. Returns its time and goodput, where it has them."""
         oversubscribed = is_oversubscribed(self._spec, entry.case)
         of_curve = None if entry.step is None else entry.step.evidence
         status, point = record_case(
-            self._journal, self.identity(entry), entry.case, outcomes, oversubscribed, of_curve, fetch
+            self._journal, self._spec.identity(entry), entry.case, outcomes, oversubscribed, of_curve, fetch
         )
         if status in BROKEN:
             transport = entry.case.transport

@@ -34,7 +34,8 @@ class LaunchRequest:
 
     `folders`: None where the library's own places are left as they are. `bind`: `none`, or `core` for a core of its own
     for each rank. `hosts`: the nodes, each of which gets as many ranks, one node after the other; none: the launcher's
-    own choice.
+    own choice. `others_stay`: where the launcher can, it does not end the other ranks when one has died: which that was
+    can then be told.
     """
 
     ranks: int
@@ -44,6 +45,7 @@ class LaunchRequest:
     launcher_args: Sequence[str] = ()
     bind: str = "none"  # none | core
     hosts: Sequence[str] = ()
+    others_stay: bool = False
 
     @property
     def ranks_on_each(self) -> int:

@@ -32,6 +32,7 @@ class Hydra(Launcher):
         return [
             str(self.mpi.launcher),
             *(["-bind-to", "core"] if request.bind == "core" else []),
+            *(["-disable-auto-cleanup"] if request.others_stay and self.mpi.vendor in ("mpich", "intel") else []),
             *_placing(request),
             *request.launcher_args,
             *environment,

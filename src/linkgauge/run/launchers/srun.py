@@ -77,7 +77,7 @@ class Srun(Launcher):
             str(self.mpi.launcher),
             f"--mpi={interface}",
             f"--cpu-bind={'cores' if request.bind == 'core' else 'none'}",
-            "--kill-on-bad-exit=1",
+            f"--kill-on-bad-exit={0 if request.others_stay else 1}",
             "--export=ALL",
             *_placing(request),
             *request.launcher_args,

@@ -238,7 +238,7 @@ class Session:
         """Give back what the session holds. Further calls raise UsageError."""
 
 def ccl_version(runtime: str, library: str = "", library_folders: Sequence[str] = []) -> tuple[str, str]:
-    """Version and file of the runtime's NCCL, RCCL or oneCCL, which stays open. Raises Unsupported where there is none."""
+    """Version and file of the NCCL, RCCL or oneCCL of a runtime, which stays open. Raises Unsupported where none is."""
 
 def ccl_config_variables() -> list[tuple[str, str]]:
     """Variables of NCCL that a communicator of a case's own has as fields, and since which version."""

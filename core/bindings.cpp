@@ -368,11 +368,11 @@ void bind_session(nb::module_& module) {
       .def("close", &PythonSession::close);
   module.def(
       "ccl_version",
-      [](bool rccl, const std::string& path, const std::vector<std::string>& folders) {
-        const ccl::Library& library = ccl::Library::load(rccl, path, folders);
+      [](const std::string& runtime, const std::string& path, const std::vector<std::string>& folders) {
+        const ccl::Library& library = ccl::Library::load(ccl::product_of(runtime), path, folders);
         return std::pair(library.version(), library.path());
       },
-      "rccl"_a, "library"_a = "", "library_folders"_a = std::vector<std::string>{});
+      "runtime"_a, "library"_a = "", "library_folders"_a = std::vector<std::string>{});
   module.def("ccl_config_variables", [] {
     std::vector<std::pair<std::string, std::string>> found;
     for (const auto& [variable, since] : ccl::config_variables())

@@ -1,6 +1,7 @@
 // Long: communicator, buffers and calls of one library, whose rules for grouping and ending them hold for all three.
 //
-// NCCL and RCCL: collectives of the library's own, grouped sends and receives where it has no call for the pattern.
+// NCCL, RCCL and, on host devices, oneCCL: collectives of the library's own, grouped sends and receives where it has no
+// call for the pattern.
 //
 // Everything is queued on one stream of this rank's device; post() returns when the library has queued it, or, in the
 // variant graph, when a graph that holds what the library queued once has been. Sends return
@@ -42,25 +43,26 @@ class CclCommunicator {
  public:
   CclCommunicator(const ccl::Library& library, const RankContext& context, const std::string& settings)
       : library_(&library), device_(context.device()) {
-    ccl::UniqueId id{};
+    std::vector<std::byte> id;
     std::string reason;
     if (context.rank() == 0) {
-      const ccl::Result result = library.calls().ncclGetUniqueId(&id);
+      const ccl::Result result = library.make_id(id);
       if (result != ccl::kSuccess)
-        reason = std::string("ncclGetUniqueId: ") + library.calls().ncclGetErrorString(result);
+        reason = std::string(library.blocks() ? "onecclGetUniqueId: " : "ncclGetUniqueId: ") +
+                 library.calls().ncclGetErrorString(result);
     }
     agree_or_throw(*context.group, reason);
-    std::vector<std::byte> mine(sizeof(id.internal) + sizeof(int));
     const int version = library.version_code();
-    std::memcpy(mine.data(), id.internal, sizeof(id.internal));
-    std::memcpy(mine.data() + sizeof(id.internal), &version, sizeof(int));
+    std::vector<std::byte> mine(sizeof version + id.size());
+    std::memcpy(mine.data(), &version, sizeof version);
+    if (!id.empty()) std::memcpy(mine.data() + sizeof version, id.data(), id.size());
     const auto all = context.group->exchange(mine, {});
-    std::memcpy(id.internal, all[0].data(), sizeof(id.internal));
+    id.assign(all[0].begin() + sizeof version, all[0].end());
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       int other = 0;
-      std::memcpy(&other, all[rank].data() + sizeof(id.internal), sizeof(int));
+      std::memcpy(&other, all[rank].data(), sizeof other);
       if (other != version) {
-        throw Unsupported("all ranks must load one version of " + product() + ": rank " +
+        throw Unsupported("all ranks must load one version of " + std::string(library.name()) + ": rank " +
                           std::to_string(context.rank()) + " has " + library.version() + ", rank " +
                           std::to_string(rank) + " has " + ccl::version_text(other) +
                           "; remedy: one installation on every node, or LD_LIBRARY_PATH to it");
@@ -70,8 +72,8 @@ class CclCommunicator {
     if (!settings.empty()) {
       init_by(settings, context, id);
     } else {
-      library.check(library.calls().ncclCommInitRank(&communicator_, context.size(), id, context.rank()),
-                    "ncclCommInitRank", nullptr, device_);
+      library.check(library.init(&communicator_, context.size(), id, context.rank()), "ncclCommInitRank", nullptr,
+                    device_);
     }
   }
   CclCommunicator(const CclCommunicator&) = delete;
@@ -92,15 +94,16 @@ class CclCommunicator {
 
  private:
   // What the library refuses of them it refuses on every rank, before it meets another.
-  void init_by(const std::string& settings, const RankContext& context, const ccl::UniqueId& id) {
+  void init_by(const std::string& settings, const RankContext& context, const std::vector<std::byte>& bytes) {
     ccl::Configuration configuration(*library_, settings);
+    ccl::UniqueId id{};
+    std::memcpy(&id, bytes.data(), sizeof id);
     const ccl::Result result = library_->calls().ncclCommInitRankConfig(&communicator_, context.size(), id,
                                                                         context.rank(), configuration.get());
     if (result == ccl::kInvalidArgument)
       throw Unsupported("NCCL " + library_->version() + " refuses a communicator of " + settings);
     library_->check(result, "ncclCommInitRankConfig", nullptr, device_);
   }
-  std::string product() const { return library_->rccl() ? "RCCL" : "NCCL"; }
 
   const ccl::Library* library_;
   ccl::Communicator communicator_ = nullptr;
@@ -140,7 +143,10 @@ class CclOperation final : public BufferedOperation {
     tell_and_await_arrival();
   }
 
-  std::vector<DeviceQueue> queues() const override { return {{stream_.handle(), context().device()}}; }
+  std::vector<DeviceQueue> queues() const override {
+    if (library_->blocks()) return {};
+    return {{stream_.handle(), context().device()}};
+  }
 
  private:
   void queue_operation() {
@@ -245,6 +251,7 @@ class CclOperation final : public BufferedOperation {
     messages_told_ = 0;
   }
 
+  StreamHandle queue() const { return library_->blocks() ? nullptr : stream_.handle(); }
   std::size_t block() const { return block_bytes(spec(), ranks()); }
   std::size_t place(int peer) const { return static_cast<std::size_t>(peer) * block(); }
 
@@ -315,7 +322,7 @@ class CclOperation final : public BufferedOperation {
     for (int message = 0; message < window; ++message) {
       for (const Message& send : sends_) {
         check(library_->calls().ncclSend(source()->at(send.offset), send.bytes, kBytes, send.peer, communicator_->get(),
-                                         stream_.handle()),
+                                         queue()),
               "ncclSend");
       }
     }
@@ -325,7 +332,7 @@ class CclOperation final : public BufferedOperation {
     for (int message = 0; message < window; ++message) {
       for (const Message& receive : receives_) {
         check(library_->calls().ncclRecv(target()->at(receive.offset), receive.bytes, kBytes, receive.peer,
-                                         communicator_->get(), stream_.handle()),
+                                         communicator_->get(), queue()),
               "ncclRecv");
       }
     }
@@ -337,16 +344,15 @@ class CclOperation final : public BufferedOperation {
     switch (spec().pattern) {
       case Pattern::kAlltoall:
         return check(calls.ncclAlltoAll(from, target_data_, static_cast<std::size_t>(spec().size_bytes), kBytes,
-                                        communicator_->get(), stream_.handle()),
+                                        communicator_->get(), queue()),
                      "ncclAlltoAll");
       case Pattern::kGather:
-        return check(
-            calls.ncclGather(from, target_data_, block(), kBytes, spec().root, communicator_->get(), stream_.handle()),
-            "ncclGather");
+        return check(calls.ncclGather(from, target_data_, block(), kBytes, spec().root, communicator_->get(), queue()),
+                     "ncclGather");
       default: {
         // In place the root's block stays where it is.
         void* to = target_data_ == nullptr ? source()->at(place(rank())) : target_data_;
-        return check(calls.ncclScatter(from, to, block(), kBytes, spec().root, communicator_->get(), stream_.handle()),
+        return check(calls.ncclScatter(from, to, block(), kBytes, spec().root, communicator_->get(), queue()),
                      "ncclScatter");
       }
     }
@@ -357,7 +363,7 @@ class CclOperation final : public BufferedOperation {
     const std::size_t m = static_cast<std::size_t>(spec().size_bytes);
     const std::size_t element = size_of(spec().datatype);
     ccl::Communicator communicator = communicator_->get();
-    StreamHandle stream = stream_.handle();
+    StreamHandle stream = queue();
     switch (spec().pattern) {
       case Pattern::kAllreduce:
         return check(calls.ncclAllReduce(source_data_, target_data_, m / element, type_, op_, communicator, stream),
@@ -458,12 +464,15 @@ class CclTransport final : public Transport {
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const std::string_view runtime = context.runtime->name();
-    if (runtime != "cuda" && runtime != "hip") {
-      return "ccl moves data between GPUs only: these are " + std::string(runtime) + " devices";
+    const bool on_host = runtime == "host";
+    if (runtime != "cuda" && runtime != "hip" && !on_host)
+      return "ccl moves data between GPUs or host devices: these are " + std::string(runtime) + " devices";
+    if (on_host) {
+      if (std::string reason = why_not_oneccl(context, spec); !reason.empty()) return reason;
     }
     std::map<int, int> ranks_of;  // each node has a device of that ordinal
     for (const int device : context.device_of_rank) {
-      if (++ranks_of[device] > context.group->node_count()) {
+      if (!on_host && ++ranks_of[device] > context.group->node_count()) {
         return "NCCL refuses two ranks on one device: use --ranks-per-device 1";
       }
     }
@@ -521,9 +530,20 @@ class CclTransport final : public Transport {
   Progress progress(const RankContext&) override { return {}; }
 
  private:
+  // What oneCCL's CPU library, which has no streams, does not do (2022.2).
+  static std::string why_not_oneccl(const RankContext& context, const CaseSpec& spec) {
+    if (context.size() > 1 && context.group->one_process())
+      return "oneCCL's ranks are processes of their own: leave out --threads";
+    if (!spec.variant.empty()) return "oneCCL on the CPU has no variant: its calls are done when they return";
+    if (spec.clock == ClockKind::kEvent) return "oneCCL on the CPU has no stream to take times on: leave out --clock";
+    if (!spec.buffer.empty() && spec.buffer != "plain") return "oneCCL on the CPU takes plain buffers only";
+    if (traits_of(spec.pattern).reduces && spec.op == ReduceOp::kAvg) return "oneCCL on the CPU has no average";
+    return "";
+  }
+
   static std::string why_not_datatype(const RankContext& context, const ccl::Library& library, Datatype datatype) {
     if (std::string reason = ccl::supports_datatype(library, datatype); !reason.empty()) return reason;
-    if (library.rccl() || !ccl::is_fp8(datatype)) return "";
+    if (library.product() != ccl::Product::kNccl || !ccl::is_fp8(datatype)) return "";
     for (const int device : context.device_of_rank) {
       constexpr std::string_view kPrefix = "sm_";
       constexpr int kFirst = 90;  // NCCL 2.28, enqueue.cc: "FP8 reduction support begins with sm90 capable devices."
@@ -560,7 +580,8 @@ class CclTransport final : public Transport {
   }
 
   static const ccl::Library& load(const RankContext& context) {
-    return ccl::Library::load(context.runtime->name() == "hip", context.libraries.ccl, context.libraries.folders);
+    return ccl::Library::load(ccl::product_of(context.runtime->name()), context.libraries.ccl,
+                              context.libraries.folders);
   }
 };
 

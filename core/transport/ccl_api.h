@@ -1,11 +1,14 @@
-// NCCL's functions (RCCL has the same under the same names) as one table over a library opened at run time.
+// NCCL's functions (RCCL has the same under the same names, oneCCL most of them under its own) as one table over a
+// library opened at run time.
 //
 // No header of NCCL is needed to build: types are restated here, and tests/core/vendor_headers/ compiles the table
 // against nccl.h.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "case_spec.h"
@@ -74,28 +77,42 @@ struct Table {
 
 std::string version_text(int code);  // "2.28.9"
 
+enum class Product : std::uint8_t { kNccl, kRccl, kOneccl };
+// The collective library of a runtime's devices.
+Product product_of(std::string_view runtime);
+
 class Library {
  public:
-  // Opens NCCL or RCCL: `path` when given, else the loader's name in `folders` (where wheels and ROCm put it), then the
+  // Opens it: `path` when given, else the loader's name in `folders` (where wheels and ROCm put it), then the
   // loader's own search. A library that was opened stays open. Throws Unsupported with the reason.
-  static const Library& load(bool rccl, const std::string& path, const std::vector<std::string>& folders);
+  static const Library& load(Product product, const std::string& path, const std::vector<std::string>& folders);
 
   const Table& calls() const { return table_; }
   const std::string& path() const { return library_.path(); }
   int version_code() const { return version_code_; }
   std::string version() const;
-  bool rccl() const { return rccl_; }
+  Product product() const { return product_; }
+  std::string_view name() const;  // "NCCL", "RCCL", "oneCCL"
+  bool rccl() const { return product_ == Product::kRccl; }
+  // oneCCL's calls on the CPU are done when they return, and take no stream.
+  bool blocks() const { return product_ == Product::kOneccl; }
+
+  // What the ranks of a communicator agree on, made by one; as many bytes as the library has for it.
+  Result make_id(std::vector<std::byte>& id) const;
+  Result init(Communicator* communicator, int ranks, const std::vector<std::byte>& id, int rank) const;
 
   // Throws RuntimeCallError with NCCL's own words when `result` is not success.
   void check(Result result, const char* call, Communicator communicator, int device) const;
 
  private:
-  Library(bool rccl, const std::vector<std::string>& names);
+  Library(Product product, const std::vector<std::string>& names);
 
   SharedLibrary library_;
   Table table_;
   int version_code_ = 0;
-  bool rccl_ = false;
+  Product product_;
+  void* make_id_ = nullptr;  // oneCCL's, whose identifier is longer
+  void* init_ = nullptr;
 };
 
 inline bool is_fp8(Datatype datatype) { return datatype == Datatype::kFloat8E4m3 || datatype == Datatype::kFloat8E5m2; }

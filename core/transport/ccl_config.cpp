@@ -59,7 +59,8 @@ std::vector<std::pair<std::string, int>> config_variables() {
 }
 
 Configuration::Configuration(const Library& library, const std::string& settings) {
-  if (library.rccl()) throw Unsupported("RCCL takes no settings of a case's own here: give them by --env");
+  if (library.product() != Product::kNccl)
+    throw Unsupported(std::string(library.name()) + " takes no settings of a case's own here: give them by --env");
   const std::string product = "NCCL " + library.version();
   if (library.calls().ncclCommInitRankConfig == nullptr)
     throw Unsupported(product + " has no configuration of a communicator: NCCL 2.17 or newer is needed");

@@ -237,8 +237,8 @@ class Session:
     def close(self) -> None:
         """Give back what the session holds. Further calls raise UsageError."""
 
-def ccl_version(rccl: bool, library: str = "", library_folders: Sequence[str] = []) -> tuple[str, str]:
-    """Version and file of NCCL or RCCL, which stays open. Raises Unsupported where it cannot be opened."""
+def ccl_version(runtime: str, library: str = "", library_folders: Sequence[str] = []) -> tuple[str, str]:
+    """Version and file of the NCCL, RCCL or oneCCL of a runtime, which stays open. Raises Unsupported where none is."""
 
 def ccl_config_variables() -> list[tuple[str, str]]:
     """Variables of NCCL that a communicator of a case's own has as fields, and since which version."""

@@ -95,7 +95,8 @@ def test_each_dimension_says_what_of_a_case_and_is_written_once() -> None:
 
 def test_gpus_have_a_vendor_and_a_collective_library() -> None:
     for one in RUNTIMES.values():
-        assert one.gpus == bool(one.ccl) == bool(one.ccl_file) == bool(one.ccl_remedy)
+        assert bool(one.ccl) == bool(one.ccl_file) == bool(one.ccl_remedy)
+        assert one.ccl or not one.gpus
         assert one.checked > 0
         assert 0 < one.operation_s < 1e-3
         assert {use for use, _, _ in one.managed_env} <= set(MANAGED_USES)

@@ -37,7 +37,7 @@ _TABLE = (
                   (("migrate", "HSA_XNACK", "1"), ("zero_copy", "HSA_XNACK", "0"))),
     # Any vendor's GPUs, else CPUs: the rates are a CPU's.
     RuntimeTraits("sycl", 1.5e9, 1.5e9, 1.0e9, 60e-6, kernels=False),
-    RuntimeTraits("host", 1.5e9, 1.5e9, 1.0e9, 60e-6),
+    RuntimeTraits("host", 1.5e9, 1.5e9, 1.0e9, 60e-6, "", "oneCCL", "libccl.so.2", "pip install oneccl (1.8 GB)"),
 )  # fmt: skip
 
 RUNTIMES: dict[str, RuntimeTraits] = {one.name: one for one in _TABLE}

@@ -55,7 +55,7 @@ _TABLE = (
                     one_sided=True, on_fabric=True, host_links=True),
     TransportTraits("kernel", "kernels on the devices that load and store (on host devices: threads)",
                     one_sided=True, on_fabric=True, host_links=True),
-    TransportTraits("ccl", "NCCL or RCCL", library=True, on_fabric=True, shm_bytes_per_rank=32 << 20),
+    TransportTraits("ccl", "NCCL, RCCL or oneCCL", library=True, on_fabric=True, shm_bytes_per_rank=32 << 20),
     # Under most MPI libraries on a network: beside them it says whose a loss is, which not every run asks.
     TransportTraits("ucx", "UCX's own tagged messages, puts and gets, below MPI", library=True, only_by_name=True,
                     shm_bytes_per_rank=16 << 20,

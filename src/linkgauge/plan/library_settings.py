@@ -43,6 +43,11 @@ _MPI_PATHS: dict[str, dict[str, Settings]] = {
 }
 # NVSHMEM binds all its memory to NVLink multicast when it begins, for collectives that no case has.
 _NVSHMEM: Settings = (("NVSHMEM_DISABLE_NVLS", "1"),)
+# oneCCL on the CPU: without the first it looks for GPUs and fails, without the others it goes by an MPI library and a
+# launcher of Intel's. Ranks are told of each other by NCCL's way, a unique id.
+_ONECCL: Settings = (
+    ("CCL_PLUGIN", "ONECCL_LEGACY_CPU"), ("CCL_ATL_TRANSPORT", "ofi"), ("CCL_PROCESS_LAUNCHER", "none"),
+)  # fmt: skip
 # Of vendors whose libraries have an ABI of another's, and variables of their own (Intel MPI developer reference).
 _DIALECTS = ("intel",)
 # What a library must be told before it takes a GPU's pointers. Intel's ends its process where it is told so and finds
@@ -146,11 +151,13 @@ def runtime_settings(case: Case, kind: str, dialect: str) -> Settings:
     """The environment that the case needs on devices of that kind, where the launch does not say otherwise.
 
     For its use of managed memory, by the runtime (none on CUDA and hosts); for MPI on device memory, by the library;
-    for NVSHMEM, also of a load.
+    for NVSHMEM and oneCCL, also of a load.
     """
     settings = tuple((name, value) for use, name, value in RUNTIMES[kind].managed_env if use == case.managed)
     if "nvshmem" in (job.transport for job in jobs_of(case)):
         settings += _NVSHMEM
+    if kind == "host" and "ccl" in (job.transport for job in jobs_of(case)):
+        settings += _ONECCL
     on_devices = case.transport == "mpi" and {case.source_memory, case.target_memory} & {"device", "managed"}
     return settings + (mpi_on_devices(kind, dialect) if on_devices else ())
 

@@ -90,7 +90,7 @@ class CoreSession:
         if all(entry.case.transport != "ccl" for entry in self._spec.cases):
             return {}
         try:
-            version, file = self._core.ccl_version(self._spec.runtime == "hip", *self._ccl_places)
+            version, file = self._core.ccl_version(self._spec.runtime, *self._ccl_places)
         except self._core.Unsupported:
             return {}  # each case says why
         name = RUNTIMES[self._spec.runtime].ccl.lower()

@@ -18,7 +18,7 @@ _NIXL_PACKAGES = ("nixl_cu13", "nixl_cu12")
 
 
 def ccl_library(kind: str) -> Path | None:
-    """The file of NCCL or RCCL: of a wheel of this Python, else None for the loader's own search."""
+    """The file of NCCL, RCCL or oneCCL: of a wheel of this Python, else None for the loader's own search."""
     for folder in library_folders():
         path = folder / RUNTIMES[kind].ccl_file
         if path.is_file():
@@ -42,6 +42,8 @@ def library_folders() -> list[Path]:
         if variable in os.environ:
             found += [Path(os.environ[variable]) / sub for sub in ("lib64", "lib")]
     found += [Path("/usr/local/cuda/lib64"), Path("/opt/rocm/lib"), Path(sys.prefix) / "lib/mpich"]
+    if (Path(sys.prefix) / "lib" / RUNTIMES["host"].ccl_file).is_file():  # where Intel's wheels lay their libraries
+        found.append(Path(sys.prefix) / "lib")
     return [path for path in found if path.is_dir()]
 
 
@@ -55,8 +57,8 @@ class LibraryVersion:
 
 
 def ccl_version(kind: str) -> LibraryVersion:
-    """The version and the file of NCCL (`kind` cuda) or RCCL (hip) that a run would use."""
-    return _asked("ccl_version(sys.argv[1] == 'hip', str(ccl_library(sys.argv[1]) or ''), folders)", kind)
+    """The version and the file of NCCL (`kind` cuda), RCCL (hip) or oneCCL (host) that a run would use."""
+    return _asked("ccl_version(sys.argv[1], str(ccl_library(sys.argv[1]) or ''), folders)", kind)
 
 
 def nic_version(transport: str) -> LibraryVersion:
@@ -108,12 +110,13 @@ def _loads(name: str) -> bool:
 def absent_transports(kind: str, *, mpi: str = "", threads: bool = False) -> dict[str, str]:
     """Transport -> why it cannot run here at all. `mpi`: why there is no MPI library, empty where there is one."""
     absent = {}
-    if not RUNTIMES[kind].gpus:
+    runtime = RUNTIMES[kind]
+    if not runtime.ccl:
         absent["ccl"] = f"NCCL and RCCL need GPUs ({' or '.join(GPU_RUNTIMES)}); here are {kind} devices"
-    else:
-        runtime = RUNTIMES[kind]
-        if ccl_library(kind) is None and not _loads(runtime.ccl_file):
-            absent["ccl"] = f"{runtime.ccl_file} was not found; remedy: {runtime.ccl_remedy}"
+    elif not runtime.gpus and threads:
+        absent["ccl"] = f"{runtime.ccl}'s ranks are processes of their own; leave out --threads"
+    elif ccl_library(kind) is None and not _loads(runtime.ccl_file):
+        absent["ccl"] = f"{runtime.ccl_file} was not found; remedy: {runtime.ccl_remedy}"
     if not RUNTIMES[kind].kernels:
         absent["kernel"] = f"{kind} devices have no kernels of ours; copy_engine and staging copy there"
     for transport, library in NIC_LIBRARIES.items():

@@ -461,7 +461,7 @@ TEST_F(Ccl, ALibraryThatIsTooOldNamesWhatItLacks) {
 }
 
 TEST_F(Ccl, AnOlderLibraryDoesWithMessages) {
-  EXPECT_EQ(ccl::Library::load(false, kOlderNccl, {}).version(), "2.18.5");
+  EXPECT_EQ(ccl::Library::load(ccl::Product::kNccl, kOlderNccl, {}).version(), "2.18.5");
   for (Pattern pattern : {Pattern::kAlltoall, Pattern::kGather, Pattern::kScatter}) {
     expect_verified(ccl_case(pattern, 3), kOlderNccl);
   }

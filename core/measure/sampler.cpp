@@ -242,10 +242,14 @@ class Sampler {
     return true;
   }
 
-  // Before a round, not in it; doubled, since rounds of one length would move all samples each time.
+  // Before a round, not in it; doubled, since rounds of one length would move all samples each time. Written once: a
+  // page that is touched first between two samples keeps the other ranks waiting in the next.
   void make_room(std::size_t count) {
     std::vector<Sample>& samples = measurement_.samples;
-    if (samples.capacity() < count) samples.reserve(std::max(count, 2 * samples.capacity()));
+    if (samples.capacity() >= count) return;
+    const std::size_t known = samples.size();
+    samples.resize(std::max(count, 2 * samples.capacity()));
+    samples.resize(known);
   }
 
   // All ranks are at rest here, and leave together.

@@ -45,12 +45,11 @@ void ChannelSet::disconnect() noexcept {
   channels_.clear();
 }
 
-void ChannelSet::put_all() {
-  for (const End& end : leaving_) end.channel->put(end.step.target_offset, end.step.source_offset, end.step.bytes);
-}
-
-void ChannelSet::get_all() {
-  for (const End& end : arriving_) end.channel->get(end.step.target_offset, end.step.source_offset, end.step.bytes);
+void ChannelSet::exchange_all(int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    for (const End& end : leaving_) end.channel->put(end.step.target_offset, end.step.source_offset, end.step.bytes);
+    for (const End& end : arriving_) end.channel->get(end.step.target_offset, end.step.source_offset, end.step.bytes);
+  }
 }
 
 void ChannelSet::complete_all(Completion completion) {

@@ -28,8 +28,8 @@ class ChannelSet {
                const StepBuffers& buffers);
   void disconnect() noexcept;
 
-  void put_all();  // one message of each transfer that leaves this rank
-  void get_all();  // and of each that arrives
+  // In each round one message of each transfer that leaves this rank, then of each that arrives.
+  void exchange_all(int rounds = 1);
   void complete_all(Completion completion);
   void consumed_all();  // what has arrived may be overwritten
   // The one that leaves, and the one that arrives.

@@ -19,12 +19,7 @@ class Exchange final : public BufferedOperation {
                                                                                : Completion::kRemote),
         rounds_((traits_of(spec.pattern).kind == PatternKind::kMessages) ? spec.window : 1) {}
 
-  void post() override {
-    for (int round = 0; round < rounds_; ++round) {
-      channels_.put_all();
-      channels_.get_all();
-    }
-  }
+  void post() override { channels_.exchange_all(rounds_); }
   void complete() override { channels_.complete_all(completion_); }
   std::vector<DeviceQueue> queues() const override { return channels_.queues(); }
   int commands_per_post() const override {

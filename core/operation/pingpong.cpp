@@ -15,8 +15,7 @@ class Pingpong final : public BufferedOperation {
   void post() override {
     if (ranks() == 1) {
       for (int way = 0; way < 2; ++way) {
-        channels_.put_all();
-        channels_.get_all();
+        channels_.exchange_all();
         channels_.complete_all(Completion::kLocal);
       }
     } else if (rank() % 2 == 0) {  // of each pair the first

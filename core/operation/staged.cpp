@@ -18,8 +18,7 @@ class Staged final : public BufferedOperation {
 
   void post() override {
     for (ChannelSet& stage : stages_) {
-      stage.put_all();
-      stage.get_all();
+      stage.exchange_all();
       stage.complete_all(Completion::kLocal);
       if (&stage != &stages_.front()) continue;
       if (kernel_ != nullptr) reduce();

@@ -56,7 +56,8 @@ void expect_group_works(Group& group) {
   for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{128}, std::size_t{129}, std::size_t{5}}) {
     for (int sign : {1, -1}) {
       const auto told = [&](int rank, std::size_t i) {
-        return sign * static_cast<std::int64_t>((i + static_cast<std::size_t>(rank)) % 7) + static_cast<std::int64_t>(i);
+        return sign * static_cast<std::int64_t>((i + static_cast<std::size_t>(rank)) % 7) +
+               static_cast<std::int64_t>(i);
       };
       std::vector<std::int64_t> numbers;
       for (std::size_t i = 0; i < count; ++i) numbers.push_back(told(group.rank(), i));

@@ -467,17 +467,16 @@ ncclResult_t queue_collective(const Call& call, ncclComm_t communicator, cudaStr
     return code(ncclInvalidArgument);
   }
   tell_choice(call, communicator->rank);
-  stream_of(stream)->push(
-      [shared = communicator->shared, between = communicator->between, rank = communicator->rank, ranks, call,
-       own = communicator->cluster] {
-        wait_unless_tree();
-        wait_unless_without_clusters(own);
-        if (between != nullptr) {
-          run_between(between, rank, ranks, call);
-        } else {
-          run_collective(shared, rank, call);
-        }
-      });
+  stream_of(stream)->push([shared = communicator->shared, between = communicator->between, rank = communicator->rank,
+                           ranks, call, own = communicator->cluster] {
+    wait_unless_tree();
+    wait_unless_without_clusters(own);
+    if (between != nullptr) {
+      run_between(between, rank, ranks, call);
+    } else {
+      run_collective(shared, rank, call);
+    }
+  });
   return code(0);
 }
 

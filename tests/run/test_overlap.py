@@ -28,8 +28,8 @@ def test_the_plan_measures_each_mechanism_beside_computation_and_computation_bes
     assert {str(row.status) for row in rows} == {"ok"}
     assert all(row.record["verified"] for row in rows)
     measured = {(row.case.transport, row.case.pattern) for row in rows}
-    assert measured == {("copy_engine", "unidirectional"), ("kernel", "unidirectional"), ("kernel", "gemm"),
-                        ("kernel", "local_copy")}  # fmt: skip
+    assert measured == {("copy_engine", "unidirectional"), ("kernel", "unidirectional"), ("kernel", "allreduce"),
+                        ("kernel", "gemm"), ("kernel", "local_copy")}  # fmt: skip
     assert phases(run)["alone"] > 0
     found = interferences(run)
     assert len(found) == len(rows)

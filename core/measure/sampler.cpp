@@ -34,6 +34,7 @@ constexpr double kWarmupShare = 0.25;                // of the rule's time
 constexpr std::int64_t kPlacedRoundNs = 10'000'000;  // drawing costs a thousandth of it
 constexpr std::int64_t kLeastBeside = 5;    // samples of a round beside loads, where each is not as long as that
 constexpr std::int64_t kLeastByTurns = 30;  // samples beside loads: six windows of three and more, from a first of one
+constexpr std::int64_t kWakingShare = 8;    // of a round, untimed before it, beside loads and alone
 constexpr std::int64_t kBesideShare =
     5;  // of the samples so far, that such a round may be: many rounds make an interval
 constexpr std::int64_t kFirstClockAgeNs = 1'000'000'000;
@@ -279,6 +280,9 @@ class Sampler {
     for (const bool first : {true, false}) {
       const bool beside = first == (turn % 2 == 0);
       settings_.let_loads(beside);
+      // The ranks slept until the loads went on or, for longer, until they rested: that the first operations find a
+      // core that has idled would be taken for what the loads do.
+      if (samples > 1 && !run_round(Phase::kWarmup, 1 + samples / kWakingShare)) return false;
       if (!run_round(beside ? Phase::kSample : Phase::kAlone, samples)) return false;
       if (beside) beside_ns = round_ns_;
     }

@@ -7,7 +7,7 @@ import pytest
 from linkgauge.model.case import Case
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
-from linkgauge.plan.library_settings import class_settings, gpudirect_settings, library_settings
+from linkgauge.plan.library_settings import class_settings, gpudirect_settings, library_settings, runtime_settings
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
 
@@ -218,3 +218,10 @@ def test_classes_are_launches_of_their_own_and_jobs_have_each_their_own() -> Non
     plan = parse_plan(jobs.format(threads="true"), "test", "test")
     reasons = [reason for launch in plan_run(plan, expand(plan, GPUS), GPUS) for _, reason in launch.skipped]
     assert reasons == ["jobs of different service classes need processes: leave out --threads"]
+
+
+def test_devices_of_an_unknown_kind_need_no_settings() -> None:
+    """A run's launches may name any: `advise` reads them."""
+    for transport in ("mpi", "ccl", "copy_engine"):
+        case = Case(transport, "unidirectional", 8, 8, (0, 1))
+        assert runtime_settings(case, "nan", "mpich") == ()

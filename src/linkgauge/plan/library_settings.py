@@ -148,11 +148,14 @@ def gpudirect_settings(case: Case, dialect: str) -> tuple[Settings, str]:
 
 
 def runtime_settings(case: Case, kind: str, dialect: str) -> Settings:
-    """The environment that the case needs on devices of that kind, where the launch does not say otherwise.
+    """The environment that the case needs on devices of that kind, where the launch does not say otherwise; none where
+    it is no kind that is known, as a run's launches may name.
 
     For its use of managed memory, by the runtime (none on CUDA and hosts); for MPI on device memory, by the library;
     for NVSHMEM and oneCCL, also of a load.
     """
+    if kind not in RUNTIMES:
+        return ()
     settings = tuple((name, value) for use, name, value in RUNTIMES[kind].managed_env if use == case.managed)
     if "nvshmem" in (job.transport for job in jobs_of(case)):
         settings += _NVSHMEM

@@ -40,8 +40,6 @@ class Group {
   virtual bool one_process() const = 0;  // ranks are threads of one process: a pointer is a handle
 
   virtual void barrier(const Progress& progress, Waiting waiting = Waiting::kSpin) = 0;
-  // True when every rank says true.
-  virtual bool agree(bool mine, const Progress& progress) = 0;
   // Each number becomes the largest of those that the ranks, all of which give as many, have in its place. Time and
   // memory of a rank do not grow with the number of ranks.
   virtual void largest(std::span<std::int64_t> numbers, const Progress& progress) = 0;
@@ -49,6 +47,8 @@ class Group {
     largest({&mine, 1}, progress);
     return mine;
   }
+  // True when every rank says true.
+  bool agree(bool mine, const Progress& progress) { return largest_of(mine ? 0 : 1, progress) == 0; }
   // Each rank's bytes, by rank. Sizes may differ. Across nodes every node gets all ranks' bytes: what may be asked with
   // agree or largest costs the same however many ranks there are.
   virtual std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine,

@@ -156,8 +156,6 @@ void MultiNodeGroup::barrier(const Progress& progress, Waiting waiting) {
   meet_locally([&] { local_->barrier(progress, waiting); });
 }
 
-bool MultiNodeGroup::agree(bool mine, const Progress& progress) { return largest_of(mine ? 0 : 1, progress) == 0; }
-
 void MultiNodeGroup::largest(std::span<std::int64_t> numbers, const Progress& progress) {
   meet_locally([&] { local_->largest(numbers, progress); });
   if (leads()) largest_of_leaders(numbers, progress);

@@ -26,7 +26,6 @@ class MultiNodeGroup final : public Group {
   bool one_process() const override { return false; }
 
   void barrier(const Progress& progress, Waiting waiting) override;
-  bool agree(bool mine, const Progress& progress) override;
   void largest(std::span<std::int64_t> numbers, const Progress& progress) override;
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override;
   Group& on_node() override { return *local_; }

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "errors.h"
-#include "group/values.h"
 #include "now.h"
 #include "waiting.h"
 
@@ -35,9 +34,9 @@ struct alignas(kLine) Flag {
 // Where ranks raise each other's numbers; between rounds all are the least that a number can be.
 struct RegionGroup::Maxima {
   alignas(kLine) std::array<std::atomic<std::int64_t>, kNumbers> numbers;
-  Maxima() { clear(kNumbers); }
-  void clear(std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) numbers[i].store(INT64_MIN, std::memory_order_relaxed);
+  Maxima() { clear(); }
+  void clear() {
+    for (std::atomic<std::int64_t>& number : numbers) number.store(INT64_MIN, std::memory_order_relaxed);
   }
 };
 
@@ -45,7 +44,6 @@ struct RegionGroup::Header {
   alignas(kLine) std::atomic<std::uint32_t> arrived{0};
   alignas(kLine) std::atomic<std::uint32_t> generation{0};
   std::atomic<std::int64_t> deadline_ns{0};  // read right after the generation: same line
-  std::array<std::atomic<std::uint32_t>, 3> refusals{};
   std::array<Maxima, 3> maxima;
   alignas(kLine) std::atomic<std::uint32_t> abort_state{kNotAborted};
   std::int32_t abort_rank{0};
@@ -137,18 +135,9 @@ void RegionGroup::barrier(const Progress& progress, Waiting waiting) {
   meet(progress, waiting, [] {});
 }
 
-bool RegionGroup::agree(bool mine, const Progress& progress) {
-  // Three votes in turn: while this one is read, the next may be written, and the one after is cleared by the last to
-  // arrive, when everyone has read it.
-  auto& refusals = header().refusals;
-  const std::size_t vote = agreements_++ % refusals.size();
-  if (!mine) refusals[vote].fetch_add(1, std::memory_order_relaxed);
-  meet(progress, Waiting::kSleep, [&] { refusals[(vote + 2) % refusals.size()].store(0, std::memory_order_relaxed); });
-  return refusals[vote].load(std::memory_order_relaxed) == 0;
-}
-
 void RegionGroup::largest(std::span<std::int64_t> numbers, const Progress& progress) {
-  // Three in turn, as the votes of agree().
+  // Three in turn: while one is read, the next may be written, and the one after is cleared by the last to arrive, when
+  // everyone has read it.
   auto& maxima = header().maxima;
   for (std::size_t done = 0; done < numbers.size(); done += kNumbers) {
     const std::span<std::int64_t> piece = numbers.subspan(done, std::min(kNumbers, numbers.size() - done));
@@ -159,7 +148,7 @@ void RegionGroup::largest(std::span<std::int64_t> numbers, const Progress& progr
       while (known < piece[i] && !shared[i].compare_exchange_weak(known, piece[i], std::memory_order_relaxed)) {
       }
     }
-    meet(progress, Waiting::kSleep, [&] { maxima[(round + 2) % maxima.size()].clear(kNumbers); });
+    meet(progress, Waiting::kSleep, [&] { maxima[(round + 2) % maxima.size()].clear(); });
     for (std::size_t i = 0; i < piece.size(); ++i) piece[i] = shared[i].load(std::memory_order_relaxed);
   }
 }

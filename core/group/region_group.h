@@ -50,7 +50,6 @@ class RegionGroup final : public Group {
   bool one_process() const override { return maker_->one_process(); }
 
   void barrier(const Progress& progress, Waiting waiting) override;
-  bool agree(bool mine, const Progress& progress) override;
   void largest(std::span<std::int64_t> numbers, const Progress& progress) override;
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override;
   Group& on_node() override { return *this; }
@@ -76,8 +75,7 @@ class RegionGroup final : public Group {
   std::shared_ptr<RegionMaker> maker_;
   int rank_;
   int size_;
-  std::uint64_t agreements_ = 0;  // how often agree() was called: which vote is in use
-  std::uint64_t maxima_ = 0;      // rounds of largest(): which of the numbers' places are in use
+  std::uint64_t maxima_ = 0;  // rounds of largest(): which of the numbers' places are in use
   bool parted_ = false;
   std::uint64_t rounds_ = 0;  // rounds of exchange(): which of a rank's two slots is in use
 };

@@ -35,7 +35,6 @@ class PlannedGroup final : public Group {
   int node_count() const override { return std::min(size_, launch_.node_count()); }
   bool one_process() const override { return launch_.one_process(); }
   void barrier(const Progress& /*progress*/, Waiting /*waiting*/) override { refuse(); }
-  bool agree(bool /*mine*/, const Progress& /*progress*/) override { refuse(); }
   void largest(std::span<std::int64_t> /*numbers*/, const Progress& /*progress*/) override { refuse(); }
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& /*mine*/,
                                                const Progress& /*progress*/) override {

@@ -499,7 +499,6 @@ class TwoNodes final : public Group {
   int node_count() const override { return 2; }
   bool one_process() const override { return true; }
   void barrier(const Progress& progress, Waiting waiting) override { real_.barrier(progress, waiting); }
-  bool agree(bool mine, const Progress& progress) override { return real_.agree(mine, progress); }
   void largest(std::span<std::int64_t> numbers, const Progress& progress) override { real_.largest(numbers, progress); }
   std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override {
     return real_.exchange(mine, progress);

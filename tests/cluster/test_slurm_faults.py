@@ -1,4 +1,4 @@
-"""Runs inside a job of Slurm on emulated nodes, by srun: a node that dies, a job that is cancelled.
+"""Runs inside a job of Slurm on emulated nodes, by srun: a node that dies, a job that is cancelled, steps at once.
 
 What was measured before is kept, statuses say what happened, and a resumed run in another job has all cases.
 """
@@ -20,6 +20,7 @@ from cluster.layout import MBIT, Layout
 from cluster.slurm import Slurm, slurm_why_not
 from cluster.test_between_nodes import _begun, processes_of
 from linkgauge.stats.attempts import counted
+from linkgauge.stats.interference import interferences
 from linkgauge.store.run import Run, load
 
 pytestmark = [
@@ -130,3 +131,18 @@ def test_a_cancelled_job_keeps_what_was_measured_and_a_resumed_run_has_the_rest(
     assert statuses.count("ok") < 3, said
     assert set(statuses) <= {"ok", None}, said
     assert [row.status for row in completed(slurm, out).rows() if row.status] == ["ok"] * 3
+
+
+def test_a_load_that_is_a_step_of_its_own_goes_on_beside_the_measured_one(slurm: Slurm) -> None:
+    out = slurm.cluster.folder / "run"
+    words = ["run", "--no-report", "--nodes", "all", "--mpi", "srun", "--devices", "host:1", "--transport", "mpi",
+             "--pattern", "unidirectional", "--size", "256KiB", "--pairs", "first", "--stop-rule", "count",
+             "--stop-samples", "3", "--beside", "mpi unidirectional 256KiB on=2,1 mpi=same"]  # fmt: skip
+    done = slurm.cluster.run("login", ["salloc", f"-N{NODES}", sys.executable, "-m", "linkgauge", *words, "--out",
+                             str(out)], timeout_s=300,
+                             env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = load(out)
+    assert [str(row.status) for row in run.rows()] == ["ok"]
+    (lost,) = interferences(run)
+    assert [rate.number for rate in lost.loads] == [1]  # it was at its rate while the case was measured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 from pathlib import Path
@@ -145,6 +146,13 @@ def test_each_family_is_told_of_the_hosts_in_their_order(kind: str, words: list[
     assert command[at : at + len(words)] == words
     without = launcher.command(LaunchRequest(8, ["worker"], {"A": "1"}))
     assert not set(words[:1]) & set(without)
+
+
+def test_a_step_of_slurm_shares_its_nodes_only_where_another_launch_goes_on_beside_it() -> None:
+    launcher = Launcher.registry["srun"](fake_mpi("srun"))
+    asked = LaunchRequest(2, ["worker"], {}, hosts=("a", "b"))
+    assert "--overlap" not in launcher.command(asked)
+    assert "--overlap" in launcher.command(dataclasses.replace(asked, beside=True))
 
 
 def test_where_a_pbs_job_has_no_ssh_its_nodes_are_reached_by_pbsdsh(

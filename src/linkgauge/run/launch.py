@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.model.beside import own_launches
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run import evidence, processes
 from linkgauge.run.heartbeat import PID, HeartbeatFile
@@ -171,6 +172,7 @@ class Launch:
             launcher_args=self._settings.launcher_args,
             hosts=self._settings.hosts,
             others_stay=self._has_loads,
+            beside=bool(self._spec.load) or any(own_launches(entry.case) for entry in self._spec.cases),
         )
         launcher = launcher_for(self._mpi)
         environment = {**package_environment(), **launcher.environment(request), **request.env}

@@ -79,6 +79,8 @@ class Srun(Launcher):
             f"--cpu-bind={'cores' if request.bind == 'core' else 'none'}",
             f"--kill-on-bad-exit={0 if request.others_stay else 1}",
             "--export=ALL",
+            # Else a step waits for the end of those on its cores (from Slurm 20.11, which brought both).
+            *(["--overlap"] if request.beside else []),
             *_placing(request),
             *request.launcher_args,
             "-n",

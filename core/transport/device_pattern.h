@@ -21,7 +21,7 @@ class DevicePattern : public Operation {
   void prepare() final {
     std::string reason;
     try {
-      data_.emplace(runtime(), device(), spec_, 1);
+      data_.emplace(runtime(), device(), spec_.traffic, 1);
       stream_ = Stream(runtime(), device());
       allocate();
     } catch (const MemoryError& error) {
@@ -58,11 +58,11 @@ class DevicePattern : public Operation {
   int rank() const { return context_.rank(); }
   int ranks() const { return context_.size(); }
   const CaseSpec& spec() const { return spec_; }
+  const Traffic& traffic() const { return spec_.traffic; }
+  const Mechanism& mechanism() const { return spec_.mechanism; }
   DataCheck& data() { return *data_; }
   StreamHandle stream() const { return stream_.handle(); }
-  Buffer make(MemoryKind kind, const AllocateOptions& options) {
-    return Buffer(runtime(), device(), kind, static_cast<std::size_t>(spec_.size_bytes), options);
-  }
+  Buffer make(const End& end) { return Buffer(runtime(), device(), end.kind, spec_.traffic.bytes(), end.options); }
   // For disconnect(): no peer has this rank's memory open when it returns.
   void meet_before_freeing() const noexcept {
     try {

@@ -258,22 +258,8 @@ class Application final : public Operation {
     }
   }
 
-  // `body`, whose reason not to go on becomes every rank's.
-  template <typename Body>
-  void agreeing(const Body& body) {
-    std::string reason;
-    try {
-      body();
-    } catch (const MemoryError& error) {
-      reason = error.what();
-    } catch (const Unsupported& error) {
-      reason = error.what();
-    }
-    agree_or_throw(group(), reason, progress_);
-  }
-
   void allocate() {
-    agreeing([&] {
+    agreeing(group(), progress_, [&] {
       DeviceRuntime& runtime = *context_.runtime;
       const int device = context_.device();
       data_.emplace(runtime, device, spec_.traffic, context_.size());
@@ -335,10 +321,10 @@ class Application final : public Operation {
                                                               static_cast<int>(place - wanted.ranks.begin()));
         }
       }
-      agreeing([&] {
+      agreeing(group(), progress_, [&] {
         if (one.group != nullptr) one.operation = make_operation(*collectives_, one.context, one.spec);
       });
-      agreeing([&] {
+      agreeing(group(), progress_, [&] {
         if (one.operation != nullptr) one.operation->prepare();
       });
     }

@@ -31,8 +31,7 @@ void BufferedOperation::prepare() {
   DeviceRuntime& runtime = *context_.runtime;
   const int device = context_.device();
   // A rank without memory must not leave the others waiting for it in connect().
-  std::string reason;
-  try {
+  agreeing(group(), progress_, [&] {
     data_.emplace(runtime, device, spec_.traffic, context_.size());
     if (layout_.target_bytes > 0) {
       const End& end = end_of(spec_, ranks(), rank(), false);
@@ -42,12 +41,7 @@ void BufferedOperation::prepare() {
       const End& end = end_of(spec_, ranks(), rank(), true);
       source_ = transport_->make_buffer(context_, spec_, end.kind, layout_.source_bytes, end.options);
     }
-  } catch (const MemoryError& error) {
-    reason = error.what();
-  } catch (const Unsupported& error) {
-    reason = error.what();
-  }
-  agree_or_throw(group(), reason, progress_);
+  });
   // Kernels are chosen by copying: what they read then has been written, so that a checker of memory finds nothing.
   if (spec_.mechanism.transport == "kernel" && runtime.name() != "host") fill(0);
   connect();

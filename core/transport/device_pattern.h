@@ -19,17 +19,11 @@ class DevicePattern : public Operation {
   DevicePattern(const RankContext& context, const CaseSpec& spec) : context_(context), spec_(spec) {}
 
   void prepare() final {
-    std::string reason;
-    try {
+    agreeing(*context_.group, {}, [&] {
       data_.emplace(runtime(), device(), spec_.traffic, 1);
       stream_ = Stream(runtime(), device());
       allocate();
-    } catch (const MemoryError& error) {
-      reason = error.what();
-    } catch (const Unsupported& error) {
-      reason = error.what();
-    }
-    agree_or_throw(*context_.group, reason);
+    });
     connect();
   }
   void complete() override { stream_.synchronize(); }

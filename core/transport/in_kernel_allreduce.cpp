@@ -36,8 +36,7 @@ void InKernelAllreduce::complete() {
 
 void InKernelAllreduce::allocate_and_agree() {
   const int device = context().device();
-  std::string reason;
-  try {
+  agreeing(group(), {}, [&] {
     multiprocessors_ = least_multiprocessors();
     if (mechanism().blocks > static_cast<int>(multiprocessors_)) {
       throw Unsupported("all blocks must be on every device at once: at most " + std::to_string(multiprocessors_) +
@@ -47,12 +46,8 @@ void InKernelAllreduce::allocate_and_agree() {
     std::memset(host_words_.data(), 0, host_words_.size());
     stream_ = Stream(runtime(), device);
     allocate(device);
-  } catch (const MemoryError& error) {
-    reason = error.what();
-  } catch (const Unsupported& error) {
-    reason = error.what();
-  }
-  agree_or_throw(group(), reason);
+  });
+  std::string reason;
   for (const int other : context().device_of_rank) {
     if (other != device && reason.empty()) reason = runtime().peer_access(device, other);
   }

@@ -138,16 +138,12 @@ std::vector<Buffer> route_slots(const RankContext& context, const CaseSpec& spec
                                 bool sender_starts) {
   const RouteShape shape = route_shape(spec);
   std::vector<Buffer> slots(flows.size());
-  std::string reason;
-  try {
+  agreeing(*context.group, {}, [&] {
     for (std::size_t i = 0; i < flows.size(); ++i) {
       if ((sender_starts ? flows[i].source : flows[i].target) != context.rank()) continue;
       slots[i] = Buffer(*context.runtime, spec.mechanism.via, MemoryKind::kDevice, shape.slots * shape.chunk_bytes);
     }
-  } catch (const MemoryError& error) {
-    reason = error.what();
-  }
-  agree_or_throw(*context.group, reason);
+  });
   return slots;
 }
 

@@ -72,17 +72,13 @@ class StagedCollective final : public BufferedOperation {
   void connect() override {
     const int device = context().device();
     const MemoryKind kind = staging_kind(mechanism());
-    std::string reason;
-    try {
+    agreeing(group(), progress(), [&] {
       if (layout().target_bytes > 0) host_target_ = Buffer(runtime(), device, kind, layout().target_bytes);
       if (layout().source_bytes > 0 && !layout().one_buffer) {
         host_source_ = Buffer(runtime(), device, kind, layout().source_bytes);
       }
       stream_ = Stream(runtime(), device);
-    } catch (const MemoryError& error) {
-      reason = error.what();
-    }
-    agree_or_throw(group(), reason, progress());
+    });
   }
   void disconnect() noexcept override { stream_ = Stream(); }
   void free_scratch() noexcept override {
@@ -145,8 +141,7 @@ class StagingTransport final : public Transport {
     const MemoryKind kind = staging_kind(spec.mechanism);
     const auto engine = std::make_shared<StagingEngine>();
     std::vector<std::unique_ptr<StagingChannel>> channels(flows.size());
-    std::string reason;
-    try {
+    agreeing(*context.group, progress(context), [&] {
       for (std::size_t i = 0; i < flows.size(); ++i) {
         const bool sends = flows[i].source == context.rank();
         const bool receives = flows[i].target == context.rank();
@@ -157,10 +152,7 @@ class StagingTransport final : public Transport {
         };
         channels[i] = std::make_unique<StagingChannel>(context, flows[i], shape, slots(sends), slots(receives), engine);
       }
-    } catch (const MemoryError& error) {
-      reason = error.what();
-    }
-    agree_or_throw(*context.group, reason, progress(context));
+    });
     if (uses_mpi(context, spec.mechanism)) {
       connect_mpi(context, flows, fresh_tags(context, progress(context)), channels);
     } else {

@@ -4,6 +4,7 @@
 //   three
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -16,14 +17,14 @@ int main(int argc, char** argv) {
   if (ranks < 2) return 2;
   for (const Pattern pattern : {Pattern::kRingShift, Pattern::kAlltoall, Pattern::kAllgather, Pattern::kReduceScatter,
                                 Pattern::kAllreduce, Pattern::kBroadcast}) {
-    const linkgauge::Traffic traffic{pattern, ranks, std::size_t{8} * static_cast<std::size_t>(ranks), 0, false};
+    const linkgauge::Traffic traffic{.pattern = pattern, .size_bytes = std::int64_t{8} * ranks};
     double most_us = 0;
     std::size_t most_bytes = 0;
     for (const int rank : {0, ranks / 2, ranks - 1}) {
       double least_us = 1e9;
       for (int turn = 0; turn < 20; ++turn) {
         const auto start = std::chrono::steady_clock::now();
-        const linkgauge::Schedule schedule = linkgauge::schedule_of(traffic, rank);
+        const linkgauge::Schedule schedule = linkgauge::schedule_of(traffic, ranks, rank);
         const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
         least_us = std::min(least_us, took.count());
         most_bytes = std::max(most_bytes, schedule.steps.capacity() * sizeof(linkgauge::Step));

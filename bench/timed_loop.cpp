@@ -65,13 +65,11 @@ int run(std::int64_t samples) {
   const auto groups = make_thread_groups(1);
   ChainOperation operation(500);
   Operation& opaque = operation;
-  CaseSpec spec;
-  spec.transport = "bench";
-  spec.pattern = Pattern::kAllreduce;
-  spec.arrival = Arrival::kFree;
-  spec.stop.kind = StopRuleKind::kCount;
-  spec.stop.samples = samples;
-  spec.stop.time_ns = 60'000'000'000;
+  Timing timing;
+  timing.arrival = Arrival::kFree;
+  timing.stop.kind = StopRuleKind::kCount;
+  timing.stop.samples = samples;
+  timing.stop.time_ns = 60'000'000'000;
   SamplerSettings settings;
   settings.host_clock = measure_host_clock();
   std::atomic<std::uint64_t> count{0};
@@ -84,7 +82,7 @@ int run(std::int64_t samples) {
   std::vector<double> bare;
   for (int turn = 0; turn < 15; ++turn) {
     const double bare_before = bare_ns(opaque);
-    const Measurement measured = sample(operation, *groups[0], spec, settings);
+    const Measurement measured = sample(operation, *groups[0], timing, settings);
     const double bare_now = std::min(bare_before, bare_ns(opaque));
     std::vector<double> times;
     std::vector<double> steps;  // from one start to the next, those across a meeting of the ranks are rare outliers

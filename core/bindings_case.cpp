@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -109,9 +110,9 @@ void from_python(std::vector<Load>& loads, const std::string& key, nb::handle va
 void from_python(std::optional<Pace>& pace, const std::string& key, nb::handle value);
 
 // A field is read by its type: an enumeration has a from_word, what is no plain value a from_python.
-template <auto kMember, typename Target>
-void plain(Target& target, const std::string& key, nb::handle value) {
-  auto& member = target.*kMember;
+template <auto... kPath>
+void plain(auto& target, const std::string& key, nb::handle value) {
+  auto& member = (target.*....*kPath);
   if constexpr (std::is_enum_v<std::remove_reference_t<decltype(member)>>) {
     from_word(read<std::string>(key, value), member);
   } else if constexpr (requires { from_python(member, key, value); }) {
@@ -121,17 +122,22 @@ void plain(Target& target, const std::string& key, nb::handle value) {
   }
 }
 
-constexpr std::array<Field<AllocateOptions>, 4> kOptionFields{
-    {{"numa_node", plain<&AllocateOptions::numa_node>},
-     {"write_combined", plain<&AllocateOptions::write_combined>},
-     {"huge_pages", plain<&AllocateOptions::huge_pages>},
-     {"fabric_handle", plain<&AllocateOptions::fabric_handle>}}};
+template <typename Part, typename Value>
+Part class_of(Value Part::*);
 
-constexpr std::array<Field<StopRuleSpec>, 4> kStopFields{
-    {{"kind", plain<&StopRuleSpec::kind>},
-     {"samples", plain<&StopRuleSpec::samples>},
-     {"relative_half_width", plain<&StopRuleSpec::relative_half_width>},
-     {"time_ns", plain<&StopRuleSpec::time_ns>}}};
+template <auto kMember>
+constexpr auto field(std::string_view name) {
+  return Field<decltype(class_of(kMember))>{name, plain<kMember>};
+}
+constexpr auto table(auto... fields) { return std::array{fields...}; }
+
+constexpr auto kOptionFields =
+    table(field<&AllocateOptions::numa_node>("numa_node"), field<&AllocateOptions::write_combined>("write_combined"),
+          field<&AllocateOptions::huge_pages>("huge_pages"), field<&AllocateOptions::fabric_handle>("fabric_handle"));
+
+constexpr auto kStopFields =
+    table(field<&StopRuleSpec::kind>("kind"), field<&StopRuleSpec::samples>("samples"),
+          field<&StopRuleSpec::relative_half_width>("relative_half_width"), field<&StopRuleSpec::time_ns>("time_ns"));
 
 void from_python(AllocateOptions& options, const std::string& key, nb::handle value) {
   read_fields(kOptionFields, dict_from(key, value), key + ".", options);
@@ -179,13 +185,10 @@ ProgramCopied program_copied_from(const std::int64_t* row) {
   return {fitting<std::size_t>(row[0]), fitting<std::size_t>(row[1]), fitting<std::size_t>(row[2])};
 }
 
-constexpr std::array<Field<ProgramCollective>, 6> kCollectiveFields{
-    {{"pattern", plain<&ProgramCollective::pattern>},
-     {"size_bytes", plain<&ProgramCollective::size_bytes>},
-     {"root", plain<&ProgramCollective::root>},
-     {"distribution", plain<&ProgramCollective::distribution>},
-     {"ranks", plain<&ProgramCollective::ranks>},
-     {"begun", plain<&ProgramCollective::begun>}}};
+constexpr auto kCollectiveFields =
+    table(field<&ProgramCollective::pattern>("pattern"), field<&ProgramCollective::size_bytes>("size_bytes"),
+          field<&ProgramCollective::root>("root"), field<&ProgramCollective::distribution>("distribution"),
+          field<&ProgramCollective::ranks>("ranks"), field<&ProgramCollective::begun>("begun"));
 
 template <std::size_t kDirection>
 void copy_bytes(Program& program, const std::string& key, nb::handle value) {
@@ -223,10 +226,8 @@ void from_python(std::shared_ptr<const Program>& program, const std::string& key
   program = std::move(made);
 }
 
-constexpr std::array<Field<Pace>, 4> kPaceFields{{{"burst", plain<&Pace::burst>},
-                                                  {"every_ns", plain<&Pace::every_ns>},
-                                                  {"duty", plain<&Pace::duty>},
-                                                  {"offset_ns", plain<&Pace::offset_ns>}}};
+constexpr auto kPaceFields = table(field<&Pace::burst>("burst"), field<&Pace::every_ns>("every_ns"),
+                                   field<&Pace::duty>("duty"), field<&Pace::offset_ns>("offset_ns"));
 
 void from_python(std::optional<Pace>& pace, const std::string& key, nb::handle value) {
   read_fields(kPaceFields, dict_from(key, value), key + ".", pace.emplace());
@@ -246,15 +247,37 @@ void from_python(std::vector<Load>& loads, const std::string& key, nb::handle va
   }
 }
 
-constexpr auto kCaseFields = case_fields([]<auto kMember>(std::string_view name) {
-  return Field<CaseSpec>{name, plain<kMember>};
-});
+// A field of one of a case's parts.
+template <auto kMember, auto... kWithin>
+constexpr Field<CaseSpec> of(std::string_view name) {
+  return {name, [](CaseSpec& spec, const std::string& key, nb::handle value) {
+            const auto parts = std::tie(spec.traffic, spec.places, spec.mechanism, spec.timing, spec.jobs);
+            plain<kMember, kWithin...>(std::get<decltype(class_of(kMember))&>(parts), key, value);
+          }};
+}
 
-constexpr std::array<Field<Fault>, 5> kFaultFields{{{"kind", plain<&Fault::kind>},
-                                                    {"phase", plain<&Fault::phase>},
-                                                    {"sample", plain<&Fault::sample>},
-                                                    {"rank", plain<&Fault::rank>},
-                                                    {"times", plain<&Fault::times>}}};
+constexpr auto kCaseFields = table(
+    of<&Mechanism::transport>("transport"), of<&Mechanism::variant>("variant"), of<&Traffic::pattern>("pattern"),
+    of<&Traffic::size_bytes>("size_bytes"), of<&Places::source, &End::kind>("source_memory"),
+    of<&Places::target, &End::kind>("target_memory"), of<&Places::source, &End::options>("source_options"),
+    of<&Places::target, &End::options>("target_options"), of<&Places::rank_list>("rank_list"),
+    of<&Places::groups>("groups"), of<&Places::devices>("devices"), of<&Timing::cadence>("cadence"),
+    of<&Timing::arrival>("arrival"), of<&Timing::skew_ns>("skew_ns"), of<&Timing::clock>("clock"),
+    of<&Traffic::window>("window"), of<&Timing::batch>("batch"), of<&Traffic::root>("root"),
+    of<&Traffic::datatype>("datatype"), of<&Traffic::op>("op"), of<&Traffic::in_place>("in_place"),
+    of<&Traffic::distribution>("distribution"), of<&Mechanism::path>("path"), of<&Mechanism::algorithm>("algorithm"),
+    of<&Mechanism::buffer>("buffer"), of<&Mechanism::initiator>("initiator"), of<&Mechanism::host_leg>("host_leg"),
+    of<&Mechanism::chunk_bytes>("chunk_bytes"), of<&Mechanism::blocks>("blocks"), of<&Mechanism::managed>("managed"),
+    of<&Places::source_device>("source_device"), of<&Places::target_device>("target_device"),
+    of<&Mechanism::cpu_node>("cpu_node"), of<&Mechanism::cpu_cores>("cpu_cores"), of<&Mechanism::via>("via"),
+    of<&Timing::verify_each>("verify_each"), of<&Timing::seed>("seed"), of<&Timing::warmup>("warmup"),
+    of<&Timing::stop>("stop"), of<&Mechanism::settings>("settings"), of<&Mechanism::collectives>("collectives"),
+    of<&Mechanism::copies>("copies"), of<&Traffic::program>("program"), of<&Jobs::loads>("loads"),
+    of<&Jobs::lines>("lines"), of<&Jobs::kept>("kept"), of<&Jobs::pace>("pace"));
+
+constexpr auto kFaultFields =
+    table(field<&Fault::kind>("kind"), field<&Fault::phase>("phase"), field<&Fault::sample>("sample"),
+          field<&Fault::rank>("rank"), field<&Fault::times>("times"));
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// A case as Python's dict, by CaseSpec's own field names.
+// A case as Python's dict, by the names of its parts' fields (case_spec.h).
 #pragma once
 
 #include <nanobind/nanobind.h>

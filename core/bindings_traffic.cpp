@@ -26,7 +26,10 @@ namespace {
 Traffic traffic_between(const std::string& pattern, int ranks, std::size_t bytes, const std::string& distribution,
                         int root) {
   if (ranks < 1) throw CallerError(std::to_string(ranks) + " ranks, expected 1 or more");
-  Traffic traffic{pattern_from(pattern), ranks, bytes, root, false, distribution};
+  const Traffic traffic{.pattern = pattern_from(pattern),
+                        .size_bytes = static_cast<std::int64_t>(bytes),
+                        .root = root,
+                        .distribution = distribution};
   if (root < 0 || root >= ranks) {
     throw CallerError("root " + std::to_string(root) + " of " + std::to_string(ranks) + " ranks, expected one of them");
   }
@@ -47,12 +50,13 @@ Traffic traffic_from(const std::string& pattern, int ranks, std::size_t bytes, c
 std::vector<std::tuple<int, int, std::size_t>> pair_bytes(const std::string& pattern, int ranks, std::size_t bytes,
                                                           const std::string& distribution, int root) {
   const Traffic traffic = traffic_between(pattern, ranks, bytes, distribution, root);
+  if (traffic.pattern == Pattern::kBarrier && bytes == 0) return {};  // its tokens are nothing to a link
   std::map<std::pair<int, int>, std::size_t> sums;
   if (traffic.pattern == Pattern::kAlltoallv || traffic.pattern == Pattern::kHalo) {  // a rank's own share takes longer
-    each_pair(traffic, [&](int source, int target, std::size_t moved) { sums[{source, target}] += moved; });
+    each_pair(traffic, ranks, [&](int source, int target, std::size_t moved) { sums[{source, target}] += moved; });
   } else {
     for (int rank = 0; rank < ranks; ++rank) {
-      for (const Step& step : schedule_of(traffic, rank).steps) {
+      for (const Step& step : schedule_of(traffic, ranks, rank).steps) {
         const bool sends = step.kind == StepKind::kTransfer && step.source == rank && step.target != rank;
         if (sends) sums[{step.source, step.target}] += step.bytes;
       }
@@ -70,7 +74,7 @@ void bind_traffic(nb::module_& module) {
   module.def(
       "rank_bytes",
       [](const std::string& pattern, int ranks, std::size_t bytes, const std::string& distribution) {
-        RankBytes found = rank_bytes(traffic_from(pattern, ranks, bytes, distribution));
+        RankBytes found = rank_bytes(traffic_from(pattern, ranks, bytes, distribution), ranks);
         return std::pair(std::move(found.sent), std::move(found.received));
       },
       "pattern"_a, "ranks"_a, "bytes"_a, "distribution"_a);
@@ -78,8 +82,8 @@ void bind_traffic(nb::module_& module) {
       "halo_buffer_bytes",
       [](int ranks, std::size_t bytes, const std::string& distribution, bool field) -> std::size_t {
         const Traffic traffic = traffic_from("halo", ranks, bytes, distribution);
-        if (!field) return halo_share(traffic, 0).buffer_bytes;
-        return why_no_halo_field(traffic).empty() ? halo_field(traffic, 0).buffer_bytes : 0;
+        if (!field) return halo_share(traffic, ranks, 0).buffer_bytes;
+        return why_no_halo_field(traffic, ranks).empty() ? halo_field(traffic, ranks, 0).buffer_bytes : 0;
       },
       "ranks"_a, "bytes"_a, "distribution"_a, "field"_a);
   module.def(

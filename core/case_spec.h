@@ -72,116 +72,94 @@ struct Pace {
 struct Load;
 struct Program;
 
-struct CaseSpec {
-  std::string transport;  // staging, copy_engine, kernel, ccl, ucx, ofi, nixl, mpi
-  std::string variant;    // of the transport; "" is its default
+// Who sends what to whom; pure: what core/traffic makes of it depends on nothing else but the number of ranks.
+struct Traffic {
   Pattern pattern = Pattern::kPingpong;
   std::int64_t size_bytes = 0;  // m of docs/definitions.md, restated as whole blocks where the pattern cuts blocks
-  MemoryKind source_memory = MemoryKind::kDevice;
-  MemoryKind target_memory = MemoryKind::kDevice;
-  AllocateOptions source_options;
-  AllocateOptions target_options;
+  int root = 0;
+  int window = 1;
+  Datatype datatype = Datatype::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  bool in_place = false;
+  std::string distribution = {};                // of alltoallv and halo (traffic/distribution.h); "" the default
+  std::shared_ptr<const Program> program = {};  // of an application: this rank's part (traffic/program.h)
+
+  // m as messages have it: something must tell of a barrier.
+  std::size_t bytes() const {
+    return size_bytes == 0 && pattern == Pattern::kBarrier ? 1 : static_cast<std::size_t>(size_bytes);
+  }
+};
+
+struct End {
+  MemoryKind kind = MemoryKind::kDevice;
+  AllocateOptions options;
+};
+
+// Where: the ranks and devices that take part, and the memory that data lie in.
+struct Places {
   std::vector<int> rank_list;  // ranks of the launch that take part, in the order of their place in the case: entry
                                // k plays rank k
   std::vector<int> devices;    // the device of each entry of rank_list
   int groups = 1;              // of equal size and consecutive ranks, which do the same side by side
+  End source;
+  End target;
+  int source_device = -1;  // stream_copy: whose memory it reads; -1: each device its own
+  int target_device = -1;  // stream_copy: whose memory it writes
+};
+
+// By what the bytes move. Settings of some mechanisms only stand beside each other, not in a variant: several serve one
+// case (a pipelined copy's way and chunks, kernels beside staging), and a mechanism refuses by its value what it lacks.
+struct Mechanism {
+  std::string transport = {};  // staging, copy_engine, kernel, ccl, ucx, ofi, nixl, mpi
+  std::string variant = {};    // of the transport; "" is its default
+  Initiator initiator = Initiator::kSender;
+  std::string path = {};       // direct, pcie, host; "" the library's default
+  std::string buffer = {};     // ccl: plain, allocated, registered, symmetric; ucx, ofi: plain, registered; "" is plain
+  std::string algorithm = {};  // "" the transport's default
+  std::string settings = {};   // mpi, ucx: the library's own during this case, NAME=VALUE NAME=VALUE
+  std::string host_leg = {};   // staging: "mpi" or "memcpy"
+  std::int64_t chunk_bytes = 0;  // of pipelined variants, and of a descriptor of nixl; 0: chosen, a message each
+  int blocks = 0;                // kernel, nvshmem's device: thread blocks; 0: chosen by measurement, or at most 64
+  int via = -1;                  // routed copies: the device that data goes through
+  ManagedUse managed = ManagedUse::kDefault;
+  int cpu_node = -1;             // cpu_stream: the NUMA node whose cores move the bytes; -1: the device's
+  std::string cpu_cores = {};    // cpu_stream: the cores that move them, as 0-3,8; "" those of cpu_node
+  std::string collectives = {};  // of an application: the transport of its collectives; "" that of its messages
+  std::string copies = {};       // of an application: by what they and stand-in kernels go: kernel; "" the copy engine
+};
+
+// How operations are started, timed and checked, and for how long.
+struct Timing {
   Cadence cadence = Cadence::kIsolated;
   Arrival arrival = Arrival::kDeadline;
   std::int64_t skew_ns = 0;  // skewed: rank k arrives k * skew_ns after the deadline
   ClockKind clock = ClockKind::kHost;
-  int window = 1;
-  int batch = 20;  // operations queued in one streaming or gated sample
-  int root = 0;
-  Datatype datatype = Datatype::kFloat32;
-  ReduceOp op = ReduceOp::kSum;
-  bool in_place = false;
-  std::string distribution;  // of alltoallv and halo (traffic/distribution.h); "" the default
-  std::string path;          // direct, pcie, host; "" the library's default
-  std::string buffer;        // ccl: plain, allocated, registered, symmetric; ucx, ofi: plain, registered; "" is plain
-  std::string algorithm;     // "" the transport's default
-  std::string settings;      // mpi, ucx: the library's own during this case, NAME=VALUE NAME=VALUE
-  Initiator initiator = Initiator::kSender;
-  std::string host_leg;  // staging: "mpi" or "memcpy"
-  std::int64_t chunk_bytes =
-      0;           // pipelined variants; 0: chosen by the transport. nixl: of a descriptor; 0: a message each
-  int blocks = 0;  // kernel, nvshmem's device: thread blocks; 0: chosen by measurement, or at most 64
-  ManagedUse managed = ManagedUse::kDefault;
-  int source_device = -1;  // stream_copy: whose memory it reads; -1: each device its own
-  int target_device = -1;  // stream_copy: whose memory it writes
-  int cpu_node = -1;       // cpu_stream: the NUMA node whose cores move the bytes; -1: the device's
-  std::string cpu_cores;   // cpu_stream: the cores that move them, as 0-3,8; "" those of cpu_node
-  int via = -1;            // routed copies: the device that data goes through
-  bool verify_each = false;
-  std::uint64_t seed = 0;   // of the case: data patterns
+  int batch = 20;           // operations queued in one streaming or gated sample
   std::int64_t warmup = 5;  // operations before the first sample (a sample's worth at least)
   StopRuleSpec stop;
-  std::string collectives;  // of an application: the transport of its collectives; "" that of its messages
-  std::string copies;       // of an application: by what they and stand-in kernels go: kernel; "" the copy engine
-  std::shared_ptr<const Program> program;  // of an application: this rank's part (traffic/program.h)
-  std::vector<Load> loads;                 // jobs that go on beside this one, each on ranks of its own
+  bool verify_each = false;
+  std::uint64_t seed = 0;  // of the case: data patterns
+};
+
+// What goes on beside the case.
+struct Jobs {
+  std::vector<Load> loads;   // jobs that go on beside this one, each on ranks of its own
   std::vector<int> lines;    // sockets to loads that are launches of their own, on the case's first rank; -1 elsewhere
   int kept = -1;             // a file to which this rank adds its samples, of a case with loads; -1: none
   std::optional<Pace> pace;  // this is such a load, beside another launch's case; the first of `lines` leads there
 };
 
-struct Load {
-  CaseSpec spec;  // its cadence, arrival, clock and stop rule say nothing
-  Pace pace;
+struct CaseSpec {
+  Traffic traffic;
+  Places places;
+  Mechanism mechanism;
+  Timing timing;
+  Jobs jobs;
 };
 
-// Every field of a case under the name that callers give it: an array of make<&CaseSpec::field>("field"), of which the
-// bindings read dicts.
-template <typename Make>
-constexpr auto case_fields(const Make& make) {
-  return std::array{
-      make.template operator()<&CaseSpec::transport>("transport"),
-      make.template operator()<&CaseSpec::variant>("variant"),
-      make.template operator()<&CaseSpec::pattern>("pattern"),
-      make.template operator()<&CaseSpec::size_bytes>("size_bytes"),
-      make.template operator()<&CaseSpec::source_memory>("source_memory"),
-      make.template operator()<&CaseSpec::target_memory>("target_memory"),
-      make.template operator()<&CaseSpec::source_options>("source_options"),
-      make.template operator()<&CaseSpec::target_options>("target_options"),
-      make.template operator()<&CaseSpec::rank_list>("rank_list"),
-      make.template operator()<&CaseSpec::groups>("groups"),
-      make.template operator()<&CaseSpec::devices>("devices"),
-      make.template operator()<&CaseSpec::cadence>("cadence"),
-      make.template operator()<&CaseSpec::arrival>("arrival"),
-      make.template operator()<&CaseSpec::skew_ns>("skew_ns"),
-      make.template operator()<&CaseSpec::clock>("clock"),
-      make.template operator()<&CaseSpec::window>("window"),
-      make.template operator()<&CaseSpec::batch>("batch"),
-      make.template operator()<&CaseSpec::root>("root"),
-      make.template operator()<&CaseSpec::datatype>("datatype"),
-      make.template operator()<&CaseSpec::op>("op"),
-      make.template operator()<&CaseSpec::in_place>("in_place"),
-      make.template operator()<&CaseSpec::distribution>("distribution"),
-      make.template operator()<&CaseSpec::path>("path"),
-      make.template operator()<&CaseSpec::algorithm>("algorithm"),
-      make.template operator()<&CaseSpec::buffer>("buffer"),
-      make.template operator()<&CaseSpec::initiator>("initiator"),
-      make.template operator()<&CaseSpec::host_leg>("host_leg"),
-      make.template operator()<&CaseSpec::chunk_bytes>("chunk_bytes"),
-      make.template operator()<&CaseSpec::blocks>("blocks"),
-      make.template operator()<&CaseSpec::managed>("managed"),
-      make.template operator()<&CaseSpec::source_device>("source_device"),
-      make.template operator()<&CaseSpec::target_device>("target_device"),
-      make.template operator()<&CaseSpec::cpu_node>("cpu_node"),
-      make.template operator()<&CaseSpec::cpu_cores>("cpu_cores"),
-      make.template operator()<&CaseSpec::via>("via"),
-      make.template operator()<&CaseSpec::verify_each>("verify_each"),
-      make.template operator()<&CaseSpec::seed>("seed"),
-      make.template operator()<&CaseSpec::warmup>("warmup"),
-      make.template operator()<&CaseSpec::stop>("stop"),
-      make.template operator()<&CaseSpec::settings>("settings"),
-      make.template operator()<&CaseSpec::collectives>("collectives"),
-      make.template operator()<&CaseSpec::copies>("copies"),
-      make.template operator()<&CaseSpec::program>("program"),
-      make.template operator()<&CaseSpec::loads>("loads"),
-      make.template operator()<&CaseSpec::lines>("lines"),
-      make.template operator()<&CaseSpec::kept>("kept"),
-      make.template operator()<&CaseSpec::pace>("pace"),
-  };
-}
+struct Load {
+  CaseSpec spec;  // of its timing the batch and the seed alone count
+  Pace pace;
+};
 
 }  // namespace linkgauge

@@ -43,12 +43,13 @@ void wait_out(std::int64_t when_ns) {
 
 class LoadRunner {
  public:
-  LoadRunner(Operation& operation, Group& group, Group& everyone, const Load& load, JobLine* line,
+  LoadRunner(Operation& operation, Group& group, Group& everyone, const Timing& timing, const Pace& pace, JobLine* line,
              const SamplerSettings& settings)
       : operation_(operation),
         group_(group),
         everyone_(everyone),
-        load_(load),
+        timing_(timing),
+        pace_(pace),
         line_(line),
         settings_(settings),
         progress_(operation.progress()) {}
@@ -85,7 +86,7 @@ class LoadRunner {
 
   void check(Moment moment, const char* phase, const char* which) {
     settings_.heartbeat.enter(moment);
-    const std::uint64_t seed = load_.spec.seed + report_.stretches.size();
+    const std::uint64_t seed = timing_.seed + report_.stretches.size();
     operation_.fill(seed);
     group_.barrier(progress_);  // no rank sends into a buffer that is still being poisoned
     operation_.put_back();
@@ -117,8 +118,8 @@ class LoadRunner {
     settings_.heartbeat.enter(Moment::kTime);
     const auto number = static_cast<std::int64_t>(report_.stretches.size());
     hook("time", number, false);
-    if (load_.pace.offset_ns > 0 && std::exchange(rested_, false)) wait_out(now_ns() + load_.pace.offset_ns);
-    const std::int64_t burst = load_.pace.burst > 0 ? load_.pace.burst : std::max(load_.spec.batch, 1);
+    if (pace_.offset_ns > 0 && std::exchange(rested_, false)) wait_out(now_ns() + pace_.offset_ns);
+    const std::int64_t burst = pace_.burst > 0 ? pace_.burst : std::max(timing_.batch, 1);
     const std::int64_t start_ns = now_ns();
     for (std::int64_t done = 0; done < order_.operations;) {
       const std::int64_t burst_ns = now_ns();
@@ -136,11 +137,10 @@ class LoadRunner {
   }
 
   void rest(std::int64_t burst_ns) const {
-    const Pace& pace = load_.pace;
-    if (pace.every_ns > 0) wait_out(burst_ns + pace.every_ns);
-    if (pace.duty < 1) {
+    if (pace_.every_ns > 0) wait_out(burst_ns + pace_.every_ns);
+    if (pace_.duty < 1) {
       const std::int64_t ended_ns = now_ns();
-      wait_out(ended_ns + static_cast<std::int64_t>(static_cast<double>(ended_ns - burst_ns) * (1 / pace.duty - 1)));
+      wait_out(ended_ns + static_cast<std::int64_t>(static_cast<double>(ended_ns - burst_ns) * (1 / pace_.duty - 1)));
     }
   }
 
@@ -172,7 +172,8 @@ class LoadRunner {
   Operation& operation_;
   Group& group_;
   Group& everyone_;
-  const Load& load_;
+  const Timing& timing_;
+  const Pace& pace_;
   JobLine* line_;
   const SamplerSettings& settings_;
   Progress progress_;
@@ -243,9 +244,9 @@ std::int64_t SocketLine::heard() {
   return last_;
 }
 
-LoadReport keep_on(Operation& operation, Group& group, Group& everyone, const Load& load, JobLine* line,
-                   const SamplerSettings& settings) {
-  return LoadRunner(operation, group, everyone, load, line, settings).run();
+LoadReport keep_on(Operation& operation, Group& group, Group& everyone, const Timing& timing, const Pace& pace,
+                   JobLine* line, const SamplerSettings& settings) {
+  return LoadRunner(operation, group, everyone, timing, pace, line, settings).run();
 }
 
 void LoadControl::let(bool go_on, const Progress& progress) {

@@ -96,12 +96,12 @@ struct LoadReport {
   std::string failure;    // what ended the load before the measured job was over; empty: nothing
 };
 
-// Runs the load's operation (prepared by the caller) at its pace, as the measured job wants it, until that is over.
-// Collective over `group`, the load's own ranks. `line`: of the first rank, nullptr on the others. Throws PeerError
-// where another job failed, and what the load itself fails with before it was at its rate; later that is told in the
-// report, and the measured job goes on.
-LoadReport keep_on(Operation& operation, Group& group, Group& everyone, const Load& load, JobLine* line,
-                   const SamplerSettings& settings);
+// Runs the load's operation (prepared by the caller) at its pace, of its timing the batch and the seed, as the measured
+// job wants it, until that is over. Collective over `group`, the load's own ranks. `line`: of the first rank, nullptr
+// on the others. Throws PeerError where another job failed, and what the load itself fails with before it was at its
+// rate; later that is told in the report, and the measured job goes on.
+LoadReport keep_on(Operation& operation, Group& group, Group& everyone, const Timing& timing, const Pace& pace,
+                   JobLine* line, const SamplerSettings& settings);
 
 // The measured job's hand on all loads; its first rank alone has lines. Of a load that is over before it was at its
 // rate it throws PeerError.

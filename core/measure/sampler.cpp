@@ -59,16 +59,17 @@ struct RoundReport {
 // The phases of a measurement on one rank. Every decision is made by all ranks from the same data.
 class Sampler {
  public:
-  Sampler(Operation& operation, Group& group, const CaseSpec& spec, const SamplerSettings& settings)
+  Sampler(Operation& operation, Group& group, const Timing& timing, const SamplerSettings& settings)
       : operation_(operation),
         group_(group),
-        spec_(spec),
+        timing_(timing),
         settings_(settings),
         progress_(operation.progress()),
-        rule_(make_stop_rule(spec.stop)),
-        context_{operation, group, spec, progress_, settings.runtime, first_batch(spec), first_lead_ns(group)},
+        rule_(make_stop_rule(timing.stop)),
+        context_{operation,           group, timing, settings.transport, progress_, settings.runtime, first_batch(),
+                 first_lead_ns(group)},
         section_(make_timed_section(context_)) {
-    const ClockFacts& clock = spec.clock == ClockKind::kEvent ? settings.event_clock : settings.host_clock;
+    const ClockFacts& clock = timing.clock == ClockKind::kEvent ? settings.event_clock : settings.host_clock;
     resolution_ns_ = std::max(clock.resolution_ns, 1.0);
   }
 
@@ -84,14 +85,14 @@ class Sampler {
   }
 
  private:
-  bool batched() const { return spec_.cadence == Cadence::kStreaming || spec_.cadence == Cadence::kGated; }
+  bool batched() const { return timing_.cadence == Cadence::kStreaming || timing_.cadence == Cadence::kGated; }
 
   // With each operation checked, a sample is one operation: a lost copy is overwritten by the next of a batch.
-  int first_batch(const CaseSpec& spec) const {
-    return batched() && !spec.verify_each ? std::clamp(spec.batch, 1, largest_batch()) : 1;
+  int first_batch() const {
+    return batched() && !timing_.verify_each ? std::clamp(timing_.batch, 1, largest_batch()) : 1;
   }
   int largest_batch() const {
-    if (spec_.cadence != Cadence::kGated) return kLargestBatch;
+    if (timing_.cadence != Cadence::kGated) return kLargestBatch;
     return std::max(1, kMostHeldCommands / std::max(operation_.commands_per_post(), 1));
   }
 
@@ -120,14 +121,14 @@ class Sampler {
   }
 
   void fill() {
-    operation_.fill(seed_of(spec_.seed, ++fills_));
+    operation_.fill(seed_of(timing_.seed, ++fills_));
     group_.barrier(progress_);  // no rank sends into a buffer that is still being poisoned
   }
 
   bool verify(const char* which) {
     group_.barrier(progress_);
     hook("verify", -1, false);
-    const VerifyResult mine = operation_.verify(seed_of(spec_.seed, fills_));
+    const VerifyResult mine = operation_.verify(seed_of(timing_.seed, fills_));
     measurement_.verified = group_.agree(mine.ok, progress_);
     settings_.heartbeat.beat();
     if (measurement_.verified) return true;
@@ -139,7 +140,7 @@ class Sampler {
     return false;
   }
 
-  // At least spec.warmup operations, unless they would take too much of the case's time; batches grow here until the
+  // At least timing.warmup operations, unless they would take too much of the case's time; batches grow here until the
   // clock is fine enough, and shrink until enough samples fit.
   bool warm_up() {
     settings_.heartbeat.enter(Moment::kWarmup);
@@ -149,7 +150,7 @@ class Sampler {
     if (probing) context_.batch = 1;
     for (std::int64_t round = 1;; round *= 2) {
       const std::int64_t wanted =
-          (std::max<std::int64_t>(spec_.warmup, 1) - done + context_.batch - 1) / context_.batch;
+          (std::max<std::int64_t>(timing_.warmup, 1) - done + context_.batch - 1) / context_.batch;
       const std::int64_t samples = std::clamp<std::int64_t>(wanted, 1, round);
       const int batch = context_.batch;
       if (!run_round(Phase::kWarmup, samples)) return false;
@@ -162,8 +163,8 @@ class Sampler {
         if (context_.batch > 1) continue;
       }
       const bool fine = !plan_batch(report);
-      const auto most_ns = static_cast<std::int64_t>(kWarmupShare * static_cast<double>(spec_.stop.time_ns));
-      if (fine && (done >= spec_.warmup || report.elapsed_ns > most_ns)) return true;
+      const auto most_ns = static_cast<std::int64_t>(kWarmupShare * static_cast<double>(timing_.stop.time_ns));
+      if (fine && (done >= timing_.warmup || report.elapsed_ns > most_ns)) return true;
     }
   }
 
@@ -187,7 +188,7 @@ class Sampler {
       const std::int64_t sample_ns = std::max<std::int64_t>(report.round_ns / samples, 1);
       longest_sample_ns = std::max(longest_sample_ns, sample_ns);
       if (finished(look_at, most, elapsed_ns, longest_sample_ns)) return true;
-      const std::int64_t left_ns = std::max<std::int64_t>(spec_.stop.time_ns - elapsed_ns, 0);
+      const std::int64_t left_ns = std::max<std::int64_t>(timing_.stop.time_ns - elapsed_ns, 0);
       std::int64_t most_ns = settings_.placement != nullptr ? std::min(left_ns, kPlacedRoundNs) : left_ns;
       std::int64_t longest = 2 * samples;
       if (settings_.let_loads) {
@@ -214,8 +215,8 @@ class Sampler {
   }
 
   bool finished(std::int64_t look_at, std::int64_t most, std::int64_t elapsed_ns, std::int64_t longest_sample_ns) {
-    const bool duration = spec_.stop.kind == StopRuleKind::kDuration;
-    const bool time_up = elapsed_ns >= spec_.stop.time_ns;
+    const bool duration = timing_.stop.kind == StopRuleKind::kDuration;
+    const bool time_up = elapsed_ns >= timing_.stop.time_ns;
     if (taken_ >= look_at || (time_up && taken_ >= kFewSamples)) {
       settings_.heartbeat.enter(Moment::kLook);
       hook("finished", taken_, false);
@@ -227,14 +228,14 @@ class Sampler {
       if (time_up) return stop("time", false);
       if (taken_ >= most) return stop("count", false);
     }
-    if (elapsed_ns > 2 * spec_.stop.time_ns + longest_sample_ns) return stop("timeout", false);
+    if (elapsed_ns > 2 * timing_.stop.time_ns + longest_sample_ns) return stop("timeout", false);
     return false;
   }
 
   // A median may be known before it is known what the loads cost: that takes some turns.
   bool few_turns() const {
-    return settings_.let_loads && spec_.stop.kind == StopRuleKind::kInterval &&
-           taken_ < std::min(kLeastByTurns, spec_.stop.samples);
+    return settings_.let_loads && timing_.stop.kind == StopRuleKind::kInterval &&
+           taken_ < std::min(kLeastByTurns, timing_.stop.samples);
   }
 
   bool stop(const std::string& by, bool converged) {
@@ -292,7 +293,7 @@ class Sampler {
 
   bool take_one(Phase phase, std::int64_t number) {
     const char* name = phase == Phase::kWarmup ? "warmup" : "time";
-    if (spec_.verify_each) fill();
+    if (timing_.verify_each) fill();
     operation_.put_back();
     hook(name, number, false);
     if (phase != Phase::kWarmup) hook("align", number, false);
@@ -300,7 +301,7 @@ class Sampler {
     section_->take(sample);
     hook(name, number, true);
     record(sample, phase, number);
-    return !spec_.verify_each || verify(name);
+    return !timing_.verify_each || verify(name);
   }
 
   void record(Sample& sample, Phase phase, std::int64_t number) {
@@ -312,17 +313,17 @@ class Sampler {
     sample.number = static_cast<std::int32_t>(number);
     sample.lane = static_cast<std::int16_t>(lane);
     sample.phase = phase;
-    sample.clock = spec_.clock;
+    sample.clock = timing_.clock;
     shortest_ns_ = std::min(shortest_ns_, sample.ns);
     measurement_.samples.push_back(sample);
   }
 
   // The samples since the last call, where a load's end may take this process along: some microseconds, between rounds.
   void keep() {
-    if (spec_.kept < 0) return;
+    if (settings_.kept < 0) return;
     const auto bytes = std::as_bytes(std::span(measurement_.samples).subspan(kept_));
     // A full disk costs what only a failure would need.
-    if (::write(spec_.kept, bytes.data(), bytes.size()) < 0) return;
+    if (::write(settings_.kept, bytes.data(), bytes.size()) < 0) return;
     kept_ = measurement_.samples.size();
   }
 
@@ -341,9 +342,9 @@ class Sampler {
 
   // How long a sample may take so that, after the warm-up, as many fit into the rule's time as a measurement needs.
   double fitting_ns() const {
-    const bool count = spec_.stop.kind == StopRuleKind::kCount;
-    const std::int64_t needed = count ? std::min(spec_.stop.samples, kFewSamples) : kFewSamples;
-    return (1 - kWarmupShare) * static_cast<double>(spec_.stop.time_ns) / static_cast<double>(needed);
+    const bool count = timing_.stop.kind == StopRuleKind::kCount;
+    const std::int64_t needed = count ? std::min(timing_.stop.samples, kFewSamples) : kFewSamples;
+    return (1 - kWarmupShare) * static_cast<double>(timing_.stop.time_ns) / static_cast<double>(needed);
   }
 
   // Whether a batch may take longer, by the operation that was checked: the first, which is seldom a quick one.
@@ -361,7 +362,7 @@ class Sampler {
 
   // Raises the batch until the clock's resolution is below 1 % of a sample. True where it did.
   bool plan_batch(const RoundReport& report) {
-    if (!batched() || spec_.verify_each) return false;
+    if (!batched() || timing_.verify_each) return false;
     const std::int64_t shortest_ns = report.shortest_ns;
     const double wanted_ns = resolution_ns_ / kClockShare;
     if (shortest_ns == INT64_MAX || static_cast<double>(shortest_ns) > wanted_ns) return false;
@@ -372,8 +373,8 @@ class Sampler {
 
   // The case's times so far, from every timekeeper's samples since the last look; the same on every rank.
   void gather_series() {
-    const bool from_schedule = traits_of(spec_.pattern).timekeeper == Timekeeper::kSlowest &&
-                               spec_.clock == ClockKind::kHost && group_.node_count() == 1;
+    const bool from_schedule =
+        settings_.timekeeper == Timekeeper::kSlowest && timing_.clock == ClockKind::kHost && group_.node_count() == 1;
     const std::size_t known = series_.size();
     // A time is not negative: its bits, as a number, are in the order of times.
     std::vector<std::int64_t> times;
@@ -403,7 +404,7 @@ class Sampler {
 
   Operation& operation_;
   Group& group_;
-  const CaseSpec& spec_;
+  const Timing& timing_;
   const SamplerSettings& settings_;
   Progress progress_;
   std::unique_ptr<StopRule> rule_;
@@ -428,9 +429,9 @@ class Sampler {
 
 }  // namespace
 
-Measurement sample(Operation& operation, Group& group, const CaseSpec& spec, const SamplerSettings& settings) {
+Measurement sample(Operation& operation, Group& group, const Timing& timing, const SamplerSettings& settings) {
   try {
-    return Sampler(operation, group, spec, settings).measure();
+    return Sampler(operation, group, timing, settings).measure();
   } catch (const PeerError&) {
     throw;  // the others know it already
   } catch (const std::exception& error) {

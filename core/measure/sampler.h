@@ -19,7 +19,7 @@ namespace linkgauge {
 enum class Phase : std::uint8_t { kWarmup, kSample, kAlone };  // alone: while the loads beside it rest
 
 // One clock interval on this rank, stored whole (docs/definitions.md, Sample). So it lies in the file of
-// CaseSpec::kept, which run/kept_samples.py reads.
+// SamplerSettings::kept, which run/kept_samples.py reads.
 struct Sample {
   std::int64_t scheduled_ns;  // 0 where nothing was scheduled
   std::int64_t start_ns;
@@ -91,13 +91,16 @@ struct SamplerSettings {
   // Of a case with loads: lets them go on or rest, on all ranks together; empty without. Every round beside them is
   // followed by as many samples alone, so that drift is not taken for their doing.
   std::function<void(bool go_on)> let_loads;
-  int first_lane = 0;                          // added to the operation's own
-  std::int64_t clock_age_ns = 60'000'000'000;  // several nodes: the clocks are compared anew after so long, or sooner
+  std::string transport;                         // named where its operations cannot be timed as asked
+  Timekeeper timekeeper = Timekeeper::kSlowest;  // of the case's pattern
+  int kept = -1;                                 // a file to which this rank adds its samples; -1: none
+  int first_lane = 0;                            // added to the operation's own
+  std::int64_t clock_age_ns = 60'000'000'000;    // several nodes: the clocks are compared anew after so long, or sooner
 };
 
-// Runs the case's operation (prepared by the caller) under the case's cadence, arrival, clock and stop rule. Collective
+// Runs an operation (prepared by the caller) under a cadence, an arrival, a clock and a stop rule. Collective
 // over `group`. No allocation and no I/O in a timed region. Throws what the operation throws, after telling the other
 // ranks.
-Measurement sample(Operation& operation, Group& group, const CaseSpec& spec, const SamplerSettings& settings);
+Measurement sample(Operation& operation, Group& group, const Timing& timing, const SamplerSettings& settings);
 
 }  // namespace linkgauge

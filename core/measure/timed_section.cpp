@@ -23,13 +23,13 @@ constexpr std::uint64_t kDeviceGateLooks = std::uint64_t{1} << 23;
 
 // Brings the ranks to the start of a sample; returns scheduled_ns, 0 where nothing was scheduled.
 std::int64_t bring_together(SectionContext& context) {
-  const CaseSpec& spec = context.spec;
-  if (spec.cadence == Cadence::kBarrier) {
+  const Timing& timing = context.timing;
+  if (timing.cadence == Cadence::kBarrier) {
     context.operation.library_barrier();
     return 0;
   }
-  if (spec.arrival == Arrival::kFree) return 0;
-  const std::int64_t offset_ns = spec.arrival == Arrival::kSkewed ? spec.skew_ns * context.group.rank() : 0;
+  if (timing.arrival == Arrival::kFree) return 0;
+  const std::int64_t offset_ns = timing.arrival == Arrival::kSkewed ? timing.skew_ns * context.group.rank() : 0;
   const std::int64_t scheduled_ns = context.group.align(context.lead_ns, offset_ns, context.progress);
   if (now_ns() > scheduled_ns + offset_ns + kLateNs) ++context.late;
   return scheduled_ns;
@@ -227,18 +227,18 @@ class GatedSection final : public TimedSection {
 }  // namespace
 
 std::unique_ptr<TimedSection> make_timed_section(SectionContext& context) {
-  const CaseSpec& spec = context.spec;
-  const bool gated = spec.cadence == Cadence::kGated;
-  if (!gated && spec.clock == ClockKind::kHost) return std::make_unique<HostSection>(context);
+  const Timing& timing = context.timing;
+  const bool gated = timing.cadence == Cadence::kGated;
+  if (!gated && timing.clock == ClockKind::kHost) return std::make_unique<HostSection>(context);
 
   const std::string what = gated ? "the cadence gated" : "the clock event";
-  if (gated && spec.clock == ClockKind::kHost) {
+  if (gated && timing.clock == ClockKind::kHost) {
     throw Unsupported("the cadence gated is timed by events: ask for clock event");
   }
   const bool possible =
       context.runtime != nullptr && (context.operation.lane() < 0 || !context.operation.queues().empty());
   if (!context.group.agree(possible, context.progress) || context.runtime == nullptr) {
-    throw Unsupported(what + " needs an operation that runs in device queues; " + spec.transport + " does not here");
+    throw Unsupported(what + " needs an operation that runs in device queues; " + context.transport + " does not here");
   }
   if (gated) return std::make_unique<GatedSection>(context, *context.runtime);
   return std::make_unique<EventSection>(context, *context.runtime);

@@ -12,7 +12,8 @@ namespace linkgauge {
 struct SectionContext {
   Operation& operation;
   Group& group;
-  const CaseSpec& spec;
+  const Timing& timing;
+  const std::string& transport;
   Progress progress;
   DeviceRuntime* runtime = nullptr;
   int batch = 1;             // operations of one sample

@@ -59,14 +59,14 @@ struct ApplicationCollective {
 // Why an iteration cannot be a graph of the device's, in one sentence, or "".
 std::string why_no_graph(const RankContext& context, const CaseSpec& spec) {
   if (std::string reason = context.runtime->why_no_graphs(); !reason.empty()) return reason;
-  if (spec.program == nullptr) return "";
-  const std::string& by = spec.collectives.empty() ? spec.transport : spec.collectives;
-  for (const ProgramCollective& one : spec.program->collectives) {
+  if (spec.traffic.program == nullptr) return "";
+  const std::string& by = spec.mechanism.collectives.empty() ? spec.mechanism.transport : spec.mechanism.collectives;
+  for (const ProgramCollective& one : spec.traffic.program->collectives) {
     if (one.pattern == Pattern::kBarrier) return "a barrier is the host's: a graph has none";
     if (by != "ccl")
       return "collectives by " + by + " are the host's: a graph has those of ccl, as by --collectives ccl";
   }
-  for (const ProgramStep& step : spec.program->steps) {
+  for (const ProgramStep& step : spec.traffic.program->steps) {
     if (step.kind == ProgramKind::kSend || step.kind == ProgramKind::kReceive) {
       return "messages are the host's: a graph has copies, stand-in kernels and collectives";
     }
@@ -80,15 +80,16 @@ class Application final : public Operation {
  public:
   Application(Transport& transport, const RankContext& context, const CaseSpec& spec)
       : messages_(&transport),
-        collectives_(make_transport(spec.collectives.empty() ? spec.transport : spec.collectives)),
+        collectives_(
+            make_transport(spec.mechanism.collectives.empty() ? spec.mechanism.transport : spec.mechanism.collectives)),
         context_(context),
         spec_(spec),
-        as_graph_(spec.variant == kGraph),
-        program_(spec.program),
+        as_graph_(spec.mechanism.variant == kGraph),
+        program_(spec.traffic.program),
         progress_(progress_of(transport, *collectives_, context)) {
-    spec_.program.reset();
-    spec_.loads.clear();
-    spec_.variant = as_graph_ ? "" : spec_.variant;
+    spec_.traffic.program.reset();
+    spec_.jobs.loads.clear();
+    spec_.mechanism.variant = as_graph_ ? "" : spec_.mechanism.variant;
   }
 
   void prepare() override {
@@ -155,8 +156,8 @@ class Application final : public Operation {
             nested_[number].operation->verify(seed);  // also where data are wrong already: others meet
         if (found.ok || !result.ok) continue;
         result = found;
-        result.where =
-            std::string(to_string(nested_[number].spec.pattern)) + " " + std::to_string(number) + ": " + found.where;
+        result.where = std::string(to_string(nested_[number].spec.traffic.pattern)) + " " + std::to_string(number) +
+                       ": " + found.where;
       }
     });
     return result;
@@ -257,30 +258,16 @@ class Application final : public Operation {
     }
   }
 
-  // `body`, whose reason not to go on becomes every rank's.
-  template <typename Body>
-  void agreeing(const Body& body) {
-    std::string reason;
-    try {
-      body();
-    } catch (const MemoryError& error) {
-      reason = error.what();
-    } catch (const Unsupported& error) {
-      reason = error.what();
-    }
-    agree_or_throw(group(), reason, progress_);
-  }
-
   void allocate() {
-    agreeing([&] {
+    agreeing(group(), progress_, [&] {
       DeviceRuntime& runtime = *context_.runtime;
       const int device = context_.device();
-      data_.emplace(runtime, device, spec_, context_.size());
+      data_.emplace(runtime, device, spec_.traffic, context_.size());
       const auto lend = [&](MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {
         return bytes == 0 ? Buffer() : messages_->make_buffer(context_, spec_, kind, bytes, options);
       };
-      source_ = lend(spec_.source_memory, program_->source_bytes, spec_.source_options);
-      target_ = lend(spec_.target_memory, program_->target_bytes, spec_.target_options);
+      source_ = lend(spec_.places.source.kind, program_->source_bytes, spec_.places.source.options);
+      target_ = lend(spec_.places.target.kind, program_->target_bytes, spec_.places.target.options);
       copies_.emplace(context_, spec_, *program_);
       copying_ = Stream(runtime, device);
       for (int queue = 0; queue < program_->queues; ++queue) {
@@ -321,8 +308,8 @@ class Application final : public Operation {
       one.context = context_;
       one.context.group = one.group.get();
       one.spec = spec_of(wanted);
-      one.context.device_of_rank = one.spec.devices;
-      const bool all = one.spec.rank_list == spec_.rank_list;
+      one.context.device_of_rank = one.spec.places.devices;
+      const bool all = one.spec.places.rank_list == spec_.places.rank_list;
       if (!all) {
         one.context.keep = &one.kept;
         one.context.communicator = 0;
@@ -334,10 +321,10 @@ class Application final : public Operation {
                                                               static_cast<int>(place - wanted.ranks.begin()));
         }
       }
-      agreeing([&] {
+      agreeing(group(), progress_, [&] {
         if (one.group != nullptr) one.operation = make_operation(*collectives_, one.context, one.spec);
       });
-      agreeing([&] {
+      agreeing(group(), progress_, [&] {
         if (one.operation != nullptr) one.operation->prepare();
       });
     }
@@ -345,19 +332,19 @@ class Application final : public Operation {
 
   CaseSpec spec_of(const ProgramCollective& wanted) const {
     CaseSpec spec = spec_;
-    spec.transport = std::string(collectives_->name());
-    const bool begun = wanted.begun && traits_of(wanted.pattern).mpi_call && spec.transport == "mpi";
-    spec.variant = begun ? "nonblocking" : "";
-    spec.pattern = wanted.pattern;
-    spec.size_bytes = wanted.size_bytes;
-    spec.root = wanted.root;
-    spec.distribution = wanted.distribution;
-    spec.window = 1;
-    spec.rank_list.clear();
-    spec.devices.clear();
+    spec.mechanism.transport = std::string(collectives_->name());
+    const bool begun = wanted.begun && traits_of(wanted.pattern).mpi_call && spec.mechanism.transport == "mpi";
+    spec.mechanism.variant = begun ? "nonblocking" : "";
+    spec.traffic.pattern = wanted.pattern;
+    spec.traffic.size_bytes = wanted.size_bytes;
+    spec.traffic.root = wanted.root;
+    spec.traffic.distribution = wanted.distribution;
+    spec.traffic.window = 1;
+    spec.places.rank_list.clear();
+    spec.places.devices.clear();
     for (const int member : wanted.ranks) {
-      spec.rank_list.push_back(spec_.rank_list[static_cast<std::size_t>(member)]);
-      spec.devices.push_back(spec_.devices[static_cast<std::size_t>(member)]);
+      spec.places.rank_list.push_back(spec_.places.rank_list[static_cast<std::size_t>(member)]);
+      spec.places.devices.push_back(spec_.places.devices[static_cast<std::size_t>(member)]);
     }
     return spec;
   }
@@ -520,7 +507,7 @@ class Application final : public Operation {
         one.operation->post();
         one.begun = true;
         if (!program_->collectives[which].begun) complete(one);
-        return spend(one.spec.pattern == Pattern::kBarrier ? kOnBarriers : kOnCollectives);
+        return spend(one.spec.traffic.pattern == Pattern::kBarrier ? kOnBarriers : kOnCollectives);
       }
       case ProgramKind::kSync:
         if (step.queue < 0) return synchronize_all();
@@ -618,20 +605,20 @@ class Application final : public Operation {
 }  // namespace
 
 std::string why_not_application(const Transport& transport, const RankContext& context, const CaseSpec& spec) {
-  if (spec.variant != kGraph) return transport.supports(context, spec);
+  if (spec.mechanism.variant != kGraph) return transport.supports(context, spec);
   CaseSpec plain = spec;
-  plain.variant.clear();
+  plain.mechanism.variant.clear();
   std::string reason = transport.supports(context, plain);
   return reason.empty() ? why_no_graph(context, spec) : reason;
 }
 
 std::unique_ptr<Operation> make_application(Transport& transport, const RankContext& context, const CaseSpec& spec) {
-  if (spec.program == nullptr) throw CallerError("the application has no program");
-  check_program(*spec.program, context.size(), context.rank());
-  if (spec.transport == "ccl") {
+  if (spec.traffic.program == nullptr) throw CallerError("the application has no program");
+  check_program(*spec.traffic.program, context.size(), context.rank());
+  if (spec.mechanism.transport == "ccl") {
     throw Unsupported("an application's messages go over channels, which ccl has none of: use --collectives ccl");
   }
-  if (spec.cadence == Cadence::kGated || spec.clock == ClockKind::kEvent) {
+  if (spec.timing.cadence == Cadence::kGated || spec.timing.clock == ClockKind::kEvent) {
     throw Unsupported("an application is timed by the host's clock, from its first step to its last");
   }
   return std::make_unique<Application>(transport, context, spec);

@@ -23,14 +23,14 @@ ApplicationCopies::ApplicationCopies(const RankContext& context, const CaseSpec&
     return bytes == 0 ? Buffer() : Buffer(runtime, context.device(), kind, bytes);
   };
   // The hosts' ends: as messages' buffers, where these are the host's.
-  const bool pageable = spec.source_memory == MemoryKind::kPageable;
+  const bool pageable = spec.places.source.kind == MemoryKind::kPageable;
   const MemoryKind host = pageable ? MemoryKind::kPageable : MemoryKind::kPinned;
   for (std::size_t way = 0; way < kCopyDirections; ++way) {
     const std::size_t bytes = program.copy_bytes[way];
     ends_[way].source = make(way == kInto ? host : MemoryKind::kDevice, bytes);
     ends_[way].target = make(way == kOut ? host : MemoryKind::kDevice, bytes);
   }
-  if (spec.copies == "kernel") choose_kernels(spec.blocks);
+  if (spec.mechanism.copies == "kernel") choose_kernels(spec.mechanism.blocks);
 }
 
 // One a direction, for its largest copy.

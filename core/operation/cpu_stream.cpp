@@ -142,21 +142,22 @@ class CpuStream final : public DevicePattern {
     std::thread thread;
   };
 
-  std::size_t size() const { return static_cast<std::size_t>(spec().size_bytes); }
+  std::size_t size() const { return traffic().bytes(); }
 
   void allocate() override {
-    work_ = work_of(spec().variant);
+    work_ = work_of(mechanism().variant);
     const int own = std::max(runtime().describe(device()).numa_node, 0);
     const auto on_node = [&](AllocateOptions options) {
       if (options.numa_node < 0) options.numa_node = own;
-      return make(MemoryKind::kPageable, options);
+      return make({MemoryKind::kPageable, options});
     };
-    if (work_ != Work::kWrite) source_ = on_node(spec().source_options);
-    if (work_ == Work::kTriad) other_ = on_node(spec().source_options);
-    if (work_ != Work::kRead) target_ = on_node(spec().target_options);
-    std::vector<int> cores = spec().cpu_cores.empty() ? cores_of(spec().cpu_node < 0 ? own : spec().cpu_node)
-                                                      : cores_listed(spec().cpu_cores);
-    if (spec().blocks > 0) cores.resize(std::min(cores.size(), static_cast<std::size_t>(spec().blocks)));
+    if (work_ != Work::kWrite) source_ = on_node(spec().places.source.options);
+    if (work_ == Work::kTriad) other_ = on_node(spec().places.source.options);
+    if (work_ != Work::kRead) target_ = on_node(spec().places.target.options);
+    std::vector<int> cores = mechanism().cpu_cores.empty()
+                                 ? cores_of(mechanism().cpu_node < 0 ? own : mechanism().cpu_node)
+                                 : cores_listed(mechanism().cpu_cores);
+    if (mechanism().blocks > 0) cores.resize(std::min(cores.size(), static_cast<std::size_t>(mechanism().blocks)));
     const std::size_t lines = (size() + kLineBytes - 1) / kLineBytes;
     shares_ = std::vector<Share>(std::min(cores.size(), lines));
     for (std::size_t i = 0; i < shares_.size(); ++i) {
@@ -305,20 +306,21 @@ std::string listed(const std::vector<int>& numbers) {
 }  // namespace
 
 std::string why_not_cpu_stream(const CaseSpec& spec) {
-  if (spec.transport != "kernel") return "cpu_stream is a kernel of the host's cores; its transport is kernel";
-  if (spec.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
-  if (std::string reason = why_not_work(spec.variant); !reason.empty()) return reason;
-  if (spec.clock == ClockKind::kEvent || spec.cadence == Cadence::kGated) {
+  const Mechanism& by = spec.mechanism;
+  if (by.transport != "kernel") return "cpu_stream is a kernel of the host's cores; its transport is kernel";
+  if (spec.traffic.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
+  if (std::string reason = why_not_work(by.variant); !reason.empty()) return reason;
+  if (spec.timing.clock == ClockKind::kEvent || spec.timing.cadence == Cadence::kGated) {
     return "the host's threads are timed by the host's clock; use clock host, and cadence isolated or streaming";
   }
-  if (!spec.cpu_cores.empty() && cores_listed(spec.cpu_cores).size() != parse_cpu_list(spec.cpu_cores).size()) {
-    return "not all of the cores " + spec.cpu_cores + " may be used here; those that may: " + listed(usable_cores());
+  if (!by.cpu_cores.empty() && cores_listed(by.cpu_cores).size() != parse_cpu_list(by.cpu_cores).size()) {
+    return "not all of the cores " + by.cpu_cores + " may be used here; those that may: " + listed(usable_cores());
   }
-  if (spec.cpu_node >= 0 && cores_of(spec.cpu_node).empty()) {
-    return "no core of NUMA node " + std::to_string(spec.cpu_node) + " may be used here";
+  if (by.cpu_node >= 0 && cores_of(by.cpu_node).empty()) {
+    return "no core of NUMA node " + std::to_string(by.cpu_node) + " may be used here";
   }
   const std::vector<int> nodes = numa_nodes();
-  for (const int node : {spec.source_options.numa_node, spec.target_options.numa_node}) {
+  for (const int node : {spec.places.source.options.numa_node, spec.places.target.options.numa_node}) {
     if (node < 0 || std::find(nodes.begin(), nodes.end(), node) != nodes.end()) continue;
     return "there is no memory on NUMA node " + std::to_string(node) + " here; nodes with memory: " + listed(nodes);
   }

@@ -33,7 +33,7 @@ class Chase final : public DevicePattern {
  public:
   Chase(const RankContext& context, const CaseSpec& spec)
       : DevicePattern(context, spec),
-        in_turn_(spec.variant == kInTurn),
+        in_turn_(spec.mechanism.variant == kInTurn),
         walkers_(in_turn_ ? std::max(runtime().describe(device()).multiprocessors, 1) : 1),
         loads_(in_turn_ ? kLoadsInTurn / walkers_ : places() - 1) {}
 
@@ -90,11 +90,11 @@ class Chase final : public DevicePattern {
  private:
   bool walks() const { return rank() == 0; }
   bool lends() const { return rank() == ranks() - 1; }
-  std::int64_t places() const { return spec().size_bytes / static_cast<std::int64_t>(kChaseStrideBytes); }
+  std::int64_t places() const { return traffic().size_bytes / static_cast<std::int64_t>(kChaseStrideBytes); }
   void* place(std::size_t number) const { return static_cast<std::byte*>(walked_.data) + number * kChaseStrideBytes; }
 
   void allocate() override {
-    if (lends()) ring_ = make(spec().source_memory, spec().source_options);
+    if (lends()) ring_ = make(spec().places.source);
     if (!walks()) return;
     ends_ = Buffer(runtime(), device(), MemoryKind::kDevice, static_cast<std::size_t>(walkers_) * sizeof(void*));
     kernel_ = runtime().kernel(device(), in_turn_ ? kKernelChaseInTurn : kKernelChase);
@@ -195,7 +195,7 @@ class FlagPingpong final : public DevicePattern {
 
   void allocate() override {
     const std::vector<std::byte> zeros(2 * kFlagStrideBytes);
-    flags_ = Buffer(runtime(), device(), MemoryKind::kDevice, zeros.size(), spec().source_options);
+    flags_ = Buffer(runtime(), device(), MemoryKind::kDevice, zeros.size(), spec().places.source.options);
     gave_up_ = Buffer(runtime(), device(), MemoryKind::kPinned, zeros.size());
     runtime().copy_now(flags_.data(), flags_.copy_device(), zeros.data(), -1, zeros.size());
     runtime().copy_now(gave_up_.data(), -1, zeros.data(), -1, zeros.size());
@@ -263,27 +263,27 @@ bool mps_runs() {
 }  // namespace
 
 std::string why_not_chase(const RankContext& context, const CaseSpec& spec) {
-  if (spec.transport != "kernel") return "chase is a kernel's; its transport is kernel";
-  if (!spec.variant.empty() && spec.variant != kInTurn) {
-    return "chase has no variant '" + spec.variant + "'; its variant is in_turn";
+  if (spec.mechanism.transport != "kernel") return "chase is a kernel's; its transport is kernel";
+  if (!spec.mechanism.variant.empty() && spec.mechanism.variant != kInTurn) {
+    return "chase has no variant '" + spec.mechanism.variant + "'; its variant is in_turn";
   }
-  if (spec.size_bytes < static_cast<std::int64_t>(2 * kChaseStrideBytes)) {
+  if (spec.traffic.size_bytes < static_cast<std::int64_t>(2 * kChaseStrideBytes)) {
     return "a chase needs " + std::to_string(2 * kChaseStrideBytes) + " bytes or more, for two places";
   }
   if (context.size() > 2) return "chase is of one device, or of one through the memory of another";
-  if (context.size() == 2 && spec.source_memory != MemoryKind::kDevice) {
+  if (context.size() == 2 && spec.places.source.kind != MemoryKind::kDevice) {
     return "a chase from one device to another is through device memory; give one device alone for " +
-           std::string(to_string(spec.source_memory)) + " memory";
+           std::string(to_string(spec.places.source.kind)) + " memory";
   }
   return "";
 }
 
 std::string why_not_flag_pingpong(const RankContext& context, const CaseSpec& spec) {
-  if (spec.transport != "kernel") return "flag_pingpong is between kernels; its transport is kernel";
+  if (spec.mechanism.transport != "kernel") return "flag_pingpong is between kernels; its transport is kernel";
   if (context.size() > 2) {
     return "flag_pingpong is between 2 ranks, the case has " + std::to_string(context.size());
   }
-  if (spec.source_memory != MemoryKind::kDevice || spec.target_memory != MemoryKind::kDevice) {
+  if (spec.places.source.kind != MemoryKind::kDevice || spec.places.target.kind != MemoryKind::kDevice) {
     return "the flags of flag_pingpong are in device memory; leave the memory kinds out";
   }
   if (context.group->node_count() > 1) return "flag_pingpong reaches devices of one node only";

@@ -36,12 +36,11 @@ class CopyWay {
     shape_ = variant.shape;
   }
   // After the buffers are given: what becomes of those whose pages may move.
-  void manage(DeviceRuntime& runtime, int device, const CaseSpec& spec, Direction direction) {
+  void manage(DeviceRuntime& runtime, int device, const Mechanism& by, Direction direction) {
     using Way = ManagedPages::Way;
-    source_pages_.take(runtime, device, source_, spec,
+    source_pages_.take(runtime, device, source_, by,
                        direction == Direction::kIntoDevice ? Way::kToDevice : Way::kStays);
-    target_pages_.take(runtime, device, target_, spec,
-                       direction == Direction::kOutOfDevice ? Way::kToHost : Way::kStays);
+    target_pages_.take(runtime, device, target_, by, direction == Direction::kOutOfDevice ? Way::kToHost : Way::kStays);
   }
   void put_back(StreamHandle stream) {
     source_pages_.put_back(stream);
@@ -166,41 +165,40 @@ class LocalCopies final : public DevicePattern {
   }
 
  private:
-  bool beside() const { return is_beside(spec().pattern); }
+  bool beside() const { return is_beside(traffic().pattern); }
   Direction direction(bool way_back) const {
-    if (!traits_of(spec().pattern).crosses_host_link) return Direction::kWithin;
-    const bool out = spec().pattern == Pattern::kDeviceToHost || spec().pattern == Pattern::kDeviceToHostBeside;
+    if (!traits_of(traffic().pattern).crosses_host_link) return Direction::kWithin;
+    const bool out = traffic().pattern == Pattern::kDeviceToHost || traffic().pattern == Pattern::kDeviceToHostBeside;
     return out != way_back ? Direction::kOutOfDevice : Direction::kIntoDevice;
   }
   int stream_rank(std::size_t way) const { return 2 * rank() + static_cast<int>(way); }
 
   void allocate() override {
-    const bool by_kernel = spec().transport == "kernel";
-    const bool both = spec().pattern == Pattern::kHostDeviceBoth || (beside() && spec().variant == kBothWays);
-    const auto add = [&](MemoryKind from, const AllocateOptions& from_options, MemoryKind to,
-                         const AllocateOptions& to_options) {
+    const bool by_kernel = mechanism().transport == "kernel";
+    const bool both = traffic().pattern == Pattern::kHostDeviceBoth || (beside() && mechanism().variant == kBothWays);
+    const auto add = [&](const End& from, const End& to) {
       CopyWay& way = copies_[ways_++];
       const bool twice = beside() && (rank() > 0 || ways_ == 2);
-      const std::size_t bytes = static_cast<std::size_t>(spec().size_bytes) * (twice ? 2 : 1);
-      Buffer source = make_at(spec().source_device, from, bytes, from_options);
-      Buffer target = make_at(spec().target_device, to, bytes, to_options);
+      const std::size_t bytes = traffic().bytes() * (twice ? 2 : 1);
+      Buffer source = make_at(spec().places.source_device, from, bytes);
+      Buffer target = make_at(spec().places.target_device, to, bytes);
       way.by_copy_engine(std::move(source), std::move(target));
       // Written before kernels are chosen by copying it, as BufferedOperation does.
       if (by_kernel && runtime().name() != "host") data().fill(way.source(), way.piece(stream_rank(0)), false, 0);
-      way.manage(runtime(), device(), spec(), direction(ways_ == 2));
+      way.manage(runtime(), device(), mechanism(), direction(ways_ == 2));
     };
     ways_ = 0;
-    add(spec().source_memory, spec().source_options, spec().target_memory, spec().target_options);
-    if (both) add(spec().target_memory, spec().target_options, spec().source_memory, spec().source_options);
+    add(spec().places.source, spec().places.target);
+    if (both) add(spec().places.target, spec().places.source);
     if (by_kernel && both && one_kernel_does()) {
-      at_once_.choose(context(), copies_[0], copies_[1], spec().blocks);
+      at_once_.choose(context(), copies_[0], copies_[1], mechanism().blocks);
       return;
     }
     if (both) second_ = Stream(runtime(), device());
     if (!by_kernel) return;
     for (std::size_t way = 0; way < ways_; ++way) {
       copies_[way].put_back(stream());
-      copies_[way].by_kernel(context(), spec().blocks);
+      copies_[way].by_kernel(context(), mechanism().blocks);
     }
   }
   // What is timed by itself, or follows its pages, needs a stream of its own; host devices have a core for each way.
@@ -208,9 +206,9 @@ class LocalCopies final : public DevicePattern {
     return !beside() && !copies_[0].moves_pages() && !copies_[1].moves_pages() && runtime().name() != "host";
   }
   // Memory of another device, which this rank's process takes there itself, as a program on several devices does.
-  Buffer make_at(int other, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {
-    if (other < 0 || other == device()) return Buffer(runtime(), device(), kind, bytes, options);
-    Buffer buffer(runtime(), other, kind, bytes, options);
+  Buffer make_at(int other, const End& end, std::size_t bytes) {
+    if (other < 0 || other == device()) return Buffer(runtime(), device(), end.kind, bytes, end.options);
+    Buffer buffer(runtime(), other, end.kind, bytes, end.options);
     const std::string reason = runtime().peer_access(device(), other);
     if (!reason.empty()) throw Unsupported(reason);
     return buffer;
@@ -253,7 +251,7 @@ class Floor final : public DevicePattern {
 
  private:
   void allocate() override {
-    if (spec().transport == "kernel") {
+    if (mechanism().transport == "kernel") {
       kernel_ = runtime().kernel(device(), kKernelEmpty);
       return;
     }
@@ -267,14 +265,14 @@ class Floor final : public DevicePattern {
 };
 
 std::string why_not_beside(const RankContext& context, const CaseSpec& spec) {
-  const std::string pattern(to_string(spec.pattern));
-  if (!spec.variant.empty() && spec.variant != kBothWays) {
-    return pattern + " has no variant '" + spec.variant + "'; its variant is both_ways";
+  const std::string pattern(to_string(spec.traffic.pattern));
+  if (!spec.mechanism.variant.empty() && spec.mechanism.variant != kBothWays) {
+    return pattern + " has no variant '" + spec.mechanism.variant + "'; its variant is both_ways";
   }
-  if (spec.clock != ClockKind::kEvent) {
+  if (spec.timing.clock != ClockKind::kEvent) {
     return pattern + " is timed by events, since what moves beside it ends later; ask for clock event";
   }
-  if (context.size() == 1 && spec.variant.empty()) {
+  if (context.size() == 1 && spec.mechanism.variant.empty()) {
     return pattern + " of one device has nothing beside it; ask for variant both_ways, or more devices";
   }
   return "";
@@ -285,54 +283,55 @@ bool is_host_kind(MemoryKind kind) { return kind == MemoryKind::kPinned || kind 
 }  // namespace
 
 std::string why_not_device_pattern(const RankContext& context, const CaseSpec& spec) {
-  const std::string pattern(to_string(spec.pattern));
-  if (spec.transport != "copy_engine" && spec.transport != "kernel") {
+  const Places& at = spec.places;
+  const std::string pattern(to_string(spec.traffic.pattern));
+  if (spec.mechanism.transport != "copy_engine" && spec.mechanism.transport != "kernel") {
     return pattern + " is of one device alone; its transports are copy_engine and kernel";
   }
-  if (spec.pattern == Pattern::kGemm) return why_not_gemm(spec);
-  if (spec.pattern == Pattern::kFlagPingpong) return why_not_flag_pingpong(context, spec);
-  if (spec.pattern == Pattern::kFloor) return "";
-  if (spec.pattern == Pattern::kCpuStream) return why_not_cpu_stream(spec);
-  if (spec.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
-  if (spec.transport == "kernel") {
-    if (std::string reason = why_not_reached(context, spec); !reason.empty()) return reason;
+  if (spec.traffic.pattern == Pattern::kGemm) return why_not_gemm(spec);
+  if (spec.traffic.pattern == Pattern::kFlagPingpong) return why_not_flag_pingpong(context, spec);
+  if (spec.traffic.pattern == Pattern::kFloor) return "";
+  if (spec.traffic.pattern == Pattern::kCpuStream) return why_not_cpu_stream(spec);
+  if (spec.traffic.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
+  if (spec.mechanism.transport == "kernel") {
+    if (std::string reason = why_not_reached(context, spec.places); !reason.empty()) return reason;
   }
-  if (spec.pattern == Pattern::kChase) {
-    if (spec.source_memory == MemoryKind::kPageable && context.runtime->pageable_migrates(context.device())) {
+  if (spec.traffic.pattern == Pattern::kChase) {
+    if (at.source.kind == MemoryKind::kPageable && context.runtime->pageable_migrates(context.device())) {
       return "pages of pageable memory move to the device that walks through them; use pinned memory";
     }
     return why_not_chase(context, spec);
   }
   if (std::string reason = why_not_managed(*context.runtime, context.device(), spec); !reason.empty()) return reason;
-  switch (spec.pattern) {
+  switch (spec.traffic.pattern) {
     case Pattern::kHostToDeviceBeside:
     case Pattern::kDeviceToHostBeside: {
-      const bool into = spec.pattern == Pattern::kHostToDeviceBeside;
-      const MemoryKind host_end = into ? spec.source_memory : spec.target_memory;
-      const MemoryKind device_end = into ? spec.target_memory : spec.source_memory;
+      const bool into = spec.traffic.pattern == Pattern::kHostToDeviceBeside;
+      const MemoryKind host_end = into ? at.source.kind : at.target.kind;
+      const MemoryKind device_end = into ? at.target.kind : at.source.kind;
       if (!is_host_kind(host_end) || device_end != MemoryKind::kDevice) {
         return pattern + " is between pinned or pageable memory and device memory; the case goes from " +
-               std::string(to_string(spec.source_memory)) + " to " + std::string(to_string(spec.target_memory));
+               std::string(to_string(at.source.kind)) + " to " + std::string(to_string(at.target.kind));
       }
       return why_not_beside(context, spec);
     }
     case Pattern::kHostToDevice:
     case Pattern::kHostDeviceBoth:
-      if (spec.source_memory == MemoryKind::kManaged) break;
-      if (!is_host_kind(spec.source_memory) || is_host_kind(spec.target_memory)) {
+      if (at.source.kind == MemoryKind::kManaged) break;
+      if (!is_host_kind(at.source.kind) || is_host_kind(at.target.kind)) {
         return pattern + " goes from pinned, pageable or managed source memory to device memory; the case has " +
-               std::string(to_string(spec.source_memory)) + " and " + std::string(to_string(spec.target_memory));
+               std::string(to_string(at.source.kind)) + " and " + std::string(to_string(at.target.kind));
       }
       break;
     case Pattern::kDeviceToHost:
-      if (spec.target_memory == MemoryKind::kManaged) break;
-      if (is_host_kind(spec.source_memory) || !is_host_kind(spec.target_memory)) {
+      if (at.target.kind == MemoryKind::kManaged) break;
+      if (is_host_kind(at.source.kind) || !is_host_kind(at.target.kind)) {
         return pattern + " goes from device memory to pinned, pageable or managed target memory; the case has " +
-               std::string(to_string(spec.source_memory)) + " and " + std::string(to_string(spec.target_memory));
+               std::string(to_string(at.source.kind)) + " and " + std::string(to_string(at.target.kind));
       }
       break;
     case Pattern::kStreamCopy:
-      if (spec.transport != "kernel") return "stream_copy is a kernel's; its transport is kernel";
+      if (spec.mechanism.transport != "kernel") return "stream_copy is a kernel's; its transport is kernel";
       break;
     default:
       break;
@@ -341,11 +340,11 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
 }
 
 std::unique_ptr<Operation> make_device_pattern(Transport&, const RankContext& context, const CaseSpec& spec) {
-  if (spec.pattern == Pattern::kChase) return make_chase(context, spec);
-  if (spec.pattern == Pattern::kFlagPingpong) return make_flag_pingpong(context, spec);
-  if (spec.pattern == Pattern::kGemm) return make_gemm(context, spec);
-  if (spec.pattern == Pattern::kCpuStream) return make_cpu_stream(context, spec);
-  if (spec.pattern == Pattern::kFloor) return std::make_unique<Floor>(context, spec);
+  if (spec.traffic.pattern == Pattern::kChase) return make_chase(context, spec);
+  if (spec.traffic.pattern == Pattern::kFlagPingpong) return make_flag_pingpong(context, spec);
+  if (spec.traffic.pattern == Pattern::kGemm) return make_gemm(context, spec);
+  if (spec.traffic.pattern == Pattern::kCpuStream) return make_cpu_stream(context, spec);
+  if (spec.traffic.pattern == Pattern::kFloor) return std::make_unique<Floor>(context, spec);
   return std::make_unique<LocalCopies>(context, spec);
 }
 

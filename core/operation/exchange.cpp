@@ -15,20 +15,20 @@ class Exchange final : public BufferedOperation {
   Exchange(Transport& transport, const RankContext& context, const CaseSpec& spec)
       : BufferedOperation(transport, context, spec),
         // A sender or root that keeps the time must know that all has arrived.
-        completion_(traits_of(spec.pattern).timekeeper == Timekeeper::kSlowest ? Completion::kLocal
-                                                                               : Completion::kRemote),
-        rounds_((traits_of(spec.pattern).kind == PatternKind::kMessages) ? spec.window : 1) {}
+        completion_(traits_of(spec.traffic.pattern).timekeeper == Timekeeper::kSlowest ? Completion::kLocal
+                                                                                       : Completion::kRemote),
+        rounds_((traits_of(spec.traffic.pattern).kind == PatternKind::kMessages) ? spec.traffic.window : 1) {}
 
   void post() override { channels_.exchange_all(rounds_); }
   void complete() override { channels_.complete_all(completion_); }
   std::vector<DeviceQueue> queues() const override { return channels_.queues(); }
   int commands_per_post() const override {
-    return rounds_ * channels_.messages_per_queue() * (spec().via >= 0 ? routed_commands(spec()) : 1);
+    return rounds_ * channels_.messages_per_queue() * (mechanism().via >= 0 ? routed_commands(spec()) : 1);
   }
 
  private:
   void connect() override {
-    const Schedule schedule = schedule_of(traffic_of(spec(), ranks()), rank());
+    const Schedule schedule = schedule_of(traffic(), ranks(), rank());
     channels_.connect(transport(), context(), spec(), schedule.steps, {source(), target(), nullptr});
   }
   void disconnect() noexcept override { channels_.disconnect(); }

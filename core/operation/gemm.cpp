@@ -17,8 +17,8 @@ namespace {
 constexpr std::size_t kSideUnit = 64;
 constexpr unsigned kBlocksPerMultiprocessor = 4;  // as many as its registers hold
 
-std::size_t side_of(const CaseSpec& spec) {
-  const double most = std::sqrt(static_cast<double>(spec.size_bytes) / sizeof(float));
+std::size_t side_of(const Traffic& traffic) {
+  const double most = std::sqrt(static_cast<double>(traffic.size_bytes) / sizeof(float));
   return static_cast<std::size_t>(most) / kSideUnit * kSideUnit;
 }
 
@@ -26,7 +26,7 @@ using Matrix = std::vector<float>;
 
 class Gemm final : public DevicePattern {
  public:
-  Gemm(const RankContext& context, const CaseSpec& spec) : DevicePattern(context, spec), side_(side_of(spec)) {}
+  Gemm(const RankContext& context, const CaseSpec& spec) : DevicePattern(context, spec), side_(side_of(spec.traffic)) {}
 
   void fill(std::uint64_t seed) override {
     std::mt19937_64 random(seed + static_cast<std::uint64_t>(rank()));
@@ -93,7 +93,8 @@ class Gemm final : public DevicePattern {
     kernel_ = runtime().kernel(device(), kKernelGemm);
     const auto tiles = static_cast<unsigned>((side_ / kSideUnit) * (side_ / kSideUnit));
     const unsigned most = runtime().multiprocessors(device()) * kBlocksPerMultiprocessor;
-    shape_ = {std::min(tiles, spec().blocks > 0 ? static_cast<unsigned>(spec().blocks) : most), kGemmThreads, 0};
+    const int blocks = mechanism().blocks;
+    shape_ = {std::min(tiles, blocks > 0 ? static_cast<unsigned>(blocks) : most), kGemmThreads, 0};
     if (runtime().name() == "host") return;  // a core, whatever the grid
     context().choose("grid", std::to_string(shape_.blocks) + " x " + std::to_string(shape_.threads));
   }
@@ -116,11 +117,12 @@ class Gemm final : public DevicePattern {
 }  // namespace
 
 std::string why_not_gemm(const CaseSpec& spec) {
-  if (spec.transport != "kernel") return "gemm is a kernel's; its transport is kernel";
-  if (!spec.variant.empty()) return "gemm has no variant '" + spec.variant + "'; leave --variant out";
-  if (spec.source_memory != MemoryKind::kDevice || spec.target_memory != MemoryKind::kDevice)
+  const Mechanism& by = spec.mechanism;
+  if (by.transport != "kernel") return "gemm is a kernel's; its transport is kernel";
+  if (!by.variant.empty()) return "gemm has no variant '" + by.variant + "'; leave --variant out";
+  if (spec.places.source.kind != MemoryKind::kDevice || spec.places.target.kind != MemoryKind::kDevice)
     return "gemm's matrices are in device memory; leave the memory kinds out";
-  if (side_of(spec) == 0) {
+  if (side_of(spec.traffic) == 0) {
     return "a matrix of gemm takes " + std::to_string(kSideUnit * kSideUnit * sizeof(float)) + " bytes or more";
   }
   return "";

@@ -12,57 +12,56 @@ namespace {
 
 // A dimension of some patterns, given to another: it must not be measured as if it had none.
 std::string why_not_meant(const CaseSpec& spec) {
-  const std::string pattern(to_string(spec.pattern));
-  const bool copies = spec.pattern == Pattern::kHostToDevice || spec.pattern == Pattern::kDeviceToHost ||
-                      spec.pattern == Pattern::kHostDeviceBoth || spec.pattern == Pattern::kLocalCopy ||
-                      spec.pattern == Pattern::kStreamCopy;
-  if (spec.managed != ManagedUse::kDefault && !copies) {
-    return "managed = " + std::string(to_string(spec.managed)) +
-           " is of host_to_device, device_to_host, host_device_both, local_copy and stream_copy, not of " + pattern;
+  const Mechanism& by = spec.mechanism;
+  const Pattern pattern = spec.traffic.pattern;
+  const std::string not_of = ", not of " + std::string(to_string(pattern));
+  const bool copies = pattern == Pattern::kHostToDevice || pattern == Pattern::kDeviceToHost ||
+                      pattern == Pattern::kHostDeviceBoth || pattern == Pattern::kLocalCopy ||
+                      pattern == Pattern::kStreamCopy;
+  if (by.managed != ManagedUse::kDefault && !copies) {
+    return "managed = " + std::string(to_string(by.managed)) +
+           " is of host_to_device, device_to_host, host_device_both, local_copy and stream_copy" + not_of;
   }
-  if ((spec.source_device >= 0 || spec.target_device >= 0) && spec.pattern != Pattern::kStreamCopy) {
-    return "source_device and target_device are of stream_copy, not of " + pattern;
-  }
-  if (!spec.cpu_cores.empty() && spec.pattern != Pattern::kCpuStream) {
-    return "cpu_cores is of cpu_stream, not of " + pattern;
-  }
-  if (spec.cpu_node >= 0 && spec.pattern != Pattern::kCpuStream) return "cpu_node is of cpu_stream, not of " + pattern;
+  if ((spec.places.source_device >= 0 || spec.places.target_device >= 0) && pattern != Pattern::kStreamCopy)
+    return "source_device and target_device are of stream_copy" + not_of;
+  if (!by.cpu_cores.empty() && pattern != Pattern::kCpuStream) return "cpu_cores is of cpu_stream" + not_of;
+  if (by.cpu_node >= 0 && pattern != Pattern::kCpuStream) return "cpu_node is of cpu_stream" + not_of;
   return "";
 }
 
 // Handles are of what one rank opens of another's.
 std::string why_not_by_fabric(const CaseSpec& spec) {
-  if (!spec.source_options.fabric_handle) return "";
-  if (spec.transport != "copy_engine" && spec.transport != "kernel")
-    return "handles = fabric is of copy_engine and kernel, not of " + spec.transport;
-  if (spec.source_memory != MemoryKind::kDevice && spec.target_memory != MemoryKind::kDevice)
+  if (!spec.places.source.options.fabric_handle) return "";
+  if (spec.mechanism.transport != "copy_engine" && spec.mechanism.transport != "kernel")
+    return "handles = fabric is of copy_engine and kernel, not of " + spec.mechanism.transport;
+  if (spec.places.source.kind != MemoryKind::kDevice && spec.places.target.kind != MemoryKind::kDevice)
     return "handles = fabric is of device memory, which this case has none of";
   return "";
 }
 
 // What only kernels do, on a runtime that has none.
 std::string why_not_without_kernels(const RankContext& context, const CaseSpec& spec) {
-  const bool needed = spec.transport == "kernel" || spec.cadence == Cadence::kGated ||
-                      spec.pattern == Pattern::kChase || spec.pattern == Pattern::kGemm ||
-                      spec.pattern == Pattern::kFlagPingpong;
+  const bool needed = spec.mechanism.transport == "kernel" || spec.timing.cadence == Cadence::kGated ||
+                      spec.traffic.pattern == Pattern::kChase || spec.traffic.pattern == Pattern::kGemm ||
+                      spec.traffic.pattern == Pattern::kFlagPingpong;
   return needed ? context.runtime->why_no_kernels() : "";
 }
 
 }  // namespace
 
 std::string why_not_carried(const Transport& transport, const RankContext& context, const CaseSpec& spec) {
-  if (spec.pattern == Pattern::kApplication) return why_not_application(transport, context, spec);
+  if (spec.traffic.pattern == Pattern::kApplication) return why_not_application(transport, context, spec);
   return transport.supports(context, spec);
 }
 
 std::unique_ptr<Operation> make_operation(Transport& transport, const RankContext& context, const CaseSpec& spec) {
   std::string reason = why_not_by_fabric(spec);
   if (!reason.empty()) throw Unsupported(reason);
-  if (spec.pattern == Pattern::kApplication) return make_application(transport, context, spec);
+  if (spec.traffic.pattern == Pattern::kApplication) return make_application(transport, context, spec);
   reason = why_not_meant(spec);
   if (reason.empty()) reason = why_not_without_kernels(context, spec);
   if (!reason.empty()) throw Unsupported(reason);
-  const bool in_device = traits_of(spec.pattern).kind == PatternKind::kDevice;
+  const bool in_device = traits_of(spec.traffic.pattern).kind == PatternKind::kDevice;
   const bool of_device = in_device && !transport.brings_own(spec);
   if (of_device) reason = why_not_device_pattern(context, spec);
   if (!in_device) reason = why_not_laid_out(spec, context.size());
@@ -70,13 +69,13 @@ std::unique_ptr<Operation> make_operation(Transport& transport, const RankContex
   if (!reason.empty()) throw Unsupported(reason);
   if (of_device) return make_device_pattern(transport, context, spec);
   if (std::unique_ptr<Operation> own = transport.collective(context, spec)) return own;
-  if (traits_of(spec.pattern).reduces) {
+  if (traits_of(spec.traffic.pattern).reduces) {
     reason = context.runtime->why_no_kernels();
-    if (reason.empty()) reason = why_not_reached(context, spec);
+    if (reason.empty()) reason = why_not_reached(context, spec.places);
     if (!reason.empty()) throw Unsupported(reason);
   }
-  if (moves_as(spec.pattern) == Pattern::kPingpong) return make_pingpong(transport, context, spec);
-  if (traits_of(spec.pattern).reduces || spec.pattern == Pattern::kBarrier)
+  if (moves_as(spec.traffic.pattern) == Pattern::kPingpong) return make_pingpong(transport, context, spec);
+  if (traits_of(spec.traffic.pattern).reduces || spec.traffic.pattern == Pattern::kBarrier)
     return make_staged(transport, context, spec);
   return make_exchange(transport, context, spec);
 }

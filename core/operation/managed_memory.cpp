@@ -9,17 +9,17 @@ namespace linkgauge {
 namespace {
 
 // What a kernel's touching moves. Copies of the runtime's are made from where the pages are.
-bool is_moved_pageable(const DeviceRuntime& runtime, int device, const CaseSpec& spec, MemoryKind kind) {
-  return kind == MemoryKind::kPageable && spec.transport == "kernel" && runtime.pageable_migrates(device);
+bool is_moved_pageable(const DeviceRuntime& runtime, int device, const Mechanism& by, MemoryKind kind) {
+  return kind == MemoryKind::kPageable && by.transport == "kernel" && runtime.pageable_migrates(device);
 }
 
 // Whether pages that move with each operation can be, as the case is timed. `fetched`: the host touches them at the
 // end.
-std::string why_not_moved(const CaseSpec& spec, bool fetched, const char* remedy) {
-  if (spec.cadence == Cadence::kStreaming || spec.cadence == Cadence::kGated) {
+std::string why_not_moved(const Timing& timing, bool fetched, const char* remedy) {
+  if (timing.cadence == Cadence::kStreaming || timing.cadence == Cadence::kGated) {
     return std::string("pages move in the first operation of a batch only; use cadence isolated, or ") + remedy;
   }
-  if (fetched && spec.clock == ClockKind::kEvent) {
+  if (fetched && timing.clock == ClockKind::kEvent) {
     return "the host fetches these pages by touching them, which device events do not time; use clock host";
   }
   return "";
@@ -30,37 +30,39 @@ bool goes_to_host(Pattern pattern) { return pattern != Pattern::kHostToDevice; }
 }  // namespace
 
 std::string why_not_managed(const DeviceRuntime& runtime, int device, const CaseSpec& spec) {
-  const bool source = spec.source_memory == MemoryKind::kManaged;
-  const bool target = spec.target_memory == MemoryKind::kManaged;
-  if (traits_of(spec.pattern).crosses_host_link && (is_moved_pageable(runtime, device, spec, spec.source_memory) ||
-                                                    is_moved_pageable(runtime, device, spec, spec.target_memory))) {
-    return why_not_moved(spec, goes_to_host(spec.pattern), "pinned memory");
+  const Mechanism& by = spec.mechanism;
+  const bool source = spec.places.source.kind == MemoryKind::kManaged;
+  const bool target = spec.places.target.kind == MemoryKind::kManaged;
+  if (traits_of(spec.traffic.pattern).crosses_host_link &&
+      (is_moved_pageable(runtime, device, by, spec.places.source.kind) ||
+       is_moved_pageable(runtime, device, by, spec.places.target.kind))) {
+    return why_not_moved(spec.timing, goes_to_host(spec.traffic.pattern), "pinned memory");
   }
-  const std::string use = "managed = " + std::string(to_string(spec.managed));
+  const std::string use = "managed = " + std::string(to_string(by.managed));
   if (!source && !target) {
-    return spec.managed == ManagedUse::kDefault ? "" : use + " is of managed memory; the case has none";
+    return by.managed == ManagedUse::kDefault ? "" : use + " is of managed memory; the case has none";
   }
-  if (std::string reason = runtime.why_not_managed(device, spec.managed); !reason.empty()) return reason;
-  if (!traits_of(spec.pattern).crosses_host_link) {
-    const bool each_time = spec.managed == ManagedUse::kPrefetch || spec.managed == ManagedUse::kMigrate;
+  if (std::string reason = runtime.why_not_managed(device, by.managed); !reason.empty()) return reason;
+  if (!traits_of(spec.traffic.pattern).crosses_host_link) {
+    const bool each_time = by.managed == ManagedUse::kPrefetch || by.managed == ManagedUse::kMigrate;
     return each_time ? use + " moves pages in the first operation only here; use host_to_device or device_to_host" : "";
   }
   if (source && target) {
-    return std::string(to_string(spec.pattern)) + " has one end in managed memory, the other is the device's";
+    return std::string(to_string(spec.traffic.pattern)) + " has one end in managed memory, the other is the device's";
   }
-  const bool stays = spec.managed == ManagedUse::kZeroCopy || !runtime.managed_migrates(device);
-  const bool fetched = goes_to_host(spec.pattern) && spec.managed != ManagedUse::kPrefetch;
-  return stays ? "" : why_not_moved(spec, fetched, "managed = zero_copy");
+  const bool stays = by.managed == ManagedUse::kZeroCopy || !runtime.managed_migrates(device);
+  const bool fetched = goes_to_host(spec.traffic.pattern) && by.managed != ManagedUse::kPrefetch;
+  return stays ? "" : why_not_moved(spec.timing, fetched, "managed = zero_copy");
 }
 
-void ManagedPages::take(DeviceRuntime& runtime, int device, const Buffer& buffer, const CaseSpec& spec, Way way) {
+void ManagedPages::take(DeviceRuntime& runtime, int device, const Buffer& buffer, const Mechanism& by, Way way) {
   const bool managed = buffer.kind() == MemoryKind::kManaged;
-  if (!managed && !is_moved_pageable(runtime, device, spec, buffer.kind())) return;
+  if (!managed && !is_moved_pageable(runtime, device, by, buffer.kind())) return;
   runtime_ = &runtime;
   device_ = device;
   data_ = buffer.data();
   bytes_ = buffer.size();
-  use_ = managed ? spec.managed : ManagedUse::kDefault;
+  use_ = managed ? by.managed : ManagedUse::kDefault;
   way_ = way;
   moves_ = !managed || (use_ != ManagedUse::kZeroCopy && runtime.managed_migrates(device));
   prefetches_ = managed && runtime.why_not_managed(device, ManagedUse::kPrefetch).empty();

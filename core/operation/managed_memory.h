@@ -18,7 +18,7 @@ class ManagedPages {
   enum class Way { kStays, kToDevice, kToHost };
 
   // Tells the driver what belongs to the case's use. Nothing for a buffer whose pages stay where they are.
-  void take(DeviceRuntime& runtime, int device, const Buffer& buffer, const CaseSpec& spec, Way way);
+  void take(DeviceRuntime& runtime, int device, const Buffer& buffer, const Mechanism& by, Way way);
   bool move() const { return moves_; }
   // Untimed, synchronous: the pages are where an operation begins.
   void put_back(StreamHandle stream);

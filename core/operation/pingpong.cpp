@@ -30,7 +30,7 @@ class Pingpong final : public BufferedOperation {
 
  private:
   void connect() override {
-    Schedule schedule = schedule_of(traffic_of(spec(), ranks()), rank());
+    Schedule schedule = schedule_of(traffic(), ranks(), rank());
     if (ranks() == 1) schedule.steps.pop_back();  // there and back is one flow, used twice
     channels_.connect(transport(), context(), spec(), schedule.steps, {source(), target(), nullptr});
   }

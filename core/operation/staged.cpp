@@ -22,14 +22,14 @@ class Staged final : public BufferedOperation {
       stage.complete_all(Completion::kLocal);
       if (&stage != &stages_.front()) continue;
       if (kernel_ != nullptr) reduce();
-      if (reads_what_arrives(spec().pattern)) stage.consumed_all();
+      if (reads_what_arrives(traffic().pattern)) stage.consumed_all();
     }
   }
   void complete() override {}
 
  private:
   void connect() override {
-    const Schedule schedule = schedule_of(traffic_of(spec(), ranks()), rank());
+    const Schedule schedule = schedule_of(traffic(), ranks(), rank());
     for (const Step& step : schedule.steps) {
       if (step.kind == StepKind::kReduce) allocate(step, schedule.scratch_bytes);
     }
@@ -54,7 +54,7 @@ class Staged final : public BufferedOperation {
     const int device = context().device();
     const std::size_t block = reduction.bytes;
     scratch_ = transport().make_buffer(context(), spec(), MemoryKind::kDevice, scratch_bytes,
-                                       {.fabric_handle = spec().source_options.fabric_handle});
+                                       {.fabric_handle = spec().places.source.options.fabric_handle});
     std::vector<const void*> operands = {source()->at(reduction.source_offset)};
     for (std::size_t place = 0; place < scratch_bytes; place += block) operands.push_back(scratch_.at(place));
     operand_list_ = Buffer(runtime(), device, MemoryKind::kDevice, operands.size() * sizeof(void*));
@@ -65,9 +65,9 @@ class Staged final : public BufferedOperation {
     result_ = target()->at(reduction.target_offset);
     list_ = operand_list_.data();
     count_ = ranks();
-    elements_ = block / size_of(spec().datatype);
-    datatype_ = static_cast<std::uint32_t>(spec().datatype);
-    op_ = static_cast<std::uint32_t>(spec().op);
+    elements_ = block / size_of(traffic().datatype);
+    datatype_ = static_cast<std::uint32_t>(traffic().datatype);
+    op_ = static_cast<std::uint32_t>(traffic().op);
   }
 
   void reduce() {

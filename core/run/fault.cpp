@@ -242,9 +242,10 @@ void FaultInjector::write_astray() {
 void FaultInjector::flip_bytes() {
   constexpr std::byte kBit{0x40};
   // Buffers of data, not the small ones of flags and results, which programs follow.
-  const auto least = std::max<std::size_t>(static_cast<std::size_t>(std::max<std::int64_t>(spec_.size_bytes, 0)), 1);
+  const std::size_t least = std::max<std::size_t>(spec_.traffic.bytes(), 1);
   for (const auto& [memory, block] : runtime_->blocks()) {
-    if (block.bytes < least || (block.kind != spec_.target_memory && block.kind != spec_.source_memory)) continue;
+    if (block.bytes < least || (block.kind != spec_.places.target.kind && block.kind != spec_.places.source.kind))
+      continue;
     const bool on_device = block.kind == MemoryKind::kDevice || block.kind == MemoryKind::kManaged;
     const int device = on_device ? block.device : -1;
     for (std::byte* place : {memory, memory + block.bytes - 1}) {

@@ -104,13 +104,13 @@ Session::~Session() {
 
 void Session::check(const CaseSpec& spec) const {
   const int launch_size = options_.group->size();
-  const auto ranks = static_cast<int>(spec.rank_list.size());
-  check_subset(spec.rank_list, launch_size);
-  if (spec.devices.size() != spec.rank_list.size()) {
-    throw CallerError("devices " + listed(spec.devices) + " must have one entry for each of the " +
+  const auto ranks = static_cast<int>(spec.places.rank_list.size());
+  check_subset(spec.places.rank_list, launch_size);
+  if (spec.places.devices.size() != spec.places.rank_list.size()) {
+    throw CallerError("devices " + listed(spec.places.devices) + " must have one entry for each of the " +
                       std::to_string(ranks) + " ranks");
   }
-  for (const int device : spec.devices) {
+  for (const int device : spec.places.devices) {
     if (device < 0 || device >= options_.runtime->count()) {
       throw CallerError("there is no device " + std::to_string(device) + ", expected 0 to " +
                         std::to_string(options_.runtime->count() - 1));
@@ -121,21 +121,21 @@ void Session::check(const CaseSpec& spec) const {
     throw CallerError(std::string(name) + " " + std::to_string(value) + " must be " + std::to_string(least) +
                       " or more");
   };
-  at_least("size_bytes", spec.size_bytes, 0);
-  at_least("window", spec.window, 1);
-  at_least("batch", spec.batch, 1);
-  at_least("skew_ns", spec.skew_ns, 0);
-  at_least("warmup", spec.warmup, 0);
-  for (const int device : {spec.source_device, spec.target_device}) {
+  at_least("size_bytes", spec.traffic.size_bytes, 0);
+  at_least("window", spec.traffic.window, 1);
+  at_least("batch", spec.timing.batch, 1);
+  at_least("skew_ns", spec.timing.skew_ns, 0);
+  at_least("warmup", spec.timing.warmup, 0);
+  for (const int device : {spec.places.source_device, spec.places.target_device}) {
     if (device < options_.runtime->count()) continue;
     throw CallerError("there is no device " + std::to_string(device) + ", expected -1 to " +
                       std::to_string(options_.runtime->count() - 1));
   }
   const std::string ungrouped = why_not_grouped(spec);
   if (!ungrouped.empty()) throw CallerError(ungrouped);
-  if (spec.root < 0 || spec.root >= ranks / spec.groups) {
-    throw CallerError("root " + std::to_string(spec.root) + " must be a rank of the case or group, 0 to " +
-                      std::to_string(ranks / spec.groups - 1));
+  if (spec.traffic.root < 0 || spec.traffic.root >= ranks / spec.places.groups) {
+    throw CallerError("root " + std::to_string(spec.traffic.root) + " must be a rank of the case or group, 0 to " +
+                      std::to_string(ranks / spec.places.groups - 1));
   }
 }
 
@@ -144,13 +144,13 @@ RankContext Session::context_for(const CaseSpec& spec, Group& group, DeviceRunti
   context.runtime = &runtime;
   context.group = &group;
   context.mpi = options_.mpi.get();
-  context.device_of_rank = spec.devices;
+  context.device_of_rank = spec.places.devices;
   context.libraries = options_.libraries;
-  context.settings = spec.settings;
+  context.settings = spec.mechanism.settings;
   context.compiling = [beats = options_.heartbeat](bool begins) {
     beats.enter(begins ? Moment::kCompile : Moment::kPrepare);
   };
-  context.keep = &kept_[spec.rank_list];
+  context.keep = &kept_[spec.places.rank_list];
   context.lasting = &kept_[{}];  // no case has no ranks
   return context;
 }
@@ -165,22 +165,23 @@ std::string Session::supports(const CaseSpec& spec) {
 
 std::string Session::why_not(const CaseSpec& spec) {
   const CaseSpec part = part_of(spec, part_number(spec));
-  const auto place = std::find(part.rank_list.begin(), part.rank_list.end(), options_.group->rank());
-  const int rank = place == part.rank_list.end() ? 0 : static_cast<int>(place - part.rank_list.begin());
-  PlannedGroup group(rank, static_cast<int>(part.rank_list.size()), *options_.group);
-  const std::unique_ptr<Transport> transport = make_transport(spec.transport);
-  if (!spec.settings.empty() && !transport->takes_settings()) {
-    return spec.transport + " takes no settings of a case's own; those that can have them are mpi, ucx and ccl";
+  const auto place = std::find(part.places.rank_list.begin(), part.places.rank_list.end(), options_.group->rank());
+  const int rank = place == part.places.rank_list.end() ? 0 : static_cast<int>(place - part.places.rank_list.begin());
+  PlannedGroup group(rank, static_cast<int>(part.places.rank_list.size()), *options_.group);
+  const std::unique_ptr<Transport> transport = make_transport(spec.mechanism.transport);
+  if (!spec.mechanism.settings.empty() && !transport->takes_settings()) {
+    return spec.mechanism.transport +
+           " takes no settings of a case's own; those that can have them are mpi, ucx and ccl";
   }
   return why_not_carried(*transport, context_for(part, group, *options_.runtime), part);
 }
 
 // The case's settings of a library that has one set of them a process, before what heeds them is made.
 void Session::settle(const CaseSpec& spec) {
-  settings_ = spec.settings;
+  settings_ = spec.mechanism.settings;
   unsettled_.clear();
-  const bool of_mpi = spec.transport == "mpi";
-  if (!settings_.empty() && !make_transport(spec.transport)->takes_settings()) unsettled_ = why_not(spec);
+  const bool of_mpi = spec.mechanism.transport == "mpi";
+  if (!settings_.empty() && !make_transport(spec.mechanism.transport)->takes_settings()) unsettled_ = why_not(spec);
   if (options_.mpi) {
     const std::string reason = options_.mpi->settle(of_mpi ? settings_ : "");
     if (unsettled_.empty()) unsettled_ = reason;
@@ -190,21 +191,21 @@ void Session::settle(const CaseSpec& spec) {
 // The measured job and the loads, checked: none of a rank that another has.
 std::vector<Session::Job> Session::jobs_of(const CaseSpec& spec) const {
   std::vector<Job> jobs;
-  jobs.push_back({.spec = &spec});
-  for (const Load& load : spec.loads) {
-    jobs.push_back({.number = static_cast<int>(jobs.size()), .spec = &load.spec, .load = &load});
+  jobs.push_back({.spec = &spec, .pace = spec.jobs.pace ? &*spec.jobs.pace : nullptr});
+  for (const Load& load : spec.jobs.loads) {
+    jobs.push_back({.number = static_cast<int>(jobs.size()), .spec = &load.spec, .pace = &load.pace});
   }
   std::vector<int> ranks;
   for (Job& job : jobs) {
-    job.loads = spec.loads.size();
+    job.loads = spec.jobs.loads.size();
     check(*job.spec);
     job.part = {.number = part_number(*job.spec), .spec = part_of(*job.spec, part_number(*job.spec))};
-    ranks.insert(ranks.end(), job.spec->rank_list.begin(), job.spec->rank_list.end());
-    if (job.load == nullptr && !job.spec->pace) continue;
-    const Pace& pace = job.load != nullptr ? job.load->pace : *job.spec->pace;
-    const bool lines = job.spec->lines.size() == (job.load != nullptr ? 0U : 1U);
+    ranks.insert(ranks.end(), job.spec->places.rank_list.begin(), job.spec->places.rank_list.end());
+    if (job.pace == nullptr) continue;
+    const Pace& pace = *job.pace;
+    const bool lines = job.spec->jobs.lines.size() == (job.number > 0 ? 0U : 1U);
     const bool times = pace.burst >= 0 && pace.every_ns >= 0 && pace.offset_ns >= 0;
-    if (job.spec->loads.empty() && lines && times && pace.duty > 0 && pace.duty <= 1) continue;
+    if (job.spec->jobs.loads.empty() && lines && times && pace.duty > 0 && pace.duty <= 1) continue;
     throw CallerError("load " + std::to_string(job.number) +
                       " must have no loads of its own, no negative burst or time, and a duty above 0 and up to 1");
   }
@@ -214,10 +215,10 @@ std::vector<Session::Job> Session::jobs_of(const CaseSpec& spec) const {
 
 // The group of the case's ranks that this one is in; 0 where it is in none.
 int Session::part_number(const CaseSpec& spec) const {
-  const auto place = std::find(spec.rank_list.begin(), spec.rank_list.end(), options_.group->rank());
-  if (place == spec.rank_list.end()) return 0;
-  return static_cast<int>((place - spec.rank_list.begin()) * groups_of(spec) /
-                          static_cast<std::ptrdiff_t>(spec.rank_list.size()));
+  const auto place = std::find(spec.places.rank_list.begin(), spec.places.rank_list.end(), options_.group->rank());
+  if (place == spec.places.rank_list.end()) return 0;
+  return static_cast<int>((place - spec.places.rank_list.begin()) * groups_of(spec) /
+                          static_cast<std::ptrdiff_t>(spec.places.rank_list.size()));
 }
 
 std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
@@ -227,7 +228,7 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
   std::vector<int> ranks;
   for (Job& job : jobs) {
     job.part.communicator = communicator_of(*job.spec, job.part);
-    ranks.insert(ranks.end(), job.spec->rank_list.begin(), job.spec->rank_list.end());
+    ranks.insert(ranks.end(), job.spec->places.rank_list.begin(), job.spec->places.rank_list.end());
   }
   const std::unique_ptr<Group> everyone = launch.subset(ranks);
   std::vector<std::unique_ptr<Group>> narrower;  // of its job where there are several, and of its part of that
@@ -248,7 +249,7 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
     int first = 0;
     for (Job& job : jobs) {
       if (!everyone) break;
-      const std::size_t count = job.spec->rank_list.size();
+      const std::size_t count = job.spec->places.rank_list.size();
       job.group = jobs.size() == 1 ? everyone.get() : within(*everyone, first, count);
       if (job.group != nullptr) mine = &job;
       first += static_cast<int>(count);
@@ -285,12 +286,12 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
 // What the jobs' mechanisms have all ranks of the launch do together, also those that take no part.
 void Session::meet(const std::vector<Job>& jobs) {
   for (const Job& job : jobs) {
-    const std::vector<int>& ranks = job.part.spec.rank_list;
+    const std::vector<int>& ranks = job.part.spec.places.rank_list;
     const auto place = std::find(ranks.begin(), ranks.end(), options_.group->rank());
     RankContext launch = context_for({}, *options_.group, *options_.runtime);
     launch.device_of_rank.assign(static_cast<std::size_t>(launch.size()), -1);
     launch.device_of_rank[static_cast<std::size_t>(launch.rank())] = options_.device;
-    make_transport(job.spec->transport)
+    make_transport(job.spec->mechanism.transport)
         ->meet(launch, job.part.spec, place == ranks.end() ? -1 : static_cast<int>(place - ranks.begin()));
   }
 }
@@ -306,9 +307,9 @@ std::vector<std::unique_ptr<JobLine>> Session::lines_of(const std::vector<Job>& 
       const int tag = kFirstLineTag + 3 * number % kLineTags;
       lines.push_back(std::make_unique<RankLine>(everyone, place, ranks, options_.mpi.get(), tag));
     }
-    place += static_cast<int>(job.spec->rank_list.size());
+    place += static_cast<int>(job.spec->places.rank_list.size());
   }
-  for (const int socket : jobs.front().spec->lines) {
+  for (const int socket : jobs.front().spec->jobs.lines) {
     if (everyone.rank() == 0) lines.push_back(std::make_unique<SocketLine>(socket));
   }
   return lines;
@@ -323,7 +324,7 @@ CaseResult Session::measure_as_member(const Job& job) {
     }
     RankContext context = context_for(job.part.spec, *job.part.group, *runtime);
     runtime->bind_thread(context.device());
-    const std::unique_ptr<Transport> transport = make_transport(job.spec->transport);
+    const std::unique_ptr<Transport> transport = make_transport(job.spec->mechanism.transport);
     const std::string reason = unsettled_.empty() ? why_not_carried(*transport, context, job.part.spec) : unsettled_;
     // One part's or job's ranks may find what another's do not, and one's library may refuse a setting.
     if (job.part.group != job.everyone || !settings_.empty()) agree_or_throw(*job.everyone, reason);
@@ -343,14 +344,15 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
   Group& group = *job.group;
   const std::vector<Group*> groups = distinct({job.everyone, job.group, job.part.group});
   const int jobs = static_cast<int>(job.loads) + 1;
-  const Load of_another_launch{spec, spec.pace.value_or(Pace{})};
-  const Load* load = spec.pace ? &of_another_launch : job.load;
   SamplerSettings settings;
   settings.first_lane = part.number * static_cast<int>(lanes_of(part.spec).size());
   settings.heartbeat = options_.heartbeat;
   settings.host_clock = options_.host_clock;
   settings.runtime = context.runtime;
-  if (spec.clock == ClockKind::kEvent) settings.event_clock = event_clock(context.device());
+  settings.transport = spec.mechanism.transport;
+  settings.timekeeper = traits_of(spec.traffic.pattern).timekeeper;
+  settings.kept = spec.jobs.kept;
+  if (spec.timing.clock == ClockKind::kEvent) settings.event_clock = event_clock(context.device());
   if (injector_ != nullptr) {
     settings.hook = [this](const char* phase, std::int64_t number, bool after) { injector_->at(phase, number, after); };
   }
@@ -393,14 +395,14 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
       compare_clocks("before");
       std::optional<BlockPlacement> placement;
       // A host device is one core.
-      if (transport.begins_kernels(spec) && context.runtime->name() != "host") {
+      if (transport.begins_kernels(spec.mechanism) && context.runtime->name() != "host") {
         const auto rank = static_cast<std::uint64_t>(group.rank());
-        placement.emplace(*context.runtime, context.device(), spec.seed + rank);
+        placement.emplace(*context.runtime, context.device(), spec.timing.seed + rank);
         settings.placement = &*placement;
       }
-      if (load != nullptr) {
+      if (job.pace != nullptr) {
         JobLine* line = job.lines->empty() ? nullptr : job.lines->front().get();
-        result.load = keep_on(*operation, group, *job.everyone, *load, line, settings);
+        result.load = keep_on(*operation, group, *job.everyone, spec.timing, *job.pace, line, settings);
         result.load.number = std::max(job.number, 1);
       } else {
         result.measurement = measure_beside(*operation, job, settings);
@@ -423,7 +425,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
 // The measured job's samples, from when all loads are at their rate; they keep on until it has them.
 Measurement Session::measure_beside(Operation& operation, const Job& job, SamplerSettings settings) {
   Group& group = *job.group;
-  if (job.loads == 0 && job.spec->lines.empty()) return sample(operation, group, *job.spec, settings);
+  if (job.loads == 0 && job.spec->jobs.lines.empty()) return sample(operation, group, job.spec->timing, settings);
   LoadControl control(*job.lines, *job.everyone);
   const Progress progress = operation.progress();
   settings.let_loads = [&](bool go_on) {
@@ -436,7 +438,7 @@ Measurement Session::measure_beside(Operation& operation, const Job& job, Sample
     settings.heartbeat.enter(Moment::kOthers);
     control.wait_until_at_rate(progress);
     group.barrier(progress, Waiting::kSleep);
-    Measurement measured = sample(operation, group, *job.spec, settings);
+    Measurement measured = sample(operation, group, job.spec->timing, settings);
     control.end();
     return measured;
   } catch (const std::exception& error) {
@@ -450,13 +452,13 @@ Measurement Session::measure_beside(Operation& operation, const Job& job, Sample
 std::uint64_t Session::communicator_of(const CaseSpec& spec, const Subgroup& part) {
   if (!options_.mpi) return 0;
   MpiLibrary& mpi = *options_.mpi;
-  const std::vector<int>& ranks = spec.rank_list;
+  const std::vector<int>& ranks = spec.places.rank_list;
   const int groups = std::max(groups_of(spec), 1);
   const bool in_order = std::is_sorted(ranks.begin(), ranks.end());
   const bool all = groups == 1 && in_order && static_cast<int>(ranks.size()) == options_.group->size();
-  if (all && spec.settings.empty()) return mpi.world();
+  if (all && spec.mechanism.settings.empty()) return mpi.world();
   for (auto known = communicators_.begin(); known != communicators_.end(); ++known) {
-    if (known->ranks != ranks || known->groups != groups || known->settings != spec.settings) continue;
+    if (known->ranks != ranks || known->groups != groups || known->settings != spec.mechanism.settings) continue;
     std::rotate(known, known + 1, communicators_.end());
     return communicators_.back().handle;
   }
@@ -470,7 +472,7 @@ std::uint64_t Session::communicator_of(const CaseSpec& spec, const Subgroup& par
   const int colour = place != ranks.end() ? part.number : -1;
   const int key = static_cast<int>(place - ranks.begin());
   communicators_.push_back(
-      {ranks, groups, part.spec.rank_list, spec.settings, mpi.comm_split(mpi.world(), colour, key)});
+      {ranks, groups, part.spec.places.rank_list, spec.mechanism.settings, mpi.comm_split(mpi.world(), colour, key)});
   return communicators_.back().handle;
 }
 

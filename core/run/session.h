@@ -58,10 +58,10 @@ class Session {
   // Empty: the case can run. Otherwise why not. Not collective.
   std::string supports(const CaseSpec& spec);
 
-  // Collective over the launch's ranks, in the thread that plays this rank: those of spec.rank_list measure, those of
-  // its loads keep on beside them, the others sleep until all are done and get nothing. Returns or throws on all ranks
-  // before any starts its next case. Throws Unsupported where the transport cannot, PeerError where another rank
-  // failed, and what this rank failed with; the launch's group stays usable.
+  // Collective over the launch's ranks, in the thread that plays this rank: those of spec.places.rank_list measure,
+  // those of its loads keep on beside them, the others sleep until all are done and get nothing. Returns or throws on
+  // all ranks before any starts its next case. Throws Unsupported where the transport cannot, PeerError where another
+  // rank failed, and what this rank failed with; the launch's group stays usable.
   std::optional<CaseResult> measure(const CaseSpec& spec);
 
   ClockFacts host_clock() const { return options_.host_clock; }
@@ -84,7 +84,7 @@ class Session {
     int number = 0;                  // of the load, from 1; 0: the measured job
     const CaseSpec* spec = nullptr;  // of all its ranks
     std::size_t loads = 0;           // that the case has
-    const Load* load = nullptr;      // nullptr: the measured job
+    const Pace* pace = nullptr;      // nullptr: the measured job
     Subgroup part = {};
     Group* group = nullptr;     // its ranks
     Group* everyone = nullptr;  // those of all the case's jobs

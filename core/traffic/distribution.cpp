@@ -171,16 +171,16 @@ class Rows {
 
 // look(source, target, bytes) of every pair, by source and then target.
 template <typename Look>
-void each_block(const Matrix& matrix, const Traffic& traffic, const Look& look) {
-  const auto n = static_cast<std::size_t>(traffic.ranks);
+void each_block(const Matrix& matrix, const Traffic& traffic, int ranks, const Look& look) {
+  const auto n = static_cast<std::size_t>(ranks);
   if (n < 2) return look(0, 0, 0);  // nobody to send to: all weights together are none
-  Rows rows(matrix, traffic.ranks);
+  Rows rows(matrix, ranks);
   Wide whole = 0;
   for (std::size_t i = 0; i < n; ++i) {
     for (const std::uint64_t weight : rows.of(i)) whole += weight;
   }
-  const std::size_t unit = traffic.bytes % kUnitBytes == 0 ? kUnitBytes : 1;
-  const Wide units = static_cast<Wide>(n) * (n - 1) * (traffic.bytes / unit);
+  const std::size_t unit = traffic.bytes() % kUnitBytes == 0 ? kUnitBytes : 1;
+  const Wide units = static_cast<Wide>(n) * (n - 1) * (traffic.bytes() / unit);
   // What has been given out up to a pair is its share of the weights up to it, rounded down: no rounding adds up.
   Wide before = 0;
   std::size_t given = 0;
@@ -195,13 +195,13 @@ void each_block(const Matrix& matrix, const Traffic& traffic, const Look& look) 
   }
 }
 
-[[noreturn]] void refuse(const Traffic& traffic) {
-  throw CallerError(why_not_distributed(traffic.pattern, traffic.distribution, traffic.ranks));
+[[noreturn]] void refuse(const Traffic& traffic, int ranks) {
+  throw CallerError(why_not_distributed(traffic.pattern, traffic.distribution, ranks));
 }
 
-Matrix asked_matrix(const Traffic& traffic) {
-  std::optional<Matrix> matrix = matrix_of(traffic.distribution, traffic.ranks);
-  if (!matrix) refuse(traffic);
+Matrix asked_matrix(const Traffic& traffic, int ranks) {
+  std::optional<Matrix> matrix = matrix_of(traffic.distribution, ranks);
+  if (!matrix) refuse(traffic, ranks);
   return *std::move(matrix);
 }
 
@@ -231,9 +231,9 @@ std::string why_not_distributed(Pattern pattern, const std::string& text, int ra
 
 namespace {
 
-AlltoallvShare reckoned_share(const Traffic& traffic, int rank) {
-  const Matrix matrix = asked_matrix(traffic);
-  const auto n = static_cast<std::size_t>(traffic.ranks);
+AlltoallvShare reckoned_share(const Traffic& traffic, int ranks, int rank) {
+  const Matrix matrix = asked_matrix(traffic, ranks);
+  const auto n = static_cast<std::size_t>(ranks);
   const auto here = static_cast<std::size_t>(rank);
   AlltoallvShare share;
   for (auto* list :
@@ -241,7 +241,7 @@ AlltoallvShare reckoned_share(const Traffic& traffic, int rank) {
     list->resize(n);
   }
   std::size_t place = 0;  // in the source's buffer
-  each_block(matrix, traffic, [&](std::size_t i, std::size_t j, std::size_t bytes) {
+  each_block(matrix, traffic, ranks, [&](std::size_t i, std::size_t j, std::size_t bytes) {
     if (j == 0) place = 0;
     if (i < here) share.arrives_at[j] += bytes;
     if (i == here) {
@@ -263,7 +263,7 @@ AlltoallvShare reckoned_share(const Traffic& traffic, int rank) {
 }  // namespace
 
 // The layout, the schedule and MPI's call of a case each ask for one and the same.
-AlltoallvShare alltoallv_share(const Traffic& traffic, int rank) {
+AlltoallvShare alltoallv_share(const Traffic& traffic, int ranks, int rank) {
   struct Last {
     int ranks = 0;
     int rank = 0;
@@ -272,33 +272,34 @@ AlltoallvShare alltoallv_share(const Traffic& traffic, int rank) {
     AlltoallvShare share;
   };
   static thread_local Last last;
-  const bool same = last.ranks == traffic.ranks && last.rank == rank && last.bytes == traffic.bytes &&
+  const bool same = last.ranks == ranks && last.rank == rank && last.bytes == traffic.bytes() &&
                     last.distribution == traffic.distribution;
   if (!same) {
-    AlltoallvShare share = reckoned_share(traffic, rank);
-    last = {traffic.ranks, rank, traffic.bytes, traffic.distribution, std::move(share)};
+    AlltoallvShare share = reckoned_share(traffic, ranks, rank);
+    last = {ranks, rank, traffic.bytes(), traffic.distribution, std::move(share)};
   }
   return last.share;
 }
 
-void each_pair(const Traffic& traffic, const std::function<void(int source, int target, std::size_t bytes)>& look) {
+void each_pair(const Traffic& traffic, int ranks,
+               const std::function<void(int source, int target, std::size_t bytes)>& look) {
   if (traffic.pattern == Pattern::kAlltoallv) {
-    each_block(asked_matrix(traffic), traffic, [&](std::size_t i, std::size_t j, std::size_t bytes) {
+    each_block(asked_matrix(traffic, ranks), traffic, ranks, [&](std::size_t i, std::size_t j, std::size_t bytes) {
       if (bytes > 0) look(static_cast<int>(i), static_cast<int>(j), bytes);
     });
     return;
   }
-  for (int rank = 0; rank < traffic.ranks; ++rank) {
-    for (const HaloMessage& message : halo_share(traffic, rank).sent) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const HaloMessage& message : halo_share(traffic, ranks, rank).sent) {
       if (message.peer >= 0) look(rank, message.peer, message.bytes);
     }
   }
 }
 
-RankBytes rank_bytes(const Traffic& traffic) {
-  const auto n = static_cast<std::size_t>(traffic.ranks);
+RankBytes rank_bytes(const Traffic& traffic, int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
   RankBytes result{std::vector<std::size_t>(n), std::vector<std::size_t>(n)};
-  each_pair(traffic, [&](int source, int target, std::size_t bytes) {
+  each_pair(traffic, ranks, [&](int source, int target, std::size_t bytes) {
     result.sent[static_cast<std::size_t>(source)] += bytes;
     result.received[static_cast<std::size_t>(target)] += bytes;
   });

@@ -14,8 +14,6 @@
 
 namespace linkgauge {
 
-struct Traffic;  // traffic/schedule.h
-
 // Why `text` does not distribute the pattern's bytes over so many ranks, in one sentence; "" if it does, as "" does for
 // every pattern: its default.
 std::string why_not_distributed(Pattern pattern, const std::string& text, int ranks);
@@ -33,16 +31,17 @@ struct AlltoallvShare {
 };
 // All ranks together send n (n - 1) m bytes, cut by the matrix to within one unit a pair: 16 bytes where m is a
 // multiple of 16, else 1. Time grows with the square of the ranks, memory with the ranks.
-AlltoallvShare alltoallv_share(const Traffic& traffic, int rank);
+AlltoallvShare alltoallv_share(const Traffic& traffic, int ranks, int rank);
 
 // Who sends how many bytes to whom in one operation of either pattern: look(source, target, bytes) of each message.
-void each_pair(const Traffic& traffic, const std::function<void(int source, int target, std::size_t bytes)>& look);
+void each_pair(const Traffic& traffic, int ranks,
+               const std::function<void(int source, int target, std::size_t bytes)>& look);
 
 // Bytes that each rank sends, and that it receives, in one operation of either pattern; by rank.
 struct RankBytes {
   std::vector<std::size_t> sent;
   std::vector<std::size_t> received;
 };
-RankBytes rank_bytes(const Traffic& traffic);
+RankBytes rank_bytes(const Traffic& traffic, int ranks);
 
 }  // namespace linkgauge

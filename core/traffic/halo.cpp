@@ -6,10 +6,10 @@
 #include <optional>
 #include <string_view>
 
+#include "case_spec.h"
 #include "errors.h"
 #include "traffic/distribution.h"
 #include "traffic/parsing.h"
-#include "traffic/schedule.h"
 
 namespace linkgauge {
 namespace {
@@ -123,9 +123,9 @@ int neighbour(const Grid& grid, int rank, const Direction& direction) {
   return found;
 }
 
-Grid asked_grid(const Traffic& traffic) {
-  std::optional<Grid> grid = grid_of(traffic.distribution, traffic.ranks);
-  if (!grid) throw CallerError(why_not_distributed(traffic.pattern, traffic.distribution, traffic.ranks));
+Grid asked_grid(const Traffic& traffic, int ranks) {
+  std::optional<Grid> grid = grid_of(traffic.distribution, ranks);
+  if (!grid) throw CallerError(why_not_distributed(traffic.pattern, traffic.distribution, ranks));
   return *std::move(grid);
 }
 
@@ -163,12 +163,12 @@ HaloRegion region_of(const Direction& direction, std::size_t dimensions, std::si
 
 std::string why_no_halo(const std::string& text, int ranks) { return grid_of(text, ranks) ? "" : kGridWords; }
 
-HaloShare halo_share(const Traffic& traffic, int rank) {
-  const Grid grid = asked_grid(traffic);
+HaloShare halo_share(const Traffic& traffic, int ranks, int rank) {
+  const Grid grid = asked_grid(traffic, ranks);
   if (grid.shift > 0) {
-    const int next = (rank + grid.shift) % traffic.ranks;
-    const int before = (rank - grid.shift + traffic.ranks) % traffic.ranks;
-    return {{{next, traffic.bytes, 0, 0}}, {{before, traffic.bytes, 0, 0}}, traffic.bytes};
+    const int next = (rank + grid.shift) % ranks;
+    const int before = (rank - grid.shift + ranks) % ranks;
+    return {{{next, traffic.bytes(), 0, 0}}, {{before, traffic.bytes(), 0, 0}}, traffic.bytes()};
   }
   const std::vector<Direction> directions = directions_of(grid);
   const std::size_t last = directions.size() - 1;
@@ -176,33 +176,33 @@ HaloShare halo_share(const Traffic& traffic, int rank) {
   std::vector<std::size_t> places;
   for (const Direction& direction : directions) {
     places.push_back(share.buffer_bytes);
-    share.buffer_bytes += message_bytes(grid, direction, traffic.bytes);
+    share.buffer_bytes += message_bytes(grid, direction, traffic.bytes());
   }
   for (std::size_t k = 0; k < directions.size(); ++k) {
     // Directions lie mirrored: what is sent in the k-th arrives from the k-th last.
-    const std::size_t bytes = message_bytes(grid, directions[k], traffic.bytes);
+    const std::size_t bytes = message_bytes(grid, directions[k], traffic.bytes());
     share.sent.push_back({neighbour(grid, rank, directions[k]), bytes, places[k], places[last - k]});
     share.received.push_back({neighbour(grid, rank, directions[last - k]), bytes, places[last - k], places[k]});
   }
   return share;
 }
 
-std::string why_no_halo_field(const Traffic& traffic) {
-  const Grid grid = asked_grid(traffic);
+std::string why_no_halo_field(const Traffic& traffic, int ranks) {
+  const Grid grid = asked_grid(traffic, ranks);
   if (grid.shift > 0) return "a shift has no grid, and no field of cells";
-  if (side_of(field_dimensions(grid), traffic.bytes) > 0) return "";
-  const std::string face = "a face of " + std::to_string(traffic.bytes) + " bytes is no ";
+  if (side_of(field_dimensions(grid), traffic.bytes()) > 0) return "";
+  const std::string face = "a face of " + std::to_string(traffic.bytes()) + " bytes is no ";
   if (field_dimensions(grid) == 2) return face + "row of up to 2^24 cells of 8; take a multiple of 8";
-  const double root = std::sqrt(static_cast<double>(traffic.bytes) / kCellBytes);
+  const double root = std::sqrt(static_cast<double>(traffic.bytes()) / kCellBytes);
   const std::size_t side = std::clamp<std::size_t>(static_cast<std::size_t>(root), 1, kMostCells);
   return face + "square of cells of 8; the nearest size is " + std::to_string(side * side * kCellBytes);
 }
 
-HaloField halo_field(const Traffic& traffic, int rank) {
-  const Grid grid = asked_grid(traffic);
+HaloField halo_field(const Traffic& traffic, int ranks, int rank) {
+  const Grid grid = asked_grid(traffic, ranks);
   const std::size_t dimensions = field_dimensions(grid);
-  const std::size_t side = side_of(dimensions, traffic.bytes);
-  if (grid.shift > 0 || side == 0) throw CallerError(why_no_halo_field(traffic));
+  const std::size_t side = side_of(dimensions, traffic.bytes());
+  if (grid.shift > 0 || side == 0) throw CallerError(why_no_halo_field(traffic, ranks));
   const std::vector<Direction> directions = directions_of(grid);
   HaloField field;
   field.buffer_bytes = kCellBytes * (side + 2) * (side + 2) * (dimensions == 3 ? side + 2 : 1);

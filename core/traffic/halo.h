@@ -9,7 +9,7 @@
 
 namespace linkgauge {
 
-struct Traffic;  // traffic/schedule.h
+struct Traffic;  // case_spec.h
 
 // What a halo's distribution may be, where `text` is none over so many ranks; "" where it is.
 std::string why_no_halo(const std::string& text, int ranks);
@@ -30,7 +30,7 @@ struct HaloShare {
 };
 // m is the message across a face of the rank's box of cells of 8 bytes: over an edge, or a corner, go as many cells as
 // it has. Along a dimension of one rank nothing is sent.
-HaloShare halo_share(const Traffic& traffic, int rank);
+HaloShare halo_share(const Traffic& traffic, int ranks, int rank);
 
 // Cells of 8 bytes in a field of up to three dimensions: `planes` of `rows` of runs, the first of which is at `start`.
 struct HaloRegion {
@@ -55,8 +55,8 @@ struct HaloField {
   std::size_t buffer_bytes = 0;  // of the box with its layer
 };
 // Why the traffic has none, in one sentence; "" where it has one.
-std::string why_no_halo_field(const Traffic& traffic);
-HaloField halo_field(const Traffic& traffic, int rank);
+std::string why_no_halo_field(const Traffic& traffic, int ranks);
+HaloField halo_field(const Traffic& traffic, int ranks, int rank);
 // look(own offset, the peer's offset, bytes) of each run of cells.
 void each_run(const HaloRegionMessage& message,
               const std::function<void(std::size_t own_at, std::size_t peer_at, std::size_t bytes)>& look);

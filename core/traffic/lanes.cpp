@@ -3,16 +3,16 @@
 namespace linkgauge {
 
 std::vector<std::string> lanes_of(const CaseSpec& spec) {
-  const std::size_t ranks = spec.rank_list.size();
-  if (spec.groups > 1) {
-    const std::size_t size = ranks / static_cast<std::size_t>(spec.groups);
+  const std::size_t ranks = spec.places.rank_list.size();
+  if (spec.places.groups > 1) {
+    const std::size_t size = ranks / static_cast<std::size_t>(spec.places.groups);
     std::vector<std::string> lanes;
     for (std::size_t first = 0; first < ranks; first += size) {
       lanes.push_back(std::to_string(first) + "-" + std::to_string(first + size - 1));
     }
     return lanes;
   }
-  const Pattern pattern = moves_as(spec.pattern);
+  const Pattern pattern = moves_as(spec.traffic.pattern);
   switch (pattern) {
     case Pattern::kPingpong:
     case Pattern::kUnidirectional:

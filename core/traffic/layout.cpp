@@ -14,24 +14,24 @@ bool reads_what_arrives(Pattern pattern) {
   return moves_as(pattern) == Pattern::kReduce || moves_as(pattern) == Pattern::kReduceScatter;
 }
 
-std::size_t block_bytes(const CaseSpec& spec, int ranks) {
-  const auto size = static_cast<std::size_t>(spec.size_bytes);
-  return traits_of(spec.pattern).cuts_blocks ? size / static_cast<std::size_t>(ranks) : size;
+std::size_t block_bytes(const Traffic& traffic, int ranks) {
+  const std::size_t size = traffic.bytes();
+  return traits_of(traffic.pattern).cuts_blocks ? size / static_cast<std::size_t>(ranks) : size;
 }
 
 namespace {
 
-std::string why_not_cut(const CaseSpec& spec, int ranks) {
-  const std::int64_t element = static_cast<std::int64_t>(size_of(spec.datatype));
-  const std::int64_t blocks = traits_of(spec.pattern).cuts_blocks ? ranks : 1;
-  const std::int64_t block = spec.size_bytes / (blocks * element) * element;
-  const std::string size = std::to_string(spec.size_bytes) + " bytes";
-  const std::string unit = std::string(to_string(spec.datatype));
+std::string why_not_cut(const Traffic& traffic, int ranks) {
+  const std::int64_t element = static_cast<std::int64_t>(size_of(traffic.datatype));
+  const std::int64_t blocks = traits_of(traffic.pattern).cuts_blocks ? ranks : 1;
+  const std::int64_t block = traffic.size_bytes / (blocks * element) * element;
+  const std::string size = std::to_string(traffic.size_bytes) + " bytes";
+  const std::string unit = std::string(to_string(traffic.datatype));
   if (block == 0) {
     return "a block of 0: " + size + " are less than one " + unit + " for each of " + std::to_string(blocks) +
            " blocks; " + std::to_string(blocks * element) + " bytes are the least";
   }
-  if (block * blocks != spec.size_bytes) {
+  if (block * blocks != traffic.size_bytes) {
     return size + " are not " + std::to_string(blocks) + (blocks == 1 ? " block" : " blocks") + " of whole " + unit +
            " elements; the nearest size below is " + std::to_string(block * blocks);
   }
@@ -41,14 +41,16 @@ std::string why_not_cut(const CaseSpec& spec, int ranks) {
 }  // namespace
 
 std::string why_not_laid_out(const CaseSpec& spec, int ranks) {
-  const std::string pattern(to_string(spec.pattern));
-  const PatternTraits& traits = traits_of(spec.pattern);
-  if (spec.pattern == Pattern::kApplication) return "an application's data lie where its program says";
-  if (std::string reason = why_not_distributed(spec.pattern, spec.distribution, ranks); !reason.empty()) return reason;
-  if (spec.size_bytes <= 0 && spec.pattern != Pattern::kBarrier)
+  const Traffic& traffic = spec.traffic;
+  const std::string pattern(to_string(traffic.pattern));
+  const PatternTraits& traits = traits_of(traffic.pattern);
+  if (traffic.pattern == Pattern::kApplication) return "an application's data lie where its program says";
+  if (std::string reason = why_not_distributed(traffic.pattern, traffic.distribution, ranks); !reason.empty())
+    return reason;
+  if (traffic.size_bytes <= 0 && traffic.pattern != Pattern::kBarrier)
     return "a size of 0 moves nothing; 1 byte is the least";
   if (traits.kind == PatternKind::kDevice) return "";
-  if (spec.window < 1) return "a window of " + std::to_string(spec.window) + "; 1 message is the least";
+  if (traffic.window < 1) return "a window of " + std::to_string(traffic.window) + "; 1 message is the least";
   if (ranks < 2 && !traits.one_pair) return pattern + " needs 2 ranks or more, the case has " + std::to_string(ranks);
   if (traits.one_pair && ranks > 2) {
     return pattern + " is between 2 ranks, the case has " + std::to_string(ranks);
@@ -56,39 +58,35 @@ std::string why_not_laid_out(const CaseSpec& spec, int ranks) {
   if (traits.side_by_side && (ranks < 4 || ranks % 2 != 0)) {
     return pattern + " needs an even number of ranks, 4 or more: two pairs; the case has " + std::to_string(ranks);
   }
-  if (spec.root < 0 || spec.root >= ranks) {
-    return "root " + std::to_string(spec.root) + " is no rank of the case; ranks are 0 to " + std::to_string(ranks - 1);
+  if (traffic.root < 0 || traffic.root >= ranks) {
+    return "root " + std::to_string(traffic.root) + " is no rank of the case; ranks are 0 to " +
+           std::to_string(ranks - 1);
   }
-  if (spec.in_place) {
+  if (traffic.in_place) {
     if (!traits.in_place) return pattern + " has no in-place form; leave --in-place out";
-    if (spec.source_memory != spec.target_memory) return "in place there is one buffer; give it one memory kind";
+    if (spec.places.source.kind != spec.places.target.kind)
+      return "in place there is one buffer; give it one memory kind";
   }
   if (traits.cuts_blocks || traits.reduces) {
-    if (std::string reason = why_not_cut(spec, ranks); !reason.empty()) return reason;
+    if (std::string reason = why_not_cut(traffic, ranks); !reason.empty()) return reason;
   }
   if (traits.reduces &&
-      !values::reduction_is_exact(static_cast<unsigned>(spec.datatype), static_cast<unsigned>(spec.op), ranks)) {
-    return "avg of " + std::string(to_string(spec.datatype)) + " over " + std::to_string(ranks) +
+      !values::reduction_is_exact(static_cast<unsigned>(traffic.datatype), static_cast<unsigned>(traffic.op), ranks)) {
+    return "avg of " + std::string(to_string(traffic.datatype)) + " over " + std::to_string(ranks) +
            " ranks rounds, so its result cannot be verified; take a power of two of ranks, or sum";
   }
   return "";
 }
 
-Traffic traffic_of(const CaseSpec& spec, int ranks) {
-  auto bytes = static_cast<std::size_t>(spec.size_bytes);
-  if (spec.pattern == Pattern::kBarrier) bytes = std::max<std::size_t>(bytes, 1);  // something must tell of it
-  return {spec.pattern, ranks, bytes, spec.root, spec.in_place, spec.distribution};
-}
-
-Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& rules) {
-  const auto size = static_cast<std::size_t>(spec.size_bytes);
-  const std::size_t block = block_bytes(spec, ranks);
+Layout layout_of(const Traffic& traffic, int ranks, int rank, const LayoutRules& rules) {
+  const std::size_t size = traffic.bytes();
+  const std::size_t block = block_bytes(traffic, ranks);
   const auto place = static_cast<std::size_t>(rank) * block;
   const std::size_t all = static_cast<std::size_t>(ranks) * block;
-  const bool is_root = rank == spec.root;
+  const bool is_root = rank == traffic.root;
   Layout layout;
-  layout.typed = traits_of(spec.pattern).reduces;
-  layout.one_buffer = spec.in_place;
+  layout.typed = traits_of(traffic.pattern).reduces;
+  layout.one_buffer = traffic.in_place;
 
   const auto sends = [&](std::size_t bytes) {
     layout.source_bytes = bytes;
@@ -105,7 +103,7 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
     }
   };
 
-  switch (moves_as(spec.pattern)) {
+  switch (moves_as(traffic.pattern)) {
     case Pattern::kBidirectional:
       if (ranks == 1) {  // each way inside the device has buffers of its own
         sends(2 * size);
@@ -136,7 +134,7 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
         sends(all);
       } else {
         layout.target_bytes = size;
-        receives(0, size, spec.root, place);
+        receives(0, size, traffic.root, place);
       }
       break;
     case Pattern::kAllToOne:
@@ -164,18 +162,18 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
       break;
     case Pattern::kReduceScatter:
       sends(all);
-      layout.target_bytes = spec.in_place ? all : block;
-      receives(spec.in_place && !rules.reduced_to_front ? place : 0, block, rank, place);
+      layout.target_bytes = traffic.in_place ? all : block;
+      receives(traffic.in_place && !rules.reduced_to_front ? place : 0, block, rank, place);
       break;
     case Pattern::kBroadcast:
       if (is_root) sends(size);
       if (!is_root) {
         layout.target_bytes = size;
-        receives(0, size, spec.root, 0);
+        receives(0, size, traffic.root, 0);
       }
       break;
     case Pattern::kAllgather:
-      if (spec.in_place) {
+      if (traffic.in_place) {
         layout.sent.push_back({place, block, rank, 0, false});
         layout.source_bytes = all;
       } else {
@@ -184,7 +182,7 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
       receives_from_all(0, true);
       break;
     case Pattern::kGather:
-      if (spec.in_place && is_root) {
+      if (traffic.in_place && is_root) {
         layout.sent.push_back({place, block, rank, 0, false});
         layout.source_bytes = all;
       } else {
@@ -194,13 +192,13 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
       break;
     case Pattern::kScatter:
       if (is_root) sends(all);
-      if (!is_root || !spec.in_place) {
+      if (!is_root || !traffic.in_place) {
         layout.target_bytes = block;
-        receives(0, block, spec.root, place);
+        receives(0, block, traffic.root, place);
       }
       break;
     case Pattern::kAlltoallv: {
-      const AlltoallvShare share = alltoallv_share(traffic_of(spec, ranks), rank);
+      const AlltoallvShare share = alltoallv_share(traffic, ranks, rank);
       if (share.source_bytes > 0) sends(share.source_bytes);
       layout.target_bytes = share.target_bytes;
       for (int from = 0; from < ranks; ++from) {
@@ -212,7 +210,7 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
     }
     case Pattern::kHalo: {
       if (rules.halo_field) {
-        const HaloField field = halo_field(traffic_of(spec, ranks), rank);
+        const HaloField field = halo_field(traffic, ranks, rank);
         sends(field.buffer_bytes);
         layout.target_bytes = field.buffer_bytes;
         for (const HaloRegionMessage& message : field.received) {
@@ -223,7 +221,7 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
         }
         break;
       }
-      const HaloShare share = halo_share(traffic_of(spec, ranks), rank);
+      const HaloShare share = halo_share(traffic, ranks, rank);
       sends(share.buffer_bytes);
       layout.target_bytes = share.buffer_bytes;
       for (const HaloMessage& message : share.received) {
@@ -233,7 +231,7 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
     }
     case Pattern::kBarrier: {
       if (rules.no_bytes) break;
-      const std::size_t token = traffic_of(spec, ranks).bytes;
+      const std::size_t token = traffic.bytes();
       sends(token);
       int stage = 0;
       for (int behind = 1; behind < ranks; behind *= 2, ++stage) {
@@ -243,24 +241,23 @@ Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& r
       break;
     }
     default:
-      throw CallerError(std::string(to_string(spec.pattern)) + " is not a pattern between ranks");
+      throw CallerError(std::string(to_string(traffic.pattern)) + " is not a pattern between ranks");
   }
   // In place a rank has one buffer that serves as both.
   if (layout.source_bytes == 0 || layout.target_bytes == 0) layout.one_buffer = false;
   return layout;
 }
 
-End end_of(const CaseSpec& spec, int ranks, int rank, bool sends) {
-  const bool source = ranks > 1 && traits_of(spec.pattern).comes_back ? rank % 2 == 0 : sends;
-  if (source) return {spec.source_memory, spec.source_options};
-  return {spec.target_memory, spec.target_options};
+const End& end_of(const CaseSpec& spec, int ranks, int rank, bool sends) {
+  const bool source = ranks > 1 && traits_of(spec.traffic.pattern).comes_back ? rank % 2 == 0 : sends;
+  return source ? spec.places.source : spec.places.target;
 }
 
 std::vector<std::size_t> lent_sizes(const CaseSpec& spec, int ranks, int rank) {
-  if (spec.program) return {spec.program->source_bytes, spec.program->target_bytes};
-  if (traits_of(spec.pattern).kind == PatternKind::kDevice || !why_not_laid_out(spec, ranks).empty()) return {};
-  const Layout layout = layout_of(spec, ranks, rank);
-  const std::size_t scratch_bytes = schedule_of(traffic_of(spec, ranks), rank).scratch_bytes;
+  if (spec.traffic.program) return {spec.traffic.program->source_bytes, spec.traffic.program->target_bytes};
+  if (traits_of(spec.traffic.pattern).kind == PatternKind::kDevice || !why_not_laid_out(spec, ranks).empty()) return {};
+  const Layout layout = layout_of(spec.traffic, ranks, rank);
+  const std::size_t scratch_bytes = schedule_of(spec.traffic, ranks, rank).scratch_bytes;
   return {layout.one_buffer ? 0 : layout.source_bytes, layout.target_bytes, scratch_bytes};
 }
 

@@ -35,13 +35,10 @@ struct Layout {
 // result tells that the operands were read.)
 bool reads_what_arrives(Pattern pattern);
 // Bytes of one block: size_bytes / ranks where the pattern cuts blocks, else size_bytes.
-std::size_t block_bytes(const CaseSpec& spec, int ranks);
+std::size_t block_bytes(const Traffic& traffic, int ranks);
 
 // Why the pattern cannot have this size, number of ranks, root, datatype or op, in one sentence; "" if it can.
 std::string why_not_laid_out(const CaseSpec& spec, int ranks);
-
-// What the case's ranks send each other (traffic/schedule.h).
-Traffic traffic_of(const CaseSpec& spec, int ranks);
 
 // Where a library's collective differs from the pattern over channels.
 struct LayoutRules {
@@ -52,15 +49,11 @@ struct LayoutRules {
 };
 
 // Of the patterns between ranks. The case passed why_not_laid_out.
-Layout layout_of(const CaseSpec& spec, int ranks, int rank, const LayoutRules& rules = {});
+Layout layout_of(const Traffic& traffic, int ranks, int rank, const LayoutRules& rules = {});
 
 // Where a rank sends from (`sends`) or receives into. Where data comes back, the first of a pair has all its buffers in
 // source_memory and the second in target_memory, as OSU's "H D" has it.
-struct End {
-  MemoryKind memory;
-  const AllocateOptions& options;  // the case's
-};
-End end_of(const CaseSpec& spec, int ranks, int rank, bool sends);
+const End& end_of(const CaseSpec& spec, int ranks, int rank, bool sends);
 
 // Bytes of each buffer that messages of the rank begin or end in, over channels; none where it cannot be laid out.
 // Of an application not those of its collectives.

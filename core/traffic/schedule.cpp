@@ -13,8 +13,8 @@ namespace {
 // One rank's steps while they are written down.
 class StepWriter {
  public:
-  StepWriter(const Traffic& traffic, int rank, std::size_t block)
-      : traffic_(traffic), pattern_(moves_as(traffic.pattern)), rank_(rank), ranks_(traffic.ranks), block_(block) {}
+  StepWriter(const Traffic& traffic, int ranks, int rank, std::size_t block)
+      : traffic_(traffic), pattern_(moves_as(traffic.pattern)), rank_(rank), ranks_(ranks), block_(block) {}
 
   Schedule take() { return std::move(schedule_); }
 
@@ -104,7 +104,7 @@ class StepWriter {
 void StepWriter::write_pairs() {
   const int first = rank_ / 2 * 2;
   const int second = ranks_ == 1 ? 0 : first + 1;
-  const std::size_t m = traffic_.bytes;
+  const std::size_t m = traffic_.bytes();
   transfer(first, second, 0, 0, m);
   if (pattern_ == Pattern::kUnidirectional) return;
   // Both ways at once inside one rank each way has buffers of its own.
@@ -137,7 +137,7 @@ void StepWriter::write_reduction() {
 }
 
 void StepWriter::write_alltoallv() {
-  const AlltoallvShare share = alltoallv_share(traffic_, rank_);
+  const AlltoallvShare share = alltoallv_share(traffic_, ranks_, rank_);
   to_all(false, [&](int from, int to) {
     const auto peer = static_cast<std::size_t>(from == rank_ ? to : from);
     if (from == rank_) {
@@ -149,7 +149,7 @@ void StepWriter::write_alltoallv() {
 }
 
 void StepWriter::write_halo() {
-  const HaloShare share = halo_share(traffic_, rank_);
+  const HaloShare share = halo_share(traffic_, ranks_, rank_);
   for (std::size_t k = 0; k < share.sent.size(); ++k) {
     const HaloMessage& out = share.sent[k];
     const HaloMessage& in = share.received[k];
@@ -161,7 +161,7 @@ void StepWriter::write_halo() {
 // Dissemination: in stage k a rank tells the one 2^k ahead, so that after the last each has heard of all (Hensgen,
 // Finkel, Manber, Int. J. Parallel Programming 17, 1988).
 void StepWriter::write_barrier() {
-  const std::size_t m = traffic_.bytes;
+  const std::size_t m = traffic_.bytes();
   schedule_.transfer_stages.clear();
   for (int ahead = 1; ahead < ranks_; ahead *= 2, ++stage_) {
     schedule_.transfer_stages.push_back(stage_);
@@ -171,7 +171,7 @@ void StepWriter::write_barrier() {
 }
 
 void StepWriter::write() {
-  const std::size_t m = traffic_.bytes;
+  const std::size_t m = traffic_.bytes();
   const int root = traffic_.root;
   const bool own = !traffic_.in_place;
   switch (pattern_) {
@@ -218,9 +218,9 @@ void StepWriter::write() {
 
 }  // namespace
 
-Schedule schedule_of(const Traffic& traffic, int rank) {
-  const std::size_t blocks = traits_of(traffic.pattern).cuts_blocks ? static_cast<std::size_t>(traffic.ranks) : 1;
-  StepWriter part(traffic, rank, traffic.bytes / blocks);
+Schedule schedule_of(const Traffic& traffic, int ranks, int rank) {
+  const std::size_t blocks = traits_of(traffic.pattern).cuts_blocks ? static_cast<std::size_t>(ranks) : 1;
+  StepWriter part(traffic, ranks, rank, traffic.bytes() / blocks);
   part.write();
   return part.take();
 }

@@ -11,16 +11,6 @@
 
 namespace linkgauge {
 
-// A pattern with its size and places.
-struct Traffic {
-  Pattern pattern = Pattern::kPingpong;
-  int ranks = 1;
-  std::size_t bytes = 0;  // m of docs/definitions.md
-  int root = 0;
-  bool in_place = false;
-  std::string distribution;  // of alltoallv and halo (traffic/distribution.h)
-};
-
 enum class StepKind : std::uint8_t {
   kTransfer,  // a message from `source` to `target`, which may be one rank
   kReduce,    // at `target`: its own operand and those in its scratch, one for each other rank, into its result
@@ -56,6 +46,6 @@ struct Schedule {
 // alltoall leaves it out. Time and memory are of this rank's steps: 2 (n - 1) in an alltoall, 1 where the rank is not
 // the root (alltoallv's time: of the matrix). What would carry no bytes is no step. Throws CallerError for patterns
 // within one device. The traffic passed why_not_laid_out.
-Schedule schedule_of(const Traffic& traffic, int rank);
+Schedule schedule_of(const Traffic& traffic, int ranks, int rank);
 
 }  // namespace linkgauge

@@ -1,6 +1,9 @@
 // What the ranks of a transport settle while they connect.
 #pragma once
 
+#include <string>
+
+#include "errors.h"
 #include "group/agreement.h"
 #include "transport/transport.h"
 
@@ -12,5 +15,20 @@ inline constexpr int kPollsPerAbortCheck = 1024;
 // Collective: the first tag of MPI messages that an operation of these ranks may use, the next seven being its own as
 // well. What an operation that failed has left under way is so never taken for the next one's.
 int fresh_tags(const RankContext& context, const Progress& progress);
+
+// Collective: runs `body` on this rank. Where memory or a possibility lacks on any, all throw Unsupported with its
+// reason: none is left waiting for another in what follows.
+template <typename Body>
+void agreeing(Group& group, const Progress& progress, const Body& body) {
+  std::string reason;
+  try {
+    body();
+  } catch (const MemoryError& error) {
+    reason = error.what();
+  } catch (const Unsupported& error) {
+    reason = error.what();
+  }
+  agree_or_throw(group, reason, progress);
+}
 
 }  // namespace linkgauge

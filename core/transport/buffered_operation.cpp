@@ -17,7 +17,7 @@ BufferedOperation::BufferedOperation(Transport& transport, const RankContext& co
     : transport_(&transport),
       context_(context),
       spec_(spec),
-      layout_(layout_of(spec, context.size(), context.rank(), rules)),
+      layout_(layout_of(spec.traffic, context.size(), context.rank(), rules)),
       progress_(transport.progress(context)) {}
 
 const Buffer* BufferedOperation::source() const {
@@ -31,25 +31,19 @@ void BufferedOperation::prepare() {
   DeviceRuntime& runtime = *context_.runtime;
   const int device = context_.device();
   // A rank without memory must not leave the others waiting for it in connect().
-  std::string reason;
-  try {
-    data_.emplace(runtime, device, spec_, context_.size());
+  agreeing(group(), progress_, [&] {
+    data_.emplace(runtime, device, spec_.traffic, context_.size());
     if (layout_.target_bytes > 0) {
-      const End end = end_of(spec_, ranks(), rank(), false);
-      target_ = transport_->make_buffer(context_, spec_, end.memory, layout_.target_bytes, end.options);
+      const End& end = end_of(spec_, ranks(), rank(), false);
+      target_ = transport_->make_buffer(context_, spec_, end.kind, layout_.target_bytes, end.options);
     }
     if (layout_.source_bytes > 0 && !layout_.one_buffer) {
-      const End end = end_of(spec_, ranks(), rank(), true);
-      source_ = transport_->make_buffer(context_, spec_, end.memory, layout_.source_bytes, end.options);
+      const End& end = end_of(spec_, ranks(), rank(), true);
+      source_ = transport_->make_buffer(context_, spec_, end.kind, layout_.source_bytes, end.options);
     }
-  } catch (const MemoryError& error) {
-    reason = error.what();
-  } catch (const Unsupported& error) {
-    reason = error.what();
-  }
-  agree_or_throw(group(), reason, progress_);
+  });
   // Kernels are chosen by copying: what they read then has been written, so that a checker of memory finds nothing.
-  if (spec_.transport == "kernel" && runtime.name() != "host") fill(0);
+  if (spec_.mechanism.transport == "kernel" && runtime.name() != "host") fill(0);
   connect();
   // A peer that chooses among its kernels writes into our buffers until it is here.
   group().barrier(progress_, Waiting::kSleep);
@@ -66,7 +60,7 @@ void BufferedOperation::fill(std::uint64_t seed) {
 VerifyResult BufferedOperation::verify(std::uint64_t seed) {
   VerifyResult result;
   check_data(seed, result);
-  if (spec_.pattern == Pattern::kBarrier) {
+  if (spec_.traffic.pattern == Pattern::kBarrier) {
     check_meeting(seed, result);
     check_data(seed, result);
   }
@@ -124,9 +118,9 @@ void BufferedOperation::library_barrier() {
 }
 
 int BufferedOperation::lane() const {
-  const PatternTraits& traits = traits_of(spec_.pattern);
+  const PatternTraits& traits = traits_of(spec_.traffic.pattern);
   // One lane a pair: its starter's or sender's time.
-  if (traits.side_by_side && moves_as(spec_.pattern) != Pattern::kBidirectional) {
+  if (traits.side_by_side && moves_as(spec_.traffic.pattern) != Pattern::kBidirectional) {
     return keeps_pair_time() ? rank() / 2 : -1;
   }
   switch (traits.timekeeper) {
@@ -135,7 +129,7 @@ int BufferedOperation::lane() const {
     case Timekeeper::kSender:
       return keeps_pair_time() ? 0 : -1;
     case Timekeeper::kRoot:
-      return rank() == spec_.root ? 0 : -1;
+      return rank() == spec_.traffic.root ? 0 : -1;
     case Timekeeper::kLanes:
       return rank();
     case Timekeeper::kSlowest:
@@ -147,8 +141,8 @@ int BufferedOperation::lane() const {
 // Of two ranks the first, unless events tell the time: they are of a device's queue, and a one-sided copy is queued at
 // one end only, which then keeps the time.
 bool BufferedOperation::keeps_pair_time() const {
-  const bool one_way = moves_as(spec_.pattern) == Pattern::kUnidirectional;
-  if (one_way && spec_.clock == ClockKind::kEvent && transport_->one_sided()) return !queues().empty();
+  const bool one_way = moves_as(spec_.traffic.pattern) == Pattern::kUnidirectional;
+  if (one_way && spec_.timing.clock == ClockKind::kEvent && transport_->one_sided()) return !queues().empty();
   return rank() % 2 == 0;
 }
 

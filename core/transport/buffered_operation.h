@@ -19,7 +19,7 @@ class BufferedOperation : public Operation {
   void release() noexcept final;
   int lane() const override;
   Progress progress() const override { return progress_; }
-  int commands_per_post() const override { return spec_.window; }
+  int commands_per_post() const override { return spec_.traffic.window; }
   void library_barrier() override;
 
  protected:
@@ -40,6 +40,8 @@ class BufferedOperation : public Operation {
   Transport& transport() const { return *transport_; }
   const RankContext& context() const { return context_; }
   const CaseSpec& spec() const { return spec_; }
+  const Traffic& traffic() const { return spec_.traffic; }
+  const Mechanism& mechanism() const { return spec_.mechanism; }
   const Layout& layout() const { return layout_; }
   Group& group() const { return *context_.group; }
   DeviceRuntime& runtime() const { return *context_.runtime; }

@@ -130,8 +130,8 @@ class CclOperation final : public BufferedOperation {
       : BufferedOperation(transport, context, spec, LayoutRules{.own_block = uses_own_call(library, spec)}),
         library_(&library),
         own_call_(uses_own_call(library, spec)),
-        type_(ccl::type_of(spec.datatype)),
-        op_(ccl::op_of(spec.op)) {}
+        type_(ccl::type_of(spec.traffic.datatype)),
+        op_(ccl::op_of(spec.traffic.op)) {}
 
   void post() override {
     if (graph_.handle() != nullptr) return runtime().launch_graph(graph_.handle(), stream_.handle());
@@ -150,14 +150,14 @@ class CclOperation final : public BufferedOperation {
 
  private:
   void queue_operation() {
-    if (spec().pattern == Pattern::kPingpong) return post_pingpong();
+    if (traffic().pattern == Pattern::kPingpong) return post_pingpong();
     if (own_call_) return post_blocks();
     if (is_messages()) return post_messages();
     post_collective();
   }
 
   bool is_messages() const {
-    const Pattern pattern = spec().pattern;
+    const Pattern pattern = traffic().pattern;
     return traits_of(pattern).kind == PatternKind::kMessages || pattern == Pattern::kAlltoall ||
            pattern == Pattern::kAlltoallv || pattern == Pattern::kGather || pattern == Pattern::kScatter;
   }
@@ -169,7 +169,7 @@ class CclOperation final : public BufferedOperation {
   };
 
   static bool uses_own_call(const ccl::Library& library, const CaseSpec& spec) {
-    return spec.algorithm != "send_recv" && has_own_call(library.calls(), spec.pattern);
+    return spec.mechanism.algorithm != "send_recv" && has_own_call(library.calls(), spec.traffic.pattern);
   }
 
   void connect() override {
@@ -181,7 +181,7 @@ class CclOperation final : public BufferedOperation {
         target() == nullptr ? nullptr : target()->at(layout().received.empty() ? 0 : layout().received[0].offset);
     plan_messages();
     register_buffers();
-    if (spec().variant == kGraph) capture();
+    if (mechanism().variant == kGraph) capture();
   }
 
   // One operation, kept. It is done once before, since the library connects ranks when they first need it.
@@ -208,7 +208,7 @@ class CclOperation final : public BufferedOperation {
       registrations_.clear();
       windows_.clear();
       communicator_->abort();
-      if (spec().settings.empty()) context().kept("ccl").reset();
+      if (mechanism().settings.empty()) context().kept("ccl").reset();
     }
     for (void* handle : registrations_) library_->calls().ncclCommDeregister(communicator_->get(), handle);
     registrations_.clear();
@@ -220,7 +220,7 @@ class CclOperation final : public BufferedOperation {
   }
 
   std::shared_ptr<CclCommunicator> communicator() {
-    const std::string& settings = spec().settings;
+    const std::string& settings = mechanism().settings;
     if (!settings.empty()) return std::make_shared<CclCommunicator>(*library_, context(), settings);
     std::shared_ptr<void>& kept = context().kept("ccl");
     if (!kept) kept = std::make_shared<CclCommunicator>(*library_, context(), settings);
@@ -233,15 +233,15 @@ class CclOperation final : public BufferedOperation {
     sends_.clear();
     receives_.clear();
     std::vector<Step> steps;
-    if (is_messages()) steps = schedule_of(traffic_of(spec(), ranks()), me).steps;
-    if (ranks() == 1 && spec().pattern == Pattern::kPingpong) steps.pop_back();  // there and back is one message
-    const Timekeeper keeper = traits_of(spec().pattern).timekeeper;
+    if (is_messages()) steps = schedule_of(traffic(), ranks(), me).steps;
+    if (ranks() == 1 && traffic().pattern == Pattern::kPingpong) steps.pop_back();  // there and back is one message
+    const Timekeeper keeper = traits_of(traffic().pattern).timekeeper;
     std::vector<Flow> told;  // flows whose sender keeps the time
     for (const Step& step : steps) {
       if (step.source == me) sends_.push_back({step.target, step.source_offset, step.bytes});
       if (step.target == me) receives_.push_back({step.source, step.target_offset, step.bytes});
       const bool keeps = keeper == Timekeeper::kSender || keeper == Timekeeper::kLanes ||
-                         (keeper == Timekeeper::kRoot && step.source == spec().root);
+                         (keeper == Timekeeper::kRoot && step.source == traffic().root);
       if (keeps) told.push_back({step.source, step.target, nullptr, nullptr});
     }
     // Within one rank the stream's own completion says it all.
@@ -252,7 +252,7 @@ class CclOperation final : public BufferedOperation {
   }
 
   StreamHandle queue() const { return library_->blocks() ? nullptr : stream_.handle(); }
-  std::size_t block() const { return block_bytes(spec(), ranks()); }
+  std::size_t block() const { return block_bytes(traffic(), ranks()); }
   std::size_t place(int peer) const { return static_cast<std::size_t>(peer) * block(); }
 
   // The ranks make their windows together: source first.
@@ -276,8 +276,8 @@ class CclOperation final : public BufferedOperation {
   }
 
   void register_buffers() {
-    if (spec().buffer == kSymmetric) return make_windows();
-    if (spec().buffer != kRegistered) return;
+    if (mechanism().buffer == kSymmetric) return make_windows();
+    if (mechanism().buffer != kRegistered) return;
     for (const Buffer* buffer : std::set<const Buffer*>{source(), target()}) {
       if (buffer == nullptr) continue;
       void* handle = nullptr;
@@ -309,8 +309,8 @@ class CclOperation final : public BufferedOperation {
   void post_messages() {
     check(library_->calls().ncclGroupStart(), "ncclGroupStart");
     try {
-      send_all(spec().window);
-      receive_all(spec().window);
+      send_all(traffic().window);
+      receive_all(traffic().window);
     } catch (const Error&) {
       (void)library_->calls().ncclGroupEnd();  // of what failed first is told
       throw;
@@ -341,18 +341,18 @@ class CclOperation final : public BufferedOperation {
   void post_blocks() {
     const ccl::Table& calls = library_->calls();
     const void* from = source() == nullptr ? nullptr : source_data_;
-    switch (spec().pattern) {
+    switch (traffic().pattern) {
       case Pattern::kAlltoall:
-        return check(calls.ncclAlltoAll(from, target_data_, static_cast<std::size_t>(spec().size_bytes), kBytes,
-                                        communicator_->get(), queue()),
+        return check(calls.ncclAlltoAll(from, target_data_, traffic().bytes(), kBytes, communicator_->get(), queue()),
                      "ncclAlltoAll");
       case Pattern::kGather:
-        return check(calls.ncclGather(from, target_data_, block(), kBytes, spec().root, communicator_->get(), queue()),
-                     "ncclGather");
+        return check(
+            calls.ncclGather(from, target_data_, block(), kBytes, traffic().root, communicator_->get(), queue()),
+            "ncclGather");
       default: {
         // In place the root's block stays where it is.
         void* to = target_data_ == nullptr ? source()->at(place(rank())) : target_data_;
-        return check(calls.ncclScatter(from, to, block(), kBytes, spec().root, communicator_->get(), queue()),
+        return check(calls.ncclScatter(from, to, block(), kBytes, traffic().root, communicator_->get(), queue()),
                      "ncclScatter");
       }
     }
@@ -360,17 +360,17 @@ class CclOperation final : public BufferedOperation {
 
   void post_collective() {
     const ccl::Table& calls = library_->calls();
-    const std::size_t m = static_cast<std::size_t>(spec().size_bytes);
-    const std::size_t element = size_of(spec().datatype);
+    const std::size_t m = traffic().bytes();
+    const std::size_t element = size_of(traffic().datatype);
     ccl::Communicator communicator = communicator_->get();
     StreamHandle stream = queue();
-    switch (spec().pattern) {
+    switch (traffic().pattern) {
       case Pattern::kAllreduce:
         return check(calls.ncclAllReduce(source_data_, target_data_, m / element, type_, op_, communicator, stream),
                      "ncclAllReduce");
       case Pattern::kReduce:
         return check(
-            calls.ncclReduce(source_data_, target_data_, m / element, type_, op_, spec().root, communicator, stream),
+            calls.ncclReduce(source_data_, target_data_, m / element, type_, op_, traffic().root, communicator, stream),
             "ncclReduce");
       case Pattern::kReduceScatter:
         return check(
@@ -382,7 +382,7 @@ class CclOperation final : public BufferedOperation {
       case Pattern::kBroadcast: {
         // The root's own copy is no part of the pattern: it sends from where it is.
         void* to = target_data_ == nullptr ? source_data_ : target_data_;
-        return check(calls.ncclBroadcast(source_data_, to, m, kBytes, spec().root, communicator, stream),
+        return check(calls.ncclBroadcast(source_data_, to, m, kBytes, traffic().root, communicator, stream),
                      "ncclBroadcast");
       }
       default:
@@ -459,7 +459,7 @@ class CclOperation final : public BufferedOperation {
 class CclTransport final : public Transport {
  public:
   std::string_view name() const override { return "ccl"; }
-  bool begins_kernels(const CaseSpec&) const override { return true; }
+  bool begins_kernels(const Mechanism&) const override { return true; }
   bool takes_settings() const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
@@ -476,30 +476,33 @@ class CclTransport final : public Transport {
         return "NCCL refuses two ranks on one device: use --ranks-per-device 1";
       }
     }
-    if (spec.source_memory != MemoryKind::kDevice || spec.target_memory != MemoryKind::kDevice) {
+    if (spec.places.source.kind != MemoryKind::kDevice || spec.places.target.kind != MemoryKind::kDevice) {
       return "ccl is measured on device memory only";
     }
-    if (spec.pattern == Pattern::kBidirectional && context.size() == 1) {
+    if (spec.traffic.pattern == Pattern::kBidirectional && context.size() == 1) {
       return "ccl sends one message at a time to its own rank: both ways inside one device are another transport's";
     }
-    if (traits_of(spec.pattern).side_by_side) {
-      return std::string(to_string(spec.pattern)) + " needs an even number of ranks, 4 or more: two pairs";
+    if (traits_of(spec.traffic.pattern).side_by_side) {
+      return std::string(to_string(spec.traffic.pattern)) + " needs an even number of ranks, 4 or more: two pairs";
     }
-    if (spec.pattern == Pattern::kBarrier) return "NCCL has no barrier; an allreduce of 4 bytes is what its users take";
-    if (traits_of(spec.pattern).kind == PatternKind::kDevice) {
-      return "ccl moves data between ranks: " + std::string(to_string(spec.pattern)) + " is within one device";
+    if (spec.traffic.pattern == Pattern::kBarrier)
+      return "NCCL has no barrier; an allreduce of 4 bytes is what its users take";
+    if (traits_of(spec.traffic.pattern).kind == PatternKind::kDevice) {
+      return "ccl moves data between ranks: " + std::string(to_string(spec.traffic.pattern)) + " is within one device";
     }
-    if (!spec.variant.empty() && spec.variant != kGraph) {
-      return "ccl has no variant '" + spec.variant + "'; its variant is graph";
+    if (!spec.mechanism.variant.empty() && spec.mechanism.variant != kGraph) {
+      return "ccl has no variant '" + spec.mechanism.variant + "'; its variant is graph";
     }
-    if (spec.variant == kGraph) {
+    if (spec.mechanism.variant == kGraph) {
       if (std::string reason = context.runtime->why_no_graphs(); !reason.empty()) return reason;
     }
     try {
       const ccl::Library& library = load(context);
       if (std::string reason = why_not_buffer(library, spec); !reason.empty()) return reason;
-      if (!spec.settings.empty()) (void)ccl::Configuration(library, spec.settings);  // which says what it lacks
-      return traits_of(spec.pattern).reduces ? why_not_datatype(context, library, spec.datatype) : std::string();
+      if (!spec.mechanism.settings.empty())
+        (void)ccl::Configuration(library, spec.mechanism.settings);  // which says what it lacks
+      return traits_of(spec.traffic.pattern).reduces ? why_not_datatype(context, library, spec.traffic.datatype)
+                                                     : std::string();
     } catch (const Unsupported& reason) {
       return reason.what();
     }
@@ -508,7 +511,7 @@ class CclTransport final : public Transport {
   // Only memory of the library's own making can be a symmetric window; nccl-tests takes it for all its buffers.
   Buffer make_buffer(const RankContext& context, const CaseSpec& spec, MemoryKind kind, std::size_t bytes,
                      const AllocateOptions& options) const override {
-    if (spec.buffer != kSymmetric && spec.buffer != kAllocated)
+    if (spec.mechanism.buffer != kSymmetric && spec.mechanism.buffer != kAllocated)
       return Transport::make_buffer(context, spec, kind, bytes, options);
     context.runtime->bind_thread(context.device());
     const ccl::Library& library = load(context);
@@ -534,10 +537,13 @@ class CclTransport final : public Transport {
   static std::string why_not_oneccl(const RankContext& context, const CaseSpec& spec) {
     if (context.size() > 1 && context.group->one_process())
       return "oneCCL's ranks are processes of their own: leave out --threads";
-    if (!spec.variant.empty()) return "oneCCL on the CPU has no variant: its calls are done when they return";
-    if (spec.clock == ClockKind::kEvent) return "oneCCL on the CPU has no stream to take times on: leave out --clock";
-    if (!spec.buffer.empty() && spec.buffer != "plain") return "oneCCL on the CPU takes plain buffers only";
-    if (traits_of(spec.pattern).reduces && spec.op == ReduceOp::kAvg) return "oneCCL on the CPU has no average";
+    if (!spec.mechanism.variant.empty()) return "oneCCL on the CPU has no variant: its calls are done when they return";
+    if (spec.timing.clock == ClockKind::kEvent)
+      return "oneCCL on the CPU has no stream to take times on: leave out --clock";
+    if (!spec.mechanism.buffer.empty() && spec.mechanism.buffer != "plain")
+      return "oneCCL on the CPU takes plain buffers only";
+    if (traits_of(spec.traffic.pattern).reduces && spec.traffic.op == ReduceOp::kAvg)
+      return "oneCCL on the CPU has no average";
     return "";
   }
 
@@ -558,21 +564,21 @@ class CclTransport final : public Transport {
   static std::string why_not_buffer(const ccl::Library& library, const CaseSpec& spec) {
     const ccl::Table& calls = library.calls();
     const std::string product = (library.rccl() ? "RCCL " : "NCCL ") + library.version();
-    if (spec.buffer.empty() || spec.buffer == "plain") return "";
-    if (spec.buffer == kRegistered) {
+    if (spec.mechanism.buffer.empty() || spec.mechanism.buffer == "plain") return "";
+    if (spec.mechanism.buffer == kRegistered) {
       if (calls.ncclCommRegister != nullptr && calls.ncclCommDeregister != nullptr) return "";
       return product + " cannot register buffers: NCCL 2.19 or newer is needed";
     }
     const bool allocates = calls.ncclMemAlloc != nullptr && calls.ncclMemFree != nullptr;
-    if (spec.buffer == kAllocated)
+    if (spec.mechanism.buffer == kAllocated)
       return allocates ? "" : product + " has no memory of its own to give: NCCL 2.19 or newer is needed";
-    if (spec.buffer != kSymmetric)
-      return "ccl knows buffer = plain, allocated, registered or symmetric, not '" + spec.buffer + "'";
+    if (spec.mechanism.buffer != kSymmetric)
+      return "ccl knows buffer = plain, allocated, registered or symmetric, not '" + spec.mechanism.buffer + "'";
     if (!allocates || calls.ncclCommWindowRegister == nullptr || calls.ncclCommWindowDeregister == nullptr)
       return product + " has no symmetric windows: NCCL 2.27 or newer is needed";
     // A window is made by all ranks together, with buffers of one size.
-    if (spec.pattern == Pattern::kAllreduce || spec.pattern == Pattern::kAllgather ||
-        spec.pattern == Pattern::kReduceScatter || spec.pattern == Pattern::kAlltoall) {
+    if (spec.traffic.pattern == Pattern::kAllreduce || spec.traffic.pattern == Pattern::kAllgather ||
+        spec.traffic.pattern == Pattern::kReduceScatter || spec.traffic.pattern == Pattern::kAlltoall) {
       return "";
     }
     return "symmetric windows are for allreduce, allgather, reduce_scatter and alltoall, where every rank has both "

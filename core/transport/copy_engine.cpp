@@ -34,18 +34,19 @@ class CopyEngineTransport final : public Transport {
   bool one_sided() const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
-    if (!spec.variant.empty() && !is_routing(spec.variant) && !traits_of(spec.pattern).own_variants) {
-      return "copy_engine has no variant '" + spec.variant +
+    const Mechanism& by = spec.mechanism;
+    if (!by.variant.empty() && !is_routing(by.variant) && !traits_of(spec.traffic.pattern).own_variants) {
+      return "copy_engine has no variant '" + by.variant +
              "'; its variants are store_and_forward and pipelined, through a device that --via names. Who starts the "
              "copies is --initiator sender|receiver";
     }
     if (std::string reason = why_not_routed(context, spec); !reason.empty()) return reason;
-    if (!spec.algorithm.empty()) {
-      return "copy_engine has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
+    if (!by.algorithm.empty()) {
+      return "copy_engine has no algorithm '" + by.algorithm + "'; leave --algorithm out";
     }
     if (std::string reason = why_not_across(context, spec); !reason.empty()) return reason;
-    if (traits_of(spec.pattern).kind == PatternKind::kDevice) return "";  // each rank's own memory
-    return why_not_shareable(context, spec, spec.initiator == Initiator::kSender);
+    if (traits_of(spec.traffic.pattern).kind == PatternKind::kDevice) return "";  // each rank's own memory
+    return why_not_shareable(context, spec, by.initiator == Initiator::kSender);
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
@@ -55,7 +56,7 @@ class CopyEngineTransport final : public Transport {
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t) {
       return std::make_unique<CopyEngineLeg>(*context.runtime, device, target.named_device(), source.named_device());
     };
-    return connect_one_sided(context, spec, flows, {spec.initiator == Initiator::kSender, false, make_leg});
+    return connect_one_sided(context, spec, flows, {spec.mechanism.initiator == Initiator::kSender, false, make_leg});
   }
 
   std::unique_ptr<Operation> collective(const RankContext&, const CaseSpec&) override { return nullptr; }

@@ -42,11 +42,11 @@ LaunchShape strided_shape(unsigned multiprocessors, std::uint64_t bytes) {
   return {static_cast<unsigned>(std::min(useful, most)), kThreads, 0};
 }
 
-DataCheck::DataCheck(DeviceRuntime& runtime, int device, const CaseSpec& spec, int ranks)
+DataCheck::DataCheck(DeviceRuntime& runtime, int device, const Traffic& traffic, int ranks)
     : runtime_(&runtime),
       device_(device),
-      datatype_(static_cast<std::uint32_t>(spec.datatype)),
-      op_(static_cast<std::uint32_t>(spec.op)),
+      datatype_(static_cast<std::uint32_t>(traffic.datatype)),
+      op_(static_cast<std::uint32_t>(traffic.op)),
       ranks_(ranks),
       multiprocessors_(runtime.multiprocessors(device)),
       kernels_(runtime.why_no_kernels().empty()),

@@ -15,7 +15,7 @@ namespace linkgauge {
 class DataCheck {
  public:
   // `ranks`: over which reductions go. Loads the kernels; makes a stream on `device`.
-  DataCheck(DeviceRuntime& runtime, int device, const CaseSpec& spec, int ranks);
+  DataCheck(DeviceRuntime& runtime, int device, const Traffic& traffic, int ranks);
 
   // Synchronous, all of them.
   void fill(const Buffer& buffer, const Piece& piece, bool typed, std::uint64_t seed);

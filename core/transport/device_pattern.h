@@ -19,17 +19,11 @@ class DevicePattern : public Operation {
   DevicePattern(const RankContext& context, const CaseSpec& spec) : context_(context), spec_(spec) {}
 
   void prepare() final {
-    std::string reason;
-    try {
-      data_.emplace(runtime(), device(), spec_, 1);
+    agreeing(*context_.group, {}, [&] {
+      data_.emplace(runtime(), device(), spec_.traffic, 1);
       stream_ = Stream(runtime(), device());
       allocate();
-    } catch (const MemoryError& error) {
-      reason = error.what();
-    } catch (const Unsupported& error) {
-      reason = error.what();
-    }
-    agree_or_throw(*context_.group, reason);
+    });
     connect();
   }
   void complete() override { stream_.synchronize(); }
@@ -58,11 +52,11 @@ class DevicePattern : public Operation {
   int rank() const { return context_.rank(); }
   int ranks() const { return context_.size(); }
   const CaseSpec& spec() const { return spec_; }
+  const Traffic& traffic() const { return spec_.traffic; }
+  const Mechanism& mechanism() const { return spec_.mechanism; }
   DataCheck& data() { return *data_; }
   StreamHandle stream() const { return stream_.handle(); }
-  Buffer make(MemoryKind kind, const AllocateOptions& options) {
-    return Buffer(runtime(), device(), kind, static_cast<std::size_t>(spec_.size_bytes), options);
-  }
+  Buffer make(const End& end) { return Buffer(runtime(), device(), end.kind, spec_.traffic.bytes(), end.options); }
   // For disconnect(): no peer has this rank's memory open when it returns.
   void meet_before_freeing() const noexcept {
     try {

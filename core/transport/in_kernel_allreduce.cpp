@@ -30,29 +30,24 @@ void InKernelAllreduce::complete() {
   if (word == 0) return;
   if (group().aborted()) throw PeerError("another rank gave up during an allreduce");
   const direct::Failure failure = direct::failure_of(word);
-  throw Error(spec().algorithm + " gave up: in operation " + std::to_string(failure.epoch) + " " + missed(failure) +
-              " within " + std::to_string(kPatienceNs / 1'000'000'000) + " s");
+  throw Error(mechanism().algorithm + " gave up: in operation " + std::to_string(failure.epoch) + " " +
+              missed(failure) + " within " + std::to_string(kPatienceNs / 1'000'000'000) + " s");
 }
 
 void InKernelAllreduce::allocate_and_agree() {
   const int device = context().device();
-  std::string reason;
-  try {
+  agreeing(group(), {}, [&] {
     multiprocessors_ = least_multiprocessors();
-    if (spec().blocks > static_cast<int>(multiprocessors_)) {
+    if (mechanism().blocks > static_cast<int>(multiprocessors_)) {
       throw Unsupported("all blocks must be on every device at once: at most " + std::to_string(multiprocessors_) +
-                        ", not " + std::to_string(spec().blocks));
+                        ", not " + std::to_string(mechanism().blocks));
     }
     host_words_ = Buffer(runtime(), device, MemoryKind::kPinned, kHostWords * sizeof(std::uint64_t));
     std::memset(host_words_.data(), 0, host_words_.size());
     stream_ = Stream(runtime(), device);
     allocate(device);
-  } catch (const MemoryError& error) {
-    reason = error.what();
-  } catch (const Unsupported& error) {
-    reason = error.what();
-  }
-  agree_or_throw(group(), reason);
+  });
+  std::string reason;
   for (const int other : context().device_of_rank) {
     if (other != device && reason.empty()) reason = runtime().peer_access(device, other);
   }
@@ -61,7 +56,7 @@ void InKernelAllreduce::allocate_and_agree() {
 
 Buffer InKernelAllreduce::zeroed(int device, std::size_t bytes) {
   const std::vector<std::byte> zeros(bytes);
-  Buffer buffer(runtime(), device, MemoryKind::kDevice, bytes, spec().source_options);
+  Buffer buffer(runtime(), device, MemoryKind::kDevice, bytes, spec().places.source.options);
   runtime().copy_now(buffer.data(), buffer.copy_device(), zeros.data(), -1, bytes);
   return buffer;
 }

@@ -19,10 +19,10 @@ namespace linkgauge {
 namespace {
 
 // Which side's rank launches the copy: the variant's word where there is one, else the initiator.
-bool pushes(const CaseSpec& spec) {
-  const std::string_view direction = kernel_variant(spec.variant).direction;
+bool pushes(const Mechanism& by) {
+  const std::string_view direction = kernel_variant(by.variant).direction;
   if (!direction.empty()) return direction == "push";
-  return spec.initiator == Initiator::kSender;
+  return by.initiator == Initiator::kSender;
 }
 
 class KernelLeg final : public CopyLeg {
@@ -53,43 +53,44 @@ class KernelTransport final : public Transport {
  public:
   std::string_view name() const override { return "kernel"; }
   bool one_sided() const override { return true; }
-  bool begins_kernels(const CaseSpec& spec) const override { return kernel_variant(spec.variant).stay.empty(); }
+  bool begins_kernels(const Mechanism& by) const override { return kernel_variant(by.variant).stay.empty(); }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
-    const KernelVariant variant = kernel_variant(spec.variant);
-    const bool fits = spec.algorithm.empty() ? traits_of(spec.pattern).own_variants ||
-                                                   (variant.known && variant.meeting.empty() &&
-                                                    variant.completion.empty() && variant.stay.empty()) ||
-                                                   is_routing(spec.variant)
-                                             : variant.known;
+    const Mechanism& by = spec.mechanism;
+    const KernelVariant variant = kernel_variant(by.variant);
+    const bool fits = by.algorithm.empty() ? traits_of(spec.traffic.pattern).own_variants ||
+                                                 (variant.known && variant.meeting.empty() &&
+                                                  variant.completion.empty() && variant.stay.empty()) ||
+                                                 is_routing(by.variant)
+                                           : variant.known;
     if (!fits) {
-      return "kernel has no variant '" + spec.variant +
+      return "kernel has no variant '" + by.variant +
              "'; its variants are pull and push, store_and_forward and pipelined through a device that --via names, "
              "and for one_shot and two_shot also host_barrier and device_barrier, as in pull+host_barrier, and for "
              "one_shot with push flag_completion, driver_completion and resident";
     }
     if (std::string reason = why_not_routed(context, spec); !reason.empty()) return reason;
     if (std::string reason = why_not_across(context, spec); !reason.empty()) return reason;
-    if (!spec.algorithm.empty()) {
+    if (!by.algorithm.empty()) {
       if (std::string reason = why_not_kernel_allreduce(context, spec); !reason.empty()) return reason;
     }
-    if (traits_of(spec.pattern).kind == PatternKind::kDevice)
+    if (traits_of(spec.traffic.pattern).kind == PatternKind::kDevice)
       return "";  // each rank's own memory, of which the patterns say themselves what is reached and lent
-    if (std::string reason = why_not_reached(context, spec); !reason.empty()) return reason;
-    return why_not_shareable(context, spec, pushes(spec));
+    if (std::string reason = why_not_reached(context, spec.places); !reason.empty()) return reason;
+    return why_not_shareable(context, spec, pushes(by));
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                 const std::vector<Flow>& flows) override {
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t bytes) {
-      return std::make_unique<KernelLeg>(context, device, target, source, bytes, spec.blocks);
+      return std::make_unique<KernelLeg>(context, device, target, source, bytes, spec.mechanism.blocks);
     };
-    return connect_one_sided(context, spec, flows, {pushes(spec), true, make_leg});
+    return connect_one_sided(context, spec, flows, {pushes(spec.mechanism), true, make_leg});
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
-    if (spec.algorithm.empty()) return nullptr;
-    return make_kernel_allreduce(*this, context, spec, pushes(spec));
+    if (spec.mechanism.algorithm.empty()) return nullptr;
+    return make_kernel_allreduce(*this, context, spec, pushes(spec.mechanism));
   }
   Progress progress(const RankContext&) override { return {}; }
 };

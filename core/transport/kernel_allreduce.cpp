@@ -15,7 +15,7 @@ constexpr std::int64_t kMostPushedBytes = std::int64_t{1} << 20;
 constexpr std::int64_t kQuickestPushedBytes = std::int64_t{64} << 10;
 
 // "" or why kernels of these ranks cannot wait for each other while they run.
-std::string why_not_side_by_side(const RankContext& context, const CaseSpec& spec, const std::string& what,
+std::string why_not_side_by_side(const RankContext& context, const Mechanism& by, const std::string& what,
                                  const std::string& instead) {
   if (context.size() > direct::kMostRanks) {
     return what + ": at most " + std::to_string(direct::kMostRanks) + " ranks, the case has " +
@@ -27,26 +27,26 @@ std::string why_not_side_by_side(const RankContext& context, const CaseSpec& spe
            " or one rank a device";
   }
   const int most = context.runtime->describe(context.device()).multiprocessors;
-  if (spec.blocks > most) {
+  if (by.blocks > most) {
     return what + ": all blocks must be on the device at once: at most " + std::to_string(most) + ", not " +
-           std::to_string(spec.blocks);
+           std::to_string(by.blocks);
   }
   return "";
 }
 
 std::string why_not_on_device(const RankContext& context, const CaseSpec& spec) {
-  return why_not_side_by_side(context, spec, std::string(kDeviceBarrier), std::string(kHostBarrier));
+  return why_not_side_by_side(context, spec.mechanism, std::string(kDeviceBarrier), std::string(kHostBarrier));
 }
 
 std::string why_not_pushed(const RankContext& context, const CaseSpec& spec) {
-  if (spec.size_bytes > kMostPushedBytes) {
+  if (spec.traffic.size_bytes > kMostPushedBytes) {
     return "one_shot pushes at most " + std::to_string(kMostPushedBytes) + " bytes, the case has " +
-           std::to_string(spec.size_bytes) + "; use pull or two_shot";
+           std::to_string(spec.traffic.size_bytes) + "; use pull or two_shot";
   }
-  return why_not_side_by_side(context, spec, "push", "pull");
+  return why_not_side_by_side(context, spec.mechanism, "push", "pull");
 }
 
-bool is_one_shot(const CaseSpec& spec) { return spec.algorithm == "one_shot"; }
+bool is_one_shot(const Mechanism& by) { return by.algorithm == "one_shot"; }
 
 }  // namespace
 
@@ -73,26 +73,28 @@ KernelVariant kernel_variant(std::string_view variant) {
 // Nothing waits on the device by itself on HIP, whose plain allocations promise other devices nothing while a kernel
 // runs, nor on host devices, whose kernel plays the blocks in turn.
 AllreduceWay allreduce_way(const RankContext& context, const CaseSpec& spec) {
-  const KernelVariant variant = kernel_variant(spec.variant);
+  const KernelVariant variant = kernel_variant(spec.mechanism.variant);
   const bool cuda = context.runtime->name() == "cuda";
-  if (is_one_shot(spec) && variant.direction == "push") return AllreduceWay::kPushed;
+  if (is_one_shot(spec.mechanism) && variant.direction == "push") return AllreduceWay::kPushed;
   if (!variant.meeting.empty())
     return variant.meeting == kDeviceBarrier ? AllreduceWay::kDeviceMet : AllreduceWay::kHostMet;
-  if (is_one_shot(spec)) {
+  if (is_one_shot(spec.mechanism)) {
     if (variant.direction == "pull") return AllreduceWay::kHostMet;  // quicker than on the device, as measured
     if (!variant.completion.empty() || !variant.stay.empty()) return AllreduceWay::kPushed;
-    const bool quickest = spec.size_bytes <= kQuickestPushedBytes || spec.in_place;  // only what is pushed is in place
+    const bool quickest =
+        spec.traffic.size_bytes <= kQuickestPushedBytes || spec.traffic.in_place;  // only what is pushed is in place
     return cuda && quickest && why_not_pushed(context, spec).empty() ? AllreduceWay::kPushed : AllreduceWay::kHostMet;
   }
   return cuda && why_not_on_device(context, spec).empty() ? AllreduceWay::kDeviceMet : AllreduceWay::kHostMet;
 }
 
 std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec& spec) {
-  if (!is_one_shot(spec) && spec.algorithm != "two_shot") {
-    return "kernel has no algorithm '" + spec.algorithm + "'; its algorithms are one_shot and two_shot";
+  const Mechanism& by = spec.mechanism;
+  if (!is_one_shot(by) && by.algorithm != "two_shot") {
+    return "kernel has no algorithm '" + by.algorithm + "'; its algorithms are one_shot and two_shot";
   }
-  if (spec.pattern != Pattern::kAllreduce) return spec.algorithm + " is an algorithm of allreduce only";
-  const KernelVariant variant = kernel_variant(spec.variant);
+  if (spec.traffic.pattern != Pattern::kAllreduce) return by.algorithm + " is an algorithm of allreduce only";
+  const KernelVariant variant = kernel_variant(by.variant);
   const AllreduceWay way = allreduce_way(context, spec);
   const std::string_view of_push = variant.completion.empty() ? variant.stay : variant.completion;
   if (way != AllreduceWay::kPushed && !of_push.empty()) {
@@ -110,10 +112,10 @@ std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec&
   if (way == AllreduceWay::kDeviceMet) {
     if (std::string reason = why_not_on_device(context, spec); !reason.empty()) return reason;
   }
-  if (spec.in_place && is_one_shot(spec)) {
+  if (spec.traffic.in_place && is_one_shot(by)) {
     return "one_shot reads the peers' operands while it writes, unless it pushes; use push or out of place";
   }
-  if (spec.in_place && way == AllreduceWay::kHostMet) {
+  if (spec.traffic.in_place && way == AllreduceWay::kHostMet) {
     return "two_shot with host_barrier reads the peers' operands while it writes; use out of place or device_barrier";
   }
   return "";
@@ -122,7 +124,7 @@ std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec&
 std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
                                                  bool pushes) {
   const AllreduceWay way = allreduce_way(context, spec);
-  const KernelVariant variant = kernel_variant(spec.variant);
+  const KernelVariant variant = kernel_variant(spec.mechanism.variant);
   if (variant.meeting.empty() && variant.direction.empty()) {  // else it was asked for
     const bool on_device = way == AllreduceWay::kDeviceMet;
     context.choose("way",

@@ -20,18 +20,18 @@ class DeviceMetAllreduce final : public InKernelAllreduce {
  public:
   DeviceMetAllreduce(Transport& transport, const RankContext& context, const CaseSpec& spec, bool pushes)
       : InKernelAllreduce(transport, context, spec),
-        mode_(spec.algorithm == "one_shot" ? direct::kOneShot
-              : pushes                     ? direct::kTwoShotPush
-                                           : direct::kTwoShotPull) {}
+        mode_(spec.mechanism.algorithm == "one_shot" ? direct::kOneShot
+              : pushes                               ? direct::kTwoShotPush
+                                                     : direct::kTwoShotPull) {}
 
  private:
   void connect() override {
     allocate_and_agree();
     // The sources and targets of all ranks, then their flags, by rank.
     std::vector<void*> places = reachable(source());
-    if (spec().in_place) places.insert(places.end(), places.begin(), places.end());
+    if (traffic().in_place) places.insert(places.end(), places.begin(), places.end());
     for (const Buffer* buffer : {target(), static_cast<const Buffer*>(&flags_)}) {
-      if (buffer == target() && spec().in_place) continue;
+      if (buffer == target() && traffic().in_place) continue;
       const std::vector<void*> more = reachable(buffer);
       places.insert(places.end(), more.begin(), more.end());
     }
@@ -56,9 +56,9 @@ class DeviceMetAllreduce final : public InKernelAllreduce {
     void* lists = lists_.data();
     std::int32_t count = ranks();
     std::int32_t me = rank();
-    std::uint64_t elements = static_cast<std::uint64_t>(spec().size_bytes) / size_of(spec().datatype);
-    auto datatype = static_cast<std::uint32_t>(spec().datatype);
-    auto op = static_cast<std::uint32_t>(spec().op);
+    std::uint64_t elements = static_cast<std::uint64_t>(traffic().size_bytes) / size_of(traffic().datatype);
+    auto datatype = static_cast<std::uint32_t>(traffic().datatype);
+    auto op = static_cast<std::uint32_t>(traffic().op);
     std::uint32_t mode = mode_;
     std::uint64_t epoch = epoch_;
     std::uint64_t ticks = patience();
@@ -71,7 +71,7 @@ class DeviceMetAllreduce final : public InKernelAllreduce {
     const std::vector<LaunchShape> shapes = shapes_to_try();
     shape_ = shapes[fastest_of(shapes.size(), [&](std::size_t choice) {
       shape_ = shapes[choice];
-      const bool small = spec().size_bytes < static_cast<std::int64_t>(kSmallBytes);
+      const bool small = traffic().size_bytes < static_cast<std::int64_t>(kSmallBytes);
       const std::int64_t warm_ns = time_operations(1);
       const std::int64_t ns = time_operations(small ? kTunedSmallOperations : kTunedOperations);
       return Trial{ns, warm_ns + ns};
@@ -89,8 +89,8 @@ class DeviceMetAllreduce final : public InKernelAllreduce {
   // One block a multiprocessor at most: then all are on the device at once, whatever a block takes of it.
   std::vector<LaunchShape> shapes_to_try() const {
     if (on_host_) return {{1, 1, 0}};
-    if (spec().blocks > 0) return {{static_cast<unsigned>(spec().blocks), kMostAllreduceThreads, 0}};
-    const auto size = static_cast<std::size_t>(spec().size_bytes);
+    if (mechanism().blocks > 0) return {{static_cast<unsigned>(mechanism().blocks), kMostAllreduceThreads, 0}};
+    const std::size_t size = traffic().bytes();
     const std::size_t units =
         (mode_ == direct::kOneShot ? size : allreduce_part(size, ranks(), 0).bytes) / direct::kUnit;
     std::vector<LaunchShape> shapes;

@@ -40,7 +40,7 @@ class PairwiseSignals {
 class HostMetAllreduce final : public BufferedOperation {
  public:
   HostMetAllreduce(Transport& transport, const RankContext& context, const CaseSpec& spec, bool push)
-      : BufferedOperation(transport, context, spec), two_shot_(spec.algorithm == "two_shot"), push_(push) {}
+      : BufferedOperation(transport, context, spec), two_shot_(spec.mechanism.algorithm == "two_shot"), push_(push) {}
 
   // Ranks wait for each other on the host between the steps, so post() returns when the iteration is over. They meet
   // before it, since a peer's operand must be there to be read, and after it, since none may change while a peer reads.
@@ -61,7 +61,7 @@ class HostMetAllreduce final : public BufferedOperation {
  private:
   void connect() override {
     const int device = context().device();
-    const auto size = static_cast<std::size_t>(spec().size_bytes);
+    const std::size_t size = traffic().bytes();
     std::vector<Flow> to_source;  // who reads whose operand, and whose result
     std::vector<Flow> to_target;
     std::string reason;
@@ -117,9 +117,9 @@ class HostMetAllreduce final : public BufferedOperation {
     void* result = target()->at(reduced_.offset);
     void* list = operand_list_.data();
     std::int32_t count = ranks();
-    std::uint64_t elements = reduced_.bytes / size_of(spec().datatype);
-    auto datatype = static_cast<std::uint32_t>(spec().datatype);
-    auto op = static_cast<std::uint32_t>(spec().op);
+    std::uint64_t elements = reduced_.bytes / size_of(traffic().datatype);
+    auto datatype = static_cast<std::uint32_t>(traffic().datatype);
+    auto op = static_cast<std::uint32_t>(traffic().op);
     void* arguments[] = {&result, &list, &count, &elements, &datatype, &op};
     runtime().launch(reduce_kernel_, shape(reduced_.bytes), arguments, stream_.handle());
   }
@@ -136,7 +136,7 @@ class HostMetAllreduce final : public BufferedOperation {
   }
 
   LaunchShape shape(std::uint64_t bytes) const {
-    return kernel_copy_shape(multiprocessors_, static_cast<unsigned>(std::max(0, spec().blocks)), bytes);
+    return kernel_copy_shape(multiprocessors_, static_cast<unsigned>(std::max(0, mechanism().blocks)), bytes);
   }
 
   struct Copy {

@@ -21,7 +21,7 @@ constexpr unsigned kLooksPerQuery = 1 << 14;  // a look at the host's own memory
 class PushedAllreduce final : public InKernelAllreduce {
  public:
   PushedAllreduce(Transport& transport, const RankContext& context, const CaseSpec& spec)
-      : InKernelAllreduce(transport, context, spec), stays_(!kernel_variant(spec.variant).stay.empty()) {}
+      : InKernelAllreduce(transport, context, spec), stays_(!kernel_variant(spec.mechanism.variant).stay.empty()) {}
 
   void post() override {
     if (stays_ && !finished()) complete();  // one at a time
@@ -46,25 +46,25 @@ class PushedAllreduce final : public InKernelAllreduce {
     job_.own = static_cast<push::Line*>(scratch_.data());
     job_.source = static_cast<const unsigned char*>(source()->data());
     job_.target = static_cast<unsigned char*>(target()->data());
-    job_.bytes = static_cast<std::uint64_t>(spec().size_bytes);
+    job_.bytes = static_cast<std::uint64_t>(traffic().size_bytes);
     job_.patience = patience();
     job_.words = static_cast<values::u64*>(words_.data());
     job_.failure = static_cast<values::u64*>(host_words_.data());
     job_.ranks = ranks();
     job_.rank = rank();
-    job_.op = static_cast<std::uint32_t>(spec().op);
+    job_.op = static_cast<std::uint32_t>(traffic().op);
     tune();
   }
 
   void allocate(int device) override {
     // A peer may write a line as soon as it has the handle: their numbers are zero before, which no operation has.
-    scratch_ = zeroed(device, push::scratch_bytes(static_cast<std::uint64_t>(spec().size_bytes), ranks()));
+    scratch_ = zeroed(device, push::scratch_bytes(static_cast<std::uint64_t>(traffic().size_bytes), ranks()));
     words_ = zeroed(device, push::kOwnWords * sizeof(std::uint64_t));
     if (stays_) {
       const std::size_t words = multiprocessors_ * push::kStartStride;  // a block a multiprocessor at most
       start_ = Buffer(runtime(), device, MemoryKind::kPinned, words * sizeof(std::uint64_t));
     }
-    kernel_ = runtime().kernel(device, kKernelsAllreducePush[static_cast<std::size_t>(spec().datatype)]);
+    kernel_ = runtime().kernel(device, kKernelsAllreducePush[static_cast<std::size_t>(traffic().datatype)]);
   }
 
   void free_scratch() noexcept override {
@@ -158,9 +158,9 @@ class PushedAllreduce final : public InKernelAllreduce {
   // One block a multiprocessor at most: then all are on the device at once.
   std::vector<LaunchShape> shapes_to_try() const {
     if (on_host_) return {{1, 1, 0}};
-    if (spec().blocks > 0) return {{static_cast<unsigned>(spec().blocks), kMostAllreduceThreads, 0}};
+    if (mechanism().blocks > 0) return {{static_cast<unsigned>(mechanism().blocks), kMostAllreduceThreads, 0}};
     constexpr unsigned kWarp = 32;
-    const auto lines = static_cast<std::size_t>(push::lines_of(static_cast<std::uint64_t>(spec().size_bytes)));
+    const auto lines = static_cast<std::size_t>(push::lines_of(static_cast<std::uint64_t>(traffic().size_bytes)));
     std::vector<LaunchShape> shapes;
     for (unsigned threads = kMostAllreduceThreads; threads >= kWarp && shapes.size() < kTunedShapes; threads /= 2) {
       if (threads > kWarp && threads / 2 >= lines) continue;  // half of them would have nothing to do
@@ -174,7 +174,7 @@ class PushedAllreduce final : public InKernelAllreduce {
 
   // On HIP plain pinned memory promises the host nothing while a kernel runs, so that a flag must be asked for there.
   std::vector<Choice> choices_to_try() const {
-    const std::string_view word = stays_ ? kFlagCompletion : kernel_variant(spec().variant).completion;
+    const std::string_view word = stays_ ? kFlagCompletion : kernel_variant(mechanism().variant).completion;
     std::vector<Choice> choices;
     for (const LaunchShape& shape : shapes_to_try()) {
       const bool hip = runtime().name() == "hip";

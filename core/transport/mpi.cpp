@@ -73,7 +73,8 @@ class TwoSidedChannel final : public Channel {
   // in the same order, so that what is waited for is posted on the other side.
   static int places(const CaseSpec& spec, int messages) {
     constexpr std::int64_t kMost = 4096;
-    const std::int64_t wanted = std::int64_t{2} * std::max(1, spec.window) * std::max(1, spec.batch) * messages;
+    const std::int64_t wanted =
+        std::int64_t{2} * std::max(1, spec.traffic.window) * std::max(1, spec.timing.batch) * messages;
     return static_cast<int>(std::clamp<std::int64_t>(wanted, 2, kMost));
   }
   // Counted here, which saves two virtual calls a message.
@@ -156,7 +157,7 @@ class WindowChannel final : public OneSidedChannel {
 class MpiCollective final : public BufferedOperation {
  public:
   MpiCollective(Transport& transport, const RankContext& context, const CaseSpec& spec, bool own_block)
-      : BufferedOperation(transport, context, spec, mpi_layout_rules(spec, own_block)), own_block_(own_block) {}
+      : BufferedOperation(transport, context, spec, mpi_layout_rules(spec.traffic, own_block)), own_block_(own_block) {}
 
   // A collective that blocks is over when post() returns; one that does not is waited for before the next, since both
   // have one target buffer.
@@ -185,10 +186,10 @@ class MpiCollective final : public BufferedOperation {
   void connect() override {
     source_data_ = source() == nullptr ? nullptr : source()->data();
     target_data_ = target() == nullptr ? nullptr : target()->data();
-    persistent_ = spec().variant == kPersistent;
+    persistent_ = mechanism().variant == kPersistent;
     call_.emplace(*context().mpi, context().communicator, spec(), ranks(), rank(), own_block_);
-    const bool overlapped = spec().variant == kOverlapped;
-    if (!persistent_ && !overlapped && spec().variant != kNonblocking) return;
+    const bool overlapped = mechanism().variant == kOverlapped;
+    if (!persistent_ && !overlapped && mechanism().variant != kNonblocking) return;
     begun_ = context().mpi->requests(1, persistent_);
     if (persistent_) call_->run(source_data_, target_data_, begun_.get());
     if (overlapped) time_alone();
@@ -233,7 +234,7 @@ class MpiCollective final : public BufferedOperation {
   void* target_data_ = nullptr;
 };
 
-bool is_one_sided(const CaseSpec& spec) { return spec.variant == "put" || spec.variant == "get"; }
+bool is_one_sided(const Mechanism& by) { return by.variant == "put" || by.variant == "get"; }
 
 class MpiTransport final : public Transport {
  public:
@@ -242,30 +243,31 @@ class MpiTransport final : public Transport {
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     if (context.mpi == nullptr) return "mpi needs ranks that an MPI launcher started; leave --threads out";
-    if (spec.via >= 0) return "MPI chooses its own path; leave --via out";
+    if (spec.mechanism.via >= 0) return "MPI chooses its own path; leave --via out";
     if (std::string reason = why_not_variant(context, spec); !reason.empty()) return reason;
-    for (const MemoryKind kind : {spec.source_memory, spec.target_memory}) {
+    for (const MemoryKind kind : {spec.places.source.kind, spec.places.target.kind}) {
       const bool host_memory = kind == MemoryKind::kPinned || kind == MemoryKind::kPageable;
       const std::string_view runtime = context.runtime->name();
       if (host_memory || runtime == "host" || context.mpi->takes_device_pointers(runtime)) continue;
       return context.mpi->path() + " does not say that it takes " + std::string(runtime) +
              " device memory; give --mpi a GPU-aware library, or use pinned memory";
     }
-    if (spec.variant == kHaloDatatypes) return why_no_halo_datatypes(spec, context.size());
-    return is_collective(spec) ? why_not_mpi_collective(*context.mpi, spec, context.size())
-                               : context.mpi->why_not_size(block_bytes(spec, context.size()));
+    if (spec.mechanism.variant == kHaloDatatypes) return why_no_halo_datatypes(spec.traffic, context.size());
+    return is_collective(spec.mechanism, spec.traffic.pattern)
+               ? why_not_mpi_collective(*context.mpi, spec.traffic, context.size())
+               : context.mpi->why_not_size(block_bytes(spec.traffic, context.size()));
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                 const std::vector<Flow>& flows) override {
-    if (is_one_sided(spec)) return connect_window(context, spec, flows);
+    if (is_one_sided(spec.mechanism)) return connect_window(context, spec, flows);
     return connect_two_sided(context, spec, flows, fresh_tags(context, progress(context)));
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
-    if (spec.variant == kHaloDatatypes) return make_halo_datatypes(*this, context, spec);
-    if (!is_collective(spec)) return nullptr;
-    return std::make_unique<MpiCollective>(*this, context, spec, spec.variant != "alltoallv");
+    if (spec.mechanism.variant == kHaloDatatypes) return make_halo_datatypes(*this, context, spec);
+    if (!is_collective(spec.mechanism, spec.traffic.pattern)) return nullptr;
+    return std::make_unique<MpiCollective>(*this, context, spec, spec.mechanism.variant != "alltoallv");
   }
 
   Progress progress(const RankContext& context) override {
@@ -273,29 +275,30 @@ class MpiTransport final : public Transport {
   }
 
  private:
-  static bool is_collective(const CaseSpec& spec) {
-    if (spec.pattern == Pattern::kHalo) return spec.variant == kNeighborhood;
-    return traits_of(spec.pattern).mpi_call && spec.variant != "composed" && !is_one_sided(spec);
+  static bool is_collective(const Mechanism& by, Pattern pattern) {
+    if (pattern == Pattern::kHalo) return by.variant == kNeighborhood;
+    return traits_of(pattern).mpi_call && by.variant != "composed" && !is_one_sided(by);
   }
 
   static std::string why_not_variant(const RankContext& context, const CaseSpec& spec) {
-    const std::string& variant = spec.variant;
+    const std::string& variant = spec.mechanism.variant;
+    const PatternTraits& traits = traits_of(spec.traffic.pattern);
     if (variant.empty() || variant == "two_sided") return "";
-    if (variant == "composed") {
-      return traits_of(spec.pattern).mpi_call ? "" : "composed is a variant of collectives; leave --variant out";
-    }
+    if (variant == "composed")
+      return traits.mpi_call ? "" : "composed is a variant of collectives; leave --variant out";
     if (variant == "alltoallv" || variant == kAlltoallvOwn) {
-      return spec.pattern == Pattern::kAlltoall ? "" : variant + " is a variant of alltoall only";
+      return spec.traffic.pattern == Pattern::kAlltoall ? "" : variant + " is a variant of alltoall only";
     }
     if (variant == kNonblocking || variant == kPersistent || variant == kOverlapped) {
-      return traits_of(spec.pattern).mpi_call ? "" : variant + " is a variant of collectives; leave --variant out";
+      return traits.mpi_call ? "" : variant + " is a variant of collectives; leave --variant out";
     }
     if (variant == kNeighborhood) {
-      if (spec.pattern != Pattern::kHalo) return variant + " is a variant of halo only";
-      return spec.window == 1 ? "" : variant + " has one message to each neighbour; leave --window out";
+      if (spec.traffic.pattern != Pattern::kHalo) return variant + " is a variant of halo only";
+      return spec.traffic.window == 1 ? "" : variant + " has one message to each neighbour; leave --window out";
     }
-    if (variant == kHaloDatatypes) return spec.pattern == Pattern::kHalo ? "" : variant + " is a variant of halo only";
-    if (is_one_sided(spec)) {
+    if (variant == kHaloDatatypes)
+      return spec.traffic.pattern == Pattern::kHalo ? "" : variant + " is a variant of halo only";
+    if (is_one_sided(spec.mechanism)) {
       if (context.group->node_count() == 1) return "";
       return "mpi " + variant + " tells of completion in shared memory, so its ranks must be on one node";
     }
@@ -319,7 +322,7 @@ class MpiTransport final : public Transport {
 
   std::vector<std::unique_ptr<Channel>> connect_window(const RankContext& context, const CaseSpec& spec,
                                                        const std::vector<Flow>& flows) {
-    const bool puts = spec.variant == "put";
+    const bool puts = spec.mechanism.variant == "put";
     const Buffer* exposed = nullptr;
     for (const Flow& flow : flows) {
       const Buffer* buffer = puts ? flow.target_buffer : flow.source_buffer;
@@ -331,7 +334,7 @@ class MpiTransport final : public Transport {
     std::vector<std::unique_ptr<Channel>> channels(flows.size());
     for (std::size_t i = 0; i < flows.size(); ++i) {
       const OneSidedChannel::Ends ends{flows[i].source == context.rank(), flows[i].target == context.rank(), puts,
-                                       reads_what_arrives(spec.pattern)};
+                                       reads_what_arrives(spec.traffic.pattern)};
       if (!ends.source && !ends.target) continue;
       channels[i] = std::make_unique<WindowChannel>(context, flags[i], ends, flows[i], window, progress(context));
     }

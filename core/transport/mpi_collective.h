@@ -12,9 +12,9 @@
 namespace linkgauge {
 
 // "" or why MPI cannot do this case in one call.
-std::string why_not_mpi_collective(const MpiLibrary& mpi, const CaseSpec& spec, int ranks);
+std::string why_not_mpi_collective(const MpiLibrary& mpi, const Traffic& traffic, int ranks);
 // How MPI lays data out; `own_block` false is MPI_Alltoallv with a count of 0 for it.
-LayoutRules mpi_layout_rules(const CaseSpec& spec, bool own_block);
+LayoutRules mpi_layout_rules(const Traffic& traffic, bool own_block);
 
 // Variant of alltoall: MPI_Alltoallv, a rank's own block too, as osu_alltoallv does.
 inline constexpr const char* kAlltoallvOwn = "alltoallv_own";
@@ -34,12 +34,8 @@ class MpiCollectiveCall {
  private:
   MpiLibrary* mpi_;
   std::uint64_t communicator_;
-  Pattern pattern_;
-  Datatype datatype_;
-  ReduceOp op_;
-  int root_;
+  Traffic traffic_;
   bool is_root_;
-  bool in_place_;
   bool own_block_;
   bool counted_ = false;          // blocks by counts_
   std::size_t block_;             // bytes

@@ -21,7 +21,7 @@ class HaloDatatypes final : public BufferedOperation {
   // so that what is waited for is posted on the other side.
   void post() override {
     const std::uint64_t communicator = context().communicator;
-    for (int round = 0; round < spec().window; ++round) {
+    for (int round = 0; round < traffic().window; ++round) {
       if (receives_->count() + static_cast<int>(received_.size()) > receives_->capacity() ||
           sends_->count() + static_cast<int>(sent_.size()) > sends_->capacity()) {
         complete();
@@ -48,7 +48,7 @@ class HaloDatatypes final : public BufferedOperation {
 
   void connect() override {
     constexpr int kMostRequests = 4096;
-    const HaloField field = halo_field(traffic_of(spec(), ranks()), rank());
+    const HaloField field = halo_field(traffic(), ranks(), rank());
     const auto add = [&](std::vector<Message>& to, const std::vector<HaloRegionMessage>& messages) {
       for (const HaloRegionMessage& one : messages) {
         if (one.peer >= 0) to.push_back({one.peer, one.own.start, mpi_->region_type(one.own)});
@@ -86,9 +86,9 @@ class HaloDatatypes final : public BufferedOperation {
 
 }  // namespace
 
-std::string why_no_halo_datatypes(const CaseSpec& spec, int ranks) {
-  if (!why_not_distributed(spec.pattern, spec.distribution, ranks).empty()) return "";  // which is said elsewhere
-  return why_no_halo_field(traffic_of(spec, ranks));
+std::string why_no_halo_datatypes(const Traffic& traffic, int ranks) {
+  if (!why_not_distributed(traffic.pattern, traffic.distribution, ranks).empty()) return "";  // which is said elsewhere
+  return why_no_halo_field(traffic, ranks);
 }
 
 std::unique_ptr<Operation> make_halo_datatypes(Transport& transport, const RankContext& context, const CaseSpec& spec) {

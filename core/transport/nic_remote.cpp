@@ -157,7 +157,7 @@ std::vector<Heard> read(const std::vector<std::byte>& bytes) {
 std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& context, const CaseSpec& spec,
                                                              const std::vector<Flow>& flows,
                                                              const std::shared_ptr<Connections>& connections) {
-  const bool puts = spec.variant != "get";
+  const bool puts = spec.mechanism.variant != "get";
   Worker& worker = connections->worker();
   const auto exposed = std::make_shared<Exposed>();
   exposed->connections = connections;
@@ -196,7 +196,7 @@ std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& 
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const Flow& flow = flows[i];
     const OneSidedChannel::Ends ends{flow.source == context.rank(), flow.target == context.rank(), puts,
-                                     reads_what_arrives(spec.pattern)};
+                                     reads_what_arrives(spec.traffic.pattern)};
     std::size_t number = numbers[{flow.source, flow.target}]++;
     const int rank = ends.source ? flow.target : flow.source;
     auto channel = std::make_unique<RemoteChannel>(context, flow, ends, exposed, i);

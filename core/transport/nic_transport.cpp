@@ -10,7 +10,7 @@
 namespace linkgauge::nic {
 namespace {
 
-bool reaches_memory(const CaseSpec& spec) { return spec.variant == "put" || spec.variant == "get"; }
+bool reaches_memory(const Mechanism& by) { return by.variant == "put" || by.variant == "get"; }
 
 }  // namespace
 
@@ -57,17 +57,18 @@ std::unique_ptr<Link> Connections::link(int rank, const Buffer& own) {
 }
 
 std::string NicTransport::supports(const RankContext& context, const CaseSpec& spec) const {
+  const Mechanism& by = spec.mechanism;
   const std::string name(this->name());
-  if (!spec.variant.empty() && spec.variant != "tag" && !reaches_memory(spec)) {
-    return name + " has no variant '" + spec.variant + "'; its variants are tag, put and get";
+  if (!by.variant.empty() && by.variant != "tag" && !reaches_memory(by)) {
+    return name + " has no variant '" + by.variant + "'; its variants are tag, put and get";
   }
-  if (!spec.algorithm.empty()) return name + " has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
-  if (spec.via >= 0) return name + " chooses its own path; leave --via out";
-  if (!spec.buffer.empty() && spec.buffer != "plain" && spec.buffer != "registered") {
-    return name + " knows buffer = plain and registered, not '" + spec.buffer + "'";
+  if (!by.algorithm.empty()) return name + " has no algorithm '" + by.algorithm + "'; leave --algorithm out";
+  if (by.via >= 0) return name + " chooses its own path; leave --via out";
+  if (!by.buffer.empty() && by.buffer != "plain" && by.buffer != "registered") {
+    return name + " knows buffer = plain and registered, not '" + by.buffer + "'";
   }
   try {
-    for (const MemoryKind kind : {spec.source_memory, spec.target_memory}) {
+    for (const MemoryKind kind : {spec.places.source.kind, spec.places.target.kind}) {
       const MemoryType type = memory_type_of(*context.runtime, kind);
       if (type == MemoryType::kHost) continue;
       if (const std::string reason = why_not_memory(context, type); !reason.empty()) return reason;
@@ -80,8 +81,9 @@ std::string NicTransport::supports(const RankContext& context, const CaseSpec& s
 
 std::vector<std::unique_ptr<Channel>> NicTransport::connect(const RankContext& context, const CaseSpec& spec,
                                                             const std::vector<Flow>& flows) {
-  const auto connections = std::make_shared<Connections>(context, worker(context), flows, spec.buffer == "registered");
-  if (reaches_memory(spec)) return remote_memory_channels(context, spec, flows, connections);
+  const auto connections =
+      std::make_shared<Connections>(context, worker(context), flows, spec.mechanism.buffer == "registered");
+  if (reaches_memory(spec.mechanism)) return remote_memory_channels(context, spec, flows, connections);
   return tag_channels(context, flows, connections);
 }
 
@@ -96,7 +98,7 @@ Progress NicTransport::progress(const RankContext& context) {
 
 void NicTransport::meet(const RankContext& launch, const CaseSpec& spec, int /*rank*/) {
   std::shared_ptr<void>& mine = kept(launch);
-  if (mine && static_cast<Worker*>(mine.get())->settings() != spec.settings) mine.reset();
+  if (mine && static_cast<Worker*>(mine.get())->settings() != spec.mechanism.settings) mine.reset();
 }
 
 std::shared_ptr<void>& NicTransport::kept(const RankContext& context) const {

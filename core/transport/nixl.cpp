@@ -243,7 +243,7 @@ struct Said {
 std::vector<std::unique_ptr<Channel>> transfer_channels(const RankContext& context, const CaseSpec& spec,
                                                         const std::vector<Flow>& flows,
                                                         std::shared_ptr<RankAgent> agent) {
-  const bool writes = spec.variant != "get";
+  const bool writes = spec.mechanism.variant != "get";
   const auto shared = std::make_shared<Shared>();
   shared->context = context;
   shared->agent = std::move(agent);
@@ -288,10 +288,10 @@ std::vector<std::unique_ptr<Channel>> transfer_channels(const RankContext& conte
     for (std::size_t i = 0; i < flows.size() && reason.empty(); ++i) {
       const Flow& flow = flows[i];
       const OneSidedChannel::Ends ends{flow.source == context.rank(), flow.target == context.rank(), writes,
-                                       reads_what_arrives(spec.pattern)};
+                                       reads_what_arrives(spec.traffic.pattern)};
       std::size_t number = numbers[{flow.source, flow.target}]++;
       auto channel = std::make_unique<TransferChannel>(shared, flow, ends, static_cast<std::uint32_t>(i),
-                                                       static_cast<std::size_t>(spec.chunk_bytes));
+                                                       static_cast<std::size_t>(spec.mechanism.chunk_bytes));
       const int peer = ends.source ? flow.target : flow.source;
       const Said& theirs = everyone[static_cast<std::size_t>(peer)];
       // The flows from one rank to another come in one order on both.
@@ -309,7 +309,7 @@ std::vector<std::unique_ptr<Channel>> transfer_channels(const RankContext& conte
   }
   agree_or_throw(*context.group, reason, progress);
   context.choose("backend", kBackend);
-  const auto page = static_cast<std::size_t>(spec.chunk_bytes);
+  const auto page = static_cast<std::size_t>(spec.mechanism.chunk_bytes);
   for (const Flow& flow : flows) {
     if (page != 0) context.choose("descriptors", std::to_string((flow.bytes + page - 1) / page) + " a message");
   }
@@ -326,12 +326,13 @@ class NixlTransport final : public Transport {
   std::string_view name() const override { return "nixl"; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
-    if (!spec.variant.empty() && spec.variant != "put" && spec.variant != "get") {
-      return "nixl has no variant '" + spec.variant + "'; its variants are put and get";
+    const Mechanism& by = spec.mechanism;
+    if (!by.variant.empty() && by.variant != "put" && by.variant != "get") {
+      return "nixl has no variant '" + by.variant + "'; its variants are put and get";
     }
-    if (!spec.algorithm.empty()) return "nixl has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
-    if (spec.via >= 0) return "NIXL chooses its own path; leave --via out";
-    for (const MemoryKind kind : {spec.source_memory, spec.target_memory}) {
+    if (!by.algorithm.empty()) return "nixl has no algorithm '" + by.algorithm + "'; leave --algorithm out";
+    if (by.via >= 0) return "NIXL chooses its own path; leave --via out";
+    for (const MemoryKind kind : {spec.places.source.kind, spec.places.target.kind}) {
       if (kind == MemoryKind::kDevice && context.runtime->name() == "sycl") {
         return "NIXL knows no device memory of sycl devices; use pinned memory";
       }

@@ -202,9 +202,9 @@ class DeviceChannel final : public SignalChannel {
   DeviceChannel(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe, std::shared_ptr<Buffer> words,
                 OneSidedChannel::Ends ends, Place own, Place other)
       : SignalChannel(context, std::move(pe), std::move(words), ends, own, other),
-        scope_(device_variant(spec.variant).scope),
-        blocks_(spec.blocks),
-        most_(ends.awaits_consumption ? 1 : static_cast<std::uint64_t>(spec.window)) {}
+        scope_(device_variant(spec.mechanism.variant).scope),
+        blocks_(spec.mechanism.blocks),
+        most_(ends.awaits_consumption ? 1 : static_cast<std::uint64_t>(spec.traffic.window)) {}
 
  private:
   void queue(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
@@ -232,19 +232,19 @@ class DeviceChannel final : public SignalChannel {
 
 // What a case's kernels are: as put by a flow's first message.
 void tell_grid(const RankContext& context, const CaseSpec& spec, std::size_t bytes) {
-  const DeviceVariant device = device_variant(spec.variant);
-  const std::uint64_t parts = Kernels::parts_of(bytes, device.scope, spec.blocks);
-  const auto messages = static_cast<std::uint64_t>(spec.window);
-  const LaunchShape shape = Kernels::shape_of(messages * parts, bytes / parts, device.scope, spec.blocks);
+  const DeviceVariant device = device_variant(spec.mechanism.variant);
+  const std::uint64_t parts = Kernels::parts_of(bytes, device.scope, spec.mechanism.blocks);
+  const auto messages = static_cast<std::uint64_t>(spec.traffic.window);
+  const LaunchShape shape = Kernels::shape_of(messages * parts, bytes / parts, device.scope, spec.mechanism.blocks);
   context.choose("grid", std::to_string(shape.blocks) + " x " + std::to_string(shape.threads));
 }
 
 std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context, const CaseSpec& spec,
                                                       const std::vector<Flow>& flows, const std::shared_ptr<Pe>& pe) {
   using Key = std::tuple<int, int, bool>;
-  const bool puts = spec.variant != "get";
-  const bool device = device_variant(spec.variant).known;
-  const bool signals = spec.variant == kSignal || device;
+  const bool puts = spec.mechanism.variant != "get";
+  const bool device = device_variant(spec.mechanism.variant).known;
+  const bool signals = spec.mechanism.variant == kSignal || device;
   if (device) pe->load_kernels(context);
   std::shared_ptr<Buffer> words;
   std::string reason;
@@ -282,7 +282,7 @@ std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const Flow& flow = flows[i];
     const OneSidedChannel::Ends ends{flow.source == context.rank(), flow.target == context.rank(), puts,
-                                     reads_what_arrives(spec.pattern)};
+                                     reads_what_arrives(spec.traffic.pattern)};
     const std::size_t number = numbers[{flow.source, flow.target}]++;
     const auto place_of = [&](bool at_target) {
       const FlowEnd& end = ends_of.at({flow.source, flow.target, at_target}).at(number);
@@ -295,7 +295,7 @@ std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context
       const bool direct = pe->calls().nvshmem_ptr(other.data, other.pe) != nullptr;
       context.choose("ways", pe->way_to(pe->offset_of(other.data), other.pe));
       if (device) tell_grid(context, spec, flow.bytes);
-      if (puts && !device && !direct && spec.clock == ClockKind::kEvent) {
+      if (puts && !device && !direct && spec.timing.clock == ClockKind::kEvent) {
         reason =
             "a stream's event says of what NVSHMEM's remote transport puts that its source may change, not that it "
             "has arrived: leave --clock event out";
@@ -322,36 +322,38 @@ class NvshmemTransport final : public Transport {
  public:
   std::string_view name() const override { return "nvshmem"; }
   bool one_sided() const override { return true; }
-  bool begins_kernels(const CaseSpec& spec) const override { return nvshmem::device_variant(spec.variant).known; }
+  bool begins_kernels(const Mechanism& by) const override { return nvshmem::device_variant(by.variant).known; }
   bool brings_own(const CaseSpec& spec) const override {
-    return spec.pattern == Pattern::kFlagPingpong && nvshmem::device_variant(spec.variant).known;
+    return spec.traffic.pattern == Pattern::kFlagPingpong && nvshmem::device_variant(spec.mechanism.variant).known;
   }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
-    const bool device = nvshmem::device_variant(spec.variant).known;
-    const bool signals = spec.variant == nvshmem::kSignal || device;
-    if (!spec.variant.empty() && spec.variant != "put" && spec.variant != "get" && !signals) {
-      return "nvshmem has no variant '" + spec.variant +
+    const Mechanism& by = spec.mechanism;
+    const bool device = nvshmem::device_variant(by.variant).known;
+    const bool signals = by.variant == nvshmem::kSignal || device;
+    if (!by.variant.empty() && by.variant != "put" && by.variant != "get" && !signals) {
+      return "nvshmem has no variant '" + by.variant +
              "'; its variants are put, get and signal, by the host, and device, device+warp and device+thread, by "
              "kernels that put";
     }
-    if (spec.blocks > 0 && !device) return "nvshmem's blocks are those of --variant device; leave --blocks out";
-    if (!spec.algorithm.empty()) return "nvshmem has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
-    if (spec.via >= 0) return "NVSHMEM chooses its own path; leave --via out";
+    if (by.blocks > 0 && !device) return "nvshmem's blocks are those of --variant device; leave --blocks out";
+    if (!by.algorithm.empty()) return "nvshmem has no algorithm '" + by.algorithm + "'; leave --algorithm out";
+    if (by.via >= 0) return "NVSHMEM chooses its own path; leave --via out";
     if (std::string reason = why_no_pe(context); !reason.empty()) return reason;
-    if (spec.source_memory != MemoryKind::kDevice || spec.target_memory != MemoryKind::kDevice) {
+    if (spec.places.source.kind != MemoryKind::kDevice || spec.places.target.kind != MemoryKind::kDevice) {
       return "NVSHMEM's memory is the devices'; leave --source-memory and --target-memory out";
     }
     if (brings_own(spec) && context.size() != 2) {
       return "nvshmem's flag_pingpong is between 2 ranks, the case has " + std::to_string(context.size());
     }
-    if (traits_of(spec.pattern).kind == PatternKind::kDevice && !brings_own(spec)) {
-      if (spec.pattern == Pattern::kFlagPingpong)
+    if (traits_of(spec.traffic.pattern).kind == PatternKind::kDevice && !brings_own(spec)) {
+      if (spec.traffic.pattern == Pattern::kFlagPingpong)
         return "flag_pingpong is between kernels; nvshmem's that put are --variant device";
-      return "nvshmem moves messages between ranks, of which " + std::string(to_string(spec.pattern)) + " has none";
+      return "nvshmem moves messages between ranks, of which " + std::string(to_string(spec.traffic.pattern)) +
+             " has none";
     }
-    const bool collects = spec.program ? !spec.program->collectives.empty() : spec.collectives == name();
-    if (collects && (spec.collectives.empty() || spec.collectives == name())) {
+    const bool collects = spec.traffic.program ? !spec.traffic.program->collectives.empty() : by.collectives == name();
+    if (collects && (by.collectives.empty() || by.collectives == name())) {
       return "nvshmem carries an application's messages; name what carries its collectives, as in --collectives ccl";
     }
     if (context.group->node_count() > 1 && !signals) {
@@ -360,8 +362,7 @@ class NvshmemTransport final : public Transport {
     if (!context.lasting->contains(kKept)) return "";
     const nvshmem::Pe& pe = *pe_of(context);
     if (!pe.why_not().empty() || !signals || !pe.takes_turns()) return pe.why_not();
-    return "NVSHMEM lets no rank wait on a stream where ranks share a GPU without MPS; leave --variant " +
-           spec.variant +
+    return "NVSHMEM lets no rank wait on a stream where ranks share a GPU without MPS; leave --variant " + by.variant +
            " out, or "
            "start MPS";
   }
@@ -369,9 +370,10 @@ class NvshmemTransport final : public Transport {
   void meet(const RankContext& launch, const CaseSpec& spec, int rank) override {
     if (!(*launch.lasting)[kKept]) (*launch.lasting)[kKept] = std::make_shared<nvshmem::Pe>();
     std::vector<std::size_t> sizes;
-    if (rank >= 0) sizes = lent_sizes(spec, static_cast<int>(spec.rank_list.size()), rank);
+    if (rank >= 0) sizes = lent_sizes(spec, static_cast<int>(spec.places.rank_list.size()), rank);
     if (rank >= 0 && brings_own(spec)) sizes = nvshmem::pingpong_sizes();
-    if (rank >= 0 && (spec.variant == nvshmem::kSignal || nvshmem::device_variant(spec.variant).known))
+    if (rank >= 0 &&
+        (spec.mechanism.variant == nvshmem::kSignal || nvshmem::device_variant(spec.mechanism.variant).known))
       sizes.push_back(nvshmem::kSignalBytes);
     pe_of(launch)->meet(launch, sizes, why_no_pe(launch));
   }

@@ -30,7 +30,7 @@ struct Told {
 class Pingpong final : public DevicePattern {
  public:
   Pingpong(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe)
-      : DevicePattern(context, spec), pe_(std::move(pe)), scope_(device_variant(spec.variant).scope) {}
+      : DevicePattern(context, spec), pe_(std::move(pe)), scope_(device_variant(spec.mechanism.variant).scope) {}
 
   void fill(std::uint64_t seed) override {
     data().fill(send_, piece_of(rank()), false, seed);

@@ -31,7 +31,7 @@ class OfiTransport final : public nic::NicTransport {
   std::string why_not(const RankContext& context, const CaseSpec& spec) const override {
     const auto mine = std::static_pointer_cast<ofi::RankWorker>(worker(context));
     const std::size_t most = mine->largest_message();
-    if (static_cast<std::size_t>(spec.size_bytes) <= most) return "";
+    if (spec.traffic.bytes() <= most) return "";
     return mine->ways(0) + " of libfabric has messages of at most " + std::to_string(most) + " bytes";
   }
 };

@@ -115,8 +115,7 @@ class RoutedChannel final : public OneSidedChannel {
 };
 
 // Why this rank's copies cannot reach where they must, or "". Enables the access on the way.
-std::string why_not_reached(const RankContext& context, const CaseSpec& spec, const std::vector<Flow>& flows,
-                            bool sender_starts) {
+std::string why_not_reached(const RankContext& context, int via, const std::vector<Flow>& flows, bool sender_starts) {
   std::string reason;
   const auto reach = [&](int device, int peer) {
     if (device == peer) return;
@@ -128,8 +127,8 @@ std::string why_not_reached(const RankContext& context, const CaseSpec& spec, co
     const int peer = sender_starts ? flow.target : flow.source;
     if (!on_one_node(context, context.rank(), peer)) continue;  // what its handle is opened with says
     const int peer_device = context.device_of_rank[static_cast<std::size_t>(peer)];
-    if (spec.via >= 0) reach(context.device(), spec.via);
-    reach(spec.via >= 0 ? spec.via : context.device(), peer_device);
+    if (via >= 0) reach(context.device(), via);
+    reach(via >= 0 ? via : context.device(), peer_device);
   }
   return reason;
 }
@@ -139,16 +138,12 @@ std::vector<Buffer> route_slots(const RankContext& context, const CaseSpec& spec
                                 bool sender_starts) {
   const RouteShape shape = route_shape(spec);
   std::vector<Buffer> slots(flows.size());
-  std::string reason;
-  try {
+  agreeing(*context.group, {}, [&] {
     for (std::size_t i = 0; i < flows.size(); ++i) {
       if ((sender_starts ? flows[i].source : flows[i].target) != context.rank()) continue;
-      slots[i] = Buffer(*context.runtime, spec.via, MemoryKind::kDevice, shape.slots * shape.chunk_bytes);
+      slots[i] = Buffer(*context.runtime, spec.mechanism.via, MemoryKind::kDevice, shape.slots * shape.chunk_bytes);
     }
-  } catch (const MemoryError& error) {
-    reason = error.what();
-  }
-  agree_or_throw(*context.group, reason);
+  });
   return slots;
 }
 
@@ -237,39 +232,40 @@ void OneSidedChannel::complete(Completion) {
 }
 
 std::string why_not_across(const RankContext& context, const CaseSpec& spec) {
+  const Mechanism& by = spec.mechanism;
   if (context.group->node_count() == 1) return "";
-  if (!spec.source_options.fabric_handle) {
-    return spec.transport + " reaches devices of one node only; --handles fabric those of an NVLink domain of several";
+  if (!spec.places.source.options.fabric_handle) {
+    return by.transport + " reaches devices of one node only; --handles fabric those of an NVLink domain of several";
   }
-  if (!spec.algorithm.empty()) return "algorithm " + spec.algorithm + " is of one node; leave --algorithm out";
-  if (spec.via >= 0) return "what goes through a third device stays on one node; leave --via out";
-  if (traits_of(spec.pattern).kind == PatternKind::kDevice)
-    return std::string(to_string(spec.pattern)) + " reaches devices of one node only";
-  if (spec.source_memory != MemoryKind::kDevice || spec.target_memory != MemoryKind::kDevice)
-    return "between nodes " + spec.transport + " reaches device memory only";
+  if (!by.algorithm.empty()) return "algorithm " + by.algorithm + " is of one node; leave --algorithm out";
+  if (by.via >= 0) return "what goes through a third device stays on one node; leave --via out";
+  if (traits_of(spec.traffic.pattern).kind == PatternKind::kDevice)
+    return std::string(to_string(spec.traffic.pattern)) + " reaches devices of one node only";
+  if (spec.places.source.kind != MemoryKind::kDevice || spec.places.target.kind != MemoryKind::kDevice)
+    return "between nodes " + by.transport + " reaches device memory only";
   return "";
 }
 
 std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& context, const CaseSpec& spec,
                                                         const std::vector<Flow>& flows, const OneSidedMeans& means) {
-  const bool routed = spec.via >= 0;
+  const bool routed = spec.mechanism.via >= 0;
   const RouteShape shape = routed ? route_shape(spec) : RouteShape{};
   if (routed && shape.slots > 1) context.choose("chunk", std::to_string(shape.chunk_bytes) + " B");
-  const std::string reason = why_not_reached(context, spec, flows, means.sender_starts);
+  const std::string reason = why_not_reached(context, spec.mechanism.via, flows, means.sender_starts);
   if (means.needs_peer_access) agree_or_throw(*context.group, reason);
   std::vector<Buffer> slots;
   if (routed) slots = route_slots(context, spec, flows, means.sender_starts);
   const std::vector<PeerBuffer> peers =
       open_peers(context, flows, means.sender_starts ? ExposedEnd::kTarget : ExposedEnd::kSource,
-                 routed ? spec.via : context.device());
-  const bool far = context.group->node_count() > 1 && spec.source_options.fabric_handle;
+                 routed ? spec.mechanism.via : context.device());
+  const bool far = context.group->node_count() > 1 && spec.places.source.options.fabric_handle;
   const std::vector<FlowFlags> flags = connect_flags(context, flows, far);
   std::vector<std::unique_ptr<Counters>> counters(flows.size());
   if (far) counters = connect_far_counters(context, flows);
   std::vector<std::unique_ptr<Channel>> channels(flows.size());
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const OneSidedChannel::Ends ends{flows[i].source == context.rank(), flows[i].target == context.rank(),
-                                     means.sender_starts, reads_what_arrives(spec.pattern)};
+                                     means.sender_starts, reads_what_arrives(spec.traffic.pattern)};
     if (!ends.source && !ends.target) continue;
     const bool starts = ends.sender_starts ? ends.source : ends.target;
     const PeerBuffer target = ends.target ? own_buffer(*flows[i].target_buffer) : peers[i];
@@ -290,8 +286,8 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
     const PeerBuffer slot = starts ? own_buffer(slots[i]) : PeerBuffer{};
     auto channel = std::make_unique<RoutedChannel>(context, flags[i], ends, shape, target, source, std::move(slots[i]));
     if (starts) {
-      channel->set_legs(leg(ends.source ? context.device() : spec.via, slot, source, shape.chunk_bytes),
-                        leg(ends.source ? spec.via : context.device(), target, slot, shape.chunk_bytes));
+      channel->set_legs(leg(ends.source ? context.device() : spec.mechanism.via, slot, source, shape.chunk_bytes),
+                        leg(ends.source ? spec.mechanism.via : context.device(), target, slot, shape.chunk_bytes));
     }
     channels[i] = std::move(channel);
   }

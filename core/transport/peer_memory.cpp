@@ -73,10 +73,10 @@ std::string why_not_shareable(const RankContext& context, MemoryKind kind) {
 }
 
 std::string why_not_shareable(const RankContext& context, const CaseSpec& spec, bool pushed) {
-  if (!traits_of(spec.pattern).comes_back)
-    return why_not_shareable(context, pushed ? spec.target_memory : spec.source_memory);
-  std::string reason = why_not_shareable(context, spec.source_memory);
-  return reason.empty() ? why_not_shareable(context, spec.target_memory) : reason;
+  if (!traits_of(spec.traffic.pattern).comes_back)
+    return why_not_shareable(context, pushed ? spec.places.target.kind : spec.places.source.kind);
+  std::string reason = why_not_shareable(context, spec.places.source.kind);
+  return reason.empty() ? why_not_shareable(context, spec.places.target.kind) : reason;
 }
 
 std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector<Flow>& flows, ExposedEnd end) {

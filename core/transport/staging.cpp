@@ -23,12 +23,12 @@ namespace {
 constexpr std::size_t kPipelineChunkBytes = std::size_t{512} << 10;
 constexpr std::uint64_t kPipelineSlots = 4;
 
-bool uses_mpi(const RankContext& context, const CaseSpec& spec) {
-  return spec.host_leg.empty() ? context.mpi != nullptr : spec.host_leg == "mpi";
+bool uses_mpi(const RankContext& context, const Mechanism& by) {
+  return by.host_leg.empty() ? context.mpi != nullptr : by.host_leg == "mpi";
 }
 
-MemoryKind staging_kind(const CaseSpec& spec) {
-  return spec.variant == "pageable" ? MemoryKind::kPageable : MemoryKind::kPinned;
+MemoryKind staging_kind(const Mechanism& by) {
+  return by.variant == "pageable" ? MemoryKind::kPageable : MemoryKind::kPinned;
 }
 
 // Pieces that lie side by side are one copy.
@@ -47,7 +47,7 @@ std::vector<Piece> joined(const std::vector<Piece>& pieces) {
 class StagedCollective final : public BufferedOperation {
  public:
   StagedCollective(Transport& transport, const RankContext& context, const CaseSpec& spec)
-      : BufferedOperation(transport, context, spec, mpi_layout_rules(spec, true)),
+      : BufferedOperation(transport, context, spec, mpi_layout_rules(spec.traffic, true)),
         call_(*context.mpi, context.communicator, spec, context.size(), context.rank(), true),
         sent_(joined(layout().sent)),
         received_(joined(layout().received)) {}
@@ -71,18 +71,14 @@ class StagedCollective final : public BufferedOperation {
  private:
   void connect() override {
     const int device = context().device();
-    const MemoryKind kind = staging_kind(spec());
-    std::string reason;
-    try {
+    const MemoryKind kind = staging_kind(mechanism());
+    agreeing(group(), progress(), [&] {
       if (layout().target_bytes > 0) host_target_ = Buffer(runtime(), device, kind, layout().target_bytes);
       if (layout().source_bytes > 0 && !layout().one_buffer) {
         host_source_ = Buffer(runtime(), device, kind, layout().source_bytes);
       }
       stream_ = Stream(runtime(), device);
-    } catch (const MemoryError& error) {
-      reason = error.what();
-    }
-    agree_or_throw(group(), reason, progress());
+    });
   }
   void disconnect() noexcept override { stream_ = Stream(); }
   void free_scratch() noexcept override {
@@ -109,44 +105,43 @@ class StagingTransport final : public Transport {
   std::string_view name() const override { return "staging"; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
-    const std::string& variant = spec.variant;
-    if (!variant.empty() && variant != "store_and_forward" && variant != "pipelined" && variant != "pageable" &&
-        variant != "composed") {
-      return "staging has no variant '" + variant +
+    const Mechanism& by = spec.mechanism;
+    if (!by.variant.empty() && by.variant != "store_and_forward" && by.variant != "pipelined" &&
+        by.variant != "pageable" && by.variant != "composed") {
+      return "staging has no variant '" + by.variant +
              "'; its variants are store_and_forward, pipelined, pageable and composed";
     }
-    if (variant == "composed" && !traits_of(spec.pattern).mpi_call) {
+    if (by.variant == "composed" && !traits_of(spec.traffic.pattern).mpi_call) {
       return "composed is a variant of collectives; leave --variant out";
     }
-    if (!spec.algorithm.empty()) return "staging has no algorithm '" + spec.algorithm + "'; leave --algorithm out";
-    if (spec.via >= 0) return "staging goes through host memory, not through a device; leave --via out";
-    if (!spec.host_leg.empty() && spec.host_leg != "mpi" && spec.host_leg != "memcpy") {
-      return "staging has no host leg '" + spec.host_leg + "'; it is mpi or memcpy";
+    if (!by.algorithm.empty()) return "staging has no algorithm '" + by.algorithm + "'; leave --algorithm out";
+    if (by.via >= 0) return "staging goes through host memory, not through a device; leave --via out";
+    if (!by.host_leg.empty() && by.host_leg != "mpi" && by.host_leg != "memcpy") {
+      return "staging has no host leg '" + by.host_leg + "'; it is mpi or memcpy";
     }
-    for (const MemoryKind kind : {spec.source_memory, spec.target_memory}) {
+    for (const MemoryKind kind : {spec.places.source.kind, spec.places.target.kind}) {
       if (kind == MemoryKind::kPinned || kind == MemoryKind::kPageable) {
         return "staging takes device memory through the host; for " + std::string(to_string(kind)) +
                " memory use transport mpi";
       }
     }
-    if (!uses_mpi(context, spec)) {
+    if (!uses_mpi(context, by)) {
       if (context.group->node_count() > 1) return "the host leg memcpy stays on one node; use --host-leg mpi";
-      return why_not_shareable(context, staging_kind(spec));
+      return why_not_shareable(context, staging_kind(by));
     }
     if (context.mpi == nullptr) {
       return "the host leg mpi needs ranks that an MPI launcher started; use --host-leg memcpy";
     }
-    if (has_own_collective(context, spec)) return why_not_mpi_collective(*context.mpi, spec, context.size());
-    return variant == "pipelined" ? "" : context.mpi->why_not_size(block_bytes(spec, context.size()));
+    if (has_own_collective(context, spec)) return why_not_mpi_collective(*context.mpi, spec.traffic, context.size());
+    return by.variant == "pipelined" ? "" : context.mpi->why_not_size(block_bytes(spec.traffic, context.size()));
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                 const std::vector<Flow>& flows) override {
-    const MemoryKind kind = staging_kind(spec);
+    const MemoryKind kind = staging_kind(spec.mechanism);
     const auto engine = std::make_shared<StagingEngine>();
     std::vector<std::unique_ptr<StagingChannel>> channels(flows.size());
-    std::string reason;
-    try {
+    agreeing(*context.group, progress(context), [&] {
       for (std::size_t i = 0; i < flows.size(); ++i) {
         const bool sends = flows[i].source == context.rank();
         const bool receives = flows[i].target == context.rank();
@@ -157,11 +152,8 @@ class StagingTransport final : public Transport {
         };
         channels[i] = std::make_unique<StagingChannel>(context, flows[i], shape, slots(sends), slots(receives), engine);
       }
-    } catch (const MemoryError& error) {
-      reason = error.what();
-    }
-    agree_or_throw(*context.group, reason, progress(context));
-    if (uses_mpi(context, spec)) {
+    });
+    if (uses_mpi(context, spec.mechanism)) {
       connect_mpi(context, flows, fresh_tags(context, progress(context)), channels);
     } else {
       connect_memcpy(context, flows, channels);
@@ -184,21 +176,24 @@ class StagingTransport final : public Transport {
 
  private:
   static bool has_own_collective(const RankContext& context, const CaseSpec& spec) {
+    const Mechanism& by = spec.mechanism;
     // MPI's barrier moves nothing, through the host or not.
-    return uses_mpi(context, spec) && traits_of(spec.pattern).mpi_call && spec.pattern != Pattern::kBarrier &&
-           spec.variant != "composed" && spec.variant != "pipelined";
+    return uses_mpi(context, by) && traits_of(spec.traffic.pattern).mpi_call &&
+           spec.traffic.pattern != Pattern::kBarrier && by.variant != "composed" && by.variant != "pipelined";
   }
 
   static StagingShape shape_of(const CaseSpec& spec, const Flow& flow) {
     constexpr std::int64_t kMostQueued = 4096;
+    const Mechanism& by = spec.mechanism;
     StagingShape shape;
     shape.chunk_bytes = flow.bytes;
-    if (spec.variant == "pipelined") {
-      const std::size_t chunk = spec.chunk_bytes > 0 ? static_cast<std::size_t>(spec.chunk_bytes) : kPipelineChunkBytes;
+    if (by.variant == "pipelined") {
+      const std::size_t chunk = by.chunk_bytes > 0 ? static_cast<std::size_t>(by.chunk_bytes) : kPipelineChunkBytes;
       shape.chunk_bytes = std::min(shape.chunk_bytes, chunk);
       shape.slots = kPipelineSlots;
     }
-    const std::int64_t queued = std::int64_t{std::max(1, spec.window)} * std::max(1, spec.batch) * flow.messages;
+    const std::int64_t queued =
+        std::int64_t{std::max(1, spec.traffic.window)} * std::max(1, spec.timing.batch) * flow.messages;
     shape.queue = static_cast<std::size_t>(std::clamp<std::int64_t>(queued, 1, kMostQueued));
     return shape;
   }

@@ -36,8 +36,8 @@ std::unique_ptr<Transport> make_transport(std::string_view name) {
   throw CallerError("unknown transport '" + std::string(name) + "', expected one of: " + expected);
 }
 
-std::string why_not_reached(const RankContext& context, const CaseSpec& spec) {
-  const bool pageable = spec.source_memory == MemoryKind::kPageable || spec.target_memory == MemoryKind::kPageable;
+std::string why_not_reached(const RankContext& context, const Places& places) {
+  const bool pageable = places.source.kind == MemoryKind::kPageable || places.target.kind == MemoryKind::kPageable;
   return pageable ? context.runtime->why_not_pageable(context.device()) : "";
 }
 

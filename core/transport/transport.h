@@ -58,7 +58,7 @@ struct RankContext {
 };
 
 // Why kernels of this rank's device cannot reach the case's memory, or "".
-std::string why_not_reached(const RankContext& context, const CaseSpec& spec);
+std::string why_not_reached(const RankContext& context, const Places& places);
 
 // How far a completion reaches. At the source, kLocal: the buffer may be reused; kRemote: the target has all bytes and
 // the source knows it (the target takes part by complete(kRemote) on its end). At the target both mean that all bytes
@@ -138,7 +138,7 @@ class Transport {
   // it.
   virtual bool brings_own(const CaseSpec& /*spec*/) const { return false; }
   // Whether each operation begins a kernel of its own on a device.
-  virtual bool begins_kernels(const CaseSpec& /*spec*/) const { return false; }
+  virtual bool begins_kernels(const Mechanism& /*by*/) const { return false; }
 
   // Whether its library can have settings of a case's own.
   virtual bool takes_settings() const { return false; }

@@ -45,21 +45,19 @@ namespace linkgauge {
 namespace {
 
 std::int64_t allocations_of(std::int64_t samples, Cadence cadence) {
-  CaseSpec spec;
-  spec.transport = "fake";
-  spec.pattern = Pattern::kAllreduce;
-  spec.cadence = cadence;
-  spec.batch = 2;
-  spec.stop.kind = StopRuleKind::kCount;
-  spec.stop.samples = samples;
-  spec.stop.time_ns = 60'000'000'000;
+  Timing timing;
+  timing.cadence = cadence;
+  timing.batch = 2;
+  timing.stop.kind = StopRuleKind::kCount;
+  timing.stop.samples = samples;
+  timing.stop.time_ns = 60'000'000'000;
   std::atomic<std::int64_t> taken{0};
   on_threads(2, [&](Group& group) {
     FakeOperation operation(group);
     SamplerSettings settings;
     settings.host_clock = {20, 0};
     const std::int64_t before = allocations;
-    sample(operation, group, spec, settings);
+    sample(operation, group, timing, settings);
     if (group.rank() == 0) taken = allocations - before;
   });
   return taken;

@@ -25,34 +25,27 @@ namespace linkgauge {
 
 inline CaseSpec case_of(const std::string& transport, Pattern pattern, int ranks, std::int64_t size_bytes) {
   CaseSpec spec;
-  spec.transport = transport;
-  spec.pattern = pattern;
-  spec.size_bytes = size_bytes;
-  spec.seed = 77;
+  spec.mechanism.transport = transport;
+  spec.traffic.pattern = pattern;
+  spec.traffic.size_bytes = size_bytes;
+  spec.timing.seed = 77;
   for (int rank = 0; rank < ranks; ++rank) {
-    spec.rank_list.push_back(rank);
-    spec.devices.push_back(rank);
+    spec.places.rank_list.push_back(rank);
+    spec.places.devices.push_back(rank);
   }
   return spec;
 }
 
-// By what a case's bytes move; pipelined in many chunks, the last one short.
-struct Mechanism {
-  const char* transport;
-  const char* variant;
-  Initiator initiator;
-};
-
 inline std::ostream& operator<<(std::ostream& out, const Mechanism& mechanism) {
-  out << mechanism.transport << (*mechanism.variant != '\0' ? "+" : "") << mechanism.variant;
+  out << mechanism.transport << (mechanism.variant.empty() ? "" : "+") << mechanism.variant;
   return out << (mechanism.initiator == Initiator::kSender ? " by the sender" : " by the receiver");
 }
 
+// By what a case's bytes move; pipelined in many chunks, the last one short.
 inline CaseSpec case_of(const Mechanism& mechanism, Pattern pattern, int ranks, std::int64_t size_bytes) {
   CaseSpec spec = case_of(mechanism.transport, pattern, ranks, size_bytes);
-  spec.variant = mechanism.variant;
-  spec.initiator = mechanism.initiator;
-  if (spec.variant == "pipelined") spec.chunk_bytes = 4096;
+  spec.mechanism = mechanism;
+  if (mechanism.variant == "pipelined") spec.mechanism.chunk_bytes = 4096;
   return spec;
 }
 
@@ -91,20 +84,22 @@ inline RankContext context_of(DeviceRuntime& runtime, Group& group, const CaseSp
   RankContext context;
   context.runtime = &runtime;
   context.group = &group;
-  context.device_of_rank = spec.devices;
+  context.device_of_rank = spec.places.devices;
   context.libraries.folders = library_folders_of_tests();
   runtime.bind_thread(context.device());
   return context;
 }
 
 using TransportMaker = std::unique_ptr<Transport> (*)(const CaseSpec&);
-inline std::unique_ptr<Transport> plain_transport(const CaseSpec& spec) { return make_transport(spec.transport); }
+inline std::unique_ptr<Transport> plain_transport(const CaseSpec& spec) {
+  return make_transport(spec.mechanism.transport);
+}
 
 // Calls body(group, operation) on every rank of the case; the operation is made and not prepared.
 template <typename Body>
 void on_operations(DeviceRuntime& runtime, const CaseSpec& spec, const Body& body,
                    TransportMaker make = plain_transport) {
-  on_threads(static_cast<int>(spec.rank_list.size()), [&](Group& group) {
+  on_threads(static_cast<int>(spec.places.rank_list.size()), [&](Group& group) {
     const RankContext context = context_of(runtime, group, spec);
     const std::unique_ptr<Transport> transport = make(spec);
     const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
@@ -117,16 +112,16 @@ void on_operations(DeviceRuntime& runtime, const CaseSpec& spec, const Body& bod
 inline std::vector<VerifyResult> run_case_on(const std::shared_ptr<DeviceRuntime>& runtime, const CaseSpec& spec,
                                              int rounds = 2, int operations = 3,
                                              TransportMaker make = plain_transport) {
-  const int ranks = static_cast<int>(spec.rank_list.size());
+  const int ranks = static_cast<int>(spec.places.rank_list.size());
   std::vector<VerifyResult> results(static_cast<std::size_t>(ranks));
   const auto body = [&](Group& group, Operation& operation) {
     operation.prepare();
     VerifyResult result;
     for (int round = 0; round < rounds && result.ok; ++round) {
-      const std::uint64_t seed = spec.seed + static_cast<std::uint64_t>(round);
+      const std::uint64_t seed = spec.timing.seed + static_cast<std::uint64_t>(round);
       operation.fill(seed);
       group.barrier(operation.progress());
-      for (int i = 0; i < (spec.in_place ? 1 : operations); ++i) operation.post();
+      for (int i = 0; i < (spec.traffic.in_place ? 1 : operations); ++i) operation.post();
       operation.complete();
       group.barrier(operation.progress());
       result = operation.verify(seed);
@@ -141,8 +136,8 @@ inline std::vector<VerifyResult> run_case_on(const std::shared_ptr<DeviceRuntime
 
 inline std::vector<VerifyResult> run_case(const CaseSpec& spec, int rounds = 2, int operations = 3,
                                           TransportMaker make = plain_transport) {
-  const int ranks = static_cast<int>(spec.rank_list.size());
-  return run_case_on(host_devices(std::max(ranks, spec.via + 1)), spec, rounds, operations, make);
+  const int ranks = static_cast<int>(spec.places.rank_list.size());
+  return run_case_on(host_devices(std::max(ranks, spec.mechanism.via + 1)), spec, rounds, operations, make);
 }
 
 }  // namespace linkgauge

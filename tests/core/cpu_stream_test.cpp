@@ -15,7 +15,7 @@ namespace {
 
 CaseSpec stream_case(const std::string& work, std::int64_t size) {
   CaseSpec spec = case_of("kernel", Pattern::kCpuStream, 1, size);
-  spec.variant = work;
+  spec.mechanism.variant = work;
   return spec;
 }
 
@@ -33,7 +33,7 @@ TEST(CpuStream, EveryWorkIsVerifiedOnOddSizes) {
     for (const std::int64_t size : {1, 7, 63, 64, 65, 4097, 1'000'003}) {
       for (const int threads : {0, 1, 3}) {
         CaseSpec spec = stream_case(work, size);
-        spec.blocks = threads;
+        spec.mechanism.blocks = threads;
         const VerifyResult result = run_case(spec).front();
         EXPECT_TRUE(result.ok) << work << " of " << size << " by " << threads << ": " << result.where;
       }
@@ -64,7 +64,7 @@ std::string states_of_threads() {
 // What it takes to wake a thread is not the memory's time.
 TEST(CpuStream, ThreadsAreAwakeBeforeTheClockRuns) {
   CaseSpec spec = stream_case("copy", 1 << 20);
-  spec.blocks = 2;
+  spec.mechanism.blocks = 2;
   const auto runtime = host_devices(1);
   on_operations(*runtime, spec, [&](Group&, Operation& operation) {
     operation.prepare();
@@ -86,7 +86,7 @@ TEST(CpuStream, ThreadsAreAwakeBeforeTheClockRuns) {
 TEST(CpuStream, EveryNodeWithMemoryIsReached) {
   for (const int node : numa_nodes()) {
     CaseSpec spec = stream_case("copy", 1 << 20);
-    spec.source_options.numa_node = spec.target_options.numa_node = node;
+    spec.places.source.options.numa_node = spec.places.target.options.numa_node = node;
     EXPECT_EQ(refusal(spec), "") << node;
   }
 }
@@ -94,47 +94,47 @@ TEST(CpuStream, EveryNodeWithMemoryIsReached) {
 TEST(CpuStream, StatedCoresMoveTheBytes) {
   for (const int core : usable_cores()) {
     CaseSpec spec = stream_case("triad", 1 << 20);
-    spec.cpu_cores = std::to_string(core);
+    spec.mechanism.cpu_cores = std::to_string(core);
     EXPECT_TRUE(run_case(spec).front().ok) << core;
   }
   CaseSpec absent = stream_case("copy", 4096);
-  absent.cpu_cores = "0,9000";
+  absent.mechanism.cpu_cores = "0,9000";
   EXPECT_NE(refusal(absent).find("not all of the cores 0,9000 may be used here; those that may: "), std::string::npos);
   CaseSpec elsewhere = case_of("kernel", Pattern::kLocalCopy, 1, 4096);
-  elsewhere.cpu_cores = "0";
+  elsewhere.mechanism.cpu_cores = "0";
   EXPECT_NE(refusal(elsewhere).find("cpu_cores is of cpu_stream"), std::string::npos);
 }
 
 TEST(CpuStream, NodesThatAreNotThereAreNamed) {
   CaseSpec spec = stream_case("copy", 4096);
-  spec.cpu_node = 900;
+  spec.mechanism.cpu_node = 900;
   EXPECT_NE(refusal(spec).find("no core of NUMA node 900"), std::string::npos);
-  spec.cpu_node = -1;
-  spec.source_options.numa_node = 901;
+  spec.mechanism.cpu_node = -1;
+  spec.places.source.options.numa_node = 901;
   EXPECT_NE(refusal(spec).find("no memory on NUMA node 901"), std::string::npos);
   EXPECT_NE(refusal(stream_case("scale", 4096)).find("copy, read, write and triad"), std::string::npos);
   CaseSpec gated = stream_case("copy", 4096);
-  gated.cadence = Cadence::kGated;
+  gated.timing.cadence = Cadence::kGated;
   EXPECT_NE(refusal(gated).find("clock host"), std::string::npos);
   CaseSpec elsewhere = case_of("kernel", Pattern::kLocalCopy, 1, 4096);
-  elsewhere.cpu_node = 0;
+  elsewhere.mechanism.cpu_node = 0;
   EXPECT_NE(refusal(elsewhere).find("is of cpu_stream"), std::string::npos);
 }
 
 TEST(StreamCopy, ReadsAndWritesMemoryOfAnotherDevice) {
   for (const auto& [source, target] : {std::pair{1, -1}, std::pair{-1, 1}, std::pair{1, 1}}) {
     CaseSpec spec = case_of("kernel", Pattern::kStreamCopy, 2, 50'021);
-    spec.source_device = source;
-    spec.target_device = target;
+    spec.places.source_device = source;
+    spec.places.target_device = target;
     for (const VerifyResult& result : run_case(spec)) EXPECT_TRUE(result.ok) << source << " " << target;
   }
 }
 
 TEST(HostDevices, HaveNoManagedMemoryWhateverItsUse) {
   CaseSpec spec = case_of("kernel", Pattern::kHostToDevice, 1, 4096);
-  spec.source_memory = MemoryKind::kManaged;
+  spec.places.source.kind = MemoryKind::kManaged;
   for (const ManagedUse use : {ManagedUse::kDefault, ManagedUse::kPrefetch, ManagedUse::kZeroCopy}) {
-    spec.managed = use;
+    spec.mechanism.managed = use;
     EXPECT_NE(refusal(spec).find("host devices have no managed memory"), std::string::npos);
   }
 }

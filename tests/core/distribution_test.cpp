@@ -12,13 +12,12 @@
 #include <vector>
 
 #include "errors.h"
-#include "traffic/schedule.h"
 
 namespace linkgauge {
 namespace {
 
-Traffic traffic(Pattern pattern, int ranks, std::size_t bytes, const std::string& distribution) {
-  return {pattern, ranks, bytes, 0, false, distribution};
+Traffic traffic(Pattern pattern, std::size_t bytes, const std::string& distribution) {
+  return {.pattern = pattern, .size_bytes = static_cast<std::int64_t>(bytes), .distribution = distribution};
 }
 
 // Bytes from each to each; checked on the way: both ends agree, and no two blocks of a buffer overlap.
@@ -26,7 +25,7 @@ std::vector<std::vector<std::size_t>> matrix(int ranks, std::size_t bytes, const
   EXPECT_EQ(why_not_distributed(Pattern::kAlltoallv, distribution, ranks), "");
   std::vector<AlltoallvShare> shares;
   for (int rank = 0; rank < ranks; ++rank) {
-    shares.push_back(alltoallv_share(traffic(Pattern::kAlltoallv, ranks, bytes, distribution), rank));
+    shares.push_back(alltoallv_share(traffic(Pattern::kAlltoallv, bytes, distribution), ranks, rank));
   }
   std::vector<std::vector<std::size_t>> sent;
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -115,7 +114,7 @@ TEST(Distribution, WhatIsNoneIsRefusedByItsWords) {
     EXPECT_NE(reason.find(std::string("'") + wrong + "' is none of alltoallv over 4 ranks; expected uniform"),
               std::string::npos)
         << wrong << ": " << reason;
-    EXPECT_THROW((void)alltoallv_share(traffic(Pattern::kAlltoallv, 4, 8, wrong), 0), CallerError);
+    EXPECT_THROW((void)alltoallv_share(traffic(Pattern::kAlltoallv, 8, wrong), 4, 0), CallerError);
   }
   EXPECT_NE(why_not_distributed(Pattern::kAlltoallv, "5,0;0,5", 2).find("sends nothing"), std::string::npos);
   for (const char* wrong : {"3x2", "2x2x2", "2x2:closed", "2:2", "2x2:2x2", "x", "2x", "0x4", "1x1x1x1x4x", ":",
@@ -134,7 +133,7 @@ std::multiset<Edge> edges(int ranks, std::size_t bytes, const std::string& distr
   std::multiset<Edge> sent;
   std::multiset<Edge> received;
   for (int rank = 0; rank < ranks; ++rank) {
-    const HaloShare share = halo_share(traffic(Pattern::kHalo, ranks, bytes, distribution), rank);
+    const HaloShare share = halo_share(traffic(Pattern::kHalo, bytes, distribution), ranks, rank);
     std::size_t place = 0;
     for (const HaloMessage& message : share.sent) {
       EXPECT_EQ(message.own_at, place);
@@ -148,7 +147,7 @@ std::multiset<Edge> edges(int ranks, std::size_t bytes, const std::string& distr
   }
   EXPECT_EQ(sent, received);
   std::multiset<Edge> listed;
-  each_pair(traffic(Pattern::kHalo, ranks, bytes, distribution),
+  each_pair(traffic(Pattern::kHalo, bytes, distribution), ranks,
             [&](int from, int to, std::size_t moved) { listed.emplace(from, to, moved); });
   EXPECT_EQ(listed, sent);
   return sent;
@@ -261,11 +260,11 @@ TEST(Halo, InAFieldOfCellsEachComesToLieWhereItLiesInTheWhole) {
     const bool all = asked.distribution.find("all") != std::string::npos;
     const WholeField whole(asked.grid, asked.side, asked.distribution.find("open") != std::string::npos);
     const std::size_t face = 8 * asked.side * (asked.grid.size() == 2 ? 1 : asked.side);
-    const Traffic halo = traffic(Pattern::kHalo, whole.ranks(), face, asked.distribution);
-    ASSERT_EQ(why_no_halo_field(halo), "") << asked.distribution;
+    const Traffic halo = traffic(Pattern::kHalo, face, asked.distribution);
+    ASSERT_EQ(why_no_halo_field(halo, whole.ranks()), "") << asked.distribution;
     for (int rank = 0; rank < whole.ranks(); ++rank) {
-      const HaloField field = halo_field(halo, rank);
-      const HaloShare packed = halo_share(halo, rank);
+      const HaloField field = halo_field(halo, whole.ranks(), rank);
+      const HaloShare packed = halo_share(halo, whole.ranks(), rank);
       ASSERT_EQ(field.buffer_bytes, 8 * whole.cells());
       std::vector<std::uint64_t> arrived(whole.cells());
       for (std::size_t k = 0; k < field.received.size(); ++k) {
@@ -291,13 +290,13 @@ TEST(Halo, InAFieldOfCellsEachComesToLieWhereItLiesInTheWhole) {
 }
 
 TEST(Halo, AFaceThatNoBoxHasIsRefusedWithTheNearest) {
-  EXPECT_NE(why_no_halo_field(traffic(Pattern::kHalo, 8, 4096, "2x2x2")).find("nearest size is 3872"),
+  EXPECT_NE(why_no_halo_field(traffic(Pattern::kHalo, 4096, "2x2x2"), 8).find("nearest size is 3872"),
             std::string::npos);
-  EXPECT_EQ(why_no_halo_field(traffic(Pattern::kHalo, 8, 8192, "2x2x2")), "");
-  EXPECT_NE(why_no_halo_field(traffic(Pattern::kHalo, 4, 12, "2x2")).find("multiple of 8"), std::string::npos);
-  EXPECT_NE(why_no_halo_field(traffic(Pattern::kHalo, 4, std::size_t{1} << 40, "2x2")), "");
-  EXPECT_NE(why_no_halo_field(traffic(Pattern::kHalo, 4, 8192, "shift:1")).find("shift"), std::string::npos);
-  EXPECT_THROW((void)halo_field(traffic(Pattern::kHalo, 8, 4096, "2x2x2"), 0), CallerError);
+  EXPECT_EQ(why_no_halo_field(traffic(Pattern::kHalo, 8192, "2x2x2"), 8), "");
+  EXPECT_NE(why_no_halo_field(traffic(Pattern::kHalo, 12, "2x2"), 4).find("multiple of 8"), std::string::npos);
+  EXPECT_NE(why_no_halo_field(traffic(Pattern::kHalo, std::size_t{1} << 40, "2x2"), 4), "");
+  EXPECT_NE(why_no_halo_field(traffic(Pattern::kHalo, 8192, "shift:1"), 4).find("shift"), std::string::npos);
+  EXPECT_THROW((void)halo_field(traffic(Pattern::kHalo, 4096, "2x2x2"), 8, 0), CallerError);
 }
 
 TEST(Halo, WithoutAGridItIsAsEvenAsCanBe) {

@@ -19,7 +19,7 @@ std::shared_ptr<DeviceRuntime> gemm_devices(int devices) {
 
 CaseSpec product_of(std::int64_t size_bytes, int ranks = 1) {
   CaseSpec spec = case_of("kernel", Pattern::kGemm, ranks, size_bytes);
-  spec.stop = {StopRuleKind::kCount, 3, 0.1, 20'000'000'000};
+  spec.timing.stop = {StopRuleKind::kCount, 3, 0.1, 20'000'000'000};
   return spec;
 }
 
@@ -53,10 +53,10 @@ TEST(Gemm, WhatItCannotBeIsSaid) {
     CaseSpec small = product_of(16383);
     EXPECT_THROW((void)session.measure(small), Unsupported);
     CaseSpec engine = product_of(16384);
-    engine.transport = "copy_engine";
+    engine.mechanism.transport = "copy_engine";
     EXPECT_THROW((void)session.measure(engine), Unsupported);
     CaseSpec pinned = product_of(16384);
-    pinned.source_memory = MemoryKind::kPinned;
+    pinned.places.source.kind = MemoryKind::kPinned;
     EXPECT_THROW((void)session.measure(pinned), Unsupported);
   });
 }

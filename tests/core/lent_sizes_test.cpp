@@ -44,7 +44,7 @@ std::vector<std::size_t> sorted_without_none(std::vector<std::size_t> sizes) {
 }
 
 void expect_as_said(const CaseSpec& spec) {
-  const int ranks = static_cast<int>(spec.rank_list.size());
+  const int ranks = static_cast<int>(spec.places.rank_list.size());
   const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
   on_threads(ranks, [&](Group& group) {
     Counting transport;
@@ -52,7 +52,8 @@ void expect_as_said(const CaseSpec& spec) {
     operation->prepare();
     operation->release();
     EXPECT_EQ(sorted_without_none(transport.asked), sorted_without_none(lent_sizes(spec, ranks, group.rank())))
-        << to_string(spec.pattern) << " rank " << group.rank() << " of " << ranks << (spec.in_place ? " in place" : "");
+        << to_string(spec.traffic.pattern) << " rank " << group.rank() << " of " << ranks
+        << (spec.traffic.in_place ? " in place" : "");
   });
 }
 
@@ -62,10 +63,10 @@ TEST(LentSizes, AreWhatEachRankTakes) {
         Pattern::kAllreduce, Pattern::kAllgather, Pattern::kReduceScatter, Pattern::kBroadcast, Pattern::kReduce,
         Pattern::kGather, Pattern::kScatter, Pattern::kAlltoallv, Pattern::kHalo, Pattern::kBarrier}) {
     CaseSpec spec = case_of("copy_engine", pattern, traits_of(pattern).one_pair ? 2 : 4, 4 * 4 * 25);
-    spec.root = traits_of(pattern).one_pair ? 0 : 2;
+    spec.traffic.root = traits_of(pattern).one_pair ? 0 : 2;
     expect_as_said(spec);
-    spec.in_place = true;
-    if (why_not_laid_out(spec, static_cast<int>(spec.rank_list.size())).empty()) expect_as_said(spec);
+    spec.traffic.in_place = true;
+    if (why_not_laid_out(spec, static_cast<int>(spec.places.rank_list.size())).empty()) expect_as_said(spec);
   }
 }
 
@@ -79,7 +80,7 @@ TEST(LentSizes, OfAnApplicationAreItsMessages) {
   Program program;
   program.source_bytes = 96;
   program.target_bytes = 40;
-  spec.program = std::make_shared<const Program>(program);
+  spec.traffic.program = std::make_shared<const Program>(program);
   EXPECT_EQ(sorted_without_none(lent_sizes(spec, 2, 1)), (std::vector<std::size_t>{40, 96}));
 }
 

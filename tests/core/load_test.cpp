@@ -21,19 +21,19 @@ namespace {
 
 CaseSpec job_on(std::vector<int> ranks, Pattern pattern, const char* transport = "copy_engine") {
   CaseSpec spec = case_of(transport, pattern, 0, 65'536);
-  spec.rank_list = ranks;
-  spec.devices = std::move(ranks);
-  spec.stop.kind = StopRuleKind::kCount;
-  spec.stop.samples = 6;
-  spec.stop.time_ns = 20'000'000'000;
+  spec.places.rank_list = ranks;
+  spec.places.devices = std::move(ranks);
+  spec.timing.stop.kind = StopRuleKind::kCount;
+  spec.timing.stop.samples = 6;
+  spec.timing.stop.time_ns = 20'000'000'000;
   return spec;
 }
 
 // Two measured ranks, and loads of two more and of one.
 CaseSpec beside_two_loads() {
   CaseSpec spec = job_on({1, 3}, Pattern::kPingpong);
-  spec.loads.push_back({job_on({0, 4}, Pattern::kAlltoall, "kernel"), {}});
-  spec.loads.push_back({job_on({2}, Pattern::kLocalCopy), {}});
+  spec.jobs.loads.push_back({job_on({0, 4}, Pattern::kAlltoall, "kernel"), {}});
+  spec.jobs.loads.push_back({job_on({2}, Pattern::kLocalCopy), {}});
   return spec;
 }
 
@@ -112,12 +112,12 @@ double rate_of(const LoadReport& load) {
 
 TEST(Load, KeepsToItsPace) {
   CaseSpec spec = job_on({0, 1}, Pattern::kUnidirectional);
-  spec.stop.kind = StopRuleKind::kDuration;
-  spec.stop.time_ns = 60'000'000;
+  spec.timing.stop.kind = StopRuleKind::kDuration;
+  spec.timing.stop.time_ns = 60'000'000;
   const CaseSpec copies = job_on({2}, Pattern::kLocalCopy);
-  spec.loads.push_back({copies, {.burst = 2, .every_ns = 4'000'000}});
-  spec.loads.push_back({job_on({3}, Pattern::kLocalCopy), {.duty = 0.02}});
-  spec.loads.push_back({job_on({4}, Pattern::kLocalCopy), {}});
+  spec.jobs.loads.push_back({copies, {.burst = 2, .every_ns = 4'000'000}});
+  spec.jobs.loads.push_back({job_on({3}, Pattern::kLocalCopy), {.duty = 0.02}});
+  spec.jobs.loads.push_back({job_on({4}, Pattern::kLocalCopy), {}});
   std::vector<double> rates(5);
   on_host_devices(5, [&](Session& session, Group& group) {
     const auto result = session.measure(spec);
@@ -131,7 +131,7 @@ TEST(Load, KeepsToItsPace) {
 TEST(Load, BeginsItsOffsetLater) {
   constexpr std::int64_t kOffsetNs = 3'000'000;
   CaseSpec spec = job_on({0, 1}, Pattern::kUnidirectional);
-  spec.loads.push_back({job_on({2}, Pattern::kLocalCopy), {.offset_ns = kOffsetNs}});
+  spec.jobs.loads.push_back({job_on({2}, Pattern::kLocalCopy), {.offset_ns = kOffsetNs}});
   on_host_devices(3, [&](Session& session, Group& group) {
     const auto result = session.measure(spec);
     if (group.rank() != 2) return;
@@ -148,10 +148,10 @@ TEST(Load, BeginsItsOffsetLater) {
 // However soon the median is known.
 TEST(Load, IsMeasuredBesideForSixWindowsAtLeast) {
   CaseSpec spec = job_on({0, 1}, Pattern::kUnidirectional);
-  spec.stop.kind = StopRuleKind::kInterval;
-  spec.stop.relative_half_width = 0.9;
-  spec.stop.samples = 1000;
-  spec.loads.push_back({job_on({2}, Pattern::kLocalCopy), {}});
+  spec.timing.stop.kind = StopRuleKind::kInterval;
+  spec.timing.stop.relative_half_width = 0.9;
+  spec.timing.stop.samples = 1000;
+  spec.jobs.loads.push_back({job_on({2}, Pattern::kLocalCopy), {}});
   on_host_devices(3, [&](Session& session, Group& group) {
     const auto result = session.measure(spec);
     if (group.rank() != 0) return;
@@ -163,11 +163,11 @@ TEST(Load, IsMeasuredBesideForSixWindowsAtLeast) {
 
 TEST(Load, SharesNoRankWithAnotherJob) {
   CaseSpec spec = job_on({0, 1}, Pattern::kPingpong);
-  spec.loads.push_back({job_on({1}, Pattern::kLocalCopy), {}});
+  spec.jobs.loads.push_back({job_on({1}, Pattern::kLocalCopy), {}});
   CaseSpec nested = job_on({0, 1}, Pattern::kPingpong);
-  nested.loads.push_back({beside_two_loads(), {}});
+  nested.jobs.loads.push_back({beside_two_loads(), {}});
   CaseSpec idle = job_on({0, 1}, Pattern::kPingpong);
-  idle.loads.push_back({job_on({2}, Pattern::kLocalCopy), {.duty = 0}});
+  idle.jobs.loads.push_back({job_on({2}, Pattern::kLocalCopy), {.duty = 0}});
   on_host_devices(5, [&](Session& session, Group&) {
     EXPECT_THROW(session.measure(spec), CallerError);
     EXPECT_THROW(session.measure(nested), CallerError);
@@ -177,7 +177,7 @@ TEST(Load, SharesNoRankWithAnotherJob) {
 
 TEST(Load, ThatCannotRunSkipsTheCaseOnAllRanks) {
   CaseSpec spec = job_on({0, 1}, Pattern::kPingpong);
-  spec.loads.push_back({job_on({2, 3}, Pattern::kAlltoall, "ccl"), {}});
+  spec.jobs.loads.push_back({job_on({2, 3}, Pattern::kAlltoall, "ccl"), {}});
   on_host_devices(4, [&](Session& session, Group&) {
     EXPECT_EQ(session.supports(spec).rfind("load 1: ", 0), 0U) << session.supports(spec);
     EXPECT_THROW(session.measure(spec), Unsupported);
@@ -196,12 +196,12 @@ struct TwoLaunches {
   void run(const std::function<void(Session&, Group&)>& before_load = {}) {
     std::array<int, 2> ends{};
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
-    load.pace = Pace{};
+    load.jobs.pace = Pace{};
     std::thread other([&] {
       on_host_devices(3, [&](Session& session, Group& group) {
         if (before_load) before_load(session, group);
         CaseSpec mine = load;
-        mine.lines = {group.rank() == 0 ? ends[1] : -1};
+        mine.jobs.lines = {group.rank() == 0 ? ends[1] : -1};
         try {
           of_load[static_cast<std::size_t>(group.rank())] = session.measure(mine);
         } catch (const std::exception&) {
@@ -212,7 +212,7 @@ struct TwoLaunches {
     });
     on_host_devices(2, [&](Session& session, Group& group) {
       CaseSpec mine = measured;
-      mine.lines = {group.rank() == 1 ? ends[0] : -1};
+      mine.jobs.lines = {group.rank() == 1 ? ends[0] : -1};
       const auto rank = static_cast<std::size_t>(group.rank());
       try {
         results[rank] = session.measure(mine);
@@ -315,8 +315,8 @@ TEST(Load, ThatFailsBeforeTheFirstSampleFailsTheCase) {
 // Later the measured job keeps its samples, and the load's ranks say what became of it.
 TEST(Load, ThatFailsBesideTheMeasuredJobIsTold) {
   CaseSpec spec = beside_two_loads();
-  spec.stop.kind = StopRuleKind::kDuration;
-  spec.stop.time_ns = 300'000'000;
+  spec.timing.stop.kind = StopRuleKind::kDuration;
+  spec.timing.stop.time_ns = 300'000'000;
   on_host_devices(6, [&](Session& session, Group& group) {
     session.set_fault(throwing(4, "final_check"));
     const auto result = session.measure(spec);

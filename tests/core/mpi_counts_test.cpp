@@ -32,7 +32,8 @@ TEST(AlltoallvCounts, EveryBlockIsWholeAndWhereItBelongs) {
 
 TEST(AlltoallvCounts, AMatrixIsCountedInVectorsWhereBytesAreTooMany) {
   const auto counts = [](std::size_t bytes, const char* rows) {
-    return alltoallv_counts(alltoallv_share({Pattern::kAlltoallv, 3, bytes, 0, false, rows}, 1));
+    return alltoallv_counts(alltoallv_share(
+        {.pattern = Pattern::kAlltoallv, .size_bytes = static_cast<std::int64_t>(bytes), .distribution = rows}, 3, 1));
   };
   const AlltoallvCounts few = counts(8, "0,3,1;2,0,1;1,0,9");
   EXPECT_EQ(few.unit_bytes, 1U);

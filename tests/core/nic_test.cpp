@@ -19,12 +19,12 @@ namespace {
 
 CaseSpec nic_case(const Mechanism& mechanism, Pattern pattern, std::vector<int> ranks, std::int64_t size) {
   CaseSpec spec = case_of(mechanism, pattern, 0, size);
-  spec.rank_list = ranks;
-  spec.devices = std::move(ranks);
-  spec.warmup = 1;
-  spec.stop.kind = StopRuleKind::kCount;
-  spec.stop.samples = 3;
-  spec.stop.time_ns = 20'000'000'000;
+  spec.places.rank_list = ranks;
+  spec.places.devices = std::move(ranks);
+  spec.timing.warmup = 1;
+  spec.timing.stop.kind = StopRuleKind::kCount;
+  spec.timing.stop.samples = 3;
+  spec.timing.stop.time_ns = 20'000'000'000;
   return spec;
 }
 
@@ -42,7 +42,7 @@ class NicSession : public testing::TestWithParam<std::tuple<Mechanism, const cha
     if (const std::string reason = why_not_tested(transport()); !reason.empty()) GTEST_SKIP() << reason;
   }
   const Mechanism& mechanism() const { return std::get<0>(GetParam()); }
-  const char* transport() const { return mechanism().transport; }
+  const std::string& transport() const { return mechanism().transport; }
   const char* phase() const { return std::get<1>(GetParam()); }
   CaseSpec of(Pattern pattern, std::vector<int> ranks, std::int64_t size) const {
     return nic_case(mechanism(), pattern, std::move(ranks), size);
@@ -102,8 +102,8 @@ TEST_P(Nixl, TakesPagesOfOneMessageAtOnce) {
   with_sessions(host_devices(2), 2, [&](Session& session, Group&) {
     for (const std::int64_t page : {1, 96, 4096, 100'000}) {
       CaseSpec spec = of(Pattern::kBidirectional, {0, 1}, 10'000);
-      spec.chunk_bytes = page;
-      spec.window = 3;
+      spec.mechanism.chunk_bytes = page;
+      spec.traffic.window = 3;
       const auto result = session.measure(spec);
       expect_right(result);
       EXPECT_EQ(result->chosen.at("backend"), "UCX");
@@ -115,10 +115,10 @@ TEST_P(Nixl, TakesPagesOfOneMessageAtOnce) {
 TEST_P(Library, KeepsWindowsBatchesAndLoadsApart) {
   with_sessions(host_devices(4), 4, [&](Session& session, Group&) {
     CaseSpec spec = of(Pattern::kUnidirectional, {0, 1}, 10'000);
-    spec.window = 64;
-    spec.cadence = Cadence::kStreaming;
-    spec.batch = 5;
-    spec.loads.push_back({of(Pattern::kBidirectional, {2, 3}, 1 << 16), {}});
+    spec.traffic.window = 64;
+    spec.timing.cadence = Cadence::kStreaming;
+    spec.timing.batch = 5;
+    spec.jobs.loads.push_back({of(Pattern::kBidirectional, {2, 3}, 1 << 16), {}});
     expect_right(session.measure(spec));
   });
 }
@@ -127,7 +127,7 @@ TEST_P(Nic, TakesBuffersThatAreRegisteredAhead) {
   with_sessions(host_devices(3), 3, [&](Session& session, Group&) {
     for (const Pattern pattern : {Pattern::kPingpong, Pattern::kAlltoall, Pattern::kReduce}) {
       CaseSpec spec = traits_of(pattern).one_pair ? of(pattern, {0, 1}, 1 << 20) : of(pattern, {0, 1, 2}, 120'000);
-      spec.buffer = "registered";
+      spec.mechanism.buffer = "registered";
       if (const std::string why = session.supports(spec); !why.empty()) {
         EXPECT_NE(why.find("1.13"), std::string::npos) << why;  // an older UCX
       } else {
@@ -143,20 +143,20 @@ TEST_P(Nic, HasSettingsOfACasesOwn) {
     CaseSpec pair = of(Pattern::kBidirectional, {0, 1}, 100'000);
     CaseSpec all = of(Pattern::kAlltoall, {0, 1, 2}, 120'000);
     if (std::string_view(transport()) != "ucx") {
-      pair.settings = "FI_TCP_NODELAY=1";
+      pair.mechanism.settings = "FI_TCP_NODELAY=1";
       EXPECT_NE(session.supports(pair).find("mpi, ucx and ccl"), std::string::npos);
       return;
     }
     for (const char* settings : {"UCX_RNDV_THRESH=1024", "", "UCX_RNDV_THRESH=inf UCX_ZCOPY_THRESH=inf"}) {
-      all.settings = settings;
+      all.mechanism.settings = settings;
       expect_right(session.measure(all));
-      pair.settings = settings;
+      pair.mechanism.settings = settings;
       expect_right(session.measure(pair));
-      pair.settings = "UCX_BCOPY_THRESH=64";
+      pair.mechanism.settings = "UCX_BCOPY_THRESH=64";
       expect_right(session.measure(pair));
     }
     for (const char* wrong : {"UCX_RNDV_THRESH=many", "UCX_PROTO_ENABLE=maybe"}) {  // of a name UCX only warns
-      pair.settings = wrong;
+      pair.mechanism.settings = wrong;
       if (group.rank() == 2) {
         EXPECT_FALSE(session.measure(pair).has_value());
         continue;
@@ -175,7 +175,7 @@ TEST_P(Nic, HasSettingsOfACasesOwn) {
 TEST_P(Nic, NamesTheBuffersThatItTakes) {
   with_sessions(host_devices(2), 2, [&](Session& session, Group&) {
     CaseSpec spec = of(Pattern::kPingpong, {0, 1}, 8);
-    spec.buffer = "symmetric";
+    spec.mechanism.buffer = "symmetric";
     EXPECT_NE(session.supports(spec).find("plain and registered"), std::string::npos);
   });
 }
@@ -183,13 +183,13 @@ TEST_P(Nic, NamesTheBuffersThatItTakes) {
 TEST_P(Library, NamesWhatItCannotDo) {
   with_sessions(host_devices(2), 2, [&](Session& session, Group&) {
     CaseSpec spec = of(Pattern::kPingpong, {0, 1}, 8);
-    spec.variant = "shove";
+    spec.mechanism.variant = "shove";
     EXPECT_NE(session.supports(spec).find("put and get"), std::string::npos);
     spec = of(Pattern::kPingpong, {0, 1}, 8);
-    spec.algorithm = "ring";
+    spec.mechanism.algorithm = "ring";
     EXPECT_NE(session.supports(spec).find("leave --algorithm out"), std::string::npos);
-    spec.algorithm.clear();
-    spec.via = 0;
+    spec.mechanism.algorithm.clear();
+    spec.mechanism.via = 0;
     EXPECT_NE(session.supports(spec).find("leave --via out"), std::string::npos);
   });
 }

@@ -52,14 +52,14 @@ const Mechanism kMechanisms[] = {
 
 CaseSpec case_for(const Mechanism& mechanism, Pattern pattern, int ranks, std::int64_t size) {
   CaseSpec spec = case_of(mechanism, pattern, ranks, size);
-  if (spec.transport == "staging") spec.host_leg = "memcpy";
+  if (spec.mechanism.transport == "staging") spec.mechanism.host_leg = "memcpy";
   return spec;
 }
 
 std::string described(const CaseSpec& spec) {
-  return spec.transport + " " + spec.variant + " " + std::string(to_string(spec.pattern)) + " ranks " +
-         std::to_string(spec.rank_list.size()) + " size " + std::to_string(spec.size_bytes) +
-         (spec.in_place ? " in place" : "");
+  return spec.mechanism.transport + " " + spec.mechanism.variant + " " + std::string(to_string(spec.traffic.pattern)) +
+         " ranks " + std::to_string(spec.places.rank_list.size()) + " size " + std::to_string(spec.traffic.size_bytes) +
+         (spec.traffic.in_place ? " in place" : "");
 }
 
 void expect_verified(const CaseSpec& spec) {
@@ -89,21 +89,21 @@ std::vector<std::int64_t> sizes_of(Pattern pattern, int ranks) {
 TEST(Ends, EachRankOfAPairHasMemoryOfOneKindWhereDataComesBack) {
   for (const Pattern pattern : kBetweenRanks) {
     CaseSpec spec = case_of("mpi", pattern, 4, 64);
-    spec.source_memory = MemoryKind::kPageable;
-    spec.target_memory = MemoryKind::kDevice;
+    spec.places.source.kind = MemoryKind::kPageable;
+    spec.places.target.kind = MemoryKind::kDevice;
     for (const int rank : {0, 1, 2, 3}) {
-      const MemoryKind from = end_of(spec, 4, rank, true).memory;
-      const MemoryKind into = end_of(spec, 4, rank, false).memory;
+      const MemoryKind from = end_of(spec, 4, rank, true).kind;
+      const MemoryKind into = end_of(spec, 4, rank, false).kind;
       if (traits_of(pattern).comes_back) {
         EXPECT_EQ(from, into);
-        EXPECT_EQ(from, rank % 2 == 0 ? spec.source_memory : spec.target_memory);
+        EXPECT_EQ(from, rank % 2 == 0 ? spec.places.source.kind : spec.places.target.kind);
       } else {
-        EXPECT_EQ(from, spec.source_memory);
-        EXPECT_EQ(into, spec.target_memory);
+        EXPECT_EQ(from, spec.places.source.kind);
+        EXPECT_EQ(into, spec.places.target.kind);
       }
     }
-    EXPECT_EQ(end_of(spec, 1, 0, true).memory, MemoryKind::kPageable);
-    EXPECT_EQ(end_of(spec, 1, 0, false).memory, MemoryKind::kDevice);
+    EXPECT_EQ(end_of(spec, 1, 0, true).kind, MemoryKind::kPageable);
+    EXPECT_EQ(end_of(spec, 1, 0, false).kind, MemoryKind::kDevice);
   }
 }
 
@@ -111,9 +111,9 @@ TEST(Ends, MixedKindsArriveWholeBothWays) {
   for (const char* transport : {"copy_engine", "kernel"}) {
     for (const Pattern pattern : {Pattern::kPingpong, Pattern::kBidirectional, Pattern::kPairsPingpong}) {
       CaseSpec spec = case_of(transport, pattern, traits_of(pattern).side_by_side ? 4 : 2, 3333);
-      spec.source_memory = MemoryKind::kPinned;
+      spec.places.source.kind = MemoryKind::kPinned;
       expect_verified(spec);
-      std::swap(spec.source_memory, spec.target_memory);
+      std::swap(spec.places.source.kind, spec.places.target.kind);
       expect_verified(spec);
     }
   }
@@ -148,8 +148,8 @@ TEST_P(EveryMechanism, DistributesAsAsked) {
                                                      {Pattern::kHalo, 4, "4:open"}}) {
     for (const std::int64_t size : {7, 4096}) {
       CaseSpec spec = case_for(GetParam(), pattern, ranks, size);
-      spec.distribution = distribution;
-      spec.window = pattern == Pattern::kHalo ? 3 : 1;
+      spec.traffic.distribution = distribution;
+      spec.traffic.window = pattern == Pattern::kHalo ? 3 : 1;
       expect_verified(spec);
     }
   }
@@ -159,10 +159,10 @@ TEST_P(EveryMechanism, WindowsRootsAndInPlace) {
   for (const Pattern pattern : kBetweenRanks) {
     const int ranks = ranks_of(pattern).back();
     CaseSpec spec = case_for(GetParam(), pattern, ranks, 4L * 60);
-    spec.window = 5;
-    spec.root = ranks - 1;
+    spec.traffic.window = 5;
+    spec.traffic.root = ranks - 1;
     expect_verified(spec);
-    spec.in_place = true;
+    spec.traffic.in_place = true;
     if (!kThreadSanitizer && why_not_laid_out(spec, ranks).empty()) expect_verified(spec);
   }
 }
@@ -171,8 +171,8 @@ TEST_P(EveryMechanism, ReducesEveryDatatypeAndOp) {
   for (const Pattern pattern : {Pattern::kAllreduce, Pattern::kReduce, Pattern::kReduceScatter}) {
     for (int datatype = 0; datatype < 12; datatype += kThreadSanitizer ? 5 : 1) {
       CaseSpec spec = case_for(GetParam(), pattern, 2, 2 * 8 * 21);
-      spec.datatype = static_cast<Datatype>(datatype);
-      spec.op = static_cast<ReduceOp>(datatype % 5);
+      spec.traffic.datatype = static_cast<Datatype>(datatype);
+      spec.traffic.op = static_cast<ReduceOp>(datatype % 5);
       expect_verified(spec);
     }
   }
@@ -226,8 +226,8 @@ TEST(Bidirectional, InsideOneDeviceIsTwoCopiesAtOnce) {
 // By events the rank that queues the copies keeps the time, here each pair's receiver.
 TEST(SideBySide, EventsAreOfTheEndThatQueues) {
   CaseSpec spec = case_of("copy_engine", Pattern::kPairsUnidirectional, 4, 640);
-  spec.initiator = Initiator::kReceiver;
-  spec.clock = ClockKind::kEvent;
+  spec.mechanism.initiator = Initiator::kReceiver;
+  spec.timing.clock = ClockKind::kEvent;
   const std::shared_ptr<DeviceRuntime> runtime = host_devices(4);
   on_operations(*runtime, spec, [&](Group& group, Operation& operation) {
     operation.prepare();
@@ -248,8 +248,8 @@ TEST(KernelAllreduce, OneShotAndTwoShotAreRight) {
         for (const std::int64_t size : {4, 16, 44, 4 * 10007}) {
           if (kThreadSanitizer && size == 16) continue;
           CaseSpec spec = case_of("kernel", Pattern::kAllreduce, ranks, size);
-          spec.algorithm = algorithm;
-          spec.variant = variant;
+          spec.mechanism.algorithm = algorithm;
+          spec.mechanism.variant = variant;
           expect_verified(spec);
         }
       }
@@ -260,10 +260,10 @@ TEST(KernelAllreduce, OneShotAndTwoShotAreRight) {
 TEST(KernelAllreduce, OneShotThatPushesIsRightInPlace) {
   for (const Datatype datatype : {Datatype::kInt8, Datatype::kBfloat16, Datatype::kFloat64}) {
     CaseSpec spec = case_of("kernel", Pattern::kAllreduce, 3, 8 * 1007);
-    spec.algorithm = "one_shot";
-    spec.variant = "push";
-    spec.datatype = datatype;
-    spec.in_place = true;
+    spec.mechanism.algorithm = "one_shot";
+    spec.mechanism.variant = "push";
+    spec.traffic.datatype = datatype;
+    spec.traffic.in_place = true;
     expect_verified(spec);
   }
 }
@@ -271,19 +271,19 @@ TEST(KernelAllreduce, OneShotThatPushesIsRightInPlace) {
 TEST(KernelAllreduce, MeetingOnTheDeviceAllowsTwoShotInPlace) {
   for (const char* variant : {"pull+device_barrier", "push+device_barrier"}) {
     CaseSpec spec = case_of("kernel", Pattern::kAllreduce, 3, 4 * 10007);
-    spec.algorithm = "two_shot";
-    spec.variant = variant;
-    spec.in_place = true;
+    spec.mechanism.algorithm = "two_shot";
+    spec.mechanism.variant = variant;
+    spec.traffic.in_place = true;
     expect_verified(spec);
   }
 }
 
 std::string why_not(const CaseSpec& spec) {
-  const std::shared_ptr<DeviceRuntime> runtime = host_devices(static_cast<int>(spec.rank_list.size()));
+  const std::shared_ptr<DeviceRuntime> runtime = host_devices(static_cast<int>(spec.places.rank_list.size()));
   std::string reason;
-  on_threads(static_cast<int>(spec.rank_list.size()), [&](Group& group) {
+  on_threads(static_cast<int>(spec.places.rank_list.size()), [&](Group& group) {
     const RankContext context = context_of(*runtime, group, spec);
-    const std::string found = make_transport(spec.transport)->supports(context, spec);
+    const std::string found = make_transport(spec.mechanism.transport)->supports(context, spec);
     if (group.rank() == 0) reason = found;
   });
   return reason;
@@ -291,47 +291,47 @@ std::string why_not(const CaseSpec& spec) {
 
 TEST(KernelAllreduce, WhatCannotMeetOnTheDeviceSaysWhy) {
   CaseSpec spec = case_of("kernel", Pattern::kAllreduce, 4, 4096);
-  spec.algorithm = "one_shot";
-  spec.variant = "device_barrier";
+  spec.mechanism.algorithm = "one_shot";
+  spec.mechanism.variant = "device_barrier";
   EXPECT_EQ(why_not(spec), "");
-  spec.in_place = true;
+  spec.traffic.in_place = true;
   EXPECT_NE(why_not(spec).find("one_shot reads the peers' operands"), std::string::npos);
-  spec.variant = "push";
+  spec.mechanism.variant = "push";
   EXPECT_EQ(why_not(spec), "");
-  spec.variant = "push+device_barrier";
+  spec.mechanism.variant = "push+device_barrier";
   EXPECT_NE(why_not(spec).find("one_shot with push has no meetings; leave out device_barrier"), std::string::npos);
-  spec.variant = "pull+flag_completion";
+  spec.mechanism.variant = "pull+flag_completion";
   EXPECT_NE(why_not(spec).find("flag_completion is of one_shot with push only"), std::string::npos);
-  spec.variant = "pull+resident";
+  spec.mechanism.variant = "pull+resident";
   EXPECT_NE(why_not(spec).find("resident is of one_shot with push only"), std::string::npos);
-  spec.variant = "resident+driver_completion";
+  spec.mechanism.variant = "resident+driver_completion";
   EXPECT_NE(why_not(spec).find("leave out driver_completion"), std::string::npos);
-  spec.variant = "push";
-  spec.size_bytes = (1 << 20) + 4;
+  spec.mechanism.variant = "push";
+  spec.traffic.size_bytes = (1 << 20) + 4;
   EXPECT_NE(why_not(spec).find("at most 1048576 bytes, the case has 1048580; use pull"), std::string::npos);
-  spec.size_bytes = 4096;
-  spec.variant = "device_barrier";
-  spec.algorithm = "two_shot";
+  spec.traffic.size_bytes = 4096;
+  spec.mechanism.variant = "device_barrier";
+  spec.mechanism.algorithm = "two_shot";
   EXPECT_EQ(why_not(spec), "");
-  spec.variant = "host_barrier";
+  spec.mechanism.variant = "host_barrier";
   EXPECT_NE(why_not(spec).find("use out of place or device_barrier"), std::string::npos);
-  spec.in_place = false;
+  spec.traffic.in_place = false;
   EXPECT_EQ(why_not(spec), "");
-  spec.variant = "device_barrier";
-  spec.blocks = 5;  // a host device is one core
+  spec.mechanism.variant = "device_barrier";
+  spec.mechanism.blocks = 5;  // a host device is one core
   EXPECT_NE(why_not(spec).find("at most 1, not 5"), std::string::npos);
-  spec.blocks = 0;
-  spec.devices = {0, 0, 1, 1};
+  spec.mechanism.blocks = 0;
+  spec.places.devices = {0, 0, 1, 1};
   EXPECT_NE(why_not(spec).find("two ranks on one device"), std::string::npos);
-  spec.variant = "";
+  spec.mechanism.variant = "";
   EXPECT_EQ(why_not(spec), "");
   for (const char* word :
        {"pull+push", "barrier", "+", "device_barrier+host_barrier", "flag_completion+driver_completion"}) {
-    spec.variant = word;
+    spec.mechanism.variant = word;
     EXPECT_NE(why_not(spec).find("kernel has no variant"), std::string::npos) << word;
   }
-  spec.variant = "host_barrier";
-  spec.algorithm = "";
+  spec.mechanism.variant = "host_barrier";
+  spec.mechanism.algorithm = "";
   EXPECT_NE(why_not(spec).find("kernel has no variant"), std::string::npos);
 }
 
@@ -387,7 +387,7 @@ class FlippingTransport final : public Transport {
 };
 
 std::unique_ptr<Transport> flipping_transport(const CaseSpec& spec) {
-  return std::make_unique<FlippingTransport>(make_transport(spec.transport));
+  return std::make_unique<FlippingTransport>(make_transport(spec.mechanism.transport));
 }
 
 int bad_ranks(const std::vector<VerifyResult>& results) {
@@ -400,7 +400,7 @@ TEST_P(EveryMechanism, OneWrongBitInTheLastOperationIsCaught) {
   for (const Pattern pattern : kBetweenRanks) {
     const int ranks = ranks_of(pattern).back();
     CaseSpec spec = case_for(GetParam(), pattern, ranks, 4L * 12 * 10);
-    spec.datatype = Datatype::kInt32;
+    spec.traffic.datatype = Datatype::kInt32;
     // Count the arrivals of a run, then let the last of them go wrong.
     constexpr int kMany = 1'000'000;
     g_completions_until_flip = kMany;
@@ -422,7 +422,7 @@ TEST_P(EveryMechanism, WhatNeverArrivedIsCaughtInEveryByte) {
       operation.prepare();
       operation.fill(3);
       std::size_t due = 0;
-      for (const Piece& piece : layout_of(spec, ranks, group.rank()).received) due += piece.bytes;
+      for (const Piece& piece : layout_of(spec.traffic, ranks, group.rank()).received) due += piece.bytes;
       EXPECT_EQ(operation.verify(3).bad_bytes, due) << described(spec) << " rank " << group.rank();
       operation.release();
     });
@@ -432,13 +432,13 @@ TEST_P(EveryMechanism, WhatNeverArrivedIsCaughtInEveryByte) {
 // --- what is not supported ----------------------------------------------------------------------------------------
 
 std::string reason_for(const CaseSpec& spec) {
-  const int ranks = static_cast<int>(spec.rank_list.size());
+  const int ranks = static_cast<int>(spec.places.rank_list.size());
   std::string reason;
   const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
   on_threads(ranks, [&](Group& group) {
     const RankContext context = context_of(*runtime, group, spec);
     try {
-      make_operation(*make_transport(spec.transport), context, spec);
+      make_operation(*make_transport(spec.mechanism.transport), context, spec);
     } catch (const Unsupported& error) {
       if (group.rank() == 0) reason = error.what();
     }
@@ -458,16 +458,16 @@ TEST(Reasons, NameTheThingAndWhatWouldBeRight) {
               std::string::npos);
   }
   CaseSpec spec = case_of("copy_engine", Pattern::kAlltoall, 2, 40);
-  spec.in_place = true;
+  spec.traffic.in_place = true;
   EXPECT_NE(reason_for(spec).find("in-place"), std::string::npos);
   spec = case_of("copy_engine", Pattern::kReduce, 2, 40);
-  spec.root = 2;
+  spec.traffic.root = 2;
   EXPECT_NE(reason_for(spec).find("root 2"), std::string::npos);
   spec = case_of("copy_engine", Pattern::kAllreduce, 3, 40);
-  spec.op = ReduceOp::kAvg;
+  spec.traffic.op = ReduceOp::kAvg;
   EXPECT_NE(reason_for(spec).find("power of two"), std::string::npos);
   spec = case_of("kernel", Pattern::kPingpong, 2, 40);
-  spec.variant = "shove";
+  spec.mechanism.variant = "shove";
   EXPECT_NE(reason_for(spec).find("pull and push"), std::string::npos);
 }
 
@@ -505,8 +505,8 @@ TEST(DevicePatterns, CopiesChasesAndFloorsAreVerified) {
   for (const Row& row : rows) {
     for (const int ranks : {1, 2}) {
       CaseSpec spec = case_of(row.transport, row.pattern, ranks, 66001);
-      spec.source_memory = row.source;
-      spec.target_memory = row.target;
+      spec.places.source.kind = row.source;
+      spec.places.target.kind = row.target;
       expect_verified(spec);
       const bool each_its_own = row.pattern != Pattern::kChase;
       EXPECT_EQ(lanes_of(spec).size(), each_its_own ? static_cast<std::size_t>(ranks) : 1U);
@@ -517,10 +517,10 @@ TEST(DevicePatterns, CopiesChasesAndFloorsAreVerified) {
 TEST(DevicePatterns, ChasesThroughEveryMemoryThatADeviceReaches) {
   for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kPinned}) {
     CaseSpec spec = case_of("kernel", Pattern::kChase, 1, 1 << 16);
-    spec.source_memory = kind;
+    spec.places.source.kind = kind;
     expect_verified(spec);
     spec = case_of("kernel", Pattern::kChase, 2, 1 << 16);
-    spec.source_memory = kind;
+    spec.places.source.kind = kind;
     if (kind == MemoryKind::kDevice) {
       expect_verified(spec);
       EXPECT_EQ(lanes_of(spec), std::vector<std::string>{"0->1"});
@@ -534,11 +534,11 @@ TEST(DevicePatterns, ChasesThroughEveryMemoryThatADeviceReaches) {
 TEST(DevicePatterns, ChasesInTurnShareAMillionLoads) {
   for (const int ranks : {1, 2}) {
     CaseSpec spec = case_of("kernel", Pattern::kChase, ranks, 1 << 16);
-    spec.variant = "in_turn";
+    spec.mechanism.variant = "in_turn";
     expect_verified(spec);
     const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
     on_operations(*runtime, spec, [&](Group&, Operation& operation) { EXPECT_EQ(operation.steps(), 1'000'000); });
-    spec.variant = "pull";
+    spec.mechanism.variant = "pull";
     EXPECT_NE(reason_for(spec).find("its variant is in_turn"), std::string::npos);
   }
 }
@@ -550,11 +550,11 @@ TEST(DevicePatterns, OneFlowIsTimedWithOthersBesideIt) {
       for (const char* variant : {"", "both_ways"}) {
         CaseSpec spec =
             case_of("copy_engine", into ? Pattern::kHostToDeviceBeside : Pattern::kDeviceToHostBeside, ranks, 4099);
-        spec.variant = variant;
-        (into ? spec.source_memory : spec.target_memory) = MemoryKind::kPinned;
+        spec.mechanism.variant = variant;
+        (into ? spec.places.source.kind : spec.places.target.kind) = MemoryKind::kPinned;
         EXPECT_NE(reason_for(spec).find("clock event"), std::string::npos);
-        spec.clock = ClockKind::kEvent;
-        if (ranks == 1 && spec.variant.empty()) {
+        spec.timing.clock = ClockKind::kEvent;
+        if (ranks == 1 && spec.mechanism.variant.empty()) {
           EXPECT_NE(reason_for(spec).find("nothing beside it"), std::string::npos);
           continue;
         }
@@ -565,14 +565,14 @@ TEST(DevicePatterns, OneFlowIsTimedWithOthersBesideIt) {
           operation.prepare();
           EXPECT_EQ(operation.lane(), group.rank() == 0 ? 0 : -1);
           const std::vector<DeviceQueue> queues = operation.queues();
-          EXPECT_EQ(queues.size(), spec.variant.empty() ? 1U : 2U);
+          EXPECT_EQ(queues.size(), spec.mechanism.variant.empty() ? 1U : 2U);
           EXPECT_EQ(queues.front().timed, group.rank() == 0);
           if (queues.size() == 2) {
             EXPECT_FALSE(queues.back().timed);
           }
           operation.release();
         });
-        std::swap(spec.source_memory, spec.target_memory);
+        std::swap(spec.places.source.kind, spec.places.target.kind);
         EXPECT_NE(reason_for(spec).find("between pinned or pageable memory and device memory"), std::string::npos);
       }
     }
@@ -584,7 +584,7 @@ TEST(DevicePatterns, FlagsGoBackAndForthBetweenKernels) {
     CaseSpec spec = case_of("kernel", Pattern::kFlagPingpong, ranks, 0);
     expect_verified(spec);
     if (ranks == 2) {
-      spec.devices = {0, 0};
+      spec.places.devices = {0, 0};
       expect_verified(spec);
     }
   }
@@ -592,7 +592,7 @@ TEST(DevicePatterns, FlagsGoBackAndForthBetweenKernels) {
             std::string::npos);
   EXPECT_NE(reason_for(case_of("kernel", Pattern::kFlagPingpong, 3, 0)).find("between 2 ranks"), std::string::npos);
   CaseSpec pinned = case_of("kernel", Pattern::kFlagPingpong, 2, 0);
-  pinned.target_memory = MemoryKind::kPinned;
+  pinned.places.target.kind = MemoryKind::kPinned;
   EXPECT_NE(reason_for(pinned).find("in device memory"), std::string::npos);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 CaseSpec routed_case(const Mechanism& way, Pattern pattern, int ranks, std::int64_t size) {
   CaseSpec spec = case_of(way, pattern, ranks, size);
-  spec.via = ranks;  // the device behind those that take part
+  spec.mechanism.via = ranks;  // the device behind those that take part
   return spec;
 }
 
@@ -27,7 +27,7 @@ TEST_P(EveryWay, MovesEveryByteThroughTheDevice) {
         if (kThreadSanitizer && size < 100003 && size != 1) continue;
         for (const int window : {1, 3}) {
           CaseSpec spec = routed_case(GetParam(), pattern, ranks, size);
-          spec.window = pattern == Pattern::kRingShift || pattern == Pattern::kPingpong ? 1 : window;
+          spec.traffic.window = pattern == Pattern::kRingShift || pattern == Pattern::kPingpong ? 1 : window;
           for (const VerifyResult& result : run_case(spec)) {
             EXPECT_TRUE(result.ok) << to_string(pattern) << " of " << size << " by " << ranks << " ranks, "
                                    << result.bad_bytes << " bad from " << result.first_bad_offset;
@@ -60,20 +60,20 @@ std::string refusal(const CaseSpec& spec) {
 TEST(Routed, SaysWhatCannotBeRouted) {
   const Mechanism way{"copy_engine", "", Initiator::kSender};
   CaseSpec spec = routed_case(way, Pattern::kUnidirectional, 2, 64);
-  spec.via = 1;
+  spec.mechanism.via = 1;
   EXPECT_NE(refusal(spec).find("device 1 is an end of the copy itself"), std::string::npos) << refusal(spec);
   spec = routed_case(way, Pattern::kUnidirectional, 1, 64);
   EXPECT_NE(refusal(spec).find("inside one device"), std::string::npos) << refusal(spec);
   spec = routed_case(way, Pattern::kAlltoall, 2, 64);
   EXPECT_NE(refusal(spec).find("alltoall is not routed"), std::string::npos) << refusal(spec);
   spec = routed_case(way, Pattern::kUnidirectional, 2, 64);
-  spec.target_memory = MemoryKind::kPinned;
+  spec.places.target.kind = MemoryKind::kPinned;
   EXPECT_NE(refusal(spec).find("pinned memory"), std::string::npos) << refusal(spec);
   spec = case_of("copy_engine", Pattern::kUnidirectional, 2, 64);
-  spec.variant = "pipelined";
+  spec.mechanism.variant = "pipelined";
   EXPECT_NE(refusal(spec).find("name that device with --via"), std::string::npos) << refusal(spec);
   spec = routed_case({"staging", "", Initiator::kSender}, Pattern::kUnidirectional, 2, 64);
-  spec.host_leg = "memcpy";
+  spec.mechanism.host_leg = "memcpy";
   EXPECT_NE(refusal(spec).find("leave --via out"), std::string::npos) << refusal(spec);
   spec = routed_case(way, Pattern::kLocalCopy, 1, 64);
   EXPECT_NE(refusal(spec).find("local_copy is not routed"), std::string::npos) << refusal(spec);
@@ -81,9 +81,9 @@ TEST(Routed, SaysWhatCannotBeRouted) {
 
 TEST(Routed, AHeldQueueMustTakeAnOperation) {
   CaseSpec spec = routed_case({"copy_engine", "pipelined", Initiator::kSender}, Pattern::kUnidirectional, 2, 4096);
-  spec.cadence = Cadence::kGated;
+  spec.timing.cadence = Cadence::kGated;
   EXPECT_EQ(refusal(spec), "");
-  spec.size_bytes = 4096 * 400;
+  spec.traffic.size_bytes = 4096 * 400;
   EXPECT_NE(refusal(spec).find("1200 commands"), std::string::npos) << refusal(spec);
   EXPECT_NE(refusal(spec).find("larger --chunk"), std::string::npos) << refusal(spec);
 }
@@ -91,17 +91,17 @@ TEST(Routed, AHeldQueueMustTakeAnOperation) {
 TEST(Routed, ChunksAreChosenBetweenTheCostOfACopyAndTheLengthOfThePipeline) {
   CaseSpec spec = routed_case({"copy_engine", "", Initiator::kSender}, Pattern::kUnidirectional, 2, 1);
   for (const std::int64_t size : {1L, 64L << 10, 1L << 20, 16L << 20, 1L << 30}) {
-    spec.size_bytes = size;
-    spec.variant = "store_and_forward";
+    spec.traffic.size_bytes = size;
+    spec.mechanism.variant = "store_and_forward";
     EXPECT_EQ(route_shape(spec).slots, 1U);
     EXPECT_EQ(route_shape(spec).chunk_bytes, static_cast<std::size_t>(size));
-    spec.variant = "pipelined";
-    spec.chunk_bytes = 0;
+    spec.mechanism.variant = "pipelined";
+    spec.mechanism.chunk_bytes = 0;
     const RouteShape shape = route_shape(spec);
     EXPECT_GT(shape.slots, 1U);
     EXPECT_LE(shape.chunk_bytes, static_cast<std::size_t>(size));
     EXPECT_LE(shape.chunk_bytes, std::size_t{4} << 20);
-    spec.chunk_bytes = 100;
+    spec.mechanism.chunk_bytes = 100;
     EXPECT_EQ(route_shape(spec).chunk_bytes, std::min<std::size_t>(100, static_cast<std::size_t>(size)));
   }
 }

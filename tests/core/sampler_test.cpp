@@ -20,19 +20,19 @@ namespace {
 
 constexpr std::int64_t kLongNs = 20'000'000'000;  // a rule's time that no test reaches
 
-CaseSpec case_of(Pattern pattern, StopRuleKind rule, std::int64_t samples) {
-  CaseSpec spec;
-  spec.transport = "fake";
-  spec.pattern = pattern;
-  spec.stop.kind = rule;
-  spec.stop.samples = samples;
-  spec.stop.time_ns = kLongNs;
-  return spec;
+Timing timing_of(StopRuleKind rule, std::int64_t samples) {
+  Timing timing;
+  timing.stop.kind = rule;
+  timing.stop.samples = samples;
+  timing.stop.time_ns = kLongNs;
+  return timing;
 }
 
-SamplerSettings settings_with(double resolution_ns = 1) {
+SamplerSettings settings_with(double resolution_ns = 1, Timekeeper timekeeper = Timekeeper::kSlowest) {
   SamplerSettings settings;
   settings.host_clock = {20, resolution_ns};
+  settings.transport = "fake";
+  settings.timekeeper = timekeeper;
   return settings;
 }
 
@@ -51,7 +51,7 @@ struct Ran {
   std::vector<std::int64_t> fills;
   std::vector<std::int64_t> barriers;
 };
-Ran run(int size, const CaseSpec& spec, const SamplerSettings& settings, std::int64_t spin_ns,
+Ran run(int size, const Timing& timing, const SamplerSettings& settings, std::int64_t spin_ns,
         const std::function<void(FakeOperation&, int)>& set_up = {}) {
   Ran ran;
   ran.measurements.resize(static_cast<std::size_t>(size));
@@ -62,7 +62,7 @@ Ran run(int size, const CaseSpec& spec, const SamplerSettings& settings, std::in
     FakeOperation operation(group, spin_ns);
     if (set_up) set_up(operation, group.rank());
     const auto rank = static_cast<std::size_t>(group.rank());
-    ran.measurements[rank] = sample(operation, group, spec, settings);
+    ran.measurements[rank] = sample(operation, group, timing, settings);
     ran.posts[rank] = operation.posts;
     ran.fills[rank] = static_cast<std::int64_t>(operation.seeds.size());
     ran.barriers[rank] = operation.barriers;
@@ -72,9 +72,9 @@ Ran run(int size, const CaseSpec& spec, const SamplerSettings& settings, std::in
 
 TEST(Sampler, CountTakesExactlySoMany) {
   for (const std::int64_t samples : {1, 7, 100}) {
-    CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, samples);
-    spec.warmup = 5;
-    const Ran ran = run(3, spec, settings_with(), 500);
+    Timing timing = timing_of(StopRuleKind::kCount, samples);
+    timing.warmup = 5;
+    const Ran ran = run(3, timing, settings_with(), 500);
     for (std::size_t rank = 0; rank < 3; ++rank) {
       const Measurement& measured = ran.measurements[rank];
       const std::vector<Sample> taken = of_phase(measured, Phase::kSample);
@@ -98,8 +98,8 @@ TEST(Sampler, CountTakesExactlySoMany) {
 }
 
 TEST(Sampler, CommonStartsAreAgreedAndKept) {
-  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 20);
-  const Ran ran = run(3, spec, settings_with(), 0);
+  Timing timing = timing_of(StopRuleKind::kCount, 20);
+  const Ran ran = run(3, timing, settings_with(), 0);
   for (std::size_t i = 0; i < ran.measurements[0].samples.size(); ++i) {
     const std::int64_t scheduled_ns = ran.measurements[0].samples[i].scheduled_ns;
     EXPECT_GT(scheduled_ns, 0);
@@ -111,33 +111,33 @@ TEST(Sampler, CommonStartsAreAgreedAndKept) {
 }
 
 TEST(Sampler, ArrivalsAreSkewedOrFree) {
-  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 10);
-  spec.arrival = Arrival::kSkewed;
-  spec.skew_ns = 50'000;
-  const Ran skewed = run(3, spec, settings_with(), 0);
+  Timing timing = timing_of(StopRuleKind::kCount, 10);
+  timing.arrival = Arrival::kSkewed;
+  timing.skew_ns = 50'000;
+  const Ran skewed = run(3, timing, settings_with(), 0);
   for (std::size_t rank = 0; rank < 3; ++rank) {
     for (const Sample& sample : skewed.measurements[rank].samples) {
       EXPECT_GE(sample.start_ns, sample.scheduled_ns + 50'000 * static_cast<std::int64_t>(rank));
     }
   }
-  spec.arrival = Arrival::kFree;
-  const Ran free = run(2, spec, settings_with(), 0);
+  timing.arrival = Arrival::kFree;
+  const Ran free = run(2, timing, settings_with(), 0);
   for (const Sample& sample : free.measurements[1].samples) EXPECT_EQ(sample.scheduled_ns, 0);
 }
 
 TEST(Sampler, BarrierCadenceUsesTheLibrarysBarrier) {
-  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 10);
-  spec.cadence = Cadence::kBarrier;
-  spec.warmup = 3;
-  const Ran ran = run(2, spec, settings_with(), 0);
+  Timing timing = timing_of(StopRuleKind::kCount, 10);
+  timing.cadence = Cadence::kBarrier;
+  timing.warmup = 3;
+  const Ran ran = run(2, timing, settings_with(), 0);
   EXPECT_EQ(ran.barriers[0], 13);
   for (const Sample& sample : ran.measurements[0].samples) EXPECT_EQ(sample.scheduled_ns, 0);
 }
 
 TEST(Sampler, RanksThatKeepNoTimeStoreNone) {
-  const CaseSpec spec = case_of(Pattern::kPingpong, StopRuleKind::kInterval, 60);
-  const Ran ran =
-      run(2, spec, settings_with(), 200, [](FakeOperation& operation, int rank) { operation.keeps_time = rank == 0; });
+  const Timing timing = timing_of(StopRuleKind::kInterval, 60);
+  const Ran ran = run(2, timing, settings_with(1, Timekeeper::kStarter), 200,
+                      [](FakeOperation& operation, int rank) { operation.keeps_time = rank == 0; });
   EXPECT_GE(ran.measurements[0].samples.size(), 30U);
   EXPECT_TRUE(ran.measurements[1].samples.empty());
   EXPECT_EQ(ran.measurements[0].stopped_by, ran.measurements[1].stopped_by);
@@ -145,14 +145,14 @@ TEST(Sampler, RanksThatKeepNoTimeStoreNone) {
 }
 
 TEST(Sampler, StreamingQueuesABatchAndRaisesItToTheClock) {
-  CaseSpec spec = case_of(Pattern::kUnidirectional, StopRuleKind::kCount, 12);
-  spec.cadence = Cadence::kStreaming;
-  spec.batch = 20;
-  const Ran fine = run(2, spec, settings_with(1), 2'000);
+  Timing timing = timing_of(StopRuleKind::kCount, 12);
+  timing.cadence = Cadence::kStreaming;
+  timing.batch = 20;
+  const Ran fine = run(2, timing, settings_with(1, Timekeeper::kSender), 2'000);
   for (const Sample& sample : of_phase(fine.measurements[0], Phase::kSample)) EXPECT_EQ(sample.iterations, 20);
 
   // A clock of 10 us: a sample must last more than 1 ms, 500 operations of 2 us.
-  const Ran coarse = run(2, spec, settings_with(10'000), 2'000);
+  const Ran coarse = run(2, timing, settings_with(10'000, Timekeeper::kSender), 2'000);
   for (const Measurement& measured : coarse.measurements) {
     EXPECT_GE(measured.batch, 400);
     EXPECT_FALSE(measured.coarse);
@@ -166,12 +166,12 @@ TEST(Sampler, StreamingQueuesABatchAndRaisesItToTheClock) {
 
 TEST(Sampler, ABatchShrinksUntilFiveSamplesFitIntoTheTime) {
   for (const StopRuleKind rule : {StopRuleKind::kInterval, StopRuleKind::kDuration, StopRuleKind::kCount}) {
-    CaseSpec spec = case_of(Pattern::kAllreduce, rule, 1000);
-    spec.cadence = Cadence::kStreaming;
-    spec.batch = 20;
-    spec.stop.time_ns = 400'000'000;
-    spec.stop.relative_half_width = 1e-9;
-    const Ran ran = run(2, spec, settings_with(), 10'000'000);  // 20 of them take half of the time
+    Timing timing = timing_of(rule, 1000);
+    timing.cadence = Cadence::kStreaming;
+    timing.batch = 20;
+    timing.stop.time_ns = 400'000'000;
+    timing.stop.relative_half_width = 1e-9;
+    const Ran ran = run(2, timing, settings_with(), 10'000'000);  // 20 of them take half of the time
     for (const Measurement& measured : ran.measurements) {
       EXPECT_NE(measured.stopped_by, "timeout");
       EXPECT_GE(of_phase(measured, Phase::kSample).size(), 5U);
@@ -184,13 +184,13 @@ TEST(Sampler, ABatchShrinksUntilFiveSamplesFitIntoTheTime) {
 }
 
 TEST(Sampler, ABatchThatFitsStaysAsItWasAskedFor) {
-  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 1);  // one sample is all that is needed
-  spec.cadence = Cadence::kStreaming;
-  spec.batch = 20;
-  spec.warmup = 1;
+  Timing timing = timing_of(StopRuleKind::kCount, 1);  // one sample is all that is needed
+  timing.cadence = Cadence::kStreaming;
+  timing.batch = 20;
+  timing.warmup = 1;
   for (const std::int64_t time_ns : {kLongNs, std::int64_t{4'000'000'000}}) {
-    spec.stop.time_ns = time_ns;
-    const Ran ran = run(2, spec, settings_with(), 1'000'000);
+    timing.stop.time_ns = time_ns;
+    const Ran ran = run(2, timing, settings_with(), 1'000'000);
     for (const Measurement& measured : ran.measurements) {
       EXPECT_EQ(measured.batch, 20);
       EXPECT_EQ(measured.stopped_by, "count");
@@ -200,8 +200,8 @@ TEST(Sampler, ABatchThatFitsStaysAsItWasAskedFor) {
 }
 
 TEST(Sampler, IsolatedStaysAtOneOperationAndIsMarkedCoarse) {
-  const CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 8);
-  const Ran ran = run(2, spec, settings_with(1'000'000), 1'000);
+  const Timing timing = timing_of(StopRuleKind::kCount, 8);
+  const Ran ran = run(2, timing, settings_with(1'000'000), 1'000);
   for (const Measurement& measured : ran.measurements) {
     EXPECT_TRUE(measured.coarse);
     EXPECT_EQ(measured.batch, 1);
@@ -209,16 +209,16 @@ TEST(Sampler, IsolatedStaysAtOneOperationAndIsMarkedCoarse) {
 }
 
 TEST(Sampler, IntervalLooksAtItsOwnNumbers) {
-  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kInterval, 1000);
-  spec.stop.relative_half_width = 1e9;  // wide enough also for samples that a busy machine interrupts
-  const Ran easy = run(2, spec, settings_with(), 1'000);
+  Timing timing = timing_of(StopRuleKind::kInterval, 1000);
+  timing.stop.relative_half_width = 1e9;  // wide enough also for samples that a busy machine interrupts
+  const Ran easy = run(2, timing, settings_with(), 1'000);
   EXPECT_EQ(of_phase(easy.measurements[0], Phase::kSample).size(), 30U);
   EXPECT_EQ(easy.measurements[1].stopped_by, "interval");
   EXPECT_TRUE(easy.measurements[1].converged);
 
-  spec.stop.relative_half_width = 1e-12;
-  spec.stop.samples = 100;
-  const Ran hard = run(2, spec, settings_with(), 1'000);
+  timing.stop.relative_half_width = 1e-12;
+  timing.stop.samples = 100;
+  const Ran hard = run(2, timing, settings_with(), 1'000);
   EXPECT_EQ(of_phase(hard.measurements[0], Phase::kSample).size(), 100U);
   EXPECT_EQ(hard.measurements[0].stopped_by, "count");
   EXPECT_FALSE(hard.measurements[0].converged);
@@ -226,10 +226,10 @@ TEST(Sampler, IntervalLooksAtItsOwnNumbers) {
 
 TEST(Sampler, TimeBoundsEveryRule) {
   for (const StopRuleKind rule : {StopRuleKind::kCount, StopRuleKind::kInterval}) {
-    CaseSpec spec = case_of(Pattern::kAllreduce, rule, 1'000'000);
-    spec.stop.relative_half_width = 1e-12;
-    spec.stop.time_ns = 500'000'000;  // also on a busy machine time for some samples
-    const Ran ran = run(2, spec, settings_with(), 500'000);
+    Timing timing = timing_of(rule, 1'000'000);
+    timing.stop.relative_half_width = 1e-12;
+    timing.stop.time_ns = 500'000'000;  // also on a busy machine time for some samples
+    const Ran ran = run(2, timing, settings_with(), 500'000);
     const auto taken = of_phase(ran.measurements[0], Phase::kSample).size();
     EXPECT_GE(taken, 5U);
     EXPECT_LT(taken, 1'200U);
@@ -240,10 +240,10 @@ TEST(Sampler, TimeBoundsEveryRule) {
 }
 
 TEST(Sampler, DurationSamplesForItsTime) {
-  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kDuration, 1);
-  spec.stop.time_ns = 300'000'000;
+  Timing timing = timing_of(StopRuleKind::kDuration, 1);
+  timing.stop.time_ns = 300'000'000;
   const std::int64_t before_ns = now_ns();
-  const Ran ran = run(2, spec, settings_with(), 100'000);
+  const Ran ran = run(2, timing, settings_with(), 100'000);
   EXPECT_GE(now_ns() - before_ns, 300'000'000);
   EXPECT_EQ(ran.measurements[0].stopped_by, "duration");
   EXPECT_TRUE(ran.measurements[0].converged);
@@ -251,10 +251,10 @@ TEST(Sampler, DurationSamplesForItsTime) {
 }
 
 TEST(Sampler, FewerThanFiveSamplesInTwiceTheTimeIsATimeout) {
-  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 100);
-  spec.stop.time_ns = 1'000'000;
-  spec.warmup = 0;
-  const Ran ran = run(2, spec, settings_with(), 5'000'000);
+  Timing timing = timing_of(StopRuleKind::kCount, 100);
+  timing.stop.time_ns = 1'000'000;
+  timing.warmup = 0;
+  const Ran ran = run(2, timing, settings_with(), 5'000'000);
   const auto taken = of_phase(ran.measurements[0], Phase::kSample).size();
   EXPECT_GE(taken, 1U);
   EXPECT_LT(taken, 5U);
@@ -263,8 +263,8 @@ TEST(Sampler, FewerThanFiveSamplesInTwiceTheTimeIsATimeout) {
 
 TEST(Sampler, WrongDataIsCaughtAlsoInTheLastOperationOnly) {
   for (const std::int64_t wrong : {1, 2}) {  // the first check, the final one
-    const CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 10);
-    const Ran ran = run(3, spec, settings_with(), 0, [wrong](FakeOperation& operation, int rank) {
+    const Timing timing = timing_of(StopRuleKind::kCount, 10);
+    const Ran ran = run(3, timing, settings_with(), 0, [wrong](FakeOperation& operation, int rank) {
       if (rank == 1) operation.wrong_verify = wrong;
     });
     for (std::size_t rank = 0; rank < 3; ++rank) {
@@ -281,15 +281,15 @@ TEST(Sampler, WrongDataIsCaughtAlsoInTheLastOperationOnly) {
 }
 
 TEST(Sampler, EachOperationIsCheckedWhereAsked) {
-  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 10);
-  spec.verify_each = true;
-  spec.cadence = Cadence::kStreaming;  // a batch would overwrite what was lost
-  spec.warmup = 2;
-  const Ran good = run(2, spec, settings_with(), 0);
+  Timing timing = timing_of(StopRuleKind::kCount, 10);
+  timing.verify_each = true;
+  timing.cadence = Cadence::kStreaming;  // a batch would overwrite what was lost
+  timing.warmup = 2;
+  const Ran good = run(2, timing, settings_with(), 0);
   EXPECT_TRUE(good.measurements[0].verified);
   EXPECT_EQ(good.fills[0], 1 + 2 + 10 + 1);
   for (const Sample& sample : good.measurements[0].samples) EXPECT_EQ(sample.iterations, 1);
-  const Ran bad = run(2, spec, settings_with(), 0, [](FakeOperation& operation, int rank) {
+  const Ran bad = run(2, timing, settings_with(), 0, [](FakeOperation& operation, int rank) {
     if (rank == 0) operation.wrong_verify = 1 + 2 + 4;
   });
   EXPECT_FALSE(bad.measurements[1].verified);
@@ -297,14 +297,14 @@ TEST(Sampler, EachOperationIsCheckedWhereAsked) {
 }
 
 TEST(Sampler, SeedsDifferFromFillToFillAndAgreeAmongRanks) {
-  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 3);
-  spec.verify_each = true;
-  spec.seed = 99;
+  Timing timing = timing_of(StopRuleKind::kCount, 3);
+  timing.verify_each = true;
+  timing.seed = 99;
   std::mutex mutex;
   std::map<int, std::vector<std::uint64_t>> seeds;
   on_threads(2, [&](Group& group) {
     FakeOperation operation(group);
-    sample(operation, group, spec, settings_with());
+    sample(operation, group, timing, settings_with());
     const std::lock_guard lock(mutex);
     seeds[group.rank()] = operation.seeds;
   });
@@ -317,8 +317,8 @@ class FailingRank : public testing::TestWithParam<std::int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Posts, FailingRank, testing::Values(1, 2, 7, 20, 46));
 
 TEST_P(FailingRank, IsToldToTheOthers) {
-  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 40);
-  spec.warmup = 5;
+  Timing timing = timing_of(StopRuleKind::kCount, 40);
+  timing.warmup = 5;
   std::atomic<int> peers{0};
   std::atomic<int> own{0};
   on_threads(3, [&](Group& group) {
@@ -329,7 +329,7 @@ TEST_P(FailingRank, IsToldToTheOthers) {
       };
     }
     try {
-      sample(operation, group, spec, settings_with());
+      sample(operation, group, timing, settings_with());
       ADD_FAILURE() << "rank " << group.rank() << " must not return";
     } catch (const PeerError& error) {
       EXPECT_STREQ(error.what(), "rank 2 failed: the link is down");
@@ -344,40 +344,40 @@ TEST_P(FailingRank, IsToldToTheOthers) {
 }
 
 TEST(Sampler, HooksSeeEveryPhase) {
-  CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 3);
-  spec.warmup = 2;
+  Timing timing = timing_of(StopRuleKind::kCount, 3);
+  timing.warmup = 2;
   std::vector<std::string> seen;
   SamplerSettings settings = settings_with();
   settings.hook = [&](const char* phase, std::int64_t number, bool after) {
     if (!after) seen.push_back(std::string(phase) + std::to_string(number));
   };
-  run(1, spec, settings, 0);
+  run(1, timing, settings, 0);
   EXPECT_EQ(seen, (std::vector<std::string>{"check-1", "verify-1", "warmup0", "warmup1", "time0", "align0", "record0",
                                             "time1", "align1", "record1", "time2", "align2", "record2", "finished3",
                                             "final_check-1", "verify-1"}));
 }
 
 TEST(Sampler, TheHeartbeatRisesWithEverySample) {
-  const CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 50);
+  const Timing timing = timing_of(StopRuleKind::kCount, 50);
   std::atomic<std::uint64_t> count{0};
   std::atomic<std::uint64_t> phase{77};
   SamplerSettings settings = settings_with();
   settings.heartbeat = {&count, &phase};
-  run(1, spec, settings, 0);
+  run(1, timing, settings, 0);
   EXPECT_GE(count, 55U);
   EXPECT_EQ(phase, static_cast<std::uint64_t>(Moment::kIdle));
 }
 
 TEST(Sampler, DeviceQueuesAreNeededForEvents) {
   for (const Cadence cadence : {Cadence::kGated, Cadence::kIsolated}) {
-    CaseSpec spec = case_of(Pattern::kAllreduce, StopRuleKind::kCount, 3);
-    spec.cadence = cadence;
-    spec.clock = ClockKind::kEvent;
+    Timing timing = timing_of(StopRuleKind::kCount, 3);
+    timing.cadence = cadence;
+    timing.clock = ClockKind::kEvent;
     std::atomic<int> refused{0};
     on_threads(2, [&](Group& group) {
       FakeOperation operation(group);
       try {
-        sample(operation, group, spec, settings_with());
+        sample(operation, group, timing, settings_with());
       } catch (const Unsupported&) {
         ++refused;
       }
@@ -424,18 +424,18 @@ TEST(Sampler, EventsAndGatesTimeTheQueues) {
   request.host_devices = 2;
   const auto runtime = open_runtime(request);
   for (const Cadence cadence : {Cadence::kGated, Cadence::kStreaming, Cadence::kIsolated}) {
-    CaseSpec spec = case_of(Pattern::kUnidirectional, StopRuleKind::kCount, 10);
-    spec.cadence = cadence;
-    spec.clock = ClockKind::kEvent;
-    spec.batch = 8;
+    Timing timing = timing_of(StopRuleKind::kCount, 10);
+    timing.cadence = cadence;
+    timing.clock = ClockKind::kEvent;
+    timing.batch = 8;
     std::mutex mutex;
     on_threads(2, [&](Group& group) {
-      SamplerSettings settings = settings_with();
+      SamplerSettings settings = settings_with(1, Timekeeper::kSender);
       settings.runtime = runtime.get();
       settings.event_clock = measure_event_clock(*runtime, 0);
       EXPECT_GT(settings.event_clock.cost_ns, 0);
       QueuedOperation operation(group, *runtime, 1 + group.rank());
-      const Measurement measured = sample(operation, group, spec, settings);
+      const Measurement measured = sample(operation, group, timing, settings);
       const std::lock_guard lock(mutex);
       EXPECT_TRUE(measured.verified);
       const std::vector<Sample> taken = of_phase(measured, Phase::kSample);
@@ -451,9 +451,9 @@ TEST(Sampler, EventsAndGatesTimeTheQueues) {
 }
 
 TEST(Sampler, GatedIsTimedByEvents) {
-  CaseSpec spec = case_of(Pattern::kUnidirectional, StopRuleKind::kCount, 3);
-  spec.cadence = Cadence::kGated;
-  EXPECT_THROW(run(1, spec, settings_with(), 0), Unsupported);
+  Timing timing = timing_of(StopRuleKind::kCount, 3);
+  timing.cadence = Cadence::kGated;
+  EXPECT_THROW(run(1, timing, settings_with(1, Timekeeper::kSender), 0), Unsupported);
 }
 
 TEST(StopRule, LooksAt30AndDoubles) {
@@ -530,13 +530,13 @@ TEST(Sampler, ClocksOfNodesAreComparedAnewInALongCase) {
   for (const bool is_long : {false, true}) {
     TwoNodes group(*groups[0]);
     FakeOperation operation(group, 100'000);
-    CaseSpec spec;
-    spec.stop.kind = StopRuleKind::kCount;
-    spec.stop.samples = 100;
-    spec.stop.time_ns = 60'000'000'000;
+    Timing timing;
+    timing.stop.kind = StopRuleKind::kCount;
+    timing.stop.samples = 100;
+    timing.stop.time_ns = 60'000'000'000;
     SamplerSettings settings;
     if (is_long) settings.clock_age_ns = 1'000'000;
-    const Measurement measured = sample(operation, group, spec, settings);
+    const Measurement measured = sample(operation, group, timing, settings);
     EXPECT_EQ(measured.stopped_by, "count");
     EXPECT_EQ(group.compared() > 0, is_long);
     EXPECT_EQ(measured.least_certain.has_value(), is_long);

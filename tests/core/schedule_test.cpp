@@ -30,49 +30,53 @@ bool operator==(const Listed& a, const Listed& b) {
 
 // All ranks' flows in the order in which they are begun; of what reduces, those of its operands.
 std::vector<Listed> listed(const CaseSpec& spec, int n) {
-  const auto m = static_cast<std::size_t>(spec.size_bytes);
-  const std::size_t block = block_bytes(spec, n);
+  const auto m = static_cast<std::size_t>(spec.traffic.size_bytes);
+  const std::size_t block = block_bytes(spec.traffic, n);
   const auto place = [&](int rank) { return static_cast<std::size_t>(rank) * block; };
   std::vector<Listed> flows;
-  const int first = spec.in_place ? 1 : 0;
+  const int first = spec.traffic.in_place ? 1 : 0;
   const auto scratch = [&](int shift) { return static_cast<std::size_t>(shift - 1) * block; };
-  const int root = spec.root;
+  const int root = spec.traffic.root;
   for (int shift = 0; shift < n; ++shift) {
     const int peer = (root + shift) % n;
     for (int source = 0; source < n; ++source) {
       const int target = (source + shift) % n;
-      if (spec.pattern == Pattern::kRingShift && shift == 1) flows.push_back({source, target, 0, 0, m});
-      if (spec.pattern == Pattern::kAlltoall && shift > 0) {
+      if (spec.traffic.pattern == Pattern::kRingShift && shift == 1) flows.push_back({source, target, 0, 0, m});
+      if (spec.traffic.pattern == Pattern::kAlltoall && shift > 0) {
         flows.push_back({source, target, place(target), place(source), m});
       }
-      if (spec.pattern == Pattern::kAlltoallv && shift > 0) {  // uniform: as alltoall, without room for the own block
+      if (spec.traffic.pattern == Pattern::kAlltoallv &&
+          shift > 0) {  // uniform: as alltoall, without room for the own block
         const auto behind = [&](int of, int own) { return place(of) - (of > own ? m : 0); };
         flows.push_back({source, target, behind(target, source), behind(source, target), m});
       }
-      if (spec.pattern == Pattern::kAllgather && shift >= first) {
-        flows.push_back({source, target, spec.in_place ? place(source) : 0, place(source), block});
+      if (spec.traffic.pattern == Pattern::kAllgather && shift >= first) {
+        flows.push_back({source, target, spec.traffic.in_place ? place(source) : 0, place(source), block});
       }
     }
     for (int to = 0; to < n && shift > 0; ++to) {
       const int from = (to + shift) % n;
-      if (spec.pattern == Pattern::kReduceScatter) flows.push_back({from, to, place(to), scratch(shift), block});
-      if (spec.pattern == Pattern::kReduce && to == root) flows.push_back({from, to, 0, scratch(shift), m});
-      if (spec.pattern == Pattern::kAllreduce && to == 0) flows.push_back({from, to, 0, scratch(shift), m});
+      if (spec.traffic.pattern == Pattern::kReduceScatter)
+        flows.push_back({from, to, place(to), scratch(shift), block});
+      if (spec.traffic.pattern == Pattern::kReduce && to == root) flows.push_back({from, to, 0, scratch(shift), m});
+      if (spec.traffic.pattern == Pattern::kAllreduce && to == 0) flows.push_back({from, to, 0, scratch(shift), m});
     }
-    if (spec.pattern == Pattern::kOneToAll && shift > 0) flows.push_back({root, peer, place(peer), 0, m});
-    if (spec.pattern == Pattern::kAllToOne && shift > 0) flows.push_back({peer, root, 0, place(peer), m});
-    if (spec.pattern == Pattern::kBroadcast && shift > 0) flows.push_back({root, peer, 0, 0, m});
-    if (spec.pattern == Pattern::kGather && shift >= first) flows.push_back({peer, root, 0, place(peer), block});
-    if (spec.pattern == Pattern::kScatter && shift >= first) flows.push_back({root, peer, place(peer), 0, block});
+    if (spec.traffic.pattern == Pattern::kOneToAll && shift > 0) flows.push_back({root, peer, place(peer), 0, m});
+    if (spec.traffic.pattern == Pattern::kAllToOne && shift > 0) flows.push_back({peer, root, 0, place(peer), m});
+    if (spec.traffic.pattern == Pattern::kBroadcast && shift > 0) flows.push_back({root, peer, 0, 0, m});
+    if (spec.traffic.pattern == Pattern::kGather && shift >= first)
+      flows.push_back({peer, root, 0, place(peer), block});
+    if (spec.traffic.pattern == Pattern::kScatter && shift >= first)
+      flows.push_back({root, peer, place(peer), 0, block});
   }
-  const std::size_t back = spec.pattern == Pattern::kBidirectional && n == 1 ? m : 0;
-  if (spec.pattern <= Pattern::kBidirectional) flows.push_back({0, n - 1, 0, 0, m});
-  if (spec.pattern == Pattern::kPingpong || spec.pattern == Pattern::kBidirectional) {
+  const std::size_t back = spec.traffic.pattern == Pattern::kBidirectional && n == 1 ? m : 0;
+  if (spec.traffic.pattern <= Pattern::kBidirectional) flows.push_back({0, n - 1, 0, 0, m});
+  if (spec.traffic.pattern == Pattern::kPingpong || spec.traffic.pattern == Pattern::kBidirectional) {
     flows.push_back({n - 1, 0, back, back, m});
   }
-  for (int source = 0; traits_of(spec.pattern).side_by_side && source < n; source += 2) {
+  for (int source = 0; traits_of(spec.traffic.pattern).side_by_side && source < n; source += 2) {
     flows.push_back({source, source + 1, 0, 0, m});
-    if (spec.pattern != Pattern::kPairsUnidirectional) flows.push_back({source + 1, source, 0, 0, m});
+    if (spec.traffic.pattern != Pattern::kPairsUnidirectional) flows.push_back({source + 1, source, 0, 0, m});
   }
   return flows;
 }
@@ -87,13 +91,13 @@ void on_every_case(const Look& look) {
       for (const bool in_place : {false, true}) {
         for (int root = 0; root < ranks; ++root) {
           CaseSpec spec;
-          spec.pattern = row.pattern;
-          spec.datatype = Datatype::kInt8;
-          spec.size_bytes = traits_of(spec.pattern).cuts_blocks ? 3 * ranks : 7;
-          spec.root = root;
-          spec.in_place = in_place;
+          spec.traffic.pattern = row.pattern;
+          spec.traffic.datatype = Datatype::kInt8;
+          spec.traffic.size_bytes = traits_of(spec.traffic.pattern).cuts_blocks ? 3 * ranks : 7;
+          spec.traffic.root = root;
+          spec.traffic.in_place = in_place;
           if (!why_not_laid_out(spec, ranks).empty()) continue;
-          SCOPED_TRACE(std::string(to_string(spec.pattern)) + " of " + std::to_string(ranks) + ", root " +
+          SCOPED_TRACE(std::string(to_string(spec.traffic.pattern)) + " of " + std::to_string(ranks) + ", root " +
                        std::to_string(root) + (in_place ? ", in place" : ""));
           look(spec, ranks);
           ++cases;
@@ -107,7 +111,7 @@ void on_every_case(const Look& look) {
 TEST(Schedule, EachRankHasItsOwnFlowsAndNoOthersInTheirOrder) {
   on_every_case([](const CaseSpec& spec, int ranks) {
     // Told by properties in distribution_test.cpp and below.
-    if (spec.pattern == Pattern::kHalo || spec.pattern == Pattern::kBarrier) return;
+    if (spec.traffic.pattern == Pattern::kHalo || spec.traffic.pattern == Pattern::kBarrier) return;
     const std::vector<Listed> all = listed(spec, ranks);
     for (int rank = 0; rank < ranks; ++rank) {
       std::vector<Listed> expected;
@@ -115,7 +119,7 @@ TEST(Schedule, EachRankHasItsOwnFlowsAndNoOthersInTheirOrder) {
         if (flow.source == rank || flow.target == rank) expected.push_back(flow);
       }
       std::vector<Listed> found;
-      for (const Step& step : schedule_of(traffic_of(spec, ranks), rank).steps) {
+      for (const Step& step : schedule_of(spec.traffic, ranks, rank).steps) {
         if (step.kind != StepKind::kTransfer || step.stage == 2) continue;
         found.push_back({step.source, step.target, step.source_offset, step.target_offset, step.bytes});
       }
@@ -168,8 +172,8 @@ TEST(Schedule, ReplayedItLeavesWhatMustBeHeldAtTheEnd) {
     std::vector<Layout> layouts;
     std::vector<Held> held(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank) {
-      schedules.push_back(schedule_of(traffic_of(spec, ranks), rank));
-      layouts.push_back(layout_of(spec, ranks, rank));
+      schedules.push_back(schedule_of(spec.traffic, ranks, rank));
+      layouts.push_back(layout_of(spec.traffic, ranks, rank));
       Held& own = held[static_cast<std::size_t>(rank)];
       own.one_buffer = layouts.back().one_buffer;
       own.at(StepMemory::kSource).resize(layouts.back().source_bytes);
@@ -224,7 +228,7 @@ TEST(Schedule, ReplayedItLeavesWhatMustBeHeldAtTheEnd) {
 TEST(Schedule, ARankHoldsItsOwnStepsOnly) {
   constexpr int kRanks = 10'000;
   const auto steps_of = [](Pattern pattern, int rank) {
-    return schedule_of({pattern, kRanks, std::size_t{8} * kRanks, 0, false, ""}, rank).steps;
+    return schedule_of({pattern, std::int64_t{8} * kRanks}, kRanks, rank).steps;
   };
   const std::vector<Step> all = steps_of(Pattern::kAlltoall, 4321);
   EXPECT_EQ(all.size(), 2U * (kRanks - 1));
@@ -245,10 +249,10 @@ TEST(Schedule, AfterABarrierEachHasHeardOfAll) {
       heard[rank].resize(heard.size());
       heard[rank][rank] = true;
     }
-    for (const std::uint8_t stage : schedule_of({Pattern::kBarrier, ranks, 1, 0, false, ""}, 0).transfer_stages) {
+    for (const std::uint8_t stage : schedule_of({Pattern::kBarrier, 1}, ranks, 0).transfer_stages) {
       const auto before = heard;
       for (int rank = 0; rank < ranks; ++rank) {
-        for (const Step& step : schedule_of({Pattern::kBarrier, ranks, 1, 0, false, ""}, rank).steps) {
+        for (const Step& step : schedule_of({Pattern::kBarrier, 1}, ranks, rank).steps) {
           if (step.stage != stage || step.target != rank) continue;
           for (std::size_t one = 0; one < heard.size(); ++one) {
             if (before[static_cast<std::size_t>(step.source)][one]) heard[static_cast<std::size_t>(rank)][one] = true;
@@ -261,7 +265,7 @@ TEST(Schedule, AfterABarrierEachHasHeardOfAll) {
 }
 
 TEST(Schedule, PatternsWithinOneDeviceHaveNone) {
-  EXPECT_THROW((void)schedule_of({Pattern::kLocalCopy, 1, 8, 0, false, ""}, 0), CallerError);
+  EXPECT_THROW((void)schedule_of({Pattern::kLocalCopy, 8}, 1, 0), CallerError);
 }
 
 }  // namespace

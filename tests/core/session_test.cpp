@@ -16,14 +16,14 @@ namespace {
 
 CaseSpec copy_case(std::vector<int> ranks, Pattern pattern = Pattern::kUnidirectional) {
   CaseSpec spec;
-  spec.transport = "copy_engine";
-  spec.pattern = pattern;
-  spec.size_bytes = 65'536;
-  spec.rank_list = ranks;
-  spec.devices = std::move(ranks);
-  spec.stop.kind = StopRuleKind::kCount;
-  spec.stop.samples = 6;
-  spec.stop.time_ns = 20'000'000'000;
+  spec.mechanism.transport = "copy_engine";
+  spec.traffic.pattern = pattern;
+  spec.traffic.size_bytes = 65'536;
+  spec.places.rank_list = ranks;
+  spec.places.devices = std::move(ranks);
+  spec.timing.stop.kind = StopRuleKind::kCount;
+  spec.timing.stop.samples = 6;
+  spec.timing.stop.time_ns = 20'000'000'000;
   return spec;
 }
 
@@ -61,12 +61,12 @@ TEST(Session, ACaseTakesOneCommunicatorOfMpi) {
       [&](Session& session, Group& group) {
         const auto& mpi = static_cast<const FakeMpi&>(*libraries[static_cast<std::size_t>(group.rank())]);
         CaseSpec spec = copy_case({0, 1, 2, 3}, Pattern::kAllgather);
-        spec.groups = 2;
+        spec.places.groups = 2;
         expect_good(session.measure(spec));
         EXPECT_EQ(mpi.splits(), 1);
         expect_good(session.measure(spec));
         EXPECT_EQ(mpi.splits(), 1);
-        spec.groups = 1;
+        spec.places.groups = 1;
         expect_good(session.measure(spec));  // on the world
         EXPECT_EQ(mpi.splits(), 1);
         spec = copy_case({0, 1});
@@ -85,13 +85,13 @@ TEST(Session, SettingsComeBeforeACommunicatorOfTheirOwn) {
       [&](Session& session, Group& group) {
         auto& mpi = static_cast<FakeMpi&>(*libraries[static_cast<std::size_t>(group.rank())]);
         CaseSpec spec = copy_case({0, 1, 2}, Pattern::kAllgather);
-        spec.settings = "A=1";
+        spec.mechanism.settings = "A=1";
         EXPECT_NE(session.supports(spec).find("mpi, ucx and ccl"), std::string::npos);
         EXPECT_THROW(session.measure(spec), Unsupported);  // copy engines have none
         EXPECT_EQ(mpi.settled, "");
-        spec.transport = "mpi";
+        spec.mechanism.transport = "mpi";
         const auto measured_under = [&](const std::string& settings) {
-          spec.settings = settings;
+          spec.mechanism.settings = settings;
           try {  // the stand-in has communicators and no calls
             (void)session.measure(spec);
           } catch (const Error&) {
@@ -106,7 +106,7 @@ TEST(Session, SettingsComeBeforeACommunicatorOfTheirOwn) {
         EXPECT_EQ(measured_under(""), "");
         EXPECT_EQ(mpi.splits(), before + 1);  // on the world
         if (group.rank() == 2) mpi.refused = "C";
-        spec.settings = "C=1";
+        spec.mechanism.settings = "C=1";
         EXPECT_THROW(
             try { session.measure(spec); } catch (const Unsupported& error) {
               EXPECT_NE(std::string(error.what()).find("rank 2: no one changes C"), std::string::npos);
@@ -124,8 +124,8 @@ TEST(Session, GroupsDoTheSameSideBySide) {
     for (const Pattern pattern : {Pattern::kAllreduce, Pattern::kAllgather, Pattern::kAlltoall, Pattern::kBroadcast,
                                   Pattern::kOneToAll, Pattern::kRingShift}) {
       CaseSpec spec = copy_case({4, 1, 0, 3}, pattern);
-      spec.groups = 2;
-      spec.root = 1;
+      spec.places.groups = 2;
+      spec.traffic.root = 1;
       EXPECT_EQ(session.supports(spec), "");
       const auto result = session.measure(spec);
       if (group.rank() == 2) {
@@ -148,7 +148,7 @@ TEST(Session, GroupsDoTheSameSideBySide) {
 TEST(Session, WhatGoesWrongInOneGroupEndsTheCaseOfAll) {
   with_sessions(4, [](Session& session, Group& group) {
     CaseSpec spec = copy_case({0, 1, 2, 3}, Pattern::kAllgather);
-    spec.groups = 2;
+    spec.places.groups = 2;
     for (const char* phase : {"prepare", "check", "warmup", "time", "final_check"}) {
       Fault fault;
       fault.kind = FaultKind::kThrow;
@@ -173,17 +173,17 @@ TEST(Session, WrongCasesAreNamedOnEveryRank) {
       change(spec);
       EXPECT_THROW(session.measure(spec), CallerError);
     };
-    wrong([](CaseSpec& spec) { spec.rank_list = {0, 0}; });
-    wrong([](CaseSpec& spec) { spec.rank_list = {0, 2}; });
-    wrong([](CaseSpec& spec) { spec.devices = {0}; });
-    wrong([](CaseSpec& spec) { spec.devices = {0, 2}; });
-    wrong([](CaseSpec& spec) { spec.groups = 2; });
-    wrong([](CaseSpec& spec) { spec.groups = 0; });
-    wrong([](CaseSpec& spec) { spec.root = 2; });
-    wrong([](CaseSpec& spec) { spec.window = 0; });
-    wrong([](CaseSpec& spec) { spec.size_bytes = -1; });
-    wrong([](CaseSpec& spec) { spec.transport = "pigeon"; });
-    wrong([](CaseSpec& spec) { spec.stop.time_ns = 0; });
+    wrong([](CaseSpec& spec) { spec.places.rank_list = {0, 0}; });
+    wrong([](CaseSpec& spec) { spec.places.rank_list = {0, 2}; });
+    wrong([](CaseSpec& spec) { spec.places.devices = {0}; });
+    wrong([](CaseSpec& spec) { spec.places.devices = {0, 2}; });
+    wrong([](CaseSpec& spec) { spec.places.groups = 2; });
+    wrong([](CaseSpec& spec) { spec.places.groups = 0; });
+    wrong([](CaseSpec& spec) { spec.traffic.root = 2; });
+    wrong([](CaseSpec& spec) { spec.traffic.window = 0; });
+    wrong([](CaseSpec& spec) { spec.traffic.size_bytes = -1; });
+    wrong([](CaseSpec& spec) { spec.mechanism.transport = "pigeon"; });
+    wrong([](CaseSpec& spec) { spec.timing.stop.time_ns = 0; });
     expect_good(session.measure(copy_case({0, 1})));
   });
 }
@@ -192,11 +192,11 @@ TEST(Session, WhatCannotBeIsSaidBeforeAndThrown) {
   with_sessions(2, [](Session& session, Group& /*group*/) {
     EXPECT_EQ(session.supports(copy_case({0, 1})), "");
     CaseSpec spec = copy_case({0, 1});
-    spec.transport = "mpi";  // threads have no MPI
+    spec.mechanism.transport = "mpi";  // threads have no MPI
     EXPECT_NE(session.supports(spec), "");
     EXPECT_THROW(session.measure(spec), Unsupported);
     spec = copy_case({0, 1});
-    spec.source_memory = MemoryKind::kManaged;
+    spec.places.source.kind = MemoryKind::kManaged;
     EXPECT_THROW(session.measure(spec), Unsupported);
     expect_good(session.measure(copy_case({0, 1})));
   });
@@ -205,7 +205,7 @@ TEST(Session, WhatCannotBeIsSaidBeforeAndThrown) {
 TEST(Session, MoreMemoryThanThereIsFailsOnEveryRank) {
   with_sessions(2, [](Session& session, Group& /*group*/) {
     CaseSpec spec = copy_case({0, 1});
-    spec.size_bytes = std::int64_t{1} << 50;
+    spec.traffic.size_bytes = std::int64_t{1} << 50;
     EXPECT_THROW(session.measure(spec), Error);
     expect_good(session.measure(copy_case({0, 1})));
   });
@@ -235,10 +235,10 @@ TEST_P(FaultPhase, AFailureReachesTheOthersAndLeavesTheSessionUsable) {
 TEST(Session, AFailureUnderHeldQueuesEndsThemBeforeTheirMemory) {
   with_sessions(2, [](Session& session, Group& group) {
     CaseSpec spec = copy_case({0, 1}, Pattern::kLocalCopy);
-    spec.size_bytes = std::int64_t{64} << 20;
-    spec.cadence = Cadence::kGated;
-    spec.clock = ClockKind::kEvent;
-    spec.batch = 3;
+    spec.traffic.size_bytes = std::int64_t{64} << 20;
+    spec.timing.cadence = Cadence::kGated;
+    spec.timing.clock = ClockKind::kEvent;
+    spec.timing.batch = 3;
     session.set_fault(Fault{FaultKind::kThrow, "time", -1, 1});
     if (group.rank() == 0) {
       EXPECT_THROW(session.measure(spec), PeerError);
@@ -254,9 +254,9 @@ TEST(Session, AFailureUnderHeldQueuesEndsThemBeforeTheirMemory) {
 TEST(Session, ARankThatFailsBeforeItHasAnOperationKeepsNoneOfItsGroupWaiting) {
   with_sessions(4, [](Session& session, Group& group) {
     CaseSpec spec = copy_case({0, 1, 2, 3}, Pattern::kAllgather);
-    spec.groups = 2;
+    spec.places.groups = 2;
     CaseSpec unlike = spec;
-    unlike.cpu_node = 0;  // of no collective, which only this rank is told to be one of
+    unlike.mechanism.cpu_node = 0;  // of no collective, which only this rank is told to be one of
     if (group.rank() == 3) {
       EXPECT_THROW(session.measure(unlike), Unsupported);
     } else {
@@ -269,7 +269,7 @@ TEST(Session, ARankThatFailsBeforeItHasAnOperationKeepsNoneOfItsGroupWaiting) {
 TEST(Fault, SlowCopiesTakeLongerAndAreRight) {
   with_sessions(2, [](Session& session, Group& group) {
     CaseSpec spec = copy_case({0, 1});
-    spec.size_bytes = std::int64_t{8} << 20;
+    spec.traffic.size_bytes = std::int64_t{8} << 20;
     const auto least_ns = [&] {
       const auto result = session.measure(spec);
       expect_good(result);
@@ -294,7 +294,7 @@ TEST_P(FaultPhase, FlippedBytesAreCaught) {
   with_sessions(2, [&](Session& session, Group& group) {
     CaseSpec spec = copy_case({0, 1});
     // By default the first and the final operation are checked; each one where asked.
-    spec.verify_each = phase == "warmup" || phase == "time";
+    spec.timing.verify_each = phase == "warmup" || phase == "time";
     session.set_fault(Fault{FaultKind::kCorrupt, phase, phase == "time" ? 5 : -1, 1});
     const auto result = session.measure(spec);
     ASSERT_TRUE(result.has_value());

@@ -27,10 +27,10 @@ class BlockPlacementOn : public OnVendors<Launching> {
 
   // Kernels that both ranks of a case launch in all.
   int launches_of(CaseSpec spec, std::int64_t samples) const {
-    spec.stop.kind = StopRuleKind::kCount;
-    spec.stop.samples = samples;
-    spec.stop.time_ns = 60'000'000'000;
-    spec.warmup = 1;
+    spec.timing.stop.kind = StopRuleKind::kCount;
+    spec.timing.stop.samples = samples;
+    spec.timing.stop.time_ns = 60'000'000'000;
+    spec.timing.warmup = 1;
     const int before = control_.calls(GetParam().launch);
     with_sessions(runtime_, 2, [&](Session& session, Group&) {
       const auto result = session.measure(spec);
@@ -47,13 +47,13 @@ class BlockPlacementOn : public OnVendors<Launching> {
 // take 5 ms each, two.
 TEST_P(BlockPlacementOn, IsDrawnBeforeEachRoundWhereOperationsAreKernels) {
   CaseSpec spec = case_of("kernel", Pattern::kUnidirectional, 2, 1000);
-  spec.blocks = 1;
+  spec.mechanism.blocks = 1;
   (void)launches_of(spec, 1);  // compiles, and chooses the copy
   const int one = launches_of(spec, 1);
   const int more = launches_of(spec, 3) - one;
   EXPECT_TRUE(more == 2 + 2 || more == 2 + 4) << more;  // two operations, and the draws of the rounds
-  spec.transport = "copy_engine";
-  spec.blocks = 0;
+  spec.mechanism.transport = "copy_engine";
+  spec.mechanism.blocks = 0;
   const int copies = launches_of(spec, 1);
   EXPECT_EQ(launches_of(spec, 3), copies);  // data are written and checked by kernels, and that is all
 }
@@ -65,10 +65,11 @@ INSTANTIATE_TEST_SUITE_P(Vendors, BlockPlacementOn,
 
 TEST(BlockPlacement, TransportsSayWhetherEachOperationBeginsAKernel) {
   CaseSpec spec;
-  for (const char* name : {"staging", "copy_engine", "mpi"}) EXPECT_FALSE(make_transport(name)->begins_kernels(spec));
-  for (const char* name : {"kernel", "ccl"}) EXPECT_TRUE(make_transport(name)->begins_kernels(spec));
-  spec.variant = "push+resident";
-  EXPECT_FALSE(make_transport("kernel")->begins_kernels(spec));
+  for (const char* name : {"staging", "copy_engine", "mpi"})
+    EXPECT_FALSE(make_transport(name)->begins_kernels(spec.mechanism));
+  for (const char* name : {"kernel", "ccl"}) EXPECT_TRUE(make_transport(name)->begins_kernels(spec.mechanism));
+  spec.mechanism.variant = "push+resident";
+  EXPECT_FALSE(make_transport("kernel")->begins_kernels(spec.mechanism));
 }
 
 }  // namespace

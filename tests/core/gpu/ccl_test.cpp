@@ -51,7 +51,7 @@ class Ccl : public ::testing::Test {
 
   // Runs the case on its ranks; what the others threw because a rank did is in `errors_`, by rank.
   std::vector<VerifyResult> run(const CaseSpec& spec, const std::string& library = kNccl, int operations = 3) {
-    const std::size_t ranks = spec.rank_list.size();
+    const std::size_t ranks = spec.places.rank_list.size();
     std::vector<VerifyResult> results(ranks);
     errors_.assign(ranks, "");
     on_threads(static_cast<int>(ranks), [&](Group& group) {
@@ -60,7 +60,7 @@ class Ccl : public ::testing::Test {
       context.libraries.ccl = library;
       {
         const std::lock_guard lock(mutex_);
-        context.keep = &kept_[{spec.rank_list, group.rank()}];
+        context.keep = &kept_[{spec.places.rank_list, group.rank()}];
       }
       try {
         results[rank] = run_as_rank(context, spec, group, operations);
@@ -75,10 +75,10 @@ class Ccl : public ::testing::Test {
   void expect_verified(const CaseSpec& spec, const std::string& library = kNccl) {
     const std::vector<VerifyResult> results = run(spec, library);
     for (std::size_t rank = 0; rank < results.size(); ++rank) {
-      EXPECT_TRUE(results[rank].ok) << to_string(spec.pattern) << " of " << results.size() << " ranks, in place "
-                                    << spec.in_place << ", root " << spec.root << ", " << to_string(spec.datatype)
-                                    << ": rank " << rank << ", " << results[rank].bad_bytes << " bad bytes "
-                                    << results[rank].where;
+      EXPECT_TRUE(results[rank].ok) << to_string(spec.traffic.pattern) << " of " << results.size()
+                                    << " ranks, in place " << spec.traffic.in_place << ", root " << spec.traffic.root
+                                    << ", " << to_string(spec.traffic.datatype) << ": rank " << rank << ", "
+                                    << results[rank].bad_bytes << " bad bytes " << results[rank].where;
     }
   }
 
@@ -119,10 +119,10 @@ class Ccl : public ::testing::Test {
     try {
       operation->prepare();
       for (int round = 0; round < 2 && result.ok; ++round) {
-        const std::uint64_t seed = spec.seed + static_cast<std::uint64_t>(round);
+        const std::uint64_t seed = spec.timing.seed + static_cast<std::uint64_t>(round);
         operation->fill(seed);
         group.barrier({});
-        for (int i = 0; i < (spec.in_place ? 1 : operations); ++i) operation->post();
+        for (int i = 0; i < (spec.traffic.in_place ? 1 : operations); ++i) operation->post();
         operation->complete();
         group.barrier({});
         result = operation->verify(seed);
@@ -152,13 +152,13 @@ TEST_F(Ccl, VerifiesEveryPattern) {
       const Pattern pattern = row.pattern;
       if (!moves_data(row, ranks)) continue;
       CaseSpec spec = ccl_case(pattern, ranks);
-      if (pattern != Pattern::kPingpong && (traits_of(pattern).kind == PatternKind::kMessages)) spec.window = 3;
+      if (pattern != Pattern::kPingpong && (traits_of(pattern).kind == PatternKind::kMessages)) spec.traffic.window = 3;
       expect_verified(spec);
       const bool rooted = pattern == Pattern::kOneToAll || pattern == Pattern::kAllToOne ||
                           pattern == Pattern::kBroadcast || pattern == Pattern::kReduce ||
                           pattern == Pattern::kGather || pattern == Pattern::kScatter;
       for (int root = 1; rooted && root < ranks; ++root) {
-        spec.root = root;
+        spec.traffic.root = root;
         expect_verified(spec);
       }
     }
@@ -182,11 +182,11 @@ TEST_F(Ccl, VerifiesInPlaceFromEveryRoot) {
           pattern != Pattern::kAllreduce && pattern != Pattern::kAllgather && pattern != Pattern::kReduceScatter;
       for (int root = 0; root < (rooted ? ranks : 1); ++root) {
         CaseSpec spec = ccl_case(pattern, ranks);
-        spec.in_place = true;
-        spec.root = root;
+        spec.traffic.in_place = true;
+        spec.traffic.root = root;
         expect_verified(spec);
         if (!traits_of(pattern).reduces) {
-          spec.algorithm = "send_recv";
+          spec.mechanism.algorithm = "send_recv";
           expect_verified(spec);
         }
       }
@@ -203,7 +203,7 @@ TEST_F(Ccl, UsesTheLibrarysOwnCallUnlessAskedForMessages) {
     expect_verified(spec);
     EXPECT_EQ(nccl_.calls(call), 3 * 2 * 3);  // ranks, rounds, operations
     EXPECT_EQ(nccl_.calls("ncclSend"), 0);
-    spec.algorithm = "send_recv";
+    spec.mechanism.algorithm = "send_recv";
     expect_verified(spec);
     EXPECT_EQ(nccl_.calls(call), 3 * 2 * 3);
     EXPECT_GT(nccl_.calls("ncclSend"), 0);
@@ -214,8 +214,8 @@ TEST_F(Ccl, ReducesEveryDatatypeByEveryOp) {
   for (int datatype = 0; datatype <= static_cast<int>(Datatype::kFloat8E5m2); ++datatype) {
     for (int op = 0; op <= static_cast<int>(ReduceOp::kAvg); ++op) {
       CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
-      spec.datatype = static_cast<Datatype>(datatype);
-      spec.op = static_cast<ReduceOp>(op);
+      spec.traffic.datatype = static_cast<Datatype>(datatype);
+      spec.traffic.op = static_cast<ReduceOp>(op);
       if (why_not_laid_out(spec, 2).empty()) expect_verified(spec);
     }
   }
@@ -234,16 +234,16 @@ TEST_F(Ccl, KeepsACommunicatorForEachSetOfRanks) {
 TEST_F(Ccl, ACaseWithSettingsHasACommunicatorOfItsOwn) {
   CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
   expect_verified(spec);
-  spec.settings = "NCCL_CGA_CLUSTER_SIZE=0 minCTAs=8 NCCL_NET=Socket";
+  spec.mechanism.settings = "NCCL_CGA_CLUSTER_SIZE=0 minCTAs=8 NCCL_NET=Socket";
   expect_verified(spec);
   // A least number alone would be refused: the most is the library's own.
   EXPECT_EQ(nccl_.text("stand_in_configuration"), "cluster 0 blocks 8..64 net Socket version 22800");
-  spec.settings = "NCCL_MAX_CTAS=4 NCCL_CGA_CLUSTER_SIZE=default";
+  spec.mechanism.settings = "NCCL_MAX_CTAS=4 NCCL_CGA_CLUSTER_SIZE=default";
   expect_verified(spec);
   EXPECT_EQ(nccl_.text("stand_in_configuration"), "cluster -1 blocks -2147483648..4 net none version 22800");
   EXPECT_EQ(nccl_.calls("ncclCommInitRankConfig"), 4);
   EXPECT_EQ(nccl_.count("stand_in_communicators"), 2);  // those that are kept, of the first case
-  spec.settings.clear();
+  spec.mechanism.settings.clear();
   expect_verified(spec);
   EXPECT_EQ(nccl_.calls("ncclGetUniqueId"), 3);
 }
@@ -251,7 +251,7 @@ TEST_F(Ccl, ACaseWithSettingsHasACommunicatorOfItsOwn) {
 TEST_F(Ccl, ASettingThatNoCommunicatorHasIsAReason) {
   const auto reason = [&](const std::string& settings, const std::string& library = kNccl) {
     CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
-    spec.settings = settings;
+    spec.mechanism.settings = settings;
     return message_of<Unsupported>(spec, library);
   };
   EXPECT_NE(reason("NCCL_ALGO=Ring").find("NCCL_ALGO is no setting of a communicator"), std::string::npos);
@@ -267,12 +267,12 @@ TEST_F(Ccl, ASettingThatNoCommunicatorHasIsAReason) {
 TEST_F(Ccl, AFailureUnderSettingsLeavesTheKeptCommunicator) {
   CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
   expect_verified(spec);
-  spec.settings = "maxCTAs=4";
+  spec.mechanism.settings = "maxCTAs=4";
   nccl_.configure("fail=ncclAllReduce:2:3");
   (void)message_of<Error>(spec);
   EXPECT_EQ(nccl_.count("stand_in_communicators"), 2);
   nccl_.configure("");
-  spec.settings.clear();
+  spec.mechanism.settings.clear();
   expect_verified(spec);
   EXPECT_EQ(nccl_.calls("ncclGetUniqueId"), 0);
 }
@@ -281,8 +281,8 @@ TEST_F(Ccl, RegistersBuffersAndGivesThemBack) {
   for (bool in_place : {false, true}) {
     nccl_.configure("");
     CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
-    spec.buffer = "registered";
-    spec.in_place = in_place;
+    spec.mechanism.buffer = "registered";
+    spec.traffic.in_place = in_place;
     expect_verified(spec);
     EXPECT_EQ(nccl_.calls("ncclCommRegister"), in_place ? 2 : 4);
     EXPECT_EQ(nccl_.calls("ncclCommDeregister"), in_place ? 2 : 4);
@@ -294,8 +294,8 @@ TEST_F(Ccl, MemoryOfTheLibrarysOwnIsGivenBackAndNotRegistered) {
     for (bool in_place : {false, true}) {
       nccl_.configure("");
       CaseSpec spec = ccl_case(pattern, 3);
-      spec.buffer = "allocated";
-      spec.in_place = in_place;
+      spec.mechanism.buffer = "allocated";
+      spec.traffic.in_place = in_place;
       if (!why_not_laid_out(spec, 3).empty()) continue;
       expect_verified(spec);
       const int buffers = in_place || pattern == Pattern::kBroadcast ? 3 : 6;  // a broadcast has one a rank
@@ -312,8 +312,8 @@ TEST_F(Ccl, MakesSymmetricWindowsAndGivesThemBack) {
     for (bool in_place : {false, true}) {
       nccl_.configure("");
       CaseSpec spec = ccl_case(pattern, 3);
-      spec.buffer = "symmetric";
-      spec.in_place = in_place;
+      spec.mechanism.buffer = "symmetric";
+      spec.traffic.in_place = in_place;
       if (!why_not_laid_out(spec, 3).empty()) continue;
       expect_verified(spec);
       EXPECT_EQ(nccl_.calls("ncclCommWindowRegister"), in_place ? 3 : 6);
@@ -327,7 +327,7 @@ TEST_F(Ccl, MakesSymmetricWindowsAndGivesThemBack) {
 TEST_F(Ccl, AWindowThatIsNotMadeIsAReasonToSkip) {
   setenv("LINKGAUGE_STAND_IN_NCCL_WINDOWS", "0", 1);
   CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
-  spec.buffer = "symmetric";
+  spec.mechanism.buffer = "symmetric";
   EXPECT_NE(message_of<Unsupported>(spec).find("made no window"), std::string::npos);
   unsetenv("LINKGAUGE_STAND_IN_NCCL_WINDOWS");
   EXPECT_EQ(nccl_.count("stand_in_allocations"), 0);
@@ -344,8 +344,8 @@ TEST_F(Ccl, ReplaysAGraphOfEveryPattern) {
       const int live = cuda_.live();
       cuda_.configure("devices=4");
       CaseSpec spec = ccl_case(pattern, ranks);
-      spec.variant = "graph";
-      if (pattern == Pattern::kAllreduce) spec.buffer = ranks == 2 ? "registered" : "symmetric";
+      spec.mechanism.variant = "graph";
+      if (pattern == Pattern::kAllreduce) spec.mechanism.buffer = ranks == 2 ? "registered" : "symmetric";
       expect_verified(spec);
       EXPECT_EQ(cuda_.calls("cuGraphLaunch"), ranks * 2 * 3) << to_string(pattern);  // ranks, rounds, operations
       EXPECT_EQ(cuda_.calls("cuGraphExecDestroy"), ranks);
@@ -355,7 +355,7 @@ TEST_F(Ccl, ReplaysAGraphOfEveryPattern) {
   // The library was asked once before the capture and once in it, not for each operation.
   nccl_.configure("");
   CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
-  spec.variant = "graph";
+  spec.mechanism.variant = "graph";
   expect_verified(spec);
   EXPECT_EQ(nccl_.calls("ncclAllReduce"), 2 * 2);
 }
@@ -363,7 +363,7 @@ TEST_F(Ccl, ReplaysAGraphOfEveryPattern) {
 TEST_F(Ccl, ACaptureThatFailsNamesTheCall) {
   expect_verified(ccl_case(Pattern::kAllreduce, 2));  // both devices have their kernels' module from here on
   CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
-  spec.variant = "graph";
+  spec.mechanism.variant = "graph";
   for (const char* call :
        {"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphLaunch"}) {
     const int live = cuda_.live();
@@ -418,7 +418,7 @@ TEST_F(Ccl, EveryCallsFaultIsReported) {
     kept_.clear();
     nccl_.configure(std::string("fail=") + fault.call + ":2:2");
     CaseSpec spec = ccl_case(fault.pattern, 2);
-    spec.buffer = fault.buffer;
+    spec.mechanism.buffer = fault.buffer;
     (void)message_of<Error>(spec);
     EXPECT_TRUE(some_error_has(std::string(fault.call) + " failed with ncclSystemError (2)")) << fault.call;
   }
@@ -427,7 +427,7 @@ TEST_F(Ccl, EveryCallsFaultIsReported) {
 // In the thread of the rank that failed, what is called next must not be taken for a part of the group it had begun.
 TEST_F(Ccl, AFailedSendLeavesNoGroupOpen) {
   CaseSpec failing = ccl_case(Pattern::kAlltoall, 2);
-  failing.algorithm = "send_recv";
+  failing.mechanism.algorithm = "send_recv";
   const CaseSpec next = ccl_case(Pattern::kAllreduce, 2);
   nccl_.configure("fail=ncclSend:1:3");
   const auto before = make_thread_groups(2);
@@ -466,25 +466,25 @@ TEST_F(Ccl, AnOlderLibraryDoesWithMessages) {
     expect_verified(ccl_case(pattern, 3), kOlderNccl);
   }
   CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
-  spec.buffer = "registered";
+  spec.mechanism.buffer = "registered";
   EXPECT_NE(message_of<Unsupported>(spec, kOlderNccl).find("cannot register buffers: NCCL 2.19"), std::string::npos);
-  spec.buffer = "allocated";
+  spec.mechanism.buffer = "allocated";
   EXPECT_NE(message_of<Unsupported>(spec, kOlderNccl).find("memory of its own to give: NCCL 2.19"), std::string::npos);
-  spec.buffer = "";
-  spec.datatype = Datatype::kFloat8E4m3;
+  spec.mechanism.buffer = "";
+  spec.traffic.datatype = Datatype::kFloat8E4m3;
   EXPECT_NE(message_of<Unsupported>(spec, kOlderNccl).find("2.24 or newer"), std::string::npos);
 }
 
 TEST_F(Ccl, WhatItCannotDoIsSkippedWithTheReason) {
   CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
   EXPECT_NE(message_of<Unsupported>(spec, "/nowhere/libnccl.so.2").find("NCCL was not found"), std::string::npos);
-  spec.devices = {0, 0};
+  spec.places.devices = {0, 0};
   EXPECT_NE(message_of<Unsupported>(spec).find("two ranks on one device"), std::string::npos);
   spec = ccl_case(Pattern::kAllreduce, 2);
-  spec.source_memory = MemoryKind::kPinned;
+  spec.places.source.kind = MemoryKind::kPinned;
   EXPECT_NE(message_of<Unsupported>(spec).find("device memory only"), std::string::npos);
   spec = ccl_case(Pattern::kAllreduce, 2);
-  spec.buffer = "odd";
+  spec.mechanism.buffer = "odd";
   EXPECT_NE(message_of<Unsupported>(spec).find("'odd'"), std::string::npos);
 }
 
@@ -499,13 +499,13 @@ TEST_F(Ccl, Fp8IsReducedFromSm90On) {
     runtime_ = open_runtime(request);
     for (const Datatype datatype : {Datatype::kFloat8E4m3, Datatype::kFloat8E5m2}) {
       CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
-      spec.datatype = datatype;
+      spec.traffic.datatype = datatype;
       if (architecture == 90) {
         expect_verified(spec);
       } else {
         EXPECT_NE(message_of<Unsupported>(spec).find("from sm_90 on: device 0 is sm_80"), std::string::npos);
       }
-      spec.pattern = Pattern::kAllgather;  // nothing is reckoned with
+      spec.traffic.pattern = Pattern::kAllgather;  // nothing is reckoned with
       expect_verified(spec);
     }
     kept_.clear();

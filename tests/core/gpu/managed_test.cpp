@@ -30,8 +30,8 @@ class Managed : public OnVendors<Managing> {
 
   CaseSpec managed_case(Pattern pattern, ManagedUse use, std::int64_t size = 300'001) const {
     CaseSpec spec = case_of("kernel", pattern, 1, size);
-    (pattern == Pattern::kDeviceToHost ? spec.target_memory : spec.source_memory) = MemoryKind::kManaged;
-    spec.managed = use;
+    (pattern == Pattern::kDeviceToHost ? spec.places.target.kind : spec.places.source.kind) = MemoryKind::kManaged;
+    spec.mechanism.managed = use;
     return spec;
   }
 
@@ -73,7 +73,7 @@ TEST_P(Managed, EveryUseMovesTheDataRight) {
         setenv("HSA_XNACK", use == ManagedUse::kZeroCopy ? "0" : "1", 1);
         const auto runtime = open();
         CaseSpec spec = managed_case(pattern, use);
-        spec.transport = transport;
+        spec.mechanism.transport = transport;
         EXPECT_TRUE(run(*runtime, spec).ok) << to_string(pattern) << " " << to_string(use) << " " << transport;
       }
     }
@@ -112,19 +112,19 @@ TEST_P(Managed, WhatTheDeviceCannotIsRefusedWithTheReason) {
   EXPECT_NE(refusal(prefetch, "managed=0").find("no managed memory"), std::string::npos);
   EXPECT_EQ(refusal(managed_case(Pattern::kHostToDevice, ManagedUse::kDefault), "concurrent=0"), "");
   CaseSpec batched = managed_case(Pattern::kHostToDevice, ManagedUse::kPrefetch);
-  batched.cadence = Cadence::kStreaming;
+  batched.timing.cadence = Cadence::kStreaming;
   setenv("HSA_XNACK", "1", 1);
   EXPECT_NE(refusal(batched).find("first operation of a batch"), std::string::npos);
   CaseSpec by_events = managed_case(Pattern::kDeviceToHost, ManagedUse::kMigrate);
-  by_events.clock = ClockKind::kEvent;
+  by_events.timing.clock = ClockKind::kEvent;
   EXPECT_NE(refusal(by_events).find("use clock host"), std::string::npos);
   EXPECT_NE(refusal(managed_case(Pattern::kLocalCopy, ManagedUse::kPrefetch)).find("first operation only"),
             std::string::npos);
   EXPECT_NE(refusal(managed_case(Pattern::kUnidirectional, ManagedUse::kPrefetch)).find("not of unidirectional"),
             std::string::npos);
   CaseSpec none = case_of("kernel", Pattern::kHostToDevice, 1, 64);
-  none.source_memory = MemoryKind::kPinned;
-  none.managed = ManagedUse::kPrefetch;
+  none.places.source.kind = MemoryKind::kPinned;
+  none.mechanism.managed = ManagedUse::kPrefetch;
   EXPECT_NE(refusal(none).find("the case has none"), std::string::npos);
 }
 
@@ -133,7 +133,7 @@ TEST_P(Managed, TwoBuffersTogetherAreNeverLargerThanWhatIsFree) {
   const std::string memory = "memory=" + std::to_string(64 << 20);
   const auto runtime = open(memory);
   CaseSpec spec = managed_case(Pattern::kStreamCopy, ManagedUse::kDefault, 40 << 20);
-  spec.target_memory = MemoryKind::kManaged;
+  spec.places.target.kind = MemoryKind::kManaged;
   const std::string reason = refusal(spec, memory);
   EXPECT_NE(reason.find("managed memory"), std::string::npos) << reason;
   EXPECT_EQ(control_.live(), 0);
@@ -144,18 +144,18 @@ TEST_P(Managed, StreamCopyReachesMemoryOfOtherDevicesAndOfTheHost) {
     for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kPinned, MemoryKind::kManaged}) {
       const auto runtime = open();
       CaseSpec spec = case_of("kernel", Pattern::kStreamCopy, 1, 123'457);
-      spec.source_device = source;
-      spec.target_device = target;
-      spec.source_memory = kind;
+      spec.places.source_device = source;
+      spec.places.target_device = target;
+      spec.places.source.kind = kind;
       EXPECT_TRUE(run(*runtime, spec).ok) << source << " " << target << " " << to_string(kind);
     }
   }
   CaseSpec far = case_of("kernel", Pattern::kStreamCopy, 1, 4096);
-  far.source_device = 1;
+  far.places.source_device = 1;
   EXPECT_NE(refusal(far, "peer=0").find("may not access memory of device 1"), std::string::npos);
   CaseSpec wrong = case_of("kernel", Pattern::kHostToDevice, 1, 4096);
-  wrong.source_memory = MemoryKind::kPinned;
-  wrong.source_device = 1;
+  wrong.places.source.kind = MemoryKind::kPinned;
+  wrong.places.source_device = 1;
   EXPECT_NE(refusal(wrong).find("are of stream_copy"), std::string::npos);
 }
 
@@ -166,20 +166,20 @@ TEST_P(Managed, BothWaysHaveBuffersOfTheirOwn) {
     for (const char* transport : {"kernel", "copy_engine"}) {
       const auto runtime = open();
       CaseSpec spec = managed_case(Pattern::kHostDeviceBoth, use);
-      spec.transport = transport;
+      spec.mechanism.transport = transport;
       constexpr int kOperations = 5;
       EXPECT_TRUE(run(*runtime, spec, kOperations).ok) << to_string(use) << " " << transport;
       // Put back before each operation, and with a kernel before it is chosen; told in each only to prefetch.
-      const int chosen = spec.transport == "kernel" ? 2 : 0;
+      const int chosen = spec.mechanism.transport == "kernel" ? 2 : 0;
       const int told = use == ManagedUse::kPrefetch ? 2 * kOperations : 0;
       EXPECT_EQ(prefetches(), 2 * kOperations + chosen + told) << to_string(use) << " " << transport;
     }
   }
   CaseSpec by_events = managed_case(Pattern::kHostDeviceBoth, ManagedUse::kMigrate);
-  by_events.clock = ClockKind::kEvent;
+  by_events.timing.clock = ClockKind::kEvent;
   EXPECT_NE(refusal(by_events).find("use clock host"), std::string::npos);
   CaseSpec both_managed = managed_case(Pattern::kHostDeviceBoth, ManagedUse::kDefault);
-  both_managed.target_memory = MemoryKind::kManaged;
+  both_managed.places.target.kind = MemoryKind::kManaged;
   EXPECT_NE(refusal(both_managed).find("one end in managed memory"), std::string::npos);
   EXPECT_EQ(control_.live(), 0);
 }
@@ -188,7 +188,7 @@ TEST_P(Managed, KernelsReachPageableMemoryWhereTheDeviceCan) {
   const char* name = cuda() ? "CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS" : "hipDeviceAttributePageableMemoryAccess";
   const auto pageable_case = [](Pattern pattern) {
     CaseSpec spec = case_of("kernel", pattern, 1, 300'001);
-    (pattern == Pattern::kDeviceToHost ? spec.target_memory : spec.source_memory) = MemoryKind::kPageable;
+    (pattern == Pattern::kDeviceToHost ? spec.places.target.kind : spec.places.source.kind) = MemoryKind::kPageable;
     return spec;
   };
   for (const Pattern pattern : {Pattern::kHostToDevice, Pattern::kDeviceToHost, Pattern::kHostDeviceBoth,
@@ -201,20 +201,20 @@ TEST_P(Managed, KernelsReachPageableMemoryWhereTheDeviceCan) {
       EXPECT_EQ(prefetches() + advice_calls(), 0);
     }
     CaseSpec copied = spec;
-    copied.transport = "copy_engine";
+    copied.mechanism.transport = "copy_engine";
     if (pattern != Pattern::kStreamCopy) {
       EXPECT_EQ(refusal(copied, "pageable=0"), "") << to_string(pattern);
     }
   }
   // Pages that move do so once a batch, and events do not time the host's fetching them.
   CaseSpec batched = pageable_case(Pattern::kHostToDevice);
-  batched.cadence = Cadence::kStreaming;
+  batched.timing.cadence = Cadence::kStreaming;
   EXPECT_NE(refusal(batched, "pageable=1").find("first operation of a batch"), std::string::npos);
   EXPECT_EQ(refusal(batched, "pageable=2"), "");
-  batched.transport = "copy_engine";
+  batched.mechanism.transport = "copy_engine";
   EXPECT_EQ(refusal(batched, "pageable=1"), "");
   CaseSpec by_events = pageable_case(Pattern::kDeviceToHost);
-  by_events.clock = ClockKind::kEvent;
+  by_events.timing.clock = ClockKind::kEvent;
   EXPECT_NE(refusal(by_events, "pageable=1").find("use clock host"), std::string::npos);
   EXPECT_EQ(refusal(by_events, "pageable=2"), "");
   const CaseSpec chase = pageable_case(Pattern::kChase);
@@ -222,7 +222,7 @@ TEST_P(Managed, KernelsReachPageableMemoryWhereTheDeviceCan) {
   EXPECT_NE(refusal(chase, "pageable=1").find("move to the device"), std::string::npos);
   EXPECT_EQ(refusal(chase, "pageable=2"), "");
   CaseSpec reduced = case_of("kernel", Pattern::kAllreduce, 2, 4096);
-  reduced.source_memory = reduced.target_memory = MemoryKind::kPageable;
+  reduced.places.source.kind = reduced.places.target.kind = MemoryKind::kPageable;
   const auto runtime = open("pageable=0");
   try {
     (void)run_case_on(runtime, reduced);

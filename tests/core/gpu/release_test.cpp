@@ -34,10 +34,10 @@ TEST_P(Release, AFailureOfAPeerLeavesNoWorkBehind) {
       if (pattern == Pattern::kFlagPingpong && std::string(transport) == "copy_engine") continue;
       with_sessions(runtime, 2, [&](Session& session, Group& group) {
         CaseSpec spec = case_of(transport, pattern, 2, std::int64_t{8} << 20);
-        spec.cadence = pattern == Pattern::kFlagPingpong ? Cadence::kIsolated : Cadence::kGated;
-        spec.clock = ClockKind::kEvent;
-        spec.batch = 4;
-        spec.blocks = 1;
+        spec.timing.cadence = pattern == Pattern::kFlagPingpong ? Cadence::kIsolated : Cadence::kGated;
+        spec.timing.clock = ClockKind::kEvent;
+        spec.timing.batch = 4;
+        spec.mechanism.blocks = 1;
         session.set_fault(Fault{FaultKind::kThrow, "align", -1, 1});
         if (group.rank() == 0) {
           EXPECT_THROW(session.measure(spec), Error);

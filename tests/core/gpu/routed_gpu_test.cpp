@@ -23,8 +23,8 @@ class RoutedOnGpus : public OnVendors<Copying> {
 
 CaseSpec from_0_to_1(const char* variant, Initiator initiator) {
   CaseSpec spec = case_of("copy_engine", Pattern::kUnidirectional, 2, 10000);
-  spec.variant = variant;
-  spec.initiator = initiator;
+  spec.mechanism.variant = variant;
+  spec.mechanism.initiator = initiator;
   return spec;
 }
 
@@ -35,12 +35,12 @@ TEST_P(RoutedOnGpus, AMessageIsTwoCopiesAndAPipelinedOneTwoAChunk) {
     int before = copies();
     EXPECT_TRUE(run_case_on(runtime, spec, 1, 4)[1].ok);
     EXPECT_EQ(copies() - before, 4);
-    spec.via = 2;
+    spec.mechanism.via = 2;
     before = copies();
     EXPECT_TRUE(run_case_on(runtime, spec, 1, 4)[1].ok);
     EXPECT_EQ(copies() - before, 2 * 4);
-    spec.variant = "pipelined";
-    spec.chunk_bytes = 3000;
+    spec.mechanism.variant = "pipelined";
+    spec.mechanism.chunk_bytes = 3000;
     before = copies();
     EXPECT_TRUE(run_case_on(runtime, spec, 1, 4)[1].ok);
     EXPECT_EQ(copies() - before, 2 * 4 * 4);
@@ -50,10 +50,10 @@ TEST_P(RoutedOnGpus, AMessageIsTwoCopiesAndAPipelinedOneTwoAChunk) {
 TEST_P(RoutedOnGpus, KernelsRunOnTheDeviceThatCarriesTheirLeg) {
   const auto runtime = open();
   CaseSpec spec = from_0_to_1("pipelined", Initiator::kSender);
-  spec.transport = "kernel";
-  spec.via = 2;
-  spec.chunk_bytes = 3000;
-  spec.blocks = 1;
+  spec.mechanism.transport = "kernel";
+  spec.mechanism.via = 2;
+  spec.mechanism.chunk_bytes = 3000;
+  spec.mechanism.blocks = 1;
   EXPECT_TRUE(run_case_on(runtime, spec, 2, 3)[1].ok);
 }
 
@@ -61,12 +61,12 @@ TEST_P(RoutedOnGpus, GatedHoldsBothDevicesAndTheTimeIsOfBothLegs) {
   const auto runtime = open();
   for (const Initiator initiator : {Initiator::kSender, Initiator::kReceiver}) {
     CaseSpec spec = from_0_to_1("pipelined", initiator);
-    spec.via = 2;
-    spec.chunk_bytes = 3000;
-    spec.cadence = Cadence::kGated;
-    spec.clock = ClockKind::kEvent;
-    spec.stop.kind = StopRuleKind::kCount;
-    spec.stop.samples = 3;
+    spec.mechanism.via = 2;
+    spec.mechanism.chunk_bytes = 3000;
+    spec.timing.cadence = Cadence::kGated;
+    spec.timing.clock = ClockKind::kEvent;
+    spec.timing.stop.kind = StopRuleKind::kCount;
+    spec.timing.stop.samples = 3;
     on_operations(*runtime, spec, [&](Group& group, Operation& operation) {
       operation.prepare();
       const bool starts = group.rank() == (initiator == Initiator::kSender ? 0 : 1);
@@ -78,7 +78,8 @@ TEST_P(RoutedOnGpus, GatedHoldsBothDevicesAndTheTimeIsOfBothLegs) {
       }
       SamplerSettings settings;
       settings.runtime = runtime.get();
-      const Measurement measured = sample(operation, group, spec, settings);
+      settings.timekeeper = Timekeeper::kSender;
+      const Measurement measured = sample(operation, group, spec.timing, settings);
       EXPECT_TRUE(measured.verified);
       operation.release();
     });
@@ -89,7 +90,7 @@ TEST_P(RoutedOnGpus, GivesEverythingBack) {
   {
     const auto runtime = open();
     CaseSpec spec = from_0_to_1("pipelined", Initiator::kSender);
-    spec.via = 2;
+    spec.mechanism.via = 2;
     (void)run_case_on(runtime, spec, 1, 1);
     const int live = control_.live();
     (void)run_case_on(runtime, spec, 1, 1);
@@ -102,9 +103,9 @@ TEST_P(RoutedOnGpus, WithoutMemoryOnThatDeviceTheCaseIsSkippedOnAllRanks) {
   runtime->bind_thread(2);
   Buffer all(*runtime, 2, MemoryKind::kDevice, std::size_t{60} << 20);
   CaseSpec spec = from_0_to_1("", Initiator::kSender);
-  spec.size_bytes = 16 << 20;
+  spec.traffic.size_bytes = 16 << 20;
   EXPECT_TRUE(run_case_on(runtime, spec, 1, 1)[1].ok);
-  spec.via = 2;
+  spec.mechanism.via = 2;
   EXPECT_THROW((void)run_case_on(runtime, spec, 1, 1), Unsupported);
 }
 

@@ -42,8 +42,8 @@ std::vector<unsigned char> numbered(std::size_t bytes, unsigned first) {
 
 CaseSpec short_case(const char* transport, Pattern pattern, int ranks, std::int64_t bytes) {
   CaseSpec spec = case_of(transport, pattern, ranks, bytes);
-  spec.stop.kind = StopRuleKind::kCount;
-  spec.stop.samples = 5;
+  spec.timing.stop.kind = StopRuleKind::kCount;
+  spec.timing.stop.samples = 5;
   return spec;
 }
 
@@ -207,17 +207,17 @@ TEST_P(SyclRuntime, MovesAndVerifiesTheDataOfCases) {
       for (const ClockKind clock : {ClockKind::kHost, ClockKind::kEvent}) {
         CaseSpec spec = short_case("copy_engine", pattern, 1, 100003);
         if (pattern == Pattern::kHostToDevice || pattern == Pattern::kHostDeviceBoth) {
-          spec.source_memory = MemoryKind::kPinned;
+          spec.places.source.kind = MemoryKind::kPinned;
         }
-        if (pattern == Pattern::kDeviceToHost) spec.target_memory = MemoryKind::kPageable;
-        spec.clock = clock;
+        if (pattern == Pattern::kDeviceToHost) spec.places.target.kind = MemoryKind::kPageable;
+        spec.timing.clock = clock;
         const auto result = session.measure(spec);
         EXPECT_TRUE(result->measurement.verified);
         EXPECT_FALSE(result->measurement.samples.empty());
       }
     }
     CaseSpec gated = case_of("copy_engine", Pattern::kLocalCopy, 1, 4096);
-    gated.cadence = Cadence::kGated;
+    gated.timing.cadence = Cadence::kGated;
     EXPECT_THROW((void)session.measure(gated), Unsupported);
     EXPECT_THROW((void)session.measure(case_of("kernel", Pattern::kLocalCopy, 1, 4096)), Unsupported);
   });

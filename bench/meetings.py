@@ -56,7 +56,7 @@ class Between:
                 self.given += sum(256 * math.ceil((len(one) + 8) / 256) for one in said)  # run/session.py's frames
             return said
 
-        def largest(mine: list[int], ranks: list[int]) -> list[int]:
+        def largest(mine: list[int], ranks: list[int], asleep: bool) -> list[int]:
             if rank == 0:
                 self.given += 8 * len(mine) * math.ceil(math.log2(self._nodes))  # along a tree
             return [max(column) for column in zip(*self._meet(rank, mine, ranks), strict=True)]

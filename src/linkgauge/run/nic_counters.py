@@ -71,6 +71,10 @@ class NicCounters:
             found.append((SUBJECT + name, [Value(SENT, sent, "B"), Value(RECEIVED, received, "B"), *of_priorities]))
         return found
 
+    def crossed(self) -> int:
+        """Bytes that all cards have sent and received since the counters began."""
+        return sum(int(value.value) for _, values in self.read() for value in values)
+
     def _of_priorities(self, card: _Card) -> list[Value]:
         sums: dict[str, int] = {}
         counters = [item for one in card.interfaces for item in self._statistics(one).items()]

@@ -358,7 +358,7 @@ def run_process(spec: WorkerSpec) -> None:
         watch = HeartbeatFile(Path(here.heartbeat), spec.ranks, create=False)
         watch.set_word(rank, beat.PID, os.getpid())
         if reported:  # before this thread is bound to cores, so that the reports take none of them
-            BeatReporter(place_of(Path(spec.journal)), watch, reported).start()
+            BeatReporter(place_of(Path(spec.journal)), watch, reported, NicCounters().crossed).start()
         _bind(spec, rank)
         session = open_process_session(here, world, nodes, watch.rank_words(rank))
         evidence.say_segments(Path(spec.evidence))  # again: opening the session may have mapped more

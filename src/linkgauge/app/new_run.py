@@ -14,8 +14,9 @@ from linkgauge.app.presenting import MakingReport, present
 from linkgauge.app.progress import reporter_for
 from linkgauge.errors import UsageError
 from linkgauge.files import read_file
+from linkgauge.model.quantity import parse_size
 from linkgauge.plan.builtin import builtin_plan
-from linkgauge.plan.model import Plan
+from linkgauge.plan.model import Plan, up_to
 from linkgauge.run.binding import cores_by_rank, with_own_core
 from linkgauge.run.devices import DeviceSet, find_devices
 from linkgauge.run.fallback import KEY, found_steps, library_of
@@ -176,6 +177,8 @@ def asked_plan(asked: Asked, given: list[MpiInstallation], kind: str) -> Plan:
         whole = run_options.asked_plan(asked.plan, asked.quick, asked.full)
         plan = run_options.apply_dimensions(whole, values, named=named, kind=kind)
     plan = run_options.apply_choices(plan, pairs=asked.pairs, choose=asked.choose, exchanged=asked.exchanged)
+    if asked.up_to is not None:
+        plan = up_to(plan, parse_size(asked.up_to))
     if asked.concurrent_pairs:
         plan = run_options.apply_concurrent_pairs(plan)
     return _launched(asked, plan, given)

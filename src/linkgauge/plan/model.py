@@ -113,6 +113,15 @@ def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bo
     return dataclasses.replace(plan, cases=tuple(kept))
 
 
+def up_to(plan: Plan, most: int) -> Plan:
+    """The plan without sizes of more than `most` bytes; what has no other is measured at that one."""
+    tables = []
+    for table in plan.cases:
+        kept = tuple(size for size in table.values["size"] if not isinstance(size, int) or size <= most)
+        tables.append(dataclasses.replace(table, values={**table.values, "size": kept or (most,)}))
+    return dataclasses.replace(plan, cases=tuple(tables))
+
+
 def side_by_side(table: CaseTable) -> CaseTable:
     """The table with disjoint pairs measured at once in place of each pair alone; its other patterns stay."""
     values = dict(table.values)

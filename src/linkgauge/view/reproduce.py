@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError, nearest
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_size
 from linkgauge.plan.papers import Figure, figures
 
 if TYPE_CHECKING:
@@ -74,6 +75,14 @@ def measured(run: Run, figure: Figure) -> list[Row]:
     return rows
 
 
+def not_measured(run: Run, figure: Figure) -> str:
+    """Return which of the figure's sizes a run (of `--up-to`, a time limit) has nothing of, in a sentence."""
+    sizes = {size for table in figure.load().cases for size in table.values["size"] if isinstance(size, int)}
+    there = {row.record["size_asked"] for row in run.rows() if row.status in ("ok", "timeout")}
+    missing = sorted(size for size in sizes - there if size > 0)
+    return f"Not measured here: {', '.join(map(format_size, missing))}." if missing and there else ""
+
+
 def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> list[tuple[Path | None, str]]:
     """Draw a figure in its paper's form, the check numbers below the title, in `folder`.
 
@@ -91,7 +100,7 @@ def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> li
     unit = figure.unit if figure.unit in ("GB/s", "Gb/s") else "GB/s"
     own = ("table", "section")
     numbers = ", ".join(number if number.startswith(own) else f"Fig. {number}" for number in figure.covers)
-    lines = [f"{figure.title}, {numbers}. The paper:", *figure.numbers]
+    lines = [f"{figure.title}, {numbers}. The paper:", *figure.numbers, not_measured(run, figure)]
     subtitle = [part for line in lines for part in textwrap.wrap(line, 90)]
     drawn: list[tuple[Path | None, str]] = []
     for words, rows in _tasks(results.rows).items():

@@ -58,7 +58,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     "--up-to",
     metavar="SIZE",
     panel=_PLAN,
-    help="Leave out the plan's larger sizes; what has no other is measured at this one: 256KiB where links are slow.",
+    help="This in place of all sizes of the plan that are larger: 256KiB where links are slow.",
 )
 @flag("--exchanged", panel=_PLAN, help="With --beside: each load also as the measured job, beside the case.")
 @flag(

@@ -114,11 +114,11 @@ def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bo
 
 
 def up_to(plan: Plan, most: int) -> Plan:
-    """The plan without sizes of more than `most` bytes; what has no other is measured at that one."""
+    """The plan with `most` bytes in place of all sizes that are larger."""
     tables = []
     for table in plan.cases:
-        kept = tuple(size for size in table.values["size"] if not isinstance(size, int) or size <= most)
-        tables.append(dataclasses.replace(table, values={**table.values, "size": kept or (most,)}))
+        sizes = unique(min(size, most) if isinstance(size, int) else size for size in table.values["size"])
+        tables.append(dataclasses.replace(table, values={**table.values, "size": sizes}))
     return dataclasses.replace(plan, cases=tuple(tables))
 
 

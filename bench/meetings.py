@@ -31,6 +31,8 @@ MEETINGS: dict[str, tuple[int, Callable[[Any], object]]] = {
     "agree": (8, lambda group: group.agree(True)),
     "largest": (3, lambda group: group.largest(7)),
     "exchange of 16 B": (0, lambda group: group.exchange(bytes(16))),
+    # What ucx, ofi and nixl tell each other of their addresses, once a case: some hundred bytes a rank.
+    "exchange of 512 B": (0, lambda group: group.exchange(bytes(512))),
 }
 
 

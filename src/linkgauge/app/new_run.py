@@ -129,7 +129,10 @@ def _crowded(prepared: Prepared, devices: DeviceSet, nodes: Nodes) -> tuple[dict
         if there := nodes.of(prepared.mpis.get(settings.mpi), settings.ranks, settings.launcher_args, settings.hosts):
             cores_there(there, bind, settings.devices, devices.ordinals)
             environment = {**os.environ, **dict(settings.env)}
-            said |= dict.fromkeys(ways_between(prepared.mpis[settings.mpi], environment, there))
+            transports = {case.transport for case in launch.cases}
+            said |= dict.fromkeys(
+                ways_between(prepared.mpis[settings.mpi], environment, there, transports, devices.kind)
+            )
             continue
         cores = cores_by_rank(bind, settings.devices, devices.infos)
         if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so

@@ -9,6 +9,7 @@ are of one group.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
 import math
@@ -279,10 +280,14 @@ def inferred(times: Mapping[tuple[str, str], float], what: str) -> Switches | No
     def none_alone(cut: float) -> bool:
         return bool(np.bincount(fcluster(joins, cut, criterion="distance"))[1:].min() > 1)
 
+    ways = _upwards_of(joins)
+
+    def nested(cuts: tuple[float, ...]) -> bool:
+        """Some node has a join in each level on its way up: a level that no node goes through is another's place."""
+        return any(len({bisect.bisect(cuts, height) for height in way}) > len(cuts) for way in ways)
+
     heights = sorted(float(height) for height in joins[:, 2])
-    times_of = [np.exp(pairs[np.isclose(met, height, rtol=1e-12)]) for height in heights]
-    spreads = [float(np.quantile(one, 1 - _STRAYS) - np.quantile(one, _STRAYS)) for one in times_of]
-    cuts = _levels(heights, spreads, lambda cuts: none_alone(cuts[0]) and all(map(apart, cuts)))
+    cuts = _levels(heights, lambda cuts: none_alone(cuts[0]) and nested(cuts) and all(map(apart, cuts)))
     if not 1 <= len(cuts) <= 2:
         return None
     above: dict[str, tuple[str, ...]] = dict.fromkeys(nodes, ())
@@ -295,14 +300,22 @@ def inferred(times: Mapping[tuple[str, str], float], what: str) -> Switches | No
     return Switches({node: (*names, "all") for node, names in above.items()}, f"{INFERRED} {what} of all pairs")
 
 
-def _levels(
-    heights: Sequence[float], spreads: Sequence[float], fits: Callable[[tuple[float, ...]], bool]
-) -> tuple[float, ...]:
+def _upwards_of(joins: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Of each node the heights of the joins above it, from scipy's linkage: two parts, a height, a count each."""
+    count = len(joins) + 1
+    above: list[list[float]] = [[] for _ in range(2 * count - 1)]
+    for number in range(len(joins) - 1, -1, -1):
+        one, other, height, _ = joins[number]
+        for part in (int(one), int(other)):
+            above[part] = [float(height), *above[count + number]]
+    return above[:count]
+
+
+def _levels(heights: Sequence[float], fits: Callable[[tuple[float, ...]], bool]) -> tuple[float, ...]:
     """Where sorted heights, logarithms of times, are cut into levels: the most cuts that hold, three at most.
 
     A cut holds where the time above is 15 % more than below, and the step half as wide again as any within the levels
-    on its two sides. What a level of a single join has within it is its spread, of the times of the pairs that meet
-    there. Steps are compared as times, not as ratios, and with their neighbours alone: what a busy node adds
+    on its two sides. Steps are compared as times, not as ratios, and with their neighbours alone: what a busy node adds
     may be several times the latency within a switch, and is little beside the way to the next one.
     """
     times = [math.exp(height) for height in heights]
@@ -312,7 +325,7 @@ def _levels(
     for count in range(1, _MOST_CUTS + 1):
         for places in itertools.combinations(wide, count):
             bounds = [0, *places, len(times)]
-            within = [max((b - a for a, b in itertools.pairwise(times[start:end])), default=spreads[start])
+            within = [max((b - a for a, b in itertools.pairwise(times[start:end])), default=0.0)
                       for start, end in itertools.pairwise(bounds)]  # fmt: skip
             steps = [times[at] - times[at - 1] for at in places]
             clear = all(

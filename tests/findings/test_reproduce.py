@@ -101,6 +101,18 @@ def test_sizes_that_were_left_out_are_said_beside_the_numbers_and_on_the_picture
     assert said in (folder / "sc24-3-pingpong-goodput.svg").read_text(encoding="utf-8")
 
 
+def test_cases_of_one_size_are_called_by_what_sets_them_apart(tmp_path: Path) -> None:
+    """Fig. 8 of SC'24 by its memories; Tartan's applications by their names, which have no size to leave out."""
+    run = load(make_run(tmp_path / "run", cases=cases_of(reproduce.chosen("sc24:8")[0]), samples=8, warmup=1))
+    names = [row.words for row in reproduce.measured(run, reproduce.chosen("sc24:8")[0])]
+    assert len(set(names)) == len(names)
+    assert any("pinned memory" in name for name in names)
+    figure = reproduce.chosen("tartan:36")[0]
+    apps = load(make_run(tmp_path / "apps", cases=cases_of(figure), samples=8, warmup=1))
+    assert {row.words.split()[1] for row in reproduce.measured(apps, figure)} >= {"brq", "mam"}
+    assert reproduce.not_measured(apps, figure) == ""
+
+
 def test_a_figure_up_to_a_size_has_the_papers_smaller_ones_and_that_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

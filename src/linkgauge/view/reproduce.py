@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError, nearest
+from linkgauge.model.beside import loads_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_size
 from linkgauge.plan.papers import Figure, figures
@@ -77,7 +78,8 @@ def measured(run: Run, figure: Figure) -> list[Row]:
 
 def not_measured(run: Run, figure: Figure) -> str:
     """Return which of the figure's sizes a run (of `--up-to`, a time limit) has nothing of, in a sentence."""
-    sizes = {size for table in figure.load().cases for size in table.values["size"] if isinstance(size, int)}
+    tables = [table for table in figure.load().cases if "application" not in table.values["pattern"]]
+    sizes = {size for table in tables for size in table.values["size"] if isinstance(size, int)}
     there = {row.record["size_asked"] for row in run.rows() if row.status in ("ok", "timeout")}
     missing = sorted(size for size in sizes - there if size > 0)
     return f"Not measured here: {', '.join(map(format_size, missing))}." if missing and there else ""
@@ -122,7 +124,7 @@ def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> li
 
 
 def _tasks(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
-    """Return the rows by what a picture must not mix, in words: the pattern, and the memories but devices' own.
+    """Return the rows by what a picture must not mix, in words: pattern, memories but devices' own, patterns of loads.
 
     An application's memories are ways to do the same, which its pictures compare.
     """
@@ -130,6 +132,7 @@ def _tasks(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[st
     for row in rows:
         memories = (row["source_memory"], row["target_memory"])
         apart = memories != ("device", "device") and not PATTERNS[row["pattern"]].scripted
-        words = (row["pattern"], *(memories if apart else ()))
+        loads = [load.case.pattern for load in loads_of(row["beside"])] if row["beside"] else []
+        words = (row["pattern"], *(memories if apart else ()), *(f"beside-{load}" for load in loads))
         tasks.setdefault(words, []).append(row)
     return tasks

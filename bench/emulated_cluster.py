@@ -266,7 +266,7 @@ def classes(out: Path, rate: float, seeds: range) -> None:
     What the pairs took goes to classes.jsonl, a line an order.
     """
     layout = Layout(((2, 2), (2, 2)), rate=rate * MBIT, switch_rate=rate * MBIT / 2, group_rate=rate * MBIT / 4,
-                    switch_delay=0.002, group_delay=0.003, lossless=True)  # fmt: skip
+                    switch_delay=0.0005, group_delay=0.001, lossless=True)  # fmt: skip
     plan = out / "pairs.toml"
     plan.write_text(PAIRS)
     print("| order of the nodes | pairs right by 128 KiB | by 8 B |")

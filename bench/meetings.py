@@ -31,6 +31,8 @@ MEETINGS: dict[str, tuple[int, Callable[[Any], object]]] = {
     "agree": (8, lambda group: group.agree(True)),
     "largest": (3, lambda group: group.largest(7)),
     "exchange of 16 B": (0, lambda group: group.exchange(bytes(16))),
+    # What ucx, ofi and nixl tell each other of their addresses, once a case: some hundred bytes a rank.
+    "exchange of 512 B": (0, lambda group: group.exchange(bytes(512))),
 }
 
 
@@ -56,7 +58,7 @@ class Between:
                 self.given += sum(256 * math.ceil((len(one) + 8) / 256) for one in said)  # run/session.py's frames
             return said
 
-        def largest(mine: list[int], ranks: list[int]) -> list[int]:
+        def largest(mine: list[int], ranks: list[int], asleep: bool) -> list[int]:
             if rank == 0:
                 self.given += 8 * len(mine) * math.ceil(math.log2(self._nodes))  # along a tree
             return [max(column) for column in zip(*self._meet(rank, mine, ranks), strict=True)]

@@ -172,10 +172,10 @@ ProcessExchange exchange_from(const nb::object& exchange, const nb::object& larg
       throw CallerError("exchange must return one message for each rank that it is given");
     return all;
   };
-  found.largest = [held = held_function(largest)](const std::vector<std::int64_t>& mine,
-                                                  const std::vector<int>& ranks) {
+  found.largest = [held = held_function(largest)](const std::vector<std::int64_t>& mine, const std::vector<int>& ranks,
+                                                  Waiting waiting) {
     const nb::gil_scoped_acquire acquire;
-    auto answer = nb::cast<std::vector<std::int64_t>>((*held)(mine, ranks));
+    auto answer = nb::cast<std::vector<std::int64_t>>((*held)(mine, ranks, waiting == Waiting::kSleep));
     if (answer.size() != mine.size()) throw CallerError("largest must return as many numbers as it is given");
     return answer;
   };

@@ -234,10 +234,16 @@ def _write_launch(writing: _Writing, launch: int, repeat: int, contents: dict[st
         journal.append("end", {"launch": launch})
 
 
+def _lanes(case: Case) -> list[str]:
+    if case.pattern == "pairs_unidirectional":
+        return [f"{rank}->{rank + 1}" for rank in range(0, case.ranks, 2)]
+    return ["0->1", "1->0"] if case.pattern == "bidirectional" else [""]
+
+
 def _facts(case: Case, operations: int) -> dict[str, Any]:
     info = pattern(case.pattern)
     return {
-        "lanes": ["0->1", "1->0"] if case.pattern == "bidirectional" else [""],
+        "lanes": _lanes(case),
         "bytes_per_peer": int(info.bytes_per_peer(case.size, case.ranks, case.window)),
         "bytes_total": int(info.bytes_total(case.size, case.ranks, case.window)),
         "converged": True,
@@ -271,7 +277,7 @@ def draw_samples(
         late = rng.integers(0, 60, total)
         share = np.ones(total) if rank == keeper else 1.0 - 0.03 * rng.random(total)
         ns = np.maximum(1, np.rint(spent * share) - late).astype(np.int64)
-        lane = rank if case.pattern == "bidirectional" else 0
+        lane = rank if case.pattern == "bidirectional" else rank // 2 if case.pattern == "pairs_unidirectional" else 0
         columns = {
             "rank": np.full(total, rank, np.int32),
             "lane": np.full(total, lane, np.int16),

@@ -101,8 +101,10 @@ struct ProcessExchange {
   // Everyone's bytes, in the list's order: as many bytes for each of n as all n have.
   std::function<std::vector<std::vector<std::byte>>(const std::vector<std::byte>& mine, const std::vector<int>& ranks)>
       all;
-  // The largest of everyone's numbers, place by place: as many bytes for each whatever n.
-  std::function<std::vector<std::int64_t>(const std::vector<std::int64_t>& mine, const std::vector<int>& ranks)>
+  // The largest of everyone's numbers, place by place: as many bytes for each whatever n. `waiting` of this caller
+  // alone: others may wait in another way.
+  std::function<std::vector<std::int64_t>(const std::vector<std::int64_t>& mine, const std::vector<int>& ranks,
+                                          Waiting waiting)>
       largest;
   explicit operator bool() const { return all && largest; }
 };

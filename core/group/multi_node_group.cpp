@@ -85,11 +85,11 @@ std::vector<int> MultiNodeGroup::ascending_leaders() const {
 
 // The largest numbers of the nodes' first ranks, once all are there. Where a node failed, all tell each other why. A
 // failed node does not know what the others are at: the first two numbers of each meeting are all that it gives.
-void MultiNodeGroup::largest_of_leaders(std::span<std::int64_t> numbers, const Progress& progress) {
+void MultiNodeGroup::largest_of_leaders(std::span<std::int64_t> numbers, const Progress& progress, Waiting waiting) {
   const std::vector<int> ascending = ascending_leaders();
   const auto largest = [&](const std::vector<std::int64_t>& mine) {
     const WhileHeldUp held(progress);
-    return exchange_.largest(mine, ascending);
+    return exchange_.largest(mine, ascending, waiting);
   };
   const std::vector<std::int64_t> first = largest({kWell, numbers.empty() ? 0 : numbers.front()});
   if (first.front() == kWell) {
@@ -142,7 +142,7 @@ void MultiNodeGroup::tell_other_nodes(const std::string& reason) noexcept {
   told_ = true;
   try {
     const std::vector<int> ascending = ascending_leaders();
-    exchange_.largest({kFailed, 0}, ascending);
+    exchange_.largest({kFailed, 0}, ascending, Waiting::kSpin);
     const auto* words = reinterpret_cast<const std::byte*>(reason.data());
     exchange_.all(Bytes(words, words + reason.size()), ascending);
   } catch (...) {
@@ -152,7 +152,7 @@ void MultiNodeGroup::tell_other_nodes(const std::string& reason) noexcept {
 
 void MultiNodeGroup::barrier(const Progress& progress, Waiting waiting) {
   meet_locally([&] { local_->barrier(progress, waiting); });
-  if (leads()) largest_of_leaders({}, progress);
+  if (leads()) largest_of_leaders({}, progress, waiting);
   meet_locally([&] { local_->barrier(progress, waiting); });
 }
 

@@ -40,7 +40,7 @@ class MultiNodeGroup final : public Group {
 
  private:
   bool leads() const { return local_->rank() == 0; }
-  void largest_of_leaders(std::span<std::int64_t> numbers, const Progress& progress);
+  void largest_of_leaders(std::span<std::int64_t> numbers, const Progress& progress, Waiting waiting = Waiting::kSpin);
   std::vector<std::vector<std::byte>> exchange_leaders(const std::vector<std::byte>& mine, const Progress& progress);
   std::vector<int> ascending_leaders() const;
   template <typename Meet>

@@ -161,11 +161,13 @@ def process_group(
     node_of_rank: Sequence[int],
     segment_path: str,
     exchange: Callable[[bytes, list[int]], list[bytes]] | None = None,
+    largest: Callable[[list[int], list[int], bool], list[int]] | None = None,
 ) -> Group:
     """A group of processes that meet in shared memory at `segment_path`, a file name in the launch's private folder.
 
     `exchange(mine, ranks)` is needed on several nodes: a blocking exchange among these ranks of the launch only (each
-    calls with the same ascending list), which brings everyone's bytes in the list's order.
+    calls with the same ascending list), which brings everyone's bytes in the list's order. So is `largest(mine, ranks,
+    asleep)`, the largest of everyone's numbers, place by place; `asleep`: the caller has nothing to do until then.
     """
 
 class Mpi:

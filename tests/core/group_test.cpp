@@ -201,7 +201,8 @@ class Processes {
     options.exchange.all = [this, rank](const std::vector<std::byte>& mine, const std::vector<int>& ranks) {
       return exchange(rank, mine, ranks);
     };
-    options.exchange.largest = [this, rank](const std::vector<std::int64_t>& mine, const std::vector<int>& ranks) {
+    options.exchange.largest = [this, rank](const std::vector<std::int64_t>& mine, const std::vector<int>& ranks,
+                                            Waiting /*waiting*/) {
       std::vector<std::byte> message(mine.size() * sizeof(std::int64_t));
       std::memcpy(message.data(), mine.data(), message.size());
       std::vector<std::int64_t> found = mine;

@@ -42,6 +42,8 @@ class FakeReaders(Readers):
                 "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
                 "/sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
                 "/sys/class/infiniband/mlx5_1/ports/1/state": "4: ACTIVE",
+                "/sys/class/infiniband/mlx5_0/ports/1/rate": "200 Gb/sec (4X HDR)",
+                "/sys/class/infiniband/mlx5_1/ports/1/rate": "200 Gb/sec (4X HDR)",
                 "/sys/class/infiniband/mlx5_0/device/numa_node": "0",
                 "/sys/class/infiniband/mlx5_1/device/numa_node": "1",
                 "/sys/bus/pci/devices/0000:1b:00.0/local_cpulist": "0-3",
@@ -194,6 +196,8 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("nvlinks", "failing", "17 of 18", lambda: FakeReaders(gpus=changed(GPU, nvlinks_active=17))),
     ("rails", "warning", "mlx5_1/1", lambda: FakeReaders(
         texts={"/sys/class/infiniband/mlx5_1/ports/1/state": "1: DOWN"})),
+    ("rail_width", "warning", "mlx5_1/1 has 2 of 4 lanes", lambda: FakeReaders(
+        texts={"/sys/class/infiniband/mlx5_1/ports/1/rate": "100 Gb/sec (2X HDR)"})),
     ("nearest_card", "warning", "NCCL_IB_HCA", lambda: FakeReaders(
         environment={"HOME": "/root", "NCCL_IB_HCA": "mlx5_1"})),
     ("kernel_cache", "warning", "cannot be written", lambda: FakeReaders(writable=False)),

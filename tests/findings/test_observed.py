@@ -15,7 +15,7 @@ from linkgauge.run.observe import Observer, Value
 from scripted_reader import ScriptedReader
 
 FIELDS = {field.name: field.unit for field in (*observe._FIELDS, *observe._LINK_FIELDS)}
-ERRORS = sorted(name for name, unit in FIELDS.items() if unit == observe._COUNTED_ERRORS)
+ERRORS = sorted(name for name, unit in FIELDS.items() if unit == observe.COUNTED_ERRORS)
 SECOND = 1_000_000_000
 
 

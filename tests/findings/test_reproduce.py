@@ -89,6 +89,57 @@ def test_a_run_is_drawn_where_it_lies(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "staging up to 10 times lower" in picture.read_text(encoding="utf-8")
 
 
+def test_sizes_that_were_left_out_are_said_beside_the_numbers_and_on_the_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("vl_convert")
+    few = [case for case in cases_of(reproduce.chosen("sc24:3")[0]) if case.size <= 1 << 18]
+    folder = make_run(tmp_path / "run", cases=few, samples=8, warmup=1)
+    assert run_command(["reproduce", "sc24:3", "--of", str(folder)]) == 0
+    said = "Not measured here: 2MiB, 16MiB, 128MiB, 1GiB."
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert said in (folder / "sc24-3-pingpong-goodput.svg").read_text(encoding="utf-8")
+
+
+def test_cases_of_one_size_are_called_by_what_sets_them_apart(tmp_path: Path) -> None:
+    """Fig. 8 of SC'24 by its memories; Tartan's applications by their names, which have no size to leave out."""
+    run = load(make_run(tmp_path / "run", cases=cases_of(reproduce.chosen("sc24:8")[0]), samples=8, warmup=1))
+    names = [row.words for row in reproduce.measured(run, reproduce.chosen("sc24:8")[0])]
+    assert len(set(names)) == len(names)
+    assert any("pinned memory" in name for name in names)
+    figure = reproduce.chosen("tartan:36")[0]
+    apps = load(make_run(tmp_path / "apps", cases=cases_of(figure), samples=8, warmup=1))
+    assert {row.words.split()[1] for row in reproduce.measured(apps, figure)} >= {"brq", "mam"}
+    assert reproduce.not_measured(apps, figure) == ""
+
+
+def test_a_figure_up_to_a_size_has_the_papers_smaller_ones_and_that_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    expected = {
+        "sc24:7": {1, 8, 64, 512, 4096, 32768, 262144},
+        "sc24:8": {1, 262144},
+        "sc24:10": {262144},
+    }
+    for name, sizes in expected.items():
+        words = [
+            "run",
+            "--plan",
+            name.replace(":", "-"),
+            "--up-to",
+            "256KiB",
+            "--devices",
+            "host:2",
+            "--dry-run",
+            "--json",
+        ]
+        assert run_command(words) == 0
+        planned = json.loads(capsys.readouterr().out)["launches"]
+        assert {case["size_asked"] for launch in planned for case in launch["cases"]} == sizes
+    assert run_command(["run", "--plan", "sc24-7", "--up-to", "1KiB", "--size", "8"]) == 2
+    assert "--size" in capsys.readouterr().err
+
+
 def test_tasks_that_a_paper_draws_apart_are_drawn_apart(tmp_path: Path) -> None:
     """Fig. 8 of SC'24: device and host memory, the latency of 1 B and the goodput of 1 GiB."""
     figure = reproduce.chosen("sc24:8")[0]

@@ -228,6 +228,7 @@ class Meetings:
         self._barrier = threading.Barrier(nodes)
         self._said: dict[int, Any] = {}
         self.calls: list[str] = []
+        self.asleep: list[bool] = []
 
     def _meet(self, rank: int, mine: Any, ranks: list[int]) -> list[Any]:
         self._said[rank] = mine
@@ -243,8 +244,9 @@ class Meetings:
             self.calls.append("exchange")
             return self._meet(rank, mine, ranks)
 
-        def largest(mine: list[int], ranks: list[int]) -> list[int]:
+        def largest(mine: list[int], ranks: list[int], asleep: bool) -> list[int]:
             self.calls.append("largest")
+            self.asleep.append(asleep)
             return [max(column) for column in zip(*self._meet(rank, mine, ranks), strict=True)]
 
         return exchange, largest
@@ -273,6 +275,24 @@ def test_what_nodes_tell_each_other_at_a_meeting_is_some_numbers_however_many_th
     assert set(found[0][3]) == {"largest"}
     assert [one[4] for one in found] == [[bytes([node]) for node in range(nodes)]] * nodes
     assert meetings.calls.count("exchange") == nodes
+
+
+def test_nodes_with_nothing_to_do_are_waited_for_asleep(tmp_path: Path) -> None:
+    """The barrier at which idle ranks wait for a case of others says so to what connects the nodes, and no other."""
+    meetings = Meetings(2)
+
+    def play(node: int) -> None:
+        group = core.process_group(node, [0, 1], str(tmp_path / "segment"), *meetings.of(node))
+        group.barrier()
+        group.agree(True)
+        group.barrier(sleep=True)
+
+    threads = [threading.Thread(target=play, args=(node,)) for node in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert meetings.asleep == [False] * (len(meetings.asleep) - 2) + [True] * 2
 
 
 def test_wrong_faults_are_named(runtime: Any) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -364,3 +366,20 @@ def test_a_verdict_reaches_every_rank_where_samples_stay_behind(
     fault = {"kind": kind, "transport": "mpi", "pattern": "allreduce", "size": 8, "once": str(tmp_path / "planted")}
     run = run_plan(fault=fault)
     assert sorted(str(row.status) for row in load(run.path).rows()) == sorted([kind, *["ok"] * 7])
+
+
+def test_a_rank_that_waits_for_another_node_sleeps() -> None:
+    """A communicator's one message comes after a while; how often it was asked for is counted."""
+    asked, comes_at = [0], time.monotonic() + 0.1
+
+    def there(source: int, status: Any) -> bool:
+        asked[0] += 1
+        status.count, status.tag = 4, 2
+        return time.monotonic() >= comes_at
+
+    def take(data: bytearray, source: int, tag: int) -> None:
+        data[:] = b"next"
+
+    world = SimpleNamespace(Get_rank=lambda: 1, Get_size=lambda: 2, Iprobe=there, Recv=take)
+    assert gathering.MpiLink(world, SimpleNamespace()).receive(0) == (b"next", True)
+    assert asked[0] < 3000  # a wait that spins asks some hundred thousand times

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.interfaces import Chosen, Interface, Network, chosen, network, wrong_choices
+from linkgauge.run.interfaces import Chosen, Interface, Network, chosen, chosen_below, network, wrong_choices
 from linkgauge.run.nodes import ways_between
 from run.test_launchers import fake_mpi
 from run.test_nodes import look
@@ -47,6 +47,33 @@ def test_rdma_devices_come_first_unless_the_library_is_kept_from_them() -> None:
     assert chosen("openmpi", "", {"OMPI_MCA_pml": "ob1"}, there).names == ("ens2", "eno1", "docker0")
 
 
+RDMA = Network(NODE.interfaces, ("mlx5_0", "mlx5_1"))
+
+
+@pytest.mark.parametrize(
+    ("transport", "kind", "environment", "there", "name", "names"),
+    [
+        ("ucx", "cuda", {}, RDMA, "UCX", ("mlx5_0", "mlx5_1")),
+        ("nixl", "host", {"UCX_NET_DEVICES": "eno1"}, NODE, "NIXL's UCX", ("eno1",)),
+        ("ofi", "host", {}, NODE, "libfabric", ("ens2",)),
+        ("ccl", "host", {"FI_TCP_IFACE": "eno1"}, NODE, "oneCCL", ("eno1",)),
+        ("ccl", "cuda", {}, RDMA, "NCCL", ("mlx5_0", "mlx5_1")),
+        ("ccl", "cuda", {"NCCL_IB_HCA": "=mlx5_1:1"}, RDMA, "NCCL", ("mlx5_1",)),
+        ("ccl", "cuda", {"NCCL_IB_HCA": "^mlx5_1"}, RDMA, "NCCL", ("mlx5_0",)),
+        ("ccl", "cuda", {"NCCL_IB_DISABLE": "1"}, RDMA, "NCCL", ("ens2", "eno1")),
+        ("ccl", "hip", {}, NODE, "RCCL", ("ens2", "eno1")),
+        ("ccl", "cuda", {"NCCL_SOCKET_IFNAME": "docker"}, NODE, "NCCL", ("docker0",)),
+    ],
+)
+def test_what_libraries_below_or_beside_mpi_take(
+    transport: str, kind: str, environment: dict[str, str], there: Network, name: str, names: tuple[str, ...]
+) -> None:
+    found = chosen_below(transport, kind, environment, there)
+    assert found is not None
+    assert (found[0], found[1].names) == (name, names)
+    assert chosen_below("mpi", kind, environment, there) is None
+
+
 def test_docker_a_management_network_and_what_is_not_there_are_told() -> None:
     other = Network((Interface("eno1", "network", True, GIGABIT, "10.0.0.2", "igb"), DOCKER))
     nodes = {"a": NODE, "b": other}
@@ -77,6 +104,10 @@ def test_the_run_names_it_before_it_begins() -> None:
     )
     assert any(text.startswith("warning: ompi: docker0 is no network") for text in warnings)
     assert ways_between(fake_mpi("hydra"), {}, nodes[:1]) == []
+    said = ways_between(fake_mpi("hydra"), {"NCCL_SOCKET_IFNAME": "docker"}, nodes, ["mpi", "ccl", "ucx"], "cuda")
+    assert "between nodes NCCL will use docker0 (172.17.0.1): NCCL_SOCKET_IFNAME" in said
+    assert any(text.startswith("between nodes UCX will use ens2") for text in said)
+    assert any(text.startswith("warning: NCCL: docker0 is no network") for text in said)
 
 
 def test_interfaces_are_read_from_the_system(tmp_path: Path) -> None:

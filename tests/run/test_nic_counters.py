@@ -8,7 +8,7 @@ import pytest
 
 from linkgauge.run.ethtool import statistics
 from linkgauge.run.nic_counters import NicCounters, tells_of_nics
-from linkgauge.run.observe import Observer
+from linkgauge.run.observe import Observer, notable
 
 HEAD = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets"
 
@@ -51,6 +51,35 @@ def test_an_rdma_device_and_its_interface_are_one_card(tmp_path: Path) -> None:
     (counters / "port_rcv_data").write_text("2\n")
     found = values(NicCounters(root))
     assert found == {"nic mlx5_0": [4000, 10], "nic eth0": [2, 1]}  # of either count the larger
+
+
+def test_errors_waiting_and_retries_of_rdma_ports_are_read_and_rising_errors_are_told(tmp_path: Path) -> None:
+    """Two ports of a card together; only a rise of errors is one: what a full network costs is none."""
+    root = tree(tmp_path, {"lo": (0, 0)})
+    for number in ("1", "2"):
+        folder = root / "sys/class/infiniband/mlx5_0/ports" / number
+        (folder / "counters").mkdir(parents=True)
+        (folder / "hw_counters").mkdir()
+        for name, count in (("symbol_error", 3), ("link_downed", 0), ("port_xmit_wait", 700), ("port_rcv_data", 1)):
+            (folder / "counters" / name).write_text(f"{count}\n")
+        (folder / "hw_counters/packet_seq_err").write_text("2\n")
+    observer = Observer(None, NicCounters(root))
+    observer.look("before", 0, nics=True)
+    told = {row["name"]: (row["value"], row["unit"]) for row in observer.taken()}
+    assert told == {
+        "nic_sent": (0, "B"), "nic_received": (8, "B"), "symbol_error": (6, "errors"), "link_downed": (0, "errors"),
+        "port_xmit_wait": (1400, "ticks"), "packet_seq_err": (4, "retries"),
+    }  # fmt: skip
+    assert NicCounters(root).crossed() == 8
+    observer.look("before", 0, nics=True)
+    for name, count in (
+        ("counters/symbol_error", 5),
+        ("counters/port_xmit_wait", 9999),
+        ("hw_counters/packet_seq_err", 9),
+    ):
+        (root / "sys/class/infiniband/mlx5_0/ports/1" / name).write_text(f"{count}\n")
+    observer.look("after", 0, nics=True)
+    assert notable(observer.taken()) == {"errors_rose": {"nic mlx5_0": {"symbol_error": 2}}}
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -150,12 +151,13 @@ def test_counters_come_over_and_a_stop_goes_back(ends: Ends) -> None:
     for rank in (1, 2):
         ends.nodes.set_word(rank, beat.PID, 100 + rank)
         ends.nodes.set_word(rank, beat.COUNT, 7)
-    BeatReporter(ends.place, ends.nodes, (1, 2)).start()  # it waits for the parent to listen
+    BeatReporter(ends.place, ends.nodes, (1, 2), lambda: 12345).start()  # it waits for the parent to listen
     ends.end.listen(["no.such.host.invalid"])
     assert ends.end.unheard == {1, 2}
     assert ends.place.stat().st_mode & 0o077 == 0
     ends.until(lambda: not ends.end.unheard)
     assert [ends.parents.word(rank, beat.COUNT) for rank in range(3)] == [0, 7, 7]
+    assert ends.parents.crossed([0, 2]) == 12345
     assert [ends.parents.word(rank, beat.PID) for rank in (1, 2)] == [0, 0]  # another node's are not this one's
     ends.nodes.set_word(2, beat.PHASE, 5)
     ends.until(lambda: ends.parents.word(2, beat.PHASE) == 5)
@@ -175,7 +177,7 @@ def test_nothing_is_opened_where_all_ranks_are_here(ends: Ends) -> None:
 def test_who_does_not_show_the_token_is_not_heard(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     ends.end.listen([])
     port, token = ends.told()["port"], ends.told()["token"].encode()
-    report = b"".join(word.to_bytes(8, "little") for word in (0, 9, 9, 9, 9))
+    report = b"".join(word.to_bytes(8, "little") for word in (0, 9, 9, 9, 9, 9))
     for hello in (b"x" * 36, token + (4).to_bytes(4, "little"), token + (0).to_bytes(4, "little")):
         with socket.create_connection(("127.0.0.1", port), timeout=5) as stranger:
             stranger.sendall(hello + report)
@@ -214,7 +216,7 @@ def test_more_nodes_may_connect_than_files_are_usually_allowed() -> None:
 def test_a_node_whose_connection_ends_is_no_longer_heard_and_known_to_have_left_until_it_is_back(ends: Ends) -> None:
     ends.end.listen([])
     with socket.create_connection(("127.0.0.1", ends.told()["port"]), timeout=5) as link:
-        report = b"".join(word.to_bytes(8, "little") for word in (2, 3, 1, 1, 1))
+        report = b"".join(word.to_bytes(8, "little") for word in (2, 3, 1, 1, 1, 5))
         link.sendall(ends.told()["token"].encode() + (1).to_bytes(4, "little") + report[:13])
         ends.end.look()
         link.sendall(report[13:])
@@ -269,6 +271,45 @@ def test_silence_of_ranks_that_are_not_heard_ends_no_case_before_its_time(
     assert trouble.status == status
     assert now[0] > after_s
     assert ("no heartbeat of rank 0 came here" in trouble.reason) == (status == "timeout")
+
+
+def ends_at(folder: Path, case: Case, crossed: Callable[[float], int]) -> tuple[str, float]:
+    """The status, and when, of a case without a heartbeat, by what its other node's cards have counted until then."""
+    entry, now = CaseEntry(case, 0, 0), [0.0]
+    heartbeat = HeartbeatFile(folder / "heartbeat", 2, create=True)
+    journal = folder / "launch-00000.lgj"
+    watch = LaunchWatch(journal, heartbeat, {entry.key: entry}, machine_of(2), devices=(0, 1), clock=lambda: now[0])
+    with JournalWriter(journal) as writer:
+        writer.append("launch", {"launch": 0, "ranks": []}, durable=False)
+        writer.append("begin", {"case_key": case.case_key, "launch": 0, "repeat": 0, "attempt": 0}, durable=False)
+    watch.new_records()
+    while now[0] < 1000:
+        now[0] += 0.2
+        heartbeat.set_word(1, beat.CROSSED, crossed(now[0]))
+        if (trouble := watch.trouble()) is not None:
+            return trouble.status, now[0]
+    return "", now[0]
+
+
+def test_a_silent_case_whose_bytes_go_on_crossing_is_not_hung(tmp_path: Path) -> None:
+    """256 MiB in flight over 100 Mb/s take 21 s, of which nothing is heard; then nothing crosses any more."""
+    window = Case("mpi", "unidirectional", 4 << 20, 4 << 20, (0, 1), window=64, stop=StopRule(time_ns=60 * 10**9))
+    whole = 64 * (4 << 20)
+    cases: list[tuple[str, Callable[[float], int], float]] = [
+        ("crosses", lambda now: 10**9 + min(whole, int(now * 12.5e6)), 21.4 + 10),
+        ("silent", lambda now: 10**9, 10),
+        ("talk", lambda now: 10**9 + int(now * 400), 10),  # the node's own reports
+        ("others", lambda now: 10**9 + int(now * 100e6), 3 * whole / 100e6 + 10),  # another job's
+    ]
+    for name, crossed, after_s in cases:
+        (tmp_path / name).mkdir()
+        status, at_s = ends_at(tmp_path / name, window, crossed)
+        assert status == "hung", name
+        assert after_s < at_s < after_s + 3, name
+    small = dataclasses.replace(window, size=8, size_asked=8, window=1)
+    (tmp_path / "small").mkdir()
+    status, at_s = ends_at(tmp_path / "small", small, cases[3][1])
+    assert (status, at_s < 11) == ("hung", True)
 
 
 def test_what_kernels_take_to_be_linked_is_no_part_of_the_case_but_has_an_end(tmp_path: Path) -> None:

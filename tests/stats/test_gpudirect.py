@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from linkgauge.model.case import Case
-from linkgauge.stats.gpudirect import effect_of
+from linkgauge.run.peer_memory import HELD, REGISTERED, SUBJECT, registrations
+from linkgauge.stats.gpudirect import effect_of, effects
+from linkgauge.store.run import load
+from synthetic import make_run
 
 BETWEEN = Case("ccl", "pingpong", 8, 8, (0, 1), devices_per_node=1)
 HOST = {"source_memory": "pinned", "target_memory": "pinned"}
@@ -42,3 +46,56 @@ def test_what_no_one_tells_is_not_proved(more: dict[str, object], cards: bool, w
     assert not effect.proved
     assert why in effect.words
     assert effect_of(dataclasses.replace(BETWEEN, **more), {}, cards) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked", "registered", "proved", "why"),
+    [
+        ("on", [(2, 0), (1, 0)], True, "was registered with each node's cards"),
+        ("off", [(0, 0), (0, 0)], True, "no GPU memory was registered"),
+        ("on", [(2, 0), (0, 0)], False, "on 1 of 2 nodes"),
+        ("on", [(0, 3), (0, 0)], False, "registered before, by whichever program"),
+        ("off", [(1, 0), (0, 0)], False, "all the same on 1 of 2 nodes"),
+        ("off", [(0, 1), (0, 0)], False, "registered before"),
+        ("on", [(2, 0)], False, "tells nobody"),  # of one node alone it is known
+    ],
+)
+@pytest.mark.parametrize("transport", ["mpi", "ucx", "ofi"])
+def test_what_the_kernel_counts_proves_it_of_any_library(
+    asked: str, registered: list[tuple[int, int]], proved: bool, why: str, transport: str
+) -> None:
+    case = dataclasses.replace(BETWEEN, transport=transport, gpudirect=asked)
+    effect = effect_of(case, {}, True, registered)
+    assert effect is not None
+    assert (effect.proved, why in effect.words) == (proved, True), effect.words
+
+
+@pytest.mark.parametrize(("asked", "after", "proved"), [("on", 9, True), ("off", 7, True), ("on", 7, False)])
+def test_registrations_before_and_after_belong_to_their_case(
+    asked: str, after: int, proved: bool, tmp_path: Path
+) -> None:
+    """On each of two nodes: 7 regions so far, 7 given back; two more while the case went on, or none."""
+    rows = [
+        {"rank": rank, "subject": SUBJECT, "moment": moment, "when_ns": 0, "name": name, "value": value, "unit": ""}
+        for rank in (0, 1)
+        for moment, made in (("before", 7), ("after", after))
+        for name, value in ((REGISTERED, made), (HELD, 0))
+    ]
+    case = dataclasses.replace(BETWEEN, transport="mpi", gpudirect=asked)
+    info = {"nodes": [{"network": {"rdma": ["mlx5_0"]}}]}
+    run = load(make_run(tmp_path / "run", cases=[case], samples=5, info=info, observations=rows))
+    assert [(asked_for, effect.proved) for asked_for, effect in effects(run)] == [(asked, proved)]
+
+
+def test_the_kernels_counters_are_read_where_they_are(tmp_path: Path) -> None:
+    """As NVIDIA's guide of GPUDirect Storage shows them; of storage's own client nothing counts."""
+    assert registrations(tmp_path) == []
+    clients = (("nv_mem", 1288, 1280), ("nv_mem_nc", 2, 2), ("nvidia-fs", 50, 0), ("other", None, None))
+    for client, made, given_back in clients:
+        folder = tmp_path / "sys/kernel/mm/memory_peers" / client
+        folder.mkdir(parents=True)
+        (folder / "version").write_text("1.0\n")
+        if made is not None:
+            (folder / "num_alloc_mrs").write_text(f"{made}\n")
+            (folder / "num_dealloc_mrs").write_text(f"{given_back}\n")
+    assert [(value.name, value.value) for value in registrations(tmp_path)] == [(REGISTERED, 1290), (HELD, 8)]

@@ -206,6 +206,21 @@ def test_classes_are_inferred_where_busy_nodes_add_more_than_the_way_within_a_sw
     assert inferred(added_to(alike, seed, {"switch": 1.0}, mean=0.05), "latency") is None
 
 
+# ms for 8 B there and back on an emulated cluster, n0-n1, n0-n2, ...: the two groups' switches lie 15 % apart.
+SEEN = """
+0.152, 6.031, 6.61, 17.885, 16.728, 15.558, 17.14, 6.948, 6.355, 17.498, 15.151, 16.299, 16.607,
+0.279, 17.446, 16.002, 14.964, 15.509, 14.319, 15.482, 14.405, 15.98, 0.042, 5.229, 5.05, 6.836,
+5.368, 0.032
+"""
+
+
+def test_two_groups_that_differ_by_less_than_their_pairs_are_of_one_level() -> None:
+    pairs = itertools.combinations(LAYOUT.nodes, 2)
+    found = inferred(dict(zip(pairs, map(float, SEEN.split(",")), strict=True)), "latency")
+    assert found is not None
+    assert classes(found, LAYOUT.nodes) == true_classes(LAYOUT)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_where_all_pairs_are_alike_nothing_is_inferred(seed: int) -> None:
     layout = Layout(((random.Random(seed).randint(3, 12),),))

@@ -287,6 +287,8 @@ def reproduce_command(
         terminal.print_effects(screen, one, effects(loaded))
         return status
     terminal.print_reproduced(screen, one, reproduce.measured(loaded, one))
+    if left := reproduce.not_measured(loaded, one):
+        screen.print(left)
     terminal.print_pictures(screen, reproduce.pictures(loaded, one, loaded.path))
     return status
 
@@ -294,7 +296,7 @@ def reproduce_command(
 # Of `run`: how the figure's plan is launched here.
 _LAUNCHED = tuple(parameter for parameter in run_as_asked.params if parameter.name in (
     "devices", "threads", "mpi", "env", "bind", "thread_level", "launcher_args", "nodes", "fabric", "hosts",
-    "time_limit", "memory_limit", "max_failures", "keep_going", "seed",
+    "time_limit", "memory_limit", "max_failures", "keep_going", "seed", "up_to", "choose",
 ))  # fmt: skip
 reproduce_command.params += _LAUNCHED
 

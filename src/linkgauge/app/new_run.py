@@ -14,8 +14,9 @@ from linkgauge.app.presenting import MakingReport, present
 from linkgauge.app.progress import reporter_for
 from linkgauge.errors import UsageError
 from linkgauge.files import read_file
+from linkgauge.model.quantity import parse_size
 from linkgauge.plan.builtin import builtin_plan
-from linkgauge.plan.model import Plan
+from linkgauge.plan.model import Plan, up_to
 from linkgauge.run.binding import cores_by_rank, with_own_core
 from linkgauge.run.devices import DeviceSet, find_devices
 from linkgauge.run.fallback import KEY, found_steps, library_of
@@ -128,7 +129,10 @@ def _crowded(prepared: Prepared, devices: DeviceSet, nodes: Nodes) -> tuple[dict
         if there := nodes.of(prepared.mpis.get(settings.mpi), settings.ranks, settings.launcher_args, settings.hosts):
             cores_there(there, bind, settings.devices, devices.ordinals)
             environment = {**os.environ, **dict(settings.env)}
-            said |= dict.fromkeys(ways_between(prepared.mpis[settings.mpi], environment, there))
+            transports = {case.transport for case in launch.cases}
+            said |= dict.fromkeys(
+                ways_between(prepared.mpis[settings.mpi], environment, there, transports, devices.kind)
+            )
             continue
         cores = cores_by_rank(bind, settings.devices, devices.infos)
         if bind != "nearest" and cores is not None and with_own_core(cores) < len(cores):  # else the doctor says so
@@ -176,6 +180,8 @@ def asked_plan(asked: Asked, given: list[MpiInstallation], kind: str) -> Plan:
         whole = run_options.asked_plan(asked.plan, asked.quick, asked.full)
         plan = run_options.apply_dimensions(whole, values, named=named, kind=kind)
     plan = run_options.apply_choices(plan, pairs=asked.pairs, choose=asked.choose, exchanged=asked.exchanged)
+    if asked.up_to is not None:
+        plan = up_to(plan, parse_size(asked.up_to))
     if asked.concurrent_pairs:
         plan = run_options.apply_concurrent_pairs(plan)
     return _launched(asked, plan, given)

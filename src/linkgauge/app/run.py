@@ -54,6 +54,12 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     panel=_PLAN,
     help="With --service-class: how the network's ports share between classes, for what fair shares explain.",
 )
+@option(
+    "--up-to",
+    metavar="SIZE",
+    panel=_PLAN,
+    help="This in place of all sizes of the plan that are larger: 256KiB where links are slow.",
+)
 @flag("--exchanged", panel=_PLAN, help="With --beside: each load also as the measured job, beside the case.")
 @flag(
     "--concurrent-pairs",
@@ -241,6 +247,7 @@ class Asked:
     peers: tuple[str, ...] = ()
     pairs: str | None = None
     choose: str | None = None
+    up_to: str | None = None
     class_weights: str | None = None
     library_choices: bool | None = None
     every_s: float = 0.0  # of `linkgauge watch`
@@ -275,7 +282,10 @@ class Asked:
                 raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge against'")
         if self.retry is not None and self.resume is None:
             raise UsageError("--retry needs --resume RUN")
-        for name, given in (("--concurrent-pairs", self.concurrent_pairs), ("--exchanged", self.exchanged)):
+        if self.up_to is not None and "size" in self.dimensions:
+            raise UsageError("--up-to is of a plan's own sizes: leave it out with --size")
+        of_plan = {"--concurrent-pairs": self.concurrent_pairs, "--exchanged": self.exchanged, "--up-to": self.up_to}
+        for name, given in of_plan.items():
             if given and (self.resume or self.from_run):
                 raise UsageError(f"{name} is of a new plan: leave it out with --resume and --from")
         other = self.plan or self.quick or self.full or self.from_run or self.dimensions or self.out or self.repeat

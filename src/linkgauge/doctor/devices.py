@@ -314,6 +314,26 @@ def rails(readers: Readers) -> Result:
     return ok(f"{len(ports)} ports are active")
 
 
+@check("all rails of the network have their full width")
+def rail_width(readers: Readers) -> Result:
+    """Active ports that trained to fewer lanes than another of this node."""
+    lanes = {}
+    for name in (name for name, state in _ports(readers).items() if state == "ACTIVE"):
+        card, _, port = name.partition("/")
+        if found := re.search(r"\((\d+)X", readers.text(f"/sys/class/infiniband/{card}/ports/{port}/rate") or ""):
+            lanes[name] = int(found[1])
+    if not lanes:
+        return not_checked("no active RDMA port says its width here")
+    narrow = {name: count for name, count in lanes.items() if count < max(lanes.values())}
+    if narrow:
+        words = ", ".join(
+            f"{name} has {count} of {max(lanes.values())} lanes" for name, count in sorted(narrow.items())
+        )
+        return Result(WARNING, words, "as much less of the rate there",
+                      "ibstat; reseat or replace cable and transceiver; a split cable is meant to be so")  # fmt: skip
+    return ok(f"{len(lanes)} active ports have {max(lanes.values())} lanes")
+
+
 @check("each GPU's traffic is meant for the card nearest to it")
 def nearest_card(readers: Readers) -> Result:
     """A variable that names cards, none of which is on the NUMA node of a GPU that has one."""

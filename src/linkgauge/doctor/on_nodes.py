@@ -24,6 +24,7 @@ from linkgauge.run.interfaces import NETWORK_SHAPE, REMEDY, Interface, Network, 
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import remove_elsewhere
 from linkgauge.run.rank_words import say, shaped, words_of_ranks
+from linkgauge.system.rdma_ports import rdma_ports
 
 _TIMEOUT_S = 180
 _GRAVE = {FAILING: 0, WARNING: 1, NOT_CHECKED: 2, OK: 3}
@@ -131,6 +132,8 @@ def facts() -> dict[str, str]:
         "python": platform.python_version(),
         "linkgauge": _version(),
         "rdma devices": ", ".join(there.rdma) or "none",
+        "rdma ports": ", ".join(f"{one.name} {one.state} {one.rate}" for one in rdma_ports()) or "none",
+        "infiniband subnets": "; ".join(sorted({one.subnet for one in rdma_ports() if one.subnet})) or "none",
         "settings": " ".join(f"{name}={value}" for name, value in settings_of(os.environ).items()) or "none",
     }  # fmt: skip
     for one in there.interfaces:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from linkgauge.apps.catalogue import label
 from linkgauge.findings.left_out import left_out_keys
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.stats.compare import Comparison, Shift, compare_repeats, hierarchical_bootstrap, pool_repeats
@@ -187,12 +188,15 @@ def words_of(dimensions: Mapping[str, Any]) -> str:
     where = "-".join(map(str, devices)) if len(devices) <= 8 else f"{devices[0]}..{devices[-1]}"
     named = ("path", "algorithm", "service_class", "gpudirect")
     settings = [f"{name} {dimensions[name]}" for name in named if dimensions.get(name)]
+    memories = [dimensions.get(name) or "device" for name in ("source_memory", "target_memory")]
+    app = dimensions.get("app")
     words = [
         dimensions["transport"],
         dimensions.get("variant") or "",
-        dimensions["pattern"],
+        label(str(app)) if app else dimensions["pattern"],
         *settings,
-        size_text(int(dimensions["size"])),
+        "" if memories == ["device", "device"] else f"{' to '.join(dict.fromkeys(memories))} memory",
+        "" if app else size_text(int(dimensions["size"])),
         where,
         f"beside {dimensions['beside']}" if dimensions.get("beside") else "",
     ]

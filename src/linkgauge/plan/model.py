@@ -113,6 +113,15 @@ def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bo
     return dataclasses.replace(plan, cases=tuple(kept))
 
 
+def up_to(plan: Plan, most: int) -> Plan:
+    """The plan with `most` bytes in place of all sizes that are larger."""
+    tables = []
+    for table in plan.cases:
+        sizes = unique(min(size, most) if isinstance(size, int) else size for size in table.values["size"])
+        tables.append(dataclasses.replace(table, values={**table.values, "size": sizes}))
+    return dataclasses.replace(plan, cases=tuple(tables))
+
+
 def side_by_side(table: CaseTable) -> CaseTable:
     """The table with disjoint pairs measured at once in place of each pair alone; its other patterns stay."""
     values = dict(table.values)

@@ -1,14 +1,16 @@
 """The heartbeat file: counters that ranks raise and the parent reads, in memory that both map.
 
 Layout, little-endian 64-bit words: 8 words of header (magic, version, ranks, stop request, 0...), then 8 words for each
-rank: count (completed samples), phase (number of the phase in hand), process id, case in hand + 1, state, 0... A rank's
-words share no cache line with another's. Raising a counter is one store; nothing is written in a timed region.
+rank: count (completed samples), phase (number of the phase in hand), process id, case in hand + 1, state, bytes that
+its node's network cards have counted (of ranks on other nodes than the parent's), 0... A rank's words share no cache
+line with another's. Raising a counter is one store; nothing is written in a timed region.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ _MAGIC = 0x4C47_4845_4152_5431
 _VERSION = 1
 _WORDS = 8
 _STOP = 3
-COUNT, PHASE, PID, CASE, STATE = range(5)
+COUNT, PHASE, PID, CASE, STATE, CROSSED = range(6)
 STATE_STARTING, STATE_MEASURING, STATE_IDLE, STATE_ENDED = range(4)
 # The phases of docs/definitions.md and of the sampler, by the number that it stores; `compile` is within `prepare`.
 PHASE_NAMES = (
@@ -68,6 +70,10 @@ class HeartbeatFile:
     def beats(self) -> bytes:
         """What moves while a launch is alive: count, phase, case and state of every rank."""
         return self.words()[:, [COUNT, PHASE, CASE, STATE]].tobytes()
+
+    def crossed(self, ranks: Sequence[int]) -> int:
+        """Bytes that the cards of these ranks' nodes have counted: of the node with most, as it was last told."""
+        return int(self.words()[ranks, CROSSED].max(initial=0))
 
     def known(self) -> frozenset[int]:
         """The ranks that have said their process ids in this very file: those of its node."""

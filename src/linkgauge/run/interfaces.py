@@ -139,12 +139,56 @@ def chosen(vendor: str, version_text: str, environment: Mapping[str, str], there
     netmod = environment.get("MPIR_CVAR_CH4_NETMOD") or (_netmods(version_text) or ["ofi"])[0]
     if netmod == "ucx":
         return _by_ucx(environment, there)
+    return _by_libfabric(environment, there)
+
+
+def chosen_below(
+    transport: str, kind: str, environment: Mapping[str, str], there: Network
+) -> tuple[str, Chosen] | None:
+    """What the library of a transport that brings its own takes between nodes, with its name; None of the others.
+
+    `kind`: of the devices, by which `ccl` is NCCL, RCCL or oneCCL.
+    """
+    if transport in ("ucx", "nixl"):
+        return ("UCX" if transport == "ucx" else "NIXL's UCX"), _by_ucx(environment, there)
+    if transport == "ofi":
+        return "libfabric", _by_libfabric(environment, there)
+    if transport != "ccl":
+        return None
+    if kind == "host":
+        return "oneCCL", _by_libfabric(environment, there)
+    return ("RCCL" if kind == "hip" else "NCCL"), _by_nccl(environment, there)
+
+
+def _by_libfabric(environment: Mapping[str, str], there: Network) -> Chosen:
     asked = environment.get("FI_TCP_IFACE") or environment.get("FI_SOCKETS_IFACE")
     if asked:
-        return Chosen(_named(asked, usable), "FI_TCP_IFACE")
+        return Chosen(_named(asked, there.usable), "FI_TCP_IFACE")
     if there.rdma and environment.get("FI_PROVIDER", "verbs").startswith("verbs"):
         return Chosen(there.rdma[:1], "libfabric takes RDMA devices first")
-    return Chosen(tuple(one.name for one in usable[:1]), "libfabric's tcp takes the fastest")
+    return Chosen(tuple(one.name for one in there.usable[:1]), "libfabric's tcp takes the fastest")
+
+
+def _by_nccl(environment: Mapping[str, str], there: Network) -> Chosen:
+    """By NCCL's guide (Environment Variables): NCCL_IB_HCA and NCCL_SOCKET_IFNAME, each `^` for all but, `=` for exact
+    names, else what they begin with; without, all RDMA devices, else all interfaces but lo and docker's, ib* first."""
+
+    def kept(names: Sequence[str], variable: str) -> tuple[str, ...]:
+        asked = environment.get(variable, "")
+        but, exact = asked.startswith("^"), asked.lstrip("^").startswith("=")
+        words = [word.partition(":")[0] for word in asked.lstrip("^=").split(",") if word]
+        fits = [name for name in names if any(name == word if exact else name.startswith(word) for word in words)]
+        return tuple(name for name in names if (name in fits) != but) if words else tuple(names)
+
+    if there.rdma and environment.get("NCCL_IB_DISABLE", "0") != "1" and environment.get("NCCL_NET", "IB") == "IB":
+        told = "NCCL_IB_HCA" if environment.get("NCCL_IB_HCA") else "it takes all RDMA devices"
+        return Chosen(kept(there.rdma, "NCCL_IB_HCA"), told)
+    names = [one.name for one in there.usable]
+    if environment.get("NCCL_SOCKET_IFNAME"):
+        return Chosen(kept(names, "NCCL_SOCKET_IFNAME"), "NCCL_SOCKET_IFNAME")
+    first = [name for name in names if name.startswith("ib")]
+    others = [name for name in names if not name.startswith(("docker", "lo", "virbr"))]
+    return Chosen(tuple(first or others or names), "its sockets take all but docker's")
 
 
 def _by_ucx(environment: Mapping[str, str], there: Network) -> Chosen:
@@ -214,4 +258,7 @@ def _same_addresses(names: Iterable[str], nodes: Mapping[str, Network]) -> list[
     ]
 
 
-REMEDY = "remedy: --env UCX_NET_DEVICES=NAME (UCX), FI_TCP_IFACE=NAME (libfabric), OMPI_MCA_btl_tcp_if_include=NAME"
+REMEDY = (
+    "remedy: --env UCX_NET_DEVICES=NAME (UCX), FI_TCP_IFACE=NAME (libfabric), OMPI_MCA_btl_tcp_if_include=NAME, "
+    "NCCL_SOCKET_IFNAME=NAME"
+)

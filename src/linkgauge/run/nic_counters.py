@@ -6,9 +6,13 @@ network interfaces (statistics of /proc/net/dev, in bytes) and those of its port
 port_rcv_data of /sys/class/infiniband, in units of 4 bytes). Ethernet's count RDMA apart from the rest and
 InfiniBand's all of it, so that of either the larger is taken.
 
-One reading takes some 40 us and 10 us more a port, of the first rank of a case on each node, outside of all timed
-parts. Of cases with a service class bytes by priority are read too, where the card's driver counts them (mlx5, bnxt_en:
-on Ethernet; InfiniBand's service levels are counted where none but root reads), or a file of its RDMA ports does.
+Of RDMA ports errors are read too (symbols, links that went down), packets sent again, and for how long they had data to
+send and no credit to (port_xmit_wait, in ticks of the card's own): a port with a bad cable, or before one that is full.
+
+One reading takes some 40 us and 10 us more a port and counter, of the first rank of a case on each node, outside of all
+timed parts. Of cases with a service class bytes by priority are read too, where the card's driver counts them (mlx5,
+bnxt_en: on Ethernet; InfiniBand's service levels are counted where none but root reads), or a file of its RDMA ports
+does.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from pathlib import Path
 
 from linkgauge.files import kernel_text
 from linkgauge.run.ethtool import statistics
-from linkgauge.run.observe import Value
+from linkgauge.run.observe import COUNTED_ERRORS, Value
 from linkgauge.system.sysfs import entries
 
 SUBJECT = "nic "
@@ -28,6 +32,15 @@ SUBJECT = "nic "
 SENT, RECEIVED = "nic_sent", "nic_received"
 OF_PRIORITY = "_priority_"
 """What follows in the names of bytes of one priority alone, before its number: `nic_sent_priority_3`."""
+ERRORS = (
+    "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_rcv_remote_physical_errors",
+    "local_link_integrity_errors", "excessive_buffer_overrun_errors",
+)  # fmt: skip
+"""Of a port's `counters` (IBTA, PortCounters): what a sound port has none of."""
+LOADED = {"port_xmit_wait": "ticks", "port_xmit_discards": "packets"}
+"""Likewise: what a full network costs a port, with its unit."""
+RETRIES = ("local_ack_timeout_err", "packet_seq_err", "rnr_nak_retry_err")
+"""Of a port's `hw_counters` (mlx5): packets that were lost, late or refused, and sent again."""
 _BY_PRIORITY = re.compile(r"(tx|rx)_(?:prio(\d)_bytes|bytes_pri(\d))")
 _WAYS = {"tx": SENT, "rx": RECEIVED}
 
@@ -67,9 +80,13 @@ class NicCounters:
         found = []
         for name, card in self.cards.items():
             sent, received = map(max, _sum(interfaces.get(one, (0, 0)) for one in card.interfaces), _rdma(card.ports))
-            of_priorities = self._of_priorities(card) if priorities else []
-            found.append((SUBJECT + name, [Value(SENT, sent, "B"), Value(RECEIVED, received, "B"), *of_priorities]))
+            more = [*_troubles(card.ports), *(self._of_priorities(card) if priorities else [])]
+            found.append((SUBJECT + name, [Value(SENT, sent, "B"), Value(RECEIVED, received, "B"), *more]))
         return found
+
+    def crossed(self) -> int:
+        """Bytes that all cards have sent and received since the counters began."""
+        return sum(int(value.value) for _, values in self.read() for value in values if value.name in (SENT, RECEIVED))
 
     def _of_priorities(self, card: _Card) -> list[Value]:
         sums: dict[str, int] = {}
@@ -89,6 +106,18 @@ def _sum(counts: Iterable[Counts]) -> Counts:
 
 def _rdma(ports: tuple[Path, ...]) -> Counts:
     return _sum((4 * _number(port / "port_xmit_data"), 4 * _number(port / "port_rcv_data")) for port in ports)
+
+
+def _troubles(ports: tuple[Path, ...]) -> list[Value]:
+    """Errors, waiting and retries of a card's RDMA ports together, as far as they are counted."""
+    units = {**dict.fromkeys(ERRORS, COUNTED_ERRORS), **LOADED, **dict.fromkeys(RETRIES, "retries")}
+    files = [port / name for port in ports for name in (*ERRORS, *LOADED)]
+    files += [port.parent / "hw_counters" / name for port in ports for name in RETRIES]
+    sums: dict[str, int] = {}
+    for file in files:
+        if (text := kernel_text(file)).isdecimal():
+            sums[file.name] = sums.get(file.name, 0) + int(text)
+    return [Value(name, count, units[name]) for name, count in sums.items()]
 
 
 def _number(path: Path) -> int:

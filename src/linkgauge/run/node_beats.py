@@ -2,7 +2,7 @@
 
 Not by MPI, which is what may hang. The parent learns from the launch's record that there are ranks whose counters it
 does not map, listens only then, and says where in a file beside the journal, which such ranks can read as they read
-their spec there. A report is 40 bytes a rank, four times a second, from a thread that is bound to no core and holds
+their spec there. A report is 48 bytes a rank, four times a second, from a thread that is bound to no core and holds
 Python's lock for some 5 us a rank; a rank's timed regions need no lock of Python's. The parent answers each report with
 one byte: whether the ranks are to end after the case in hand.
 
@@ -25,7 +25,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,10 @@ import numpy as np
 
 from linkgauge.errors import UsageError
 from linkgauge.model.shape import each, label, parsed, table, whole
-from linkgauge.run.heartbeat import CASE, COUNT, PHASE, STATE, HeartbeatFile
+from linkgauge.run.heartbeat import CASE, COUNT, CROSSED, PHASE, STATE, HeartbeatFile
 
 REPORT_EVERY_S = 0.25
+_CARDS_EVERY = 4  # reports: reading a card's counters takes some 10 us a port, where some drivers ask the card
 _RETRY_S = 2.0
 _CONNECT_S = 3.0
 _STRANGER_S = 5.0  # a connection that has not shown the token by then is closed
@@ -43,7 +44,7 @@ _BACKLOG = 4096  # nodes that connect at once; kernels allow as many by default
 _OTHER_FILES = 256
 _TOKEN = 32
 _HELLO = struct.Struct(f"<{_TOKEN}sI")
-_WORDS = (COUNT, PHASE, CASE, STATE)
+_WORDS = (COUNT, PHASE, CASE, STATE, CROSSED)
 _REPORT_WORDS = 1 + len(_WORDS)
 _ASKED_HOSTS = 2  # by which ways they are reached: a name that does not resolve may take seconds, and all are alike
 _STOP, _GO_ON = b"\1", b"\0"
@@ -220,10 +221,15 @@ def addresses_for(hosts: Iterable[str]) -> list[str]:
 class BeatReporter(threading.Thread):
     """A node's end: tells the parent of its ranks' counters until the process ends. Errors only delay it."""
 
-    def __init__(self, place: Path, heartbeat: HeartbeatFile, ranks: Sequence[int]) -> None:
-        """`place` as the parent made it, `heartbeat` this node's own file, `ranks` those on this node."""
+    def __init__(
+        self, place: Path, heartbeat: HeartbeatFile, ranks: Sequence[int], crossed: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`place` as the parent made it, `heartbeat` this node's own file, `ranks` those on this node.
+
+        `crossed`: bytes that this node's network cards have sent and received.
+        """
         super().__init__(name="heartbeats", daemon=True)
-        self._place, self._heartbeat, self._ranks = place, heartbeat, tuple(ranks)
+        self._place, self._heartbeat, self._ranks, self._crossed = place, heartbeat, tuple(ranks), crossed
 
     def run(self) -> None:
         """Wait until the parent says where it listens, and report; after an error again."""
@@ -245,7 +251,11 @@ class BeatReporter(threading.Thread):
         with connected(told["addresses"], told["port"]) as link:
             link.settimeout(_CONNECT_S)
             link.sendall(_HELLO.pack(told["token"].encode(), len(self._ranks)))
-            while True:
+            for number in itertools.count():
+                if number % _CARDS_EVERY == 0:
+                    crossed = self._crossed()
+                    for rank in self._ranks:
+                        self._heartbeat.set_word(rank, CROSSED, crossed)
                 words = [[rank, *(self._heartbeat.word(rank, which) for which in _WORDS)] for rank in self._ranks]
                 link.sendall(np.array(words, dtype="<u8").tobytes())
                 time.sleep(REPORT_EVERY_S)

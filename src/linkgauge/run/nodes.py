@@ -14,7 +14,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,7 +32,7 @@ from linkgauge.model.shape import (
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.run.binding import cores_by_rank, node_cores
 from linkgauge.run.devices import DEVICES_SHAPE, DeviceSet, probe
-from linkgauge.run.interfaces import NETWORK_SHAPE, REMEDY, Network, chosen, network, wrong_choices
+from linkgauge.run.interfaces import NETWORK_SHAPE, REMEDY, Network, chosen, chosen_below, network, wrong_choices
 from linkgauge.run.launchers import launcher_for, started_by
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import PrivateFolders, remove_elsewhere
@@ -217,22 +217,32 @@ def differences(nodes: Sequence[Node]) -> list[str]:
     return ["nodes differ: " + "; ".join(f"{', '.join(hosts)}: {words}" for words, hosts in kinds)]
 
 
-def ways_between(mpi: MpiInstallation, environment: Mapping[str, str], nodes: Sequence[Node]) -> list[str]:
-    """Which interface the library will use between these nodes, and what is wrong with it; nothing for one node."""
+def ways_between(
+    mpi: MpiInstallation, environment: Mapping[str, str], nodes: Sequence[Node], transports: Iterable[str] = (),
+    kind: str = "",
+) -> list[str]:  # fmt: skip
+    """Which interface each library will use between these nodes, and what is wrong with it; nothing for one node.
+
+    `transports`: those of the cases, on devices of that kind.
+    """
     if len(nodes) < 2:
         return []
-    networks = {node.host: node.network for node in nodes}
-    choice = chosen(mpi.vendor, mpi.version_text, environment, nodes[0].network)
-    known = {one.name: one.words for one in nodes[0].network.interfaces}
-    names = ", ".join(known.get(name, name) for name in choice.names) or "nothing that is known"
-    said = [f"between nodes {mpi.name} will use {names}: {choice.why}"]
+    networks, first = {node.host: node.network for node in nodes}, nodes[0].network
+    choices = {mpi.name: chosen(mpi.vendor, mpi.version_text, environment, first)}
+    choices |= dict(filter(None, (chosen_below(name, kind, environment, first) for name in sorted(set(transports)))))
+    known = {one.name: one.words for one in first.interfaces}
+    said = []
+    for name, choice in choices.items():
+        words = ", ".join(known.get(one, one) for one in choice.names) or "nothing that is known"
+        said.append(f"between nodes {name} will use {words}: {choice.why}")
     near: dict[str, list[str]] = {}
     for node in nodes:
         if node.near_nics:
             near.setdefault(affinity.words(node.near_nics), []).append(node.host)
     for cards, hosts in near.items():
         said.append(f"network cards near to devices{'' if len(near) == 1 else ' of ' + ', '.join(hosts)}: {cards}")
-    return said + [f"warning: {mpi.name}: {wrong}; {REMEDY}" for wrong in wrong_choices(choice, networks)]
+    wrong = [(name, one) for name, choice in choices.items() for one in wrong_choices(choice, networks)]
+    return said + [f"warning: {name}: {one}; {REMEDY}" for name, one in wrong]
 
 
 def least(machine: PlanMachine, nodes: Sequence[Node]) -> PlanMachine:

@@ -29,7 +29,7 @@ THROTTLE_REASONS = "throttle_reasons"
 VIOLATIONS = {"power_violation": "power cap", "thermal_violation": "temperature"}
 OTHER_PROCESSES = "other_processes"
 CLOCK_OFFSET, CLOCK_OFFSET_UNCERTAINTY = "clock_offset", "clock_offset_uncertainty"
-_COUNTED_ERRORS = "errors"
+COUNTED_ERRORS = "errors"
 _ALL_LINKS = 0xFFFF_FFFF  # scope of a field of links: their sum (nvml.h, nvmlFieldValue_t)
 # At most so much a reading: of the reads below, the dearest are left out first. Two readings a case.
 BUDGET_NS = 2_000_000
@@ -79,16 +79,16 @@ _MOST_LINKS = 18  # of a Hopper or Blackwell GPU
 # Numbers of nvml.h. One call reads all; the driver answers for each field alone whether it has it.
 _FIELDS = (
     _Field("power", 186, "W", 1e-3),
-    _Field("ecc_corrected_errors", 3, _COUNTED_ERRORS),
-    _Field("ecc_uncorrected_errors", 4, _COUNTED_ERRORS),
-    _Field("pcie_replay_errors", 94, _COUNTED_ERRORS),
+    _Field("ecc_corrected_errors", 3, COUNTED_ERRORS),
+    _Field("ecc_uncorrected_errors", 4, COUNTED_ERRORS),
+    _Field("pcie_replay_errors", 94, COUNTED_ERRORS),
     _Field("power_violation", 74, "ns"),
     _Field("thermal_violation", 75, "ns"),
     _Field("pcie_tx_bytes", 197, "B"),
     _Field("pcie_rx_bytes", 198, "B"),
-    _Field("nvlink_crc_flit_errors", 38, _COUNTED_ERRORS),
-    _Field("nvlink_replay_errors", 52, _COUNTED_ERRORS),
-    _Field("nvlink_recovery_errors", 59, _COUNTED_ERRORS),
+    _Field("nvlink_crc_flit_errors", 38, COUNTED_ERRORS),
+    _Field("nvlink_replay_errors", 52, COUNTED_ERRORS),
+    _Field("nvlink_recovery_errors", 59, COUNTED_ERRORS),
     _Field("nvlink_data_tx_bytes", 138, "B", 1024.0, _ALL_LINKS),  # the driver counts KiB
     _Field("nvlink_data_rx_bytes", 139, "B", 1024.0, _ALL_LINKS),
     _Field("nvlink_raw_tx_bytes", 140, "B", 1024.0, _ALL_LINKS),
@@ -96,7 +96,7 @@ _FIELDS = (
 )
 # Newer links count errors one by one; the links' counts are added up. Left out where asking for all is too dear.
 _LINK_FIELDS = tuple(
-    _Field(name, number, _COUNTED_ERRORS, scope=link)
+    _Field(name, number, COUNTED_ERRORS, scope=link)
     for name, number in (("nvlink_dl_replay_errors", 161), ("nvlink_dl_recovery_errors", 162),
                          ("nvlink_dl_crc_errors", 163))
     for link in range(_MOST_LINKS)
@@ -381,7 +381,7 @@ def notable(rows: Iterable[Row]) -> dict[str, Any]:
             words = [word for bit, word in THROTTLE_BITS.items() if int(row["value"]) & bit]
         elif row["name"] in VIOLATIONS and grown > 0:
             words = [VIOLATIONS[row["name"]]]
-        elif row["unit"] == _COUNTED_ERRORS and grown > 0:
+        elif row["unit"] == COUNTED_ERRORS and grown > 0:
             rose.setdefault(key[0], {})[key[1]] = grown
         for word in words:
             said = throttled.setdefault(key[0], [])

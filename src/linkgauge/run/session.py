@@ -22,7 +22,7 @@ from linkgauge.model.beside import loads_of, written
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
-from linkgauge.run.gathering import Link, MpiLink, Ranks
+from linkgauge.run.gathering import Link, MpiLink, Ranks, sleep_until
 from linkgauge.run.kept_samples import KeptSamples
 from linkgauge.run.load_lines import Lines
 from linkgauge.run.observe import clock_rows, load_rows, overlap_rows, step_rows
@@ -334,12 +334,20 @@ class _Meetings:
             return said
         return [body[:size] for size, body in unpacked]
 
-    def largest(self, mine: list[int], ranks: list[int]) -> list[int]:
-        """Return the largest of everyone's numbers, place by place; within 64 bits."""
+    def largest(self, mine: list[int], ranks: list[int], asleep: bool) -> list[int]:
+        """Return the largest of everyone's numbers, place by place; within 64 bits.
+
+        `asleep`: this rank has nothing to do until then. MPI's own waits spin, and collectives that block meet none
+        that do not: so all are of the latter kind.
+        """
         from mpi4py import MPI
 
         found = array.array("q", mine)
-        self._among(ranks).Allreduce(MPI.IN_PLACE, found, MPI.MAX)
+        request = self._among(ranks).Iallreduce(MPI.IN_PLACE, found, MPI.MAX)
+        if asleep:
+            sleep_until(request.Test)
+        else:
+            request.Wait()
         return found.tolist()
 
 

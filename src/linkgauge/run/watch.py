@@ -15,12 +15,14 @@ from typing import Any
 from linkgauge.model.case import Case
 from linkgauge.plan.estimate import case_s, longest_sample_s
 from linkgauge.plan.machine import PlanMachine
+from linkgauge.run.crossing_watch import CrossingWatch
 from linkgauge.run.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile
 from linkgauge.run.spec import CaseEntry, entry_of, rank_list
 from linkgauge.store.journal import Record, read_journal
 
 HUNG_AFTER_S = 10.0
 HUNG_AFTER_SAMPLES = 20
+_LOOKED_INTO_S = 1.0  # without a heartbeat: whether bytes cross, which takes a step a rank to find
 _START_PATIENCE_S = 60.0
 SETUP_S = 20.0  # buffers, handles and checks beside what is timed, before the backstop counts
 # Preparing a case on GPUs may compile all kernels, load NCCL and connect its communicator: taken as a sample this long.
@@ -92,6 +94,7 @@ class LaunchWatch:
         self._moved_at = self._began_at = self._looked_at = clock()
         self._longest_gap_s = 0.0
         self._looked_at = clock()
+        self._crossing = CrossingWatch()
         self.compiled_s = 0.0  # spent making kernels, of this launch
         self.in_hand: CaseEntry | None = None
         self.launch_record: dict[str, Any] | None = None
@@ -145,6 +148,7 @@ class LaunchWatch:
         if beats != self._beats:
             self._longest_gap_s = max(self._longest_gap_s, now - self._moved_at) if self._beats else 0.0
             self._beats, self._moved_at = beats, now
+            self._crossing.beat()
         if self.in_hand is not None and self._waits():
             self._moved_at = now
             self._began_at += now - max(self._looked_at, self._began_at)
@@ -163,7 +167,10 @@ class LaunchWatch:
             return Trouble("hung", f"no rank began a case within {limit:g} s") if quiet > limit else None
         longest = max(self._longest_gap_s, GPU_PREPARE_S if self._prepares_gpus() else 0.0)
         limits = patience_for(self.in_hand.case, self._machine, longest, self._hung_after_s)
-        silent = sorted(unheard & set(rank_list(self.in_hand.case, self._devices))) if unheard else []
+        ranks = rank_list(self.in_hand.case, self._devices) if unheard or quiet > _LOOKED_INTO_S else []
+        if quiet > _LOOKED_INTO_S:
+            quiet = min(quiet, now - self._crossing.moved_at(self.in_hand.case, self._heartbeat.crossed(ranks), now))
+        silent = sorted(unheard & set(ranks))
         if quiet > limits.quiet_s and not silent:
             return Trouble(
                 "hung", f"no rank's heartbeat moved for {quiet:.1f} s (the limit was {limits.quiet_s:.1f} s)"
@@ -171,8 +178,8 @@ class LaunchWatch:
         if now - self._began_at > limits.total_s:
             words = f"went on for {now - self._began_at:.1f} s, past its budget of {limits.total_s:.1f} s"
             if silent:
-                ranks = f"rank{'s' if len(silent) > 1 else ''} {', '.join(map(str, silent))}"
-                words += f"; no heartbeat of {ranks} came here, from another node by TCP, to tell slow from hung"
+                whose = f"rank{'s' if len(silent) > 1 else ''} {', '.join(map(str, silent))}"
+                words += f"; no heartbeat of {whose} came here, from another node by TCP, to tell slow from hung"
             return Trouble("timeout", words)
         return None
 

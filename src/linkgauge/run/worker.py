@@ -30,7 +30,7 @@ from linkgauge.model.beside import own_launches
 from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import LeftOut, Point
-from linkgauge.run import core_use, evidence, nccl_log
+from linkgauge.run import core_use, evidence, nccl_log, peer_memory
 from linkgauge.run import heartbeat as beat
 from linkgauge.run.binding import with_own_core
 from linkgauge.run.case_record import Rest, record_case, send_outcome, send_rest
@@ -214,7 +214,12 @@ def _measure(
     asks = log is not None and place == 0 and entry.case.transport == "ccl"
     if log is not None and asks:
         log.begin()
+    registers = tells and bool(entry.case.gpudirect)
+    if registers:
+        observer.note("before", place, peer_memory.SUBJECT, peer_memory.registrations)
     outcome = session.measure(entry.case)
+    if registers:
+        observer.note("after", place, peer_memory.SUBJECT, peer_memory.registrations)
     observer.look("after", place, nics=tells, priorities=classes, node=node)
     if log is not None and asks:
         observer.note("after", place, nccl_log.SUBJECT, functools.partial(log.choices, entry.case.pattern))
@@ -358,7 +363,7 @@ def run_process(spec: WorkerSpec) -> None:
         watch = HeartbeatFile(Path(here.heartbeat), spec.ranks, create=False)
         watch.set_word(rank, beat.PID, os.getpid())
         if reported:  # before this thread is bound to cores, so that the reports take none of them
-            BeatReporter(place_of(Path(spec.journal)), watch, reported).start()
+            BeatReporter(place_of(Path(spec.journal)), watch, reported, NicCounters().crossed).start()
         _bind(spec, rank)
         session = open_process_session(here, world, nodes, watch.rank_words(rank))
         evidence.say_segments(Path(spec.evidence))  # again: opening the session may have mapped more

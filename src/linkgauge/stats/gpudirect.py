@@ -1,28 +1,36 @@
-"""Whether GPUDirect RDMA was on or off as a case asked for: proved by the library's own word, or not.
+"""Whether GPUDirect RDMA was on or off as a case asked for: proved by the library's own word, or the kernel's, or not.
 
 NCCL says of each channel to another node whether its card reaches the GPU's memory itself (run/nccl_log.py), where it
-is asked (`library_choices`). Other libraries tell nobody which way they took.
+is asked (`library_choices`). Of any library the kernel may count what GPU memory was registered with the nodes' cards
+while the case went on (run/peer_memory.py): without, no card reaches it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.model.case import Case
 from linkgauge.model.shape import json_object
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.run.nccl_log import DIRECT_CHANNELS, NETWORK_CHANNELS
+from linkgauge.run.peer_memory import HELD, REGISTERED, SUBJECT
 from linkgauge.stats.service_class import Effect
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
 
-def effect_of(case: Case, chosen: Mapping[str, Any], cards: bool) -> Effect | None:
+Registered = tuple[int, int]  # on one node: registrations that were made while a case went on, and held before it
+
+
+def effect_of(
+    case: Case, chosen: Mapping[str, Any], cards: bool, registered: Sequence[Registered] = ()
+) -> Effect | None:
     """Whether the switch took effect; None of a case that asked for none.
 
-    `chosen`: what its library said that it chose. `cards`: whether the nodes have RDMA cards.
+    `chosen`: what its library said that it chose. `cards`: whether the nodes have RDMA cards. `registered`: GPU memory
+    with the cards of each of its nodes; none where that is not counted.
     """
     if not case.gpudirect:
         return None
@@ -34,19 +42,54 @@ def effect_of(case: Case, chosen: Mapping[str, Any], cards: bool) -> Effect | No
         return Effect(False, "nothing of it crosses the network")
     if not cards:
         return Effect(False, "the nodes have no RDMA card that it could act on")
-    if case.transport == "ccl":
-        return Effect(False, "NCCL was not asked: --library-choices does")
     if case.transport == "staging" or "device" not in (case.source_memory, case.target_memory):
         return Effect(False, "its messages are in host memory, which cards reach either way")
-    return Effect(False, f"the library below {TRANSPORTS[case.transport].name} tells nobody which way it took")
+    if len(registered) == len(case.nodes):
+        return _by_registrations(case.gpudirect == "on", registered)
+    if case.transport == "ccl":
+        return Effect(False, "NCCL was not asked: --library-choices does")
+    return Effect(False, f"the library below {TRANSPORTS[case.transport].name} tells nobody which way it took, and the "
+                  "nodes' kernels count no GPU memory that is registered with cards")  # fmt: skip
+
+
+def _by_registrations(on: bool, registered: Sequence[Registered]) -> Effect:
+    made = sum(count > 0 for count, _ in registered)
+    if on and made == len(registered):
+        return Effect(True, "by GPU memory that was registered with each node's cards meanwhile")
+    if not on and not any(map(sum, registered)):
+        return Effect(True, "by the nodes' kernels: no GPU memory was registered with a card")
+    if made and not on:
+        return Effect(False, f"GPU memory was registered with cards all the same on {made} of {len(registered)} nodes")
+    if any(held for _, held in registered):
+        return Effect(False, "GPU memory that was registered before, by whichever program, may be what was used")
+    return Effect(False, f"GPU memory was registered with cards on {made} of {len(registered)} nodes")
+
+
+def registrations_of(run: Run) -> dict[tuple[Any, ...], list[Registered]]:
+    """GPU memory registered with cards around each case that was looked at, a node each, by row identity."""
+    found: dict[tuple[Any, ...], dict[int, dict[tuple[str, str], int]]] = {}
+    for row in run.observations.to_pylist():
+        if row["subject"] == SUBJECT:
+            identity = (row["case_key"], row["launch"], row["repeat"], row["attempt"])
+            looks = found.setdefault(identity, {}).setdefault(row["rank"], {})
+            looks[row["moment"], row["name"]] = int(row["value"])
+    return {
+        identity: [(looks["after", REGISTERED] - looks["before", REGISTERED], looks["before", HELD])
+                   for looks in ranks.values() if len(looks) == 4]
+        for identity, ranks in found.items()
+    }  # fmt: skip
 
 
 def effects(run: Run) -> Iterator[tuple[str, Effect]]:
     """What cases that ended well asked for, and whether it took effect."""
+    registered: dict[tuple[Any, ...], list[Registered]] | None = None
     cards = any((node.get("network") or {}).get("rdma") for node in run.info.get("nodes") or ())
     for row in run.rows():
         if row.status == "ok" and row.case.gpudirect:
             chosen = json_object(row.record["evidence"]).get("chosen") or {}
-            effect = effect_of(row.case, chosen, cards)
+            registered = registrations_of(run) if registered is None else registered
+            record = row.record
+            identity = (record["case_key"], record["launch"], record["repeat"], record["attempt"])
+            effect = effect_of(row.case, chosen, cards, registered.get(identity, ()))
             if effect is not None:
                 yield row.case.gpudirect, effect

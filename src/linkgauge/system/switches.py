@@ -9,6 +9,7 @@ are of one group.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
 import math
@@ -279,9 +280,14 @@ def inferred(times: Mapping[tuple[str, str], float], what: str) -> Switches | No
     def none_alone(cut: float) -> bool:
         return bool(np.bincount(fcluster(joins, cut, criterion="distance"))[1:].min() > 1)
 
-    cuts = _levels(
-        sorted(float(height) for height in joins[:, 2]), lambda cuts: none_alone(cuts[0]) and all(map(apart, cuts))
-    )
+    ways = _upwards_of(joins)
+
+    def nested(cuts: tuple[float, ...]) -> bool:
+        """Some node has a join in each level on its way up: a level that no node goes through is another's place."""
+        return any(len({bisect.bisect(cuts, height) for height in way}) > len(cuts) for way in ways)
+
+    heights = sorted(float(height) for height in joins[:, 2])
+    cuts = _levels(heights, lambda cuts: none_alone(cuts[0]) and nested(cuts) and all(map(apart, cuts)))
     if not 1 <= len(cuts) <= 2:
         return None
     above: dict[str, tuple[str, ...]] = dict.fromkeys(nodes, ())
@@ -292,6 +298,17 @@ def inferred(times: Mapping[tuple[str, str], float], what: str) -> Switches | No
             label = int(labels[at[node]])
             above[node] += (names.setdefault(label, f"{('switch', 'group')[level]} of {node}"),)
     return Switches({node: (*names, "all") for node, names in above.items()}, f"{INFERRED} {what} of all pairs")
+
+
+def _upwards_of(joins: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Of each node the heights of the joins above it, from scipy's linkage: two parts, a height, a count each."""
+    count = len(joins) + 1
+    above: list[list[float]] = [[] for _ in range(2 * count - 1)]
+    for number in range(len(joins) - 1, -1, -1):
+        one, other, height, _ = joins[number]
+        for part in (int(one), int(other)):
+            above[part] = [float(height), *above[count + number]]
+    return above[:count]
 
 
 def _levels(heights: Sequence[float], fits: Callable[[tuple[float, ...]], bool]) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ from linkgauge.store.folder import write_atomically
 from linkgauge.view import (
     charts,
     charts_apps,
+    charts_at_once,
     charts_distance,
     charts_pairs,
     charts_scale,
@@ -154,6 +155,20 @@ def _matrix(source: _Source) -> Drawn:
     return Drawn(chart, _pair_title(source, rows))
 
 
+def _all_at_once(kind: str) -> Callable[[_Source], Drawn]:
+    def figure(source: _Source) -> Drawn:
+        sets = [rows for name, rows in charts_at_once.all_at_once(source.results) if name == kind]
+        kept = [rows for rows in sets if source.keeps(rows[0])]
+        if not kept:
+            raise UsageError(f"nothing of the selection was measured in {charts_at_once.WORDS[kind]}")
+        rows = max(kept, key=lambda rows: (rows[0]["size"], len(rows)))
+        chart = charts_pairs.pair_matrix(source.results, rows, source.selection.unit)
+        label, size = source.results.label(rows[0]), size_text(rows[0]["size"])
+        return Drawn(chart, f"{rows[0]['pattern']} · {label} · {size}", charts_at_once.WORDS[kind])
+
+    return figure
+
+
 def _topology(source: _Source) -> Drawn:
     rows = source.matrix()
     unit = source.selection.unit
@@ -265,6 +280,8 @@ FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
     "boxes": (_boxes, "notched boxes of one size"),
     "distances": (_distances, "pairs' spread by how far they are apart: same switch, other switch, other group"),
     "matrix": (_matrix, "pairs of devices: --quantity goodput, latency, share or hops"),
+    "rounds": (_all_at_once(charts_at_once.ROUNDS), "every pair while all others are busy: disjoint pairs at once"),
+    "shifts": (_all_at_once(charts_at_once.SHIFTS), "the same as mpiGraph has it: each to the one 1, 2, ... places on"),
     "topology": (_topology, "devices and links with what was measured on them"),
     "devices": (_devices, "goodput over the number of devices"),
     "ratio": (_ratio, "ratio of two mechanisms over size and number of devices"),

@@ -92,6 +92,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | 
     _rounds(page, results)
     _derived(page, results, unit)
     report_charts.pairs(page, results, ceilings, unit)
+    report_charts.all_at_once(page, results, unit)
     _nodes(page, results, unit)
     report_charts.over_devices(page, results, unit)
     report_charts.shares(page, results, ceilings, unit)

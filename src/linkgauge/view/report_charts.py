@@ -5,7 +5,7 @@ from __future__ import annotations
 from linkgauge.apps import catalogue
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.step_times import step_spans, step_times
-from linkgauge.view import charts_apps, charts_pairs, charts_scale, charts_size, charts_spread
+from linkgauge.view import charts_apps, charts_at_once, charts_pairs, charts_scale, charts_size, charts_spread
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.noisy import noisiest
 from linkgauge.view.page import Page
@@ -113,6 +113,22 @@ def pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
                 height=340,  # about as high as wide, so that a circle is one
             )
         page.html("</div>")
+
+
+def all_at_once(page: Page, results: Results, unit: str) -> None:
+    """Add every pair while all others are busy, by rounds and by shifts side by side."""
+    sets = charts_at_once.all_at_once(results)
+    if not sets:
+        return
+    page.heading(2, "Pairs, all at once", "at-once")
+    page.html('<div class="charts">')
+    for kind, rows in sets:
+        first = rows[0]
+        chart = charts_pairs.pair_matrix(results, rows, unit)
+        width = 70 + charts_pairs.matrix_width(len({device for row in rows for device in row["devices"]}))
+        caption = f"{results.label(first)} {first['pattern']}, {size_text(first['size'])}; {charts_at_once.WORDS[kind]}"
+        page.chart(chart, caption, f"{first['pattern']}-{kind}-{first['transport']}", max_width=max(width, 260))
+    page.html("</div>")
 
 
 def over_devices(page: Page, results: Results, unit: str) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError, nearest
+from linkgauge.model.beside import loads_of
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_size
 from linkgauge.plan.papers import Figure, figures
 
 if TYPE_CHECKING:
@@ -74,6 +76,15 @@ def measured(run: Run, figure: Figure) -> list[Row]:
     return rows
 
 
+def not_measured(run: Run, figure: Figure) -> str:
+    """Return which of the figure's sizes a run (of `--up-to`, a time limit) has nothing of, in a sentence."""
+    tables = [table for table in figure.load().cases if "application" not in table.values["pattern"]]
+    sizes = {size for table in tables for size in table.values["size"] if isinstance(size, int)}
+    there = {row.record["size_asked"] for row in run.rows() if row.status in ("ok", "timeout")}
+    missing = sorted(size for size in sizes - there if size > 0)
+    return f"Not measured here: {', '.join(map(format_size, missing))}." if missing and there else ""
+
+
 def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> list[tuple[Path | None, str]]:
     """Draw a figure in its paper's form, the check numbers below the title, in `folder`.
 
@@ -91,7 +102,7 @@ def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> li
     unit = figure.unit if figure.unit in ("GB/s", "Gb/s") else "GB/s"
     own = ("table", "section")
     numbers = ", ".join(number if number.startswith(own) else f"Fig. {number}" for number in figure.covers)
-    lines = [f"{figure.title}, {numbers}. The paper:", *figure.numbers]
+    lines = [f"{figure.title}, {numbers}. The paper:", *figure.numbers, not_measured(run, figure)]
     subtitle = [part for line in lines for part in textwrap.wrap(line, 90)]
     drawn: list[tuple[Path | None, str]] = []
     for words, rows in _tasks(results.rows).items():
@@ -113,7 +124,7 @@ def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> li
 
 
 def _tasks(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
-    """Return the rows by what a picture must not mix, in words: the pattern, and the memories but devices' own.
+    """Return the rows by what a picture must not mix, in words: pattern, memories but devices' own, patterns of loads.
 
     An application's memories are ways to do the same, which its pictures compare.
     """
@@ -121,6 +132,7 @@ def _tasks(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[st
     for row in rows:
         memories = (row["source_memory"], row["target_memory"])
         apart = memories != ("device", "device") and not PATTERNS[row["pattern"]].scripted
-        words = (row["pattern"], *(memories if apart else ()))
+        loads = [load.case.pattern for load in loads_of(row["beside"])] if row["beside"] else []
+        words = (row["pattern"], *(memories if apart else ()), *(f"beside-{load}" for load in loads))
         tasks.setdefault(words, []).append(row)
     return tasks

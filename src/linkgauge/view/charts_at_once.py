@@ -1,0 +1,76 @@
+"""Every ordered pair of devices while all others are busy: a tournament's rounds and mpiGraph's shifts, as matrices.
+
+In a round each device has one other (`pairs_unidirectional` and its like, a lane each); in shift k each sends to the
+one k places on, all at once, and receives from the one k places before (mpiGraph: Moody, LLNL). The former's cells are
+of one flow a device, the latter's of one each way: what the two differ by is what sending costs receiving.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from linkgauge.model.case import held_apart, values_of
+from linkgauge.stats.series import run_blocks
+from linkgauge.view.charts_apps import identity_of
+from linkgauge.view.results import Results
+from linkgauge.view.row import Row
+
+ROUNDS, SHIFTS = "rounds", "shifts"
+WORDS = {
+    ROUNDS: "a tournament's rounds: disjoint pairs at once",
+    SHIFTS: "shifts: each sends to the one 1, 2, ... places on, and receives, at once; by the sender's time",
+}
+_LANE = re.compile(r"(\d+)->(\d+)")
+_SHIFT = re.compile(r"shift:(\d+)")
+_SIDE_BY_SIDE = ("pairs_unidirectional", "pairs_bidirectional")
+_SETTINGS = held_apart("devices", "distribution")
+_LEAST_CASES = 2
+
+
+def all_at_once(results: Results) -> list[tuple[str, list[Row]]]:
+    """Return sets of pairs that were measured with all others busy, ROUNDS or SHIFTS each: rows of a pair each.
+
+    A set is of one pattern, mechanism and size, of two rounds or shifts at least.
+    """
+    found: dict[tuple[Any, ...], dict[tuple[int, ...], Row]] = {}
+    cases: dict[tuple[Any, ...], set[Any]] = {}
+    for kind, whole, one in (*_rounds(results), *_shifts(results)):
+        key = (kind, *values_of(whole, _SETTINGS), results.label(whole))
+        found.setdefault(key, {})[tuple(one["devices"])] = one
+        cases.setdefault(key, set()).add(identity_of(whole))
+    several = [key for key in found if len(cases[key]) >= _LEAST_CASES]
+    return [(str(key[0]), list(found[key].values())) for key in several]
+
+
+def _rounds(results: Results) -> Iterator[tuple[str, Row, Row]]:
+    for row in results.lanes:
+        named = _LANE.fullmatch(str(row["lane_name"]))
+        if row["pattern"] in _SIDE_BY_SIDE and named and row["goodput_bytes_per_s"]:
+            ends = [row["devices"][int(rank) // row["ranks_per_device"]] for rank in named.groups()]
+            yield ROUNDS, row, {**row, "devices": ends}
+
+
+def _shifts(results: Results) -> Iterator[tuple[str, Row, Row]]:
+    shifts = {}
+    for row in results.rows:
+        named = _SHIFT.fullmatch(str(row["distribution"] or ""))
+        if row["pattern"] == "halo" and named and row["ranks_per_device"] == 1:
+            shifts[identity_of(row)] = row, int(named[1])
+    if not shifts:
+        return
+    for identity, block in run_blocks(results.run):
+        if identity not in shifts:
+            continue
+        row, places = shifts[identity]
+        devices = row["devices"]
+        for rank, source in enumerate(devices):
+            own = block.only(block.measured & (block.rank == rank))
+            if own.ns.size:
+                time = float(np.median(own.ns / own.iterations))
+                ends = [source, devices[(rank + places) % len(devices)]]
+                goodput = row["window"] * row["size"] / time * 1e9
+                yield SHIFTS, row, {**row, "devices": ends, "goodput_bytes_per_s": goodput}

@@ -17,7 +17,7 @@ from linkgauge.run.on_system import prepare_on
 from linkgauge.store.run import load
 from linkgauge.view import reproduce
 from linkgauge.view.figures import FIGURES
-from linkgauge.view.reproduce_settings import effects
+from linkgauge.view.reproduce import effects
 from synthetic import make_run
 from thorough import thorough
 

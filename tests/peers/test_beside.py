@@ -118,7 +118,7 @@ def test_the_report_has_what_was_found_and_nothing_of_a_damaged_file(tmp_path: P
 
     from linkgauge.peers.request import rows_of
     from linkgauge.peers.show import row_of, write_rows
-    from linkgauge.view.beside import COLUMNS, beside_rows
+    from linkgauge.view.by_turns import BESIDE_COLUMNS, beside_rows
 
     (row,), _ = rows_of("osu", peer_tests("osu", ("osu_latency",)), (2,), (("pageable", "device"),), (64,))
     line = Line(row, Side(1010.0, 0.0), Side(1000.0, 0.0), ratio_of_pairs([1.01] * 9, [1.0] * 9), "holds")
@@ -127,7 +127,7 @@ def test_the_report_has_what_was_found_and_nothing_of_a_damaged_file(tmp_path: P
     assert beside_rows(run) == []
     write_rows(tmp_path / "with", [{"peer": "osu", **row_of(line)}, {"peer": "osu"}])
     (shown,) = beside_rows(run)
-    assert dict(zip(COLUMNS, shown, strict=True)) == {
+    assert dict(zip(BESIDE_COLUMNS, shown, strict=True)) == {
         "peer": "osu", "test": "osu_latency", "ranks": "2", "memory": "pageable to device", "size": "64 B",
         "ours": "1.01 µs", "the peer's": "1.00 µs", "ratio of": "times", "ratio": "1.010", "95 %": "1.010 to 1.010",
         "pairs": "9", "verdict": "holds",

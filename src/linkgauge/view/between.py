@@ -16,8 +16,7 @@ from linkgauge.system.affinity import words as near_words
 from linkgauge.system.switches import CLASSES, GROUP, OTHER_GROUP, SWITCH
 from linkgauge.view.alike import Kinds
 from linkgauge.view.results import Results, is_pair
-from linkgauge.view.row import Row
-from linkgauge.view.units import count_text, rate_text, size_text
+from linkgauge.view.units import Row, count_text, rate_text, size_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run

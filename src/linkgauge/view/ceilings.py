@@ -11,7 +11,7 @@ from linkgauge.model.patterns import lanes_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
-    from linkgauge.view.row import Row
+    from linkgauge.view.units import Row
 
 
 @dataclasses.dataclass(frozen=True)

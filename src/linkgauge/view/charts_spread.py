@@ -2,18 +2,68 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS, pattern
+from linkgauge.stats import series
 from linkgauge.stats.series import Floats
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
-from linkgauge.view.row import Row
-from linkgauge.view.units import size_text, time_text
+from linkgauge.view.units import Row, size_text, time_text
+
+_LEAST_SAMPLES = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Noisy:
+    """One case: its row, its name, its series in ns per iteration with the warm-up, and how long that is."""
+
+    row: Row
+    name: str
+    series: series.Floats
+    cut: int
+
+
+def noisiest(results: Results, count: int = 4) -> list[Noisy]:
+    """Return the cases with the widest quartiles over their median, at most one a task, the widest first."""
+    widest: list[tuple[float, Row, str]] = []
+    for first, rows in results.panels:
+        able = [row for row in rows if row["samples"] / row["repeats"] >= _LEAST_SAMPLES and row["median_ns"] > 0]
+        if able:
+            row = max(able, key=_quartiles)
+            widest.append((_quartiles(row), row, results.title(first)))
+    widest.sort(key=lambda item: -item[0])
+    named = [(row, f"{results.label(row)} · {title} · {size_text(row['size'])}") for _, row, title in widest[:count]]
+    return series_of_rows(results, named)
+
+
+def series_of_rows(results: Results, named: list[tuple[Row, str]]) -> list[Noisy]:
+    """Return the named rows with their series, in one pass over the samples; of several launches the first."""
+    identities = {(row["case_key"], row["launch"], row["repeat"], row["attempt"]): (row, name) for row, name in named}
+    nodes = series.one_node(results.run)
+    found: dict[str, Noisy] = {}
+    for identity, block in series.run_blocks(results.run):
+        if identity not in identities:
+            continue
+        row, name = identities[identity]
+        info = pattern(row["pattern"])
+        keeping = (info, row["ranks"], row["root"], nodes.get(row["launch"], True), row["groups"])
+        every, _ = series.headline(block.only(~block.alone), *keeping)
+        measured, _ = series.headline(block.only(block.measured), *keeping)
+        found[name] = Noisy(row, name, every, every.size - measured.size + int(row["warmup_cut"] or 0))
+        if len(found) == len(identities):
+            break
+    return [found[name] for _, name in named if name in found]
+
+
+def _quartiles(row: Row) -> float:
+    return float((row["q3_ns"] - row["q1_ns"]) / row["median_ns"])
+
 
 TIMELINE_POINTS = 4000
 _TIME_TITLE = "time of one iteration (µs)"
@@ -140,8 +190,8 @@ def cumulative(named: list[tuple[str, str, Floats]]) -> Chart:
     alt = charts.altair()
     shares = np.concatenate([np.linspace(0, 0.9, 91), np.linspace(0.901, 1, 100)])
     data: list[dict[str, Any]] = []
-    for name, _, series in named:
-        for share, value in zip(shares, np.quantile(series, shares), strict=True):
+    for name, _, taken in named:
+        for share, value in zip(shares, np.quantile(taken, shares), strict=True):
             data.append(
                 {"name": name, "share": charts.short(100 * float(share)), "time": charts.short(float(value), 1e-3)}
             )

@@ -13,25 +13,36 @@ from linkgauge.errors import LinkgaugeError
 from linkgauge.plan.curves import left_out_of
 from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts, report_charts
-from linkgauge.view.beside import COLUMNS as BESIDE_COLUMNS
-from linkgauge.view.beside import NOTE as BESIDE_NOTE
-from linkgauge.view.beside import beside_rows
-from linkgauge.view.chosen import chosen_ranges
-from linkgauge.view.derived import BLOCK_COLUMNS, BLOCK_NOTE, RATES, SIZE_COLUMNS, SIZE_NOTE, block_rows, size_rows
-from linkgauge.view.first import FirstLook
+from linkgauge.view.answer import FirstLook
+from linkgauge.view.by_turns import (
+    BESIDE_COLUMNS,
+    BESIDE_NOTE,
+    ROUND_COLUMNS,
+    ROUND_NOTE,
+    beside_rows,
+    interference_rows,
+    rounds_chart,
+    rounds_told,
+)
+from linkgauge.view.derived import (
+    BLOCK_COLUMNS,
+    BLOCK_NOTE,
+    NODE_NOTE,
+    RATES,
+    SIZE_COLUMNS,
+    SIZE_NOTE,
+    block_rows,
+    chosen_ranges,
+    node_matrices,
+    size_rows,
+)
 from linkgauge.view.judged import advice_of, by_kind
-from linkgauge.view.loads import interference_rows
-from linkgauge.view.nodes import NODE_NOTE, node_matrices
 from linkgauge.view.page import Page, escape
-from linkgauge.view.report_first import first_screen
+from linkgauge.view.report_charts import first_screen
 from linkgauge.view.results import Results, devices_text
-from linkgauge.view.rounds import COLUMNS as ROUND_COLUMNS
-from linkgauge.view.rounds import NOTE as ROUND_NOTE
-from linkgauge.view.rounds import rounds_told, time_line
-from linkgauge.view.row import Row
-from linkgauge.view.sentence import sentence
+from linkgauge.view.summary import sentence
 from linkgauge.view.tables import case_text, counts_line, left_out_text
-from linkgauge.view.units import RATE_UNITS, count_text, digits, rate_unit
+from linkgauge.view.units import RATE_UNITS, Row, count_text, digits, rate_unit
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -86,7 +97,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | 
     _uses(page, run)
     _chosen(page, results)
     _beside(page, run)
-    report_charts.applications(page, results)
+    report_charts.application_charts(page, results)
     report_charts.patterns(page, results, ceilings, unit)
     _loads(page, results)
     _rounds(page, results)
@@ -256,7 +267,7 @@ def _rounds(page: Page, results: Results) -> None:
     page.heading(2, "Over the rounds", "rounds")
     page.static_table([(name, True) for name in ROUND_COLUMNS], rows)
     page.note(ROUND_NOTE + (f" Slow rounds: {'; '.join(slow)}." if slow else ""))
-    page.chart(time_line(results), "the cases that moved most", "rounds", height=260)
+    page.chart(rounds_chart(results), "the cases that moved most", "rounds", height=260)
 
 
 def _derived(page: Page, results: Results, unit: str) -> None:

@@ -26,8 +26,7 @@ from linkgauge.stats.launches import settings_apart
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
 from linkgauge.system.switches import Switches
 from linkgauge.view.alike import Kinds
-from linkgauge.view.row import Row
-from linkgauge.view.units import size_text
+from linkgauge.view.units import Row, size_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run

@@ -16,20 +16,14 @@ from linkgauge.expect.rules import KINDS
 from linkgauge.model.beside import beside_text
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import left_out_of
-from linkgauge.view.alike import Kinds, together
+from linkgauge.view.alike import Kinds, Members, together
 from linkgauge.view.applications import application_tables
+from linkgauge.view.by_turns import interference_lines, rounds_parts
 from linkgauge.view.ceilings import Ceilings
-from linkgauge.view.chosen import chosen_ranges
-from linkgauge.view.derived import derived_tables
+from linkgauge.view.derived import chosen_ranges, derived_tables, node_tables, overlap_tables
 from linkgauge.view.judged import by_kind
-from linkgauge.view.loads import interference_lines
-from linkgauge.view.members import Members
-from linkgauge.view.nodes import node_tables
-from linkgauge.view.overlap import overlap_tables
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
-from linkgauge.view.rounds import rounds_parts
-from linkgauge.view.row import Row
-from linkgauge.view.units import count_text, digits, rate_text, size_text
+from linkgauge.view.units import Row, count_text, digits, rate_text, size_text
 
 BEST, NEAR = "*", "≈"
 _MANY_MESSAGES = 16

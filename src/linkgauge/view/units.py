@@ -1,10 +1,11 @@
-"""Sizes, times and rates as people read them. Stored values stay bytes, ns and bytes per second."""
+"""What views are made of: rows of a summary, and sizes, times and rates as people read them."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 from linkgauge.errors import UsageError
 
@@ -72,3 +73,6 @@ def percents(shares: Sequence[float]) -> str:
 def count_text(count: int, noun: str) -> str:
     """Return `1 case`, `2 cases`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+Row = dict[str, Any]

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from linkgauge.run.core_use import ALL, BUSY, OWN, STOLEN, CoreUse
+from linkgauge.run.node_counters import ALL, BUSY, OWN, STOLEN, CoreUse
 
 TICK = 1e9 / os.sysconf("SC_CLK_TCK")
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.ethtool import statistics
-from linkgauge.run.nic_counters import NicCounters, tells_of_nics
+from linkgauge.run.node_counters import NicCounters, ethtool_statistics, tells_of_nics
 from linkgauge.run.observe import Observer
 
 HEAD = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets"
@@ -111,7 +110,7 @@ def test_bytes_by_priority_are_read_where_they_are_asked_for(tmp_path: Path) -> 
 
 def test_a_drivers_statistics_are_those_of_the_kernel() -> None:
     """Where an interface here has some: their names are words and their values no garbage; lo has none."""
-    assert statistics("lo") == {}
-    assert statistics("no-such-interface") == {}
-    for name, found in ((path.name, statistics(path.name)) for path in Path("/sys/class/net").iterdir()):
+    assert ethtool_statistics("lo") == {}
+    assert ethtool_statistics("no-such-interface") == {}
+    for name, found in ((path.name, ethtool_statistics(path.name)) for path in Path("/sys/class/net").iterdir()):
         assert all(word and word.isprintable() and 0 <= value < 1 << 64 for word, value in found.items()), name

@@ -1,7 +1,7 @@
 """Whether the bytes of a case between nodes crossed the network: its nodes' cards counted them, or not.
 
 What must cross follows from the pattern and from where the ranks are (`must_cross`); what did is what the cards of the
-case's nodes counted between a look before it and one after it (run/nic_counters.py), warm-up, verification and the
+case's nodes counted between a look before it and one after it (run/node_counters.py), warm-up, verification and the
 ranks' own talk included. A library's headers, acknowledgements and a collective's own algorithm add to it; nothing
 takes away but another way: memory that the nodes share.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
-from linkgauge.run.nic_counters import OF_PRIORITY, RECEIVED, SENT, SUBJECT
+from linkgauge.run.node_counters import NIC, OF_PRIORITY, RECEIVED, SENT
 from linkgauge.stats.launches import Places, nodes_of
 
 if TYPE_CHECKING:
@@ -162,9 +162,9 @@ def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, tuple[
     for row in observations:
         subject = str(row["subject"])
         way, _, priority = str(row["name"]).partition(OF_PRIORITY)
-        if subject.startswith(SUBJECT) and way in (SENT, RECEIVED) and (priority.isdecimal() or not priority):
+        if subject.startswith(NIC) and way in (SENT, RECEIVED) and (priority.isdecimal() or not priority):
             of_case = values.setdefault(_identity(row), {})
-            of_card = of_case.setdefault((int(row["rank"]), subject.removeprefix(SUBJECT)), {})
+            of_card = of_case.setdefault((int(row["rank"]), subject.removeprefix(NIC)), {})
             of_card.setdefault(priority, {})[str(row["moment"]), way] = float(row["value"])
     found: dict[Identity, tuple[_Moved, dict[int, int]]] = {}
     for identity, of_case in values.items():

@@ -1,7 +1,7 @@
 """Whether the service class that a case asked for took effect: its cards counted its bytes on that priority, or not.
 
 A library may not know the variable, and a network may give each class the same queue. The first is proved here, where
-cards count bytes by priority (run/nic_counters.py); the second is what slow-downs beside loads are measured for.
+cards count bytes by priority (run/node_counters.py); the second is what slow-downs beside loads are measured for.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from linkgauge.model.case import Case
-from linkgauge.stats.gpudirect import effect_of
+from linkgauge.stats.asked_effects import gpudirect_effect
 
 BETWEEN = Case("ccl", "pingpong", 8, 8, (0, 1), devices_per_node=1)
 HOST = {"source_memory": "pinned", "target_memory": "pinned"}
@@ -19,7 +19,7 @@ HOST = {"source_memory": "pinned", "target_memory": "pinned"}
 )
 def test_nccls_channels_prove_it_or_not(asked: str, channels: int, direct: int, proved: bool) -> None:
     case = dataclasses.replace(BETWEEN, gpudirect=asked)
-    effect = effect_of(case, {"network_channels": channels, "gpudirect_channels": direct}, True)
+    effect = gpudirect_effect(case, {"network_channels": channels, "gpudirect_channels": direct}, True)
     assert effect is not None
     assert effect.proved == proved
     assert f"{direct} of {channels} ends of channels" in effect.words
@@ -37,8 +37,8 @@ def test_nccls_channels_prove_it_or_not(asked: str, channels: int, direct: int, 
     ],
 )
 def test_what_no_one_tells_is_not_proved(more: dict[str, object], cards: bool, why: str) -> None:
-    effect = effect_of(dataclasses.replace(BETWEEN, gpudirect="on", **more), {}, cards)  # type: ignore[arg-type]
+    effect = gpudirect_effect(dataclasses.replace(BETWEEN, gpudirect="on", **more), {}, cards)  # type: ignore[arg-type]
     assert effect is not None
     assert not effect.proved
     assert why in effect.words
-    assert effect_of(dataclasses.replace(BETWEEN, **more), {}, cards) is None  # type: ignore[arg-type]
+    assert gpudirect_effect(dataclasses.replace(BETWEEN, **more), {}, cards) is None  # type: ignore[arg-type]

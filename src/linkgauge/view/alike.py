@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.stats.alike import CaseClasses, ClassRow, class_rows, members_text, stands_out
 from linkgauge.stats.launches import launch_devices
-from linkgauge.view.units import Row, digits, rate_text, size_text, time_text
+from linkgauge.view.units import Row, digits, range_text, rate_text, size_text, time_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -115,15 +115,15 @@ class Members:
 
     def times(self, row: Row) -> str:
         """Return the range of times of the row's class: `9.06 to 10.4 µs`."""
-        return _ends([time_text(one["latency_ns"]) for one in self._usual(row)])
+        return self._range(row, lambda one: time_text(one["latency_ns"]))
 
     def rates(self, row: Row, unit: str) -> str:
         """Return the range of goodputs of the row's class: `53.6 to 54.0`."""
-        return _ends([rate_text(one["goodput_bytes_per_s"], unit) for one in reversed(self._usual(row))])
+        return self._range(row, lambda one: rate_text(one["goodput_bytes_per_s"], unit), -1)
 
     def message_rates(self, row: Row) -> str:
         """Return the range of millions of messages a second of the row's class: `1.31 to 1.40`."""
-        return _ends([digits(one["messages_per_s"] / 1e6) for one in reversed(self._usual(row))])
+        return self._range(row, lambda one: digits(one["messages_per_s"] / 1e6), -1)
 
     @property
     def odd(self) -> Iterator[str]:
@@ -133,21 +133,17 @@ class Members:
                 name = members_text([tuple(row["devices"])])
                 yield f"{name}, {self._label(row)} at {size_text(row['size'])}: {share:+.0%} in speed"
 
-    def _usual(self, row: Row) -> list[Row]:
-        """Return the members that are alike, the quickest first."""
-        one = self._of[id(row)]
-        return sorted((m for m in one.members if not any(m is odd for odd in one.odd)), key=lambda m: m["latency_ns"])
+    def _range(self, row: Row, text: Callable[[Row], str], step: int = 1) -> str:
+        """Return the range of a figure over the members that are alike; of one that falls with the time step is -1."""
+        usual = self._usual(self._of[id(row)])[::step]
+        return range_text(text(usual[0]), text(usual[-1]))
 
     @staticmethod
-    def _middle(one: ClassRow[Row]) -> Row:
-        usual = [m for m in one.members if not any(m is odd for odd in one.odd)]
-        return sorted(usual, key=lambda m: float(m["latency_ns"]))[(len(usual) - 1) // 2]
+    def _usual(one: ClassRow[Row]) -> list[Row]:
+        """Return the members that are alike, the quickest first."""
+        return sorted((m for m in one.members if not any(m is odd for odd in one.odd)), key=lambda m: m["latency_ns"])
 
-
-def _ends(texts: Sequence[str]) -> str:
-    """Return the ends of sorted texts, the unit once where both have it."""
-    low, high = texts[0], texts[-1]
-    if low == high:
-        return low
-    value, _, unit = low.partition(" ")
-    return f"{value if unit and high.endswith(' ' + unit) else low} to {high}"
+    @classmethod
+    def _middle(cls, one: ClassRow[Row]) -> Row:
+        usual = cls._usual(one)
+        return usual[(len(usual) - 1) // 2]

@@ -17,7 +17,7 @@ from linkgauge.view.alike import Devices, Kinds, apart, together
 from linkgauge.view.ceilings import CeilingLine, Ceilings
 from linkgauge.view.reached import BOTH_WAYS, ONE_WAY, FullPairs, NodeRates, full_pairs, node_rates
 from linkgauge.view.results import Results, is_pair
-from linkgauge.view.units import Row, percents, rate_text, size_text, time_text
+from linkgauge.view.units import Row, percents, range_text, rate_text, size_text, time_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -146,7 +146,7 @@ def _answer(results: Results, ceilings: Ceilings, every: Collection[int], rows: 
     smallest = min(row["size"] for row in rows)
     # Of several patterns and windows the time is that of the one message that comes back.
     timed = [row for row in rows if row["size"] == smallest]
-    alone = [row for row in timed if row["pattern"] == "pingpong"]
+    alone = [row for row in timed if PATTERNS[row["pattern"]].half_round_trip]
     fastest = _best(results, every, alone or timed, "latency_ns", min)
     rated = [row for row in rows if row["goodput_bytes_per_s"] is not None]
     widest = _best(results, every, rated, "goodput_bytes_per_s", max) if rated else None
@@ -211,10 +211,15 @@ class TaskWords:
 def task_words(task: TaskAnswer, unit: str) -> TaskWords:
     """Return a task's row; empty words for what it does not have."""
     fast, wide = task.fastest, task.widest
-    timed = (task.name, _times(fast) + _whose(fast, task), fast.label, size_text(fast.size))
+    timed = (
+        task.name,
+        range_text(time_text(fast.low), time_text(fast.high)) + _whose(fast, task),
+        fast.label,
+        size_text(fast.size),
+    )
     if wide is None:
         return TaskWords(*timed, "", "", "", "", "")
-    rate = _range([rate_text(value, unit) for value in (wide.low, wide.high)]) + _whose(wide, task)
+    rate = range_text(rate_text(wide.low, unit), rate_text(wide.high, unit)) + _whose(wide, task)
     share = bound = ""
     if task.shares is not None and task.bound is not None:
         share = percents(task.shares)
@@ -233,21 +238,9 @@ def apart_lines(tasks: Sequence[TaskAnswer], unit: str) -> Iterator[str]:
             yield f"apart from the rest of {task.name}: {', '.join(told[:4])}{more}"
 
 
-def _times(best: Best) -> str:
-    """Return a range of times with one unit where both have the same: `7.09 to 8.32 µs`."""
-    low, high = time_text(best.low), time_text(best.high)
-    if low != high and low.split()[-1] == high.split()[-1]:
-        low = low.split()[0]
-    return _range([low, high])
-
-
 def _whose(best: Best, task: TaskAnswer) -> str:
     """Return of which device or pairs a figure is, where that is not all of the task's."""
     return f" ({best.where.removeprefix('device ')})" if best.where != task.where else ""
-
-
-def _range(ends: list[str]) -> str:
-    return " to ".join(dict.fromkeys(ends))
 
 
 def task_table(tasks: Sequence[TaskAnswer], unit: str, width: int) -> Table:

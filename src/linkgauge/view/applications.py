@@ -12,8 +12,8 @@ from rich.text import Text
 from linkgauge.apps.catalogue import label
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.launches import Places
-from linkgauge.stats.step_times import KINDS, Identity, RankSteps, Span, busiest, step_times
-from linkgauge.store.schema import IDENTITY
+from linkgauge.stats.step_times import KINDS, RankSteps, Span, busiest, step_times
+from linkgauge.store.schema import Identity, identity_of
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
@@ -49,12 +49,6 @@ def way_of(results: Results, row: Row) -> str:
 def alike(one: Row, other: Row) -> bool:
     """Whether two rows are of the same application, on whatever ranks and with whatever parameters."""
     return name_of(one) == name_of(other)
-
-
-def identity_of(row: Row) -> Identity:
-    """Return the row's identity, by which its observations are known."""
-    case_key, launch, repeat, attempt = (row[name] for name in IDENTITY)
-    return case_key, launch, repeat, attempt
 
 
 def over_ranks(results: Results, rows: Sequence[Row]) -> Chart:

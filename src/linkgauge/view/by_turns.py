@@ -19,12 +19,12 @@ from linkgauge.model.shape import as_it_is, checked, each, number, read_json, ta
 from linkgauge.stats.interference import LEAST_WINDOWS, SlowDown, interferences
 from linkgauge.stats.rounds import OverRounds, SlowRound, core_shares, over_rounds, slow_rounds
 from linkgauge.store.run import Run
-from linkgauge.store.schema import IDENTITY
+from linkgauge.store.schema import identity_of
 from linkgauge.system.model import System
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
-from linkgauge.view.units import digits, size_text, time_text
+from linkgauge.view.units import digits, range_text, size_text, time_text
 
 
 def interference_rows(results: Results) -> tuple[list[str], list[list[str]]]:
@@ -32,7 +32,7 @@ def interference_rows(results: Results) -> tuple[list[str], list[list[str]]]:
 
     Both are empty where no case has any.
     """
-    titles = {tuple(row[name] for name in IDENTITY): results.words(row) for row in results.rows if row["beside"]}
+    titles = {identity_of(row): results.words(row) for row in results.rows if row["beside"]}
     found = [one for one in interferences(results.run) if one.identity in titles] if titles else []
     if not found:
         return [], []
@@ -88,9 +88,9 @@ def _fair(share: FairShare | None) -> str:
     """Return the slow-down that sharing a link or a memory explains, and which; empty where it is not known."""
     if share is None:
         return ""
-    ends = dict.fromkeys(_factor(value) for value in (share.low, share.high))
+    ends = range_text(_factor(share.low), _factor(share.high))
     beside = f", {part_words(share.unknown)} not known" if share.unknown else ""
-    return f"{' to '.join(ends)}{f', {share.words}{share.by_weights}' if share.part else ''}{beside}"
+    return f"{ends}{f', {share.words}{share.by_weights}' if share.part else ''}{beside}"
 
 
 def _factor(value: float) -> str:

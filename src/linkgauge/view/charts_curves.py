@@ -25,7 +25,7 @@ def latency_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ce
 
 def goodput_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
     """Return the median goodput in `unit` over size, both axes logarithmic."""
-    ways = ", sum of both ways" if rows[0]["pattern"] == "bidirectional" else ""
+    ways = ", sum of both ways" if PATTERNS[rows[0]["pattern"]].both_ways else ""
     data = [row for row in charts.chart_rows(results, rows, unit) if "goodput" in row]
     limits = _limits(rows, ceilings, unit, latency=False)
     y = _y("goodput", f"goodput ({unit}{ways})", data, limits)

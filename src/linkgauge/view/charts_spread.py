@@ -11,12 +11,14 @@ import numpy as np
 from linkgauge.model.patterns import PATTERNS, pattern
 from linkgauge.stats import series
 from linkgauge.stats.series import Floats
+from linkgauge.store.schema import identity_of
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
 from linkgauge.view.units import Row, size_text, time_text
 
 _LEAST_SAMPLES = 30
+_MOST_NOISY = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Noisy:
     cut: int
 
 
-def noisiest(results: Results, count: int = 4) -> list[Noisy]:
+def noisiest(results: Results) -> list[Noisy]:
     """Return the cases with the widest quartiles over their median, at most one a task, the widest first."""
     widest: list[tuple[float, Row, str]] = []
     for first, rows in results.panels:
@@ -38,13 +40,15 @@ def noisiest(results: Results, count: int = 4) -> list[Noisy]:
             row = max(able, key=_quartiles)
             widest.append((_quartiles(row), row, results.title(first)))
     widest.sort(key=lambda item: -item[0])
-    named = [(row, f"{results.label(row)} · {title} · {size_text(row['size'])}") for _, row, title in widest[:count]]
+    named = [
+        (row, f"{results.label(row)} · {title} · {size_text(row['size'])}") for _, row, title in widest[:_MOST_NOISY]
+    ]
     return series_of_rows(results, named)
 
 
 def series_of_rows(results: Results, named: list[tuple[Row, str]]) -> list[Noisy]:
     """Return the named rows with their series, in one pass over the samples; of several launches the first."""
-    identities = {(row["case_key"], row["launch"], row["repeat"], row["attempt"]): (row, name) for row, name in named}
+    identities = {identity_of(row): (row, name) for row, name in named}
     nodes = series.one_node(results.run)
     found: dict[str, Noisy] = {}
     for identity, block in series.run_blocks(results.run):
@@ -131,18 +135,10 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
 
 
 _BOX_TIPS = (
-    ("median", "median, µs"),
-    ("low", "95 % interval from"),
-    ("high", "to"),
-    ("mean", "mean"),
-    ("q1", "quartile 1"),
-    ("q3", "quartile 3"),
-    ("p5", "5th percentile"),
-    ("p95", "95th percentile"),
-    ("min", "min"),
-    ("max", "max"),
+    ("median", "median, µs"), ("low", "95 % interval from"), ("high", "to"), ("mean", "mean"), ("q1", "quartile 1"),
+    ("q3", "quartile 3"), ("p5", "5th percentile"), ("p95", "95th percentile"), ("min", "min"), ("max", "max"),
     ("samples", "samples"),
-)
+)  # fmt: skip
 
 
 def time_line(row: Row, series: Floats, cut: int) -> Chart:

@@ -13,14 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from linkgauge.model.case import held_apart, values_of
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import json_object
 from linkgauge.stats.chosen import chosen_words
 from linkgauge.stats.curves import BlockFigures, SizeFigures, block_figures, size_figures
 from linkgauge.stats.derived import Figure
 from linkgauge.stats.overlap import overlaps
-from linkgauge.store.schema import IDENTITY
+from linkgauge.store.schema import identity_of
 from linkgauge.view.results import Results
-from linkgauge.view.units import Row, rate_text, size_text, time_text
+from linkgauge.view.units import Row, range_text, rate_text, size_text, time_text
 
 _MOST_STRETCHES = 4
 
@@ -59,7 +60,7 @@ _OVERLAP_COLUMNS = ("case", "alone", "computing", "together", "overlap")
 def overlap_tables(results: Results) -> list[RenderableType]:
     """Return a row for each such case, in the order of their names; none where the run has none."""
     known = overlaps(results.run) if any(row["variant"] == "overlapped" for row in results.rows) else {}
-    titles = {tuple(row[name] for name in IDENTITY): results.words(row) for row in results.rows}
+    titles = {identity_of(row): results.words(row) for row in results.rows}
     rows = sorted(
         ((titles[identity], one) for identity, one in known.items() if identity in titles), key=lambda row: row[0]
     )
@@ -98,7 +99,7 @@ def node_matrices(results: Results, unit: str) -> list[NodeMatrix]:
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     names = (*held_apart("devices", *_NODES), "library", "launch_key")
     for row in results.rows:
-        if row["pattern"] == "cpu_stream" and row["source_node"] == row["target_node"]:
+        if PATTERNS[row["pattern"]].by_cores and row["source_node"] == row["target_node"]:
             groups.setdefault(values_of(row, names), []).append(row)
     found = []
     for rows in groups.values():
@@ -156,9 +157,7 @@ def figure_text(figure: Figure | None) -> str:
     text, low, high = (_size(value) for value in (figure.value, figure.low, figure.high))
     if low == high:
         return _OPEN[figure.limit] + text
-    if low.split()[1] == high.split()[1]:
-        low = low.split()[0]
-    return f"{_OPEN[figure.limit]}{text} ({low} to {high})"
+    return f"{_OPEN[figure.limit]}{text} ({range_text(low, high)})"
 
 
 def _size(size_bytes: float) -> str:

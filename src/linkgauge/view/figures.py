@@ -12,6 +12,7 @@ from linkgauge.apps.catalogue import label
 from linkgauge.errors import UsageError
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.folder import write_atomically
+from linkgauge.store.schema import identity_of
 from linkgauge.view import (
     applications,
     charts,
@@ -247,11 +248,11 @@ def _kinds(source: _Source) -> Drawn:
 
 def _ranks(source: _Source) -> Drawn:
     spans = step_spans(source.results.run)
-    rows = [row for row in _applications(source) if applications.identity_of(row) in spans]
+    rows = [row for row in _applications(source) if identity_of(row) in spans]
     if not rows:
         raise UsageError("this run has no iteration of an application step by step")
     row = max(rows, key=lambda row: (len(row["devices"]), -row["median_ns"]))
-    chart = applications.ranks_over_time(source.results, row, spans[applications.identity_of(row)])
+    chart = applications.ranks_over_time(source.results, row, spans[identity_of(row)])
     title = f"{label(row['app'])} · {applications.way_of(source.results, row)} · one iteration"
     return Drawn(chart.properties(width=560), title, f"{len(rows) - 1} more by --case" if len(rows) > 1 else "")
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 STEPS = (0.4, 0.6, 0.7, 0.8, 0.9)
 """Shares at which the colour changes: s0 below the first, s5 from the last on."""
-BOX = (94, 40)
-KINDS = {"pcie": "PCIe", "nvlink": "NVLink", "c2c": "NVLink-C2C", "infinity_fabric": "Infinity Fabric",
+_TILE = (94, 40)
+LINK_WORDS = {"pcie": "PCIe", "nvlink": "NVLink", "c2c": "NVLink-C2C", "infinity_fabric": "Infinity Fabric",
           "memory": "memory", "xgmi": "xGMI", "sli": "SLI"}  # fmt: skip
 
 
@@ -49,9 +49,9 @@ def labels(one: Reached, unit: str) -> tuple[str, str]:
     return rate_text(one.rate, unit), f"! {share}" if one.apart else share
 
 
-def box(x: float, y: float, name: str, detail: str, size: tuple[float, float] = BOX) -> str:
+def _box(x: float, y: float, name: str, detail: str) -> str:
     """Return a device as a box around (x, y), its name above its model."""
-    width, height = size
+    width, height = _TILE
     cut = detail if len(detail) <= 15 else detail[:14] + "…"
     return (
         f'<rect class="box" x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width}" height="{height}" rx="6"/>'
@@ -89,7 +89,7 @@ def rows(system: System, node: NodeRates, unit: str) -> tuple[float, float, list
     width = columns * _CELL + 8.0
     fabric = _PORT if node.ports else 0
     below = _HOST + _BAR if any(node.host_kinds.values()) else 0
-    depth = fabric + BOX[1] + below
+    depth = fabric + _TILE[1] + below
     bar = _BAR if fabric else (14 if len(lines) > 1 else 0)
     top = depth + 2 if len(lines) > 1 else 2
     parts = []
@@ -118,8 +118,8 @@ def _one_row(
             out, into = node.ports[ordinal]
             yield _arrow(x - 10, at(fabric), at(0), out, f"{name} to the switch", unit, True)
             yield _arrow(x + 10, at(0), at(fabric), into, f"the switch to {name}", unit, False)
-        edge = fabric + BOX[1]
-        yield box(x, at(fabric + BOX[1] / 2), name, model)
+        edge = fabric + _TILE[1]
+        yield _box(x, at(fabric + _TILE[1] / 2), name, model)
         if node.host_kinds.get(ordinal):
             out, into = node.host[ordinal]
             yield _arrow(x - 10, at(edge), at(edge + _HOST), out, f"{name} to host", unit, True)
@@ -131,7 +131,7 @@ def _one_row(
             end += 1
         host = hosts[row[begin]]
         if host and node.host_kinds.get(row[begin]):
-            y = at(fabric + BOX[1] + _HOST)
+            y = at(fabric + _TILE[1] + _HOST)
             y = min(y, y - _BAR) if at(1) < at(0) else y
             words = _host_words(system, node, unit, host, row[begin])
             yield _bar(4 + begin * _CELL + 3, y, (end - begin) * _CELL - 6, words)
@@ -175,7 +175,7 @@ def _switch_words(system: System, node: NodeRates, unit: str) -> list[str]:
 
 def _host_words(system: System, node: NodeRates, unit: str, host: str, ordinal: int) -> list[str]:
     model = system.node(host).model or ""
-    kind = KINDS.get(node.host_kinds[ordinal], node.host_kinds[ordinal])
+    kind = LINK_WORDS.get(node.host_kinds[ordinal], node.host_kinds[ordinal])
     limit = node.host[ordinal][0].limit
     rate = f"{kind} {rate_text(limit, unit)} {unit}" if limit else kind
     whole = f"{host}, {model}" if model else host
@@ -355,7 +355,7 @@ def texts(system: System, node: NodeRates, unit: str) -> Iterator[tuple[str, str
         yield f"link {names[a]} - {names[b]}", _both("forth", "back", ends, unit)
     for ordinal, ends in node.host.items():
         if node.host_kinds.get(ordinal):
-            kind = KINDS.get(node.host_kinds[ordinal], node.host_kinds[ordinal])
+            kind = LINK_WORDS.get(node.host_kinds[ordinal], node.host_kinds[ordinal])
             yield f"{kind} of {names[ordinal]}", _both("to host", "from host", ends, unit)
 
 

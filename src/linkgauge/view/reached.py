@@ -58,8 +58,7 @@ class FullPairs:
         """Take the chosen rows, one for each pair."""
         self.rows = rows
         self._results, self._kinds = results, kinds
-        known = ceilings.system is not None and len(kinds.hosts) <= 1
-        self._wiring = Wiring(ceilings.system) if known else None
+        self._wiring = None if ceilings.system is None or len(kinds.hosts) > 1 else Wiring(ceilings.system)
         self._first = next(iter(rows.values()))
 
     @property
@@ -235,7 +234,7 @@ def node_rates(results: Results, ceilings: Ceilings, kinds: Kinds, pairs: FullPa
     A port to a switch carried the most of what any pair brought through it, a link between two devices what the pair
     brought, each at the one size and by the one mechanism of `pairs`; a host link what the device's copies alone did.
     """
-    system: System | None = ceilings.system
+    system = ceilings.system
     if system is None or len(kinds.hosts) > 1:
         return None
     names = system.names_by_ordinal

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from linkgauge.apps import catalogue
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.step_times import step_spans, step_times
+from linkgauge.store.schema import identity_of
 from linkgauge.view import applications, charts_curves, charts_pairs, charts_spread
 from linkgauge.view.answer import TASK_NOTE, FirstLook, TaskAnswer, apart_lines, first_answers, task_words
 from linkgauge.view.ceilings import Ceilings
@@ -34,7 +35,7 @@ def _pictures(page: Page, look: FirstLook, unit: str) -> None:
     node, system = look.node, look.ceilings.system
     drawn = node is not None and any(one.rate is not None for one in node.told)
     pairs = [one for one in (look.one_way, look.both_ways) if one is not None and len(one.rows) > 1]
-    if node is not None and drawn:
+    if node is not None and system is not None and drawn:
         page.html(f'<figure class="picture"><figcaption>{escape(f"What each link reached, {unit}")}</figcaption>')
         page.html(f'<div class="scroll">{node_svg(system, node, unit)}</div>')
         page.html(f'<p class="hint">{escape(summary_text(node))}</p>')
@@ -52,7 +53,7 @@ def _pictures(page: Page, look: FirstLook, unit: str) -> None:
 
 def _pair_matrix(page: Page, pairs: FullPairs, unit: str) -> None:
     """Add one matrix of goodput: a row a source; coloured by shares of what its way carries."""
-    ways = "both ways, sum" if pairs.pattern == "bidirectional" else "one way"
+    ways = "both ways, sum" if PATTERNS[pairs.pattern].both_ways else "one way"
     caption = f"Pairs {ways}, {unit}"
     page.html(f'<figure class="matrix"><figcaption>{escape(caption)}</figcaption><div class="scroll">')
     if len(pairs.devices) > _MOST_CELLS:
@@ -213,7 +214,7 @@ def application_charts(page: Page, results: Results) -> None:
         own = [one for one in several if applications.alike(one, row)]
         if own:
             page.chart(applications.over_ranks(results, own), f"{name}: an iteration over ranks", f"{name}-scaling")
-        told = spans.get(applications.identity_of(row))
+        told = spans.get(identity_of(row))
         if told:
             which = f"{catalogue.label(row['app'])} by {applications.way_of(results, row)}"
             caption = f"{which}: the last iteration that was checked"
@@ -224,14 +225,11 @@ def application_charts(page: Page, results: Results) -> None:
 def pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
     """Add the matrices of pairs, and the devices with what was measured between them."""
     page.heading(2, "Pairs of devices", "pairs")
-    families: dict[tuple[str, str], list[tuple[Row, list[Row]]]] = {}
-    for first, rows in results.matrices:
-        families.setdefault((results.title(first, devices=False), results.label(first)), []).append((first, rows))
+    families = results.matrix_families()
     if not families:
         page.note("No pattern was measured on three or more pairs.")
-    for (title, label), group in families.items():
-        group.sort(key=lambda pair: pair[0]["size"])
-        page.heading(3, f"{title} · {label}")
+    for name, group in families.items():
+        page.heading(3, name)
         page.html('<div class="charts">')
         small, large = group[0], group[-1]
         count = len({device for row in large[1] for device in row["devices"]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -21,20 +21,21 @@ from linkgauge.view.between import (
 )
 from linkgauge.view.by_turns import interference_lines, rounds_parts
 from linkgauge.view.judged import findings_of
+from linkgauge.view.node_picture import LINK_WORDS
 from linkgauge.view.reached import FullPairs, Reached, percent_up
 from linkgauge.view.tables import counts_line, status_tables
-from linkgauge.view.units import count_text, percents, rate_text, size_text
+from linkgauge.view.units import count_text, percents, range_text, rate_text, size_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from linkgauge.findings.finding import Finding
     from linkgauge.store.run import Run
 
 _UNLIKE = 0.1
-_KINDS = {"pcie": "PCIe", "nvlink": "NVLink", "c2c": "NVLink-C2C", "infinity_fabric": "Infinity Fabric"}
 
 
-def sentence(look: FirstLook, findings: Sequence[Any] | None, unit: str = "GB/s") -> str:
+def sentence(look: FirstLook, findings: Sequence[Finding] | None, unit: str = "GB/s") -> str:
     """Return the run in one sentence of plain text.
 
     `findings` in their order of telling; None says nothing of them. `unit` is one of linkgauge.view.units.RATE_UNITS.
@@ -54,7 +55,7 @@ def sentence(look: FirstLook, findings: Sequence[Any] | None, unit: str = "GB/s"
     return text if text.endswith(".") else f"{text}."
 
 
-def judgement(findings: Sequence[Any], odd: bool = False) -> str:
+def judgement(findings: Sequence[Finding], odd: bool = False) -> str:
     """Return the worst fault or loss in its first sentence, with how many more there are, else `nothing odd`.
 
     `odd`: something odd was said before.
@@ -102,8 +103,8 @@ def _several(pairs: FullPairs, unit: str) -> str:
     if len(shares) == len(pairs.rows) - len(outside):
         reached = f"{percents(shares)} of the narrowest link on the way{_size_if_small(pairs)}"
     else:
-        rates = [min(own.low for own in pairs.classes), max(own.high for own in pairs.classes)]
-        reached = f"{_range([rate_text(rate, unit) for rate in rates])} {unit}"
+        low, high = min(own.low for own in pairs.classes), max(own.high for own in pairs.classes)
+        reached = f"{range_text(rate_text(low, unit), rate_text(high, unit))} {unit}"
     widest = max((own.within for own in pairs.classes if len(own.pairs) > 1), default=0.0)
     each = f"each of {len(pairs.classes)} kinds"
     if not all(own.sure for own in pairs.classes):
@@ -129,7 +130,7 @@ def _of_limit(pairs: FullPairs, of: Sequence[tuple[int, int]], unit: str) -> str
     if len(shares) < len(of):
         rates = [_goodput(pairs, pair) for pair in of]
         each = " each" if len(of) > 1 else ""
-        return f"{_range([rate_text(rate, unit) for rate in (min(rates), max(rates))])} {unit}{each}"
+        return f"{range_text(rate_text(min(rates), unit), rate_text(max(rates), unit))} {unit}{each}"
     limit = rate_text(pairs.limits[of[0]], unit)
     return f"{percents(shares)} of {limit} {unit}{_noun(pairs, of[0])}{_size_if_small(pairs)}"
 
@@ -155,7 +156,7 @@ def _host(look: FirstLook, unit: str) -> list[str]:
     if not ends or len(limits) != 1 or not all(one.limit for one in ends):
         return []
     kinds = {kind for ordinal, kind in node.host_kinds.items() if node.host[ordinal][0].rate is not None}
-    name = f" of {_KINDS.get(kind := next(iter(kinds)), kind)}" if len(kinds) == 1 else ""
+    name = f" of {LINK_WORDS.get(kind := next(iter(kinds)), kind)}" if len(kinds) == 1 else ""
     usual = [one for one in ends if not one.apart] or ends
     text = f"host {percents([_share(one) for one in usual])} of {rate_text(limits.pop(), unit)} {unit}{name}"
     if all(one.share is None for one in ends):
@@ -188,10 +189,6 @@ def _goodput(pairs: FullPairs, pair: tuple[int, int]) -> float:
     return float(pairs.rows[pair]["goodput_bytes_per_s"])
 
 
-def _range(ends: Sequence[str]) -> str:
-    return " to ".join(dict.fromkeys(ends))
-
-
 def print_summary(run: Run, console: Console, unit: str = "GB/s") -> None:
     """Print the run in one sentence, the best of every task, what was skipped or went wrong, and the cases' count.
 
@@ -210,7 +207,7 @@ def print_summary(run: Run, console: Console, unit: str = "GB/s") -> None:
     console.print("", counts_line(look.results), sep="\n")
 
 
-def print_head(look: FirstLook, findings: Sequence[Any], console: Console, unit: str) -> None:
+def print_head(look: FirstLook, findings: Sequence[Finding], console: Console, unit: str) -> None:
     """Print a run in one sentence, and the best of every task."""
     console.print(Text(sentence(look, findings, unit), style="bold"), "", sep="\n")
     shown, more = first_answers(look.answers)

@@ -1,0 +1,96 @@
+"""Whether what a case asked of the network took effect: a class of service, GPUDirect RDMA. Proved, or not and why.
+
+A library may not know the variable of a service class, and a network may give each class the same queue. The first is
+proved here, where cards count bytes by priority (run/node_counters.py); the second is what slow-downs beside loads are
+measured for. Of GPUDirect RDMA NCCL says of each channel to another node whether its card reaches the GPU's memory
+itself (run/nccl_log.py), where it is asked (`library_choices`). Other libraries tell nobody which way they took.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.model.case import Case
+from linkgauge.model.shape import json_object
+from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
+from linkgauge.run.nccl_log import DIRECT_CHANNELS, NETWORK_CHANNELS
+from linkgauge.stats.crossing import NETWORK, Crossing
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
+_ALL = 0.9  # of what must cross
+
+
+@dataclasses.dataclass(frozen=True)
+class Effect:
+    """`proved`, and by what or why not, in a few words."""
+
+    proved: bool
+    words: str
+
+
+def priority_of(service_class: str) -> int | None:
+    """The priority of Ethernet on which a class is counted; None where no counter of it is known.
+
+    A service level is a priority by its lower three bits on RoCE (IBTA, annex A17); of a DSCP the upper three bits are,
+    unless a card is told otherwise (RFC 2474, 4.2.2.1: class selectors).
+    """
+    if service_class.isdecimal():
+        return int(service_class) % 8
+    return int(service_class.removeprefix("dscp:")) >> 3 if service_class.startswith("dscp:") else None
+
+
+def class_effect(crossing: Crossing) -> Effect | None:
+    """Whether a case's class took effect; None of a case that asked for none."""
+    if not crossing.service_class:
+        return None
+    priority = priority_of(crossing.service_class)
+    if priority is None:
+        return Effect(False, "no counter of Slingshot's classes is known")
+    if not crossing.priorities:
+        return Effect(False, "cards here count no bytes by priority")
+    if crossing.went_by != NETWORK:
+        return Effect(False, "too few of its own bytes crossed the network to tell")
+    counted = crossing.priorities.get(priority, 0)
+    if counted >= _ALL * crossing.payload_bytes:
+        return Effect(True, f"by what cards counted on priority {priority}")
+    most = max(crossing.priorities, key=lambda one: crossing.priorities[one])
+    if most == priority or not crossing.priorities[most]:
+        return Effect(False, f"cards counted too few of its bytes on priority {priority}")
+    return Effect(False, f"cards counted most on priority {most}, not on {priority}")
+
+
+def gpudirect_effect(case: Case, chosen: Mapping[str, Any], cards: bool) -> Effect | None:
+    """Whether the switch took effect; None of a case that asked for none.
+
+    `chosen`: what its library said that it chose. `cards`: whether the nodes have RDMA cards.
+    """
+    if not case.gpudirect:
+        return None
+    channels, direct = (int(chosen.get(name, 0)) for name in (NETWORK_CHANNELS, DIRECT_CHANNELS))
+    if channels:
+        words = f"by NCCL's log: {direct} of {channels} ends of channels between nodes with GDRDMA"
+        return Effect(direct == (channels if case.gpudirect == "on" else 0), words)
+    if len(case.nodes) < 2:
+        return Effect(False, "nothing of it crosses the network")
+    if not cards:
+        return Effect(False, "the nodes have no RDMA card that it could act on")
+    if case.transport == "ccl":
+        return Effect(False, "NCCL was not asked: --library-choices does")
+    if case.transport in THROUGH_HOST or "device" not in (case.source_memory, case.target_memory):
+        return Effect(False, "its messages are in host memory, which cards reach either way")
+    return Effect(False, f"the library below {TRANSPORTS[case.transport].name} tells nobody which way it took")
+
+
+def effects(run: Run) -> Iterator[tuple[str, Effect]]:
+    """What cases that ended well asked for, and whether it took effect."""
+    cards = any((node.get("network") or {}).get("rdma") for node in run.info.get("nodes") or ())
+    for row in run.rows():
+        if row.status == "ok" and row.case.gpudirect:
+            chosen = json_object(row.record["evidence"]).get("chosen") or {}
+            effect = gpudirect_effect(row.case, chosen, cards)
+            if effect is not None:
+                yield row.case.gpudirect, effect

@@ -26,7 +26,7 @@ import numpy as np
 
 from linkgauge import _core
 from linkgauge.model.case import Case, StopRule
-from linkgauge.peers.ratio import ratio_of_pairs
+from linkgauge.peers.request import ratio_of_pairs
 from linkgauge.run.binding import cores_by_rank
 from linkgauge.run.spec import core_case
 from linkgauge.store.run import load

@@ -33,9 +33,8 @@ def run(folder: Path, out: Path) -> int:
     from linkgauge.plan.plan_file import parse_plan
     from linkgauge.run.measure import measure
     from linkgauge.run.prepare import named_mpis, new_pending
-    from linkgauge.run.prepared import WORKER, Prepared
+    from linkgauge.run.prepared import WORKER, Prepared, write_launches
     from linkgauge.run.reporter import Reporter
-    from linkgauge.run.stored_plan import write_launches
     from linkgauge.store.folder import RunFolder
     from run.conftest import devices_of, machine_of
 

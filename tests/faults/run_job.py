@@ -14,9 +14,8 @@ from linkgauge.run.devices import find_devices
 from linkgauge.run.measure import measure
 from linkgauge.run.mpi_library import resolve
 from linkgauge.run.prepare import named_mpis, new_pending, plan_machine, resumed_mpis, resumed_pending
-from linkgauge.run.prepared import Prepared
+from linkgauge.run.prepared import Prepared, read_launches, write_launches
 from linkgauge.run.reporter import Reporter
-from linkgauge.run.stored_plan import read_launches, write_launches
 from linkgauge.run.transports import absent_transports
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load

@@ -19,7 +19,7 @@ from linkgauge.model.case import DEFAULTS, MEASURING, MECHANISM, TASK, Case, hel
 from linkgauge.stats import series
 from linkgauge.stats.curves import size_figures
 from linkgauge.store.run import load
-from linkgauge.view.full_pairs import fullest
+from linkgauge.view.reached import fullest
 from linkgauge.view.results import Results
 from synthetic import make_case, make_run
 

@@ -13,11 +13,11 @@ from linkgauge.app.cli import run_command
 from linkgauge.model.case import Case
 from linkgauge.plan.model import narrowed
 from linkgauge.plan.papers import Figure, figures, left_out
-from linkgauge.run.on_system import prepare_on
+from linkgauge.run.prepare import prepare_on
 from linkgauge.store.run import load
 from linkgauge.view import reproduce
 from linkgauge.view.figures import FIGURES
-from linkgauge.view.reproduce_settings import effects
+from linkgauge.view.reproduce import effects
 from synthetic import make_run
 from thorough import thorough
 

@@ -37,9 +37,8 @@ from linkgauge.plan.launches import PlannedLaunch, plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan, read_plan, safe_variable
 from linkgauge.run import nodes
+from linkgauge.run.prepared import PLAN_FILE, read_launches, unsafe_settings, write_launches
 from linkgauge.run.rank_words import shaped
-from linkgauge.run.stored_plan import FILE as PLAN_FILE
-from linkgauge.run.stored_plan import read_launches, unsafe_settings, write_launches
 from linkgauge.stats.distance import stored_switches
 from linkgauge.stats.summary import summarise
 from linkgauge.store import tables

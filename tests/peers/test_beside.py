@@ -13,10 +13,8 @@ from linkgauge.errors import UsageError
 from linkgauge.model.case import Case
 from linkgauge.peers import beside
 from linkgauge.peers.catalogue import peer_tests
-from linkgauge.peers.drive import Line, Outcome, Side
-from linkgauge.peers.ratio import ratio_of_pairs
-from linkgauge.peers.request import Request
-from linkgauge.peers.show import named_peer
+from linkgauge.peers.drive import Line, Outcome, Side, named_peer
+from linkgauge.peers.request import Request, ratio_of_pairs
 
 
 def case(transport: str, pattern: str, size: int, ranks: int = 2, **changes: Any) -> Case:
@@ -116,9 +114,9 @@ def test_one_table_and_file_for_all_peers(
 def test_the_report_has_what_was_found_and_nothing_of_a_damaged_file(tmp_path: Path) -> None:
     from types import SimpleNamespace
 
+    from linkgauge.peers.drive import row_of, write_rows
     from linkgauge.peers.request import rows_of
-    from linkgauge.peers.show import row_of, write_rows
-    from linkgauge.view.beside import COLUMNS, beside_rows
+    from linkgauge.view.by_turns import BESIDE_COLUMNS, beside_rows
 
     (row,), _ = rows_of("osu", peer_tests("osu", ("osu_latency",)), (2,), (("pageable", "device"),), (64,))
     line = Line(row, Side(1010.0, 0.0), Side(1000.0, 0.0), ratio_of_pairs([1.01] * 9, [1.0] * 9), "holds")
@@ -127,7 +125,7 @@ def test_the_report_has_what_was_found_and_nothing_of_a_damaged_file(tmp_path: P
     assert beside_rows(run) == []
     write_rows(tmp_path / "with", [{"peer": "osu", **row_of(line)}, {"peer": "osu"}])
     (shown,) = beside_rows(run)
-    assert dict(zip(COLUMNS, shown, strict=True)) == {
+    assert dict(zip(BESIDE_COLUMNS, shown, strict=True)) == {
         "peer": "osu", "test": "osu_latency", "ranks": "2", "memory": "pageable to device", "size": "64 B",
         "ours": "1.01 µs", "the peer's": "1.00 µs", "ratio of": "times", "ratio": "1.010", "95 %": "1.010 to 1.010",
         "pairs": "9", "verdict": "holds",

@@ -18,13 +18,10 @@ from executables import python_program
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.peers import drive, launch
 from linkgauge.peers.catalogue import PEERS, peer_tests
-from linkgauge.peers.drive import alternate
-from linkgauge.peers.estimators import ESTIMATORS
+from linkgauge.peers.drive import alternate, row_of, untold
 from linkgauge.peers.launch import find_program
-from linkgauge.peers.ours import plan_text
-from linkgauge.peers.ratio import MAX_PAIRS, MIN_PAIRS
-from linkgauge.peers.request import Request, Row, rows_of
-from linkgauge.peers.show import row_of, untold
+from linkgauge.peers.ours import ESTIMATORS, plan_text
+from linkgauge.peers.request import MAX_PAIRS, MIN_PAIRS, Request, Row, rows_of
 from linkgauge.peers.theirs import Figures, Reasons, launches_of, look_at_peer, measure_peer
 from linkgauge.plan.expand import expand
 from linkgauge.plan.machine import PlanMachine

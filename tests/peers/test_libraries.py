@@ -17,10 +17,10 @@ import pytest
 
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.peers import drive, launch, libraries
+from linkgauge.peers import drive, launch
 from linkgauge.peers.catalogue import peer_tests
 from linkgauge.peers.drive import alternate
-from linkgauge.peers.libraries import Ours, Shared, our_ccl, our_mpi, shared, why_other_nccl
+from linkgauge.peers.launch import Ours, Shared, our_ccl, our_mpi, shared, why_other_nccl
 from linkgauge.peers.request import Request, rows_of
 from linkgauge.peers.theirs import measure_peer
 from linkgauge.run import mpi_library
@@ -170,7 +170,7 @@ def test_what_is_set_is_said_before_anything_is_measured_and_stored(
     tmp_path: Path, two: tuple[Ours, Ours], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = two
-    monkeypatch.setattr(libraries, "_our_ccl", lambda kind: LibraryVersion("2.28.9", str(ours.file)))
+    monkeypatch.setattr(launch, "_our_ccl", lambda kind: LibraryVersion("2.28.9", str(ours.file)))
     monkeypatch.setattr("linkgauge.run.devices.find_devices", lambda asked: DeviceSet("cuda", (), ()))
     told: list[str] = []
 
@@ -201,7 +201,7 @@ def test_where_no_environment_helps_nothing_is_measured(
     tmp_path: Path, two: tuple[Ours, Ours], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = two
-    monkeypatch.setattr(libraries, "_our_ccl", lambda kind: LibraryVersion("2.28.9", str(ours.file)))
+    monkeypatch.setattr(launch, "_our_ccl", lambda kind: LibraryVersion("2.28.9", str(ours.file)))
     monkeypatch.setattr("linkgauge.run.devices.find_devices", lambda asked: DeviceSet("cuda", (), ()))
     monkeypatch.setattr(drive, "measure_ours", lambda *_: pytest.fail("our side was measured"))
     monkeypatch.setattr(drive, "measure_peer", lambda *_: pytest.fail("the peer was measured"))
@@ -237,22 +237,22 @@ def test_an_mpi_library_of_the_same_soname_is_shared_and_the_flag_for_another_is
 
 
 def test_our_nccl_is_what_a_launch_would_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "_our_ccl", lambda kind: LibraryVersion("2.28.9", "/opt/nccl/lib/libnccl.so.2"))
+    monkeypatch.setattr(launch, "_our_ccl", lambda kind: LibraryVersion("2.28.9", "/opt/nccl/lib/libnccl.so.2"))
     ours = our_ccl("cuda")
     assert ours is not None
     assert (ours.title, ours.file, ours.version) == ("NCCL 2.28.9", Path("/opt/nccl/lib/libnccl.so.2"), "2.28.9")
     assert our_ccl("host") is None
-    monkeypatch.setattr(libraries, "_our_ccl", lambda kind: LibraryVersion(reason="none here"))
+    monkeypatch.setattr(launch, "_our_ccl", lambda kind: LibraryVersion(reason="none here"))
     with pytest.raises(EnvironmentLackingError, match="our side has no RCCL: none here"):
         our_ccl("hip")
 
 
 def test_another_version_of_nccl_in_a_log_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "_our_ccl", lambda devices: LibraryVersion("2.28.9", "/opt/nccl/lib/libnccl.so.2"))
+    monkeypatch.setattr(launch, "_our_ccl", lambda devices: LibraryVersion("2.28.9", "/opt/nccl/lib/libnccl.so.2"))
     reason = why_other_nccl("2.27.3", "cuda")
     assert "the peer ran version 2.27.3 of NCCL, ours is 2.28.9 (/opt/nccl/lib/libnccl.so.2)" in reason
     assert reason.endswith("LD_LIBRARY_PATH=/opt/nccl/lib")
     assert why_other_nccl("2.28.9", "cuda") == ""
     assert why_other_nccl("", "cuda") == ""
-    monkeypatch.setattr(libraries, "_our_ccl", lambda devices: LibraryVersion(reason="none here"))
+    monkeypatch.setattr(launch, "_our_ccl", lambda devices: LibraryVersion(reason="none here"))
     assert why_other_nccl("2.27.3", "cuda") == ""

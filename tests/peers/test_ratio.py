@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from linkgauge.peers.ratio import MAX_PAIRS, MIN_PAIRS, Ratio, ratio_of_pairs, sign_interval_ranks
+from linkgauge.peers.request import MAX_PAIRS, MIN_PAIRS, Ratio, ratio_of_pairs, sign_interval_ranks
 
 
 @pytest.mark.parametrize("n", [6, 9, 15, 31])

@@ -18,10 +18,8 @@ from linkgauge.run.devices import DeviceSet
 from linkgauge.run.measure import measure
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.prepare import named_mpis, new_pending
-from linkgauge.run.prepared import WORKER, Prepared
+from linkgauge.run.prepared import WORKER, Prepared, TimeLimit, write_launches
 from linkgauge.run.reporter import Reporter
-from linkgauge.run.stored_plan import write_launches
-from linkgauge.run.time_limit import TimeLimit
 from linkgauge.store.folder import RunFolder
 
 FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))

@@ -14,9 +14,8 @@ from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.devices import find_devices
 from linkgauge.run.measure import measure
 from linkgauge.run.prepare import named_mpis, new_pending, plan_machine
-from linkgauge.run.prepared import WORKER, Prepared
+from linkgauge.run.prepared import WORKER, Prepared, write_launches
 from linkgauge.run.reporter import Reporter
-from linkgauge.run.stored_plan import write_launches
 from linkgauge.store.folder import RunFolder
 
 

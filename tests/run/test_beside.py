@@ -18,10 +18,10 @@ from faults.leftovers import left_behind
 from linkgauge.model.beside import loads_of
 from linkgauge.run import worker
 from linkgauge.run.mpi_library import find_all
-from linkgauge.run.stored_plan import read_launches, unsafe_settings
+from linkgauge.run.prepared import read_launches, unsafe_settings
 from linkgauge.stats.interference import interferences
 from linkgauge.store.run import load
-from linkgauge.view.noisy import noisiest
+from linkgauge.view.charts_spread import noisiest
 from linkgauge.view.results import Results
 from run.test_spec import spec_of
 

@@ -15,7 +15,7 @@ from linkgauge.findings.left_out import left_out_keys
 from linkgauge.findings.read import facts_of
 from linkgauge.findings.subjects import Subject
 from linkgauge.run.prepare import known_curves, resumed_pending
-from linkgauge.run.stored_plan import read_launches
+from linkgauge.run.prepared import read_launches
 from linkgauge.store.run import Row, load
 
 PLAN = """

@@ -26,7 +26,7 @@ from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run import fallback, mpi_library, prepare
 from linkgauge.run.fallback import THREADS, Fallback, end_of, taken_of
 from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.time_limit import TimeLimit
+from linkgauge.run.prepared import TimeLimit
 from linkgauge.store.run import load
 from run.conftest import SMALL_PLAN, devices_of, machine_of
 

@@ -18,10 +18,10 @@ import pytest
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
 from linkgauge.run.prepare import changes, resumed_pending
+from linkgauge.run.prepared import PLAN_FILE, read_launches, unsafe_settings
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.run.processes import own_processes
 from linkgauge.run.spec import WorkerSpec
-from linkgauge.run.stored_plan import FILE, read_launches, unsafe_settings
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import read_journal
 from linkgauge.store.run import load
@@ -50,8 +50,8 @@ from linkgauge.run.measure import measure
 from linkgauge.run.prepare import new_pending, resumed_pending
 from linkgauge.run.prepared import Prepared
 from linkgauge.run.reporter import Reporter
-from linkgauge.run.time_limit import TimeLimit
-from linkgauge.run.stored_plan import read_launches, write_launches
+from linkgauge.run.prepared import TimeLimit
+from linkgauge.run.prepared import read_launches, write_launches
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 
@@ -250,7 +250,7 @@ def test_a_stored_plan_is_read_back_and_a_damaged_one_is_named(run_plan: Any) ->
     path = run_plan(threads=True).path
     launches = read_launches(path)
     assert sum(len(launch.cases) for launch in launches) == 4
-    good = (path / FILE).read_text()
+    good = (path / PLAN_FILE).read_text()
     swaps = [
         ('"linkgauge-plan"', '"other"'), ("pingpong", "pinpong"), ('"size":8', '"size":"8"'), ('"size":8', '"size":-8'),
         ('"devices":[0,1]', '"devices":[-1]'), ('"number":0', '"number":7'), ('"window":1', '"window":true'),
@@ -258,23 +258,23 @@ def test_a_stored_plan_is_read_back_and_a_damaged_one_is_named(run_plan: Any) ->
     changed = [good.replace(old, new) for old, new in swaps]
     assert good not in changed
     for bad in ("", "{}", "[]", good[: len(good) // 2], *changed):
-        (path / FILE).write_text(bad)
+        (path / PLAN_FILE).write_text(bad)
         with pytest.raises(RunFolderError, match=r"plan\.json|nothing to resume"):
             read_launches(path)
-    (path / FILE).unlink()
-    (path / FILE).symlink_to("/etc/passwd")
+    (path / PLAN_FILE).unlink()
+    (path / PLAN_FILE).symlink_to("/etc/passwd")
     with pytest.raises(RunFolderError):
         read_launches(path)
 
 
 def test_what_a_strangers_folder_would_execute_is_refused(run_plan: Any) -> None:
     path = run_plan(threads=True).path
-    good = (path / FILE).read_text()
-    (path / FILE).write_text(good.replace('"env":{}', '"env":{"LD_PRELOAD":"/tmp/evil.so"}'))
+    good = (path / PLAN_FILE).read_text()
+    (path / PLAN_FILE).write_text(good.replace('"env":{}', '"env":{"LD_PRELOAD":"/tmp/evil.so"}'))
     [launch] = read_launches(path)
     assert "LD_PRELOAD" in unsafe_settings(launch, frozenset())
     assert unsafe_settings(launch, frozenset({"LD_PRELOAD"})) == ""
-    (path / FILE).write_text(good.replace('"launcher_args":[]', '"launcher_args":["--evil"]'))
+    (path / PLAN_FILE).write_text(good.replace('"launcher_args":[]', '"launcher_args":["--evil"]'))
     assert "--evil" in unsafe_settings(read_launches(path)[0], frozenset())
 
 

@@ -26,10 +26,9 @@ from linkgauge.run.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile
 from linkgauge.run.measure import measure
 from linkgauge.run.node_beats import BeatReporter, NodeBeats
 from linkgauge.run.prepare import named_mpis, new_pending
-from linkgauge.run.prepared import WORKER, Prepared
+from linkgauge.run.prepared import WORKER, Prepared, write_launches
 from linkgauge.run.reporter import Reporter
 from linkgauge.run.spec import CaseEntry
-from linkgauge.run.stored_plan import write_launches
 from linkgauge.run.watch import COMPILE_PATIENCE_S, LaunchWatch
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter

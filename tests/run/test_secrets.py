@@ -11,7 +11,7 @@ from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.plan.environment import is_secret, is_stand_in, shown, split_values, stand_in
 from linkgauge.run.info import settings_of, stored_command
-from linkgauge.run.stored_plan import read_launches, with_secrets
+from linkgauge.run.prepared import read_launches, with_secrets
 from linkgauge.store.run import load
 from linkgauge.view.report import write_report
 

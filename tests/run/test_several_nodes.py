@@ -17,9 +17,8 @@ from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.measure import measure
 from linkgauge.run.prepare import named_mpis, new_pending
-from linkgauge.run.prepared import WORKER, Prepared
+from linkgauge.run.prepared import WORKER, Prepared, write_launches
 from linkgauge.run.reporter import Reporter
-from linkgauge.run.stored_plan import write_launches
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from run.conftest import devices_of, machine_of

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes, restated_size
+from linkgauge.stats.asked_effects import class_effect, priority_of
 from linkgauge.stats.crossing import LEAST_BYTES, Crossing, crossings_of, must_cross
 from linkgauge.stats.launches import Places
-from linkgauge.stats.service_class import effect_of, priority_of
 from linkgauge.view.between import between_lines, class_lines
 
 BETWEEN = [name for name, traits in PATTERNS.items()
@@ -161,7 +161,7 @@ def test_a_class_took_effect_where_cards_counted_its_bytes_on_its_priority(
     priorities = {(rank, "mlx5_0", at): int(share * EACH) for rank in (0, 1) for at, share in by_priority.items()}
     found = counted(sent, priorities=priorities, service_class=service_class)
     assert found is not None
-    effect = effect_of(found)
+    effect = class_effect(found)
     assert effect is not None
     assert effect.proved == proved
     assert words in effect.words
@@ -174,13 +174,13 @@ def test_a_class_took_effect_where_cards_counted_its_bytes_on_its_priority(
 def test_no_class_and_no_network_prove_nothing() -> None:
     none = counted({(0, "eth0"): EACH, (1, "eth0"): EACH})
     assert none is not None
-    assert effect_of(none) is None
+    assert class_effect(none) is None
     assert class_lines([none]) == []
     at_three = {(rank, "eth0", 3): EACH for rank in (0, 1)}
     for more in ({"beside": "mpi ring_shift 1MiB on=0,1"}, {"size": 8}):
         load = counted({(0, "eth0"): EACH, (1, "eth0"): EACH}, priorities=at_three, service_class="3", **more)  # type: ignore[arg-type]
         assert load is not None
-        effect = effect_of(load)
+        effect = class_effect(load)
         assert effect is not None
         assert not effect.proved
         assert "too few of its own bytes" in effect.words

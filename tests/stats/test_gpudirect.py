@@ -9,7 +9,7 @@ import pytest
 
 from linkgauge.model.case import Case
 from linkgauge.run.peer_memory import HELD, REGISTERED, SUBJECT, registrations
-from linkgauge.stats.gpudirect import effect_of, effects
+from linkgauge.stats.asked_effects import effects, gpudirect_effect
 from linkgauge.store.run import load
 from synthetic import make_run
 
@@ -23,7 +23,7 @@ HOST = {"source_memory": "pinned", "target_memory": "pinned"}
 )
 def test_nccls_channels_prove_it_or_not(asked: str, channels: int, direct: int, proved: bool) -> None:
     case = dataclasses.replace(BETWEEN, gpudirect=asked)
-    effect = effect_of(case, {"network_channels": channels, "gpudirect_channels": direct}, True)
+    effect = gpudirect_effect(case, {"network_channels": channels, "gpudirect_channels": direct}, True)
     assert effect is not None
     assert effect.proved == proved
     assert f"{direct} of {channels} ends of channels" in effect.words
@@ -41,11 +41,11 @@ def test_nccls_channels_prove_it_or_not(asked: str, channels: int, direct: int, 
     ],
 )
 def test_what_no_one_tells_is_not_proved(more: dict[str, object], cards: bool, why: str) -> None:
-    effect = effect_of(dataclasses.replace(BETWEEN, gpudirect="on", **more), {}, cards)  # type: ignore[arg-type]
+    effect = gpudirect_effect(dataclasses.replace(BETWEEN, gpudirect="on", **more), {}, cards)  # type: ignore[arg-type]
     assert effect is not None
     assert not effect.proved
     assert why in effect.words
-    assert effect_of(dataclasses.replace(BETWEEN, **more), {}, cards) is None  # type: ignore[arg-type]
+    assert gpudirect_effect(dataclasses.replace(BETWEEN, **more), {}, cards) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_the_kernel_counts_proves_it_of_any_library(
     asked: str, registered: list[tuple[int, int]], proved: bool, why: str, transport: str
 ) -> None:
     case = dataclasses.replace(BETWEEN, transport=transport, gpudirect=asked)
-    effect = effect_of(case, {}, True, registered)
+    effect = gpudirect_effect(case, {}, True, registered)
     assert effect is not None
     assert (effect.proved, why in effect.words) == (proved, True), effect.words
 

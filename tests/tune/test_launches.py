@@ -74,7 +74,7 @@ def bench_in(
 
 def asked_of(path: Path) -> list[tuple[Config, int]]:
     """Environment and repeat of each launch of the folder, in their order."""
-    from linkgauge.run.stored_plan import read_launches
+    from linkgauge.run.prepared import read_launches
 
     return [(launch.settings.env, launch.repeat) for launch in read_launches(path)]
 

@@ -14,11 +14,11 @@ import pytest
 
 from linkgauge.errors import UsageError
 from linkgauge.store.run import Run, load
-from linkgauge.view import charts, charts_distance, charts_pairs, charts_scale, charts_size, charts_spread
+from linkgauge.view import charts, charts_curves, charts_pairs, charts_spread
 from linkgauge.view.ceilings import CeilingLine, Ceilings
-from linkgauge.view.noisy import noisiest
+from linkgauge.view.charts_spread import noisiest
 from linkgauge.view.results import Results
-from linkgauge.view.row import Row
+from linkgauge.view.units import Row
 from synthetic import make_case, make_run
 
 GB = 1e9
@@ -66,8 +66,8 @@ PAYLOAD = {
 @pytest.mark.parametrize("pattern", list(PAYLOAD))
 def test_goodput_and_latency_come_from_the_timekeepers(rich: Results, rich_run: Run, pattern: str) -> None:
     first, rows = next(panel for panel in rich.panels if panel[0]["pattern"] == pattern)
-    drawn = values(charts_size.goodput_over_size(rich, rows, "GB/s"), fields=("goodput", "size"))
-    slow = values(charts_size.latency_over_size(rich, rows, "GB/s"), fields=("median", "size"))
+    drawn = values(charts_curves.goodput_over_size(rich, rows, "GB/s"), fields=("goodput", "size"))
+    slow = values(charts_curves.latency_over_size(rich, rows, "GB/s"), fields=("median", "size"))
     row = max(rows, key=lambda r: (r["size"], r["transport"] == "ccl"))
     # Two launches are one point: the median of their medians.
     medians = [np.median(times_ns(rich_run, dict(row, launch=launch))) for launch in (0, 1)]
@@ -112,9 +112,9 @@ def test_a_logarithmic_axis_has_numbers_however_little_it_spans(factor: float) -
 def test_ceilings_are_drawn_with_their_names(rich: Results, rich_run: Run) -> None:
     _, rows = rich.panels[0]
     ceilings = TenGigabytes(rich_run)
-    limits = values(charts_size.goodput_over_size(rich, rows, "Gb/s", ceilings), fields=("rule", "value", "from"))
+    limits = values(charts_curves.goodput_over_size(rich, rows, "Gb/s", ceilings), fields=("rule", "value", "from"))
     assert {(limit["rule"], limit["value"]) for limit in limits} == {("max_flow", 80.0), ("payload_share", 72.0)}
-    latency = values(charts_size.latency_over_size(rich, rows, "GB/s", ceilings), fields=("rule", "value", "from"))
+    latency = values(charts_curves.latency_over_size(rich, rows, "GB/s", ceilings), fields=("rule", "value", "from"))
     assert {(limit["rule"], limit["value"]) for limit in latency} == {("payload_share", 5.0)}
 
 
@@ -168,7 +168,7 @@ def test_distances_have_a_line_a_pair_and_the_box_of_their_medians(tmp_path: Pat
                         time_ns=lambda case: 1e5 * (1 + far[case.devices]),
                         info={"switches": {"source": "--fabric", "above": above}}))  # fmt: skip
     results = Results(run)
-    chart = charts_distance.distances(results, results.rows, "GB/s")
+    chart = charts_pairs.distances(results, results.rows, "GB/s")
     lines = values(chart, fields=("at", "median", "p95"))
     boxes = values(chart, fields=("q1", "middle"))
     assert [box["class"] for box in boxes] == ["same switch (180 pairs)", "other switch (200 pairs)"]
@@ -178,7 +178,7 @@ def test_distances_have_a_line_a_pair_and_the_box_of_their_medians(tmp_path: Pat
         assert box["middle"] == pytest.approx(np.median(of_class), rel=1e-3)
         assert box["q3"] == pytest.approx(np.quantile(of_class, 0.75), rel=1e-3)
         drawn = [line["median"] for line in lines if line["class"] == box["class"]]
-        assert len(drawn) == charts_distance.MOST_PAIRS
+        assert len(drawn) == charts_pairs.MOST_PAIRS
         assert drawn == sorted(drawn)
         assert (drawn[0], drawn[-1]) == pytest.approx((min(of_class), max(of_class)), rel=1e-3)
 
@@ -203,9 +203,9 @@ def test_distribution_is_that_of_the_series() -> None:
 
 def test_over_devices_and_ratio(rich: Results) -> None:
     rows = [row for row in rich.rows if row["pattern"] == "allreduce"]
-    points = values(charts_scale.over_devices(rich, rows, "GB/s", 1 << 30), fields=("ranks", "goodput"))
+    points = values(charts_curves.over_devices(rich, rows, "GB/s", 1 << 30), fields=("ranks", "goodput"))
     assert {(p["ranks"], p["mechanism"]) for p in points} >= {(n, t) for n in (2, 4) for t in ("ccl", "copy_engine")}
-    cells = values(charts_scale.ratio_map(rich, rows, "copy_engine", "ccl"), fields=("ranks", "ratio"))
+    cells = values(charts_curves.ratio_map(rich, rows, "copy_engine", "ccl"), fields=("ranks", "ratio"))
     times = {(r["size_asked"], r["ranks"], r["transport"]): r["median_ns"] for r in rows}
     for cell in cells:
         ccl, copies = (times[cell["size"], cell["ranks"], name] for name in ("ccl", "copy_engine"))
@@ -213,18 +213,18 @@ def test_over_devices_and_ratio(rich: Results) -> None:
 
 
 def test_shares_are_of_the_least_bound(rich: Results, rich_run: Run) -> None:
-    chart = charts_scale.share_of_peak(rich, TenGigabytes(rich_run), "GB/s")
+    chart = charts_curves.share_of_peak(rich, TenGigabytes(rich_run), "GB/s")
     bars = values(chart, fields=("share", "bound"))
     best = max(r["goodput_bytes_per_s"] for r in rich.panels[0][1] if r["transport"] == "ccl")
     bar = next(b for b in bars if b["mechanism"] == "ccl" and b["task"] == rich.title(rich.panels[0][0]))
     assert bar["share"] == pytest.approx(100 * best / 10e9, rel=1e-3)
-    assert charts_scale.share_of_peak(rich, Ceilings(rich_run), "GB/s") is None
+    assert charts_curves.share_of_peak(rich, Ceilings(rich_run), "GB/s") is None
 
 
 def test_a_transport_has_one_colour_everywhere(rich: Results) -> None:
     for _, rows in rich.panels:
         for chart in (
-            charts_size.goodput_over_size(rich, rows, "GB/s"),
+            charts_curves.goodput_over_size(rich, rows, "GB/s"),
             charts_spread.boxes(rich, rows, "GB/s", 1 << 30),
         ):
             text = json.dumps(charts.spec_of(charts.themed(chart)))

@@ -10,13 +10,10 @@ import pytest
 
 import linkgauge
 from linkgauge.store.run import Run
-from linkgauge.view.answer import MOST_TASKS, first_answers
-from linkgauge.view.first import FirstLook
-from linkgauge.view.node_marks import colour_class
-from linkgauge.view.node_picture import node_svg, summary_text, texts
+from linkgauge.view.answer import MOST_TASKS, FirstLook, apart_lines, first_answers, task_words
+from linkgauge.view.node_picture import colour_class, node_svg, summary_text, texts
 from linkgauge.view.page import Page
-from linkgauge.view.report_first import first_screen
-from linkgauge.view.tasks import apart_lines, task_words
+from linkgauge.view.report_charts import first_screen
 from node_run import LARGE, node_cases, node_run
 from synthetic import make_case, make_run, usual_cases
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 import linkgauge
 from linkgauge.model.case import Case
-from linkgauge.view.nodes import NodeMatrix, node_matrices, node_tables
+from linkgauge.view.derived import NodeMatrix, node_matrices, node_tables
 from linkgauge.view.report import report_html
 from linkgauge.view.results import Results
 from synthetic import Noise, make_case, make_run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 import re
@@ -9,13 +10,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import linkgauge
 from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.store.run import Run
 from linkgauge.view.report import write_report
 from linkgauge.view.results import Results
@@ -24,13 +25,8 @@ from synthetic import make_case, make_run
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-FINDING = SimpleNamespace(
-    severity="fault",
-    sentence="Link 0 to 3 is <half> as fast as its siblings",
-    remedy="Reseat the bridge",
-    evidence=(SimpleNamespace(text="185 GB/s against 370"),),
-    confidence=0.97,
-)
+FINDING = Finding("slow_link", "fault", "link 0-3", "Link 0 to 3 is <half> as fast as its siblings",
+                  (Evidence("185 GB/s against 370"),), 0.97, "Reseat the bridge")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +129,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(
         linkgauge.load(path),
         path / "report.html",
-        findings=[SimpleNamespace(**{**vars(FINDING), "sentence": EVIL, "severity": EVIL})],
+        findings=[dataclasses.replace(FINDING, sentence=EVIL, severity=EVIL)],
     )
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import linkgauge
-from linkgauge.view.first import FirstLook
-from linkgauge.view.sentence import judgement, sentence
+from linkgauge.view.answer import FirstLook
+from linkgauge.view.summary import judgement, sentence
 from node_run import LARGE, node_cases, node_run
 from synthetic import make_case, make_run, pair_cases
 

@@ -104,9 +104,8 @@ def against_command(
     """
     from linkgauge.model.quantity import parse_duration, parse_sizes
     from linkgauge.peers.catalogue import BETWEEN_NODES, peer_tests
-    from linkgauge.peers.drive import Outcome, alternate
+    from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, untold, write_rows
     from linkgauge.peers.request import Request, rows_of
-    from linkgauge.peers.show import named_peer, print_rows, row_of, untold, write_rows
     from linkgauge.run.hosts import asked_hosts
 
     name, folder = named_peer(peer)

@@ -282,7 +282,7 @@ def reproduce_command(
 
     loaded = load(of_run)
     if one.against:
-        from linkgauge.view.reproduce_settings import effects
+        from linkgauge.view.reproduce import effects
 
         terminal.print_effects(screen, one, effects(loaded))
         return status

@@ -25,11 +25,8 @@ from linkgauge.run.info import run_info
 from linkgauge.run.measure import check_out, default_out, measure
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.nodes import Nodes, cores_there, ways_between
-from linkgauge.run.on_system import described_devices, prepare_on, system_data
-from linkgauge.run.prepare import prepare, prepare_from
-from linkgauge.run.prepared import Prepared
-from linkgauge.run.stored_plan import write_launches
-from linkgauge.run.time_limit import TimeLimit
+from linkgauge.run.prepare import described_devices, prepare, prepare_from, prepare_on, system_data
+from linkgauge.run.prepared import Prepared, TimeLimit, write_launches
 from linkgauge.store.folder import RunFolder
 from linkgauge.system.switches import Switches, of_text
 

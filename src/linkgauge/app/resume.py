@@ -22,9 +22,7 @@ from linkgauge.run.info import now, run_info
 from linkgauge.run.measure import measure, whole_again
 from linkgauge.run.nodes import Nodes
 from linkgauge.run.prepare import changes, known_curves, machine_of, resumed_mpis, resumed_pending
-from linkgauge.run.prepared import Prepared
-from linkgauge.run.stored_plan import on_hosts, read_launches, unsafe_settings, with_secrets
-from linkgauge.run.time_limit import TimeLimit
+from linkgauge.run.prepared import Prepared, TimeLimit, on_hosts, read_launches, unsafe_settings, with_secrets
 from linkgauge.store.folder import RunFolder
 
 if TYPE_CHECKING:

@@ -274,7 +274,7 @@ class Asked:
         if self.threads and self.mpi:
             raise UsageError("--threads has no MPI: leave out --mpi, or --threads")
         if self.peers:
-            from linkgauge.peers.show import named_peer
+            from linkgauge.peers.drive import named_peer
 
             for peer in self.peers:
                 named_peer(peer)

@@ -36,8 +36,8 @@ def show_command(run: str, pattern: str | None, unit: str, derived: bool, as_jso
     from rich.console import Console
 
     from linkgauge.view import tables
+    from linkgauge.view.answer import FirstLook
     from linkgauge.view.ceilings import Ceilings
-    from linkgauge.view.first import FirstLook
     from linkgauge.view.judged import findings_of
     from linkgauge.view.summary import print_head
 

@@ -14,9 +14,16 @@ from pathlib import Path
 
 from linkgauge.doctor.nvml import GpuFacts, nvidia_gpus
 from linkgauge.model.runtimes import GPU_RUNTIMES
+from linkgauge.model.shape import each, whole
 from linkgauge.run.mpi_library import MpiInstallation
 
 _TIMEOUT_S = 30
+_SEEN_BY_RANKS = (
+    "import mpi4py; mpi4py.rc.thread_level = 'funneled'\n"
+    "from mpi4py import MPI\n"
+    "from linkgauge.run.rank_words import say\n"
+    "say([MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()])\n"
+)
 
 
 class Readers:
@@ -172,11 +179,12 @@ class Readers:
 
     def ranks_seen(self) -> list[tuple[int, int]] | str:
         """(rank, size) as two ranks of this reader's MPI library see themselves; or why they could not start."""
-        from linkgauge.doctor.rank_probe import probe_ranks
+        from linkgauge.run.rank_words import shaped, words_of_ranks
 
         if self.mpi is None:
             return self.mpi_problem or "no MPI library was found"
-        return probe_ranks(self.mpi)
+        said = shaped(words_of_ranks(self.mpi, 2, [sys.executable, "-c", _SEEN_BY_RANKS]), each(whole(), 2, 2))
+        return said if isinstance(said, str) else sorted(map(tuple, said))
 
     def mpi_knows_gpus(self) -> bool | None:
         """Whether the MPI library says that it takes device buffers; None where it does not say."""

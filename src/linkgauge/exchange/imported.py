@@ -131,7 +131,7 @@ def _facts(one: ImportedCase) -> dict[str, Any]:
 
 def _lanes(case: Case) -> int:
     """Return how many lanes a case has; what one device does both ways at once is one."""
-    return 2 if case.pattern == "bidirectional" and case.ranks == 2 else 1
+    return 2 if PATTERNS[case.pattern].both_ways and case.ranks == 2 else 1
 
 
 def _columns(one: ImportedCase) -> dict[str, np.ndarray[Any, Any]]:

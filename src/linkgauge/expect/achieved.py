@@ -23,7 +23,7 @@ from linkgauge.expect.query import HOST_MEMORY, Query, query
 from linkgauge.expect.rules import RULES, Ceiling
 from linkgauge.expect.streams import in_own_memory
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.transports import TRANSPORTS
+from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
 from linkgauge.system.model import System
 from linkgauge.system.remembered import remembered
 from linkgauge.system.units import show_rate
@@ -74,7 +74,7 @@ class Ports:
         devices = [int(d) for d in row["devices"]]
         pattern, lane = str(row["pattern"]), int(row.get("lane", -1))
         ends = {str(row.get("source_memory") or "device"), str(row.get("target_memory") or "device")}
-        if pattern == "cpu_stream" and row.get("goodput_bytes_per_s") and lane == -1:
+        if PATTERNS[pattern].by_cores and row.get("goodput_bytes_per_s") and lane == -1:
             _raise(self.cores, _cores_of(row), float(row["goodput_bytes_per_s"]))
         if ends <= set(HOST_MEMORY) and row.get("goodput_bytes_per_s") and lane in (-1, 0):
             self._add_host_copy(row, pattern, devices, lane)
@@ -92,14 +92,14 @@ class Ports:
         ways = PATTERNS[pattern].host_ways
         if len(ways) == 1 and lane == -1 and len(devices) == 1:
             _raise(self.host, (ways[0], devices[0]), float(rate))
-        elif pattern == "local_copy" and lane == -1:
+        elif PATTERNS[pattern].within_device and lane == -1:
             _raise(self.local, devices[0], float(rate))
         elif plain:
             self._add_flows(pattern, devices, lane, float(rate), int(row.get("root") or 0))
 
     def _add_host_copy(self, row: Mapping[str, Any], pattern: str, devices: list[int], lane: int) -> None:
         """Take in a copy between host buffers: of both directions at once one lane, of the rest the headline."""
-        if (lane == 0) != (pattern == "bidirectional"):
+        if (lane == 0) != PATTERNS[pattern].both_ways:
             return
         nodes = int(row.get("source_node", -1)), int(row.get("target_node", -1))
         _raise(self.host_copy, _between_hosts(pattern, devices, nodes), float(row["goodput_bytes_per_s"]))
@@ -117,19 +117,18 @@ class Ports:
     def _add_flows(self, pattern: str, devices: list[int], lane: int, rate: float, root: int) -> None:
         if len(set(devices)) < len(devices) or len(devices) < 2:
             return
-        if pattern in ("unidirectional", "pingpong") and lane == -1:
+        traits = PATTERNS[pattern]
+        if traits.one_way and lane == -1:
             self._flow(devices[0], devices[1], rate)
-            if pattern == "pingpong":
+            if traits.half_round_trip:
                 self._flow(devices[1], devices[0], rate)
-        elif pattern == "bidirectional" and lane in (0, 1):
+        elif traits.both_ways and lane in (0, 1):
             self._flow(devices[lane], devices[1 - lane], rate)
         elif lane != -1:
             return
-        elif pattern == "one_to_all":
-            _raise(self.out, devices[root], rate)
-        elif pattern == "all_to_one":
-            _raise(self.into, devices[root], rate)
-        elif pattern in ("alltoall", "ring_shift"):
+        elif traits.rooted and traits.per_peer:
+            _raise(self.out if traits.root == "sends" else self.into, devices[root], rate)
+        elif traits.to_each or traits.to_next:
             # The slowest rank sets the time, so every port carried at least this.
             for device in devices:
                 _raise(self.out, device, rate)
@@ -195,9 +194,9 @@ def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Ce
     q = query(system, case)
     result = []
     rate = None if q.nodes > 1 else _goodput(q, ports)
-    if q.pattern == "cpu_stream" and _cores_of(case) in ports.cores:
+    if q.traits.by_cores and _cores_of(case) in ports.cores:
         rate = ports.cores[_cores_of(case)], "the cores of that node on memory of those nodes"
-    rule = RULES["host_copy" if q.on_host or q.pattern == "cpu_stream" else "port"]
+    rule = RULES["host_copy" if q.on_host or q.traits.by_cores else "port"]
     if rate is not None:
         result.append(Ceiling(rule.name, rule.kind, rate[0], rate[1], rule.source))
     result.extend(_primitive_latency(q, ports, case))
@@ -212,7 +211,7 @@ def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Ce
 def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
     if q.traits.host_ways:
         return _host_links(q, ports)
-    if q.pattern == "cpu_stream" or (q.pattern == "stream_copy" and not in_own_memory(q)):
+    if q.traits.by_cores or (q.pattern == "stream_copy" and not in_own_memory(q)):
         return None
     if q.pattern in ("local_copy", "stream_copy"):
         rates = [ports.local.get(device) for device in q.devices]
@@ -226,12 +225,12 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
         return None if rate is None else (rate, f"host memory of ranks on devices {' '.join(map(str, q.devices))}")
     if info.latency_only or q.source_memory != "device" or q.target_memory != "device":
         return None
-    if q.transport == "staging":
+    if q.transport in THROUGH_HOST:
         return _staged(q, ports)
     if len(q.names) < 2:
         rate = ports.local.get(q.devices[0]) if q.traits.pair else None
         return None if rate is None else (rate, f"the local copy of device {q.devices[0]}")
-    if q.pattern in ("pingpong", "unidirectional"):
+    if q.traits.one_way:
         return _pair(q, ports)
     graph = measured_graph(q, ports)
     if graph is None:
@@ -272,8 +271,7 @@ def _staged(q: Query, ports: Ports) -> tuple[float, str] | None:
                 return None
             arcs[ends[0]] = rate
     measured = graph.with_arcs(arcs)
-    pair = q.pattern in ("pingpong", "unidirectional")
-    found = staging_point_to_point(q, measured) if pair else staging(q, measured)
+    found = staging_point_to_point(q, measured) if q.traits.one_way else staging(q, measured)
     legs = [c.value_bytes_per_s for c in found if c.rule == "staging_pipelined" and c.value_bytes_per_s]
     return (legs[0], "staging_pipelined on the host links as measured") if legs else None
 
@@ -394,7 +392,7 @@ def _latency(q: Query, ports: Ports) -> tuple[float, frozenset[int]] | None:
     info = q.traits
     if info.rooted:
         pairs = {frozenset((devices[q.root], d)) for d in devices if d != devices[q.root]}
-    elif q.traits.pair or q.pattern == "ring_shift":
+    elif q.traits.pair or q.traits.to_next:
         following = [*devices[1:], devices[0]]
         pairs = {frozenset(pair) for pair in zip(devices, following, strict=True) if pair[0] != pair[1]}
     elif q.traits.side_by_side_of:

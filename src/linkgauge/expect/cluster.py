@@ -112,7 +112,7 @@ _RINGS = {"allreduce": (2.0, 2), "allgather": (1.0, 1), "reduce_scatter": (1.0, 
 
 
 def _listed(wanted: Collective, count: int) -> list[tuple[int, int, int]]:
-    if wanted.pattern in ("alltoallv", "halo"):
+    if PATTERNS[wanted.pattern].distributed:
         return [one for one in pair_bytes(wanted.pattern, count, wanted.size, wanted.distribution) if one[0] != one[1]]
     others = [rank for rank in range(count) if rank != wanted.root]
     size = wanted.size // count if PATTERNS[wanted.pattern].blocks else wanted.size

@@ -14,7 +14,6 @@ from linkgauge.expect.rules import Ceiling, ceiling
 from linkgauge.model.patterns import sent_and_received
 from linkgauge.system.units import show_rate
 
-_AT_ONCE = ("alltoall", "alltoallv", "halo", "ring_shift", "bidirectional")
 _NEVER_REACHED = ("injection", "allreduce_cut", "allreduce_bytes")
 
 
@@ -22,7 +21,7 @@ def collective(q: Query) -> list[Ceiling]:
     """Return the ceilings of a collective on one node."""
     result: list[Ceiling] = []
     if len(q.names) > 1:
-        if q.transport == "staging":
+        if q.mechanism.through_host:
             result.extend(staging(q, q.graph(HOST)))
         else:
             result.extend(link_bounds(q, q.graph(), "bound" if q.binds else "constructive"))
@@ -46,27 +45,27 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         if value is not None and finite(value) and (kind == "bound" or rule not in _NEVER_REACHED):
             result.append(ceiling(rule, value, basis, kind=kind))
 
-    if q.pattern in _AT_ONCE or q.pattern.startswith("pairs_"):
+    if q.traits.link_ways == "both" or q.traits.side_by_side_of:
         # A round trip of pairs_pingpong holds one message each way, of which each pair has one under way at a time.
         factor = _payload(q)
-        flow = flows.alltoall(graph, weights) if q.pattern == "alltoall" else flows.concurrent(graph, _demands(q))
+        flow = flows.alltoall(graph, weights) if q.traits.to_each else flows.concurrent(graph, _demands(q))
         if flow is not None:
             rate = flow.bound if kind == "bound" else flow.reached
-            each = "each way for each pair" if q.pattern == "pairs_pingpong" else "for each pair"
+            each = "each way for each pair" if q.traits.half_round_trip else "for each pair"
             if q.traits.distributed:
                 each = f"for a {q.traits.size_means}"
             words = f"; {flow.words if kind == 'bound' else 'even shares over the paths of fewest hops'}"
             add("concurrent_flow", rate * factor, f"{where}, {show_rate(rate)} {each}{words if flow.words else ''}")
-    if q.pattern == "pairs_pingpong":
+    if q.traits.side_by_side_of and q.traits.half_round_trip:
         add("max_flow", *_slowest_pair(q, graph))
-    if q.pattern == "alltoall":
+    if q.traits.to_each:
         ports = {name: min(graph.out_rate(name), graph.in_rate(name)) for name in names}
         # A port carries what its ranks exchange with other devices: w (n - w) messages.
         shares = {name: rate * (n - 1) / (weights[name] * (n - weights[name])) for name, rate in ports.items()}
         least = min(shares, key=lambda name: shares[name])
         add("injection", shares[least], f"ports of {least}: {show_rate(ports[least])}")
-    if q.pattern in ("allgather", "reduce_scatter"):
-        turned = graph if q.pattern == "allgather" else graph.reversed()
+    if q.traits.block_of_each:
+        turned = graph.reversed() if q.traits.reduces else graph
         value, words = gathered(q, turned, None if kind != "bound" else _repeaters(q, turned))
         add("tree_packing", value, f"{where}; {words}")
     if q.traits.rooted and q.traits.one_buffer:
@@ -108,7 +107,7 @@ def _demands(q: Query) -> dict[tuple[str, str], float]:
         return demands
     # The pair of a bidirectional case is a ring of two.
     flows_of_ranks = list(zip(ranks, (*ranks[1:], ranks[0]), strict=True))
-    if q.pattern.startswith("pairs_"):
+    if q.traits.side_by_side_of:
         flows_of_ranks = list(zip(ranks[::2], ranks[1::2], strict=True))
         if q.pattern != "pairs_unidirectional":
             flows_of_ranks += [(b, a) for a, b in flows_of_ranks]
@@ -192,7 +191,7 @@ def _constructive(q: Query) -> list[Ceiling]:
     graph = q.graph()
     if any(math.isinf(rate) for rate in graph.arcs.values()) or not set(q.names) <= set(graph.vertices):
         return []
-    if q.pattern == "alltoall":
+    if q.traits.to_each:
         return _forwarding(q, graph)
     if q.pattern not in ("allreduce", "allgather", "reduce_scatter"):
         return []
@@ -279,7 +278,7 @@ def _memory(q: Query) -> list[Ceiling]:
     """
     n = q.ranks
     memories = {name: q.memory_of(name) for name in q.names}
-    share = 1.0 / n if q.pattern in ("allgather", "reduce_scatter") else 1.0
+    share = 1.0 / n if q.traits.block_of_each else 1.0
     if q.on_host or not beyond_cache(q, [memory.name for memory in memories.values()], share):
         return []
     # Goodput counts (n - 1) m for these patterns and m for the rest.

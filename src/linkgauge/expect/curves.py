@@ -148,7 +148,7 @@ class CurvesOfSystem:
         if self._between and traits.side_by_side_of:  # each pair has ports of its own
             return None
         # The matrix of an application's alltoallv is applied to its size.
-        asked = "alltoall" if pattern == "alltoallv" else pattern
+        asked = traits.spread_of or pattern
         devices = (0,) if self._between else tuple(range(count))
         found = ceilings(self._system, {"pattern": asked, "transport": transport, "devices": devices,
                                         "nodes": 1 if within or not self._between else count,
@@ -191,6 +191,6 @@ def kind_of(pattern: str) -> str:
     """The kind of step that a pattern's curve is for: one of MOVING, or `barrier`."""
     if pattern == "barrier" or pattern in MOVING:
         return pattern
-    if pattern == "local_copy":
+    if PATTERNS[pattern].within_device:
         return "within_device"
     return "collective" if PATTERNS[pattern].collective else "message"

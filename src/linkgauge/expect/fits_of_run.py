@@ -40,10 +40,8 @@ def sweeps_of(rows: Iterable[Mapping[str, Any]]) -> list[Sweep]:
         if median is None or not math.isfinite(median) or median <= 0:
             continue
         time = float(median)
-        if row["pattern"] == "pingpong":
-            time /= 2
-        elif row["pattern"] in ("unidirectional", "bidirectional"):
-            time /= max(int(row.get("window") or 1), 1)
+        if info.pair:
+            time /= 2 if info.half_round_trip else max(int(row.get("window") or 1), 1)
         key = tuple(_still(row.get(name)) for name in _FIXED)
         groups.setdefault(key, []).append((int(row["size"]), time))
     result = []

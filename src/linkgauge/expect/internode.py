@@ -84,14 +84,14 @@ def several_nodes(q: Query) -> list[Ceiling]:
     def bundle(rate: float, factor: float = 1.0, words: str = "") -> None:
         result.append(ceiling("nic_bundle", rate * factor, f"{doors.held(rate)}{words}"))
 
-    if q.traits.pair or q.pattern == "ring_shift":
-        ring = q.pattern == "ring_shift"
+    if q.traits.pair or q.traits.to_next:
+        ring = q.traits.to_next
         first, last = q.system.names_by_ordinal[q.devices[0]], q.system.names_by_ordinal[q.devices[-1]]
         bundle(min(doors.out([last]), doors.into([first])) if ring else every)
         near = _nearest(q, doors.graph, first, last)
         if near is not None:
             result.append(ceiling("nic_nearest", *near))
-    elif q.pattern == "alltoall":
+    elif q.traits.to_each:
         result.append(ceiling("nic_share_asymptotic", doors.ports / g, f"{doors.words} for {g} devices"))
         leaving = (nodes - 1) * g / (n - 1)
         # Each rank sends as much as each other, so the one that can send least counts for all.
@@ -109,16 +109,13 @@ def several_nodes(q: Query) -> list[Ceiling]:
         inside = _inside(q)
         if inside is not None:
             result.extend(_hierarchical(q, doors.graph, inside, between))
-    elif q.pattern == "allgather":
+    elif q.traits.block_of_each:
+        all_of, own = (doors.out, doors.into) if q.traits.reduces else (doors.into, doors.out)
         words = f"; {nodes - 1} of {nodes} parts come from outside"
-        bundle(min(slowest(doors.into), doors.out(names) * (nodes - 1)), nodes / (nodes - 1), words)
-    elif q.pattern == "reduce_scatter":
-        words = f"; {nodes - 1} of {nodes} parts come from outside"
-        bundle(min(slowest(doors.out), doors.into(names) * (nodes - 1)), nodes / (nodes - 1), words)
-    elif q.pattern == "broadcast":
-        bundle(min(doors.out([q.root_name]), slowest(doors.into)))
-    elif q.pattern == "reduce":
-        bundle(min(doors.into([q.root_name]), slowest(doors.out)))
+        bundle(min(slowest(all_of), own(names) * (nodes - 1)), nodes / (nodes - 1), words)
+    elif q.traits.rooted and q.traits.one_buffer:
+        of_root, others = (doors.out, doors.into) if q.traits.root == "sends" else (doors.into, doors.out)
+        bundle(min(of_root([q.root_name]), slowest(others)))
     elif q.traits.rooted:
         outward = q.traits.root == "sends"
         factor = (n - 1) / ((nodes - 1) * g) if q.traits.per_peer else nodes / (nodes - 1)
@@ -149,7 +146,7 @@ def _nearest(q: Query, graph: Wires, first: str, last: str) -> tuple[float, str]
 
     A linear program over the node's links, which what ring_shift sends inside the node shares.
     """
-    ring = q.pattern == "ring_shift"
+    ring = q.traits.to_next
     senders, receivers = ([last], [first]) if ring else (list(q.names), list(q.names))
     own = {v: [n for n in q.system.nearest(v, "nic") if n in graph.vertices] for v in {*senders, *receivers}}
     if not all(own.values()) or not set(q.names) <= set(graph.vertices):
@@ -159,7 +156,7 @@ def _nearest(q: Query, graph: Wires, first: str, last: str) -> tuple[float, str]
     into = {(f"{v}{_IN}", v): float(weights[v]) for v in receivers}
     inside = dict(Counter(p for p in itertools.pairwise(_ranks(q)) if p[0] != p[1])) if ring else {}
     doored = graph.with_arcs(_doored(graph, own))
-    if ring or q.pattern == "bidirectional":
+    if ring or q.traits.both_ways:
         rates = [flows.concurrent(doored, {**out, **into, **{pair: float(count) for pair, count in inside.items()}})]
     else:
         rates = [flows.concurrent(doored, demands) for demands in (out, into)]

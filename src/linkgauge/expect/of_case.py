@@ -76,7 +76,7 @@ def _of_links(q: Query, case: Mapping[str, Any]) -> list[Ceiling]:
         return []
     if q.nodes > 1:
         return several_nodes(q)
-    if q.pattern == "local_copy":
+    if q.traits.within_device:
         return local(q)
     if q.pattern in ("stream_copy", "cpu_stream"):
         return streams(q, str(case.get("variant") or ""))
@@ -103,7 +103,7 @@ def _pair(q: Query) -> list[Ceiling]:
     result = point_to_point(q)
     if q.on_host:
         result.extend(_host_copy(q))
-    elif both and plain and q.transport != "staging":
+    elif both and plain and not q.mechanism.through_host:
         result.extend(collective(q))
     elif plain:
         memories = [q.memory_of(name) for name in q.names]

@@ -34,7 +34,7 @@ def round_trip(there: float | None, back: float | None) -> float | None:
 
 def point_to_point(q: Query) -> list[Ceiling]:
     """Return the ceilings of pingpong and unidirectional, and of one direction of bidirectional taken alone."""
-    if q.transport == "staging" and not q.on_host:
+    if q.mechanism.through_host and not q.on_host:
         return staging_point_to_point(q, q.graph(HOST))
     sources = _ends(q, 0, q.source_memory, q.source_node)
     targets = _ends(q, 1, q.target_memory, q.target_node)
@@ -47,13 +47,13 @@ def point_to_point(q: Query) -> list[Ceiling]:
     for scope in dict.fromkeys((q.scope, q.scope if q.binds else q.outer)):
         kind = "bound" if q.binds or scope == q.outer else "constructive"
         best = _best_flow(q.graph(scope), sources, targets)
-        if q.pattern == "pingpong" and best is not None:
+        if q.traits.half_round_trip and best is not None:
             back = _best_flow(q.graph(scope), targets, sources)
             best = cuts.Cut(round_trip(best.value, back.value if back is not None else None), best.side)
         if best is not None and finite(best.value):
             basis = f"over the {scope} links; cut at {show(best.side)}"
             result.append(ceiling("max_flow", best.value, basis, kind=kind))
-    there_and_back = q.pattern == "pingpong"
+    there_and_back = q.traits.half_round_trip
     result.extend(_paths(q.graph(), sources, targets, there_and_back))
     if q.scope == FABRIC and not q.graph().joined(q.devices, by_hardware=True):
         # No hardware passes traffic on over the fabric here: without a program that does, copies go by the host links.
@@ -121,7 +121,7 @@ def staging_point_to_point(q: Query, graph: Wires) -> list[Ceiling]:
         return []
     ends = (q.names[0], q.source_memory), (q.names[-1], q.target_memory)
     there = _staged(q, graph, hosts, *ends)
-    if q.pattern != "pingpong":
+    if not q.traits.half_round_trip:
         return list(there.values())
     back = _staged(q, graph, hosts, *reversed(ends))
     result = []

@@ -17,6 +17,7 @@ from linkgauge.apps import catalogue
 from linkgauge.errors import UsageError, nearest
 from linkgauge.expect.application import Mechanism
 from linkgauge.expect.curves import Curve, Curves, kind_of
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import parse_duration
 from linkgauge.model.shape import (
     Shape,
@@ -193,4 +194,4 @@ def _of_messages(pattern: str, count: int, message: Curve) -> Callable[[int], fl
         "alltoall": lambda size: (count - 1) * message(size),
         **dict.fromkeys(("gather", "scatter", "allgather", "reduce_scatter"), halving),
     }  # fmt: skip
-    return ways.get("alltoall" if pattern == "alltoallv" else pattern)
+    return ways.get(PATTERNS[pattern].spread_of or pattern)

@@ -95,7 +95,7 @@ def schedule(q: Query) -> Schedule:
         demands = [_Demand(float(count), _cheapest_way(graph, *pair)) for pair, count in pairs.items()]
         if q.traits.root:
             rule, factor = "scatter_cut", n - 1.0 if q.traits.per_peer else float(n)
-        elif q.pattern == "alltoall":
+        elif q.traits.to_each:
             factor = n - 1.0
         elif q.pattern == "unidirectional":
             rule = "max_flow"
@@ -111,9 +111,9 @@ def _pairs(q: Query) -> Counter[tuple[str, str]]:
     listed: Sequence[tuple[str, str]]
     if q.traits.root:
         listed = [(root, v) if q.traits.root == "sends" else (v, root) for v in ranks]
-    elif q.pattern == "alltoall":
+    elif q.traits.to_each:
         listed = list(itertools.permutations(ranks, 2))
-    elif q.pattern.startswith("pairs_"):
+    elif q.traits.side_by_side_of:
         listed = apart + ([(b, a) for a, b in apart] if q.pattern == "pairs_bidirectional" else [])
     else:
         listed = list(zip(ranks, (*ranks[1:], ranks[0]), strict=True))[: 1 if q.pattern == "unidirectional" else None]

@@ -30,7 +30,7 @@ from linkgauge.expect.streams import passes_of_cores
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
-from linkgauge.model.transports import TRANSPORTS
+from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
 from linkgauge.simulate.arrays import Floats
 from linkgauge.simulate.fair import Classes, max_min
 from linkgauge.stats.interference import Interference
@@ -182,15 +182,15 @@ def taken(system: System, case: Case) -> dict[Part, float] | None:
         return None
     if info.host_ways and not info.alone:
         return _over_host_links(system, case, names)
-    if case.pattern == "cpu_stream":
+    if info.by_cores:
         return _of_cores(system, case, names[case.devices[0]])
     if info.computes:  # what its caches do not hold is the memory's
         return {(memory_of(system, names[device]).name, ""): math.nan for device in case.devices}
-    if case.pattern == "local_copy":
+    if info.within_device:
         memories = (memory_of(system, names[device]).name for device in case.devices)
         return _summed(((memory, ""), 2.0 * case.size) for memory in memories)
     devices_only = case.source_memory == case.target_memory == "device"
-    if not devices_only or case.transport == "staging" or info.host_ways or case.source_device >= 0:
+    if not devices_only or case.transport in THROUGH_HOST or info.host_ways or case.source_device >= 0:
         return None
     try:
         pairs = _pairs(case, names)
@@ -236,12 +236,12 @@ def engines(case: Case) -> frozenset[tuple[str, int]] | None:
     """
     if TRANSPORTS[case.transport].own_way:
         return None if "device" in (case.source_memory, case.target_memory) else frozenset()
-    if case.pattern == "cpu_stream":
+    if PATTERNS[case.pattern].by_cores:
         return frozenset()  # of no device
     if case.transport == "ccl":
         return frozenset((MULTIPROCESSORS, device) for device in case.devices)
     busy = set(case.devices)
-    if case.transport != "staging" and not PATTERNS[case.pattern].host_ways and len(busy) > 1:
+    if case.transport not in THROUGH_HOST and not PATTERNS[case.pattern].host_ways and len(busy) > 1:
         size = case.group_ranks
         pulls = "pull" in case.variant.split("+") or ("push" not in case.variant and case.initiator == "receiver")
         listed = pair_bytes(case.pattern, size, case.size, case.distribution, case.root)

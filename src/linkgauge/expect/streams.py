@@ -25,7 +25,7 @@ def streams(q: Query, variant: str) -> list[Ceiling]:
 
     Where pages of managed memory lie is the driver's choice, so that end bounds nothing.
     """
-    if q.pattern == "cpu_stream":
+    if q.traits.by_cores:
         return _of_cores(q, variant)
     if in_own_memory(q):
         return local(q)

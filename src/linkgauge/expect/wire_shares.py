@@ -18,6 +18,8 @@ from linkgauge.expect.of_case import ceilings, least_of_links
 from linkgauge.expect.query import Query, query
 from linkgauge.expect.rules import RULES, Ceiling
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.transports import THROUGH_HOST
+from linkgauge.store.schema import Identity, identity_of
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
@@ -35,8 +37,6 @@ _COPIED = {
 _LEAST_BYTES = 1 << 26  # counters move for other reasons too: fewer bytes say little
 _WRAP_BYTES = 1 << 32
 _MOST_BYTES = 3 << 30  # beyond it a counter of 32 bits may have gone round more than once
-
-Identity = tuple[str, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,11 @@ def shares_of(cases: Iterable[Mapping[str, Any]], observations: Iterable[Mapping
     counted = _counted(observations)
     found = []
     for case in cases:
-        moved = counted.get(_identity(case))
+        moved = counted.get(identity_of(case))
         # Where loads go on beside it the counters hold their bytes too.
         if moved is not None and case.get("status", "ok") == "ok" and not case.get("beside"):
             found.extend(_of_case(case, moved))
     return sorted(found, key=lambda one: -one.size)
-
-
-def _identity(row: Mapping[str, Any]) -> Identity:
-    return row["case_key"], row["launch"], row["repeat"], row["attempt"]
 
 
 def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, dict[tuple[str, str], float]]:
@@ -85,7 +81,7 @@ def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, dict[t
     for row in observations:
         if str(row["name"]).endswith("x_bytes"):
             key = str(row["subject"]), str(row["name"])
-            ends.setdefault(_identity(row), {}).setdefault(key, {})[str(row["moment"])] = float(row["value"])
+            ends.setdefault(identity_of(row), {}).setdefault(key, {})[str(row["moment"])] = float(row["value"])
     moved: dict[Identity, dict[tuple[str, str], float]] = {}
     for identity, of_case in ends.items():
         for key, values in of_case.items():
@@ -97,7 +93,7 @@ def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, dict[t
 def _of_case(case: Mapping[str, Any], moved: Mapping[tuple[str, str], float]) -> list[WireShare]:
     found: dict[tuple[str, str], float | None] = {}
     pattern = str(case["pattern"])
-    if case["transport"] != "staging":
+    if case["transport"] not in THROUGH_HOST:
         ways = PATTERNS[pattern].link_ways
         if ways == "one":
             found["nvlink", ONE_WAY] = _nvlink(moved)
@@ -188,10 +184,5 @@ def _needed(q: Query) -> tuple[str, tuple[str, ...]]:
         # A ping-pong's message has the link to itself.
         both = q.traits.link_ways in ("both", "library")
         return "nvlink", (BOTH_WAYS if both else ONE_WAY,)
-    if q.scope == HOST and (q.transport == "staging" or q.pattern == "host_device_both"):
-        return "pcie", (OUT, INTO)
-    if q.scope == HOST and q.pattern == "host_to_device":
-        return "pcie", (INTO,)
-    if q.scope == HOST and q.pattern == "device_to_host":
-        return "pcie", (OUT,)
-    return "", ()
+    ways = ("out", "into") if q.mechanism.through_host else q.traits.host_ways
+    return ("pcie", tuple({"out": OUT, "into": INTO}[way] for way in ways)) if q.scope == HOST and ways else ("", ())

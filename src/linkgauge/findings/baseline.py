@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +242,7 @@ def _figures(measure: Measure, limit_ns: float) -> tuple[float, float, str]:
     return measure.goodput * measure.time_ns / limit_ns, measure.goodput, "B/s"
 
 
-def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Any]:
+def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Callable[[Measure], str]]:
     """Return notes, and the case key that a measure has with the baseline's ordinals."""
     here, there = subject.uuids, baseline.uuids
     same_host = set(subject.facts.hosts) == set(baseline.hosts) and len(baseline.hosts) == 1

@@ -17,7 +17,7 @@ import numpy as np
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.network import Network
 from linkgauge.expect.rules import Ceiling
-from linkgauge.findings.samples import Headline, Identity, Samples
+from linkgauge.findings.samples import Headline, Samples
 from linkgauge.findings.wiring import Wiring
 from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS, lanes_of
@@ -26,6 +26,7 @@ from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.crossing import Crossing
 from linkgauge.stats.interference import Interference
 from linkgauge.stats.launches import Places, launch_devices, launch_names, nodes_of
+from linkgauge.store.schema import Identity
 from linkgauge.system.likeness import Likeness, described_like
 from linkgauge.system.model import System
 from linkgauge.system.remembered import Remembering, remembered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 Severity = Literal["fault", "loss", "note"]
 SEVERITIES: tuple[Severity, ...] = ("fault", "loss", "note")
@@ -45,7 +45,7 @@ class Finding:
     strength: float = 0.0
     unsure: bool = False
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the finding as plain JSON values."""
         plain = dataclasses.asdict(self)
         plain["evidence"] = [{"text": item.text, "case_keys": list(item.case_keys)} for item in self.evidence]

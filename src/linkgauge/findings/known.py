@@ -118,7 +118,7 @@ class _Nominal:
             wiring = self.described if self.same_host or self.own is None else self.own
             rate = wiring.host_rates.get(devices[0])
             return None if rate is None else (_host_kind(wiring, devices[0]), rate)
-        if measure.pattern == "local_copy" and measure.ranks == 1:
+        if info.within_device and measure.ranks == 1:
             device = next((d for d in self.system.devices if d.ordinal == devices[0]), None)
             rate = None if device is None or device.memory_rate is None else device.memory_rate.value / 2
             return None if rate is None else ("memory", rate)

@@ -12,12 +12,13 @@ from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.network import Network
 from linkgauge.expect.of_run import system_of_run
 from linkgauge.findings.facts import DIMENSIONS, Facts, FailedCase, Measure, Observation
-from linkgauge.findings.samples import Identity, RankSeries, Samples
+from linkgauge.findings.samples import RankSeries, Samples
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.attempts import Counted, counted
 from linkgauge.stats.crossing import crossings
 from linkgauge.stats.interference import interferences
+from linkgauge.store.schema import Identity
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:

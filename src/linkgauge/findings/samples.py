@@ -10,8 +10,7 @@ import numpy as np
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.basics import Floats, median
-
-Identity = tuple[str, int, int, int]
+from linkgauge.store.schema import Identity
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from linkgauge.findings.facts import Facts, Measure
-from linkgauge.findings.samples import Identity
 from linkgauge.stats.basics import NORMAL_MAD, Floats
+from linkgauge.store.schema import Identity
 from linkgauge.system.remembered import remembered
 
 _LEAST_SCALE = 0.003

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from linkgauge.errors import Exit
 
@@ -35,7 +35,7 @@ class Verdict:
     labels: tuple[tuple[str, str], ...] = ()
     task: str = ""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the verdict as plain JSON values."""
         plain = dataclasses.asdict(self)
         plain["devices"] = list(self.devices)

@@ -58,6 +58,8 @@ class PatternTraits:
     alone: str = ""  # the pattern of the flow that is timed, without what goes on beside it
     scripted: bool = False  # who sends what to whom stands in a step file (dimension `app`)
     computes: bool = False  # moves nothing: what communication is measured beside
+    by_cores: bool = False  # done by the host's cores, which leaves its device alone
+    spread_of: str = ""  # the pattern that it is where the distribution is even
     own_memory: bool = False  # its bytes stay in memories that each rank reaches by itself: no rank sends to another
     # Links of a port in use at once: "one" way, "both", or both where a library sends and receives at once ("library").
     link_ways: str = ""
@@ -91,6 +93,16 @@ class PatternTraits:
         return self.ranks == "2" and not self.latency_only
 
     @property
+    def one_way(self) -> bool:
+        """Whether of a pair's messages all that are under way go one way."""
+        return self.pair and self.lanes(2) == 1
+
+    @property
+    def both_ways(self) -> bool:
+        """Whether a pair's messages go both ways at once."""
+        return self.pair and self.lanes(2) == 2
+
+    @property
     def counts_messages(self) -> bool:
         """Whether a goodput over m is messages a second: all of its messages are of m bytes, a window in flight."""
         return self.windowed and self.payload_bytes is _window
@@ -104,6 +116,26 @@ class PatternTraits:
     def per_peer(self) -> bool:
         """Whether m is what goes to or comes from each other rank, so that goodput counts (n - 1) m."""
         return self.collective and self.payload_bytes is _to_others
+
+    @property
+    def to_each(self) -> bool:
+        """Whether each rank has as many bytes of its own for each other."""
+        return self.per_peer and not self.rooted and not self.distributed
+
+    @property
+    def to_next(self) -> bool:
+        """Whether each rank has a message for the next."""
+        return self.collective and self.size_means == "message"
+
+    @property
+    def block_of_each(self) -> bool:
+        """Whether each rank gives or gets a block of every rank's."""
+        return self.collective and self.blocks and not self.rooted
+
+    @property
+    def within_device(self) -> bool:
+        """Whether it is a copy inside each device's own memory, by itself."""
+        return self.own_memory and self.ranks == "1" and not self.computes
 
     @property
     def one_buffer(self) -> bool:
@@ -273,7 +305,7 @@ _TABLE = (
     PatternTraits(
         "alltoallv", "from each to each other, as much as a traffic matrix says", "mean per destination", "slowest",
         _to_others, _one, _whole, lambda m, n, w, d="": Fraction(n * (n - 1) * m),
-        collective=True, distributed=True, link_ways="both"),
+        collective=True, distributed=True, spread_of="alltoall", link_ways="both"),
     PatternTraits(
         "halo", "between neighbours in a grid of ranks, at once", "message across a face", "slowest",
         _halo_most, _one, _window, _halo_total,
@@ -309,7 +341,7 @@ _TABLE = (
         "slowest", _each, _one, _whole, _each, own_memory=True),
     PatternTraits(
         "cpu_stream", "a copy, or reads or writes alone, by the host's cores", "bytes copied, read or written", "lanes",
-        _whole, _one, _whole, _whole, ranks="first", own_memory=True),
+        _whole, _one, _whole, _whole, ranks="first", own_memory=True, by_cores=True),
     # Alone through its own or pinned memory; of two the first walks through memory of the second.
     PatternTraits(
         "chase", "loads of which each one waits for the one before", "bytes walked", "lanes",

@@ -34,6 +34,7 @@ class TransportTraits:
         False  # stays on the devices' fabric where that joins them: peer access does, and NCCL and RCCL do
     )
     host_links: bool = False  # reaches host memory by the device's own host links
+    through_host: bool = False  # its bytes pass through buffers of hosts
     by_mpi: bool = False  # measured anew under each MPI library
     needs_processes: bool = False
     only_by_name: bool = False  # left out where all are asked for
@@ -50,7 +51,7 @@ class TransportTraits:
 
 _TABLE = (
     TransportTraits("staging", "device to host, between hosts' buffers, host to device; its host leg by MPI or a copy",
-                    host_links=True, by_mpi=True, shm_bytes_per_rank=16 << 20),
+                    host_links=True, through_host=True, by_mpi=True, shm_bytes_per_rank=16 << 20),
     TransportTraits("copy_engine", "the devices' copy engines, from one device's memory to another's",
                     one_sided=True, on_fabric=True, host_links=True),
     TransportTraits("kernel", "kernels on the devices that load and store (on host devices: threads)",
@@ -85,6 +86,7 @@ TRANSPORTS: dict[str, TransportTraits] = {one.name: one for one in _TABLE}
 
 NIC_LIBRARIES = {name: one.nic_library for name, one in TRANSPORTS.items() if one.nic_library is not None}
 """By transport: libraries of network cards below MPI."""
+THROUGH_HOST = having(TRANSPORTS, "through_host")
 NAMED_ALONE = having(TRANSPORTS, "only_by_name")
 EVERY_TRANSPORT = tuple(name for name in TRANSPORTS if name not in NAMED_ALONE)
 """What `all` stands for."""
@@ -97,4 +99,4 @@ def order_of(transport: str) -> int:
 
 def over_host(transport: str, path: str) -> bool:
     """Whether a case's bytes are asked to go over host links."""
-    return transport == "staging" or path in ("pcie", "host")
+    return transport in THROUGH_HOST or path in ("pcie", "host")

@@ -10,9 +10,8 @@ from typing import Any
 from linkgauge.model.case import Case, held_apart
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers.catalogue import PeerTest, peer_tests
-from linkgauge.peers.drive import Outcome, alternate
+from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, write_rows
 from linkgauge.peers.request import Request, Row, rows_of
-from linkgauge.peers.show import named_peer, print_rows, row_of, write_rows
 
 
 def measure_beside(

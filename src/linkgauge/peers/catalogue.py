@@ -1,7 +1,7 @@
 """Which tests of each peer are compared, and the case of ours that is the same measurement.
 
 A `PeerTest` pairs a peer's program with a `[[case]]` table of a plan: same pattern, sizes, buffers and cadence, so that
-only the tools differ. Estimators are the peer's own (estimators.py).
+only the tools differ. Estimators are the peer's own (ours.py).
 """
 
 from __future__ import annotations

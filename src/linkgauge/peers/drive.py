@@ -11,14 +11,17 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.model.quantity import format_size
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, text
 from linkgauge.model.shape import table as shape_table
+from linkgauge.peers.catalogue import peer_tests
 from linkgauge.peers.ours import measure_ours
-from linkgauge.peers.ratio import Ratio, ratio_of_pairs
-from linkgauge.peers.request import Request, Row
+from linkgauge.peers.request import MAX_PAIRS, MIN_PAIRS, Ratio, Request, Row, ratio_of_pairs
 from linkgauge.peers.theirs import Figures, Reasons, look_at_peer, measure_peer
 from linkgauge.store.folder import write_atomically
 
@@ -94,10 +97,10 @@ def alternate(
         if not rows or _out_of_time(request, rounds, time.monotonic() - began, tell):
             break
         if not looked:
-            looked, found = True, _look(request, rows, tell)
-            left_out |= found.left_out
-            rows = [row for row in rows if row.key not in found.left_out]
-            started_with = found.started_with
+            looked = True
+            started_with, never = _look(request, rows, tell)
+            left_out |= never
+            rows = [row for row in rows if row.key not in never]
         one, reasons = _round(request, rows, len(rounds))
         rounds.append(one)
         left_out.update({key: why for key, why in reasons.items() if not _has_pair(rounds, key)})
@@ -112,21 +115,14 @@ def alternate(
     return Outcome(table(request, rounds), left_out)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Look:
-    """How the peer will be started, before anything is: what is set and why, and what cannot be measured."""
-
-    started_with: list[dict[str, str]]
-    left_out: Reasons
-
-
-def _look(request: Request, rows: Sequence[Row], tell: Callable[[str], None]) -> _Look:
-    """Say once what is set for the peer to load our libraries, and why rows are left out."""
+def _look(request: Request, rows: Sequence[Row], tell: Callable[[str], None]) -> tuple[list[dict[str, str]], Reasons]:
+    """Say and return, before anything is started, what is set for the peer to load our libraries, and what cannot be
+    measured for which reason."""
     launches, left_out = look_at_peer(request, rows)
     said = {one.said: {**one.environment, "why": one.said} for one in launches if one.said}
     for words in (*said, *(f"left out: {reason}" for reason in dict.fromkeys(left_out.values()))):
         tell(words)
-    return _Look(list(said.values()), left_out)
+    return list(said.values()), left_out
 
 
 def _out_of_time(request: Request, rounds: Sequence[Round], spent_s: float, tell: Callable[[str], None]) -> bool:
@@ -182,6 +178,7 @@ def _side(values: Sequence[float]) -> Side:
 
 def _asked(request: Request) -> dict[str, object]:
     """What must be alike for rounds to belong to one comparison."""
+    windows = sorted({int(row.test.case["window"]) for row in request.rows if row.test.windowed})
     return {
         "peer": request.peer,
         "folder": str(request.folder),
@@ -190,16 +187,12 @@ def _asked(request: Request) -> dict[str, object]:
         **({"sizes_apart": True} if request.sizes_apart else {}),
         **({"buffer": request.buffer} if request.peer == "nccl-tests" and request.buffer != "plain" else {}),
         **({"hosts": list(request.hosts)} if request.hosts else {}),
-        **({"windows": windows} if (windows := _windows(request.rows)) else {}),
+        **({"windows": windows} if windows else {}),
         **({"env": dict(request.env)} if request.env else {}),
         "mpi": request.mpi,
         "devices": request.devices,
         "bind": request.bind,
     }
-
-
-def _windows(rows: Sequence[Row]) -> list[int]:
-    return sorted({int(row.test.case["window"]) for row in rows if row.test.windowed})
 
 
 def _store(
@@ -225,3 +218,84 @@ def _stored(request: Request) -> tuple[list[Round], Reasons, list[dict[str, str]
     if stored["asked"] != _asked(request):
         raise UsageError(f"'{request.out}' holds another comparison: expected a new folder, or one of this same one")
     return [Round(**one) for one in stored["rounds"]], stored["left_out"], stored.get("peer_started_with", [])
+
+
+_FILE = "ratios.json"
+_FILE_WIDTH = 160  # of a table that goes to a file
+
+
+def named_peer(text: str) -> tuple[str, Path]:
+    """The peer and its folder that `PEER=FOLDER` names; UsageError for an unknown peer or no such folder."""
+    name, _, folder = text.partition("=")
+    if not folder or not Path(folder).exists():
+        raise UsageError(f"'{text}' names no folder that exists: expected PEER=FOLDER, such as osu=/opt/osu")
+    peer_tests(name)
+    return name, Path(folder)
+
+
+def row_of(line: Line) -> dict[str, Any]:
+    """One line as plain values; times are in nanoseconds of one operation, spreads shares of them."""
+    row = line.row
+    return {
+        "test": row.test.name,
+        "ranks": row.ranks,
+        "memory": list(row.memory) if row.test.takes_memory else [],
+        "size": row.size,
+        "ours_ns": line.ours.median_ns,
+        "peer_ns": line.peer.median_ns,
+        "ours_spread": line.ours.spread,
+        "peer_spread": line.peer.spread,
+        "estimator": row.test.estimator,
+        "figure": row.test.figure,
+        "ratio": line.ratio.median,
+        "low": line.ratio.low,
+        "high": line.ratio.high,
+        "pairs": line.ratio.pairs,
+        "tolerance": row.test.tolerance_at(row.size),
+        "verdict": line.verdict,
+    }
+
+
+def write_rows(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """`ratios.json` in `folder`, whole or not at all."""
+    write_atomically(folder / _FILE, json.dumps(list(rows), indent=1).encode())
+
+
+def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> None:
+    """The table on the terminal, and below it what was left out, a line for each reason."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_FILE_WIDTH)
+    names = ("test", "ranks", "memory", "size", "ours, ns", "spread", "peer, ns", "spread", "ratio of", "ratio",
+             "95 % interval", "pairs", "verdict")  # fmt: skip
+    table = Table(*names, box=None)
+    for row in rows:
+        table.add_row(
+            str(row["test"]), str(row["ranks"]), " to ".join(dict.fromkeys(row["memory"])), format_size(row["size"]),
+            f"{row['ours_ns']:.1f}", f"{row['ours_spread']:.1%}", f"{row['peer_ns']:.1f}", f"{row['peer_spread']:.1%}",
+            row["figure"] + "s", f"{row['ratio']:.4f}", f"{row['low']:.4f} to {row['high']:.4f}", str(row["pairs"]),
+            row["verdict"],
+        )  # fmt: skip
+    console.print(table)
+    by_reason: dict[str, list[str]] = {}
+    for key, reason in left_out.items():
+        by_reason.setdefault(reason, []).append(key)
+    for reason, keys in by_reason.items():
+        more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
+        console.print(f"left out: {'; '.join(keys[:3])}{more}: {reason}", markup=False, highlight=False, soft_wrap=True)
+
+
+def untold(rows: Sequence[dict[str, Any]]) -> str:
+    """What to change where enough launches could not tell; empty where there is no such row."""
+    wide = [row for row in rows if row["verdict"] == "cannot tell" and row["pairs"] >= MIN_PAIRS]
+    if not wide:
+        return ""
+    ours, peers = (max(row[key] for row in wide) for key in ("ours_spread", "peer_spread"))
+    return (
+        f"{len(wide)} of {len(rows)} rows cannot be told: their launches lie too far apart (spread, between quartiles: "
+        f"ours up to {ours:.0%}, the peer's {peers:.0%}); remedy: more --iterations, --pairs up to {MAX_PAIRS}, with "
+        "--mpi also --bind core"
+    )

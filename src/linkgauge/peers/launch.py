@@ -1,21 +1,248 @@
-"""One launch of a peer: its command, started so that it ends with us, and what it said."""
+"""A peer's program as it is started, with one communication library on both sides: else libraries are compared.
+
+A peer's program is started so that the loader gives it the very library that our side loads. What it would load, and
+loads so, is asked of ldd before anything is measured; NCCL's version in the peer's own log confirms it afterwards.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import filecmp
+import functools
+import mmap
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.peers.libraries import Ours, our_mpi, shared
+from linkgauge.model.runtimes import RUNTIMES
+from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.peers.request import Request, Row
 from linkgauge.run import guard
 from linkgauge.run.evidence import last_words
+
+if TYPE_CHECKING:
+    from linkgauge.run.mpi_library import MpiInstallation
+    from linkgauge.run.transports import LibraryVersion
+
+_LDD_TIMEOUT_S = 20
+_MOST_SYMBOLS = 3
+_STATIC_VERSION = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")  # what NCCL prints of itself, in every build of it
+
+
+@dataclasses.dataclass(frozen=True)
+class Ours:
+    """A library that our side loads: what it is called, its file, its sonames as a pattern, its functions' prefix."""
+
+    title: str
+    file: Path
+    sonames: str
+    prefix: str
+    version: str = ""  # of NCCL
+    mpi: MpiInstallation | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """What a peer's program is started with so that it loads our libraries, and one line about it, or nothing."""
+
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    said: str = ""
+
+
+def our_mpi(mpi: MpiInstallation) -> Ours:
+    """The MPI library of our launches."""
+    return Ours(mpi.name, mpi.library, r"libmpi(?:ch)?\.so[.\d]*", "P?MPIX?_", mpi=mpi)
+
+
+def our_ccl(runtime: str) -> Ours | None:
+    """NCCL or RCCL as our launches load it; None on host devices.
+
+    EnvironmentLackingError where there is none.
+    """
+    if runtime == "host":
+        return None
+    ours, name = _our_ccl(runtime), RUNTIMES[runtime].ccl
+    if ours.reason:
+        raise EnvironmentLackingError(f"our side has no {name}: {ours.reason}")
+    return Ours(f"{name} {ours.version}", Path(ours.file), r"lib[nr]ccl\.so[.\d]*", "p?nccl", ours.version)
+
+
+def our_nic(transport: str, mpi: MpiInstallation) -> Ours:
+    """UCX (`ucx`) or libfabric (`ofi`) as our ranks load it: what the MPI library is linked to, else what is found.
+
+    EnvironmentLackingError where there is none.
+    """
+    from linkgauge.run.transports import nic_version
+
+    library = NIC_LIBRARIES[transport]
+    stem = re.escape(library.file.split(".so")[0])
+    ours = Ours(library.name, mpi.library, rf"{stem}\.so[.\d]*", "(?:uc[psmt]|fi)_")
+    linked = _linked(mpi.library, ours)
+    if linked is not None and linked[1] is not None:
+        return dataclasses.replace(ours, file=linked[1])
+    found = nic_version(transport)
+    if found.reason:
+        raise EnvironmentLackingError(f"our side has no {library.name}: {found.reason}")
+    return dataclasses.replace(ours, title=f"{library.name} {found.version}", file=Path(found.file))
+
+
+def why_other_nic(ours: Ours, loaded: str) -> str:
+    """Why the file that our ranks say to have loaded is not what the peer was given; empty where it is."""
+    if not loaded or _same_file(Path(loaded), ours.file):
+        return ""
+    return (
+        f"the MPI library of our ranks has brought {loaded}, the peer loads {ours.file}: expected one on both sides; "
+        f"remedy: LD_LIBRARY_PATH={Path(loaded).parent}"
+    )
+
+
+def shared(program: Path, libraries: Sequence[Ours]) -> Shared:
+    """How to start `program` so that it loads these; nothing where it does so already, or where it cannot be known.
+
+    It cannot of a script, and without ldd. EnvironmentLackingError with the cause where no environment makes it: it was
+    built for another soname or needs what ours lacks, its RPATH goes first, or another version is linked into it.
+    """
+    folders: list[str] = []
+    said = []
+    for ours in libraries:
+        linked = _linked(program, ours)
+        if linked is None:
+            _check_static(program, ours)
+            continue
+        soname, file = linked
+        if file is not None and _same_file(file, ours.file):
+            continue
+        folder = ours.file.parent
+        if not _same_file(folder / soname, ours.file):
+            raise EnvironmentLackingError(
+                f"{program.name} was built for {soname}, ours is {ours.file}: {_remedy(program, ours, file)}"
+            )
+        folders.append(str(folder))
+        said.append(f"our {ours.title} ({folder / soname}) in place of {file or 'none'}")
+    if not folders:
+        return Shared()
+    before = os.environ.get("LD_LIBRARY_PATH", "")
+    path = os.pathsep.join([*dict.fromkeys(folders), *([before] if before else [])])
+    for ours in libraries:
+        _check_loaded(program, ours, path)
+    first = os.pathsep.join(dict.fromkeys(folders))
+    return Shared(
+        {"LD_LIBRARY_PATH": path}, f"the peer is started with LD_LIBRARY_PATH={first}: it loads {', '.join(said)}"
+    )
+
+
+def _check_loaded(program: Path, ours: Ours, path: str) -> None:
+    linked = _linked(program, ours, path)
+    if linked is not None and (linked[1] is None or not _same_file(linked[1], ours.file)):
+        rpath = _rpath_before(program, linked[0], path)
+        cause = (
+            f"by the RPATH of {rpath}, which goes before LD_LIBRARY_PATH" if rpath else "whatever LD_LIBRARY_PATH is"
+        )
+        raise EnvironmentLackingError(
+            f"{program.name} loads {linked[1]} {cause}, ours is {ours.file}: {_remedy(program, ours, linked[1])}"
+        )
+    missing = re.findall(rf"undefined symbol: ({ours.prefix}\w+)", _ldd(program, path, "-r"))
+    if missing:
+        more = f" and {len(missing) - _MOST_SYMBOLS} more" if len(missing) > _MOST_SYMBOLS else ""
+        raise EnvironmentLackingError(
+            f"{program.name} needs {', '.join(missing[:_MOST_SYMBOLS])}{more}, which our {ours.title} ({ours.file}) "
+            f"does not have: {_remedy(program, ours, None)}"
+        )
+
+
+def _check_static(program: Path, ours: Ours) -> None:
+    """EnvironmentLackingError where another version of NCCL than ours is linked into the program."""
+    if not ours.version:
+        return
+    try:
+        with program.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            found = _STATIC_VERSION.search(content) if content[:4] == b"\x7fELF" else None
+            version = found[1].decode() if found else ours.version
+    except (OSError, ValueError):
+        return
+    if version != ours.version:
+        raise EnvironmentLackingError(
+            f"{program.name} has NCCL {version} linked into it, ours is {ours.version} ({ours.file}): "
+            f"{_remedy(program, ours, None)}"
+        )
+
+
+def _remedy(program: Path, ours: Ours, theirs: Path | None) -> str:
+    """What makes both sides load one library, where the environment cannot."""
+    rebuild = f"build {program.name} with the shared library of {ours.file.parent}, without an RPATH to another"
+    if ours.mpi is None:
+        return f"remedy: {rebuild}"
+    from linkgauge.run.mpi_library import find_all
+
+    fits = [
+        one.name for one in find_all() if not one.problem and theirs is not None and _same_file(one.library, theirs)
+    ]
+    choose = f"--mpi {fits[0]}" if fits else f"--mpi with the installation of {theirs}" if theirs else ""
+    return f"remedy: {choose}, or {rebuild}" if choose else f"remedy: {rebuild}"
+
+
+def _linked(program: Path, ours: Ours, path: str | None = None) -> tuple[str, Path | None] | None:
+    """The soname and the file that the loader gives `program` for a library of ours; None where it asks for none."""
+    found = re.search(rf"^\s*({ours.sonames}) => (?:(/\S+)|not found)", _ldd(program, path), re.MULTILINE)
+    return None if found is None else (found[1], Path(found[2]) if found[2] else None)
+
+
+def _rpath_before(program: Path, soname: str, path: str) -> str:
+    """Whose RPATH finds `soname` for the program, by the loader's own log; empty where none does."""
+    log = _ldd(program, path, debug="libs")
+    search = re.search(rf"find library={re.escape(soname)} .*?(?=find library=|\Z)", log, re.DOTALL)
+    found = re.search(r"\(RPATH from file (\S+)\)", search[0]) if search else None
+    return found[1] if found else ""
+
+
+@functools.lru_cache(maxsize=256)
+def _ldd(program: Path, path: str | None = None, option: str = "", debug: str = "") -> str:
+    """What ldd says of a program under a library path, None for our own; empty where it cannot say."""
+    environment = {**os.environ, **({} if path is None else {"LD_LIBRARY_PATH": path})}
+    environment |= {"LD_DEBUG": debug} if debug else {}
+    command = ["ldd", *([option] if option else []), str(program.resolve())]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=environment,
+                              timeout=_LDD_TIMEOUT_S, stdin=subprocess.DEVNULL)  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one library, or to two copies of it."""
+    try:
+        return one.samefile(other) or filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
+
+
+def why_other_nccl(theirs: str, runtime: str) -> str:
+    """Why the version of NCCL that a peer's log names, `theirs`, is not ours; empty where it is, or is not known."""
+    if not theirs or runtime == "host":
+        return ""
+    ours = _our_ccl(runtime)
+    if not ours.version or theirs == ours.version:
+        return ""
+    return (
+        f"the peer ran version {theirs} of NCCL, ours is {ours.version} ({ours.file}): expected one on both sides; "
+        f"remedy: LD_LIBRARY_PATH={Path(ours.file).parent}"
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _our_ccl(runtime: str) -> LibraryVersion:
+    from linkgauge.run.transports import ccl_version
+
+    return ccl_version(runtime)
+
 
 LAUNCH_TIMEOUT_S = 600
 _PATIENCE_S = 5

@@ -1,28 +1,76 @@
-"""Our side of a round: one launch of all rows, and the peer's estimator of each."""
+"""Our side of a round: one launch of all rows, and the peer's own estimator of each, recomputed from our samples."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import json_object
-from linkgauge.peers import nvbandwidth
 from linkgauge.peers.catalogue import TWO_ENDED, Counts
-from linkgauge.peers.estimators import ESTIMATORS
-from linkgauge.peers.launch import run_logged
-from linkgauge.peers.libraries import our_nic, why_other_nic
+from linkgauge.peers.launch import our_nic, run_logged, why_other_nic
 from linkgauge.peers.request import Request, Row
-from linkgauge.peers.theirs import Figures, Reasons
+from linkgauge.peers.theirs import NVBANDWIDTH_COUNTS, Figures, Reasons
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Row as StoredRow
     from linkgauge.store.run import Run
+
+Samples = dict[str, Any]  # columns rank, lane, ns, iterations of phase `sample`, as numpy arrays of one length
+
+
+def mean_of_rank_0_ns(samples: Samples) -> float:
+    """osu_latency, osu_bw and osu_bibw: mean on rank 0, of a round trip (OSU prints half of it) or of a window."""
+    first = samples["rank"] == samples["rank"].min()
+    return float(samples["ns"][first].sum() / samples["iterations"][first].sum())
+
+
+def median_of_rank_0_ns(samples: Samples) -> float:
+    """ucx_perftest's and ib_*'s latencies: median on rank 0, of a round trip (they print half of it)."""
+    first = samples["rank"] == samples["rank"].min()
+    return float(statistics.median((samples["ns"][first] / samples["iterations"][first]).tolist()))
+
+
+def mean_of_rank_means_ns(samples: Samples) -> float:
+    """OSU's collectives (cadence barrier) and nccl-tests (a queued batch): mean over ranks of each rank's mean."""
+    means = []
+    for rank in sorted(set(samples["rank"].tolist())):
+        own = samples["rank"] == rank
+        means.append(float(samples["ns"][own].sum() / samples["iterations"][own].sum()))
+    return statistics.fmean(means)
+
+
+def nvbandwidth_ns(samples: Samples) -> float:
+    """nvbandwidth: median of 3 gated batches of 16, of the first three samples of the first flow."""
+    return _median_of_three(samples, samples["lane"] == samples["lane"].min())
+
+
+def nvbandwidth_sum_ns(samples: Samples) -> float:
+    """nvbandwidth's total of both ways: each flow's own median rate, added up; ns for one message each way."""
+    lanes = sorted(set(samples["lane"].tolist()))
+    rates = [1 / _median_of_three(samples, samples["lane"] == lane) for lane in lanes]
+    return len(lanes) / sum(rates)
+
+
+def _median_of_three(samples: Samples, chosen: Any) -> float:
+    order = samples["sample"][chosen].argsort(kind="stable")[:3]
+    return float(statistics.median((samples["ns"][chosen][order] / samples["iterations"][chosen][order]).tolist()))
+
+
+ESTIMATORS: dict[str, Callable[[Samples], float]] = {
+    "mean_of_rank_0": mean_of_rank_0_ns,
+    "median_of_rank_0": median_of_rank_0_ns,
+    "mean_of_rank_means": mean_of_rank_means_ns,
+    "nvbandwidth": nvbandwidth_ns,
+    "nvbandwidth_sum": nvbandwidth_sum_ns,
+}
+
 
 _LONGEST_LOOP = 2000
 
@@ -117,7 +165,7 @@ def plan_text(request: Request, rows: Sequence[Row]) -> str:
 def _counts(request: Request, row: Row) -> Counts:
     if row.test.once:
         return Counts(1, 1)
-    return nvbandwidth.COUNTS if request.peer == "nvbandwidth" else request.counts(row)
+    return NVBANDWIDTH_COUNTS if request.peer == "nvbandwidth" else request.counts(row)
 
 
 def _table(request: Request, rows: Sequence[Row]) -> dict[str, object]:

@@ -2,25 +2,139 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog
 from linkgauge.exchange.importers import read_log
-from linkgauge.peers import nccl_tests, nvbandwidth, osu, two_ended
-from linkgauge.peers.catalogue import TWO_ENDED
-from linkgauge.peers.launch import PeerLaunch, run_logged
-from linkgauge.peers.libraries import why_other_nccl
+from linkgauge.peers import two_ended
+from linkgauge.peers.catalogue import TWO_ENDED, Counts
+from linkgauge.peers.launch import PeerLaunch, find_program, our_ccl, run_logged, started, why_other_nccl
 from linkgauge.peers.request import Request, Row
+
+_OSU_MEMORY = {"device": "D", "managed": "M", "pageable": "H"}
+_ACCELERATOR = {"cuda": "cuda", "hip": "rocm"}
+_MEMORY_LIMIT = 512 << 20  # what a collective's buffers may take unless -M says more
+
+
+def osu_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
+    """A launch for each test, rank count, kinds of memory and count; OSU doubles sizes from the first to the last.
+
+    With neither count asked for, OSU's own hold, which differ by size in one launch. Sizes whose quotient is no power
+    of two need a launch each.
+    """
+    own_counts = request.iterations is None and request.large_iterations is None and request.warmup is None
+    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        counts = None if own_counts else request.counts(row)
+        odd = row.peer_size // (row.peer_size & -row.peer_size or 1)
+        apart = row.size if request.sizes_apart else odd
+        groups[(row.test.name, row.ranks, row.memory, apart, counts and counts.iterations)].append(row)
+    for some in groups.values():
+        program = find_program(request.folder, some[0].test.name)
+        yield started(request, some, program, [str(program), *_arguments(request, some, own_counts)])
+
+
+def _arguments(request: Request, rows: Sequence[Row], own_counts: bool) -> list[str]:
+    test, ranks = rows[0].test, rows[0].ranks
+    sizes = [row.peer_size for row in rows]
+    words = [] if test.sizeless else ["-m", f"{min(sizes)}:{max(sizes)}"]
+    if not own_counts:
+        words += ["-i", str(request.counts(rows[0]).iterations)]
+        words += [] if request.warmup is None else ["-x", str(request.warmup)]
+    # A host device's memory is the host's, which is what OSU takes without a word.
+    source, target = ("H" if request.runtime == "host" else _OSU_MEMORY[kind] for kind in rows[0].memory)
+    if {source, target} - {"H"} and request.runtime not in _ACCELERATOR:
+        raise EnvironmentLackingError(f"{request.peer} takes no device memory of {request.runtime} devices")
+    if test.sizeless:
+        return words
+    if test.messages:
+        words += ["-W", str(test.case["window"])] if test.windowed else []
+        return words + ([source, target] if {source, target} != {"H"} else [])
+    if max(sizes) * ranks > _MEMORY_LIMIT:
+        words += ["-M", str(max(sizes) * ranks)]
+    words += ["-T", "mpi_float"] if test.case["pattern"] in ("allreduce", "reduce") else []
+    if source != "H":
+        words += ["-d", _ACCELERATOR[request.runtime] if source == "D" else "managed"]
+    return words
+
+
+def nccl_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
+    """A launch for each test, rank count, count of operations and series of sizes that one factor steps through.
+
+    Its buffers have the largest size of a launch, and it steps through them from one operation to the next (startColl
+    of its src/common.cu): only a size alone finds its data where the operation before left it, as ours does.
+    """
+    groups: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[(row.test.name, row.ranks, request.counts(row).iterations)].append(row)
+    for some in groups.values():
+        rising = sorted(some, key=lambda row: row.peer_size)
+        for factor, chain in [(2, [row]) for row in rising] if request.sizes_apart else chains(rising):
+            yield _nccl_launch(request, chain, factor)
+
+
+def chains(rows: Sequence[Row]) -> list[tuple[int, list[Row]]]:
+    """Rows of rising size as series with one whole factor each, from the smallest on; a series may be of one."""
+    found: list[tuple[int, list[Row]]] = []
+    for row in rows:
+        if found:
+            factor, chain = found[-1]
+            step, rest = divmod(row.peer_size, chain[-1].peer_size)
+            if rest == 0 and step > 1 and (len(chain) == 1 or step == factor):
+                found[-1] = (step, [*chain, row])
+                continue
+        found.append((2, [row]))
+    return found
+
+
+def _nccl_launch(request: Request, rows: Sequence[Row], factor: int) -> PeerLaunch:
+    """One start of a test, with its check of data on, as by default: its kernels write and check what is sent, as ours.
+
+    After another kernel the times of NCCL's large rings scatter by 2 % (docs/measured/h200.md).
+    """
+    test, counts = rows[0].test, request.counts(rows[0])
+    common = ["-b", str(rows[0].peer_size), "-e", str(rows[-1].peer_size), "-f", str(factor)]
+    common += ["-n", str(counts.iterations), "-w", str(counts.warmup), "-c", "1", "-d", "float"]
+    if not request.mpi:
+        program, own = find_program(request.folder, test.name), ["-t", str(rows[0].ranks), "-g", "1"]
+    else:
+        try:
+            program = find_program(request.folder, test.name + "_mpi")
+        except EnvironmentLackingError:
+            program = find_program(request.folder, test.name)  # as older makefiles name it
+        own = ["-g", "1"]
+    return started(request, rows, program, [str(program), *own, *common], our_ccl(request.runtime))
+
+
+_NVBANDWIDTH_SAMPLES = 3  # its own default, of 16 copies each
+NVBANDWIDTH_COUNTS = Counts(_NVBANDWIDTH_SAMPLES * 16, 16)
+
+
+def nvbandwidth_launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
+    """A launch for each size."""
+    program = find_program(request.folder, "nvbandwidth")
+    by_size: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_size[row.size].append(row)
+    for size, some in by_size.items():
+        tests = [row.test.name for row in some]
+        yield PeerLaunch(
+            tuple(some),
+            (str(program), "-b", str(size >> 20), "-i", str(_NVBANDWIDTH_SAMPLES), "-t", *tests),
+            request.env,
+        )
+
 
 Figures = dict[str, float]  # by row key: nanoseconds of one operation as our pattern counts it
 Reasons = dict[str, str]  # by row key: why there is no figure
 
 _LAUNCHES: dict[str, Callable[[Request, Sequence[Row]], Iterator[PeerLaunch]]] = {
-    "osu": osu.launches,
-    "nccl-tests": nccl_tests.launches,
-    "nvbandwidth": nvbandwidth.launches,
+    "osu": osu_launches,
+    "nccl-tests": nccl_launches,
+    "nvbandwidth": nvbandwidth_launches,
     **dict.fromkeys(TWO_ENDED, two_ended.launches),
 }
 

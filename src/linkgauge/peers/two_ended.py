@@ -20,8 +20,7 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers import both_ends
 from linkgauge.peers.catalogue import Counts, PeerTest
-from linkgauge.peers.launch import PeerLaunch, find_program, started
-from linkgauge.peers.libraries import our_nic
+from linkgauge.peers.launch import PeerLaunch, find_program, our_nic, started
 from linkgauge.peers.request import Request, Row
 from linkgauge.run import guard
 

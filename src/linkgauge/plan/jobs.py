@@ -144,9 +144,9 @@ def wrong_mode_reason(case: Case, launch: LaunchTable, machine: PlanMachine) -> 
         bound = next((job.transport for job in jobs if TRANSPORTS[job.transport].needs_processes), "")
         if bound:
             return f"{bound} needs processes, one a rank; leave out --threads"
-    driving = [job for job in jobs if job.pattern != "cpu_stream"]  # which leaves its device alone
+    driving = [job for job in jobs if not PATTERNS[job.pattern].by_cores]  # which leaves its device alone
     used = [device for job in driving for device in set(job.devices)] if machine.kind != "host" else []
-    apart = [load.case for load in others if load.case.pattern != "cpu_stream"] if machine.kind != "host" else []
+    apart = [load.case for load in others if not PATTERNS[load.case.pattern].by_cores] if machine.kind != "host" else []
     elsewhere = [device for job in apart for device in set(job.devices)]
     shared = next((device for device in elsewhere if [*used, *elsewhere].count(device) > 1), None)
     if shared is not None:

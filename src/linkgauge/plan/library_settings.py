@@ -113,7 +113,7 @@ def library_settings(case: Case, dialect: str) -> tuple[Settings, str]:
 def class_settings(case: Case, dialect: str) -> tuple[Settings, str]:
     """The environment that follows from the case's service class, and the reason where none is known.
 
-    Whether the library and the network follow it is for counters to say: stats/service_class.py.
+    Whether the library and the network follow it is for counters to say: stats/asked_effects.py.
     """
     asked, by_mpi = case.service_class, TRANSPORTS[case.transport].by_mpi
     library = "ucx" if case.transport in _BY_UCX else case.transport
@@ -134,7 +134,7 @@ def class_settings(case: Case, dialect: str) -> tuple[Settings, str]:
 def gpudirect_settings(case: Case, dialect: str) -> tuple[Settings, str]:
     """The environment that follows from the case's `gpudirect`, and the reason where none is known.
 
-    Whether it took effect is for what the library tells: stats/gpudirect.py.
+    Whether it took effect is for what the library tells: stats/asked_effects.py.
     """
     if not case.gpudirect:
         return (), ""

@@ -30,7 +30,7 @@ class MemoryNeed:
 def _buffers(case: Case) -> tuple[int, int]:
     """Bytes of the largest source and target buffer of any rank, by the pattern's meaning of size."""
     m, n = case.size, max(case.group_ranks, 1)
-    if case.pattern == "alltoall":
+    if PATTERNS[case.pattern].to_each:
         return n * m, n * m
     if case.pattern == "alltoallv":
         sent, received = sent_and_received("alltoallv", n, m, case.distribution)
@@ -40,7 +40,7 @@ def _buffers(case: Case) -> tuple[int, int]:
         return buffer, buffer
     if PATTERNS[case.pattern].computes:  # three matrices
         return 2 * m, m
-    if case.pattern == "bidirectional" and n == 1:  # each way has its own
+    if PATTERNS[case.pattern].both_ways and n == 1:  # each way has its own
         return 2 * m, 2 * m
     if PATTERNS[case.pattern].alone:  # all but the flow that is timed move twice the size
         most = (1 if n == 1 else 2) + (2 if case.variant == "both_ways" else 0)
@@ -68,12 +68,12 @@ def _application(case: Case) -> MemoryNeed:
                 device += size
             else:
                 on_host += size
-            on_host += size if case.transport == "staging" else 0
+            on_host += size if TRANSPORTS[case.transport].through_host else 0
         for one in program.collectives:
             if rank in one.ranks:
                 both = 2 * one.size * (len(one.ranks) if PATTERNS[one.pattern].per_peer else 1)
                 device += both + (both if PATTERNS[one.pattern].reduces else 0)
-                on_host += both if case.transport == "staging" else 0
+                on_host += both if TRANSPORTS[case.transport].through_host else 0
         most_device = max(most_device, device)
         host += on_host
     ranks = len(_on_the_fullest_node(case))
@@ -106,9 +106,9 @@ def _need(case: Case) -> MemoryNeed:
             per_rank_device += size
         else:
             per_rank_host += size
-    if case.transport == "staging":
+    if TRANSPORTS[case.transport].through_host:
         per_rank_host += source + target
-    per_rank_host += source if case.pattern == "cpu_stream" and case.variant == "triad" else 0
+    per_rank_host += source if PATTERNS[case.pattern].by_cores and case.variant == "triad" else 0
     per_rank_device += scratch
     # Each flow has its slots there; pipelined ones are fewer bytes than the message, or no more than small.
     flows = {"bidirectional": 2, "pingpong": 2, "ring_shift": ranks}.get(case.pattern, 1)

@@ -3,7 +3,7 @@
 What libraries choose by themselves, as their documentation and sources have it: UCX the fastest that is up (of RDMA
 devices first; UCX_NET_DEVICES), libfabric's tcp likewise (FI_TCP_IFACE), Open MPI's tcp all that are up but loopback
 (btl_tcp_if_include, btl_tcp_if_exclude). All three take a bridge of containers for a network, since it has an address
-and a rate; it has the same ones on every node. What was used in the end, the cards' counters say (nic_counters.py).
+and a rate; it has the same ones on every node. What was used in the end, the cards' counters say (node_counters.py).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from linkgauge.run.load_launches import LoadLaunches, settings_of_load, with_loa
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.nodes import Node, Nodes, cores_there
 from linkgauge.run.outcome import point_of
-from linkgauge.run.prepared import WORKER, Pending, Prepared
+from linkgauge.run.prepared import SHORTEST_TURN_S, WORKER, Pending, Prepared, TimeLimit
 from linkgauge.run.private_folder import PrivateFolders
 from linkgauge.run.reporter import Reporter, RunState
 from linkgauge.run.spec import (
@@ -46,7 +46,6 @@ from linkgauge.run.spec import (
     WorkerSpec,
     entry_of,
 )
-from linkgauge.run.time_limit import SHORTEST_TURN_S, TimeLimit
 from linkgauge.run.watch import LaunchWatch
 from linkgauge.run.worker import is_oversubscribed
 from linkgauge.store.folder import RunFolder

@@ -30,17 +30,16 @@ from linkgauge.model.beside import own_launches
 from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import LeftOut, Point
-from linkgauge.run import core_use, evidence, nccl_log, peer_memory
+from linkgauge.run import evidence, nccl_log, peer_memory
 from linkgauge.run import heartbeat as beat
 from linkgauge.run.binding import with_own_core
 from linkgauge.run.case_record import Rest, record_case, send_outcome, send_rest
-from linkgauge.run.core_use import CoreUse
 from linkgauge.run.evidence import NoteKind
 from linkgauge.run.gathering import gathered
 from linkgauge.run.heartbeat import HeartbeatFile
 from linkgauge.run.nccl_log import NcclLog
-from linkgauge.run.nic_counters import NicCounters, tells_of_nics
 from linkgauge.run.node_beats import BeatReporter, place_of
+from linkgauge.run.node_counters import CORES, CoreUse, NicCounters, tells_of_nics
 from linkgauge.run.observe import Observer, open_reader
 from linkgauge.run.outcome import RankOutcome
 from linkgauge.run.private_folder import remove_elsewhere
@@ -270,7 +269,7 @@ def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder
     return Observer(
         reader if first == rank else None,
         NicCounters() if len(set(spec.node_of)) > 1 else None,
-        None if cores is None else (core_use.SUBJECT, cores.read),
+        None if cores is None else (CORES, cores.read),
     )
 
 

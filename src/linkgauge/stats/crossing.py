@@ -1,7 +1,7 @@
 """Whether the bytes of a case between nodes crossed the network: its nodes' cards counted them, or not.
 
 What must cross follows from the pattern and from where the ranks are (`must_cross`); what did is what the cards of the
-case's nodes counted between a look before it and one after it (run/nic_counters.py), warm-up, verification and the
+case's nodes counted between a look before it and one after it (run/node_counters.py), warm-up, verification and the
 ranks' own talk included. A library's headers, acknowledgements and a collective's own algorithm add to it; nothing
 takes away but another way: memory that the nodes share.
 """
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
-from linkgauge.run.nic_counters import OF_PRIORITY, RECEIVED, SENT, SUBJECT
+from linkgauge.run.node_counters import NIC, OF_PRIORITY, RECEIVED, SENT
 from linkgauge.stats.launches import Places, nodes_of
+from linkgauge.store.schema import Identity, identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -30,8 +31,6 @@ LEAST_BYTES, LEAST_EACH = 1 << 20, 1 << 16
 They agree on each sample's start, for which 6 KB an operation were counted on two nodes, and 75 KB a case.
 """
 _RAIL = 0.05  # of a node's bytes: a card with less carried none of the payload
-
-Identity = tuple[str, int, int, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +113,7 @@ def crossings_of(
     counted = _counted(observations)
     found: dict[Identity, Crossing] = {}
     for row in cases:
-        identity = _identity(row)
+        identity = identity_of(row)
         moved, by_priority = counted.get(identity, ({}, {}))
         there = places.of_row(row)
         if not moved or row["status"] not in ("ok", "timeout") or len(nodes_of(there)) < 2:
@@ -149,10 +148,6 @@ def _went_by(payload: int, counted: int) -> str:
     return NETWORK if share >= _ALL else SHARED_MEMORY if share <= _NONE else PARTLY
 
 
-def _identity(row: Mapping[str, Any]) -> Identity:
-    return row["case_key"], row["launch"], row["repeat"], row["attempt"]
-
-
 _Moved = dict[tuple[int, str], tuple[int, int]]  # by the rank that looked and the card: bytes sent and received
 
 
@@ -162,9 +157,9 @@ def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, tuple[
     for row in observations:
         subject = str(row["subject"])
         way, _, priority = str(row["name"]).partition(OF_PRIORITY)
-        if subject.startswith(SUBJECT) and way in (SENT, RECEIVED) and (priority.isdecimal() or not priority):
-            of_case = values.setdefault(_identity(row), {})
-            of_card = of_case.setdefault((int(row["rank"]), subject.removeprefix(SUBJECT)), {})
+        if subject.startswith(NIC) and way in (SENT, RECEIVED) and (priority.isdecimal() or not priority):
+            of_case = values.setdefault(identity_of(row), {})
+            of_card = of_case.setdefault((int(row["rank"]), subject.removeprefix(NIC)), {})
             of_card.setdefault(priority, {})[str(row["moment"]), way] = float(row["value"])
     found: dict[Identity, tuple[_Moved, dict[int, int]]] = {}
     for identity, of_case in values.items():

@@ -20,6 +20,7 @@ from linkgauge.stats import series
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.basics import Floats, median, sign_interval_ranks
 from linkgauge.stats.tails import tail
+from linkgauge.store.schema import Identity, identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -31,7 +32,6 @@ LEAST_SAMPLES = 3
 """Of a window: neighbouring ones are joined until each has as many."""
 LEAST_UNDER_WAY = 0.2
 """Share of a load's stretches beside that the measured job must have been under way, for what the load keeps."""
-Identity = tuple[str, int, int, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,8 +180,7 @@ def _stretches(run: Run) -> dict[Identity, dict[int, dict[str, Stretches]]]:
     for row in rows.to_pylist():
         load = str(row["subject"]).removeprefix("load ")
         if load.isdecimal() and row["value"] > 0 and row["name"] in ("stretch", "time_of_operation"):
-            identity = (row["case_key"], row["launch"], row["repeat"], row["attempt"])
-            of_load = values.setdefault(identity, {}).setdefault(int(load), {})
+            of_load = values.setdefault(identity_of(row), {}).setdefault(int(load), {})
             of_moment = of_load.setdefault(str(row["moment"]), {})
             of_moment.setdefault(row["name"], []).append((row["when_ns"], row["value"]))
     found: dict[Identity, dict[int, dict[str, Stretches]]] = {}

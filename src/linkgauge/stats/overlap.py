@@ -11,11 +11,10 @@ import pyarrow.compute as pc
 from linkgauge.run.observe import OVERLAP
 from linkgauge.stats import series
 from linkgauge.stats.basics import median
+from linkgauge.store.schema import Identity, identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
-
-Identity = tuple[str, int, int, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +36,7 @@ def overlaps(run: Run) -> dict[Identity, Overlap]:
     """By row identity; cases of other variants, and those without samples, are left out."""
     told: dict[Identity, dict[str, list[float]]] = {}
     for row in run.observations.filter(pc.equal(run.observations["subject"], OVERLAP)).to_pylist():
-        identity = (row["case_key"], row["launch"], row["repeat"], row["attempt"])
-        told.setdefault(identity, {}).setdefault(row["name"], []).append(float(row["value"]))
+        told.setdefault(identity_of(row), {}).setdefault(row["name"], []).append(float(row["value"]))
     found: dict[Identity, Overlap] = {}
     for identity, block in series.run_blocks(run) if told else ():
         named = told.get(identity, {})

@@ -18,6 +18,7 @@ from linkgauge.stats import series
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.basics import Floats, median, robust_scale
 from linkgauge.stats.drift import theil_sen
+from linkgauge.store.schema import identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -96,23 +97,19 @@ def over_rounds(run: Run) -> list[OverRounds]:
     groups = [group for group in counted(run).measured if len(group) >= LEAST_ROUNDS]
     if not groups:
         return []
-    wanted = {_identity(row) for group in groups for row in group}
+    wanted = {identity_of(row) for group in groups for row in group}
     began = {identity: int(block.start_ns.min()) for identity, block in series.run_blocks(run)
              if identity in wanted and block.start_ns.size}  # fmt: skip
     first = min(began.values(), default=0)
     found = []
     for group in groups:
-        rows = sorted((row for row in group if _identity(row) in began), key=lambda row: began[_identity(row)])
+        rows = sorted((row for row in group if identity_of(row) in began), key=lambda row: began[identity_of(row)])
         if len(rows) < LEAST_ROUNDS:
             continue
-        moments = np.array([began[_identity(row)] - first for row in rows], dtype=np.float64)
+        moments = np.array([began[identity_of(row)] - first for row in rows], dtype=np.float64)
         times = np.array([row["median_ns"] for row in rows], dtype=np.float64)
         found.append(OverRounds(rows[0], tuple(row["repeat"] for row in rows), moments, times, _trend(times, moments)))
     return found
-
-
-def _identity(row: dict[str, Any]) -> tuple[str, int, int, int]:
-    return row["case_key"], row["launch"], row["repeat"], row["attempt"]
 
 
 def _trend(times: Floats, moments: Floats) -> tuple[float, float, float]:
@@ -123,7 +120,7 @@ def _trend(times: Floats, moments: Floats) -> tuple[float, float, float]:
 
 
 def core_shares(run: Run) -> dict[int, CoreShares]:
-    """Return by repeat what the nodes' cores did beside the cases, where that was observed (run/core_use.py).
+    """Return by repeat what the nodes' cores did beside the cases, where that was observed (run/node_counters.py).
 
     Of several nodes that with the largest share of others.
     """

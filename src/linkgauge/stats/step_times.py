@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.run.observe import SPANS, STEPS
+from linkgauge.store.schema import Identity, identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
-Identity = tuple[str, int, int, int]
 KINDS = ("compute", "host_to_device", "device_to_host", "within_device", "message", "collective", "barrier", "sync")
 """Kinds of steps in the order of the core's (core/operation/application.cpp)."""
 
@@ -76,4 +76,4 @@ def _told(run: Run, subject: str) -> Iterator[tuple[Identity, dict[str, Any]]]:
 
     table = run.observations
     for row in table.filter(pc.equal(table["subject"], subject)).to_pylist():
-        yield (row["case_key"], row["launch"], row["repeat"], row["attempt"]), row
+        yield identity_of(row), row

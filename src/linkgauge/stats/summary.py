@@ -273,7 +273,7 @@ def _ranks(record: dict[str, Any]) -> int:
 
 def _both_in_one(record: dict[str, Any]) -> bool:
     """Whether one lane's time is of both ways: `bidirectional` inside one device."""
-    return bool(record["pattern"] == "bidirectional" and record["ranks"] == 1 and len(record["lanes"] or []) == 1)
+    return bool(PATTERNS[record["pattern"]].both_ways and record["ranks"] == 1 and len(record["lanes"] or []) == 1)
 
 
 def _rate(payload: Floats, times_ns: Floats) -> Floats:

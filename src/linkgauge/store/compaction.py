@@ -13,7 +13,7 @@ import pyarrow as pa
 from linkgauge.errors import UsageError
 from linkgauge.model.beside import own_launches
 from linkgauge.model.case import Case
-from linkgauge.store import tables
+from linkgauge.store import schema, tables
 from linkgauge.store.journal import JournalDamage, Record, fsync_folder
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def cases_of(folder: RunFolder, records: Iterable[Record]) -> pa.Table:
     told = [record for kind in ("case", "status") for record in records if record.kind == kind]
     if not told:
         return table
-    rows: dict[tables.Identity, dict[str, Any]] = {tables.identity_of(row): row for row in table.to_pylist()}
+    rows: dict[schema.Identity, dict[str, Any]] = {schema.identity_of(row): row for row in table.to_pylist()}
     for record in told:
         row = tables.case_row(record.header)
         if record.kind == "case":
             row.pop("status", None)  # the parent's word counts
-        known = rows.setdefault(tables.identity_of(row), {})
+        known = rows.setdefault(schema.identity_of(row), {})
         known.update((name, value) for name, value in row.items() if value is not None)
     return tables.table_of("cases", list(rows.values()), str(folder.path))
 
@@ -82,13 +82,13 @@ def compact(folder: RunFolder, finish: bool) -> list[JournalDamage]:
 def confirm_unjudged(folder: RunFolder) -> int:
     """Do what RunFolder.confirm_unjudged says."""
     told = list(folder.status_records())
-    judged = {tables.identity_of(record.header) for record in told if record.kind == "status"}
+    judged = {schema.identity_of(record.header) for record in told if record.kind == "status"}
     for row in tables.read_table(folder.path, "cases")[0].to_pylist():
         if row["status"] is not None:
-            judged.add(tables.identity_of(row))
+            judged.add(schema.identity_of(row))
     count = 0
     for record in itertools.chain(told, *map(folder.launch_records, folder.launch_journals())):
-        if record.kind != "case" or (identity := tables.identity_of(record.header)) in judged:
+        if record.kind != "case" or (identity := schema.identity_of(record.header)) in judged:
             continue
         judged.add(identity)
         if _is_beside_another_launch(record.header):

@@ -36,7 +36,7 @@ class Row:
     record: dict[str, Any]
 
     @property
-    def identity(self) -> tables.Identity:
+    def identity(self) -> schema.Identity:
         """(case_key, launch, repeat, attempt)."""
         return (self.case_key, self.launch, self.repeat, self.attempt)
 
@@ -110,7 +110,7 @@ class Run:
         """Yield the rows of `cases` as Row, in their order."""
         for record in self.cases.to_pylist():
             yield Row(
-                *tables.identity_of(record), Case.from_dimensions(record), record["status"], record["reason"], record
+                *schema.identity_of(record), Case.from_dimensions(record), record["status"], record["reason"], record
             )
 
     @functools.cached_property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import RunFolderError
@@ -24,8 +24,14 @@ FORMAT_VERSION = 2
 TABLES = ("launches", "cases", "samples", "observations")
 BY_LAUNCH = ("samples", "observations")  # tables of a file a launch; format 1 had one file of each
 IDENTITY = ("case_key", "launch", "repeat", "attempt")
+Identity = tuple[str, int, int, int]
 PHASES = ("warmup", "sample", "alone")  # the journal's numbers; alone: while a case's loads rest
 CLOCK_NAMES = ("host", "event")
+
+
+def identity_of(row: Mapping[str, Any]) -> Identity:
+    """Return the IDENTITY of a record's header or a table's row."""
+    return row["case_key"], row["launch"], row["repeat"], row["attempt"]
 
 
 # From version N to N + 1, of each since 1: changes the info of run.json in place. A step that has to change a table

@@ -21,9 +21,9 @@ from linkgauge.model.shape import each, parsed
 from linkgauge.store import schema
 from linkgauge.store.door import MOST_ROWS
 from linkgauge.store.journal import Record, fsync_folder, launch_files, no_link, open_regular
+from linkgauge.store.schema import identity_of
 from linkgauge.store.shapes import NUMBER_OF_LAUNCH
 
-Identity = tuple[str, int, int, int]
 SAMPLE_COLUMNS = {
     "rank": np.int32, "lane": np.int16, "sample": np.int32, "phase": np.uint8, "scheduled_ns": np.int64,
     "start_ns": np.int64, "ns": np.int64, "iterations": np.int64, "clock": np.uint8,
@@ -34,11 +34,6 @@ _ROWS_A_BYTE, _FEW_ROWS = 4, 1 << 16  # a sample of which nothing changes still 
 _MOST_VALUES = 1 << 31
 _READ_ERRORS = (pa.ArrowException, OSError, ValueError)
 _NUMBERS = each(NUMBER_OF_LAUNCH)
-
-
-def identity_of(row: dict[str, Any]) -> Identity:
-    """Return (case_key, launch, repeat, attempt) of a record's header or a table's row."""
-    return (row["case_key"], row["launch"], row["repeat"], row["attempt"])
 
 
 def case_row(header: dict[str, Any]) -> dict[str, Any]:

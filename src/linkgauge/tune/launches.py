@@ -23,11 +23,9 @@ from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.plan.order import shuffled
 from linkgauge.run.measure import measure
 from linkgauge.run.nccl_log import variables_read
-from linkgauge.run.prepared import Pending, Prepared
+from linkgauge.run.prepared import Pending, Prepared, TimeLimit, read_launches, write_launches
 from linkgauge.run.reporter import Reporter, case_text
 from linkgauge.run.spec import CaseEntry
-from linkgauge.run.stored_plan import read_launches, write_launches
-from linkgauge.run.time_limit import TimeLimit
 from linkgauge.stats.chosen import chosen_words
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load

@@ -1,15 +1,15 @@
-"""The devices of a run, which of them and of their pairs are alike, and what they are called together."""
+"""The devices of a run, which of them and of their pairs are alike, and what they are together: names, and ranges."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.stats.alike import CaseClasses, members_text, stands_out
+from linkgauge.stats.alike import CaseClasses, ClassRow, class_rows, members_text, stands_out
 from linkgauge.stats.launches import launch_devices
-from linkgauge.view.row import Row
+from linkgauge.view.units import Row, digits, range_text, rate_text, size_text, time_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -91,3 +91,59 @@ def half_width(row: Row) -> float:
 def apart(rates: Sequence[float], rows: Sequence[Row]) -> list[int]:
     """Return the places of those rates (or reciprocals of times) of alike rows that stand out of the rest."""
     return stands_out(rates, [half_width(row) for row in rows]) if len(rates) > 2 else []
+
+
+class Members:
+    """Rows of one task of alike devices, by size and mechanism. Of a single device all is as the row says."""
+
+    def __init__(self, rows: Sequence[Row], label: Callable[[Row], str]) -> None:
+        """Join the rows of each size and mechanism."""
+        self._label = label
+        self._classes: list[ClassRow[Row]] = class_rows(
+            rows,
+            key=lambda row: (row["size"], label(row)),
+            devices=lambda row: row["devices"],
+            value=lambda row: 1 / row["latency_ns"],
+            half_width=half_width,
+        )
+        self._of = {id(self._middle(one)): one for one in self._classes}
+
+    @property
+    def middle(self) -> list[Row]:
+        """One row a size and mechanism: of the member in the middle."""
+        return [self._middle(one) for one in self._classes]
+
+    def times(self, row: Row) -> str:
+        """Return the range of times of the row's class: `9.06 to 10.4 µs`."""
+        return self._range(row, lambda one: time_text(one["latency_ns"]))
+
+    def rates(self, row: Row, unit: str) -> str:
+        """Return the range of goodputs of the row's class: `53.6 to 54.0`."""
+        return self._range(row, lambda one: rate_text(one["goodput_bytes_per_s"], unit), -1)
+
+    def message_rates(self, row: Row) -> str:
+        """Return the range of millions of messages a second of the row's class: `1.31 to 1.40`."""
+        return self._range(row, lambda one: digits(one["messages_per_s"] / 1e6), -1)
+
+    @property
+    def odd(self) -> Iterator[str]:
+        """Yield who stands out, where, and by how much of the others' speed."""
+        for one in self._classes:
+            for row, share in zip(one.odd, one.shares, strict=True):
+                name = members_text([tuple(row["devices"])])
+                yield f"{name}, {self._label(row)} at {size_text(row['size'])}: {share:+.0%} in speed"
+
+    def _range(self, row: Row, text: Callable[[Row], str], step: int = 1) -> str:
+        """Return the range of a figure over the members that are alike; of one that falls with the time step is -1."""
+        usual = self._usual(self._of[id(row)])[::step]
+        return range_text(text(usual[0]), text(usual[-1]))
+
+    @staticmethod
+    def _usual(one: ClassRow[Row]) -> list[Row]:
+        """Return the members that are alike, the quickest first."""
+        return sorted((m for m in one.members if not any(m is odd for odd in one.odd)), key=lambda m: m["latency_ns"])
+
+    @classmethod
+    def _middle(cls, one: ClassRow[Row]) -> Row:
+        usual = cls._usual(one)
+        return usual[(len(usual) - 1) // 2]

@@ -1,18 +1,26 @@
-"""What a run says at first sight: the best of each task."""
+"""What a run says at first sight, for the report's head and for the terminal: the best of each task."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
 
 from linkgauge.model.case import MECHANISM, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.view.alike import Devices, Kinds, apart, together
 from linkgauge.view.ceilings import CeilingLine, Ceilings
+from linkgauge.view.reached import BOTH_WAYS, ONE_WAY, FullPairs, NodeRates, full_pairs, node_rates
 from linkgauge.view.results import Results, is_pair
-from linkgauge.view.row import Row
+from linkgauge.view.units import Row, percents, range_text, rate_text, size_text, time_text
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
 
 MOST_TASKS = 15
 """Rows of the table of tasks at first sight; what is beyond is told to be left out."""
@@ -138,7 +146,7 @@ def _answer(results: Results, ceilings: Ceilings, every: Collection[int], rows: 
     smallest = min(row["size"] for row in rows)
     # Of several patterns and windows the time is that of the one message that comes back.
     timed = [row for row in rows if row["size"] == smallest]
-    alone = [row for row in timed if row["pattern"] == "pingpong"]
+    alone = [row for row in timed if PATTERNS[row["pattern"]].half_round_trip]
     fastest = _best(results, every, alone or timed, "latency_ns", min)
     rated = [row for row in rows if row["goodput_bytes_per_s"] is not None]
     widest = _best(results, every, rated, "goodput_bytes_per_s", max) if rated else None
@@ -176,3 +184,124 @@ def _best(results: Results, every: Collection[int], rows: list[Row], name: str, 
     outside = apart([1 / value if better is min else value for value in values], chosen)
     named = tuple((tuple(chosen[place]["devices"]), values[place]) for place in outside)
     return Best(chosen, values, key[0], together(groups[key], every), named)
+
+
+TASK_NOTE = (
+    "Times: medians at the smallest size; of a ping-pong half the round trip, else of a whole window. Both ways: their "
+    "sum. A range is over devices or pairs that the system's graph makes alike."
+)
+_WIDE_TASKS = 118  # columns of a terminal
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskWords:
+    """One task in words: each figure with its mechanism and size, the share of its least bound, and that bound."""
+
+    name: str
+    time: str
+    time_by: str
+    time_at: str
+    rate: str
+    rate_by: str
+    rate_at: str
+    share: str
+    bound: str
+
+
+def task_words(task: TaskAnswer, unit: str) -> TaskWords:
+    """Return a task's row; empty words for what it does not have."""
+    fast, wide = task.fastest, task.widest
+    timed = (
+        task.name,
+        range_text(time_text(fast.low), time_text(fast.high)) + _whose(fast, task),
+        fast.label,
+        size_text(fast.size),
+    )
+    if wide is None:
+        return TaskWords(*timed, "", "", "", "", "")
+    rate = range_text(rate_text(wide.low, unit), rate_text(wide.high, unit)) + _whose(wide, task)
+    share = bound = ""
+    if task.shares is not None and task.bound is not None:
+        share = percents(task.shares)
+        bound = f"{rate_text(task.bound.goodput_bytes_per_s, unit)}"
+    return TaskWords(*timed, rate, wide.label, size_text(wide.size), share, bound)
+
+
+def apart_lines(tasks: Sequence[TaskAnswer], unit: str) -> Iterator[str]:
+    """Yield a line for each task in which one differs from the rest: `...: 0-3 185 GB/s`."""
+    for task in tasks:
+        told = [f"{together([devices])} {time_text(value)}" for devices, value in task.fastest.apart]
+        if task.widest is not None:
+            told += [f"{together([devices])} {rate_text(value, unit)} {unit}" for devices, value in task.widest.apart]
+        if told:
+            more = f" and {len(told) - 4} more" if len(told) > 4 else ""
+            yield f"apart from the rest of {task.name}: {', '.join(told[:4])}{more}"
+
+
+def _whose(best: Best, task: TaskAnswer) -> str:
+    """Return of which device or pairs a figure is, where that is not all of the task's."""
+    return f" ({best.where.removeprefix('device ')})" if best.where != task.where else ""
+
+
+def task_table(tasks: Sequence[TaskAnswer], unit: str, width: int) -> Table:
+    """Return the tasks as a table of the terminal; in a narrow one the lowest time is the middle one, and alone."""
+    words = [task_words(task, unit) for task in tasks]
+    bounded = any(one.share for one in words)
+    wide = width >= _WIDE_TASKS
+    columns: list[tuple[str, bool, list[str]]] = [
+        ("task", True, [one.name for one in words]),
+    ]
+    if not wide:
+        middle = [time_text(statistics.median(task.fastest.values)) for task in tasks]
+        columns.append(("time", False, middle))
+    else:
+        columns.append(("lowest time", False, [one.time for one in words]))
+        columns.append(("by", True, [one.time_by for one in words]))
+        columns.append(("at", False, [one.time_at for one in words]))
+    columns.append((f"highest {unit}" if wide else unit, False, [one.rate for one in words]))
+    columns.append(("by", True, [one.rate_by for one in words]))
+    columns.append(("at", False, [one.rate_at for one in words]))
+    if bounded and wide:
+        columns.append(("of bound", True, [f"{one.share} of {one.bound}" if one.share else "" for one in words]))
+    elif bounded:
+        columns.append(("share", False, [one.share for one in words]))
+    table = Table(box=None, padding=(0, 1), pad_edge=False, collapse_padding=not wide)
+    for name, left, _ in columns:
+        table.add_column(name, justify="left" if left else "right", overflow="fold")
+    for cells in zip(*(cells for _, _, cells in columns), strict=True):
+        table.add_row(*map(Text, cells))
+    return table
+
+
+class FirstLook:
+    """A run's best of each task, its pairs at full size, and what its links carried."""
+
+    def __init__(self, results: Results, ceilings: Ceilings) -> None:
+        """Take what is known of the run; nothing is computed yet."""
+        self.results, self.ceilings = results, ceilings
+        self.kinds = results.kinds
+
+    @classmethod
+    def of(cls, run: Run) -> FirstLook:
+        """Return the first look at a run."""
+        return cls(Results(run), Ceilings(run))
+
+    @functools.cached_property
+    def answers(self) -> list[TaskAnswer]:
+        """The best of each task."""
+        return answers(self.results, self.ceilings)
+
+    @functools.cached_property
+    def one_way(self) -> FullPairs | None:
+        """All pairs one way at full size; None where none was measured."""
+        return full_pairs(self.results, self.ceilings, self.kinds, ONE_WAY)
+
+    @functools.cached_property
+    def both_ways(self) -> FullPairs | None:
+        """All pairs both ways at full size; None where none was measured."""
+        return full_pairs(self.results, self.ceilings, self.kinds, BOTH_WAYS)
+
+    @functools.cached_property
+    def node(self) -> NodeRates | None:
+        """What the node's links carried; None where the system is not known."""
+        return node_rates(self.results, self.ceilings, self.kinds, self.one_way)

@@ -7,17 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.stats.alike import numbers_text
+from linkgauge.stats.asked_effects import Effect, class_effect, effects
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.distance import by_distance
-from linkgauge.stats.gpudirect import effects
 from linkgauge.stats.launches import Places, nodes_of
-from linkgauge.stats.service_class import Effect, effect_of
+from linkgauge.store.schema import identity_of
 from linkgauge.system.affinity import words as near_words
 from linkgauge.system.switches import CLASSES, GROUP, OTHER_GROUP, SWITCH
 from linkgauge.view.alike import Kinds
 from linkgauge.view.results import Results, is_pair
-from linkgauge.view.row import Row
-from linkgauge.view.units import count_text, rate_text, size_text
+from linkgauge.view.units import Row, count_text, range_text, rate_text, size_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -56,13 +55,13 @@ def between_lines(crossings: Iterable[Crossing]) -> list[str]:
         shares = sorted(one.share for one in by_network)
         low, high = f"{shares[0]:.2f}", f"{shares[-1]:.2f}"
         lines.append(
-            f"between nodes: {_cases(len(by_network))} by the network, whose cards counted "
+            f"between nodes: {count_text(len(by_network), 'case')} by the network, whose cards counted "
             f"{low if low == high else f'{low} to {high}'} of the bytes that must cross; {_rails(by_network)}"
         )
     for word, way in ((SHARED_MEMORY, "by memory that nodes share"), ("partly", "by the network in part only")):
         others = [one for one in found if one.went_by == word]
         if others:
-            lines.append(f"between nodes: {_cases(len(others))} {way}: no figures of the network")
+            lines.append(f"between nodes: {count_text(len(others), 'case')} {way}: no figures of the network")
     return lines
 
 
@@ -74,7 +73,7 @@ def card_lines(results: Results) -> list[str]:
     places = Places(results.run.launches.to_pylist())
     used: dict[str, dict[int, dict[str, None]]] = {}
     for row in results.rows:
-        crossing = results.crossings.get((row["case_key"], row["launch"], row["repeat"], row["attempt"]))
+        crossing = results.crossings.get(identity_of(row))
         there = places.of_row(row)
         if crossing is None or crossing.went_by != NETWORK or len(nodes_of(there)) != len(set(there)):
             continue
@@ -90,23 +89,20 @@ def card_lines(results: Results) -> list[str]:
 
 def class_lines(crossings: Iterable[Crossing]) -> list[str]:
     """Return in which cases service classes took effect, and why that is not proved of others."""
-    groups: dict[tuple[str, Effect], int] = {}
-    for one in crossings:
-        if effect := effect_of(one):
-            groups[one.service_class, effect] = groups.get((one.service_class, effect), 0) + 1
-    return [
-        f"service class {name}: {'proved' if effect.proved else 'not proved'} in {_cases(count)}, "
-        f"{effect.words if effect.proved else f'since {effect.words}'}"
-        for (name, effect), count in groups.items()
-    ]
+    found = ((one.service_class, class_effect(one)) for one in crossings)
+    return _proved("service class", ((name, effect) for name, effect in found if effect is not None))
 
 
 def gpudirect_lines(run: Run) -> list[str]:
     """Return in which cases GPUDirect RDMA was as it was asked for, and why that is not proved of others."""
+    return _proved("GPUDirect RDMA", effects(run))
+
+
+def _proved(what: str, found: Iterable[tuple[str, Effect]]) -> list[str]:
     return [
-        f"GPUDirect RDMA {asked}: {'proved' if effect.proved else 'not proved'} in {_cases(count)}, "
+        f"{what} {asked}: {'proved' if effect.proved else 'not proved'} in {count_text(count, 'case')}, "
         f"{effect.words if effect.proved else f'since {effect.words}'}"
-        for (asked, effect), count in Counter(effects(run)).items()
+        for (asked, effect), count in Counter(found).items()
     ]
 
 
@@ -139,14 +135,10 @@ def _of_classes(rows: Sequence[Row], unit: str) -> Iterator[str]:
     classes = by_distance(rows)
     for name in (one for one in CLASSES if one in classes):
         rates = sorted(float(row["goodput_bytes_per_s"]) for row in classes[name])
-        ends = dict.fromkeys(rate_text(rate, unit) for rate in (rates[0], rates[-1]))
+        ends = range_text(rate_text(rates[0], unit), rate_text(rates[-1], unit))
         spread = max((row["q3_ns"] - row["q1_ns"]) / row["median_ns"] for row in classes[name])
         pairs = f"{count_text(len(rates), 'pair')}, spread up to {100 * spread:.2g} %"
-        yield f"{DISTANCES[name]} {' to '.join(ends)} {unit} ({pairs})"
-
-
-def _cases(count: int) -> str:
-    return f"{count} case{'' if count == 1 else 's'}"
+        yield f"{DISTANCES[name]} {ends} {unit} ({pairs})"
 
 
 def _rails(found: list[Crossing]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.of_run import RunCeilings, system_of_run
@@ -11,7 +11,8 @@ from linkgauge.model.patterns import lanes_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
-    from linkgauge.view.row import Row
+    from linkgauge.system.model import System
+    from linkgauge.view.units import Row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,21 +35,16 @@ class Ceilings:
     def __init__(self, run: Run) -> None:
         """Read the system of run.json, if there is one."""
         self.problem = ""
-        self._system: Any = None
+        self.system: System | None = None
         self._of_run: RunCeilings | None = None
         self._known: dict[tuple[str, int], list[CeilingLine]] = {}
         if run.info.get("system") is None:
             return
         try:
-            self._system = system_of_run(run)
-            self._of_run = RunCeilings(run, self._system)
+            self.system = system_of_run(run)
+            self._of_run = RunCeilings(run, self.system)
         except LinkgaugeError as error:
             self.problem = str(error)
-
-    @property
-    def system(self) -> Any:
-        """The linkgauge.system.model.System, or None."""
-        return self._system
 
     def of(self, row: Row) -> list[CeilingLine]:
         """Return the ceilings of a row, the surest kind first; where lanes are summed, of all of them."""
@@ -80,10 +76,6 @@ class Ceilings:
             self.problem = str(error)
             return []
         ways = lanes_of(row["pattern"], row["ranks"], row["groups"])
-        lines = []
-        for one in found:
-            rate = one.value_bytes_per_s
-            lines.append(
-                CeilingLine(one.rule, one.kind, None if rate is None else rate * ways, one.latency_ns, one.basis)
-            )
-        return lines
+        rates = (None if one.value_bytes_per_s is None else one.value_bytes_per_s * ways for one in found)
+        return [CeilingLine(one.rule, one.kind, rate, one.latency_ns, one.basis)
+                for one, rate in zip(found, rates, strict=True)]  # fmt: skip

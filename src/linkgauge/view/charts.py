@@ -18,8 +18,7 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.files import CHART_ADDRESS_SPACE
 from linkgauge.model.transports import order_of
 from linkgauge.view.results import Results
-from linkgauge.view.row import Row
-from linkgauge.view.units import RATE_UNITS, size_text
+from linkgauge.view.units import RATE_UNITS, Row, size_text
 
 # One of altair's chart classes. They are only known once altair is imported, which not every installation has.
 Chart: TypeAlias = Any

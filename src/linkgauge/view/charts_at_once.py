@@ -15,9 +15,9 @@ import numpy as np
 
 from linkgauge.model.case import held_apart, values_of
 from linkgauge.stats.series import run_blocks
-from linkgauge.view.charts_apps import identity_of
+from linkgauge.store.schema import identity_of
 from linkgauge.view.results import Results
-from linkgauge.view.row import Row
+from linkgauge.view.units import Row
 
 ROUNDS, SHIFTS = "rounds", "shifts"
 WORDS = {

@@ -2,18 +2,72 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS, pattern
+from linkgauge.stats import series
 from linkgauge.stats.series import Floats
+from linkgauge.store.schema import identity_of
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
-from linkgauge.view.row import Row
-from linkgauge.view.units import size_text, time_text
+from linkgauge.view.units import Row, size_text, time_text
+
+_LEAST_SAMPLES = 30
+_MOST_NOISY = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Noisy:
+    """One case: its row, its name, its series in ns per iteration with the warm-up, and how long that is."""
+
+    row: Row
+    name: str
+    series: series.Floats
+    cut: int
+
+
+def noisiest(results: Results) -> list[Noisy]:
+    """Return the cases with the widest quartiles over their median, at most one a task, the widest first."""
+    widest: list[tuple[float, Row, str]] = []
+    for first, rows in results.panels:
+        able = [row for row in rows if row["samples"] / row["repeats"] >= _LEAST_SAMPLES and row["median_ns"] > 0]
+        if able:
+            row = max(able, key=_quartiles)
+            widest.append((_quartiles(row), row, results.title(first)))
+    widest.sort(key=lambda item: -item[0])
+    named = [
+        (row, f"{results.label(row)} · {title} · {size_text(row['size'])}") for _, row, title in widest[:_MOST_NOISY]
+    ]
+    return series_of_rows(results, named)
+
+
+def series_of_rows(results: Results, named: list[tuple[Row, str]]) -> list[Noisy]:
+    """Return the named rows with their series, in one pass over the samples; of several launches the first."""
+    identities = {identity_of(row): (row, name) for row, name in named}
+    nodes = series.one_node(results.run)
+    found: dict[str, Noisy] = {}
+    for identity, block in series.run_blocks(results.run):
+        if identity not in identities:
+            continue
+        row, name = identities[identity]
+        info = pattern(row["pattern"])
+        keeping = (info, row["ranks"], row["root"], nodes.get(row["launch"], True), row["groups"])
+        every, _ = series.headline(block.only(~block.alone), *keeping)
+        measured, _ = series.headline(block.only(block.measured), *keeping)
+        found[name] = Noisy(row, name, every, every.size - measured.size + int(row["warmup_cut"] or 0))
+        if len(found) == len(identities):
+            break
+    return [found[name] for _, name in named if name in found]
+
+
+def _quartiles(row: Row) -> float:
+    return float((row["q3_ns"] - row["q1_ns"]) / row["median_ns"])
+
 
 TIMELINE_POINTS = 4000
 _TIME_TITLE = "time of one iteration (µs)"
@@ -81,18 +135,10 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
 
 
 _BOX_TIPS = (
-    ("median", "median, µs"),
-    ("low", "95 % interval from"),
-    ("high", "to"),
-    ("mean", "mean"),
-    ("q1", "quartile 1"),
-    ("q3", "quartile 3"),
-    ("p5", "5th percentile"),
-    ("p95", "95th percentile"),
-    ("min", "min"),
-    ("max", "max"),
+    ("median", "median, µs"), ("low", "95 % interval from"), ("high", "to"), ("mean", "mean"), ("q1", "quartile 1"),
+    ("q3", "quartile 3"), ("p5", "5th percentile"), ("p95", "95th percentile"), ("min", "min"), ("max", "max"),
     ("samples", "samples"),
-)
+)  # fmt: skip
 
 
 def time_line(row: Row, series: Floats, cut: int) -> Chart:
@@ -140,8 +186,8 @@ def cumulative(named: list[tuple[str, str, Floats]]) -> Chart:
     alt = charts.altair()
     shares = np.concatenate([np.linspace(0, 0.9, 91), np.linspace(0.901, 1, 100)])
     data: list[dict[str, Any]] = []
-    for name, _, series in named:
-        for share, value in zip(shares, np.quantile(series, shares), strict=True):
+    for name, _, taken in named:
+        for share, value in zip(shares, np.quantile(taken, shares), strict=True):
             data.append(
                 {"name": name, "share": charts.short(100 * float(share)), "time": charts.short(float(value), 1e-3)}
             )

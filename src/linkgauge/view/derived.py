@@ -1,21 +1,141 @@
-"""Derived sizes and blocks as tables: for the terminal and for the report. What they mean: docs/statistics.md."""
+"""Tables of what several cases tell together: sizes and blocks, choices, overlap, NUMA nodes. docs/statistics.md."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.model.case import held_apart, values_of
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.shape import json_object
+from linkgauge.stats.chosen import chosen_words
 from linkgauge.stats.curves import BlockFigures, SizeFigures, block_figures, size_figures
 from linkgauge.stats.derived import Figure
-from linkgauge.view.units import rate_text, size_text
+from linkgauge.stats.overlap import overlaps
+from linkgauge.store.schema import identity_of
+from linkgauge.view.results import Results
+from linkgauge.view.units import Row, range_text, rate_text, size_text, time_text
 
-if TYPE_CHECKING:
-    from linkgauge.view.results import Results
+_MOST_STRETCHES = 4
+
+
+def chosen_text(row: Row) -> str:
+    """Return what was chosen for one case, in words; empty where it is not known."""
+    return chosen_words(json_object(row.get("evidence")))
+
+
+def chosen_ranges(results: Results, rows: list[Row]) -> Iterator[tuple[str, str, str]]:
+    """Yield mechanism, sizes and choice of a task's rows: one for each stretch of sizes with one choice.
+
+    Of many, as of a kernel's grids over the sizes, the last one and how many there are besides.
+    """
+    for label in dict.fromkeys(results.label(row) for row in rows):
+        known = sorted(
+            (row["size"], chosen_text(row)) for row in rows if results.label(row) == label and chosen_text(row)
+        )
+        stretches: list[tuple[int, int, str]] = []
+        for size, text in known:
+            if stretches and stretches[-1][2] == text:
+                stretches[-1] = (stretches[-1][0], size, text)
+            else:
+                stretches.append((size, size, text))
+        if len(stretches) > _MOST_STRETCHES:
+            first, last, text = stretches[-1]
+            stretches = [(first, last, f"{text} ({len(stretches) - 1} other choices at smaller sizes: --json)")]
+        for first, last, text in stretches:
+            sizes = size_text(first) if first == last else f"{size_text(first)} to {size_text(last)}"
+            yield label, sizes, text
+
+
+_OVERLAP_COLUMNS = ("case", "alone", "computing", "together", "overlap")
+
+
+def overlap_tables(results: Results) -> list[RenderableType]:
+    """Return a row for each such case, in the order of their names; none where the run has none."""
+    known = overlaps(results.run) if any(row["variant"] == "overlapped" for row in results.rows) else {}
+    titles = {identity_of(row): results.words(row) for row in results.rows}
+    rows = sorted(
+        ((titles[identity], one) for identity, one in known.items() if identity in titles), key=lambda row: row[0]
+    )
+    if not rows:
+        return []
+    table = Table(title="collectives beside computation: which part of them cost no time", title_justify="left",
+                  title_style="bold", box=None, pad_edge=False, header_style="bold")  # fmt: skip
+    for name in _OVERLAP_COLUMNS:
+        table.add_column(name, overflow="fold", justify="left" if name == "case" else "right")
+    for title, one in rows:
+        times = (time_text(ns) for ns in (one.alone_ns, one.compute_ns, one.together_ns))
+        table.add_row(Text(title), *times, f"{100 * one.share:.0f} %")
+    return [table]
+
+
+NODE_NOTE = (
+    "A row is where the cores are, a column where the memory is. Payload is counted once; in brackets what STREAM "
+    "counts: a copy's bytes read and written, a triad's two read and one written."
+)
+_STREAM_COUNTS = {"copy": 2, "triad": 3}
+_NODES = ("cpu_node", "source_node", "target_node")
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeMatrix:
+    """One kind of work at one size: `cells[i][j]` is the rate of the cores of `cores[i]` on memory of `memory[j]`."""
+
+    title: str
+    cores: tuple[int, ...]
+    memory: tuple[int, ...]
+    cells: tuple[tuple[str, ...], ...]
+
+
+def node_matrices(results: Results, unit: str) -> list[NodeMatrix]:
+    """Return a matrix for each work and size of cpu_stream whose memory is all on one node; `-` is not measured."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    names = (*held_apart("devices", *_NODES), "library", "launch_key")
+    for row in results.rows:
+        if PATTERNS[row["pattern"]].by_cores and row["source_node"] == row["target_node"]:
+            groups.setdefault(values_of(row, names), []).append(row)
+    found = []
+    for rows in groups.values():
+        cores = tuple(sorted({row["cpu_node"] for row in rows}))
+        memory = tuple(sorted({row["source_node"] for row in rows}))
+        rates = {(row["cpu_node"], row["source_node"]): row["goodput_bytes_per_s"] for row in rows}
+        work = rows[0]["variant"] or "copy"
+        threads = f" · {rows[0]['blocks']} threads" if rows[0]["blocks"] else ""
+        threads += f" · cores {rows[0]['cpu_cores']}" if rows[0]["cpu_cores"] else ""
+        cells = tuple(tuple(_cell(rates.get((core, node)), work, unit) for node in memory) for core in cores)
+        title = f"cpu_stream · {work} · {size_text(rows[0]['size'])}{threads} · goodput, {unit}"
+        found.append(NodeMatrix(title, cores, memory, cells))
+    return sorted(found, key=lambda matrix: matrix.title)
+
+
+def _cell(rate: float | None, work: str, unit: str) -> str:
+    if rate is None:
+        return "-"
+    counted = _STREAM_COUNTS.get(work)
+    return rate_text(rate, unit) + (f" ({rate_text(counted * rate, unit)})" if counted else "")
+
+
+def node_tables(results: Results, unit: str) -> list[Table | Text]:
+    """Return the matrices as tables of the terminal, and what they mean."""
+    tables: list[Table | Text] = []
+    for matrix in node_matrices(results, unit):
+        tables.append(Text(matrix.title, style="bold"))
+        table = Table(box=None, padding=(0, 1), pad_edge=False)
+        table.add_column("cores \\ memory", justify="right")
+        for node in matrix.memory:
+            table.add_column(f"node {node}", justify="right", no_wrap=True)
+        for core, cells in zip(matrix.cores, matrix.cells, strict=True):
+            table.add_row(f"node {core}", *cells)
+        tables.append(table)
+    return [*tables, Text(NODE_NOTE, style="dim")] if tables else []
+
 
 _WIDE = 100  # columns of a terminal
 _OPEN = {"at least": "≥ ", "at most": "≤ ", "": ""}
@@ -37,9 +157,7 @@ def figure_text(figure: Figure | None) -> str:
     text, low, high = (_size(value) for value in (figure.value, figure.low, figure.high))
     if low == high:
         return _OPEN[figure.limit] + text
-    if low.split()[1] == high.split()[1]:
-        low = low.split()[0]
-    return f"{_OPEN[figure.limit]}{text} ({low} to {high})"
+    return f"{_OPEN[figure.limit]}{text} ({range_text(low, high)})"
 
 
 def _size(size_bytes: float) -> str:

@@ -12,23 +12,21 @@ from linkgauge.apps.catalogue import label
 from linkgauge.errors import UsageError
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.folder import write_atomically
+from linkgauge.store.schema import identity_of
 from linkgauge.view import (
+    applications,
     charts,
-    charts_apps,
     charts_at_once,
-    charts_distance,
+    charts_curves,
     charts_pairs,
-    charts_scale,
-    charts_size,
     charts_spread,
 )
 from linkgauge.view.between import DISTANCES
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.charts import Chart
-from linkgauge.view.noisy import series_of_rows
+from linkgauge.view.charts_spread import series_of_rows
 from linkgauge.view.results import Results, is_pair
-from linkgauge.view.row import Row
-from linkgauge.view.units import size_text
+from linkgauge.view.units import Row, size_text
 
 FORMATS = (".pdf", ".svg", ".png", ".json")
 
@@ -108,7 +106,7 @@ def _over_size(draw: Callable[..., Chart]) -> Callable[[_Source], Drawn]:
 
 
 def _latency(source: _Source) -> Drawn:
-    drawn = _over_size(charts_size.latency_over_size)(source)
+    drawn = _over_size(charts_curves.latency_over_size)(source)
     return dataclasses.replace(drawn, chart=drawn.chart.properties(width=420, height=300))
 
 
@@ -127,18 +125,18 @@ def _boxes(source: _Source) -> Drawn:
 def _distances(source: _Source) -> Drawn:
     groups: dict[tuple[str, str, int], list[Row]] = {}
     for row in source.results.rows:
-        if row["distance"] in charts_distance.WORDS and is_pair(row) and source.keeps(row):
+        if row["distance"] in charts_pairs.DISTANCE_WORDS and is_pair(row) and source.keeps(row):
             groups.setdefault((row["pattern"], source.results.label(row), row["size"]), []).append(row)
     groups = {key: rows for key, rows in groups.items() if any(row["distance"] in DISTANCES for row in rows)}
     if not groups:
         raise UsageError("no pair of the selection lies on two nodes whose distance is known: see --fabric of a run")
     (pattern, mechanism, size), rows = max(groups.items(), key=lambda item: (len(item[1]), item[0][2], item[0][0]))
-    chart = charts_distance.distances(source.results, rows, source.selection.unit)
+    chart = charts_pairs.distances(source.results, rows, source.selection.unit)
     title = f"{pattern} · {mechanism} · {size_text(size)}"
     most = max(Counter(row["distance"] for row in rows).values())
     few = (
-        f"{charts_distance.MOST_PAIRS} pairs a class one by one, the boxes of all"
-        if most > charts_distance.MOST_PAIRS
+        f"{charts_pairs.MOST_PAIRS} pairs a class one by one, the boxes of all"
+        if most > charts_pairs.MOST_PAIRS
         else ""
     )
     return Drawn(chart.properties(width=420, height=300), title, few)
@@ -195,7 +193,7 @@ def _collective_rows(source: _Source) -> list[Row]:
 def _devices(source: _Source) -> Drawn:
     rows = _collective_rows(source)
     size = source.selection.size_bytes or max(row["size_asked"] for row in rows)
-    chart = charts_scale.over_devices(source.results, rows, source.selection.unit, size)
+    chart = charts_curves.over_devices(source.results, rows, source.selection.unit, size)
     return Drawn(chart.properties(width=420, height=280), f"{rows[0]['pattern']} · {size_text(size)}")
 
 
@@ -206,7 +204,7 @@ def _ratio(source: _Source) -> Drawn:
     chosen = list(dict.fromkeys(asked or labels))
     if len(chosen) < 2:
         raise UsageError(f"the ratio needs two mechanisms, by --transport: there are {', '.join(labels)}")
-    chart = charts_scale.ratio_map(source.results, rows, chosen[0], chosen[1])
+    chart = charts_curves.ratio_map(source.results, rows, chosen[0], chosen[1])
     return Drawn(chart.properties(width=460), f"{rows[0]['pattern']}: {chosen[0]} against {chosen[1]}")
 
 
@@ -236,14 +234,14 @@ def _distribution(source: _Source) -> Drawn:
 
 
 def _shares(source: _Source) -> Drawn:
-    chart = charts_scale.share_of_peak(source.results, source.ceilings, source.selection.unit)
+    chart = charts_curves.share_of_peak(source.results, source.ceilings, source.selection.unit)
     if chart is None:
         raise UsageError("no ceilings: run.json does not say on what system the run was measured")
     return Drawn(chart.properties(width=460), "best goodput over the least bound")
 
 
 def _applications(source: _Source) -> list[Row]:
-    rows = [row for row in charts_apps.measured(source.results.rows) if source.keeps(row, by_size=False)]
+    rows = [row for row in applications.measured(source.results.rows) if source.keeps(row, by_size=False)]
     if not rows:
         raise UsageError("no application of this run is in the selection: 'linkgauge run --app' measures them")
     return rows
@@ -253,11 +251,11 @@ def _scaling(source: _Source) -> Drawn:
     rows = _applications(source)
     if len({len(row["devices"]) for row in rows}) < 2:
         raise UsageError("the applications of the selection were measured on one number of ranks: expected several")
-    return Drawn(charts_apps.over_ranks_of_each(source.results, rows), "time of an iteration over ranks")
+    return Drawn(applications.over_ranks_of_each(source.results, rows), "time of an iteration over ranks")
 
 
 def _kinds(source: _Source) -> Drawn:
-    chart = charts_apps.kinds_of_steps(source.results, _applications(source), step_times(source.results.run))
+    chart = applications.kinds_of_steps(source.results, _applications(source), step_times(source.results.run))
     if chart is None:
         raise UsageError("this run does not say where its applications' time went")
     return Drawn(chart.properties(width=420), "time of the busiest rank, by kind of step")
@@ -265,17 +263,17 @@ def _kinds(source: _Source) -> Drawn:
 
 def _ranks(source: _Source) -> Drawn:
     spans = step_spans(source.results.run)
-    rows = [row for row in _applications(source) if charts_apps.identity_of(row) in spans]
+    rows = [row for row in _applications(source) if identity_of(row) in spans]
     if not rows:
         raise UsageError("this run has no iteration of an application step by step")
     row = max(rows, key=lambda row: (len(row["devices"]), -row["median_ns"]))
-    chart = charts_apps.ranks_over_time(source.results, row, spans[charts_apps.identity_of(row)])
-    title = f"{label(row['app'])} · {charts_apps.way_of(source.results, row)} · one iteration"
+    chart = applications.ranks_over_time(source.results, row, spans[identity_of(row)])
+    title = f"{label(row['app'])} · {applications.way_of(source.results, row)} · one iteration"
     return Drawn(chart.properties(width=560), title, f"{len(rows) - 1} more by --case" if len(rows) > 1 else "")
 
 
 FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
-    "goodput": (_over_size(charts_size.goodput_figure), "goodput over size, ceilings dashed, small sizes beside it"),
+    "goodput": (_over_size(charts_curves.goodput_figure), "goodput over size, ceilings dashed, small sizes beside it"),
     "latency": (_latency, "time over size"),
     "boxes": (_boxes, "notched boxes of one size"),
     "distances": (_distances, "pairs' spread by how far they are apart: same switch, other switch, other group"),

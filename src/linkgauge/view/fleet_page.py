@@ -6,12 +6,73 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.findings.check import CheckResult
-from linkgauge.findings.fleet import LEAST_SHARE, Moment, Standing, cells, moments
+from linkgauge.findings.fleet import LEAST_SHARE, Cell, Moment, Standing, cells, moments
 from linkgauge.findings.subjects import Subject
 from linkgauge.store.folder import write_atomically
-from linkgauge.view import charts, charts_fleet
+from linkgauge.view import charts
+from linkgauge.view.charts import Chart
 from linkgauge.view.page import Page, escape
 from linkgauge.view.units import count_text
+
+_LEAST_REACH = 5.0  # %: colours of a smaller span would paint noise
+_MOST_REACH = 30.0  # %: one dead node would leave all others white
+_ROW = 18  # pixels; of many nodes the matrix is no higher than a screen or two
+_LEAST_ROW = 5
+_MOST_HEIGHT = 1800
+_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MOST_COLOURED = len(_COLOURS)
+
+
+def task_matrix(cells: Sequence[Cell], names: dict[str, str]) -> Chart:
+    """Return nodes by tasks, a cell the share by which the node takes longer; rows as `names` (run to words) has them.
+
+    Orange is slower than the siblings, blue faster, white alike.
+    """
+    alt = charts.altair()
+    tasks = list(dict.fromkeys(cell.task for cell in cells))
+    data = [
+        {"node": names[cell.run], "task": cell.task, "slower": charts.short(100 * cell.share), "cases": cell.cases}
+        for cell in cells
+    ]
+    reach = min(_MOST_REACH, max(_LEAST_REACH, *(abs(100 * cell.share) for cell in cells)))
+    scale = alt.Scale(domain=[-reach, 0, reach], range=["#0072B2", "#F7F7F7", "#D55E00"], clamp=True)
+    rows = list(names.values())
+    height = max(_LEAST_ROW, min(_ROW, _MOST_HEIGHT / len(rows))) * len(rows)
+    return (
+        alt.Chart(charts.data(data))
+        .mark_rect()
+        .encode(
+            x=alt.X("task:O", title=None, scale=alt.Scale(domain=tasks), axis=alt.Axis(labelAngle=-40, orient="top")),
+            y=alt.Y("node:O", title=None, scale=alt.Scale(domain=rows), axis=alt.Axis(labelOverlap=True)),
+            color=alt.Color("slower:Q", title="slower than siblings (%)", scale=scale, legend=charts.gradient_legend()),
+            tooltip=[alt.Tooltip(name) for name in ("node:N", "task:N", "slower:Q", "cases:Q")],
+        )
+        .properties(height=height)
+    )
+
+
+def drift_chart(moments: Sequence[Moment], apart: Sequence[str]) -> Chart:
+    """Return each host's runs over time, by how much they take longer than what they are held against.
+
+    The hosts `apart`, MOST_COLOURED at most, have a colour and a name, the others are grey.
+    """
+    alt = charts.altair()
+    data = [
+        {"host": one.host, "shown": one.host if one.host in apart else "others", "start": one.start,
+         "slower": charts.short(100 * one.share), "cases": one.cases}
+        for one in moments
+    ]  # fmt: skip
+    names = [host for host in apart if any(one.host == host for one in moments)]
+    scale = alt.Scale(domain=[*names, "others"], range=[*_COLOURS[: len(names)], "#999999"])
+    base = alt.Chart(charts.data(data)).encode(
+        x=alt.X("start:T", title="start of the run (UTC)", scale=alt.Scale(type="utc")),
+        y=alt.Y("slower:Q", title="slower (%)", scale=alt.Scale(zero=True)),
+        color=alt.Color("shown:N", title=None, scale=scale),
+        detail=alt.Detail("host:N"),
+        tooltip=[alt.Tooltip("host:N"), alt.Tooltip("start:T"), alt.Tooltip("slower:Q"), alt.Tooltip("cases:Q")],
+    )
+    return alt.layer(base.mark_line(strokeWidth=1.5, opacity=0.8), base.mark_point(filled=True, size=40, opacity=1))
+
 
 _MOST_NAMED = 3
 
@@ -95,7 +156,7 @@ def _tasks(page: Page, subjects: Sequence[Subject], names: dict[str, str]) -> No
     page.note(
         "Each node's last run: the median over a task's cases, against the middle of all. The slowest are on top."
     )
-    page.chart(charts_fleet.task_matrix(found, names), "nodes by mechanism and pattern", "fleet-tasks")
+    page.chart(task_matrix(found, names), "nodes by mechanism and pattern", "fleet-tasks")
 
 
 def _drift(page: Page, found: Sequence[Moment], nodes: Sequence[Standing], *, by_baseline: bool) -> None:
@@ -107,9 +168,7 @@ def _drift(page: Page, found: Sequence[Moment], nodes: Sequence[Standing], *, by
     last = {one.host: one for one in found}
     worst = sorted((host for host in last if abs(last[host].share) >= LEAST_SHARE), key=lambda host: -last[host].share)
     apart = list(dict.fromkeys([*(one.name for one in nodes if one.outlier and one.name in last), *worst]))
-    page.chart(
-        charts_fleet.drift(found, apart[: charts_fleet.MOST_COLOURED]), "runs over time", "fleet-drift", height=300
-    )
+    page.chart(drift_chart(found, apart[:MOST_COLOURED]), "runs over time", "fleet-drift", height=300)
 
 
 def _standings(page: Page, standings: Sequence[Standing]) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from linkgauge.errors import RunFolderError
 
@@ -12,27 +11,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from linkgauge.findings.advise import Advice
+    from linkgauge.findings.finding import Finding
     from linkgauge.store.run import Run
 
 
-@dataclasses.dataclass(frozen=True)
-class Unjudged:
-    """Said in the place of findings where the rules themselves ended with an error."""
-
-    sentence: str
-    severity: str = "loss"
-    remedy: str = "Report it, with the run folder: the tables and charts do not depend on the rules."
-    evidence: tuple[str, ...] = ()
-    confidence: float = 1.0
-
+_REMEDY = "Report it, with the run folder: the tables and charts do not depend on the rules."
 
 # A run's summary and its report tell the same findings, which take seconds where there are many samples.
-_FINDINGS: weakref.WeakKeyDictionary[Run, Sequence[Any]] = weakref.WeakKeyDictionary()
+_FINDINGS: weakref.WeakKeyDictionary[Run, Sequence[Finding]] = weakref.WeakKeyDictionary()
 
 
-def findings_of(run: Run) -> Sequence[Any]:
+def findings_of(run: Run) -> Sequence[Finding]:
     """Return the findings of a run in the order of telling. RunFolderError where the run itself cannot be read."""
     from linkgauge.findings import judge
+    from linkgauge.findings.finding import Finding
 
     if run not in _FINDINGS:
         try:
@@ -41,7 +33,8 @@ def findings_of(run: Run) -> Sequence[Any]:
             raise
         except Exception as error:
             words = f"{type(error).__name__} {(str(error).splitlines() or [''])[0][:200]}"
-            return (Unjudged(f"The rules ended with an error, so there are no findings: {words}"),)
+            said = f"The rules ended with an error, so there are no findings: {words}"
+            return (Finding("", "loss", "the rules", said, (), 1.0, _REMEDY),)
     return _FINDINGS[run]
 
 
@@ -58,9 +51,9 @@ def advice_of(run: Run) -> Sequence[Advice]:
         return ()
 
 
-def by_kind(findings: Sequence[Any]) -> list[list[Any]]:
+def by_kind(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Return the findings of one rule and severity together, each kind where its first stood."""
-    kinds: dict[tuple[str, str], list[Any]] = {}
+    kinds: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
-        kinds.setdefault((getattr(finding, "rule", finding.sentence), finding.severity), []).append(finding)
+        kinds.setdefault((finding.rule, finding.severity), []).append(finding)
     return list(kinds.values())

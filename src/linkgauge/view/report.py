@@ -7,55 +7,51 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from linkgauge.errors import LinkgaugeError
 from linkgauge.plan.curves import left_out_of
 from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts, report_charts
-from linkgauge.view.beside import COLUMNS as BESIDE_COLUMNS
-from linkgauge.view.beside import NOTE as BESIDE_NOTE
-from linkgauge.view.beside import beside_rows
-from linkgauge.view.chosen import chosen_ranges
-from linkgauge.view.derived import BLOCK_COLUMNS, BLOCK_NOTE, RATES, SIZE_COLUMNS, SIZE_NOTE, block_rows, size_rows
-from linkgauge.view.first import FirstLook
-from linkgauge.view.judged import advice_of, by_kind
-from linkgauge.view.loads import interference_rows
-from linkgauge.view.nodes import NODE_NOTE, node_matrices
+from linkgauge.view.answer import FirstLook
+from linkgauge.view.by_turns import (
+    BESIDE_COLUMNS,
+    BESIDE_NOTE,
+    ROUND_COLUMNS,
+    ROUND_NOTE,
+    beside_rows,
+    interference_rows,
+    rounds_chart,
+    rounds_told,
+)
+from linkgauge.view.derived import (
+    BLOCK_COLUMNS,
+    BLOCK_NOTE,
+    NODE_NOTE,
+    RATES,
+    SIZE_COLUMNS,
+    SIZE_NOTE,
+    block_rows,
+    chosen_ranges,
+    node_matrices,
+    size_rows,
+)
+from linkgauge.view.judged import advice_of, by_kind, findings_of
 from linkgauge.view.page import Page, escape
-from linkgauge.view.report_first import first_screen
+from linkgauge.view.report_charts import first_screen
 from linkgauge.view.results import Results, devices_text
-from linkgauge.view.rounds import COLUMNS as ROUND_COLUMNS
-from linkgauge.view.rounds import NOTE as ROUND_NOTE
-from linkgauge.view.rounds import rounds_told, time_line
-from linkgauge.view.row import Row
-from linkgauge.view.sentence import sentence
+from linkgauge.view.summary import sentence
 from linkgauge.view.tables import case_text, counts_line, left_out_text
-from linkgauge.view.units import RATE_UNITS, count_text, digits, rate_unit
+from linkgauge.view.units import RATE_UNITS, Row, count_text, digits, rate_unit
 
 if TYPE_CHECKING:
+    from linkgauge.findings.finding import Finding
     from linkgauge.store.run import Run
 
 _MAX_JSON_TEXT = 100_000
 
 
-class FindingLike(Protocol):
-    """What the report needs of a finding (linkgauge.findings)."""
-
-    @property
-    def severity(self) -> str: ...  # noqa: D102
-    @property
-    def sentence(self) -> str: ...  # noqa: D102
-    @property
-    def evidence(self) -> Sequence[Any]: ...  # noqa: D102
-    @property
-    def confidence(self) -> float: ...  # noqa: D102
-    @property
-    def remedy(self) -> str: ...  # noqa: D102
-
-
 def write_report(
-    run: Run, path: str | os.PathLike[str], unit: str = "GB/s", findings: Sequence[FindingLike] | None = None
+    run: Run, path: str | os.PathLike[str], unit: str = "GB/s", findings: Sequence[Finding] | None = None
 ) -> Path:
     """Write the report of a run and return its path.
 
@@ -70,12 +66,12 @@ def write_report(
     return path
 
 
-def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | None = None) -> str:
+def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None = None) -> str:
     """Return the report as one HTML text."""
     rate_unit(unit)
     look = FirstLook.of(run)
     results, ceilings = look.results, look.ceilings
-    found = _looked_for(run) if findings is None else findings
+    found = findings_of(run) if findings is None else findings
     page = Page()
     title = _title(run)
     _head(page, run, title, sentence(look, found, unit), counts_line(results).plain.partition(";")[0])
@@ -86,7 +82,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | 
     _uses(page, run)
     _chosen(page, results)
     _beside(page, run)
-    report_charts.applications(page, results)
+    report_charts.application_charts(page, results)
     report_charts.patterns(page, results, ceilings, unit)
     _loads(page, results)
     _rounds(page, results)
@@ -102,12 +98,6 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[FindingLike] | 
     _machine(page, run)
     page.html("</main><footer>Made by Linkgauge. GB/s is 10<sup>9</sup> bytes per second, KiB 1024 bytes.</footer>")
     return page.document(title)
-
-
-def _looked_for(run: Run) -> Sequence[FindingLike]:
-    from linkgauge.view.judged import findings_of
-
-    return findings_of(run)
 
 
 def _title(run: Run) -> str:
@@ -153,7 +143,7 @@ def _head(page: Page, run: Run, title: str, said: str, counts: str) -> None:
     page.html("</div></nav>")
 
 
-def _findings(page: Page, findings: Sequence[FindingLike]) -> None:
+def _findings(page: Page, findings: Sequence[Finding]) -> None:
     page.heading(2, "What is odd, and what to do", "findings")
     told = [finding for finding in findings if finding.severity != "note"]
     _told(page, told)
@@ -166,7 +156,7 @@ def _findings(page: Page, findings: Sequence[FindingLike]) -> None:
         page.html("</details>")
 
 
-def _told(page: Page, findings: Sequence[FindingLike]) -> None:
+def _told(page: Page, findings: Sequence[Finding]) -> None:
     """One card a rule and severity: its first finding in full, others of the kind folded below."""
     for first, *others in by_kind(findings):
         page.html(f'<div class="finding {escape(first.severity)}"><strong>{escape(first.sentence)}</strong>')
@@ -180,9 +170,8 @@ def _told(page: Page, findings: Sequence[FindingLike]) -> None:
         page.html("</div>")
 
 
-def _evidence(finding: FindingLike) -> str:
-    texts = [item if isinstance(item, str) else getattr(item, "text", "") for item in finding.evidence]
-    items = "".join(f"<li>{escape(text)}</li>" for text in texts if text)
+def _evidence(finding: Finding) -> str:
+    items = "".join(f"<li>{escape(item.text)}</li>" for item in finding.evidence)
     sure = escape(digits(100 * finding.confidence))
     return f"<details><summary>evidence ({sure} % sure)</summary><ul>{items}</ul></details>"
 
@@ -257,7 +246,7 @@ def _rounds(page: Page, results: Results) -> None:
     page.heading(2, "Over the rounds", "rounds")
     page.static_table([(name, True) for name in ROUND_COLUMNS], rows)
     page.note(ROUND_NOTE + (f" Slow rounds: {'; '.join(slow)}." if slow else ""))
-    page.chart(time_line(results), "the cases that moved most", "rounds", height=260)
+    page.chart(rounds_chart(results), "the cases that moved most", "rounds", height=260)
 
 
 def _derived(page: Page, results: Results, unit: str) -> None:
@@ -281,49 +270,29 @@ def _cases(page: Page, results: Results, unit: str) -> None:
     def number(name: str, factor: float) -> Callable[[Row], float | None]:
         return lambda row: charts.short(row[name], factor)
 
-    numbers: list[tuple[str, Callable[[Row], float | None]]] = [
-        ("median, µs", number("median_ns", 1e-3)),
-        ("95 % from", number("interval_low_ns", 1e-3)),
-        ("to", number("interval_high_ns", 1e-3)),
-        ("q1", number("q1_ns", 1e-3)),
-        ("q3", number("q3_ns", 1e-3)),
-        ("p95", number("p95_ns", 1e-3)),
-        ("p99", number("p99_ns", 1e-3)),
+    numbers = [
+        *((words, number(f"{name}_ns", 1e-3)) for words, name in (
+            ("median, µs", "median"), ("95 % from", "interval_low"), ("to", "interval_high"), ("q1", "q1"),
+            ("q3", "q3"), ("p95", "p95"), ("p99", "p99"))),
         (f"goodput, {unit}", number("goodput_bytes_per_s", 1 / scale)),
         ("bus bandwidth", number("bus_bandwidth_bytes_per_s", 1 / scale)),
         ("max over ranks, µs", number("max_rank_median_ns", 1e-3)),
-    ]
-    columns = [
-        ("mechanism", True),
-        ("task", True),
-        ("devices", True),
-        ("size, B", False),
-        *((name, False) for name, _ in numbers),
-    ]
-    columns += [("samples", False), ("launches", False), ("marks", True), ("key", True)]
-    rows = []
-    for row in results.rows:
-        line: list[Any] = [
-            results.label(row),
-            results.title(row, devices=False),
-            " ".join(map(str, row["devices"])),
-            row["size"],
-        ]
-        line += [value(row) for _, value in numbers]
-        line += [row["samples"], row["repeats"], marks_text(row), row["case_key"]]
-        rows.append(line)
-    page.table(columns, rows)
+    ]  # fmt: skip
+    columns = [("mechanism", True), ("task", True), ("devices", True), ("size, B", False),
+               *((name, False) for name, _ in numbers), ("samples", False), ("launches", False), ("marks", True),
+               ("key", True)]  # fmt: skip
+    page.table(columns, [
+        [results.label(row), results.title(row, devices=False), " ".join(map(str, row["devices"])), row["size"],
+         *(value(row) for _, value in numbers), row["samples"], row["repeats"], marks_text(row), row["case_key"]]
+        for row in results.rows
+    ])  # fmt: skip
     page.note("Times are of one iteration, of a ping-pong the whole round trip. p99 only where enough samples bear it.")
 
 
 def marks_text(row: Row) -> str:
     """Return in words what a reader must know of a case: not converged, coarse, oversubscribed, not verified."""
-    words = {
-        "converged": (False, "not converged"),
-        "coarse": (True, "coarse"),
-        "oversubscribed": (True, "oversubscribed"),
-    }
-    words["verified"] = (False, "not verified")
+    words = {"converged": (False, "not converged"), "coarse": (True, "coarse"),
+             "oversubscribed": (True, "oversubscribed"), "verified": (False, "not verified")}  # fmt: skip
     return ", ".join(text for name, (value, text) in words.items() if row[name] is value)
 
 
@@ -335,16 +304,8 @@ def _skipped(page: Page, results: Results) -> None:
     if not skipped:
         page.note("Nothing was skipped.")
         return
-    rows = [
-        (
-            row["transport"],
-            row["pattern"],
-            row["size"],
-            devices_text(row["devices"], row["pattern"]),
-            row["reason"] or "",
-        )
-        for row in skipped
-    ]
+    rows = [(row["transport"], row["pattern"], row["size"], devices_text(row["devices"], row["pattern"]),
+             row["reason"] or "") for row in skipped]  # fmt: skip
     page.table([("transport", True), ("pattern", True), ("size, B", False), ("devices", True), ("reason", True)], rows)
 
 
@@ -358,34 +319,15 @@ def _machine(page: Page, run: Run) -> None:
                 for name, value in values.items()
             )
     page.heading(3, "launches")
-    columns = [
-        ("launch", False),
-        ("key", True),
-        ("ranks", False),
-        ("hosts", True),
-        ("MPI", True),
-        ("environment", True),
-        ("versions", True),
-    ]
+    columns = [("launch", False), ("key", True), ("ranks", False), ("hosts", True), ("MPI", True),
+               ("environment", True), ("versions", True)]  # fmt: skip
     rows = []
     for launch in run.launches.to_pylist():
         ranks = launch["ranks"] or []
         hosts = ", ".join(dict.fromkeys(str(rank["host"]) for rank in ranks))
-        rows.append(
-            (
-                launch["launch"],
-                launch["launch_key"],
-                len(ranks),
-                hosts,
-                launch["mpi"],
-                launch["env"],
-                launch["versions"],
-            )
-        )
+        rows.append((launch["launch"], launch["launch_key"], len(ranks), hosts, launch["mpi"], launch["env"],
+                     launch["versions"]))  # fmt: skip
     page.table(columns, rows)
     text = json.dumps(run.info, indent=1, default=str)
     more = "\n... cut here" if len(text) > _MAX_JSON_TEXT else ""
     page.html(f"<details><summary>run.json</summary><pre>{escape(text[:_MAX_JSON_TEXT] + more)}</pre></details>")
-
-
-__all__ = ["FindingLike", "LinkgaugeError", "marks_text", "report_html", "write_report"]

@@ -1,17 +1,161 @@
-"""The sections of the report that are charts: patterns, pairs, numbers of devices, shares, spread."""
+"""The sections of the report that are pictures: first screen, patterns, pairs, numbers of devices, shares, spread."""
 
 from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
 
 from linkgauge.apps import catalogue
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.step_times import step_spans, step_times
-from linkgauge.view import charts_apps, charts_at_once, charts_pairs, charts_scale, charts_size, charts_spread
+from linkgauge.store.schema import identity_of
+from linkgauge.view import applications, charts_at_once, charts_curves, charts_pairs, charts_spread
+from linkgauge.view.answer import TASK_NOTE, FirstLook, TaskAnswer, apart_lines, first_answers, task_words
 from linkgauge.view.ceilings import Ceilings
-from linkgauge.view.noisy import noisiest
-from linkgauge.view.page import Page
+from linkgauge.view.charts_spread import noisiest
+from linkgauge.view.node_picture import STEPS, colour_class, node_svg, summary_text, texts
+from linkgauge.view.page import Page, escape
+from linkgauge.view.reached import FullPairs
 from linkgauge.view.results import Results
-from linkgauge.view.row import Row
-from linkgauge.view.units import size_text
+from linkgauge.view.units import Row, rate_text, size_text
+
+_MOST_CELLS = 16
+_MOST_FIGURES = 8
+
+
+def first_screen(page: Page, look: FirstLook, unit: str) -> None:
+    """Add the picture of the node beside the pair matrix, and the table of tasks."""
+    page.html('<section class="first">')
+    _pictures(page, look, unit)
+    page.html("</section>")
+    _tasks(page, look, unit)
+
+
+def _pictures(page: Page, look: FirstLook, unit: str) -> None:
+    node, system = look.node, look.ceilings.system
+    drawn = node is not None and any(one.rate is not None for one in node.told)
+    pairs = [one for one in (look.one_way, look.both_ways) if one is not None and len(one.rows) > 1]
+    if node is not None and system is not None and drawn:
+        page.html(f'<figure class="picture"><figcaption>{escape(f"What each link reached, {unit}")}</figcaption>')
+        page.html(f'<div class="scroll">{node_svg(system, node, unit)}</div>')
+        page.html(f'<p class="hint">{escape(summary_text(node))}</p>')
+        rows = "".join(f"<li>{escape(name)}: {escape(said)}</li>" for name, said in texts(system, node, unit))
+        page.html(f"<details><summary>in words</summary><ul>{rows}</ul></details></figure>")
+    if pairs:
+        page.html('<div class="matrices">')
+        for one in pairs:
+            _pair_matrix(page, one, unit)
+        _legend(page)
+        page.html("</div>")
+    elif drawn:
+        _legend(page)
+
+
+def _pair_matrix(page: Page, pairs: FullPairs, unit: str) -> None:
+    """Add one matrix of goodput: a row a source; coloured by shares of what its way carries."""
+    ways = "both ways, sum" if PATTERNS[pairs.pattern].both_ways else "one way"
+    caption = f"Pairs {ways}, {unit}"
+    page.html(f'<figure class="matrix"><figcaption>{escape(caption)}</figcaption><div class="scroll">')
+    if len(pairs.devices) > _MOST_CELLS:
+        _ranges(page, pairs, unit)
+    else:
+        _matrix_cells(page, pairs, unit)
+    page.html("</div>")
+    limits = {round(limit) for limit in pairs.limits.values()}
+    if not pairs.shares:
+        colour = "No colour: what the links carry is not known."
+    elif not pairs.filled:
+        colour = f"No colour: this fills no link, {100 * max(pairs.shares):.0f} % at most."
+    elif len(limits) == 1:
+        colour = f"Colour: share of {rate_text(limits.pop(), unit)}, what the links carry."
+    else:
+        colour = "Colour: share of what the narrowest link on the way carries."
+    page.note(f"{pairs.label}, {size_text(pairs.size)}. {colour}")
+    page.html("</figure>")
+
+
+def _matrix_cells(page: Page, pairs: FullPairs, unit: str) -> None:
+    outside = {pair for own in pairs.classes for pair in own.apart}
+    figures = len(pairs.devices) <= _MOST_FIGURES
+    size = "" if figures else " small"
+    head = "".join(f'<th scope="col">{device}</th>' for device in pairs.devices)
+    page.html(f'<table class="heat{size}"><thead><tr><th>from \\ to</th>{head}</tr></thead><tbody>')
+    for a in pairs.devices:
+        line = [f'<tr><th scope="row">{a}</th>']
+        for b in pairs.devices:
+            if (a, b) not in pairs.rows:
+                line.append("<td></td>")
+                continue
+            share = pairs.share((a, b))
+            rate = rate_text(pairs.rows[a, b]["goodput_bytes_per_s"], unit)
+            told = f"{a} to {b}: {rate} {unit}" + ("" if share is None else f", {100 * share:.0f} %")
+            odd = " odd" if (a, b) in outside else ""
+            colour = colour_class(share if pairs.filled else None)
+            text = rate if figures else ("!" if odd else "")
+            line.append(f'<td class="{colour}{odd}" title="{escape(told)}">{escape(text)}</td>')
+        page.html("".join([*line, "</tr>"]))
+    page.html("</tbody></table>")
+
+
+def _ranges(page: Page, pairs: FullPairs, unit: str) -> None:
+    """Add a line for each class of pairs, where a matrix would have too many cells to look at."""
+    page.html("<table><thead><tr><th>alike pairs</th><th>from</th><th>to</th><th>apart</th></tr></thead><tbody>")
+    for own in pairs.classes:
+        a, b = own.pairs[0]
+        apart = ", ".join(f"{x} to {y}" for x, y in own.apart[:6])
+        cells = (f"{len(own.pairs)} as {a} to {b}", rate_text(own.low, unit), rate_text(own.high, unit), apart)
+        page.html("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+    page.html("</tbody></table>")
+
+
+def _legend(page: Page) -> None:
+    ends = [0.0, *STEPS, 1.0]
+    steps = "".join(
+        f'<span><i class="{colour_class(low)}"></i>{100 * low:.0f} to {100 * high:.0f} %</span>'
+        for low, high in itertools.pairwise(ends)
+    )
+    page.html(f'<p class="legend">Share of the rate: {steps}<span><i class="su"></i>not told</span></p>')
+
+
+def _tasks(page: Page, look: FirstLook, unit: str) -> None:
+    page.heading(2, "What this machine can do", "answer")
+    shown, more = first_answers(look.answers)
+    if not shown:
+        page.note("No case ended with figures.")
+    else:
+        _task_table(page, shown, unit)
+        for line in apart_lines(look.answers, unit):
+            page.html(f'<p class="apart">{escape(line)}</p>')
+        if more:
+            names = ", ".join(dict.fromkeys(one.fastest.row["pattern"] for one in more))
+            page.html(f"<details><summary>{len(more)} more: {escape(names)}</summary>")
+            _task_table(page, more, unit)
+            page.html("</details>")
+        page.note(TASK_NOTE)
+    if look.ceilings.problem:
+        page.note(f"No ceilings: {look.ceilings.problem}")
+    elif look.ceilings.system is None:
+        page.note("No ceilings: the run does not say on what system it was measured.")
+    for note in look.ceilings.notes:
+        page.note(note)
+
+
+def _task_table(page: Page, tasks: Sequence[TaskAnswer], unit: str) -> None:
+    columns = [
+        ("task", True), ("lowest time", False), ("by", True), ("at", False), (f"highest {unit}", False), ("by", True),
+        ("at", False), ("share", False), ("of the least bound", True),
+    ]  # fmt: skip
+    rows = []
+    for task in tasks:
+        words = task_words(task, unit)
+        bound = f"{words.bound} ({task.bound.rule})" if words.share and task.bound is not None else ""
+        rows.append([
+            words.name, words.time, words.time_by, words.time_at, words.rate, words.rate_by, words.rate_at,
+            words.share, bound,
+        ])  # fmt: skip
+    keep = len(columns) if any(row[-1] for row in rows) else len(columns) - 2
+    page.static_table(columns[:keep], [row[:keep] for row in rows], "tasks")
+
 
 _MOST_BARS = 60
 
@@ -30,16 +174,16 @@ def patterns(page: Page, results: Results, ceilings: Ceilings, unit: str) -> Non
         sizes = {row["size"] for row in rows}
         if len(sizes) > 1:
             page.chart(
-                charts_size.latency_over_size(results, rows, unit, ceilings),
+                charts_curves.latency_over_size(results, rows, unit, ceilings),
                 "time over size",
                 f"{name}-time",
                 height=300,
             )
             if any(row["goodput_bytes_per_s"] is not None for row in rows):
-                chart = charts_size.goodput_over_size(results, rows, unit, ceilings)
+                chart = charts_curves.goodput_over_size(results, rows, unit, ceilings)
                 page.chart(chart, "goodput over size", f"{name}-goodput", height=300)
-            if len({row["size"] for row in rows if row["size"] <= charts_size.SMALL_BYTES}) > 1:
-                small = charts_size.small_sizes(results, rows, unit)
+            if len({row["size"] for row in rows if row["size"] <= charts_curves.SMALL_BYTES}) > 1:
+                small = charts_curves.small_sizes(results, rows, unit)
                 page.chart(small, "small sizes, on a straight axis from zero", f"{name}-small", height=300)
         box = charts_spread.boxes(results, rows, unit, None if len(sizes) > 1 else sizes.pop())
         caption = "spread: quartiles, 5th to 95th percentile, notch: 95 % interval of the median, diamond: mean"
@@ -49,46 +193,43 @@ def patterns(page: Page, results: Results, ceilings: Ceilings, unit: str) -> Non
         page.html("</div>")
 
 
-def applications(page: Page, results: Results) -> None:
+def application_charts(page: Page, results: Results) -> None:
     """Add where applications' time goes, how it changes over ranks, and an iteration of each, rank by rank."""
-    rows = charts_apps.measured(results.rows)
+    rows = applications.measured(results.rows)
     if not rows:
         return
     page.heading(2, "Applications", "applications")
     quickest: dict[str, Row] = {}
     for row in sorted(rows, key=lambda row: (-len(row["devices"]), row["median_ns"])):
-        quickest.setdefault(charts_apps.name_of(row), row)
+        quickest.setdefault(applications.name_of(row), row)
     shown = rows if len(rows) <= _MOST_BARS else list(quickest.values())
-    kinds = charts_apps.kinds_of_steps(results, shown, step_times(results.run))
+    kinds = applications.kinds_of_steps(results, shown, step_times(results.run))
     if kinds is not None:
         whose = "each case" if shown is rows else "the quickest mechanism of each"
         page.chart(kinds, f"time of the busiest rank by kind of step, {whose}", "kinds", max_width=900)
-    several = [row for row in rows if len({len(r["devices"]) for r in rows if charts_apps.alike(r, row)}) > 1]
+    several = [row for row in rows if len({len(r["devices"]) for r in rows if applications.alike(r, row)}) > 1]
     spans = step_spans(results.run)
     page.html('<div class="charts">')
     for name, row in sorted(quickest.items()):
-        own = [one for one in several if charts_apps.alike(one, row)]
+        own = [one for one in several if applications.alike(one, row)]
         if own:
-            page.chart(charts_apps.over_ranks(results, own), f"{name}: an iteration over ranks", f"{name}-scaling")
-        told = spans.get(charts_apps.identity_of(row))
+            page.chart(applications.over_ranks(results, own), f"{name}: an iteration over ranks", f"{name}-scaling")
+        told = spans.get(identity_of(row))
         if told:
-            which = f"{catalogue.label(row['app'])} by {charts_apps.way_of(results, row)}"
+            which = f"{catalogue.label(row['app'])} by {applications.way_of(results, row)}"
             caption = f"{which}: the last iteration that was checked"
-            page.chart(charts_apps.ranks_over_time(results, row, told), caption, f"{name}-ranks")
+            page.chart(applications.ranks_over_time(results, row, told), caption, f"{name}-ranks")
     page.html("</div>")
 
 
 def pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
     """Add the matrices of pairs, and the devices with what was measured between them."""
     page.heading(2, "Pairs of devices", "pairs")
-    families: dict[tuple[str, str], list[tuple[Row, list[Row]]]] = {}
-    for first, rows in results.matrices:
-        families.setdefault((results.title(first, devices=False), results.label(first)), []).append((first, rows))
+    families = results.matrix_families()
     if not families:
         page.note("No pattern was measured on three or more pairs.")
-    for (title, label), group in families.items():
-        group.sort(key=lambda pair: pair[0]["size"])
-        page.heading(3, f"{title} · {label}")
+    for name, group in families.items():
+        page.heading(3, name)
         page.html('<div class="charts">')
         small, large = group[0], group[-1]
         count = len({device for row in large[1] for device in row["devices"]})
@@ -152,20 +293,20 @@ def over_devices(page: Page, results: Results, unit: str) -> None:
         page.heading(3, name)
         page.html('<div class="charts">')
         for size in dict.fromkeys((sizes[0], sizes[-1])):
-            chart = charts_scale.over_devices(results, rows, unit, size)
+            chart = charts_curves.over_devices(results, rows, unit, size)
             page.chart(chart, f"goodput, {size_text(size)}", f"{name}-devices-{size}", height=260)
         labels = sorted(
             {results.label(row) for row in rows}, key=lambda label: -sum(results.label(r) == label for r in rows)
         )
         if len(labels) > 1:
-            chart = charts_scale.ratio_map(results, rows, labels[0], labels[1])
+            chart = charts_curves.ratio_map(results, rows, labels[0], labels[1])
             page.chart(chart, f"{labels[0]} against {labels[1]}", f"{name}-ratio")
         page.html("</div>")
 
 
 def shares(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
     """Add the shares of the least bound, where the system is known."""
-    chart = charts_scale.share_of_peak(results, ceilings, unit)
+    chart = charts_curves.share_of_peak(results, ceilings, unit)
     if chart is not None:
         page.heading(2, "Shares of what the links allow", "shares")
         page.chart(chart, "best goodput of each mechanism over the least bound", "share-of-peak", max_width=900)

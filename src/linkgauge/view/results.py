@@ -24,10 +24,10 @@ from linkgauge.stats.crossing import NETWORK, PARTLY, SHARED_MEMORY, crossings
 from linkgauge.stats.distance import Distances
 from linkgauge.stats.launches import settings_apart
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
+from linkgauge.store.schema import identity_of
 from linkgauge.system.switches import Switches
 from linkgauge.view.alike import Kinds
-from linkgauge.view.row import Row
-from linkgauge.view.units import size_text
+from linkgauge.view.units import Row, size_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -75,7 +75,7 @@ class Results:
 
     def went_by(self, row: Row) -> str:
         """Return the way of a row between nodes where that was not the network: one word of stats/crossing.py."""
-        found = self.crossings.get((row["case_key"], row["launch"], row["repeat"], row["attempt"]))
+        found = self.crossings.get(identity_of(row))
         return "" if found is None or found.went_by == NETWORK else found.went_by
 
     def keep_pattern(self, pattern: str) -> None:
@@ -156,6 +156,13 @@ class Results:
                 groups.setdefault((*values_of(row, _FAMILY), self.label(row), row["size"]), []).append(row)
         once = [_once(rows, pair_of) for rows in groups.values()]
         return [(rows[0], rows) for rows in once if len(rows) >= 3]
+
+    def matrix_families(self) -> dict[str, list[tuple[Row, list[Row]]]]:
+        """Return the matrices of each pattern and mechanism under the names of both, the smallest size first."""
+        families: dict[str, list[tuple[Row, list[Row]]]] = {}
+        for first, rows in self.matrices:
+            families.setdefault(f"{self.title(first, devices=False)} · {self.label(first)}", []).append((first, rows))
+        return {name: sorted(group, key=lambda pair: pair[0]["size"]) for name, group in families.items()}
 
     def words(self, row: Row) -> str:
         """Return what a case is called in a table of cases: mechanism, task and size."""

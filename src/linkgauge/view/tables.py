@@ -16,20 +16,14 @@ from linkgauge.expect.rules import KINDS
 from linkgauge.model.beside import beside_text
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import left_out_of
-from linkgauge.view.alike import Kinds, together
+from linkgauge.view.alike import Kinds, Members, together
 from linkgauge.view.applications import application_tables
+from linkgauge.view.by_turns import interference_lines, rounds_parts
 from linkgauge.view.ceilings import Ceilings
-from linkgauge.view.chosen import chosen_ranges
-from linkgauge.view.derived import derived_tables
+from linkgauge.view.derived import chosen_ranges, derived_tables, node_tables, overlap_tables
 from linkgauge.view.judged import by_kind
-from linkgauge.view.loads import interference_lines
-from linkgauge.view.members import Members
-from linkgauge.view.nodes import node_tables
-from linkgauge.view.overlap import overlap_tables
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
-from linkgauge.view.rounds import rounds_parts
-from linkgauge.view.row import Row
-from linkgauge.view.units import count_text, digits, rate_text, size_text
+from linkgauge.view.units import Row, count_text, digits, range_text, rate_text, size_text
 
 BEST, NEAR = "*", "≈"
 _MANY_MESSAGES = 16
@@ -51,7 +45,7 @@ def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | N
         shown = members.middle
         yield from _split(results, shown, width, f"{kind}, median", members.times)
         if any(row["goodput_bytes_per_s"] is not None for row in rows):
-            name = f"goodput, {unit}" + (" (sum of both ways)" if first["pattern"] == "bidirectional" else "")
+            name = f"goodput, {unit}" + (" (sum of both ways)" if PATTERNS[first["pattern"]].both_ways else "")
             yield from _split(results, shown, width, name, functools.partial(members.rates, unit=unit))
             yield from _ceilings_line(rows, unit, ceilings)
         if counted := [row for row in shown if _counts_messages(row)]:
@@ -97,8 +91,7 @@ def _ceilings_line(rows: list[Row], unit: str, ceilings: Ceilings | None) -> Ite
                     values.setdefault(place, set()).add(line.goodput_bytes_per_s)
     words = []
     for (_, rule, kind), rates in sorted(values.items()):
-        ends = dict.fromkeys(rate_text(rate, unit) for rate in (min(rates), max(rates)))
-        words.append(f"{rule} ({kind}) {' to '.join(ends)}")
+        words.append(f"{rule} ({kind}) {range_text(rate_text(min(rates), unit), rate_text(max(rates), unit))}")
     if words:
         yield Text(f"ceilings at {size_text(largest)}: {'; '.join(words)}", style="dim")
 
@@ -181,17 +174,13 @@ def matrix_tables(results: Results, unit: str, ceilings: Ceilings | None = None)
         limit = bound.goodput_bytes_per_s if bound is not None else None
         return f"{text} {row['goodput_bytes_per_s'] / limit:.0%}" if limit and row["goodput_bytes_per_s"] else text
 
-    families: dict[tuple[str, str], list[tuple[Row, list[Row]]]] = {}
-    for first, rows in results.matrices:
-        families.setdefault((results.title(first, devices=False), results.label(first)), []).append((first, rows))
-    for (title, label), group in families.items():
-        group.sort(key=lambda pair: pair[0]["size"])
+    for family, group in results.matrix_families().items():
         latency = (group[0], "latency, µs", lambda row: digits(row["latency_ns"] / 1e3))
         bounded = ceilings is not None and any(ceilings.least_bound(row) for row in group[-1][1])
         goodput = (group[-1], f"goodput, {unit}" + (", share of the least bound" if bounded else ""), rate_and_share)
         shown = [latency, goodput] if len(group) > 1 else [goodput if group[0][0]["size"] >= 1 << 16 else latency]
         for (first, rows), name, text in shown:
-            yield _matrix(f"{title} · {label} · {size_text(first['size'])} · {name}", rows, text)
+            yield _matrix(f"{family} · {size_text(first['size'])} · {name}", rows, text)
 
 
 def _matrix(title: str, rows: list[Row], text: Callable[[Row], str]) -> Group:

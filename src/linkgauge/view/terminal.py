@@ -21,8 +21,7 @@ from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.plan.papers import Figure, LeftOut
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
-from linkgauge.view.reproduce import Row
-from linkgauge.view.reproduce_settings import Effect
+from linkgauge.view.reproduce import Effect, Row
 
 _STYLES = {
     "fault": "bold red", "loss": "yellow", "note": "dim", "short": "bold red",

@@ -1,10 +1,11 @@
-"""Sizes, times and rates as people read them. Stored values stay bytes, ns and bytes per second."""
+"""What views are made of: rows of a summary, and sizes, times and rates as people read them."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 from linkgauge.errors import UsageError
 
@@ -65,10 +66,21 @@ def percents(shares: Sequence[float]) -> str:
     low, high = min(shares), max(shares)
     if high - low < 0.01:
         low = high = statistics.median(shares)
-    ends = dict.fromkeys(digits(100 * share) if share < 0.1 else f"{100 * share:.0f}" for share in (low, high))
-    return f"{' to '.join(ends)} %"
+    ends = (digits(100 * share) if share < 0.1 else f"{100 * share:.0f}" for share in (low, high))
+    return f"{range_text(*ends)} %"
+
+
+def range_text(low: str, high: str) -> str:
+    """Return `1.31 to 1.40`, `7.09 to 8.32 µs`: what is alike once, and a unit that both have once."""
+    value, _, unit = low.partition(" ")
+    if low == high:
+        return low
+    return f"{value if unit and high.endswith(f' {unit}') else low} to {high}"
 
 
 def count_text(count: int, noun: str) -> str:
     """Return `1 case`, `2 cases`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+Row = dict[str, Any]

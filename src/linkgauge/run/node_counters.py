@@ -1,10 +1,10 @@
-"""Bytes that a node's network interfaces have sent and received, read before and after a case that spans nodes.
+"""What a node counts beside a case: bytes of its network cards, and what its cores did.
 
-They are the proof of the way: a library may carry what should cross a network through memory that nodes share, or over
-another card than was meant. A network card is one subject, however many of its interfaces count: the kernel's of its
-network interfaces (statistics of /proc/net/dev, in bytes) and those of its ports as an RDMA device (port_xmit_data and
-port_rcv_data of /sys/class/infiniband, in units of 4 bytes). Ethernet's count RDMA apart from the rest and
-InfiniBand's all of it, so that of either the larger is taken.
+Cards' counters are read before and after a case that spans nodes. They are the proof of the way: a library may carry
+what should cross a network through memory that nodes share, or over another card than was meant. A network card is one
+subject, however many of its interfaces count: the kernel's of its network interfaces (/proc/net/dev, in bytes) and of
+its ports as an RDMA device (port_xmit_data and port_rcv_data of /sys/class/infiniband, in units of 4 bytes).
+Ethernet's count RDMA apart from the rest and InfiniBand's all of it, so that of either the larger is taken.
 
 Of RDMA ports errors are read too (symbols, links that went down), packets sent again, and for how long they had data to
 send and no credit to (port_xmit_wait, in ticks of the card's own): a port with a bad cable, or before one that is full.
@@ -17,17 +17,51 @@ does.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import dataclasses
+import fcntl
+import os
 import re
+import socket
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.files import kernel_text
-from linkgauge.run.ethtool import statistics
 from linkgauge.run.observe import COUNTED_ERRORS, Value
 from linkgauge.system.sysfs import entries
 
-SUBJECT = "nic "
+_SIOCETHTOOL = 0x8946
+_STRINGS, _STATS, _COUNTS = 0x1B, 0x1D, 0x37  # ETHTOOL_GSTRINGS, _GSTATS, _GSSET_INFO (linux/ethtool.h)
+_SET_OF_STATS = 1
+_NAME_BYTES = 32
+
+
+def ethtool_statistics(interface: str) -> dict[str, int]:
+    """The driver's counters; none where there are none, or the interface is not there. Takes the card up to 1 ms."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
+            known = _asked(held, interface, struct.pack("=IIQI", _COUNTS, 0, 1 << _SET_OF_STATS, 0))
+            count = struct.unpack_from("=I", known, 16)[0]
+            names = _asked(held, interface, struct.pack("=III", _STRINGS, _SET_OF_STATS, count), count * _NAME_BYTES)
+            values = _asked(held, interface, struct.pack("=II", _STATS, count), count * 8)
+    except OSError:
+        return {}
+    texts = (
+        names[12 + at * _NAME_BYTES :][:_NAME_BYTES].partition(b"\0")[0].decode(errors="replace") for at in range(count)
+    )
+    return dict(zip(texts, struct.unpack_from(f"={count}Q", values, 8), strict=True))
+
+
+def _asked(held: socket.socket, interface: str, request: bytes, answer_bytes: int = 0) -> bytes:
+    """The kernel's answer to one request, in the request's own memory. OSError where it has none."""
+    buffer = ctypes.create_string_buffer(request, len(request) + answer_bytes)
+    fcntl.ioctl(held, _SIOCETHTOOL, struct.pack("16sP", interface.encode(), ctypes.addressof(buffer)).ljust(40, b"\0"))
+    return buffer.raw
+
+
+NIC = "nic "
 """What the subjects of these observations begin with; the card's name follows."""
 SENT, RECEIVED = "nic_sent", "nic_received"
 OF_PRIORITY = "_priority_"
@@ -58,7 +92,9 @@ class _Card:
 class NicCounters:
     """The cards of this node, found once. `root` is that of the file system, of tests only, as is `statistics`."""
 
-    def __init__(self, root: Path = Path("/"), statistics: Callable[[str], Mapping[str, int]] = statistics) -> None:
+    def __init__(
+        self, root: Path = Path("/"), statistics: Callable[[str], Mapping[str, int]] = ethtool_statistics
+    ) -> None:
         """Find the cards: those that are hardware; where none is, as in a container, all that leave this node."""
         self._statistics = statistics
         self._dev = root / ("proc/net/dev" if root != Path("/") else "proc/self/net/dev")
@@ -81,7 +117,7 @@ class NicCounters:
         for name, card in self.cards.items():
             sent, received = map(max, _sum(interfaces.get(one, (0, 0)) for one in card.interfaces), _rdma(card.ports))
             more = [*_troubles(card.ports), *(self._of_priorities(card) if priorities else [])]
-            found.append((SUBJECT + name, [Value(SENT, sent, "B"), Value(RECEIVED, received, "B"), *more]))
+            found.append((NIC + name, [Value(SENT, sent, "B"), Value(RECEIVED, received, "B"), *more]))
         return found
 
     def crossed(self) -> int:
@@ -145,3 +181,38 @@ def tells_of_nics(node_of: Sequence[int], ranks: Sequence[int], rank: int) -> bo
     if not node_of or rank not in ranks or len({node_of[one] for one in ranks}) < 2:
         return False
     return next(one for one in ranks if node_of[one] == node_of[rank]) == rank
+
+
+CORES = "cores"
+ALL, BUSY, STOLEN, OWN = "cores_all", "cores_busy", "cores_stolen", "cores_own"
+_IDLE, _WAITING, _STOLEN, _GUESTS = 3, 4, 7, 8  # of the line `cpu`; guests are counted as users' too
+
+
+class CoreUse:
+    """This node's cores: how long they were busy, with this launch's ranks, and taken by a hypervisor.
+
+    Read before and after each case of a watch, whose rounds are told apart by it: 20 us, and 15 us more a process of
+    the launch on the node, outside of all timed parts. The kernel counts in ticks of 10 ms, a core's time to what ran
+    when the tick came (proc_stat(5)): sums over a round's cases say a share of a few percent, a single short case says
+    nothing. `root` is that of /proc, of tests only.
+    """
+
+    def __init__(self, pids: Iterable[int], root: Path = Path("/proc")) -> None:
+        """Take the launch's processes on this node."""
+        self._root = root
+        self._own = sorted(set(pids))
+        self._tick_ns = 1e9 / os.sysconf("SC_CLK_TCK")
+
+    def read(self) -> list[Value]:
+        """Time of all cores together since the node began, in ns; nothing where the kernel does not say."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            first = (self._root / "stat").read_text().split("\n", 1)[0].split()
+            ticks = [int(word) for word in first[1 : 1 + _GUESTS]]
+            busy = sum(ticks) - ticks[_IDLE] - ticks[_WAITING] - ticks[_STOLEN]
+            counts = {ALL: sum(ticks), BUSY: busy, STOLEN: ticks[_STOLEN], OWN: sum(map(self._ticks_of, self._own))}
+            return [Value(name, count * self._tick_ns, "ns") for name, count in counts.items()]
+        return []
+
+    def _ticks_of(self, pid: int) -> int:
+        words = (self._root / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        return int(words[11]) + int(words[12])  # utime and stime, of all threads

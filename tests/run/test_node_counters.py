@@ -1,16 +1,19 @@
-"""Network cards of a node as one tree of files shows them, and whose turn it is to read them."""
+"""A node's network cards as a tree of files shows them, whose turn it is to read them, and what its cores did."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from linkgauge.run.ethtool import statistics
-from linkgauge.run.nic_counters import NicCounters, tells_of_nics
+from linkgauge.run.node_counters import ALL, BUSY, OWN, STOLEN, CoreUse, NicCounters, ethtool_statistics, tells_of_nics
 from linkgauge.run.observe import Observer, notable
 
 HEAD = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets"
+TICK = 1e9 / os.sysconf("SC_CLK_TCK")
 
 
 def tree(root: Path, interfaces: dict[str, tuple[int, int]], *, hardware: tuple[str, ...] = ()) -> Path:
@@ -140,7 +143,32 @@ def test_bytes_by_priority_are_read_where_they_are_asked_for(tmp_path: Path) -> 
 
 def test_a_drivers_statistics_are_those_of_the_kernel() -> None:
     """Where an interface here has some: their names are words and their values no garbage; lo has none."""
-    assert statistics("lo") == {}
-    assert statistics("no-such-interface") == {}
-    for name, found in ((path.name, statistics(path.name)) for path in Path("/sys/class/net").iterdir()):
+    assert ethtool_statistics("lo") == {}
+    assert ethtool_statistics("no-such-interface") == {}
+    for name, found in ((path.name, ethtool_statistics(path.name)) for path in Path("/sys/class/net").iterdir()):
         assert all(word and word.isprintable() and 0 <= value < 1 << 64 for word, value in found.items()), name
+
+
+def read(use: CoreUse) -> dict[str, float]:
+    return {value.name: value.value for value in use.read()}
+
+
+def test_counts_of_cores_are_the_kernels(tmp_path: Path) -> None:
+    (tmp_path / "stat").write_text("cpu  100 10 20 500 30 4 6 50 90 9\ncpu0 1 2 3\n")
+    for pid, words in ((7, "(a) b) R 1 2 3 4 5 6 7 8 9 10 40 2 0 0"), (8, "(x y) S 1 2 3 4 5 6 7 8 9 10 8 1 0 0")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} {words}")
+    found = read(CoreUse([7, 8, 7], tmp_path))
+    assert found == {ALL: 720 * TICK, BUSY: 140 * TICK, STOLEN: 50 * TICK, OWN: 51 * TICK}
+    assert CoreUse([9], tmp_path).read() == []  # a process that is gone: nothing is said
+    assert CoreUse([], tmp_path / "none").read() == []
+
+
+def test_another_programs_time_is_none_of_the_launchs() -> None:
+    use = CoreUse([os.getpid()])
+    before = read(use)
+    work = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
+    subprocess.run([sys.executable, "-c", work], check=True)
+    after = read(use)
+    grown = {name: after[name] - before[name] for name in after}
+    assert grown[ALL] >= grown[BUSY] >= grown[OWN] + 0.35e9

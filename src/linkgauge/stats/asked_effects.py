@@ -1,30 +1,73 @@
-"""Whether GPUDirect RDMA was on or off as a case asked for: proved by the library's own word, or the kernel's, or not.
+"""Whether what a case asked of the network took effect: a class of service, GPUDirect RDMA. Proved, or not and why.
 
-NCCL says of each channel to another node whether its card reaches the GPU's memory itself (run/nccl_log.py), where it
-is asked (`library_choices`). Of any library the kernel may count what GPU memory was registered with the nodes' cards
-while the case went on (run/peer_memory.py): without, no card reaches it.
+A library may not know the variable of a service class, and a network may give each class the same queue. The first is
+proved here, where cards count bytes by priority (run/node_counters.py); the second is what slow-downs beside loads are
+measured for. Of GPUDirect RDMA NCCL says of each channel to another node whether its card reaches the GPU's memory
+itself (run/nccl_log.py), where it is asked (`library_choices`). Of any library the kernel may count what GPU memory was
+registered with the nodes' cards while the case went on (run/peer_memory.py): without, no card reaches it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.model.case import Case
 from linkgauge.model.shape import json_object
-from linkgauge.model.transports import TRANSPORTS
+from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
 from linkgauge.run.nccl_log import DIRECT_CHANNELS, NETWORK_CHANNELS
 from linkgauge.run.peer_memory import HELD, REGISTERED, SUBJECT
-from linkgauge.stats.service_class import Effect
+from linkgauge.stats.crossing import NETWORK, Crossing
+from linkgauge.store.schema import identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
-
+_ALL = 0.9  # of what must cross
 Registered = tuple[int, int]  # on one node: registrations that were made while a case went on, and held before it
 
 
-def effect_of(
+@dataclasses.dataclass(frozen=True)
+class Effect:
+    """`proved`, and by what or why not, in a few words."""
+
+    proved: bool
+    words: str
+
+
+def priority_of(service_class: str) -> int | None:
+    """The priority of Ethernet on which a class is counted; None where no counter of it is known.
+
+    A service level is a priority by its lower three bits on RoCE (IBTA, annex A17); of a DSCP the upper three bits are,
+    unless a card is told otherwise (RFC 2474, 4.2.2.1: class selectors).
+    """
+    if service_class.isdecimal():
+        return int(service_class) % 8
+    return int(service_class.removeprefix("dscp:")) >> 3 if service_class.startswith("dscp:") else None
+
+
+def class_effect(crossing: Crossing) -> Effect | None:
+    """Whether a case's class took effect; None of a case that asked for none."""
+    if not crossing.service_class:
+        return None
+    priority = priority_of(crossing.service_class)
+    if priority is None:
+        return Effect(False, "no counter of Slingshot's classes is known")
+    if not crossing.priorities:
+        return Effect(False, "cards here count no bytes by priority")
+    if crossing.went_by != NETWORK:
+        return Effect(False, "too few of its own bytes crossed the network to tell")
+    counted = crossing.priorities.get(priority, 0)
+    if counted >= _ALL * crossing.payload_bytes:
+        return Effect(True, f"by what cards counted on priority {priority}")
+    most = max(crossing.priorities, key=lambda one: crossing.priorities[one])
+    if most == priority or not crossing.priorities[most]:
+        return Effect(False, f"cards counted too few of its bytes on priority {priority}")
+    return Effect(False, f"cards counted most on priority {most}, not on {priority}")
+
+
+def gpudirect_effect(
     case: Case, chosen: Mapping[str, Any], cards: bool, registered: Sequence[Registered] = ()
 ) -> Effect | None:
     """Whether the switch took effect; None of a case that asked for none.
@@ -42,7 +85,7 @@ def effect_of(
         return Effect(False, "nothing of it crosses the network")
     if not cards:
         return Effect(False, "the nodes have no RDMA card that it could act on")
-    if case.transport == "staging" or "device" not in (case.source_memory, case.target_memory):
+    if case.transport in THROUGH_HOST or "device" not in (case.source_memory, case.target_memory):
         return Effect(False, "its messages are in host memory, which cards reach either way")
     if len(registered) == len(case.nodes):
         return _by_registrations(case.gpudirect == "on", registered)
@@ -70,8 +113,7 @@ def registrations_of(run: Run) -> dict[tuple[Any, ...], list[Registered]]:
     found: dict[tuple[Any, ...], dict[int, dict[tuple[str, str], int]]] = {}
     for row in run.observations.to_pylist():
         if row["subject"] == SUBJECT:
-            identity = (row["case_key"], row["launch"], row["repeat"], row["attempt"])
-            looks = found.setdefault(identity, {}).setdefault(row["rank"], {})
+            looks = found.setdefault(identity_of(row), {}).setdefault(row["rank"], {})
             looks[row["moment"], row["name"]] = int(row["value"])
     return {
         identity: [(looks["after", REGISTERED] - looks["before", REGISTERED], looks["before", HELD])
@@ -88,8 +130,6 @@ def effects(run: Run) -> Iterator[tuple[str, Effect]]:
         if row.status == "ok" and row.case.gpudirect:
             chosen = json_object(row.record["evidence"]).get("chosen") or {}
             registered = registrations_of(run) if registered is None else registered
-            record = row.record
-            identity = (record["case_key"], record["launch"], record["repeat"], record["attempt"])
-            effect = effect_of(row.case, chosen, cards, registered.get(identity, ()))
+            effect = gpudirect_effect(row.case, chosen, cards, registered.get(identity_of(row.record), ()))
             if effect is not None:
                 yield row.case.gpudirect, effect

@@ -6,9 +6,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <climits>
 #include <cstdint>
+
+#include "now.h"
 
 namespace linkgauge {
 
@@ -38,14 +41,32 @@ void store_before_looking(std::atomic<Value>& word, Value value) {
   word.exchange(value, std::memory_order_seq_cst);
 }
 
-// How often to look before giving the core away. A thread that is bound to one core waits for nothing that runs beside
-// it there: each look would only delay what it waits for. Asked once a thread.
+// Looks before a waiting thread gives its core away, for as long as giving it away and getting it back takes: whichever
+// would have been right, no more than twice that is lost (Karlin et al. 1991, competitive spinning). By the clock, as a
+// pause takes from 10 to 70 ns by processor: 400 of them once were 20 us, which each operation took twice where a rank
+// and its stream shared a core, and not at all where they did not. Asked once a process.
+inline int spins_of_a_switch() {
+  constexpr std::int64_t kSwitchNs = 2'000;
+  constexpr int kTried = 32;
+  static const int spins = [] {
+    std::int64_t least_ns = kSwitchNs;  // of several: one that lost its core says nothing
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      const std::int64_t begin_ns = now_ns();
+      for (int i = 0; i < kTried; ++i) pause_spin();
+      least_ns = std::min(least_ns, std::max<std::int64_t>(now_ns() - begin_ns, 1));
+    }
+    return static_cast<int>(std::max<std::int64_t>(kTried * kSwitchNs / least_ns, 1));
+  }();
+  return spins;
+}
+
+// The same for what may run on the waiter's own core: a thread that is bound to one core waits for nothing that runs
+// beside it there, and each look would only delay what it waits for. Asked once a thread.
 inline int spins_before_yield() {
-  constexpr int kSpins = 400;  // some microseconds
   thread_local const int spins = [] {
     cpu_set_t cores;
     CPU_ZERO(&cores);
-    return sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) == 1 ? 0 : kSpins;
+    return sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) == 1 ? 0 : spins_of_a_switch();
   }();
   return spins;
 }
@@ -79,7 +100,7 @@ class Sleepers {
   std::atomic<std::uint32_t> count_{0};
 };
 
-// A counter that only rises and that threads wait for: spin for a few microseconds, give the core away for a while,
+// A counter that only rises and that threads wait for: spin for what a switch takes, give the core away for a while,
 // then sleep, so that a long copy is not slowed by those who wait for it.
 class RisingCounter {
  public:
@@ -87,9 +108,10 @@ class RisingCounter {
 
   void raise_to(std::uint64_t value) { sleepers_.write_and_wake(value_, value); }
 
-  void wait_for(std::uint64_t wanted) {
+  // `spins`: 0 where who raises it is known to need this core.
+  void wait_for(std::uint64_t wanted, int spins = spins_before_yield()) {
     if (value() >= wanted) return;
-    for (int i = spins_before_yield(); i > 0; --i) {
+    for (int i = spins; i > 0; --i) {
       if (value() >= wanted) return;
       pause_spin();
     }

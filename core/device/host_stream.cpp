@@ -1,5 +1,7 @@
 #include "device/host_stream.h"
 
+#include <sched.h>
+
 #include <csignal>
 #include <cstring>
 
@@ -25,6 +27,11 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+// The longest that an idle stream looks for a command before it sleeps, from which waking takes tens of microseconds:
+// longer than ranks that are on time wait for a sample's agreed start, so that copies of samples and of programs, which
+// follow each other at once, find it alike.
+constexpr std::int64_t kIdleNs = 200'000;
+
 std::size_t words_of(std::size_t bytes) { return (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t); }
 
 }  // namespace
@@ -46,6 +53,7 @@ void HostStream::push(const Fill& fill) {
   const std::uint64_t number = queued_.load(std::memory_order_relaxed);
   if (number >= kCapacity) completed_.wait_for(number - kCapacity + 1);
   fill((*ring_)[number % kCapacity]);
+  feeders_core_.store(sched_getcpu(), std::memory_order_relaxed);
   store_before_looking(queued_, number + 1);
   if (sleeping_.load(std::memory_order_seq_cst) != 0) {
     sleeping_.store(0, std::memory_order_seq_cst);
@@ -110,8 +118,12 @@ void HostStream::run() {
 
 void HostStream::wait_for_command(std::uint64_t next) {
   const auto waiting = [&] { return queued_.load(std::memory_order_acquire) <= next; };
-  for (int i = spins_before_yield(); i > 0 && waiting(); --i) pause_spin();
-  for (int i = 0; i < RisingCounter::kYields && waiting(); ++i) sched_yield();
+  const int core = sched_getcpu();
+  core_.store(core, std::memory_order_relaxed);
+  const int spins = core == feeders_core_.load(std::memory_order_relaxed) ? 0 : spins_before_yield();
+  for (int i = spins; i > 0 && waiting(); --i) pause_spin();
+  const std::int64_t begin_ns = now_ns();
+  for (int i = 0; waiting() && (i < RisingCounter::kYields || now_ns() - begin_ns < kIdleNs); ++i) sched_yield();
   while (waiting()) {
     store_before_looking(sleeping_, 1U);
     if (queued_.load(std::memory_order_seq_cst) > next) {
@@ -120,6 +132,11 @@ void HostStream::wait_for_command(std::uint64_t next) {
     }
     sleep_on(sleeping_, 1);
   }
+}
+
+void HostStream::synchronize() {
+  const bool shared = core_.load(std::memory_order_relaxed) == sched_getcpu();
+  completed_.wait_for(queued_.load(std::memory_order_acquire), shared ? 0 : spins_before_yield());
 }
 
 bool HostStream::execute(Command& command) {

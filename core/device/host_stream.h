@@ -1,7 +1,8 @@
 // A stream of a host device: a queue of commands and the thread that runs them in order.
 //
-// Queuing a command takes no memory and one uncontended lock; the thread spins for some microseconds after its last
-// command before it sleeps, so that the cost of a queued copy is small and the same from copy to copy.
+// Queuing a command takes no memory and one uncontended lock; the thread looks for the next for a while before it
+// sleeps, so that the cost of a queued copy is small and the same from copy to copy. Where it and who feeds it are on
+// one core, neither spins: each has to be off it for the other to go on.
 #pragma once
 
 #include <array>
@@ -61,7 +62,7 @@ class HostStream {
   void record(HostEvent& event);
   void wait(HostEvent& event);
 
-  void synchronize() { completed_.wait_for(queued_.load(std::memory_order_acquire)); }
+  void synchronize();
   bool done() const { return completed_.value() >= queued_.load(std::memory_order_acquire); }
 
  private:
@@ -91,6 +92,8 @@ class HostStream {
   std::atomic<std::uint64_t> queued_{0};    // commands ever queued
   RisingCounter completed_;                 // commands ever finished
   std::atomic<std::uint32_t> sleeping_{0};  // 1: the thread sleeps on this word
+  std::atomic<int> core_{-1};               // that the thread was last seen on
+  std::atomic<int> feeders_core_{-1};       // that its last command came from
   std::thread thread_;
 };
 

@@ -126,16 +126,17 @@ std::shared_ptr<Group> make_process_group(const ProcessGroupOptions& options);
 // Returns when this node's clock has come to `deadline_ns`.
 void wait_until(std::int64_t deadline_ns, const Progress& progress);
 
-// One turn of a waiting loop: spin, then yield. A pure spin barrier with more ranks than cores costs milliseconds.
+// One turn of a waiting loop: spin for what a switch takes, then yield. A pure spin barrier with more ranks than cores
+// costs milliseconds.
 class Waiter {
  public:
-  static constexpr int kSpinsBeforeYield = 800;
   static constexpr int kSpinsPerProgress = 64;
-  explicit Waiter(const Progress& progress) : progress_(progress) {}
+  explicit Waiter(const Progress& progress);
   void pause();
 
  private:
   const Progress& progress_;
+  const int most_;  // before it yields
   int spins_ = 0;
 };
 

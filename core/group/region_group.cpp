@@ -72,14 +72,16 @@ void wait_until(std::int64_t deadline_ns, const Progress& progress) {
   }
 }
 
+Waiter::Waiter(const Progress& progress) : progress_(progress), most_(spins_of_a_switch()) {}
+
 void Waiter::pause() {
   ++spins_;
   if (progress_ && spins_ % kSpinsPerProgress == 0) progress_();
-  if (spins_ < kSpinsBeforeYield) {
+  if (spins_ < most_) {
     pause_spin();
     return;
   }
-  spins_ = kSpinsBeforeYield;  // stays here, so that the count cannot overflow; progress is called on every turn
+  spins_ = most_;  // stays here, so that the count cannot overflow; progress is called on every turn
   if (progress_) progress_();
   sched_yield();
 }

@@ -49,6 +49,19 @@ TEST(Waiting, OneOfTwoWhoWriteAndThenLookSeesTheOther) {
   EXPECT_EQ(missed, 0);
 }
 
+// Whatever a pause takes here: the quickest of many, since others may take the core meanwhile.
+TEST(Waiting, SpinsNoLongerThanASwitchTakes) {
+  const int spins = spins_of_a_switch();
+  ASSERT_GE(spins, 1);
+  std::int64_t least_ns = INT64_MAX;
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    const std::int64_t begin_ns = now_ns();
+    for (int i = 0; i < spins; ++i) pause_spin();
+    least_ns = std::min(least_ns, now_ns() - begin_ns);
+  }
+  EXPECT_LT(least_ns, 5'000);
+}
+
 // Each waits for the other's counter, at times long enough to sleep; a raise that a sleeper misses never ends.
 TEST(Waiting, EveryRaiseOfACounterWakesWhoSleeps) {
   constexpr std::uint64_t kTurns = 300;

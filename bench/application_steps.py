@@ -2,13 +2,15 @@
 
     python bench/application_steps.py [STEPS]
 
-Loads a step file of STEPS (10^6) steps of one rank, stated one by one and written out of a loop, and runs a loop of as
-many waits for nothing on two ranks in threads: a step's own cost, the clock's reading for its kind included.
+Loads a step file of STEPS (10^6) steps of one rank, stated one by one in TOML and in JSON and written out of a loop,
+and runs a loop of as many waits for nothing on two ranks in threads: a step's own cost, the clock's reading for its
+kind included.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 import threading
 import time
@@ -58,6 +60,8 @@ def main() -> None:
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     stated = 'description = "x"\nstep = [' + "{ compute = 1 }, " * steps + "]"
     seconds("stated one by one in TOML", steps, lambda: load(stated))
+    stated = json.dumps({"description": "x", "step": [{"compute": 1}] * steps})
+    seconds("in JSON", steps, lambda: load(stated))
     turn = '{ compute = "i % 7 + 1" }'
     looped = f'description = "x"\nstep = [ {{ repeat = {steps}, index = "i", step = [ {turn} ] }} ]'
     seconds("written out of a loop", steps, lambda: load(looped))

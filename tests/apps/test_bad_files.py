@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -85,6 +86,23 @@ def test_one_line_and_status_2(what: str, tmp_path: Path, capsys: pytest.Capture
     assert said.startswith("linkgauge: error: ")
     assert expected in said
     assert time.monotonic() - begun < 60
+
+
+def test_a_step_file_may_be_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = {"description": "x", "parameters": {"n": 2}, "step": [{"repeat": "n", "step": [{"barrier": True}]}]}
+    toml, told = tmp_path / "mine.toml", tmp_path / "mine.json"
+    toml.write_text(step_file.as_toml(document))
+    told.write_text(json.dumps(document, indent=1))
+    assert catalogue.parse(told.read_text(), "mine") == catalogue.parse(toml.read_text(), "mine")
+    dry = ["run", "--devices", "host:2", "--transport", "copy_engine", "--dry-run", "--app"]
+    said = []
+    for file in (toml, told):
+        assert run_command([*dry, str(file)]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    told.write_text('{"description": "x",\n "step": [}')
+    assert run_command([*dry, str(told)]) == 2
+    assert f"{told}: not JSON: truncated or damaged at line 2" in capsys.readouterr().err
 
 
 def test_a_plan_names_applications_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

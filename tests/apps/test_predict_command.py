@@ -71,12 +71,14 @@ def test_predictions_stand_beside_what_was_measured(tmp_path: Path, capsys: pyte
     assert mam["predicted_ns"] > 0 < mam["measured_ns"]
     assert mam["error"] == pytest.approx(mam["predicted_ns"] / mam["measured_ns"] - 1)
     assert mam["kinds"][0]["kind"] == "collective"
+    assert mam["low_ns"] <= mam["predicted_ns"] <= mam["high_ns"]
     assert pln["measured_ns"] is None
     assert "no barrier by copy_engine" in pln["why_not"]
     assert run_command(["predict", "llh", "--set", "n=16", "--from", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().out
     assert "1 of 1 predicted and measured" in said
     assert "llh n=16" in said
+    assert "by the ends of the curves' intervals: " in said
 
 
 OVERLAP = """

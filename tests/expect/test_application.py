@@ -15,6 +15,7 @@ from linkgauge.errors import UsageError
 from linkgauge.expect.application import Mechanism, Predicted, predict
 from linkgauge.expect.curves import BEGUN, Curve, Curves, CurvesOfRun, CurvesOfSystem, Faster
 from linkgauge.expect.slow_downs import SlowDown, SlowDowns, Work, together
+from linkgauge.expect.sureness import Ends
 from linkgauge.model.case import DEFAULTS, Case
 from linkgauge.stats.interference import Interference, LoadRate
 from linkgauge.stats.interference import SlowDown as Measured
@@ -32,11 +33,11 @@ def row(pattern: str, size: int, ns: float, ranks: int = 2, **more: Any) -> dict
             "source_memory": memory[0], "target_memory": memory[1], "median_ns": ns, **more}  # fmt: skip
 
 
-def curves(transport: str = "mpi", begun_ns: float | None = None) -> Curves:
+def curves(transport: str = "mpi", begun_ns: float | None = None, behind_ns: float | None = None) -> Curves:
     """Messages of 1000 ns + 1 ns a byte, one after another each 300 ns + 1 ns a byte; both ways twice as long.
 
     Collectives take 5000 ns + 2 ns a byte, a barrier 400 ns; copies 500 ns + 0.5 ns a byte, twice that together.
-    `begun_ns`: of an allreduce that is begun and waited for.
+    `begun_ns`: of an allreduce that is begun and waited for. `behind_ns`: of one of up to 4 KiB behind a barrier.
     """
     rows = []
     for size in SIZES:
@@ -55,6 +56,8 @@ def curves(transport: str = "mpi", begun_ns: float | None = None) -> Curves:
     rows.append(row("barrier", 0, 400.0, transport=transport))
     if begun_ns is not None:
         rows += [row("allreduce", size, begun_ns, transport=transport, variant=BEGUN) for size in SIZES]
+    if behind_ns is not None:
+        rows += [row("allreduce", size, behind_ns, transport=transport, cadence="barrier") for size in (64, 4096)]
     return CurvesOfRun(rows)
 
 
@@ -110,6 +113,48 @@ def test_what_is_begun_takes_the_time_of_such_a_one() -> None:
     by = curves(begun_ns=777.0)
     assert predicted(begun, by=by).time_ns == 777
     assert predicted(whole, by=by).time_ns == predicted(begun).time_ns == 5000 + 2 * 4096
+
+
+def test_collectives_straight_behind_another_take_the_time_of_one_behind_a_barrier() -> None:
+    by = curves(behind_ns=700.0)
+    one, large = '{ collective = "allreduce", bytes = 64 }', '{ collective = "allreduce", bytes = 16384 }'
+    assert predicted(f"{one}, {one}, {one}", by=by).time_ns == 5128 + 2 * 700
+    assert predicted(f"{one}, {{ compute = 100 }}, {one}", by=by).time_ns == 2 * 5128 + 100
+    # One of the ranks comes from something else.
+    assert predicted(f'{one}, {{ compute = 100, when = "rank == 1" }}, {one}', by=by).time_ns == 2 * 5128 + 100
+    # Beyond the sizes of such a curve, and without one.
+    assert predicted(f"{one}, {large}", by=by).time_ns == 5128 + 5000 + 2 * 16384
+    assert predicted(f"{one}, {one}").time_ns == 2 * 5128
+
+
+def with_ends(of: dict[str, Any], low: float, high: float, q1: float = 1.0, q3: float = 1.0) -> dict[str, Any]:
+    ends = {"interval_low_ns": low, "interval_high_ns": high, "q1_ns": q1, "q3_ns": q3}
+    return {**of, **{name: of["median_ns"] * factor for name, factor in ends.items()}}
+
+
+@pytest.mark.parametrize(
+    ("ends", "falls", "doubt"),
+    [
+        ((0.9, 1.1), False, ""),
+        ((0.7, 1.3), False, "the intervals of its curves' medians are 60% wide"),
+        ((0.9, 1.1, 0.5, 1.5), False, "half of its curves' samples lie in a range of 100%"),
+        ((0.9, 1.1), True, "on 2 devices 64 bytes took 10.0 times as long as 4096: its curve was disturbed"),
+    ],
+)
+def test_a_prediction_says_why_it_may_be_off(ends: tuple[float, ...], falls: bool, doubt: str) -> None:
+    rows = [with_ends(row("allreduce", size, 1000.0), 1.0, 1.0) for size in (64, 4096)]
+    copies = [row("host_to_device", size, 10_000.0 if falls and size == 64 else 1000.0, transport="copy_engine")
+              for size in (64, 4096)]  # fmt: skip
+    rows += [with_ends(one, *ends) for one in copies]
+    steps = '{ copy = "host_to_device", bytes = 4096 }, { collective = "allreduce", bytes = 64 }'
+    file = catalogue.parse(f'description = "x"\nstep = [ {steps} ]', "made")
+
+    def again(by: Curves) -> Predicted:
+        return predict(program_of(file, {}, 2), by, Mechanism("mpi", "mpi"))
+
+    sure = Ends(rows).sureness(again, again(CurvesOfRun(rows)))
+    assert (sure.low_ns, sure.high_ns) == pytest.approx((1000 + 1000 * ends[0], 1000 + 1000 * ends[1]))
+    assert sure.doubts == ({"host_to_device": doubt} if doubt else {})
 
 
 def test_faster_bytes_leave_the_latency() -> None:

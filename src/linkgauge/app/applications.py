@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from linkgauge.apps.step_file import StepFile
     from linkgauge.expect.cluster import Cluster
     from linkgauge.expect.curves import Curves
+    from linkgauge.expect.sureness import Ends
     from linkgauge.store.run import Run
 
 
@@ -186,11 +187,12 @@ def predict_command(
     factor_of = _by_kind("--faster", factors, _factor, ())
     latency_ns = _by_kind("--latency", latencies, parse_duration, ("barrier",))
     there = None if measured is None else load(measured)
-    slow = None
+    slow = ends = None
     if from_run is not None:
         source = load(from_run)
         slow = SlowDowns(interferences(source if overlap is None else load(overlap)))
-        found_curves, known, most = _of_run(source, f"{statistic}_ns")
+        found_curves, known, most, ends = _of_run(source, f"{statistic}_ns")
+        ends = None if factor_of or statistic != "median" else ends
         there = source if there is None else there
     else:
         # Of a cluster only copies are by curves, each device's own.
@@ -202,7 +204,7 @@ def predict_command(
     elif system is not None and not between_nodes and max(listed, default=1) > most:
         raise UsageError(f"--ranks: {max(listed)} ranks: {system} has {most} devices a node; see --between-nodes")
     transports = [str(one) for one in DIMENSIONS["transport"].from_text(transport)] if transport else known
-    of = (there, listed or [most], transports, other, copied, f"{statistic}_ns", cluster, blocks, slow)
+    of = (there, listed or [most], transports, other, copied, f"{statistic}_ns", cluster, blocks, slow, ends)
     usual = predictions(named, found_curves, *of)
     found = predictions(named, Faster(found_curves, factor_of), *of) if factor_of else usual
     if as_json:
@@ -243,10 +245,12 @@ def _by_published(
         print_by_ways(found, held)
 
 
-def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int]:
-    """A run's curves, the transports that it has, and its number of ranks. UsageError where it has no messages'."""
+def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int, Ends | None]:
+    """A run's curves, the transports that it has, its number of ranks, and its curves' intervals. UsageError where it
+    has no messages'."""
     from linkgauge.expect.application import known_transports
     from linkgauge.expect.curves import CurvesOfRun
+    from linkgauge.expect.sureness import Ends
     from linkgauge.view.results import Results
 
     rows = Results(source).rows
@@ -255,7 +259,7 @@ def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int]:
         raise UsageError(
             f"{source.path}: no pingpong: expected curves, as 'linkgauge run --plan applications' measures"
         )
-    return CurvesOfRun(rows, statistic), known, max(len(row["devices"]) for row in rows)
+    return CurvesOfRun(rows, statistic), known, max(len(row["devices"]) for row in rows), Ends(rows)
 
 
 def _of_system(name: str, latency_ns: Mapping[str, float], between_nodes: bool) -> tuple[Curves, list[str], int]:

@@ -92,7 +92,7 @@ def application_texts(texts: Mapping[str, Sequence[str]], settings: Sequence[str
     if "app" in found:
         asked = [word.strip() for text in found["app"] for word in text.split(",")]
         asked = [name for word in asked for name in (catalogue.names() if word == "all" else [word])]
-        files = [f"file:{word}" if word.endswith(".toml") or "/" in word else word for word in asked]
+        files = [f"file:{word}" if word.endswith((".toml", ".json")) or "/" in word else word for word in asked]
         found["app"] = [" ".join([word, *settings]) for word in files]
     return found
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from linkgauge.apps import matching
 from linkgauge.apps.program import Program, parameters_of, program_of, why_not
-from linkgauge.apps.step_file import StepFile, step_file_of, written
+from linkgauge.apps.step_file import StepFile, step_file_of, uncollected, written
 from linkgauge.errors import UsageError, nearest
-from linkgauge.model.shape import as_it_is, parsed, parsed_toml, read_toml
+from linkgauge.model.shape import as_it_is, parsed, parsed_tables, read_toml
 
 FOLDER = Path(__file__).parent.parent / "applications"
 PER_RANK = "*ranks"
@@ -35,8 +35,9 @@ def builtin(name: str) -> StepFile:
 
 
 def parse(text: str, name: str) -> StepFile:
-    """The step file of TOML text."""
-    return step_file_of(parsed_toml(text, name), name)
+    """The step file of TOML or JSON text."""
+    with uncollected():
+        return step_file_of(parsed_tables(text, name), name)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from linkgauge.apps.formula import Formula, FormulaError
-from linkgauge.apps.step_file import COPIES, Step, StepFile
+from linkgauge.apps.step_file import COPIES, Step, StepFile, uncollected
 from linkgauge.errors import UsageError, nearest
 from linkgauge.model.patterns import PATTERNS, restated_size
 
@@ -119,7 +119,8 @@ def program_of(file: StepFile, settings: Mapping[str, int], ranks: int) -> Progr
     """The programs of all ranks. UsageError for what cannot be on so many; see `why_not` for what merely is not."""
     if not 1 <= ranks <= MOST_RANKS:
         raise UsageError(f"{file.name}: {ranks} ranks: expected 1 to {MOST_RANKS}")
-    return _Expansion(file, settings, ranks).program()
+    with uncollected():
+        return _Expansion(file, settings, ranks).program()
 
 
 def parameters_of(file: StepFile, settings: Mapping[str, int]) -> dict[str, int]:

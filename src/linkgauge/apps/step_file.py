@@ -6,11 +6,13 @@ Nothing here raises anything but `UsageError`, naming file, table and key. What 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from linkgauge.apps.formula import Formula, FormulaError, formula
@@ -29,6 +31,19 @@ COLLECTIVES = tuple(
 OWN_NAMES = ("rank", "ranks")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 _PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")  # model/dimension.py, what --app takes
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for cycles meanwhile: steps are trees, and looking at a million of them again and again takes a third
+    of what reading them does."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 class Step(NamedTuple):
@@ -209,17 +224,14 @@ class _Scope:
 
     def __init__(self, known: set[str]) -> None:
         self.known = known
-        self._made: dict[Any, _Said] = {}
+        self._made: dict[str, _Said] = {}
 
     def said(self, table: Mapping[str, Any], where: str) -> _Said:
         """What the step says, checked; each like it once."""
-        # With the types: 1, 1.0 and true are the same key.
-        key = (*table.items(), *map(type, table.values()))
-        try:
-            found = self._made.get(key)
-        except TypeError:  # steps within, or what no step has
+        if "step" in table:
             return _said(table, where, self.known)
-        if found is None:
+        key = repr(table)  # which tells 1, 1.0 and true apart
+        if (found := self._made.get(key)) is None:
             found = self._made[key] = _said(table, where, self.known)
         return found
 

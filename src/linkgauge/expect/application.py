@@ -9,7 +9,9 @@ each as long as its curve says, with what it waits for.
   those within a device as long as alone. None takes less than its share of a copy as large as all that go its way in
   turn, whose curve knows whether a cache holds them.
 - A collective begins when its last rank has come, and takes its curve's time: where it is begun and waited for later,
-  that of such a one, if the run has it (MPI libraries take other algorithms there). One that was begun goes on beside
+  that of such a one, if the run has it (MPI libraries take other algorithms there). Where all ranks come straight from
+  another collective, it takes what one behind a barrier does, if the run has that: at an agreed time ranks come with
+  cold caches and up to a microsecond apart, of which small ones take as much. One that was begun goes on beside
   what follows where its transport has a processor of its own (ccl), else within the wait.
 - What is in a queue goes on beside the host thread; copies of one direction, of whichever queues, one after the other.
 - A collective and the rank's stand-in kernels cost each other, while both are under way, what a run has measured of
@@ -22,12 +24,12 @@ import collections
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from linkgauge.apps.program import AFTER, COLLECTIVE, COMPUTE, COPY, END, LOOP, SEND, SYNC, WAIT, Collective, Program
 from linkgauge.apps.step_file import COPIES
 from linkgauge.errors import UsageError
-from linkgauge.expect.curves import BEGUN, Curve, Curves, Row
+from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, Row
 from linkgauge.expect.slow_downs import SlowDown, SlowDowns, Work, together
 from linkgauge.model.patterns import PATTERNS, sent_and_received
 from linkgauge.model.transports import TRANSPORTS
@@ -123,6 +125,7 @@ class _Rank:
     begun_over: dict[tuple[int, int], float] = dataclasses.field(default_factory=dict)  # ends of those of `begun`
     overlap: OverlapTime = OverlapTime()
     came: bool = False  # to the collective that it stands at
+    left: float = -1.0  # when it left the last collective that it waited for at once
     ended: bool = False
 
     def spend(self, kind: str, until: float) -> None:
@@ -147,7 +150,9 @@ class _Following:
         self._met: dict[tuple[int, ...], list[dict[int, float]]] = collections.defaultdict(list)
         self._uses: list[dict[tuple[int, ...], int]] = [collections.defaultdict(int) for _ in program.ranks]
         self._message_cache: dict[int, tuple[float, float, float]] = {}
-        self._cached: dict[Any, Curve] = {}
+        self._copies: dict[tuple[str, bool], Curve] = {}
+        self._collectives: dict[tuple[str, int, str], Curve | None] = {}
+        self._apart: set[tuple[tuple[int, ...], int]] = set()  # collectives to which a rank came from something else
         # How many ranks have the copies of a step of the file.
         self._sharers: dict[int, set[int]] = collections.defaultdict(set)
         for rank, one in enumerate(program.ranks):
@@ -231,7 +236,7 @@ class _Following:
     def _copy(self, rank: int, name: str, size: int) -> float:
         together = len(self._sharers[self._program.ranks[rank].steps[self._ranks[rank].at]]) > 1
         key = (name, together)
-        if key not in self._cached:
+        if key not in self._copies:
             counts = (self._count, 1) if together else (1, self._count)
             # The host's ends are pageable where the messages' buffers are (core/operation/application.cpp).
             hosts = ("pageable", "pinned") if self._by.memory[0] == "pageable" else ("pinned",)
@@ -241,8 +246,8 @@ class _Following:
             pattern = _COPY_CURVES[name]
             by = self._by.copies or "copy_engine"
             found = (self._curves.find(pattern, by, memory, counts) for memory in memories)
-            self._cached[key] = next(filter(None, found), None) or self._curves.need(pattern, by, memories[-1], counts)
-        curve, through = self._cached[key], max(size, self._program.ranks[rank].copied[COPIES.index(name)])
+            self._copies[key] = next(filter(None, found), None) or self._curves.need(pattern, by, memories[-1], counts)
+        curve, through = self._copies[key], max(size, self._program.ranks[rank].copied[COPIES.index(name)])
         return max(curve(size), size * curve(through) / through)
 
     # --- messages
@@ -302,9 +307,9 @@ class _Following:
             if (number, use) not in one.begun_over:
                 one.begun_over[number, use] = self._begun_over(one, number, use)
 
-    def _beside_works(self, one: _Rank, begin: float, wanted: Collective) -> float:
+    def _beside_works(self, one: _Rank, begin: float, wanted: Collective, behind: bool = False) -> float:
         """When a collective of the rank ends that begins then; its stand-in kernels that are under way end later."""
-        length = self._collective_ns(wanted)
+        length = self._collective_ns(wanted, behind)
         over, told, slow = begin + length, one.overlap, None
         beside = any(work.end > begin for work in one.works)
         if self._slow is not None and beside:
@@ -370,6 +375,8 @@ class _Following:
             if use == len(met):
                 met.append({})
             met[use][rank] = one.now
+            if one.now != one.left:
+                self._apart.add((wanted.ranks, use))
             if wanted.begun:
                 one.begun.append((number, use))
                 return True
@@ -380,24 +387,36 @@ class _Following:
         one.came = False
         begin, barrier = max(met[use].values()), wanted.pattern == "barrier"
         kind = "barrier" if barrier else "collective"
-        one.spend(kind, begin + self._collective_ns(wanted) if barrier else self._beside_works(one, begin, wanted))
+        behind = (wanted.ranks, use) not in self._apart
+        one.spend(
+            kind,
+            begin + self._collective_ns(wanted, behind) if barrier else self._beside_works(one, begin, wanted, behind),
+        )
+        one.left = one.now
         return True
 
-    def _collective_ns(self, wanted: Collective) -> float:
+    def _collective_ns(self, wanted: Collective, behind: bool = False) -> float:
         if self._shared is not None:
             return self._shared.collective_ns(wanted)
-        key = (wanted.pattern, len(wanted.ranks), wanted.begun)
-        if key not in self._cached:
-            of = (wanted.pattern, self._by.collectives, self._by.memory, (len(wanted.ranks),))
-            begun = self._curves.find(*of, variant=BEGUN) if wanted.begun else None
-            self._cached[key] = begun or self._curves.need(*of)
         size = wanted.size
         if wanted.distribution and PATTERNS[wanted.pattern].distributed:
             ranks = len(wanted.ranks)
             sent, received = sent_and_received(wanted.pattern, ranks, size, wanted.distribution)
             even, _ = sent_and_received(wanted.pattern, ranks, size, "")
             size = round(size * max(*sent, *received) / max(even))
-        return self._cached[key](size)
+        found = self._collective_curve(wanted, BEHIND) if behind else None
+        if found is None or size > found.sizes[-1]:  # large ones are alike, and not measured twice
+            found = self._collective_curve(wanted, BEGUN if wanted.begun else "")
+        assert found is not None
+        return found(size)
+
+    def _collective_curve(self, wanted: Collective, variant: str) -> Curve | None:
+        key = (wanted.pattern, len(wanted.ranks), variant)
+        if key not in self._collectives:
+            of = (wanted.pattern, self._by.collectives, self._by.memory, (len(wanted.ranks),))
+            found = self._curves.find(*of, variant=variant) if variant else None
+            self._collectives[key] = found if found is not None or variant == BEHIND else self._curves.need(*of)
+        return self._collectives[key]
 
 
 def mechanism_of(row: Row) -> Mechanism:

@@ -12,6 +12,8 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.system.model import System
 
 BEGUN = "nonblocking"  # MPI's collectives that are begun and waited for
+BEHIND = "behind"  # collectives that begin as ranks leave a barrier, and not at an agreed time
+COPIES_WITHIN = ("host_to_device", "device_to_host", "local_copy")
 MOVING = ("message", "collective", "host_to_device", "device_to_host", "within_device")  # kinds of step, with bytes
 _LARGE_BYTES = 1 << 26
 Row = Mapping[str, Any]
@@ -67,12 +69,13 @@ class CurvesOfRun:
             plain = (
                 row["median_ns"] is not None and not row["app"] and not row["beside"] and row["variant"] in ("", BEGUN)
                 and row["groups"] == 1 and row["root"] == 0 and row["distribution"] == "" and not row["in_place"]
-                and row["cadence"] == "isolated" and row["via"] < 0 and row["collectives"] == ""
+                and row["cadence"] in ("isolated", "barrier") and row["via"] < 0 and row["collectives"] == ""
             )  # fmt: skip
             if not plain:
                 continue
             memory = (row["source_memory"], row["target_memory"])
-            key = (row["pattern"], row["transport"], memory, len(row["devices"]), row["window"], row["variant"])
+            variant = row["variant"] if row["cadence"] == "isolated" else BEHIND
+            key = (row["pattern"], row["transport"], memory, len(row["devices"]), row["window"], variant)
             points.setdefault(key, {}).setdefault(row["size"], []).append(float(row[statistic]))
         self._curves = {}
         for key, of_size in points.items():

@@ -18,7 +18,7 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.files import read_file
 from linkgauge.model import quantity
-from linkgauge.model.shape import parsed_toml
+from linkgauge.model.shape import parsed_tables
 
 Value = int | float | str | bool | tuple[int, ...]
 Parse = Callable[[Any], tuple[Value, ...]]  # one item of a list, or one flag's text, to one or more values
@@ -350,14 +350,14 @@ def _app(item: Any) -> tuple[Value, ...]:
     if isinstance(item, str) and item.startswith(_FILE):
         path, *settings = item[len(_FILE) :].split(" ")
         try:
-            document = parsed_toml(read_file(path, LONGEST_APP, "a step file's TOML"), path)
+            document = parsed_tables(read_file(path, LONGEST_APP, "a step file's TOML"), path)
         except UsageError as error:
             raise WrongValueError(str(error)) from None
         try:
             body = json.dumps(document, separators=(",", ":"))
         except (TypeError, ValueError):
             raise WrongValueError(f"{path}: has dates or times: expected a step file") from None
-        name = re.sub(r"[^A-Za-z0-9_-]", "_", os.path.basename(path).removesuffix(".toml"))[:64]
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", os.path.basename(path).removesuffix(".toml").removesuffix(".json"))[:64]
         item = " ".join([name, *settings, body])
     if item in ("", "default"):
         return ("",)

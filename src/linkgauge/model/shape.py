@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -317,14 +316,19 @@ def read_toml(path: str | os.PathLike[str], what: str, most_bytes: int = 1 << 20
     return parsed_toml(read_file(path, most_bytes, what), os.fspath(path))
 
 
+def parsed_tables(content: str | bytes, where: str) -> dict[str, Any]:
+    """What a TOML text holds, or, where it begins with a brace as no TOML does, a JSON one; else as `parsed_toml`."""
+    if content.lstrip()[:1] in ("{", b"{"):
+        return parsed(content, table({}, as_it_is), where)  # type: ignore[no-any-return]
+    return parsed_toml(content, where)
+
+
 def parsed_toml(content: str | bytes, where: str) -> dict[str, Any]:
     """What a TOML text holds, of which each part is to be checked; UsageError beginning with `where` if it is none."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    import tomli  # the standard library's reader as well, compiled: half its time
+
     try:
-        return tomllib.loads(content if isinstance(content, str) else content.decode())
+        return tomli.loads(content if isinstance(content, str) else content.decode())
     except UnicodeDecodeError:
         raise UsageError(f"{where}: not valid TOML: is not UTF-8 text") from None
     except (ValueError, RecursionError) as wrong:  # also a number of too many digits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import statistics
 from collections import Counter
@@ -10,10 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.apps import catalogue
+from linkgauge.apps.program import Program
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import Mechanism, OverlapTime, Predicted, mechanism_of, predict
 from linkgauge.expect.curves import Curves
 from linkgauge.expect.slow_downs import SlowDowns
+from linkgauge.expect.sureness import Ends, Sureness
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.step_times import KINDS, RankSteps, step_times
 from linkgauge.store.schema import IDENTITY
@@ -36,6 +39,7 @@ class Prediction:
     why_not: str  # where it is not predicted
     measured_ns: float | None
     measured_ranks: Sequence[RankSteps]
+    sure: Sureness | None = None  # where curves have intervals
 
     @property
     def error(self) -> float | None:
@@ -70,6 +74,9 @@ class Prediction:
             "collectives": self.mechanism.collectives, "copies": self.mechanism.copies, "why_not": self.why_not,
             "predicted_ns": None if self.predicted is None else self.predicted.time_ns,
             "measured_ns": self.measured_ns, "error": self.error,
+            "low_ns": None if self.sure is None else self.sure.low_ns,
+            "high_ns": None if self.sure is None else self.sure.high_ns,
+            "doubts": {} if self.sure is None else dict(self.sure.doubts),
             "overlap": None if overlap is None else {
                 **dataclasses.asdict(overlap), "by": [dataclasses.asdict(one) for one in overlap.by]},
             "kinds": [{"kind": kind, "predicted_ns": mine, "measured_ns": told} for kind, mine, told in self.kinds()],
@@ -88,9 +95,11 @@ def predictions(
     cluster: Cluster | None = None,
     blocks: int = 0,
     slow: SlowDowns | None = None,
+    ends: Ends | None = None,
 ) -> list[Prediction]:
     """Predict each application on each number of ranks, under each transport, beside what `measured` has. `cluster`:
-    where ranks share links, messages and collectives are its. `slow`: what overlap costs, where that was measured."""
+    where ranks share links, messages and collectives are its. `slow`: what overlap costs, where that was measured.
+    `ends`: the curves' intervals, which say how sure each is."""
     there = None if measured is None else Results(measured)
     told = {} if measured is None else step_times(measured)
     taken = {(row["app"], len(row["devices"]), mechanism_of(row)): row
@@ -106,7 +115,11 @@ def predictions(
                 answer, reason = predicted(app, count, curves, by, cluster, slow)
                 ranks_told = told.get(tuple(row[name] for name in IDENTITY), []) if row is not None else []
                 ns = float(row[statistic]) if row is not None and row[statistic] is not None else None
-                found.append(Prediction(label, count, by, answer, reason, ns, ranks_told))
+                sure = None
+                if ends is not None and answer is not None:
+                    program = catalogue.program(app, count)
+                    sure = ends.sureness(functools.partial(_again, program, by, slow), answer)
+                found.append(Prediction(label, count, by, answer, reason, ns, ranks_told, sure))
     return found
 
 
@@ -121,6 +134,10 @@ def predicted(
         return predict(program, curves, by, None if cluster is None else cluster.exchanges(program), slow), ""
     except UsageError as error:
         return None, str(error)
+
+
+def _again(program: Program, by: Mechanism, slow: SlowDowns | None, curves: Curves) -> Predicted:
+    return predict(program, curves, by, slow=slow)
 
 
 def print_predictions(
@@ -181,6 +198,8 @@ def print_predictions(
         out.print(Text(f"not predicted: {reason}{f' ({count} times)' if count > 1 else ''}"))
     for line in _overlap_lines([one for one, _ in known]):
         out.print(Text(line))
+    for line in _doubt_lines([one for one, _ in known]):
+        out.print(Text(line))
     errors = [one.error for one, _ in known if one.error is not None]
     if errors and told and bound_of is None:
         ratios = statistics.median(math.exp(abs(math.log(1 + error))) for error in errors)
@@ -189,6 +208,25 @@ def print_predictions(
             f"{len(errors)} of {len(found)} predicted and measured: error {middle:.0%} in the "
             f"median, {most:.0%} at most; off by a factor of {ratios:.2f} in the median"
         )
+
+
+def _doubt_lines(found: Sequence[Prediction]) -> list[str]:
+    """How far the curves' intervals move the predictions, and of which kinds of step the run itself shows that they
+    may be off: a line each cause."""
+    sure = [one.sure for one in found if one.sure is not None]
+    if not sure:
+        return []
+    widths = [(one.high_ns - one.low_ns) / 2 / one.high_ns for one in sure if one.high_ns]
+    lines = [f"by the ends of the curves' intervals: {statistics.median(widths):.0%} more or less in the median, "
+             f"{max(widths):.0%} at most"] if widths else []  # fmt: skip
+    causes: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        for kind, why in one.sure.doubts.items() if one.sure is not None else ():
+            causes.setdefault((kind, why), []).append(f"{one.app} by {one.mechanism.words}")
+    for (kind, why), of in sorted(causes.items()):
+        more = f" and {len(of) - 3} more" if len(of) > 3 else ""
+        lines.append(f"not sure of {kind} in {', '.join(of[:3])}{more}: {why}")
+    return lines
 
 
 def _overlap_lines(found: Sequence[Prediction]) -> list[str]:

@@ -1,0 +1,80 @@
+"""How sure a prediction is: what it would be by the ends of its curves' intervals, and which kind of step a reader is
+not to trust, with the cause, where the run itself shows one.
+
+That a curve is of another state of the machine than the application (threads that share a core, a clock at another
+frequency) shows in neither its interval nor its quartiles where all its samples are of that state; then it may show in
+a copy of fewer bytes that takes longer than one of more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from linkgauge.expect.application import Predicted
+from linkgauge.expect.curves import COPIES_WITHIN, Curves, CurvesOfRun, Row, kind_of
+
+WIDE = 0.4  # of a kind's time: beyond it the cause is named
+_SMALL = 0.1  # of an iteration: a kind that takes less decides nothing
+
+
+@dataclasses.dataclass(frozen=True)
+class Sureness:
+    """`low_ns`, `high_ns`: the iteration by the ends of its curves' intervals. `doubts`: why a kind may be off."""
+
+    low_ns: float
+    high_ns: float
+    doubts: Mapping[str, str]
+
+
+class Ends:
+    """The curves of a run by the ends of their medians' intervals and by their quartiles."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        """Take the run's headline rows."""
+        self.low, self.high, self.q1, self.q3 = (
+            CurvesOfRun(rows, name) for name in ("interval_low_ns", "interval_high_ns", "q1_ns", "q3_ns")
+        )
+        self._falls = _falls(rows)
+
+    def sureness(self, by: Callable[[Curves], Predicted], usual: Predicted) -> Sureness:
+        """Of a prediction: `by` makes it from other curves."""
+        low, high, q1, q3 = (by(curves) for curves in (self.low, self.high, self.q1, self.q3))
+        rank = max(range(len(usual.ranks_ns)), key=lambda one: usual.ranks_ns[one])
+        doubts = {}
+        for kind, ns in usual.kinds_ns[rank].items():
+            if ns < _SMALL * usual.time_ns:
+                continue
+            ends = (high.kinds_ns[rank].get(kind, 0.0) - low.kinds_ns[rank].get(kind, 0.0)) / ns
+            middle = (q3.kinds_ns[rank].get(kind, 0.0) - q1.kinds_ns[rank].get(kind, 0.0)) / ns
+            if ends > WIDE:
+                doubts[kind] = f"the intervals of its curves' medians are {ends:.0%} wide"
+            elif middle > WIDE:
+                doubts[kind] = f"half of its curves' samples lie in a range of {middle:.0%}"
+            elif kind in self._falls:
+                doubts[kind] = self._falls[kind]
+        return Sureness(min(low.time_ns, usual.time_ns), max(high.time_ns, usual.time_ns), doubts)
+
+
+def _falls(rows: Sequence[Row]) -> dict[str, str]:
+    """Kinds of copies of which fewer bytes took longer than more: by half as long again, and beyond the intervals."""
+    found: dict[str, str] = {}
+    of: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        if row["pattern"] in COPIES_WITHIN and row["median_ns"] is not None and row["cadence"] == "isolated":
+            of.setdefault((row["pattern"], row["transport"], len(row["devices"])), []).append(row)
+    for (pattern, _, ranks), points in of.items():
+        points.sort(key=lambda row: row["size"])
+        for less in points:
+            more = min((row for row in points if row["size"] > less["size"]), default=None,
+                       key=lambda row: row["median_ns"])  # fmt: skip
+            if more is None or less["median_ns"] < (1 + WIDE) * more["median_ns"]:
+                continue
+            if less["interval_low_ns"] > more["interval_high_ns"]:
+                times = f"{less['median_ns'] / more['median_ns']:.1f} times as long as {more['size']}"
+                found[kind_of(str(pattern))] = (
+                    f"on {ranks} device{'' if ranks == 1 else 's'} {less['size']} bytes took {times}: its curve was "
+                    f"disturbed"
+                )
+                break
+    return found

@@ -233,6 +233,19 @@ def test_a_transport_has_one_colour_everywhere(rich: Results) -> None:
     assert len(set(charts.TRANSPORT_COLOURS.values())) == len(charts.TRANSPORT_COLOURS)
 
 
+def test_what_has_no_goodput_or_samples_is_said(tmp_path: Any) -> None:
+    from linkgauge.view.figures import Selection, draw
+
+    make_run(tmp_path / "run", cases=[make_case("mpi", "barrier", 0, (0, 1))], samples=40)
+    run = load(tmp_path / "run")
+    results, ceilings = Results(run), Ceilings(run)
+    with pytest.raises(UsageError, match="barrier has no goodput"):
+        draw(results, ceilings, "goodput", Selection())
+    imported = load(Path(__file__).parent.parent / "findings" / "imported_nccl_tests")
+    with pytest.raises(UsageError, match="samples beyond its warm-up"):
+        draw(Results(imported), Ceilings(imported), "distribution", Selection())
+
+
 def test_figures_are_files(rich: Results, rich_run: Run, tmp_path: Any) -> None:
     from linkgauge.view.figures import FIGURES, Selection, draw, write_figure
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.view import charts
 from linkgauge.view.ceilings import Ceilings
@@ -24,9 +25,11 @@ def latency_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ce
 
 
 def goodput_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
-    """Return the median goodput in `unit` over size, both axes logarithmic."""
+    """Return the median goodput in `unit` over size, both axes logarithmic. UsageError for rows that have none."""
     ways = ", sum of both ways" if PATTERNS[rows[0]["pattern"]].both_ways else ""
     data = [row for row in charts.chart_rows(results, rows, unit) if "goodput" in row]
+    if not data:
+        raise UsageError(f"{rows[0]['pattern']} has no goodput: 'linkgauge plot --figure latency' shows its times")
     limits = _limits(rows, ceilings, unit, latency=False)
     y = _y("goodput", f"goodput ({unit}{ways})", data, limits)
     return _lines(results, data, y, "goodput_q3", "goodput_q1", limits)

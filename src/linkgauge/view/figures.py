@@ -229,7 +229,9 @@ def _distribution(source: _Source) -> Drawn:
     named, words = _one_each(source)
     title, _, note = words.partition("\n")
     shown = series_of_rows(source.results, named)
-    lines = [(one.name, one.row["transport"], one.series[one.cut :]) for one in shown]
+    lines = [(one.name, one.row["transport"], one.series[one.cut :]) for one in shown if one.cut < one.series.size]
+    if not lines:
+        raise UsageError("no case of the selection has samples beyond its warm-up")
     return Drawn(charts_spread.cumulative(lines).properties(width=460, height=280), title, note)
 
 

@@ -29,7 +29,8 @@ std::size_t words_of(std::size_t bytes) { return (bytes + sizeof(std::uint64_t) 
 
 }  // namespace
 
-HostStream::HostStream() : ring_(std::make_unique<std::array<Command, kCapacity>>()) {
+// The ring is not initialized: of a thousand streams it would be half a gigabyte of pages.
+HostStream::HostStream() : ring_(std::make_unique_for_overwrite<std::array<Command, kCapacity>>()) {
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "lg-stream");
@@ -70,7 +71,9 @@ void HostStream::launch(const HostKernel& kernel, const LaunchShape& shape, void
   push([&](Command& command) {
     command.kind = Kind::kLaunch;
     command.run = kernel.run;
-    command.shape = shape;
+    command.blocks = shape.blocks;
+    command.threads = shape.threads;
+    command.shared_bytes = shape.shared_bytes;
     command.argument_count = static_cast<std::uint8_t>(kernel.argument_bytes.size());
     std::size_t word = 0;
     for (std::size_t i = 0; i < kernel.argument_bytes.size(); ++i) {
@@ -111,7 +114,7 @@ void HostStream::run() {
 void HostStream::wait_for_command(std::uint64_t next) {
   const auto waiting = [&] { return queued_.load(std::memory_order_acquire) <= next; };
   for (int i = spins_before_yield(); i > 0 && waiting(); --i) pause_spin();
-  for (int i = 0; i < RisingCounter::kYields && waiting(); ++i) sched_yield();
+  for (int i = yields_before_sleep(); i > 0 && waiting(); --i) sched_yield();
   while (waiting()) {
     store_before_looking(sleeping_, 1U);
     if (queued_.load(std::memory_order_seq_cst) > next) {
@@ -131,7 +134,7 @@ bool HostStream::execute(Command& command) {
       std::array<void*, kMaxArguments> arguments;
       for (std::size_t i = 0; i < command.argument_count; ++i)
         arguments[i] = &command.arguments[command.argument_words[i]];
-      command.run(arguments.data(), command.shape);
+      command.run(arguments.data(), {command.blocks, command.threads, command.shared_bytes});
       return true;
     }
     case Kind::kRecord:

@@ -58,7 +58,7 @@ void BufferedOperation::prepare() {
 void BufferedOperation::fill(std::uint64_t seed) {
   leave_device();
   // In place what is sent lies where the result will be: it is written last, so that it stands.
-  for (const Piece& piece : layout_.received) data_->poison(target_, piece, seed);
+  data_->poison(target_, layout_.received, seed);
   for (const Piece& piece : layout_.sent) data_->fill(*source(), piece, layout_.typed, seed);
   enter_device();
 }
@@ -75,7 +75,7 @@ VerifyResult BufferedOperation::verify(std::uint64_t seed) {
 
 void BufferedOperation::check_data(std::uint64_t seed, VerifyResult& result) {
   leave_device();
-  for (const Piece& piece : layout_.received) data_->check(target_, piece, seed, result);
+  data_->check(target_, layout_.received, seed, result);
   enter_device();
 }
 

@@ -29,7 +29,7 @@ class KernelLeg final : public CopyLeg {
  public:
   KernelLeg(const RankContext& context, int device, const PeerBuffer& target, const PeerBuffer& source,
             std::size_t bytes, int blocks)
-      : CopyLeg(*context.runtime, device) {
+      : CopyLeg(context, device) {
     DeviceRuntime& leg_runtime = *context.runtime;
     const CopyPath path{device, target.copy_device, source.copy_device};
     const CopyVariant variant = fastest_copy(leg_runtime, path, target.data, source.data, bytes, blocks);

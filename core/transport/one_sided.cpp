@@ -185,7 +185,7 @@ std::vector<FlowFlags> connect_flags(const RankContext& context, const std::vect
     flags.ready_base = flags.ready->load();
     flags.done_base = flags.done->load();
   }
-  group.barrier({});
+  group.barrier({}, Waiting::kSleep);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <thread>
 
+#include "device/kernel_tuning.h"
 #include "errors.h"
 #include "now.h"
 #include "patterns.h"
@@ -49,7 +50,7 @@ void BufferedOperation::prepare() {
   }
   agree_or_throw(group(), reason, progress_);
   // Kernels are chosen by copying: what they read then has been written, so that a checker of memory finds nothing.
-  if (spec_.transport == "kernel" && runtime.name() != "host") fill(0);
+  if (spec_.transport == "kernel" && kernels_are_tried(runtime)) fill(0);
   connect();
   // A peer that chooses among its kernels writes into our buffers until it is here.
   group().barrier(progress_, Waiting::kSleep);

@@ -55,7 +55,7 @@ class CopyEngineTransport final : public Transport {
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t) {
       return std::make_unique<CopyEngineLeg>(context, device, target.named_device(), source.named_device());
     };
-    return connect_one_sided(context, spec, flows, {spec.initiator == Initiator::kSender, false, make_leg});
+    return connect_one_sided(context, spec, flows, {spec.initiator == Initiator::kSender, false, false, make_leg});
   }
 
   std::unique_ptr<Operation> collective(const RankContext&, const CaseSpec&) override { return nullptr; }

@@ -13,7 +13,7 @@ namespace linkgauge {
 
 // Host devices have one kernel: nothing was chosen there.
 inline void tell_choice(const RankContext& context, const CopyVariant& variant) {
-  if (context.runtime->name() == "host") return;
+  if (!kernels_are_tried(*context.runtime)) return;
   context.choose("kernel", variant.kernel);
   context.choose("grid", variant.grid());
 }

@@ -84,7 +84,7 @@ class KernelTransport final : public Transport {
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t bytes) {
       return std::make_unique<KernelLeg>(context, device, target, source, bytes, spec.blocks);
     };
-    return connect_one_sided(context, spec, flows, {pushes(spec), true, make_leg});
+    return connect_one_sided(context, spec, flows, {pushes(spec), true, kernels_are_tried(*context.runtime), make_leg});
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
